@@ -1,0 +1,69 @@
+// When to average, and what: the two policies of torch-distlearn, over lists of tensors.
+//
+// A tensor is a span; a list may hold tensors of any lengths, the same on every rank. Each policy
+// moves the whole list in one fused operation per step. Ranks may take different numbers of steps.
+// T is float, double, float16 or bfloat16. Not thread-safe; one thread per policy object.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ropewalk/communicator.h"
+
+namespace ropewalk {
+
+template <class T>
+using TensorList = std::span<const std::span<T>>;
+
+/// Synchronous data-parallel SGD.
+template <class T>
+class AllReduceSgd {
+ public:
+  /// `comm` must outlive the policy.
+  explicit AllReduceSgd(Communicator& comm);
+  ~AllReduceSgd();
+  AllReduceSgd(const AllReduceSgd&) = delete;
+  AllReduceSgd& operator=(const AllReduceSgd&) = delete;
+
+  /// Sums `gradients` over the ranks that still step; counts a step of this rank. Returns how many
+  /// ranks contributed (ranks that wait in `synchronize_parameters` do not).
+  int sum_gradients(TensorList<T> gradients);
+  /// The same, then divides by the number of contributors where that is above 1.
+  int sum_and_normalize_gradients(TensorList<T> gradients);
+  /// Puts the parameters of the rank with most steps (the lowest such rank) on every rank,
+  /// bit for bit, once every rank has called it; until then this rank adds zeros to the others'
+  /// steps. With no step since the last synchronization on this rank: broadcast from rank 0.
+  void synchronize_parameters(TensorList<T> parameters);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Elastic averaging (Zhang, Choromanska, LeCun 2015, arXiv 1412.6651), synchronous form.
+template <class T>
+class AllReduceEa {
+ public:
+  /// Averages every `tau`-th step (>= 1) with moving rate `alpha` (0 < alpha < 1).
+  AllReduceEa(Communicator& comm, int tau, double alpha);
+  ~AllReduceEa();
+  AllReduceEa(const AllReduceEa&) = delete;
+  AllReduceEa& operator=(const AllReduceEa&) = delete;
+
+  /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
+  /// parameters -= delta; center += sum of deltas. The first call sets center = parameters.
+  void average_parameters(TensorList<T> parameters);
+  /// Takes part in the others' averaging until every rank has called it; then the center is
+  /// broadcast from rank 0, which removes rounding drift.
+  void synchronize_center(TensorList<T> parameters);
+  /// The same wait; then parameters are broadcast from rank 0 and become the center.
+  void synchronize_parameters(TensorList<T> parameters);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ropewalk

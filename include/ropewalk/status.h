@@ -1,0 +1,69 @@
+// Errors. Public C++ throws `Error`; set-up code inside does too; the data path returns `Status`.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace ropewalk {
+
+enum class ErrorCode {
+  ok,
+  invalid_argument,  // the caller's argument is wrong; nothing was sent
+  mismatch,          // ranks called different operations, sizes, types or orders
+  timeout,           // a deadline passed
+  peer_lost,         // a rank died, was cut off, stopped answering or left
+  refused,           // wrong key, wrong job, wrong version
+  unavailable,       // the transport, algorithm or device asked for is not there
+  exhausted,         // memory, descriptors, limits
+  protocol,          // a peer sent bytes that make no sense
+  system,            // a system call failed
+  aborted,           // this job was aborted, here or elsewhere
+};
+std::string_view name_of(ErrorCode code);
+
+/// What went wrong, where. Ranks are -1 where they do not apply.
+struct Failure {
+  ErrorCode code = ErrorCode::ok;
+  std::string operation;  // "all_reduce #17", "bootstrap", "connect"
+  std::string reason;     // one sentence, with errno's text where there is one
+  std::string advice;     // what to do next; may be empty
+  int rank = -1;          // the rank that noticed
+  int peer = -1;          // the rank at fault, or that was waited for
+
+  /// One line for a person: "rank 2: all_reduce #17: rank 1 died (connection reset); <advice>".
+  std::string text() const;
+};
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(Failure failure);
+  Error(ErrorCode code, std::string operation, std::string reason, std::string advice = {});
+  const Failure& failure() const noexcept { return *failure_; }
+  ErrorCode code() const noexcept { return failure_->code; }
+  int rank() const noexcept { return failure_->rank; }
+  int peer() const noexcept { return failure_->peer; }
+
+ private:
+  std::shared_ptr<const Failure> failure_;
+};
+
+/// Success (one null pointer), or a shared Failure. For the data path.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Failure failure) : failure_(std::make_shared<const Failure>(std::move(failure))) {}
+  bool ok() const noexcept { return !failure_; }
+  const Failure& failure() const noexcept { return *failure_; }
+  /// Throws Error unless ok.
+  void check() const {
+    if (failure_) throw Error(*failure_);
+  }
+
+ private:
+  std::shared_ptr<const Failure> failure_;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,114 @@
+// What a transport implements. A transport moves bytes between two ranks and knows nothing of
+// collectives. To add one, implement `Transport` and pass tests/conformance.
+//
+// Threads: one thread at a time uses a transport (the engine holds a lock). Nothing here blocks,
+// and nothing calls back: what happened comes out of `poll`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+
+struct Abilities {
+  bool put = false;            // one-sided write plus notice
+  bool load_store = false;     // `map` gives pointers into the peer's memory
+  bool needs_registration = false;  // only registered memory can be a put's source or target
+  size_t op_bytes_max = size_t{1} << 30;
+};
+
+/// Names registered memory to a peer; opaque to all but the transport that made it. Travels in
+/// messages as 16 bytes.
+struct RemoteKey {
+  uint64_t id = 0;
+  uint64_t bytes = 0;  // length of the region
+};
+
+/// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
+/// file from `memfd_offset`, so that local peers can map it too.
+struct Region {
+  std::byte* base = nullptr;
+  size_t bytes = 0;
+  int memfd = -1;
+  size_t memfd_offset = 0;
+};
+
+/// A registration; ends with the object. The transport must outlive it. Not movable.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual RemoteKey key() const = 0;
+};
+
+struct Completion {
+  enum class Kind : uint8_t {
+    put_done,  // the put with `cookie` no longer reads its source
+    notice,    // `peer` put `bytes` bytes, now visible, with `notice`
+    lost,      // `peer` is gone; nothing more will come from it; its puts are dropped
+  };
+  Kind kind = Kind::notice;
+  int peer = -1;
+  uint32_t notice = 0;
+  uint32_t bytes = 0;
+  uint64_t cookie = 0;
+};
+
+inline constexpr size_t kHelloBytesMax = 256;
+
+enum class Posted : uint8_t {
+  done,    // accepted, and the source may be reused at once: no put_done will come
+  posted,  // accepted; a put_done with the cookie will come
+  full,    // not accepted: poll, then try again
+  lost,    // the peer is gone
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  virtual Abilities abilities() const = 0;
+
+  /// Makes `region` a legal target of peers' puts (and, where the transport needs it, a source).
+  /// Throws Error(exhausted) with the exact fix where a limit forbids it.
+  virtual std::unique_ptr<Memory> register_memory(const Region& region) = 0;
+
+  /// Begins linking with `peer`; returns at once; a repeated call does nothing. The link stands
+  /// once both sides have called it. `hello` (at most kHelloBytesMax) is handed to the peer.
+  virtual void connect(int peer, std::span<const std::byte> hello) = 0;
+  /// True once puts to `peer` can be posted and its hello is here. Progress is made by `poll`.
+  virtual bool connected(int peer) const = 0;
+  /// What the peer passed to its `connect`. Only when connected.
+  virtual std::span<const std::byte> hello_of(int peer) const = 0;
+
+  /// Writes `bytes` at `source` to `offset` of the peer's region `key`; when all are visible there
+  /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
+  /// Puts to one peer arrive in the order posted. `source_memory` may be null unless
+  /// `needs_registration`; `source` must stay untouched until put_done.
+  virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+                     RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;
+
+  /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
+  /// where it cannot be mapped. Cheap when mapped before. Valid until the peer deregisters.
+  virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
+
+  /// Moves bytes and fills `into`; returns how many entries were filled.
+  virtual size_t poll(std::span<Completion> into) = 0;
+  /// A descriptor that becomes readable when `poll` may have something new, or -1. Call `arm`
+  /// first; if it returns false there is something already.
+  virtual int event_fd() const = 0;
+  virtual bool arm() = 0;
+
+  /// Gives `peer` up; pending puts are forgotten. No `lost` follows.
+  virtual void drop(int peer) = 0;
+  /// Why `poll` said `lost`: "connection reset by peer".
+  virtual std::string why_lost(int peer) const = 0;
+};
+
+}  // namespace ropewalk

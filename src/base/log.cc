@@ -1,0 +1,24 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace ropewalk {
+namespace {
+std::atomic<LogLevel> threshold{LogLevel::warn};
+constexpr const char* kNames[] = {"error", "warn", "info", "debug"};
+}  // namespace
+
+void set_log_level(LogLevel level) { threshold.store(level, std::memory_order_relaxed); }
+
+bool log_enabled(LogLevel level) { return level <= threshold.load(std::memory_order_relaxed); }
+
+void log_line(LogLevel level, int rank, std::string_view text) {
+  const std::string line =
+      fmt::format("ropewalk[rank {}] {}: {}\n", rank, kNames[static_cast<int>(level)], text);
+  // One write: lines of several ranks on one terminal do not mix.
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,52 @@
+#include <array>
+
+#include "ropewalk/types.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr std::array<std::string_view, kDataTypes> kDataTypeNames = {
+    "float16", "bfloat16", "float32", "float64", "int8",   "uint8",
+    "int16",   "uint16",   "int32",   "uint32",  "int64",  "uint64"};
+constexpr std::array<std::string_view, kReduceKinds> kReduceKindNames = {
+    "sum", "prod", "min", "max", "avg", "scaled_sum", "user"};
+constexpr std::array<std::string_view, kCollectives> kCollectiveNames = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+    "scatter",    "all_to_all",     "barrier",    "send",      "recv"};
+constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames = {
+    "auto", "ring", "tree", "recursive_doubling", "halving_doubling", "direct", "two_level"};
+
+template <class Enum, size_t N>
+std::string_view lookup(const std::array<std::string_view, N>& names, Enum value) {
+  const auto i = static_cast<size_t>(value);
+  return i < N ? names[i] : "unknown";
+}
+
+template <class Enum, size_t N>
+std::optional<Enum> find(const std::array<std::string_view, N>& names, std::string_view word) {
+  for (size_t i = 0; i < N; ++i)
+    if (names[i] == word) return static_cast<Enum>(i);
+  return {};
+}
+
+}  // namespace
+
+std::string_view name_of(DataType type) { return lookup(kDataTypeNames, type); }
+std::string_view name_of(ReduceKind kind) { return lookup(kReduceKindNames, kind); }
+std::string_view name_of(Collective collective) { return lookup(kCollectiveNames, collective); }
+std::string_view name_of(Algorithm algorithm) { return lookup(kAlgorithmNames, algorithm); }
+
+std::optional<DataType> data_type_named(std::string_view word) {
+  return find<DataType>(kDataTypeNames, word);
+}
+std::optional<ReduceKind> reduce_kind_named(std::string_view word) {
+  return find<ReduceKind>(kReduceKindNames, word);
+}
+std::optional<Collective> collective_named(std::string_view word) {
+  return find<Collective>(kCollectiveNames, word);
+}
+std::optional<Algorithm> algorithm_named(std::string_view word) {
+  return find<Algorithm>(kAlgorithmNames, word);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,23 @@
+// Who has failed: one place that learns of dead ranks, aborts and mismatches, and tells everybody.
+#pragma once
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+
+/// Thread-safe. The first failure wins and never changes afterwards.
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+  /// The job's failure as this rank knows it, or null. One atomic load: made for polling loops.
+  /// `peer` is the culprit where there is one. Valid as long as the monitor.
+  virtual const Failure* failure() const noexcept = 0;
+  /// Makes `failure` the job's: kept here unless there is one already, and spread to every rank.
+  virtual void report(const Failure& failure) = 0;
+  /// True once `peer` has announced an orderly leave.
+  virtual bool has_left(int peer) const noexcept = 0;
+  /// A descriptor that is readable once failure() is set or a peer leaves; or -1.
+  virtual int event_fd() const noexcept = 0;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,24 @@
+// Connected sockets between ranks, for transports and control; see switchboard.h for the real one.
+#pragma once
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+
+/// Gives at most one connected, mutually authenticated, non-blocking stream socket per
+/// (peer, stream). Symmetric: either side or both may ask; exactly one connection results.
+/// Thread-safe.
+class SocketSource {
+ public:
+  virtual ~SocketSource() = default;
+  /// Begins connecting. Returns at once or after a local connect; harmless when repeated. A failure
+  /// to connect goes to the monitor as peer_lost.
+  virtual void request(int peer, int stream) = 0;
+  /// The socket, once there is one; the caller owns it from then on. -1: not yet.
+  virtual int take(int peer, int stream) = 0;
+  /// A descriptor readable when a new socket may be taken (shared with other wake-ups; the reader
+  /// need not clear it: take() does when nothing is left). -1: none.
+  virtual int event_fd() const = 0;
+};
+
+}  // namespace ropewalk

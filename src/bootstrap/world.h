@@ -1,0 +1,62 @@
+// The job as this process sees it, once every rank has joined. docs/protocol.md has every byte.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/knobs.h"
+#include "bootstrap/monitor.h"
+#include "bootstrap/sockets.h"
+#include "ropewalk/communicator.h"
+
+namespace ropewalk {
+
+/// What every rank tells every other at joining. Fields that come from outside are bounded when
+/// parsed (card.h).
+struct Card {
+  int rank = -1;
+  int64_t pid = 0;
+  std::string host_name;  // for messages
+  std::string host_id;    // equal exactly where shared memory can work: boot id, pid namespace, uid
+  std::vector<std::string> addresses;  // "ip:port" of the rank's listener, most reachable first
+  std::string transport_info;          // opaque to the bootstrap; from `World::join`'s argument
+};
+
+/// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).
+struct Identity {
+  int rank = 0;
+  int size = 1;
+  std::string coordinator;   // host:port; empty only for size 1
+  int coordinator_fd = -1;
+  std::string source;
+};
+
+/// Explicit options, then ROPEWALK_*, Open MPI, PMI/PMIx, Slurm, PALS, Kubernetes, torchrun; then
+/// a job of one. Throws Error(invalid_argument) that names variables and values when they
+/// contradict each other or the rank is out of range, or when a size is known but no coordinator.
+/// `get` is getenv or a test's table.
+Identity find_identity(const Options& options, const Knobs& knobs,
+                       const std::function<const char*(const char*)>& get);
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  /// Joins; blocks until all ranks have, at most knobs.timeout. Starts one control thread that
+  /// accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
+  /// A world of one opens no socket and starts no thread.
+  static std::unique_ptr<World> join(const Identity& identity, const Knobs& knobs,
+                                     std::string transport_info);
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const Card& card(int rank) const = 0;
+  virtual Monitor& monitor() = 0;
+  virtual SocketSource& sockets() = 0;
+  /// Announces an orderly leave and waits until every rank has left, a failure, or the timeout.
+  /// The control thread goes on relaying for others meanwhile.
+  virtual void leave() = 0;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,24 @@
+// What the machine allows this process: CPUs by affinity and cgroup quota, NUMA, huge pages.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ropewalk {
+
+/// CPUs this process may use: the affinity mask, cut by the cgroup's cpu.max (rounded up); >= 1.
+int allowed_cpus();
+/// The CPUs of the affinity mask, in order.
+std::vector<int> allowed_cpu_list();
+/// Binds the calling thread to `cpu`. Throws Error(invalid_argument) where that is not allowed.
+void bind_thread_to_cpu(int cpu);
+/// Binds [address, address + bytes) to the NUMA node of the calling thread's CPU, where the machine
+/// has more than one; best effort (returns false and changes nothing when hwloc cannot).
+bool bind_memory_near_caller(void* address, size_t bytes);
+/// Equal on two processes exactly where one can map the other's memory files through /proc:
+/// boot id, pid namespace, user id.
+std::string host_identity();
+std::string host_name();
+
+}  // namespace ropewalk

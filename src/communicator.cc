@@ -1,0 +1,141 @@
+#include "ropewalk/communicator.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "communicator_impl.h"
+
+namespace ropewalk {
+namespace {
+
+int64_t timeout_of(const Operation& op, std::optional<std::chrono::nanoseconds> timeout) {
+  return timeout ? timeout->count() : op.driver->timeout_ns();
+}
+
+Operation& require(const std::shared_ptr<Operation>& op) {
+  if (!op)
+    throw Error(ErrorCode::invalid_argument, "wait", "an empty Work or Plan has nothing to run");
+  return *op;
+}
+
+}  // namespace
+
+Work& Work::operator=(Work&& other) noexcept {
+  Work finished(std::move(*this));
+  operation_ = std::move(other.operation_);
+  return *this;
+}
+
+Work::~Work() {
+  if (!operation_) return;
+  try {
+    wait();
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.rank(), "an operation whose Work was dropped failed: {}",
+        error.what());
+  }
+}
+
+bool Work::test() {
+  Operation& op = require(operation_);
+  return op.driver->test(op);
+}
+
+void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  const auto op = std::move(operation_);
+  require(op);
+  op->driver->wait(*op, timeout_of(*op, timeout));
+}
+
+void Plan::run() {
+  start();
+  wait();
+}
+
+void Plan::start() {
+  if (!test())
+    throw Error(ErrorCode::invalid_argument, "plan", "this plan's last run is still under way",
+                "wait for it, or make a second plan");
+  operation_->driver->start(operation_);
+}
+
+bool Plan::test() {
+  Operation& op = require(operation_);
+  return op.driver->test(op);
+}
+
+void Plan::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  Operation& op = require(operation_);
+  op.driver->wait(op, timeout_of(op, timeout));
+}
+
+Algorithm Plan::algorithm() const { return require(operation_).algorithm; }
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+
+std::unique_ptr<Communicator> Communicator::create(const Options& options) {
+  return std::make_unique<Communicator>(std::make_unique<Impl>(options));
+}
+
+int Communicator::rank() const { return impl_->rank(); }
+int Communicator::size() const { return impl_->size(); }
+int Communicator::local_rank() const { return impl_->local_rank(); }
+int Communicator::local_size() const { return impl_->local_size(); }
+
+void Communicator::run(const Call& call) {
+  const auto op = impl_->operation_for(std::span(&call, 1), false);
+  op->driver->start(op);
+  op->driver->wait(*op, op->driver->timeout_ns());
+}
+
+Work Communicator::start(const Call& call) { return start_group(std::span(&call, 1)); }
+
+Work Communicator::start_group(std::span<const Call> calls) {
+  if (calls.empty())
+    throw Error(ErrorCode::invalid_argument, "start_group", "a group needs at least one call");
+  const auto op = impl_->operation_for(calls, false);
+  op->driver->start(op);
+  return Work(op);
+}
+
+Plan Communicator::plan(const Call& call) {
+  return Plan(impl_->operation_for(std::span(&call, 1), true));
+}
+
+void Communicator::barrier() { run(impl_->barrier_call()); }
+
+void Communicator::abort(const std::string& reason) { impl_->abort(reason); }
+
+Call Communicator::reduction(Collective collective, const void* in, void* out, size_t count,
+                             DataType type, ReduceOp op) {
+  Call call = movement(collective, in, out, count, type, 0);
+  call.op = op;
+  return call;
+}
+
+Call Communicator::movement(Collective collective, const void* in, void* out, size_t count,
+                            DataType type, int root) {
+  Call call;
+  call.collective = collective;
+  call.in = in;
+  call.out = out;
+  call.count = count;
+  call.type = type;
+  call.root = root;
+  return call;
+}
+
+void Communicator::require_size(const char* operation, size_t got, size_t want) {
+  if (got != want)
+    throw Error(ErrorCode::invalid_argument, operation,
+                fmt::format("a buffer has {} elements where {} are needed", got, want));
+}
+
+std::shared_ptr<RegisteredMemory> Communicator::allocate_bytes(size_t bytes) {
+  return impl_->allocate(bytes);
+}
+
+void* Communicator::address_of(RegisteredMemory& memory) { return memory.data(); }
+
+}  // namespace ropewalk

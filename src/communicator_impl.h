@@ -1,0 +1,73 @@
+// Everything below the public surface of a communicator, wired together. Members are destroyed in
+// reverse order: the driver stops first, transports go after the engine, the world last.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bootstrap/world.h"
+#include "engine/driver.h"
+#include "engine/engine.h"
+#include "memory/memory_registry.h"
+#include "planner/planner.h"
+#include "ropewalk/communicator.h"
+#include "transports/shm/shm_transport.h"
+
+namespace ropewalk {
+
+class Communicator::Impl {
+ public:
+  /// Joins the job. Throws Error.
+  explicit Impl(const Options& options);
+  ~Impl();
+
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+
+  /// The prepared operation for `calls` (one: itself; several: a group), from the cache where an
+  /// idle one of equal calls is there.
+  std::shared_ptr<Operation> operation_for(std::span<const Call> calls, bool for_plan);
+  std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
+  void abort(const std::string& reason);
+
+  std::shared_ptr<Driver> driver() { return driver_; }
+  Call barrier_call();
+
+ private:
+  struct Cached {
+    std::vector<Call> calls;
+    std::shared_ptr<Operation> operation;
+  };
+
+  void choose_transports();
+  void start_engine();
+  std::shared_ptr<Operation> prepare(std::span<const Call> calls);
+  std::shared_ptr<Operation> prepare_one(const Call& call);
+  std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);
+  std::shared_ptr<Operation> prepare_fused(const std::vector<const Call*>& calls);
+  Choice choose_for(const Call& call);
+
+  Knobs knobs_;
+  MonotonicClock clock_;
+  MemoryRegistry memories_;
+  std::unique_ptr<ShmTransport> shm_;  // made before joining: peers need its address
+  std::unique_ptr<World> world_;
+  std::unique_ptr<Transport> tcp_;
+  std::vector<Transport*> transports_;
+  std::vector<int> route_;  // by peer: index into transports_
+  std::vector<int> hosts_;  // by rank: number of its host
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  std::byte barrier_byte_{};
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Driver> driver_;
+  std::mutex cache_mutex_;  // guards cache_; taken before the engine's
+  std::list<Cached> cache_;  // most recently used first
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,135 @@
+// How the engine finds out that something is wrong, and says who did what.
+#include <fmt/format.h>
+
+#include "engine/engine.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kMillisecond_ns = 1'000'000;
+/// Between asking the peers that an operation waits for.
+constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
+/// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
+/// only when it has nothing to say by then is the peer itself blamed.
+constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
+
+/// The peer that fifo `f` waits for, or -1 where it waits for this rank's other steps or is done.
+int blocker(const Operation& op, size_t f, bool slice_is_ready) {
+  const FifoState& fifo = op.fifos[f];
+  const Fifo& fixed = op.program.fifos[f];
+  const bool finished = fifo.head == fixed.steps.size();
+  if (!fixed.sending) return finished ? -1 : fixed.peer;
+  if (!finished) return slice_is_ready ? fixed.peer : -1;
+  for (uint32_t i : fixed.steps)
+    if (op.steps[i].done < op.steps[i].slices) return fixed.peer;
+  return -1;
+}
+
+}  // namespace
+
+void Engine::fail(Failure failure) { monitor_.report(failure); }
+
+void Engine::fail_mismatch(const Signature& own, const Signature& other, int peer) {
+  fail({ErrorCode::mismatch, operation_name(own),
+        fmt::format("rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
+                    rank_, describe(own), own.sequence, peer, describe(other), other.sequence),
+        "every rank must make the same calls, with the same counts, types, ops and roots, in the "
+        "same order",
+        rank_, peer});
+}
+
+const Signature* Engine::known_signature(uint32_t sequence) const {
+  const uint32_t age = next_sequence_ - sequence;  // 1: the last started
+  if (age == 0 || age > kHistory) return nullptr;
+  return &history_[sequence % kHistory];
+}
+
+void Engine::check_arrival(int peer, int stream) {
+  if (stream / kLanes == kPointToPointContext) return;
+  const Signature& theirs = links_[static_cast<size_t>(peer)]->newest(stream).signature;
+  const Signature* ours = known_signature(theirs.sequence);
+  if (ours != nullptr && !(*ours == theirs)) fail_mismatch(*ours, theirs, peer);
+}
+
+void Engine::check_probe(int peer) {
+  const Probe probe = links_[static_cast<size_t>(peer)]->last_probe();
+  if (probe.point_to_point != 0) return;
+  const Signature* ours = known_signature(probe.signature.sequence);
+  if (ours != nullptr && !(*ours == probe.signature)) fail_mismatch(*ours, probe.signature, peer);
+}
+
+void Engine::on_lost(int transport, int peer) {
+  if (route_[static_cast<size_t>(peer)] == transport)
+    pairs_[static_cast<size_t>(peer)].lost_ns = clock_.now_ns();
+}
+
+void Engine::check_stalled(int64_t now_ns) {
+  for (Operation* op : active_) {
+    if (op->moved_ns == 0) op->moved_ns = now_ns;
+    if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
+    op->probed_ns = now_ns;
+    probe_blockers(*op);
+    if (failure() != nullptr) return;
+  }
+}
+
+void Engine::probe_blockers(Operation& op) {
+  const int64_t now_ns = clock_.now_ns();
+  for (size_t f = 0; f < op.fifos.size(); ++f) {
+    const Fifo& fixed = op.program.fifos[f];
+    const uint32_t head = op.fifos[f].head;
+    const bool ready = head < fixed.steps.size() &&
+                       slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
+                                   op.program.steps[fixed.steps[head]].deps_end);
+    const int peer = blocker(op, f, ready);
+    if (peer < 0) continue;
+    const int64_t lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
+    const bool has_left = monitor_.has_left(peer);
+    if (has_left && now_ns - op.moved_ns >= kLostGrace_ns)
+      return fail({ErrorCode::peer_lost, operation_name(op.signature),
+                   fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
+                   "every rank must make the same calls before it leaves", rank_, peer});
+    if (lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns)
+      return fail({ErrorCode::peer_lost, operation_name(op.signature),
+                   fmt::format("the connection to rank {} broke: {}", peer,
+                               op.fifos[f].link->transport().why_lost(peer)),
+                   fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
+    if (lost_ns == 0 && op.fifos[f].link->ready())
+      op.fifos[f].link->send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, 0});
+  }
+}
+
+std::string Engine::what_blocks(const Operation& op) const {
+  for (size_t f = 0; f < op.fifos.size(); ++f) {
+    const Fifo& fixed = op.program.fifos[f];
+    const uint32_t head = op.fifos[f].head;
+    if (head == fixed.steps.size()) continue;
+    const uint32_t i = fixed.steps[head];
+    const StepState& state = op.steps[i];
+    const ProgramStep& step = op.program.steps[i];
+    const uint32_t at = fixed.sending ? state.issued : state.done;
+    if (!slice_ready(op, i, std::min(at, state.slices - 1), step.deps_end)) continue;
+    return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", fixed.peer,
+                       fixed.sending ? "take" : "send", step.block, at, state.slices);
+  }
+  return may_run(op) ? "waiting for peers to take the last blocks" : "waiting for its turn";
+}
+
+void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
+  int peer = -1;
+  for (size_t f = 0; f < op.fifos.size() && peer < 0; ++f) {
+    const Fifo& fixed = op.program.fifos[f];
+    const uint32_t head = op.fifos[f].head;
+    peer = blocker(op, f, head < fixed.steps.size() &&
+                              slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
+                                          op.program.steps[fixed.steps[head]].deps_end));
+  }
+  fail({ErrorCode::timeout, operation_name(op.signature),
+        fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
+                    what_blocks(op)),
+        fmt::format("is rank {} still computing, or in another call? ROPEWALK_TIMEOUT sets the limit",
+                    peer),
+        rank_, peer});
+}
+
+}  // namespace ropewalk

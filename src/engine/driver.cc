@@ -1,0 +1,183 @@
+#include "engine/driver.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <array>
+#include <cstring>
+
+#include "topology/topology.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kSpin_ns = 50'000;             // then yield
+constexpr int64_t kYield_ns = 200'000;           // then block
+constexpr int64_t kBlock_ns = 20'000'000;        // at most, then look around
+constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
+constexpr uint32_t kSpinsPerClock = 32;
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
+    : engine_(engine), clock_(clock), wake_fd_(wake_fd), options_(options) {}
+
+Driver::~Driver() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  if (progress_.joinable()) progress_.join();
+}
+
+void Driver::throw_if_failed() const {
+  if (const Failure* failure = engine_.failure()) {
+    Failure own = *failure;
+    own.rank = engine_.rank();
+    throw Error(std::move(own));
+  }
+}
+
+bool Driver::is_finished(Operation& op) const {
+  if (op.children.empty()) return op.state.load(std::memory_order_acquire) != Operation::State::running;
+  for (const auto& child : op.children)
+    if (!is_finished(*child)) return false;
+  return true;
+}
+
+void Driver::start_one(Operation& op) {
+  for (const Fragment& piece : op.fragments)
+    std::memcpy(piece.packed, piece.in, piece.bytes);
+  engine_.start(op);
+}
+
+void Driver::start(const std::shared_ptr<Operation>& op) {
+  throw_if_failed();
+  std::lock_guard lock(mutex_);
+  if (op->children.empty()) start_one(*op);
+  for (const auto& child : op->children) start_one(*child);
+  engine_.progress();
+  if (options_.progress_thread && engine_.size() > 1 && engine_.has_active()) {
+    if (!progress_.joinable()) progress_ = std::thread([this] { run_progress_thread(); });
+    work_.notify_one();
+  }
+}
+
+bool Driver::test(Operation& op) {
+  if (!is_finished(op)) {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) {
+      engine_.progress();
+      engine_.check_stalled(clock_.now_ns());
+    }
+    throw_if_failed();
+  }
+  return is_finished(op);
+}
+
+void Driver::wait(Operation& op, int64_t timeout_ns) {
+  if (is_finished(op)) return;
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  struct Leave {
+    std::atomic<int>& waiters;
+    ~Leave() { waiters.fetch_sub(1, std::memory_order_relaxed); }
+  } leave{waiters_};
+  Patience patience;
+  int64_t began_ns = 0;
+  while (!is_finished(op)) {
+    bool moved = false;
+    {
+      std::lock_guard lock(mutex_);
+      moved = engine_.progress();
+    }
+    if (is_finished(op)) return;
+    throw_if_failed();
+    if (moved) {
+      patience.idle_since_ns = 0;
+      patience.spins = 0;
+      continue;
+    }
+    idle(patience);
+    if (patience.spins % kSpinsPerClock != 0) continue;
+    const int64_t now_ns = clock_.now_ns();
+    if (began_ns == 0) began_ns = now_ns;
+    if (now_ns - began_ns <= timeout_ns) continue;
+    std::lock_guard lock(mutex_);
+    if (!is_finished(op)) engine_.fail_timeout(op.children.empty() ? op : *op.children[0],
+                                               now_ns - began_ns);
+  }
+}
+
+void Driver::idle(Patience& patience) {
+  if (++patience.spins % kSpinsPerClock != 0) return options_.oversubscribed ? void(sched_yield()) : relax();
+  const int64_t now_ns = clock_.now_ns();
+  if (patience.idle_since_ns == 0) patience.idle_since_ns = patience.checked_ns = now_ns;
+  const int64_t idle_ns = now_ns - patience.idle_since_ns;
+  if (now_ns - patience.checked_ns >= kCheckInterval_ns) {
+    patience.checked_ns = now_ns;
+    std::lock_guard lock(mutex_);
+    engine_.check_stalled(now_ns);
+  }
+  if (idle_ns < kSpin_ns) return;
+  if (idle_ns < kSpin_ns + kYield_ns) {
+    sched_yield();
+    return;
+  }
+  patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
+  block(kBlock_ns);
+}
+
+void Driver::block(int64_t limit_ns) {
+  std::array<pollfd, 8> fds;
+  size_t count = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (Transport* transport : engine_.transports()) {
+      if (!transport->arm()) return;
+      const int fd = transport->event_fd();
+      if (fd >= 0 && count < fds.size() - 1) fds[count++] = {fd, POLLIN, 0};
+    }
+  }
+  if (wake_fd_ >= 0) fds[count++] = {wake_fd_, POLLIN, 0};
+  const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
+  ::ppoll(fds.data(), count, &limit, nullptr);
+}
+
+void Driver::run_progress_thread() {
+  if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
+  Patience patience;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const bool busy = engine_.has_active() && engine_.failure() == nullptr;
+    if (!busy) {
+      work_.wait(lock);
+      patience = {};
+      continue;
+    }
+    if (waiters_.load(std::memory_order_relaxed) > 0) {
+      // A caller drives; look again soon, since it may leave others' operations unfinished.
+      work_.wait_for(lock, std::chrono::milliseconds(1));
+      continue;
+    }
+    const bool moved = engine_.progress();
+    lock.unlock();
+    if (moved)
+      patience = {};
+    else
+      idle(patience);
+    lock.lock();
+  }
+}
+
+}  // namespace ropewalk

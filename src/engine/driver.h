@@ -1,0 +1,73 @@
+// Who turns the engine's crank, and how a thread waits: spin, then yield, then block.
+//
+// Threads: any. One mutex guards the engine. A caller that waits drives the engine itself; the
+// progress thread, started with the first `start`, drives only while operations are under way and
+// nobody waits.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "engine/engine.h"
+
+namespace ropewalk {
+
+struct DriverOptions {
+  int64_t timeout_ns = 30'000'000'000;
+  bool progress_thread = true;
+  std::optional<int> progress_cpu;
+  bool oversubscribed = false;  // more local ranks than CPUs: give the CPU away early
+};
+
+class Driver {
+ public:
+  /// References outlive the driver. `wake_fd` (or -1) is readable when the monitor has news.
+  Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
+  ~Driver();
+
+  int64_t timeout_ns() const { return options_.timeout_ns; }
+
+  /// Starts a run of `operation`, or of each of its children. Throws the job's failure.
+  void start(const std::shared_ptr<Operation>& operation);
+  /// Makes progress; true when finished. Throws the job's failure.
+  bool test(Operation& operation);
+  /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
+  void wait(Operation& operation, int64_t timeout_ns);
+
+  /// Runs `body` under the engine's lock.
+  template <class Body>
+  auto locked(Body&& body) {
+    std::lock_guard lock(mutex_);
+    return body();
+  }
+
+ private:
+  /// How long one has waited without anything moving.
+  struct Patience {
+    int64_t idle_since_ns = 0;
+    int64_t checked_ns = 0;
+    uint32_t spins = 0;
+  };
+
+  void throw_if_failed() const;
+  bool is_finished(Operation& operation) const;
+  void idle(Patience& patience);
+  void block(int64_t limit_ns);
+  void run_progress_thread();
+  void start_one(Operation& operation);
+
+  Engine& engine_;
+  const Clock& clock_;
+  const int wake_fd_;
+  const DriverOptions options_;
+  std::mutex mutex_;  // guards the engine
+  std::condition_variable work_;
+  std::atomic<int> waiters_{0};   // callers that drive
+  bool stopping_ = false;         // under mutex_
+  std::thread progress_;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,180 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace ropewalk {
+
+Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
+               MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
+    : rank_(rank),
+      size_(size),
+      transports_(std::move(transports)),
+      route_(std::move(route)),
+      memories_(memories),
+      monitor_(monitor),
+      clock_(clock),
+      links_(static_cast<size_t>(size)),
+      pairs_(static_cast<size_t>(size)) {
+  active_.reserve(64);
+}
+
+bool Engine::is_mapped(int peer) const {
+  return peer != rank_ &&
+         transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])]->abilities().load_store;
+}
+
+Link& Engine::link_to(int peer) {
+  auto& link = links_[static_cast<size_t>(peer)];
+  if (!link) {
+    const int t = route_[static_cast<size_t>(peer)];
+    link = std::make_unique<Link>(*transports_[static_cast<size_t>(t)], t, peer);
+    open_links_.push_back(link.get());
+  }
+  return *link;
+}
+
+void Engine::start(Operation& op) {
+  assert(op.state != Operation::State::running);
+  const int64_t now_ns = clock_.now_ns();
+  for (FifoState& fifo : op.fifos) {
+    fifo.link->connect();
+    fifo.head = fifo.tail = fifo.grant_head = 0;
+    fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
+  }
+  for (StepState& step : op.steps) {
+    step.issued = step.done = step.consumed = 0;
+    step.announced = step.granted = step.windowed = false;
+  }
+  std::fill(op.fused_slices.begin(), op.fused_slices.end(), 0);
+  op.unfinished = static_cast<uint32_t>(op.steps.size());
+  if (op.is_point_to_point()) {
+    Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
+    op.ticket = op.call.collective == Collective::send ? pair.sends_started++ : pair.recvs_started++;
+    op.signature.sequence = op.ticket;
+  } else {
+    op.signature.sequence = next_sequence_++;
+    history_[op.signature.sequence % kHistory] = op.signature;
+    const int context = static_cast<int>(op.signature.sequence % kContexts);
+    for (size_t f = 0; f < op.fifos.size(); ++f)
+      op.fifos[f].stream = stream_of(context, op.program.fifos[f].lane);
+  }
+  op.started_ns = op.moved_ns = op.probed_ns = now_ns;
+  op.state.store(Operation::State::running, std::memory_order_release);
+  active_.push_back(&op);
+}
+
+bool Engine::may_run(const Operation& op) const {
+  if (op.is_point_to_point()) {
+    const Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
+    return op.ticket ==
+           (op.call.collective == Collective::send ? pair.sends_done : pair.recvs_done);
+  }
+  const Operation* owner = context_owner_[op.signature.sequence % kContexts];
+  return owner == nullptr || owner == &op;
+}
+
+bool Engine::progress() {
+  if (failure() != nullptr) return false;
+  poll_transports();
+  bool moved = false;
+  for (size_t i = 0; i < active_.size();) {
+    Operation& op = *active_[i];
+    if (may_run(op) && run(op)) moved = true;
+    if (failure() != nullptr) return false;
+    if (op.unfinished == 0) {
+      active_.erase(active_.begin() + static_cast<ptrdiff_t>(i));
+      finish(op);
+      moved = true;
+    } else {
+      ++i;
+    }
+  }
+  for (Link* link : open_links_)
+    if (link->ready()) link->flush();
+  return moved;
+}
+
+bool Engine::run(Operation& op) {
+  if (!op.is_point_to_point()) {
+    auto& owner = context_owner_[op.signature.sequence % kContexts];
+    if (owner == nullptr) {
+      owner = &op;
+      for (FifoState& fifo : op.fifos) fifo.consumed_seen = fifo.link->to_be_consumed(fifo.stream);
+    }
+  } else if (op.fifos[0].tail == 0 && op.fifos[0].head == 0 && op.steps[0].issued == 0) {
+    op.fifos[0].consumed_seen = op.fifos[0].link->to_be_consumed(op.fifos[0].stream);
+  }
+  bool moved = false, again = true;
+  while (again && op.unfinished > 0) {
+    again = false;
+    for (size_t f = 0; f < op.fifos.size(); ++f) {
+      if (!op.fifos[f].link->ready()) continue;
+      again |= op.program.fifos[f].sending ? advance_send(op, f) : advance_receive(op, f);
+    }
+    if (!op.program.fused.empty()) again |= advance_fused(op);
+    if (!op.program.locals.empty()) again |= advance_locals(op);
+    if (failure() != nullptr) return false;
+    moved |= again;
+  }
+  if (moved) op.moved_ns = 0;  // stamped by check_stalled: no clock on the data path
+  return moved;
+}
+
+void Engine::finish(Operation& op) {
+  for (const Fragment& piece : op.fragments) std::memcpy(piece.out, piece.packed, piece.bytes);
+  if (op.is_point_to_point()) {
+    Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
+    ++(op.call.collective == Collective::send ? pair.sends_done : pair.recvs_done);
+  } else {
+    context_owner_[op.signature.sequence % kContexts] = nullptr;
+  }
+  op.state.store(Operation::State::done, std::memory_order_release);
+}
+
+void Engine::poll_transports() {
+  std::array<Completion, 64> completions;
+  for (size_t t = 0; t < transports_.size(); ++t) {
+    const size_t count = transports_[t]->poll(completions);
+    for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions[i]);
+  }
+}
+
+void Engine::on_completion(int transport, const Completion& completion) {
+  switch (completion.kind) {
+    case Completion::Kind::put_done:
+      if (completion.cookie != 0)
+        finish_slice(*reinterpret_cast<StepState*>(completion.cookie));
+      break;
+    case Completion::Kind::notice: on_notice(completion.peer, completion.notice); break;
+    case Completion::Kind::lost: on_lost(transport, completion.peer); break;
+  }
+}
+
+void Engine::on_notice(int peer, uint32_t notice) {
+  // A notice can only come from a peer that got our hello, so the link exists; but bytes from
+  // outside are not trusted.
+  Link* link = links_[static_cast<size_t>(peer)].get();
+  if (link == nullptr || !link->on_notice(notice))
+    return fail({ErrorCode::protocol, "transport",
+                 "rank " + std::to_string(peer) + " sent a notice that makes no sense",
+                 "check that all ranks run the same version of Ropewalk", rank_, peer});
+  if (notice_kind(notice) == NoticeKind::eager) check_arrival(peer, notice_stream(notice));
+  if (notice_kind(notice) == NoticeKind::probe) check_probe(peer);
+}
+
+void Engine::finish_slice(StepState& step) {
+  if (++step.done == step.slices) --step.operation->unfinished;
+}
+
+bool Engine::slice_ready(const Operation& op, uint32_t step, uint32_t slice, uint32_t deps_end) {
+  const uint32_t slices = op.steps[step].slices;
+  for (uint32_t d = op.program.steps[step].deps_begin; d < deps_end; ++d) {
+    const StepState& before = op.steps[op.program.deps[d]];
+    if (before.slices == slices ? before.done <= slice : before.done < before.slices) return false;
+  }
+  return true;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,129 @@
+// Runs operations: for each ready (step, slice), move and reduce. One loop for every algorithm and
+// every transport.
+//
+// Threads: none of its own. One thread at a time calls `start` and `progress` (the Driver locks).
+// Nothing here blocks, allocates (after `prepare`) or makes a system call of its own.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/monitor.h"
+#include "engine/operation.h"
+#include "memory/memory_registry.h"
+
+namespace ropewalk {
+
+class Engine {
+ public:
+  /// `transports[route[peer]]` reaches `peer`. All references outlive the engine.
+  Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
+         MemoryRegistry& memories, Monitor& monitor, const Clock& clock);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::vector<Transport*>& transports() const { return transports_; }
+  bool is_mapped(int peer) const;
+
+  /// Binds `call` to `schedule`; throws Error. Allocates everything that runs will need.
+  std::shared_ptr<Operation> prepare(const Call& call, const Schedule& schedule,
+                                     Algorithm algorithm, size_t slice_bytes);
+
+  /// Begins a run. The operation must be idle or done, and stay alive until done.
+  void start(Operation& operation);
+
+  /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
+  bool progress();
+
+  bool has_active() const { return !active_.empty(); }
+  /// The job's failure, as soon as this rank knows it.
+  const Failure* failure() const { return monitor_.failure(); }
+
+  /// Called now and then while an operation waits and nothing moves (`now` from the clock): asks
+  /// peers what they are doing, notices peers that left. Cheap, not for every turn.
+  void check_stalled(int64_t now_ns);
+  /// Ends the job: `operation` has waited too long.
+  void fail_timeout(const Operation& operation, int64_t waited_ns);
+  /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
+  std::string what_blocks(const Operation& operation) const;
+
+ private:
+  // engine.cc
+  void poll_transports();
+  void on_completion(int transport, const Completion& completion);
+  void on_notice(int peer, uint32_t notice);
+  void on_lost(int transport, int peer);
+  bool may_run(const Operation& operation) const;
+  bool run(Operation& operation);
+  void finish(Operation& operation);
+  Link& link_to(int peer);
+
+  // send.cc
+  bool advance_send(Operation& operation, size_t fifo);
+  bool announce(Operation& operation, size_t fifo, uint32_t step);
+  bool send_slice(Operation& operation, size_t fifo, uint32_t step);
+  bool expose_slice(Operation& operation, size_t fifo, uint32_t step);
+  bool collect_consumed(Operation& operation, size_t fifo);
+  const Grant* grant_for(const Operation& operation, const FifoState& fifo);
+
+  // receive.cc
+  bool advance_receive(Operation& operation, size_t fifo);
+  bool issue_grants(Operation& operation, size_t fifo);
+  bool accept(Operation& operation, size_t fifo, uint32_t step);
+  bool take_slice(Operation& operation, size_t fifo, uint32_t step);
+  void apply(Operation& operation, uint32_t step, uint32_t slice, const std::byte* data);
+
+  // local.cc
+  bool advance_locals(Operation& operation);
+  bool advance_fused(Operation& operation);
+  bool fused_ready(Operation& operation, const FusedGroup& group, uint32_t slice);
+  void fused_pass(Operation& operation, const FusedGroup& group, uint32_t slice);
+  bool notify_fused(Operation& operation, const FusedGroup& group);
+
+  // checks.cc
+  void check_arrival(int peer, int stream);
+  void check_probe(int peer);
+  void fail_mismatch(const Signature& own, const Signature& other, int peer);
+  void fail(Failure failure);
+  const Signature* known_signature(uint32_t sequence) const;
+  void probe_blockers(Operation& operation);
+
+  static bool slice_ready(const Operation& operation, uint32_t step, uint32_t slice,
+                          uint32_t deps_end);
+  static void finish_slice(StepState& step);
+
+  const int rank_, size_;
+  const std::vector<Transport*> transports_;
+  const std::vector<int> route_;
+  MemoryRegistry& memories_;
+  Monitor& monitor_;
+  const Clock& clock_;
+
+  std::vector<std::unique_ptr<Link>> links_;  // by peer; null until needed
+  std::vector<Link*> open_links_;
+  std::vector<Operation*> active_;  // in order of start
+  uint32_t next_sequence_ = 0;
+  std::array<const Operation*, kContexts> context_owner_{};
+  static constexpr size_t kHistory = 64;
+  std::array<Signature, kHistory> history_{};  // of the last started collectives
+  struct Pair {
+    uint32_t sends_started = 0, sends_done = 0, recvs_started = 0, recvs_done = 0;
+    int64_t lost_ns = 0;  // when the transport lost the peer; 0: not
+  };
+  std::vector<Pair> pairs_;
+};
+
+/// How many bytes slice `slice` of a step of `bytes` has, and where it begins.
+inline size_t slice_begin(const Program& program, uint32_t slice) {
+  return static_cast<size_t>(slice) * program.slice_bytes;
+}
+inline size_t slice_length(const Program& program, const ProgramStep& step, uint32_t slice) {
+  if (step.slices == 1) return step.bytes;
+  const size_t begin = slice_begin(program, slice);
+  return begin + program.slice_bytes <= step.bytes ? program.slice_bytes : step.bytes - begin;
+}
+
+}  // namespace ropewalk

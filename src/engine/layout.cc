@@ -1,0 +1,205 @@
+#include "engine/layout.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <numeric>
+
+#include "reduce/reduce.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kCacheLineBytes = 64;
+
+size_t grain_of(DataType type) { return kCacheLineBytes / size_of(type); }
+
+size_t count_of(const std::vector<size_t>& counts, size_t count, int rank) {
+  return counts.empty() ? count : counts[static_cast<size_t>(rank)];
+}
+
+size_t sum_of(const std::vector<size_t>& counts, size_t count, int ranks) {
+  return counts.empty() ? count * static_cast<size_t>(ranks)
+                        : std::accumulate(counts.begin(), counts.end(), size_t{0});
+}
+
+const std::byte* at(const void* base, size_t element, DataType type) {
+  return base == nullptr ? nullptr
+                         : static_cast<const std::byte*>(base) + element * size_of(type);
+}
+std::byte* at(void* base, size_t element, DataType type) {
+  return base == nullptr ? nullptr : static_cast<std::byte*>(base) + element * size_of(type);
+}
+
+/// all_reduce, broadcast, reduce, send, recv, barrier: parts of one vector.
+std::vector<BlockMemory> lay_out_whole(const Call& call, const Schedule& schedule) {
+  const bool is_root = schedule.rank == call.root;
+  const bool has_in = call.collective != Collective::broadcast || is_root;
+  const bool has_out = call.collective != Collective::reduce || is_root;
+  std::vector<BlockMemory> blocks(static_cast<size_t>(schedule.blocks));
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const size_t begin = part_begin(call.count, blocks.size(), b, grain_of(call.type));
+    const size_t end = part_begin(call.count, blocks.size(), b + 1, grain_of(call.type));
+    blocks[b] = {has_in ? at(call.in, begin, call.type) : nullptr,
+                 has_out ? at(call.out, begin, call.type) : nullptr, end - begin};
+  }
+  return blocks;
+}
+
+/// reduce_scatter, all_gather, gather, scatter: a part per rank, each cut into equal pieces.
+std::vector<BlockMemory> lay_out_parts(const Call& call, const Schedule& schedule) {
+  const bool is_root = schedule.rank == call.root;
+  const bool gathers =
+      call.collective == Collective::all_gather || call.collective == Collective::gather;
+  // The side with every rank's part exists on all ranks, or on the root alone.
+  const bool has_whole = call.collective == Collective::all_gather ||
+                         call.collective == Collective::reduce_scatter || is_root;
+  const auto pieces = static_cast<size_t>(schedule.blocks / schedule.ranks);
+  std::vector<BlockMemory> blocks;
+  size_t part = 0;
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const size_t count = count_of(call.counts, call.count, rank);
+    const bool own = rank == schedule.rank;
+    for (size_t piece = 0; piece < pieces; ++piece) {
+      const size_t begin = part_begin(count, pieces, piece, grain_of(call.type));
+      const size_t end = part_begin(count, pieces, piece + 1, grain_of(call.type));
+      BlockMemory block{nullptr, nullptr, end - begin};
+      if (gathers) {
+        if (own) block.in = at(call.in, begin, call.type);
+        if (has_whole) block.out = at(call.out, part + begin, call.type);
+      } else {
+        if (has_whole) block.in = at(call.in, part + begin, call.type);
+        if (own) block.out = at(call.out, begin, call.type);
+      }
+      blocks.push_back(block);
+    }
+    part += count;
+  }
+  return blocks;
+}
+
+std::vector<BlockMemory> lay_out_all_to_all(const Call& call, const Schedule& schedule) {
+  std::vector<BlockMemory> blocks;
+  size_t begin = 0;
+  for (int to = 0; to < schedule.ranks; ++to) {
+    const size_t count = count_of(call.counts, call.count, to);
+    blocks.push_back({at(call.in, begin, call.type), nullptr, count});
+    begin += count;
+  }
+  begin = 0;
+  const auto& counts = call.recv_counts.empty() ? call.counts : call.recv_counts;
+  for (int from = 0; from < schedule.ranks; ++from) {
+    const size_t count = count_of(counts, call.count, from);
+    blocks.push_back({nullptr, at(call.out, begin, call.type), count});
+    begin += count;
+  }
+  return blocks;
+}
+
+[[noreturn]] void reject(const Call& call, std::string reason) {
+  throw Error(ErrorCode::invalid_argument, std::string(name_of(call.collective)),
+              std::move(reason));
+}
+
+void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) {
+  const auto in = reinterpret_cast<uintptr_t>(call.in);
+  const auto out = reinterpret_cast<uintptr_t>(call.out);
+  const size_t in_bytes = extent.in * size_of(call.type);
+  const size_t out_bytes = extent.out * size_of(call.type);
+  if (in_bytes == 0 || out_bytes == 0 || in + in_bytes <= out || out + out_bytes <= in) return;
+  size_t before = 0;
+  for (int r = 0; r < rank; ++r) before += count_of(call.counts, call.count, r);
+  before *= size_of(call.type);
+  const Collective c = call.collective;
+  const bool in_is_part = c == Collective::all_gather || c == Collective::gather;
+  const bool out_is_part = c == Collective::reduce_scatter || c == Collective::scatter;
+  const bool fits = in_is_part    ? in == out + before
+                    : out_is_part ? out == in + before
+                                  : in == out;
+  if (c == Collective::all_to_all && !call.counts.empty() && ranks > 1)
+    reject(call, "all_to_all with counts cannot run in place; give separate buffers");
+  if (!fits)
+    reject(call,
+           "the input and output buffers overlap, but not as an in-place call has them "
+           "(communicator.h, Call)");
+}
+
+}  // namespace
+
+size_t part_begin(size_t count, size_t parts, size_t i, size_t grain) {
+  if (i >= parts) return count;
+  // floor(count * i / parts), without the product, which may overflow.
+  const size_t begin = count / parts * i + count % parts * i / parts;
+  return count / parts >= 4 * grain ? begin / grain * grain : begin;
+}
+
+std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule) {
+  switch (call.collective) {
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter: return lay_out_parts(call, schedule);
+    case Collective::all_to_all: return lay_out_all_to_all(call, schedule);
+    default: return lay_out_whole(call, schedule);
+  }
+}
+
+Extent extent_of(const Call& call, int rank, int ranks) {
+  const size_t own = count_of(call.counts, call.count, rank);
+  const size_t all = sum_of(call.counts, call.count, ranks);
+  const bool is_root = rank == call.root;
+  switch (call.collective) {
+    case Collective::all_reduce: return {call.count, call.count};
+    case Collective::broadcast: return {is_root ? call.count : 0, call.count};
+    case Collective::reduce: return {call.count, is_root ? call.count : 0};
+    case Collective::reduce_scatter: return {all, own};
+    case Collective::scatter: return {is_root ? all : 0, own};
+    case Collective::all_gather: return {own, all};
+    case Collective::gather: return {own, is_root ? all : 0};
+    case Collective::all_to_all:
+      return {all, call.recv_counts.empty() ? all : sum_of(call.recv_counts, 0, ranks)};
+    case Collective::send: return {call.count, 0};
+    case Collective::recv: return {0, call.count};
+    case Collective::barrier: return {0, 0};
+  }
+  return {};
+}
+
+size_t total_bytes(const Call& call, int ranks) {
+  switch (call.collective) {
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::all_to_all:
+      return sum_of(call.counts, call.count, ranks) * size_of(call.type);
+    default: return call.count * size_of(call.type);
+  }
+}
+
+void check_call(const Call& call, int rank, int ranks) {
+  const bool point_to_point =
+      call.collective == Collective::send || call.collective == Collective::recv;
+  if (call.root < 0 || call.root >= ranks)
+    reject(call, fmt::format("{} {} is out of range: the job has ranks 0 to {}",
+                             point_to_point ? "peer" : "root", call.root, ranks - 1));
+  if (point_to_point && call.root == rank)
+    reject(call, "a rank cannot send to itself; copy the data instead");
+  for (const auto* counts : {&call.counts, &call.recv_counts})
+    if (!counts->empty() && counts->size() != static_cast<size_t>(ranks))
+      reject(call, fmt::format("{} counts were given for {} ranks", counts->size(), ranks));
+  if (!call.recv_counts.empty() &&
+      (call.collective != Collective::all_to_all || call.counts.empty()))
+    reject(call, "recv_counts go with all_to_all and counts only");
+  if (!is_reducible(call.type, call.op))
+    reject(call, fmt::format("{} is not defined on {}", name_of(call.op.kind), name_of(call.type)));
+  constexpr size_t kElementsMax = std::numeric_limits<size_t>::max() / 16;
+  if (call.count > kElementsMax / static_cast<size_t>(ranks)) reject(call, "count is too large");
+  const Extent extent = extent_of(call, rank, ranks);
+  if (extent.in > 0 && call.in == nullptr) reject(call, "the input buffer is null");
+  if (extent.out > 0 && call.out == nullptr) reject(call, "the output buffer is null");
+  check_overlap(call, extent, rank, ranks);
+}
+
+}  // namespace ropewalk

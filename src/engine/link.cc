@@ -1,0 +1,135 @@
+#include "engine/link.h"
+
+#include <cstring>
+
+namespace ropewalk {
+
+static_assert(kStreams <= 32, "owing_ has a bit per stream");
+
+Link::Link(Transport& transport, int transport_index, int peer)
+    : transport_(transport),
+      transport_index_(transport_index),
+      peer_(peer),
+      abilities_(transport.abilities()),
+      boxes_(2 * kInboxBytes) {
+  boxes_.register_with(transport_);
+}
+
+void Link::connect() {
+  if (connecting_) return;
+  connecting_ = true;
+  const Hello hello{kWireVersion, static_cast<uint32_t>(kInboxBytes),
+                    boxes_.registrations()[0]->key()};
+  transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
+}
+
+bool Link::ready() {
+  if (ready_) return true;
+  if (!connecting_ || !transport_.connected(peer_)) return false;
+  Hello hello;
+  const auto bytes = transport_.hello_of(peer_);
+  if (bytes.size() != sizeof(hello)) return false;
+  std::memcpy(&hello, bytes.data(), sizeof(hello));
+  if (hello.version != kWireVersion || hello.inbox_bytes != kInboxBytes) return false;
+  peer_inbox_ = hello.inbox;
+  ready_ = true;
+  return true;
+}
+
+bool Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice) {
+  // The source is a mirror slot: it is not reused before the peer has read the put's target, so
+  // that nobody needs this put's put_done (cookie 0).
+  const Posted posted = transport_.put(peer_, at, boxes_.registrations()[0].get(), bytes,
+                                       peer_inbox_, offset, notice, 0);
+  return posted == Posted::done || posted == Posted::posted;
+}
+
+bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes) {
+  const uint64_t offset = slot_offset(s, out_[s].sent);
+  std::byte* slot = outbox(offset);
+  std::memcpy(slot, &header, sizeof(header));
+  if (payload_bytes > 0) std::memcpy(slot + sizeof(header), payload, payload_bytes);
+  if (!put_small(slot, sizeof(header) + payload_bytes, offset,
+                 make_notice(NoticeKind::eager, s)))
+    return false;
+  ++out_[s].sent;
+  return true;
+}
+
+const Grant* Link::grant(int s) const {
+  if (out_[s].grants == out_[s].grants_used) return nullptr;
+  return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
+}
+
+Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
+                       uint64_t offset, uint64_t cookie) {
+  return transport_.put(peer_, source, nullptr, bytes, grant.key, grant.offset + offset,
+                        make_notice(NoticeKind::data, s), cookie);
+}
+
+const EagerHeader* Link::front(int s) const {
+  if (in_[s].arrived == in_[s].popped) return nullptr;
+  return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, in_[s].popped)));
+}
+
+void Link::pop(int s) {
+  ++in_[s].popped;
+  owe(s, &Incoming::credits_owed, 1);
+}
+
+bool Link::send_grant(int s, const Grant& grant) {
+  const uint64_t offset = grant_offset(s, in_[s].granted);
+  std::byte* slot = outbox(offset);
+  std::memcpy(slot, &grant, sizeof(grant));
+  if (!put_small(slot, sizeof(grant), offset, make_notice(NoticeKind::grant, s))) return false;
+  ++in_[s].granted;
+  return true;
+}
+
+bool Link::send_probe(const Probe& probe) {
+  std::byte* slot = outbox(kProbeOffset);
+  std::memcpy(slot, &probe, sizeof(probe));
+  return put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0));
+}
+
+const Probe& Link::last_probe() const {
+  return *reinterpret_cast<const Probe*>(inbox(kProbeOffset));
+}
+
+bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
+  const Posted posted = transport_.put(peer_, nullptr, nullptr, 0, {}, 0,
+                                       make_notice(kind, s, amount), 0);
+  return posted == Posted::done || posted == Posted::posted;
+}
+
+bool Link::on_notice(uint32_t notice) {
+  const int s = notice_stream(notice);
+  const uint32_t amount = notice_amount(notice);
+  if (s >= kStreams) return false;
+  switch (notice_kind(notice)) {
+    case NoticeKind::eager: return ++in_[s].arrived - in_[s].popped <= kSlots;
+    case NoticeKind::credit:
+      out_[s].credited += amount;
+      return out_[s].sent - out_[s].credited <= kSlots;
+    case NoticeKind::grant: return ++out_[s].grants - out_[s].grants_used <= kGrants;
+    case NoticeKind::data: ++in_[s].data; return true;
+    case NoticeKind::consumed: out_[s].consumed += amount; return true;
+    case NoticeKind::probe: return true;
+  }
+  return false;
+}
+
+void Link::flush() {
+  if (owing_ == 0) return;
+  for (int s = 0; s < kStreams; ++s) {
+    Incoming& in = in_[s];
+    // Credits go back in batches: half a ring costs the sender nothing and saves notices.
+    if (in.credits_owed >= kSlots / 2 && notify(NoticeKind::credit, s, in.credits_owed))
+      in.credits_owed = 0;
+    if (in.consumed_owed > 0 && notify(NoticeKind::consumed, s, in.consumed_owed))
+      in.consumed_owed = 0;
+    if (in.credits_owed < kSlots / 2 && in.consumed_owed == 0) owing_ &= ~(1u << s);
+  }
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,114 @@
+// One peer over one transport: the streams' rings, credits and grants. The only file that turns
+// messages into puts. Knows nothing of steps.
+//
+// Owned by the engine and used under its lock. Counters wrap at 2^32 and are compared by
+// difference.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/wire.h"
+#include "memory/registered_memory.h"
+
+namespace ropewalk {
+
+class Link {
+ public:
+  /// Allocates and registers the inbox that `peer` writes into. `transport` outlives the link.
+  Link(Transport& transport, int transport_index, int peer);
+
+  int peer() const { return peer_; }
+  int transport_index() const { return transport_index_; }
+  Transport& transport() const { return transport_; }
+  bool mapped() const { return abilities_.load_store; }
+  bool needs_registration() const { return abilities_.needs_registration; }
+
+  /// Begins connecting, once. `ready` turns true when messages can flow; false with `broken()` set
+  /// where the peer speaks another version.
+  void connect();
+  bool ready();
+
+  // --- sending, on stream s ---
+  bool can_send(int s) const { return out_[s].sent - out_[s].credited < kSlots; }
+  /// Fills the next eager slot. Requires can_send. False: the transport is full, try again.
+  bool send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes);
+  /// The oldest grant not yet finished with, or null.
+  const Grant* grant(int s) const;
+  void finish_grant(int s) { ++out_[s].grants_used; }
+  /// Puts one slice where a grant says. `cookie` comes back in put_done unless Posted::done.
+  Posted put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant, uint64_t offset,
+                   uint64_t cookie);
+  /// Tells that a slice of exposed data is ready. False: try again.
+  bool notify_slice(int s) { return notify(NoticeKind::data, s, 1); }
+  /// How many slices the peer has consumed on this stream, ever; and how many it is to consume.
+  uint32_t consumed(int s) const { return out_[s].consumed; }
+  uint32_t to_be_consumed(int s) const { return out_[s].to_be_consumed; }
+  void expect_consumed(int s) { ++out_[s].to_be_consumed; }
+
+  // --- receiving, on stream s ---
+  /// The oldest message not yet popped, or null; payload behind the header.
+  const EagerHeader* front(int s) const;
+  /// The message that arrived last. Only after an `eager` notice.
+  const EagerHeader& newest(int s) const {
+    return *reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, in_[s].arrived - 1)));
+  }
+  void pop(int s);
+  bool can_grant(int s) const { return in_[s].granted - in_[s].grants_done < kGrants; }
+  bool send_grant(int s, const Grant& grant);
+  void grant_done(int s) { ++in_[s].grants_done; }
+  /// Slices notified and not yet taken.
+  uint32_t slices_arrived(int s) const { return in_[s].data - in_[s].data_taken; }
+  void take_slice(int s) { ++in_[s].data_taken; }
+  /// Lets the peer reuse a window slot, or exposed memory.
+  void consume(int s) { owe(s, &Incoming::consumed_owed, 1); }
+
+  /// Address of exposed or granted memory of the peer, or null.
+  const std::byte* map(RemoteKey key, uint64_t offset, size_t bytes) {
+    return transport_.map(peer_, key, offset, bytes);
+  }
+
+  bool send_probe(const Probe& probe);
+  const Probe& last_probe() const;
+
+  /// Books a notice. False: it makes no sense.
+  bool on_notice(uint32_t notice);
+  /// Sends what is owed (credits, consumed). Cheap when nothing is.
+  void flush();
+
+ private:
+  struct Outgoing {
+    uint32_t sent = 0, credited = 0, grants = 0, grants_used = 0;
+    uint32_t consumed = 0, to_be_consumed = 0;
+  };
+  struct Incoming {
+    uint32_t arrived = 0, popped = 0, credits_owed = 0;
+    uint32_t granted = 0, grants_done = 0;
+    uint32_t data = 0, data_taken = 0, consumed_owed = 0;
+  };
+
+  bool notify(NoticeKind kind, int s, uint32_t amount);
+  bool put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice);
+  void owe(int s, uint32_t Incoming::* owed, uint32_t amount) {
+    in_[s].*owed += amount;
+    owing_ |= 1u << s;
+  }
+  std::byte* outbox(size_t offset) { return boxes_.data() + kInboxBytes + offset; }
+  const std::byte* inbox(size_t offset) const { return boxes_.data() + offset; }
+
+  Transport& transport_;
+  const int transport_index_;
+  const int peer_;
+  const Abilities abilities_;
+  RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
+  RemoteKey peer_inbox_;
+  bool connecting_ = false;
+  bool ready_ = false;
+  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
+  std::array<Outgoing, kStreams> out_{};
+  std::array<Incoming, kStreams> in_{};
+};
+
+}  // namespace ropewalk

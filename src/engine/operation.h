@@ -1,0 +1,109 @@
+// One call, prepared: its program, the memory it needs beside the caller's, and where a run stands.
+// Owned by Plan and Work; run by the engine, under its lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/link.h"
+#include "engine/program.h"
+#include "engine/signature.h"
+
+namespace ropewalk {
+
+class Driver;
+
+/// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
+struct Reachable {
+  bool known = false;
+  RemoteKey key;
+  uint64_t offset = 0;
+};
+
+/// A circle of staging slots of slice_bytes each.
+struct Window {
+  std::byte* base = nullptr;
+  Reachable at;
+};
+inline constexpr uint32_t kWindowSlots = 4;
+
+struct FifoState {
+  // Fixed.
+  Link* link = nullptr;
+  int stream = 0;
+  Window window;  // receiving: staging; sending: copies of unregistered memory, to be exposed
+  // Of the run.
+  uint32_t head = 0;         // first step not yet issued (sending) or finished (receiving)
+  uint32_t tail = 0;         // sending: first step not yet wholly consumed
+  uint32_t grant_head = 0;   // receiving: first step not yet granted
+  uint32_t consumed_seen = 0;
+  uint32_t window_issued = 0, window_consumed = 0;  // sending
+  uint32_t window_taken = 0;                        // receiving
+};
+
+struct StepState {
+  // Fixed.
+  class Operation* operation = nullptr;
+  uint32_t fifo = 0;
+  uint32_t slices = 1;
+  bool eager = false;    // travels whole, in a slot
+  bool exposed = false;  // stays where it is; the peer maps it
+  Reachable reachable;   // exposed send: the source; receive_copy: the target
+  // Of the run.
+  uint32_t issued = 0, done = 0, consumed = 0;  // slices
+  bool announced = false;
+  bool granted = false;
+  bool windowed = false;               // slices go through a window
+  const std::byte* incoming = nullptr;  // receiving: exposed data, or its window
+  uint32_t incoming_window = 0;        // slots of that window; 0: the data lies whole
+};
+
+/// A caller's buffer that is a piece of a fused operation's packed vector.
+struct Fragment {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::byte* packed = nullptr;
+  size_t bytes = 0;
+};
+
+class Operation {
+ public:
+  enum class State : uint8_t { idle, running, done };
+
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  bool is_point_to_point() const {
+    return call.collective == Collective::send || call.collective == Collective::recv;
+  }
+
+  // Fixed.
+  Call call;
+  Algorithm algorithm = Algorithm::automatic;
+  Signature signature;  // its sequence is set at every start
+  Program program;
+  std::shared_ptr<Driver> driver;
+  std::unique_ptr<RegisteredMemory> scratch;  // blocks that the caller gave no memory for
+  std::unique_ptr<RegisteredMemory> windows;
+  std::vector<std::unique_ptr<Memory>> registrations;  // of the caller's output, by transport
+  std::vector<std::weak_ptr<RegisteredMemory>> uses;   // the caller's registered memory
+  std::vector<std::shared_ptr<Operation>> children;    // a group: all that it waits for
+  std::vector<Fragment> fragments;                     // packed before the start, unpacked after
+  std::shared_ptr<RegisteredMemory> packed;            // holds the fragments
+
+  // Of the run; under the engine's lock, but for `state`.
+  std::atomic<State> state{State::idle};
+  std::vector<StepState> steps;
+  std::vector<FifoState> fifos;
+  std::vector<uint32_t> fused_slices;  // per fused group: slices through the pass
+  uint32_t unfinished = 0;             // steps
+  uint32_t ticket = 0;                 // send/recv: position in the pair's order
+  int64_t started_ns = 0;
+  int64_t moved_ns = 0;                // when anything last moved
+  int64_t probed_ns = 0;
+};
+
+}  // namespace ropewalk

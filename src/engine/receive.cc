@@ -1,0 +1,142 @@
+// The receiving half of the engine's loop.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "engine/engine.h"
+#include "reduce/reduce.h"
+
+namespace ropewalk {
+
+bool Engine::advance_receive(Operation& op, size_t f) {
+  FifoState& fifo = op.fifos[f];
+  const std::vector<uint32_t>& steps = op.program.fifos[f].steps;
+  bool moved = issue_grants(op, f);
+  while (fifo.head < steps.size()) {
+    const uint32_t i = steps[fifo.head];
+    StepState& state = op.steps[i];
+    if (!state.announced) {
+      if (!accept(op, f, i)) break;
+      moved = true;
+    }
+    if (!state.eager) {
+      if (op.program.fused_of_step[i] >= 0) break;  // advance_fused moves the head
+      while (state.done < state.slices && take_slice(op, f, i)) moved = true;
+      if (state.done < state.slices) break;
+      if (state.granted) fifo.link->grant_done(fifo.stream);
+    }
+    ++fifo.head;
+  }
+  return moved;
+}
+
+bool Engine::issue_grants(Operation& op, size_t f) {
+  FifoState& fifo = op.fifos[f];
+  const std::vector<uint32_t>& steps = op.program.fifos[f].steps;
+  bool moved = false;
+  for (; fifo.grant_head < steps.size(); ++fifo.grant_head) {
+    const uint32_t i = steps[fifo.grant_head];
+    const ProgramStep& step = op.program.steps[i];
+    StepState& state = op.steps[i];
+    if (state.eager || state.exposed) continue;
+    if (!fifo.link->can_grant(fifo.stream)) break;
+    Grant grant{op.signature, GrantKind::direct, 0, state.reachable.key, state.reachable.offset};
+    if (state.reachable.known) {
+      // The peer will write into the block itself: all earlier users of it must have finished.
+      if (!slice_ready(op, i, state.slices - 1, step.grant_deps_end)) break;
+    } else {
+      grant.kind = GrantKind::window;
+      grant.window = kWindowSlots;
+      grant.key = fifo.window.at.key;
+      grant.offset = fifo.window.at.offset;
+    }
+    if (!fifo.link->send_grant(fifo.stream, grant)) break;
+    state.granted = true;
+    state.windowed = grant.kind == GrantKind::window;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Engine::accept(Operation& op, size_t f, uint32_t i) {
+  FifoState& fifo = op.fifos[f];
+  const EagerHeader* header = fifo.link->front(fifo.stream);
+  if (header == nullptr) return false;
+  const ProgramStep& step = op.program.steps[i];
+  StepState& state = op.steps[i];
+  if (!(header->signature == op.signature)) {
+    fail_mismatch(op.signature, header->signature, fifo.link->peer());
+    return false;
+  }
+  const MessageKind kind = state.eager    ? MessageKind::eager
+                           : state.exposed ? MessageKind::exposed
+                                           : MessageKind::announced;
+  if (header->bytes != step.bytes || header->kind != kind ||
+      header->slices != (state.eager ? 0 : state.slices)) {
+    fail({ErrorCode::mismatch, operation_name(op.signature),
+          fmt::format("rank {} sends {} bytes where rank {} expects {}", fifo.link->peer(),
+                      header->bytes, rank_, step.bytes),
+          "give matching counts on both ranks", rank_, fifo.link->peer()});
+    return false;
+  }
+  const auto* payload = reinterpret_cast<const std::byte*>(header + 1);
+  if (state.eager) {
+    if (!slice_ready(op, i, 0, step.deps_end)) return false;
+    apply(op, i, 0, payload);
+    finish_slice(state);
+  } else if (state.exposed) {
+    Exposure exposure;
+    std::memcpy(&exposure, payload, sizeof(exposure));
+    const size_t reach =
+        exposure.window > 0 ? exposure.window * op.program.slice_bytes : step.bytes;
+    state.incoming = fifo.link->map(exposure.key, exposure.offset, reach);
+    state.incoming_window = exposure.window;
+    if (state.incoming == nullptr) {
+      fail({ErrorCode::unavailable, operation_name(op.signature),
+            fmt::format("rank {} cannot map memory of rank {}", rank_, fifo.link->peer()),
+            "set ROPEWALK_TRANSPORT=tcp on every rank", rank_, fifo.link->peer()});
+      return false;
+    }
+  } else {
+    state.incoming = fifo.window.base;
+    state.incoming_window = kWindowSlots;
+  }
+  state.announced = true;
+  fifo.link->pop(fifo.stream);
+  return true;
+}
+
+bool Engine::take_slice(Operation& op, size_t f, uint32_t i) {
+  FifoState& fifo = op.fifos[f];
+  if (fifo.link->slices_arrived(fifo.stream) == 0) return false;
+  StepState& state = op.steps[i];
+  const bool direct = !state.exposed && !state.windowed;
+  if (!direct) {
+    if (!slice_ready(op, i, state.done, op.program.steps[i].deps_end)) return false;
+    const uint32_t place =
+        state.incoming_window > 0 ? fifo.window_taken++ % state.incoming_window : state.done;
+    apply(op, i, state.done, state.incoming + slice_begin(op.program, place));
+    fifo.link->consume(fifo.stream);
+  }
+  fifo.link->take_slice(fifo.stream);
+  finish_slice(state);
+  return true;
+}
+
+void Engine::apply(Operation& op, uint32_t i, uint32_t slice, const std::byte* data) {
+  const ProgramStep& step = op.program.steps[i];
+  const size_t bytes = slice_length(op.program, step, slice);
+  if (bytes == 0) return;
+  std::byte* target = step.target + slice_begin(op.program, slice);
+  if (step.action == Action::receive_copy) {
+    std::memcpy(target, data, bytes);
+    return;
+  }
+  const std::array<const std::byte*, 2> sources = {step.source + slice_begin(op.program, slice),
+                                                   data};
+  reduce(std::span(&target, 1), sources, bytes / size_of(op.program.type), op.program.type,
+         op.program.op);
+}
+
+}  // namespace ropewalk

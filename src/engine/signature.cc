@@ -1,0 +1,44 @@
+#include "engine/signature.h"
+
+#include <fmt/format.h>
+
+namespace ropewalk {
+namespace {
+
+Collective collective_of(const Signature& s) { return static_cast<Collective>(s.collective); }
+
+bool reduces(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+
+bool is_rooted(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
+         c == Collective::scatter;
+}
+
+}  // namespace
+
+std::string describe(const Signature& s) {
+  const Collective collective = collective_of(s);
+  std::string text = fmt::format("{}({} {}", name_of(collective), s.count,
+                                 name_of(static_cast<DataType>(s.type)));
+  if (reduces(collective)) text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
+  if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
+  if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash & 0xffffffff);
+  if (collective != Collective::send)
+    text += fmt::format(", {}", name_of(static_cast<Algorithm>(s.algorithm)));
+  return text + ")";
+}
+
+std::string operation_name(const Signature& s) {
+  return fmt::format("{} #{}", name_of(collective_of(s)), s.sequence);
+}
+
+uint64_t hash_counts(const std::vector<size_t>& counts) {
+  if (counts.empty()) return 0;
+  uint64_t hash = 14695981039346656037ull;
+  for (uint64_t count : counts) hash = (hash ^ count) * 1099511628211ull;
+  return hash;
+}
+
+}  // namespace ropewalk

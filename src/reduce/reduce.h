@@ -2,6 +2,11 @@
 // the machine at hand (Highway's run-time dispatch). float16 and bfloat16 are computed in float32
 // and rounded once per call (to nearest even). Spans may be unaligned to vectors but must be
 // aligned to the element. Thread-safe; allocates nothing; reads and writes each element once.
+//
+// The bits of a result depend on its operands and their order only, never on the instruction set,
+// the vector length, the alignment or how a range is cut into calls. So a NaN that is computed is
+// always the type's positive quiet NaN with no payload (processors differ on which NaN to hand on),
+// and min and max take -0 to be below +0.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,176 @@
+// How each element type is loaded, computed and stored. Compiled once per instruction set.
+//
+// An element policy has: D, the Highway tag that is computed in; kBytes, the stored size of one
+// element; load and store of one vector of Lanes(D) elements at any address; finish, which makes
+// the bits of a result canonical before it is stored.
+#if defined(ROPEWALK_REDUCE_ELEMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROPEWALK_REDUCE_ELEMENTS_INL_H
+#undef ROPEWALK_REDUCE_ELEMENTS_INL_H
+#else
+#define ROPEWALK_REDUCE_ELEMENTS_INL_H
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ropewalk {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Which operand's NaN an addition hands on, and the sign of a NaN it makes, differ between
+// processors and between compilers, so NaN results are replaced by one.
+template <class D, class V>
+HWY_INLINE V canonical_nan(D d, V v) {
+  using T = hn::TFromD<D>;
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
+}
+
+template <class T>
+struct IntegerElement {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kBytes = sizeof(T);
+
+  static HWY_INLINE V load(const std::byte* from) {
+    return hn::LoadU(D(), reinterpret_cast<const T*>(from));
+  }
+  static HWY_INLINE V finish(V v) { return v; }
+  static HWY_INLINE void store(V v, std::byte* to) { hn::StoreU(v, D(), reinterpret_cast<T*>(to)); }
+};
+
+template <class T>
+struct FloatElement {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kBytes = sizeof(T);
+
+  static HWY_INLINE V load(const std::byte* from) {
+    return hn::LoadU(D(), reinterpret_cast<const T*>(from));
+  }
+  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
+  static HWY_INLINE void store(V v, std::byte* to) { hn::StoreU(v, D(), reinterpret_cast<T*>(to)); }
+};
+
+/// Halves live in memory as 16 bits and in registers as float32. `Format` has
+/// static V expand(bits in 32-bit lanes), and static bits round(V) for a V without other NaNs than
+/// the canonical one.
+template <class Format>
+struct HalfElement {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kBytes = 2;
+  using Bits = hn::RebindToUnsigned<D>;  // 32-bit lanes
+  using Stored = hn::Rebind<uint16_t, D>;
+
+  static HWY_INLINE V load(const std::byte* from) {
+    const auto stored = hn::LoadU(Stored(), reinterpret_cast<const uint16_t*>(from));
+    return Format::expand(hn::PromoteTo(Bits(), stored));
+  }
+  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
+  static HWY_INLINE void store(V v, std::byte* to) {
+    // Highway narrows signed lanes to unsigned with saturation; 0..65535 fits as it is.
+    const auto bits = hn::BitCast(hn::RebindToSigned<D>(), Format::round(v));
+    hn::StoreU(hn::DemoteTo(Stored(), bits), Stored(), reinterpret_cast<uint16_t*>(to));
+  }
+};
+
+struct Bfloat16Format {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using Bits = hn::RebindToUnsigned<D>;
+  using VBits = hn::Vec<Bits>;
+
+  static HWY_INLINE V expand(VBits bits) { return hn::BitCast(D(), hn::ShiftLeft<16>(bits)); }
+  static HWY_INLINE VBits round(V v) {
+    const Bits u;
+    const auto bits = hn::BitCast(u, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1u));
+    return hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFFu))));
+  }
+};
+
+using Bfloat16Element = HalfElement<Bfloat16Format>;
+
+// The processor's own conversions (F16C) where they are part of the target; the F32 lanes and the
+// rounding are the same as below.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+
+struct Float16Element {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kBytes = 2;
+  using Stored = hn::Rebind<hwy::float16_t, D>;
+
+  static HWY_INLINE V load(const std::byte* from) {
+    return hn::PromoteTo(D(), hn::LoadU(Stored(), reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
+  static HWY_INLINE void store(V v, std::byte* to) {
+    hn::StoreU(hn::DemoteTo(Stored(), v), Stored(), reinterpret_cast<hwy::float16_t*>(to));
+  }
+};
+
+#else
+
+// Highway's software conversion to float16 truncates, so this is our own. half.cc has the same in
+// scalar form, with comments.
+struct Float16Format {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using Bits = hn::RebindToUnsigned<D>;
+  using VBits = hn::Vec<Bits>;
+
+  static HWY_INLINE V expand(VBits half) {
+    const D d;
+    const Bits u;
+    const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(u, 0x7FFFu)));
+    const auto exponent = hn::And(magnitude, hn::Set(u, 0x1Fu << 23));
+    const auto normal = hn::Add(magnitude, hn::Set(u, (127u - 15) << 23));
+    const auto special = hn::Add(normal, hn::Set(u, (128u - 16) << 23));
+    const auto subnormal = hn::Sub(hn::BitCast(d, hn::Add(normal, hn::Set(u, 1u << 23))),
+                                   hn::BitCast(d, hn::Set(u, 113u << 23)));
+    auto bits = hn::IfThenElse(hn::Eq(exponent, hn::Set(u, 0x1Fu << 23)), special, normal);
+    bits = hn::IfThenElse(hn::Eq(exponent, hn::Zero(u)), hn::BitCast(u, subnormal), bits);
+    const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(u, 0x8000u)));
+    return hn::BitCast(d, hn::Or(bits, sign));
+  }
+
+  static HWY_INLINE VBits round(V v) {
+    const D d;
+    const Bits u;
+    const hn::RebindToSigned<D> i;  // unsigned comparisons are slow before AVX-512
+    const auto bits = hn::BitCast(u, v);
+    const auto sign = hn::And(bits, hn::Set(u, 0x80000000u));
+    const auto magnitude = hn::Xor(bits, sign);
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(u, 1u));
+    const auto normal =
+        hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(u, (112u << 23) - 0xFFFu)), odd));
+    const auto magic = hn::Set(u, 126u << 23);
+    const auto shifted = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, magic));
+    const auto subnormal = hn::Sub(hn::BitCast(u, shifted), magic);
+    const auto signed_magnitude = hn::BitCast(i, magnitude);
+    const auto is = [&](auto mask) HWY_ATTR { return hn::RebindMask(u, mask); };
+    auto half =
+        hn::IfThenElse(is(hn::Lt(signed_magnitude, hn::Set(i, 113 << 23))), subnormal, normal);
+    half = hn::IfThenElse(is(hn::Gt(signed_magnitude, hn::Set(i, (143 << 23) - 1))),
+                          hn::Set(u, 0x7C00u), half);
+    half = hn::IfThenElse(is(hn::Gt(signed_magnitude, hn::Set(i, 255 << 23))), hn::Set(u, 0x7E00u),
+                          half);
+    return hn::Or(half, hn::ShiftRight<16>(sign));
+  }
+};
+
+using Float16Element = HalfElement<Float16Format>;
+
+#endif
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace ropewalk
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, per target

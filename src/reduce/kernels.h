@@ -1,0 +1,34 @@
+// The seam between the public functions (reduce.cc) and the vector kernels, which are compiled once
+// per instruction set (kernels_*.cc) and chosen at run time.
+#pragma once
+
+#include <cstddef>
+
+#include "ropewalk/types.h"
+
+namespace ropewalk {
+
+/// One reduce() call. `source_count` and `destination_count` are at least 1.
+struct ReduceArguments {
+  std::byte* const* destinations;
+  size_t destination_count;
+  const std::byte* const* sources;
+  size_t source_count;
+  size_t count;  // elements
+};
+using ReduceKernel = void (*)(const ReduceArguments&);
+
+/// destination[i] = source[i] * operand, or / operand.
+using MapKernel = void (*)(std::byte* destination, const std::byte* source, size_t count,
+                           double operand);
+enum class MapKind { multiply, divide };
+
+/// The kernel on the best instruction set that the machine has. `kind` is sum, prod, min or max.
+/// The type must belong to the family: float32, float64 / float16, bfloat16 / the integers.
+ReduceKernel float_kernel(DataType type, ReduceKind kind);
+ReduceKernel half_kernel(DataType type, ReduceKind kind);
+ReduceKernel integer_kernel(DataType type, ReduceKind kind);
+MapKernel float_map_kernel(DataType type, MapKind kind);
+MapKernel half_map_kernel(DataType type, MapKind kind);
+
+}  // namespace ropewalk

@@ -1,0 +1,115 @@
+#include "reduce/reduce.h"
+
+#include <cassert>
+#include <cstring>
+
+#include "reduce/kernels.h"
+#include "reduce/user_reduction.h"
+
+namespace ropewalk {
+namespace {
+
+bool is_half(DataType type) {
+  return type == DataType::float16 || type == DataType::bfloat16;
+}
+bool is_float(DataType type) {
+  return type == DataType::float32 || type == DataType::float64;
+}
+
+/// What `kind` does to two elements: sum, prod, min or max.
+ReduceKind pairwise(ReduceKind kind) {
+  return kind == ReduceKind::avg || kind == ReduceKind::scaled_sum ? ReduceKind::sum : kind;
+}
+
+ReduceKernel find_kernel(DataType type, ReduceKind kind) {
+  if (is_float(type)) return float_kernel(type, kind);
+  if (is_half(type)) return half_kernel(type, kind);
+  return integer_kernel(type, kind);
+}
+
+void copy_to_all(const ReduceArguments& a, size_t bytes) {
+  if (a.destination_count == 1) {
+    if (a.destinations[0] != a.sources[0]) std::memcpy(a.destinations[0], a.sources[0], bytes);
+    return;
+  }
+  // A sum of one source is a copy that reads it once for all destinations.
+  ReduceArguments as_bytes = a;
+  as_bytes.count = bytes;
+  integer_kernel(DataType::uint8, ReduceKind::sum)(as_bytes);
+}
+
+/// Not vectorized: averages of integers are rare, and small where they occur.
+template <class T>
+void divide_integers(std::byte* data, size_t count, int divisor) {
+  T* values = reinterpret_cast<T*>(data);
+  if constexpr (sizeof(T) < sizeof(int)) {
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<T>(values[i] / divisor);
+  } else {
+    const T typed = static_cast<T>(divisor);
+    for (size_t i = 0; i < count; ++i) values[i] /= typed;
+  }
+}
+
+}  // namespace
+
+bool is_reducible(DataType type, const ReduceOp& op) {
+  if (static_cast<int>(type) >= kDataTypes) return false;
+  if (static_cast<int>(op.kind) >= kReduceKinds) return false;
+  if (op.kind == ReduceKind::scaled_sum) return is_half(type) || is_float(type);
+  return op.kind != ReduceKind::user || op.function != nullptr;
+}
+
+void reduce(std::span<std::byte* const> destinations, std::span<const std::byte* const> sources,
+            size_t count, DataType type, const ReduceOp& op) {
+  assert(!destinations.empty() && destinations.size() <= kReduceFanMax);
+  assert(!sources.empty() && sources.size() <= kReduceFanMax);
+  assert(is_reducible(type, op));
+  if (count == 0) return;
+  const ReduceArguments arguments{destinations.data(), destinations.size(), sources.data(),
+                                  sources.size(), count};
+  if (sources.size() == 1) {
+    copy_to_all(arguments, count * size_of(type));
+  } else if (op.kind == ReduceKind::user) {
+    reduce_user(arguments, type, op);
+  } else {
+    find_kernel(type, pairwise(op.kind))(arguments);
+  }
+}
+
+void scale(std::byte* destination, const std::byte* source, size_t count, DataType type,
+           double factor) {
+  assert(is_half(type) || is_float(type));
+  const MapKernel kernel = is_half(type) ? half_map_kernel(type, MapKind::multiply)
+                                         : float_map_kernel(type, MapKind::multiply);
+  kernel(destination, source, count, factor);
+}
+
+void divide(std::byte* data, size_t count, DataType type, int divisor) {
+  assert(divisor >= 1);
+  switch (type) {
+    case DataType::float16:
+    case DataType::bfloat16:
+      return half_map_kernel(type, MapKind::divide)(data, data, count, divisor);
+    case DataType::float32:
+    case DataType::float64:
+      return float_map_kernel(type, MapKind::divide)(data, data, count, divisor);
+    case DataType::int8:
+      return divide_integers<int8_t>(data, count, divisor);
+    case DataType::uint8:
+      return divide_integers<uint8_t>(data, count, divisor);
+    case DataType::int16:
+      return divide_integers<int16_t>(data, count, divisor);
+    case DataType::uint16:
+      return divide_integers<uint16_t>(data, count, divisor);
+    case DataType::int32:
+      return divide_integers<int32_t>(data, count, divisor);
+    case DataType::uint32:
+      return divide_integers<uint32_t>(data, count, divisor);
+    case DataType::int64:
+      return divide_integers<int64_t>(data, count, divisor);
+    case DataType::uint64:
+      return divide_integers<uint64_t>(data, count, divisor);
+  }
+}
+
+}  // namespace ropewalk

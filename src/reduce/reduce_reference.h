@@ -1,0 +1,169 @@
+// For the tests: what reduce() must give, one element at a time in plain arithmetic, and values to
+// try it on.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "hwy/highway.h"
+#include "reduce/reduce.h"
+
+namespace ropewalk {
+
+template <class T>
+inline constexpr bool is_half_v = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+
+/// The type a T is computed in.
+template <class T>
+using Computed = std::conditional_t<is_half_v<T>, float, T>;
+
+template <class T>
+Computed<T> computed(T value) {
+  if constexpr (is_half_v<T>)
+    return to_float(value);
+  else
+    return value;
+}
+
+template <class T>
+T stored(Computed<T> value) {
+  if constexpr (std::is_floating_point_v<Computed<T>>)
+    if (std::isnan(value)) value = std::numeric_limits<Computed<T>>::quiet_NaN();
+  if constexpr (std::is_same_v<T, float16>)
+    return to_float16(value);
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return to_bfloat16(value);
+  else
+    return value;
+}
+
+template <class C>
+C lesser(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<C>::quiet_NaN();
+    if (a == b) return std::signbit(a) ? a : b;
+  }
+  return a < b ? a : b;
+}
+
+template <class C>
+C greater(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<C>::quiet_NaN();
+    if (a == b) return std::signbit(a) ? b : a;
+  }
+  return a < b ? b : a;
+}
+
+/// a + b and a * b: integers modulo 2^n; float32 by way of double, which rounds once.
+template <class C, class F>
+C arithmetic(C a, C b, F f) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  else
+    return static_cast<C>(f(double{a}, double{b}));
+}
+
+template <class C>
+C pairwise_reference(ReduceKind kind, C a, C b) {
+  switch (kind) {
+    case ReduceKind::prod:
+      return arithmetic(a, b, [](auto x, auto y) { return x * y; });
+    case ReduceKind::min:
+      return lesser(a, b);
+    case ReduceKind::max:
+      return greater(a, b);
+    default:
+      return arithmetic(a, b, [](auto x, auto y) { return x + y; });
+  }
+}
+
+/// The reduction of one element of every source.
+template <class T>
+T reference(ReduceKind kind, const std::vector<std::vector<T>>& sources, size_t i) {
+  if (sources.size() == 1) return sources[0][i];
+  Computed<T> value = computed(sources[0][i]);
+  for (size_t s = 1; s < sources.size(); ++s)
+    value = pairwise_reference(kind, value, computed(sources[s][i]));
+  return stored<T>(value);
+}
+
+/// Random bits (so: NaN, infinity, subnormals), small numbers, and the specials of the type.
+template <class T>
+T random_value(std::mt19937_64& random) {
+  const uint64_t choice = random() % 8;
+  if (choice < 3) {
+    const uint64_t bits = random();
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  using C = Computed<T>;
+  if constexpr (std::is_floating_point_v<C>) {
+    constexpr C kInfinity = std::numeric_limits<C>::infinity();
+    const C specials[] = {C{0},     -C{0},     kInfinity,   -kInfinity,  -kInfinity + kInfinity,
+                          C{65504}, C{-65504}, C{0x1p-24f}, C{0x1p-14f}, C{1.0f + 0x1p-11f}};
+    if (choice == 3) return stored<T>(specials[random() % std::size(specials)]);
+    return stored<T>(static_cast<C>(static_cast<double>(random() % 20001) / 64 - 150));
+  } else {
+    return static_cast<T>(random() % 17);
+  }
+}
+
+template <class T>
+std::vector<T> random_values(std::mt19937_64& random, size_t count) {
+  std::vector<T> values(count);
+  for (T& value : values) value = random_value<T>(random);
+  return values;
+}
+
+/// The bits of a value, for comparisons that tell -0 from 0 and one NaN from another.
+struct Hex {
+  uint64_t bits = 0;
+  bool operator==(const Hex&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Hex& hex) {
+    const auto flags = out.flags();
+    out << "0x" << std::hex << hex.bits;
+    out.flags(flags);
+    return out;
+  }
+};
+template <class T>
+Hex hex(T value) {
+  Hex hex;
+  std::memcpy(&hex.bits, &value, sizeof value);
+  return hex;
+}
+
+/// Every instruction set that was compiled and that this machine can run, plain C++ included.
+inline std::vector<int64_t> all_targets() {
+  auto targets = hwy::SupportedAndGeneratedTargets();
+  if ((hwy::SupportedTargets() & HWY_STATIC_TARGET) == 0) targets.push_back(HWY_STATIC_TARGET);
+  return targets;
+}
+
+/// Makes reduce() run on one target while it lives.
+class TargetScope {
+ public:
+  explicit TargetScope(int64_t target) : trace_(__FILE__, __LINE__, hwy::TargetName(target)) {
+    hwy::SetSupportedTargetsForTest(target);
+    EXPECT_STREQ(reduce_target_name(), hwy::TargetName(target));
+  }
+  ~TargetScope() { hwy::SetSupportedTargetsForTest(0); }
+
+ private:
+  testing::ScopedTrace trace_;
+};
+
+using AllTypes = testing::Types<float16, bfloat16, float, double, int8_t, uint8_t, int16_t,
+                                uint16_t, int32_t, uint32_t, int64_t, uint64_t>;
+
+}  // namespace ropewalk

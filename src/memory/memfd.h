@@ -1,0 +1,74 @@
+// Anonymous files and shared mappings of them: the raw material of memory that local peers can map.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace ropewalk {
+
+/// Owns a descriptor; closes it at its end.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd();
+
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Owns a shared, readable and writable mapping; unmaps it at its end.
+class SharedMapping {
+ public:
+  SharedMapping() = default;
+  /// Maps [offset, offset + bytes) of `fd`; both multiples of the file's page size. Throws
+  /// Error(exhausted) or Error(system) in the name of `operation`.
+  SharedMapping(const std::string& operation, int fd, size_t offset, size_t bytes);
+  SharedMapping(SharedMapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  SharedMapping& operator=(SharedMapping&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~SharedMapping();
+
+  std::byte* base() const noexcept { return base_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+size_t page_bytes();
+constexpr size_t round_up(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/// An anonymous file of `bytes` zeroes whose size is sealed (no peer can shrink it under a
+/// mapping). `huge`: on 2 MiB pages from the machine's pool; `bytes` must then be a multiple of
+/// them. Throws Error(exhausted) with the limit to raise, or Error(system).
+UniqueFd create_memfd(const std::string& operation, const char* name, size_t bytes,
+                      bool huge = false);
+
+/// Makes every page of the range present and writable, so that no later access faults. Contents
+/// stay; other processes may be writing there. Returns 0, or the errno where memory ran out.
+int prefault(void* address, size_t bytes);
+
+/// The Error for a failed memory call: names `action`, the errno and the limit that is to blame.
+[[noreturn]] void throw_memory_error(const std::string& operation, const std::string& action,
+                                     int error);
+
+}  // namespace ropewalk

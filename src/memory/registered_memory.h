@@ -1,0 +1,53 @@
+// Memory that every transport can reach without a copy, and its registrations.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "memory/memfd.h"
+#include "ropewalk/transport.h"
+
+namespace ropewalk {
+
+/// Puts [address, address + bytes) near the caller; bind_memory_near_caller of topology.h, or null.
+using BindMemory = bool (*)(void* address, size_t bytes);
+
+/// A zeroed, page-aligned range of an anonymous file, so that local peers can map it too. Its pages
+/// are present from the start: nothing faults later. From 2 MiB on it lies on huge pages where the
+/// machine's pool has them, else transparent huge pages are asked for.
+///
+/// Ends its registrations, then its mapping; so it must die before the transports. Not movable:
+/// transports and plans keep its address. Threads: set up by one thread; then read by any.
+class RegisteredMemory {
+ public:
+  /// `bytes` may be 0. Throws Error(exhausted) that names the limit to raise.
+  explicit RegisteredMemory(size_t bytes, BindMemory bind = nullptr);
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+
+  std::byte* data() const noexcept { return mapping_.base(); }
+  size_t bytes() const noexcept { return bytes_; }
+  bool on_huge_pages() const noexcept { return huge_; }
+  Region region() const noexcept { return {data(), bytes_, fd_.get(), 0}; }
+
+  /// Registers with one more transport. Call once per transport, in the order of their indices.
+  /// Throws what Transport::register_memory throws; then nothing has changed.
+  void register_with(Transport& transport);
+  /// Index = transport index.
+  const std::vector<std::unique_ptr<Memory>>& registrations() const noexcept {
+    return registrations_;
+  }
+
+ private:
+  bool try_huge_pages(BindMemory bind);
+  void use_ordinary_pages(BindMemory bind);
+
+  size_t bytes_;
+  bool huge_ = false;
+  UniqueFd fd_;
+  SharedMapping mapping_;
+  std::vector<std::unique_ptr<Memory>> registrations_;  // last: ends first
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,76 @@
+// The memory file through which a rank's local peers reach it. Layout, for a job of n ranks:
+//
+//   MailboxHeader
+//   RegionTable                  what this rank has registered; this rank writes
+//   HelloSlot  [n], by reader    what this rank passed to connect(reader); this rank writes
+//   NoticeRing [n], by sender    notices to this rank; the sender writes entries, this rank `taken`
+//
+// The file is sparse: what no link uses takes no memory. All ranks run the same build of this
+// layout; kLayoutVersion tells when they do not.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "memory/memfd.h"
+#include "ropewalk/transport.h"
+#include "transports/shm/notice_ring.h"
+#include "transports/shm/region_table.h"
+
+namespace ropewalk::shm {
+
+inline constexpr uint64_t kMagic = 0x6b6c617765706f72;  // "ropewalk"
+inline constexpr uint32_t kLayoutVersion = 1;
+
+struct MailboxHeader {
+  uint64_t magic;
+  uint32_t version;
+  int32_t rank;
+  int32_t ranks;
+  uint64_t nonce;  // as in the card: a reused pid or descriptor number is not taken for the rank
+  uint64_t doorbell_inode;
+  /// 1 while the owner waits for its doorbell. The owner sets it; whoever swaps it to 0 rings.
+  alignas(kLineBytes) std::atomic<uint32_t> asleep;
+};
+
+struct HelloSlot {
+  std::atomic<uint32_t> ready;
+  uint32_t bytes;
+  std::byte text[kHelloBytesMax];
+};
+
+/// A view of a mapped mailbox. Movable; owns the mapping.
+class Mailbox {
+ public:
+  Mailbox() = default;
+  /// Maps `fd`, which must hold bytes_for(ranks) bytes. Throws Error.
+  Mailbox(int fd, int ranks) : ranks_(ranks), mapping_("shm", fd, 0, bytes_for(ranks)) {}
+
+  static size_t bytes_for(int ranks) {
+    return round_up(rings_offset(ranks) + static_cast<size_t>(ranks) * sizeof(NoticeRing),
+                    page_bytes());
+  }
+
+  explicit operator bool() const noexcept { return mapping_.base() != nullptr; }
+  MailboxHeader& header() const { return *at<MailboxHeader>(0); }
+  RegionTable& regions() const { return *at<RegionTable>(kTableOffset); }
+  HelloSlot& hello_to(int reader) const { return at<HelloSlot>(kHellosOffset)[reader]; }
+  NoticeRing& ring_from(int sender) const { return at<NoticeRing>(rings_offset(ranks_))[sender]; }
+
+ private:
+  static constexpr size_t kTableOffset = round_up(sizeof(MailboxHeader), kLineBytes);
+  static constexpr size_t kHellosOffset = round_up(kTableOffset + sizeof(RegionTable), kLineBytes);
+  static constexpr size_t rings_offset(int ranks) {
+    return round_up(kHellosOffset + static_cast<size_t>(ranks) * sizeof(HelloSlot), kLineBytes);
+  }
+  template <class T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(mapping_.base() + offset);
+  }
+
+  int ranks_ = 0;
+  SharedMapping mapping_;
+};
+
+}  // namespace ropewalk::shm

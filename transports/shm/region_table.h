@@ -1,0 +1,101 @@
+// How a rank tells its local peers which memory files they may map, and how they do it.
+//
+// A key's id is (generation << kSlotBits | slot). A slot is used again, a generation never: an id
+// names one registration for the life of the transport, so that a mapping cached under an id is
+// never taken for another region.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "memory/memfd.h"
+#include "ropewalk/transport.h"
+#include "transports/shm/notice_ring.h"
+#include "transports/shm/peer_info.h"
+
+namespace ropewalk::shm {
+
+inline constexpr unsigned kSlotBits = 14;
+inline constexpr size_t kRegionsMax = size_t{1} << kSlotBits;
+
+/// One registration, as a sequence lock: the owner writes `id` last when it publishes and clears it
+/// first when it withdraws; a reader that finds the same id before and after has read, and opened,
+/// what belongs together. Stores release and loads acquire, so that a reader who sees a newer field
+/// also sees that the old id is gone.
+struct RegionEntry {
+  std::atomic<uint64_t> id;  // 0: none
+  std::atomic<uint64_t> bytes;
+  std::atomic<uint64_t> offset;  // in the file
+  std::atomic<uint64_t> inode;   // of the file, in case the owner died and its pid is another's
+  std::atomic<int32_t> fd;       // the owner's descriptor number
+};
+
+struct RegionTable {
+  alignas(kLineBytes) std::atomic<uint64_t> withdrawn;  // count; tells readers to look again
+  RegionEntry entries[kRegionsMax];
+};
+
+/// The owner's side. Thread-safe: buffers die on whichever thread drops them.
+class RegionPublisher {
+ public:
+  explicit RegionPublisher(RegionTable& table) : table_(table) {}
+  /// Returns the new id. Throws Error(exhausted) when kRegionsMax are published, and
+  /// Error(invalid_argument) where `region` does not lie in its file.
+  uint64_t publish(const Region& region);
+  void withdraw(uint64_t id);
+
+ private:
+  std::mutex mutex_;
+  RegionTable& table_;
+  uint64_t generation_ = 0;
+  uint32_t slots_used_ = 0;  // slots below this have been used
+  // The lowest first, which keeps readers' caches short.
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_slots_;
+};
+
+/// A peer's side: the regions of one owner that are mapped here.
+class PeerRegions {
+ public:
+  PeerRegions() = default;
+  PeerRegions(const RegionTable& table, const PeerInfo& owner) : table_(&table), owner_(owner) {}
+
+  /// Where `offset` of region `id` lies here. Null, with the reason in why(), where fewer than
+  /// `bytes` follow or the region cannot be mapped. Makes system calls the first time only.
+  std::byte* find(uint64_t id, uint64_t offset, size_t bytes) {
+    const uint64_t slot = id % kRegionsMax;
+    if (slot >= mapped_.size() || mapped_[slot].id != id || id == 0) [[unlikely]]
+      if (!map(id)) return nullptr;
+    const Mapped& region = mapped_[slot];
+    if (offset > region.bytes || bytes > region.bytes - offset) [[unlikely]]
+      return refuse_range(region.bytes, offset, bytes);
+    return region.base + offset;
+  }
+  /// Unmaps what the owner has withdrawn, so that its memory is really freed.
+  void forget_withdrawn();
+  const std::string& why() const { return why_; }
+
+ private:
+  struct Mapped {
+    uint64_t id = 0;
+    uint64_t bytes = 0;
+    std::byte* base = nullptr;  // of the region, inside `mapping`
+    SharedMapping mapping;
+  };
+  bool map(uint64_t id);
+  Mapped map_entry(const RegionEntry& entry, uint64_t id) const;
+  std::byte* refuse_range(uint64_t region_bytes, uint64_t offset, size_t bytes);
+
+  const RegionTable* table_ = nullptr;
+  PeerInfo owner_;
+  std::vector<Mapped> mapped_;  // by slot
+  uint64_t withdrawn_seen_ = 0;
+  std::string why_;
+};
+
+}  // namespace ropewalk::shm

@@ -1,0 +1,266 @@
+#include "transports/shm/shm_transport.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kOpBytesMax = size_t{1} << 30;
+static_assert(kOpBytesMax <= shm::kNoticeBytesMax);
+
+uint64_t random_nonce() {
+  uint64_t nonce = 0;
+  if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
+    throw Error(ErrorCode::system, "shm", "cannot get random bytes from the kernel");
+  return nonce;
+}
+
+/// Number of an open pipe; 0 where `fd` is none.
+uint64_t inode_of(const UniqueFd& fd) {
+  struct stat file {};
+  return fstat(fd.get(), &file) == 0 && S_ISFIFO(file.st_mode) ? file.st_ino : 0;
+}
+
+class ShmMemory final : public Memory {
+ public:
+  ShmMemory(shm::RegionPublisher& publisher, const Region& region)
+      : publisher_(publisher), key_{publisher.publish(region), region.bytes} {}
+  ShmMemory(const ShmMemory&) = delete;
+  ShmMemory& operator=(const ShmMemory&) = delete;
+  ~ShmMemory() override { publisher_.withdraw(key_.id); }
+  RemoteKey key() const override { return key_; }
+
+ private:
+  shm::RegionPublisher& publisher_;
+  RemoteKey key_;
+};
+
+Error bad_argument(std::string reason) {
+  return Error(ErrorCode::invalid_argument, "shm", std::move(reason));
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(int rank, int size)
+    : rank_(rank),
+      size_(size),
+      mailbox_fd_(create_memfd("shm", "ropewalk-mailbox", shm::Mailbox::bytes_for(size))),
+      mailbox_(mailbox_fd_.get(), size),
+      publisher_(mailbox_.regions()),
+      peers_(static_cast<size_t>(size)) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    throw_memory_error("shm", "create a pipe", errno);
+  doorbell_ = UniqueFd(pipe_ends[0]);
+  doorbell_write_end_ = UniqueFd(pipe_ends[1]);
+  self_ = {rank, getpid(), mailbox_fd_.get(), doorbell_.get(), random_nonce()};
+
+  shm::MailboxHeader& header = mailbox_.header();
+  header.magic = shm::kMagic;
+  header.version = shm::kLayoutVersion;
+  header.rank = rank;
+  header.ranks = size;
+  header.nonce = self_.nonce;
+  header.doorbell_inode = inode_of(doorbell_);
+}
+
+std::string ShmTransport::info() const {
+  return self_.text();
+}
+
+void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
+  if (infos_by_rank.size() != peers_.size())
+    throw bad_argument(fmt::format("{} infos for {} ranks", infos_by_rank.size(), size_));
+  for (int peer = 0; peer < size_; ++peer)
+    if (const std::string& info = infos_by_rank[static_cast<size_t>(peer)]; !info.empty())
+      open_peer(peer, info);
+}
+
+void ShmTransport::open_peer(int rank, const std::string& info) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  peer.info = shm::PeerInfo::parse(rank, info);
+  const UniqueFd fd =
+      shm::open_descriptor_of(peer.info, peer.info.mailbox_fd, "open the mailbox of");
+  struct stat file {};
+  const bool fits = fstat(fd.get(), &file) == 0 &&
+                    file.st_size == static_cast<off_t>(shm::Mailbox::bytes_for(size_));
+  if (fits) peer.mailbox = shm::Mailbox(fd.get(), size_);
+  const shm::MailboxHeader* header = fits ? &peer.mailbox.header() : nullptr;
+  if (!header || header->magic != shm::kMagic || header->version != shm::kLayoutVersion ||
+      header->rank != rank || header->ranks != size_ || header->nonce != peer.info.nonce)
+    throw Error(Failure{ErrorCode::unavailable, "shm",
+                        fmt::format("descriptor {} of process {} is not the mailbox of rank {}",
+                                    peer.info.mailbox_fd, peer.info.pid, rank),
+                        "run the same version of Ropewalk on every rank; where ranks live in "
+                        "different containers set ROPEWALK_TRANSPORT=tcp on every rank",
+                        rank_, rank});
+  peer.out = shm::NoticeSender(peer.mailbox.ring_from(rank_));
+  peer.in = shm::NoticeReceiver(mailbox_.ring_from(rank));
+  peer.regions = shm::PeerRegions(peer.mailbox.regions(), peer.info);
+  peer.state = LinkState::known;
+}
+
+Abilities ShmTransport::abilities() const {
+  return {.put = true, .load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
+}
+
+std::unique_ptr<Memory> ShmTransport::register_memory(const Region& region) {
+  return std::make_unique<ShmMemory>(publisher_, region);
+}
+
+void ShmTransport::connect(int rank, std::span<const std::byte> hello) {
+  Peer& peer = peers_.at(static_cast<size_t>(rank));
+  if (peer.state == LinkState::remote)
+    throw bad_argument(fmt::format("rank {} is not on this host", rank));
+  if (hello.size() > kHelloBytesMax)
+    throw bad_argument(
+        fmt::format("a hello of {} bytes; at most {}", hello.size(), kHelloBytesMax));
+  if (peer.state != LinkState::known) return;
+
+  peer.doorbell = shm::open_descriptor_of(peer.info, peer.info.doorbell_fd, "open the doorbell of");
+  if (inode_of(peer.doorbell) != peer.mailbox.header().doorbell_inode)
+    throw Error(Failure{ErrorCode::peer_lost, "connect", "its doorbell is gone; the rank has died",
+                        "", rank_, rank});
+  // Best effort: without it the first notices are slower.
+  prefault(&mailbox_.ring_from(rank), sizeof(shm::NoticeRing));
+  prefault(&peer.mailbox.ring_from(rank_), sizeof(shm::NoticeRing));
+  shm::HelloSlot& slot = mailbox_.hello_to(rank);
+  std::copy(hello.begin(), hello.end(), slot.text);
+  slot.bytes = static_cast<uint32_t>(hello.size());
+  slot.ready.store(1, std::memory_order_seq_cst);
+  connecting_.push_back(rank);
+  linked_.reserve(peers_.size());  // poll does not allocate
+  peer.state = LinkState::connecting;
+  ring_if_asleep(peer);
+}
+
+bool ShmTransport::connected(int peer) const {
+  const LinkState state = peers_.at(static_cast<size_t>(peer)).state;
+  return state == LinkState::linked || state == LinkState::broken;
+}
+
+std::span<const std::byte> ShmTransport::hello_of(int peer) const {
+  const shm::HelloSlot& slot = peers_.at(static_cast<size_t>(peer)).mailbox.hello_to(rank_);
+  return {slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax)};
+}
+
+Posted ShmTransport::put(int rank, const std::byte* source, const Memory*, size_t bytes,
+                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (peer.state != LinkState::linked) [[unlikely]]
+    return peer.state == LinkState::connecting ? Posted::full : Posted::lost;
+  if (peer.out.full()) return Posted::full;
+  if (bytes > 0) {
+    if (bytes > kOpBytesMax) [[unlikely]]
+      return refuse(peer, fmt::format("{} bytes in one put; at most {}", bytes, kOpBytesMax));
+    std::byte* target = peer.regions.find(key.id, offset, bytes);
+    if (!target) [[unlikely]]
+      return refuse(peer, peer.regions.why());
+    std::memcpy(target, source, bytes);
+  }
+  peer.out.send(notice, bytes);
+  ring_if_asleep(peer);
+  return Posted::done;
+}
+
+Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
+  peer.state = LinkState::broken;
+  peer.why = "a put was refused: " + reason;
+  return Posted::lost;
+}
+
+std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t bytes) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (!peer.mailbox) return nullptr;
+  return peer.regions.find(key.id, offset, bytes);
+}
+
+void ShmTransport::ring_if_asleep(Peer& peer) {
+  std::atomic<uint32_t>& asleep = peer.mailbox.header().asleep;
+  if (asleep.load(std::memory_order_seq_cst) == 0) return;
+  if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // another sender rings
+  // The descriptor is open for reading too, so a dead reader raises no SIGPIPE. A full pipe is
+  // fine: then it is readable.
+  const char byte = 1;
+  [[maybe_unused]] const ssize_t written = ::write(peer.doorbell.get(), &byte, 1);
+}
+
+size_t ShmTransport::poll(std::span<Completion> into) {
+  if (armed_) wake_up();
+  if (!connecting_.empty()) finish_links();
+  size_t filled = 0;
+  // Begins one further each time, so that a busy peer cannot keep the others waiting.
+  for (size_t i = 0; i < linked_.size() && filled < into.size(); ++i) {
+    if (scan_from_ >= linked_.size()) scan_from_ = 0;
+    const int rank = linked_[scan_from_++];
+    filled += peers_[static_cast<size_t>(rank)].in.take(into.subspan(filled), rank);
+  }
+  return filled;
+}
+
+void ShmTransport::finish_links() {
+  std::erase_if(connecting_, [this](int rank) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (peer.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) == 0) return false;
+    peer.state = LinkState::linked;
+    linked_.push_back(rank);
+    return true;
+  });
+}
+
+bool ShmTransport::has_news() const {
+  const auto hello_is_here = [this](int rank) {
+    const shm::Mailbox& mailbox = peers_[static_cast<size_t>(rank)].mailbox;
+    return mailbox.hello_to(rank_).ready.load(std::memory_order_seq_cst) != 0;
+  };
+  const auto notice_is_here = [this](int rank) {
+    return peers_[static_cast<size_t>(rank)].in.ready();
+  };
+  return std::any_of(connecting_.begin(), connecting_.end(), hello_is_here) ||
+         std::any_of(linked_.begin(), linked_.end(), notice_is_here);
+}
+
+bool ShmTransport::arm() {
+  // Idle: time to give back memory that peers have freed.
+  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.forget_withdrawn();
+  armed_ = true;
+  mailbox_.header().asleep.store(1, std::memory_order_seq_cst);
+  if (!has_news()) return true;
+  // Nobody rang: no byte to clear, so poll need not try. Else it must.
+  if (mailbox_.header().asleep.exchange(0, std::memory_order_seq_cst) != 0) armed_ = false;
+  return false;
+}
+
+void ShmTransport::wake_up() {
+  armed_ = false;
+  mailbox_.header().asleep.store(0, std::memory_order_seq_cst);
+  // A sender that has cleared `asleep` but not yet written leaves a byte for the next sleep, which
+  // then ends early once.
+  char bytes[64];
+  while (::read(doorbell_.get(), bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
+  }
+}
+
+void ShmTransport::drop(int rank) {
+  Peer& peer = peers_.at(static_cast<size_t>(rank));
+  std::erase(connecting_, rank);
+  std::erase(linked_, rank);
+  std::string why = std::move(peer.why);
+  peer = Peer{};
+  peer.state = LinkState::dropped;
+  peer.why = std::move(why);
+}
+
+std::string ShmTransport::why_lost(int peer) const {
+  return peers_.at(static_cast<size_t>(peer)).why;
+}
+
+}  // namespace ropewalk

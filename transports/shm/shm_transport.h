@@ -1,0 +1,105 @@
+// Transport for ranks on one host: shared memory files, no names, no daemon, nothing left behind.
+//
+// Every rank has a mailbox (mailbox.h) and a doorbell (a pipe). Peers open both, and the files
+// behind registered memory, through /proc/PID/fd. A put is a memcpy into the peer's memory, then an
+// entry in the ring of this sender in the peer's mailbox. A receiver that wants to sleep sets
+// `asleep` in its mailbox and looks at all rings once more; a sender looks at `asleep` after every
+// notice and rings only then. Stores and loads of both are sequentially consistent, so one of the
+// two always sees the other.
+//
+// Threads: as transport.h says; besides, registrations may begin and end on any thread.
+// A dead peer is not noticed here (shared memory outlives it): the control connection does that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "memory/memfd.h"
+#include "ropewalk/transport.h"
+#include "transports/shm/mailbox.h"
+#include "transports/shm/notice_ring.h"
+#include "transports/shm/peer_info.h"
+#include "transports/shm/region_table.h"
+
+namespace ropewalk {
+
+class ShmTransport final : public Transport {
+ public:
+  /// Throws Error(exhausted) where descriptors or memory do not suffice.
+  ShmTransport(int rank, int size);
+  ShmTransport(const ShmTransport&) = delete;
+  ShmTransport& operator=(const ShmTransport&) = delete;
+
+  /// What peers need to find this rank, for the bootstrap to hand round: PeerInfo::text.
+  std::string info() const;
+  /// Opens the mailboxes of local peers; once, before connect. `infos_by_rank` has `size` entries,
+  /// empty where a rank is not on this host. Throws Error(protocol) for what is no info, and
+  /// Error(unavailable), with the reason and the way round, where the kernel refuses.
+  void set_peers(const std::vector<std::string>& infos_by_rank);
+
+  std::string_view name() const override { return "shm"; }
+  /// `needs_registration` concerns targets: they must be memory files. A source may be any memory,
+  /// and `source_memory` is not looked at.
+  Abilities abilities() const override;
+  /// Throws Error(invalid_argument) unless `region` lies in its memfd.
+  std::unique_ptr<Memory> register_memory(const Region& region) override;
+
+  /// Throws Error(invalid_argument) where `peer` is not local, or `hello` is too long;
+  /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its doorbell cannot be opened.
+  void connect(int peer, std::span<const std::byte> hello) override;
+  bool connected(int peer) const override;
+  std::span<const std::byte> hello_of(int peer) const override;
+
+  /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and
+  /// where [offset, offset + bytes) is not in a registered region of the peer: that is a bug on one
+  /// side, and so nothing more is sent to this peer.
+  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+
+  size_t poll(std::span<Completion> into) override;
+  int event_fd() const override { return doorbell_.get(); }
+  bool arm() override;
+
+  void drop(int peer) override;
+  std::string why_lost(int peer) const override;
+
+ private:
+  enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
+  struct Peer {
+    LinkState state = LinkState::remote;
+    shm::PeerInfo info;
+    shm::Mailbox mailbox;
+    UniqueFd doorbell;
+    shm::NoticeSender out;
+    shm::NoticeReceiver in;
+    shm::PeerRegions regions;
+    std::string why;
+  };
+
+  void open_peer(int peer, const std::string& info);
+  void ring_if_asleep(Peer& peer);
+  void finish_links();
+  bool has_news() const;
+  void wake_up();
+  Posted refuse(Peer& peer, const std::string& reason);
+
+  const int rank_;
+  const int size_;
+  UniqueFd mailbox_fd_;
+  UniqueFd doorbell_;            // read end
+  UniqueFd doorbell_write_end_;  // never written: without it the read end would report hang-up
+  shm::Mailbox mailbox_;
+  shm::PeerInfo self_;
+  shm::RegionPublisher publisher_;
+  std::vector<Peer> peers_;      // by rank
+  std::vector<int> connecting_;  // peers whose hello is awaited
+  std::vector<int> linked_;      // peers whose rings are scanned
+  size_t scan_from_ = 0;         // index into linked_ where the next poll begins
+  bool armed_ = false;           // arm was called; the doorbell may hold bytes
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,72 @@
+// What the builders share. Each builder appends steps with these words, so that it reads like the
+// algorithm does in its paper. Internal to src/schedule.
+#pragma once
+
+#include <vector>
+
+#include "schedule/schedule.h"
+
+namespace ropewalk {
+
+/// `i` modulo `n`, never negative.
+constexpr int wrap(int i, int n) {
+  return ((i % n) + n) % n;
+}
+
+/// The largest power of two that is at most `n` (n >= 1).
+constexpr int floor_power_of_two(int n) {
+  int power = 1;
+  while (power <= n / 2) power *= 2;
+  return power;
+}
+
+/// Appends steps to a schedule in progress.
+class Builder {
+ public:
+  Builder(const ScheduleKey& key, int rank, int blocks, int scratch = 0)
+      : schedule_{key.ranks, rank, blocks, scratch, {}} {}
+
+  void send_copy(int block, int peer, int lane = 0) { add(StepOp::send_copy, block, peer, lane); }
+  void send_reduce(int block, int peer, int lane = 0) {
+    add(StepOp::send_reduce, block, peer, lane);
+  }
+  void recv_copy(int block, int peer, int lane = 0) { add(StepOp::recv_copy, block, peer, lane); }
+  void recv_reduce(int block, int peer, int lane = 0) {
+    add(StepOp::recv_reduce, block, peer, lane);
+  }
+  void reduce(int block, int from) {
+    schedule_.steps.push_back({StepOp::reduce, 0, -1, block, from});
+  }
+  Schedule take() { return std::move(schedule_); }
+
+ private:
+  void add(StepOp op, int block, int peer, int lane) {
+    schedule_.steps.push_back({op, static_cast<uint8_t>(lane), peer, block, -1});
+  }
+  Schedule schedule_;
+};
+
+/// A ring of some ranks: `members[position]` is this rank; the ring's part i, which position i
+/// ends up owning, is block `first_block` + i.
+struct Ring {
+  std::vector<int> members;
+  int position = 0;
+  int first_block = 0;
+
+  int size() const { return static_cast<int>(members.size()); }
+  int next() const { return members[wrap(position + 1, size())]; }
+  int previous() const { return members[wrap(position - 1, size())]; }
+  int block(int part) const { return first_block + wrap(part, size()); }
+};
+void append_ring_reduce_scatter(Builder& out, const Ring& ring);
+void append_ring_all_gather(Builder& out, const Ring& ring);
+
+// One per Algorithm; `key.collective` is one that registry.cc lists for it, `key.ranks` >= 2.
+Schedule build_ring(const ScheduleKey& key, int rank);
+Schedule build_tree(const ScheduleKey& key, int rank);
+Schedule build_recursive_doubling(const ScheduleKey& key, int rank);
+Schedule build_halving_doubling(const ScheduleKey& key, int rank);
+Schedule build_direct(const ScheduleKey& key, int rank);
+Schedule build_two_level(const ScheduleKey& key, int rank);
+
+}  // namespace ropewalk

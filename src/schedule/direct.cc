@@ -1,0 +1,107 @@
+// Direct: every rank talks to every other, without relays. In step i a rank sends to the rank i
+// above and receives from the rank i below, so that no receiver is met by all senders at once.
+#include "schedule/builders.h"
+
+namespace ropewalk {
+namespace {
+
+/// All contributions to the own block are taken in one after the other, and the sum then goes out
+/// to all: two runs of steps that the engine fuses into one pass over the data.
+Schedule all_reduce(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
+  for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
+  for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
+  for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
+  return out.take();
+}
+
+Schedule reduce_scatter(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
+  for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
+  return out.take();
+}
+
+Schedule all_gather(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
+  for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
+  return out.take();
+}
+
+Schedule all_to_all(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, 2 * n);
+  for (int i = 1; i < n; ++i) {
+    out.send_copy(wrap(rank + i, n), wrap(rank + i, n));
+    out.recv_copy(n + wrap(rank - i, n), wrap(rank - i, n));
+  }
+  return out.take();
+}
+
+Schedule broadcast(const ScheduleKey& key, int rank) {
+  Builder out(key, rank, 1);
+  if (rank != key.root)
+    out.recv_copy(0, key.root);
+  else
+    for (int i = 1; i < key.ranks; ++i) out.send_copy(0, wrap(rank + i, key.ranks));
+  return out.take();
+}
+
+Schedule reduce(const ScheduleKey& key, int rank) {
+  Builder out(key, rank, 1);
+  if (rank != key.root)
+    out.send_reduce(0, key.root);
+  else
+    for (int i = 1; i < key.ranks; ++i) out.recv_reduce(0, wrap(rank + i, key.ranks));
+  return out.take();
+}
+
+Schedule gather(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  if (rank != key.root)
+    out.send_copy(rank, key.root);
+  else
+    for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank + i, n), wrap(rank + i, n));
+  return out.take();
+}
+
+Schedule scatter(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  if (rank != key.root)
+    out.recv_copy(rank, key.root);
+  else
+    for (int i = 1; i < n; ++i) out.send_copy(wrap(rank + i, n), wrap(rank + i, n));
+  return out.take();
+}
+
+}  // namespace
+
+Schedule build_direct(const ScheduleKey& key, int rank) {
+  switch (key.collective) {
+    case Collective::reduce_scatter:
+      return reduce_scatter(key, rank);
+    case Collective::all_gather:
+      return all_gather(key, rank);
+    case Collective::all_to_all:
+      return all_to_all(key, rank);
+    case Collective::broadcast:
+      return broadcast(key, rank);
+    case Collective::reduce:
+      return reduce(key, rank);
+    case Collective::gather:
+      return gather(key, rank);
+    case Collective::scatter:
+      return scatter(key, rank);
+    default:
+      return all_reduce(key, rank);
+  }
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,79 @@
+// Which schedules are worth verifying, and how they are called.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "schedule/verify.h"
+
+namespace ropewalk {
+namespace {
+
+std::vector<int> roots_to_verify(Collective collective, int ranks) {
+  if (!has_root(collective)) return {0};
+  std::vector<int> roots;
+  for (int root = 0; root < ranks; ++root)
+    if (ranks <= 8 || root <= 1 || root == ranks - 1) roots.push_back(root);
+  return roots;
+}
+
+/// Host numbers: one host; every rank its own; pairs; 1, 2, 3, ... ranks; one rank and the rest;
+/// ranks dealt round three hosts.
+std::set<std::vector<int>> host_shapes(int ranks) {
+  const auto n = static_cast<size_t>(ranks);
+  std::vector<int> one(n, 0), own(n), pairs(n), growing(n), lonely(n, 1), dealt(n);
+  lonely[0] = 0;
+  for (int r = 0, host = 0, left = 1; r < ranks; ++r) {
+    const auto i = static_cast<size_t>(r);
+    own[i] = r;
+    pairs[i] = r / 2;
+    dealt[i] = r % std::min(3, ranks);
+    growing[i] = host;
+    if (--left == 0) left = ++host + 1;
+  }
+  return {one, own, pairs, growing, lonely, dealt};
+}
+
+}  // namespace
+
+bool has_root(Collective collective) {
+  switch (collective) {
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::gather:
+    case Collective::scatter:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max) {
+  std::vector<ScheduleKey> keys;
+  for (int ranks = ranks_min; ranks <= ranks_max; ++ranks)
+    for (int c = 0; c < kCollectives; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      for (Algorithm algorithm : algorithms_for(collective))
+        for (int root : roots_to_verify(collective, ranks)) {
+          if (algorithm != Algorithm::two_level) {
+            keys.push_back({collective, algorithm, ranks, root, {}});
+            continue;
+          }
+          for (const std::vector<int>& hosts : host_shapes(ranks))
+            keys.push_back({collective, algorithm, ranks, root, hosts});
+        }
+    }
+  return keys;
+}
+
+std::string describe(const ScheduleKey& key) {
+  std::string text = fmt::format("{} {}, {} rank{}", name_of(key.collective),
+                                 name_of(key.algorithm), key.ranks, key.ranks == 1 ? "" : "s");
+  if (has_root(key.collective)) text += fmt::format(", root {}", key.root);
+  if (key.algorithm == Algorithm::two_level && !key.hosts.empty())
+    text += fmt::format(", hosts {}", fmt::join(key.hosts, " "));
+  return text;
+}
+
+}  // namespace ropewalk

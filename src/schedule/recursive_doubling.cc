@@ -1,0 +1,57 @@
+// Recursive doubling: Thakur, Rabenseifner and Gropp, "Optimization of collective communication
+// operations in MPICH", 2005; all_gather for any number of ranks after Bruck et al. 1997.
+#include <algorithm>
+
+#include "schedule/builders.h"
+
+namespace ropewalk {
+namespace {
+
+/// Exchange with the partner, then add: both partners add the same two sums, so every rank ends
+/// with the same bits. The incoming sum lands in scratch, as the own one is still being sent. One
+/// scratch block is enough: a partner's send waits until the last round's sum has been taken in.
+Schedule all_reduce(const ScheduleKey& key, int rank) {
+  const int n = key.ranks, core = floor_power_of_two(n), extra = n - core;
+  constexpr int kSum = 0, kIncoming = 1;
+  Builder out(key, rank, 1, 1);
+  // The first 2 * extra ranks form pairs; the even one of a pair sits out the rounds.
+  const bool paired = rank < 2 * extra;
+  if (paired && rank % 2 == 0) {
+    out.send_reduce(kSum, rank + 1);
+    out.recv_copy(kSum, rank + 1);
+    return out.take();
+  }
+  if (paired) out.recv_reduce(kSum, rank - 1);
+  const int place = paired ? rank / 2 : rank - extra;
+  for (int distance = 1; distance < core; distance *= 2) {
+    const int other = place ^ distance;
+    const int partner = other < extra ? 2 * other + 1 : other + extra;
+    out.send_copy(kSum, partner);
+    out.recv_copy(kIncoming, partner);
+    out.reduce(kSum, kIncoming);
+  }
+  if (paired) out.send_copy(kSum, rank - 1);
+  return out.take();
+}
+
+/// Before the round with skip s, a rank holds the s blocks from its own on; it passes them down by
+/// s ranks and gets the next s from above. The last round moves what is left.
+Schedule all_gather(const ScheduleKey& key, int rank) {
+  const int n = key.ranks;
+  Builder out(key, rank, n);
+  for (int skip = 1; skip < n; skip *= 2)
+    for (int i = 0; i < std::min(skip, n - skip); ++i) {
+      out.send_copy(wrap(rank + i, n), wrap(rank - skip, n));
+      out.recv_copy(wrap(rank + skip + i, n), wrap(rank + skip, n));
+    }
+  return out.take();
+}
+
+}  // namespace
+
+/// A barrier is an all_reduce whose block may be empty.
+Schedule build_recursive_doubling(const ScheduleKey& key, int rank) {
+  return key.collective == Collective::all_gather ? all_gather(key, rank) : all_reduce(key, rank);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,68 @@
+// Double binary tree: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast,
+// reduction and scan", 2009. Each half of the vector has a tree of its own. The root stands above
+// both trees; the other n-1 ranks stand in them such that who has children in one tree has none in
+// the other, so nobody sends more than the vector once up and once down.
+#include "schedule/builders.h"
+
+namespace ropewalk {
+namespace {
+
+/// One of the two trees as a rank sees it. Places are 0 for the root and 1 .. m = n-1 for the
+/// others, in-order: an odd place is a leaf, and the subtree of a place with lowest set bit h spans
+/// the places less than h away.
+struct Tree {
+  int ranks, root, which;
+
+  int m() const { return ranks - 1; }
+  // The second tree is the first one mirrored (m even) or shifted by one (m odd): either turns
+  // even places into odd ones.
+  int place_of(int rank) const {
+    const int p = wrap(rank - root, ranks);
+    if (which == 0 || p == 0) return p;
+    return m() % 2 == 0 ? m() + 1 - p : p % m() + 1;
+  }
+  int rank_at(int place) const {
+    int p = place;
+    if (which == 1 && place > 0) p = m() % 2 == 0 ? m() + 1 - place : wrap(place - 2, m()) + 1;
+    return wrap(root + p, ranks);
+  }
+  int parent(int place) const {
+    const int low = place & -place;
+    const int up = (place ^ low) | (low << 1);
+    return up <= m() ? up : place ^ low;
+  }
+  std::vector<int> children(int place) const {
+    if (place == 0) return {floor_power_of_two(m())};
+    std::vector<int> below;
+    int half = (place & -place) / 2;
+    if (half > 0) below.push_back(place - half);
+    while (half > 0 && place + half > m()) half /= 2;  // the last subtree may be cut short
+    if (half > 0) below.push_back(place + half);
+    return below;
+  }
+};
+
+void append_tree(Builder& out, Collective collective, const Tree& tree, int rank) {
+  const int place = tree.place_of(rank), block = tree.which, lane = tree.which;
+  const int parent = place > 0 ? tree.rank_at(tree.parent(place)) : -1;
+  const std::vector<int> children = tree.children(place);
+  if (collective != Collective::broadcast) {
+    for (int child : children) out.recv_reduce(block, tree.rank_at(child), lane);
+    if (place > 0) out.send_reduce(block, parent, lane);
+  }
+  if (collective != Collective::reduce) {
+    if (place > 0) out.recv_copy(block, parent, lane);
+    for (int child : children) out.send_copy(block, tree.rank_at(child), lane);
+  }
+}
+
+}  // namespace
+
+Schedule build_tree(const ScheduleKey& key, int rank) {
+  const int root = key.collective == Collective::all_reduce ? 0 : key.root;
+  Builder out(key, rank, 2);
+  for (int which : {0, 1}) append_tree(out, key.collective, Tree{key.ranks, root, which}, rank);
+  return out.take();
+}
+
+}  // namespace ropewalk

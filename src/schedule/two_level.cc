@@ -1,0 +1,159 @@
+// Two levels: within a host every rank talks to every other, between hosts there are rings. With k
+// the size of the smallest host, the first k ranks of each host are its owners; the owners of equal
+// place form a ring, so k ranks of a host drive its network at once.
+#include <algorithm>
+
+#include "schedule/builders.h"
+#include "schedule/hosts.h"
+
+namespace ropewalk {
+namespace {
+
+/// What one rank sees. Members and places are of the rank's own host unless said otherwise.
+struct View {
+  View(const ScheduleKey& key, int rank)
+      : hosts(hosts_of(key.hosts, key.ranks)),
+        host(hosts.host_of[static_cast<size_t>(rank)]),
+        place(hosts.place_of[static_cast<size_t>(rank)]),
+        owners(hosts.size_min()),
+        members(hosts.members[static_cast<size_t>(host)]),
+        size(static_cast<int>(members.size())) {}
+
+  bool is_owner() const { return place < owners; }
+  int member(int i) const { return members[static_cast<size_t>(wrap(i, size))]; }
+  const std::vector<int>& members_of(int h) const {
+    return hosts.members[static_cast<size_t>(wrap(h, hosts.count()))];
+  }
+  int owner_of(int h, int i) const { return members_of(h)[static_cast<size_t>(i)]; }
+
+  Hosts hosts;
+  int host, place, owners;
+  const std::vector<int>& members;
+  int size;
+};
+
+/// Blocks [j H, (j+1) H) belong to the owners of place j, one for each of the H hosts.
+Schedule all_reduce(const ScheduleKey& key, int rank) {
+  const View view(key, rank);
+  const int n_hosts = view.hosts.count();
+  Builder out(key, rank, view.owners * n_hosts);
+
+  // Into the owners. Per block the contributions follow each other, as in direct.
+  for (int i = 1; i < view.size; ++i) {
+    const int j = wrap(view.place + i, view.size);
+    for (int part = 0; j < view.owners && part < n_hosts; ++part)
+      out.send_reduce(j * n_hosts + part, view.member(j));
+  }
+  for (int part = 0; view.is_owner() && part < n_hosts; ++part)
+    for (int i = 1; i < view.size; ++i)
+      out.recv_reduce(view.place * n_hosts + part, view.member(view.place - i));
+
+  // Between the hosts.
+  if (view.is_owner()) {
+    Ring ring{{}, view.host, view.place * n_hosts};
+    for (int h = 0; h < n_hosts; ++h) ring.members.push_back(view.owner_of(h, view.place));
+    append_ring_reduce_scatter(out, ring);
+    append_ring_all_gather(out, ring);
+  }
+
+  // Out of the owners, in the order in which the ring finishes the parts.
+  for (int t = 0; t < n_hosts; ++t) {
+    const int part = wrap(view.host - t, n_hosts);
+    for (int i = 1; view.is_owner() && i < view.size; ++i)
+      out.send_copy(view.place * n_hosts + part, view.member(view.place + i));
+    for (int i = 1; i < view.size; ++i)
+      if (const int j = wrap(view.place - i, view.size); j < view.owners)
+        out.recv_copy(j * n_hosts + part, view.member(j));
+  }
+  return out.take();
+}
+
+/// A block travels from host to host through the owners of place (its rank's place mod k); each
+/// owner hands it on first and then to the rest of its host.
+Schedule all_gather(const ScheduleKey& key, int rank) {
+  const View view(key, rank);
+  const int n_hosts = view.hosts.count();
+  Builder out(key, rank, key.ranks);
+  for (int t = 0; t < n_hosts; ++t) {
+    const std::vector<int>& origins = view.members_of(view.host - t);
+    for (int i = 0; i < static_cast<int>(origins.size()); ++i) {
+      const int block = origins[static_cast<size_t>(i)], carrier = i % view.owners;
+      // The host's own blocks start at their ranks, the others at the carrier.
+      const int source = t == 0 ? i : carrier;
+      if (view.place != source)
+        out.recv_copy(block, t == 0 ? block : view.member(source));
+      else if (t > 0)
+        out.recv_copy(block, view.owner_of(view.host - 1, carrier));
+      if (view.place == carrier && t + 1 < n_hosts)
+        out.send_copy(block, view.owner_of(view.host + 1, carrier));
+      for (int other = 1; view.place == source && other < view.size; ++other)
+        out.send_copy(block, view.member(source + other));
+    }
+  }
+  return out.take();
+}
+
+/// all_gather backwards in time: sums travel towards the block's rank, each owner adding its
+/// host's.
+Schedule reduce_scatter(const ScheduleKey& key, int rank) {
+  const View view(key, rank);
+  const int n_hosts = view.hosts.count();
+  Builder out(key, rank, key.ranks);
+  for (int t = n_hosts - 1; t >= 0; --t) {
+    const std::vector<int>& targets = view.members_of(view.host - t);
+    for (int i = 0; i < static_cast<int>(targets.size()); ++i) {
+      const int block = targets[static_cast<size_t>(i)], carrier = i % view.owners;
+      const int sink = t == 0 ? i : carrier;
+      for (int other = 1; view.place == sink && other < view.size; ++other)
+        if (t > 0 || wrap(sink + other, view.size) != carrier)
+          out.recv_reduce(block, view.member(sink + other));
+      if (view.place == carrier && t + 1 < n_hosts)
+        out.recv_reduce(block, view.owner_of(view.host + 1, carrier));
+      if (view.place == sink && t == 0 && sink != carrier)
+        out.recv_reduce(block, view.member(carrier));
+      if (view.place != sink)
+        out.send_reduce(block, view.member(sink));
+      else if (t > 0)
+        out.send_reduce(block, view.owner_of(view.host - 1, carrier));
+    }
+  }
+  return out.take();
+}
+
+/// A chain of one rank per host (the root in its own, the first elsewhere), each of which hands on
+/// to the next host first and then to its own.
+Schedule broadcast(const ScheduleKey& key, int rank) {
+  const View view(key, rank);
+  const int n_hosts = view.hosts.count();
+  const int root_host = view.hosts.host_of[static_cast<size_t>(key.root)];
+  const auto head_of = [&](int h) {
+    return wrap(h, n_hosts) == root_host ? key.root : view.owner_of(h, 0);
+  };
+  const int distance = wrap(view.host - root_host, n_hosts), head = head_of(view.host);
+  Builder out(key, rank, 1);
+  if (rank != head) {
+    out.recv_copy(0, head);
+    return out.take();
+  }
+  if (distance > 0) out.recv_copy(0, head_of(view.host - 1));
+  if (distance < n_hosts - 1) out.send_copy(0, head_of(view.host + 1));
+  for (int i = 1; i < view.size; ++i) out.send_copy(0, view.member(view.place + i));
+  return out.take();
+}
+
+}  // namespace
+
+Schedule build_two_level(const ScheduleKey& key, int rank) {
+  switch (key.collective) {
+    case Collective::all_gather:
+      return all_gather(key, rank);
+    case Collective::reduce_scatter:
+      return reduce_scatter(key, rank);
+    case Collective::broadcast:
+      return broadcast(key, rank);
+    default:
+      return all_reduce(key, rank);
+  }
+}
+
+}  // namespace ropewalk

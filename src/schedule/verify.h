@@ -1,0 +1,70 @@
+// Proof by replay: all ranks' schedules are run symbolically, together.
+//
+// A block's content is the set of ranks whose contributions it holds or, where a collective only
+// moves data, the (rank, block) it came from. Order of execution does not matter: what one step
+// enables no other step can take away, so one replay stands for all.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/bound.h"
+#include "schedule/schedule.h"
+
+namespace ropewalk {
+
+/// What can be wrong with a schedule.
+enum class Flaw {
+  bad_peer,   // not a rank, or a peer in a local step
+  self_send,  // a rank sends to or receives from itself
+  bad_lane,
+  bad_block,        // not a block of the schedule
+  unequal_layout,   // ranks disagree about ranks, rank numbers or blocks
+  unmatched_send,   // nobody receives it
+  unmatched_recv,   // nobody sends it
+  op_mismatch,      // send_copy meets recv_reduce, or the reverse
+  length_mismatch,  // the two blocks need not be equally long
+  deadlock,
+  undefined_content,  // sends or adds a block that nothing has been written to
+  duplicate_contribution,
+  missing_contribution,  // of a rank, in a final block
+  wrong_content,         // a final block holds something else, or a reduction where data only moves
+  input_overwritten,     // all_to_all: the input is the caller's
+  too_many_bytes,        // more than the algorithm's bound
+  too_many_rounds,
+};
+std::string_view name_of(Flaw flaw);
+
+struct Finding {
+  Flaw flaw;
+  int rank = -1;
+  int step = -1;     // index in the rank's list; -1: not about one step
+  std::string text;  // a sentence that names ranks, steps and blocks
+};
+
+struct VerifyReport {
+  std::vector<Finding> findings;  // at most kFindingsMax are kept
+  size_t steps_max = 0;           // of any rank
+  double sent_max = 0;            // of any rank; unit as in Bound
+  int rounds = 0;                 // as in Bound
+  Bound bound;
+
+  bool ok() const { return findings.empty(); }
+};
+inline constexpr size_t kFindingsMax = 32;
+
+/// `credits` >= 1: a FIFO holds that many blocks, and a send completes when there is room. 0:
+/// rendezvous, a send completes when its receive is ready too.
+VerifyReport verify(const ScheduleKey& key, int credits);
+/// The same for schedules (one per rank) that claim to implement `key`.
+VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits);
+
+/// Every collective, algorithm and rank count in the range, with every root up to 8 ranks and three
+/// roots above, and for two_level with hosts of several shapes.
+std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max);
+
+/// "all_reduce ring, 5 ranks, root 2, hosts 0 0 1 1 1": root and hosts only where they matter.
+std::string describe(const ScheduleKey& key);
+bool has_root(Collective collective);
+
+}  // namespace ropewalk

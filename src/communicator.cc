@@ -84,8 +84,7 @@ int Communicator::local_rank() const { return impl_->local_rank(); }
 int Communicator::local_size() const { return impl_->local_size(); }
 
 void Communicator::run(const Call& call) {
-  const auto op = impl_->operation_for(std::span(&call, 1), false);
-  op->driver->start(op);
+  const auto op = impl_->start(std::span(&call, 1));
   op->driver->wait(*op, op->driver->timeout_ns());
 }
 
@@ -94,13 +93,11 @@ Work Communicator::start(const Call& call) { return start_group(std::span(&call,
 Work Communicator::start_group(std::span<const Call> calls) {
   if (calls.empty())
     throw Error(ErrorCode::invalid_argument, "start_group", "a group needs at least one call");
-  const auto op = impl_->operation_for(calls, false);
-  op->driver->start(op);
-  return Work(op);
+  return Work(impl_->start(calls));
 }
 
 Plan Communicator::plan(const Call& call) {
-  return Plan(impl_->operation_for(std::span(&call, 1), true));
+  return Plan(impl_->plan(call));
 }
 
 void Communicator::barrier() { run(impl_->barrier_call()); }

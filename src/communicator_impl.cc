@@ -87,6 +87,12 @@ Communicator::Impl::Impl(const Options& options) : knobs_(merge(knobs_from_envir
 }
 
 Communicator::Impl::~Impl() {
+  if (!driver_) return;
+  leave();
+  driver_->stop();
+}
+
+void Communicator::Impl::leave() {
   if (world_->size() == 1) return;
   if (world_->monitor().failure() == nullptr && std::uncaught_exceptions() > 0)
     world_->monitor().report({ErrorCode::aborted, "communicator",
@@ -183,12 +189,25 @@ Call Communicator::Impl::barrier_call() {
   return call;
 }
 
-std::shared_ptr<Operation> Communicator::Impl::operation_for(std::span<const Call> calls,
-                                                             bool for_plan) {
+std::shared_ptr<Operation> Communicator::Impl::plan(const Call& call) {
+  check(std::span(&call, 1));
+  return prepare(std::span(&call, 1));
+}
+
+std::shared_ptr<Operation> Communicator::Impl::start(std::span<const Call> calls) {
+  check(calls);
+  std::lock_guard lock(cache_mutex_);
+  auto op = cached(calls);
+  driver_->start(op);
+  return op;
+}
+
+void Communicator::Impl::check(std::span<const Call> calls) const {
   if (const Failure* failure = world_->monitor().failure()) throw Error(*failure);
   for (const Call& call : calls) check_call(call, rank(), size());
-  if (for_plan) return prepare(calls);
-  std::lock_guard lock(cache_mutex_);
+}
+
+std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> calls) {
   cache_.remove_if([](const Cached& entry) {
     return is_idle(*entry.operation) && !is_valid(*entry.operation);
   });

@@ -29,9 +29,9 @@ class Communicator::Impl {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
 
-  /// The prepared operation for `calls` (one: itself; several: a group), from the cache where an
-  /// idle one of equal calls is there.
-  std::shared_ptr<Operation> operation_for(std::span<const Call> calls, bool for_plan);
+  std::shared_ptr<Operation> plan(const Call& call);
+  /// Starts `calls`: one alone, or several as a group.
+  std::shared_ptr<Operation> start(std::span<const Call> calls);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   void abort(const std::string& reason);
 
@@ -44,8 +44,12 @@ class Communicator::Impl {
     std::shared_ptr<Operation> operation;
   };
 
+  void leave();
   void choose_transports();
   void start_engine();
+  void check(std::span<const Call> calls) const;
+  /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
+  std::shared_ptr<Operation> cached(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare_one(const Call& call);
   std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);

@@ -53,7 +53,8 @@ void Engine::check_arrival(int peer, int stream) {
 
 void Engine::check_probe(int peer) {
   const Probe probe = links_[static_cast<size_t>(peer)]->last_probe();
-  if (probe.point_to_point != 0) return;
+  // A probe may be overwritten by the next one while it is read.
+  if (probe.point_to_point != 0 || probe.check != check_of(probe.signature)) return;
   const Signature* ours = known_signature(probe.signature.sequence);
   if (ours != nullptr && !(*ours == probe.signature)) fail_mismatch(*ours, probe.signature, peer);
 }
@@ -95,7 +96,8 @@ void Engine::probe_blockers(Operation& op) {
                                op.fifos[f].link->transport().why_lost(peer)),
                    fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
     if (lost_ns == 0 && op.fifos[f].link->ready())
-      op.fifos[f].link->send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, 0});
+      op.fifos[f].link->send_probe(
+          {op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
   }
 }
 
@@ -113,6 +115,11 @@ std::string Engine::what_blocks(const Operation& op) const {
                        fixed.sending ? "take" : "send", step.block, at, state.slices);
   }
   return may_run(op) ? "waiting for peers to take the last blocks" : "waiting for its turn";
+}
+
+std::string Engine::what_blocks() const {
+  if (active_.empty()) return {};
+  return operation_name(active_[0]->signature) + ": " + what_blocks(*active_[0]);
 }
 
 void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {

@@ -20,6 +20,7 @@ constexpr int64_t kYield_ns = 200'000;           // then block
 constexpr int64_t kBlock_ns = 20'000'000;        // at most, then look around
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;
+constexpr uint32_t kTurnsPerClock = 256;
 
 void relax() {
 #if defined(__x86_64__)
@@ -32,7 +33,9 @@ void relax() {
 Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
     : engine_(engine), clock_(clock), wake_fd_(wake_fd), options_(options) {}
 
-Driver::~Driver() {
+Driver::~Driver() { stop(); }
+
+void Driver::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -49,7 +52,7 @@ void Driver::throw_if_failed() const {
   }
 }
 
-bool Driver::is_finished(Operation& op) const {
+bool Driver::is_finished(const Operation& op) const {
   if (op.children.empty()) return op.state.load(std::memory_order_acquire) != Operation::State::running;
   for (const auto& child : op.children)
     if (!is_finished(*child)) return false;
@@ -95,7 +98,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
   } leave{waiters_};
   Patience patience;
   int64_t began_ns = 0;
-  while (!is_finished(op)) {
+  for (uint32_t turn = 1; !is_finished(op); ++turn) {
     bool moved = false;
     {
       std::lock_guard lock(mutex_);
@@ -103,24 +106,35 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
     }
     if (is_finished(op)) return;
     throw_if_failed();
-    if (moved) {
-      patience.idle_since_ns = 0;
-      patience.spins = 0;
-      continue;
-    }
-    idle(patience);
-    if (patience.spins % kSpinsPerClock != 0) continue;
+    if (moved)
+      patience = {};
+    else
+      idle(patience);
+    // The clock only now and then, unless idle() has just slept.
+    if (turn % kTurnsPerClock != 0 && !patience.blocked) continue;
     const int64_t now_ns = clock_.now_ns();
     if (began_ns == 0) began_ns = now_ns;
     if (now_ns - began_ns <= timeout_ns) continue;
     std::lock_guard lock(mutex_);
-    if (!is_finished(op)) engine_.fail_timeout(op.children.empty() ? op : *op.children[0],
-                                               now_ns - began_ns);
+    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), now_ns - began_ns);
   }
 }
 
+const Operation& Driver::unfinished_part(const Operation& op) const {
+  for (const auto& child : op.children)
+    if (!is_finished(*child)) return unfinished_part(*child);
+  return op;
+}
+
 void Driver::idle(Patience& patience) {
-  if (++patience.spins % kSpinsPerClock != 0) return options_.oversubscribed ? void(sched_yield()) : relax();
+  patience.blocked = false;
+  if (++patience.spins % kSpinsPerClock != 0) {
+    if (options_.oversubscribed)
+      sched_yield();
+    else
+      relax();
+    return;
+  }
   const int64_t now_ns = clock_.now_ns();
   if (patience.idle_since_ns == 0) patience.idle_since_ns = patience.checked_ns = now_ns;
   const int64_t idle_ns = now_ns - patience.idle_since_ns;
@@ -135,6 +149,7 @@ void Driver::idle(Patience& patience) {
     return;
   }
   patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
+  patience.blocked = true;
   block(kBlock_ns);
 }
 

@@ -28,6 +28,9 @@ class Driver {
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
   ~Driver();
 
+  /// Ends the progress thread. Nothing may be started afterwards.
+  void stop();
+
   int64_t timeout_ns() const { return options_.timeout_ns; }
 
   /// Starts a run of `operation`, or of each of its children. Throws the job's failure.
@@ -50,10 +53,12 @@ class Driver {
     int64_t idle_since_ns = 0;
     int64_t checked_ns = 0;
     uint32_t spins = 0;
+    bool blocked = false;  // the last idle() slept
   };
 
   void throw_if_failed() const;
-  bool is_finished(Operation& operation) const;
+  bool is_finished(const Operation& operation) const;
+  const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
   void block(int64_t limit_ns);
   void run_progress_thread();

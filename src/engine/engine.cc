@@ -144,7 +144,9 @@ void Engine::poll_transports() {
 void Engine::on_completion(int transport, const Completion& completion) {
   switch (completion.kind) {
     case Completion::Kind::put_done:
-      if (completion.cookie != 0)
+      if (completion.cookie == kProbeCookie)
+        links_[static_cast<size_t>(completion.peer)]->probe_sent();
+      else if (completion.cookie != 0)
         finish_slice(*reinterpret_cast<StepState*>(completion.cookie));
       break;
     case Completion::Kind::notice: on_notice(completion.peer, completion.notice); break;

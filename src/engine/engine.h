@@ -49,6 +49,8 @@ class Engine {
   void fail_timeout(const Operation& operation, int64_t waited_ns);
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
   std::string what_blocks(const Operation& operation) const;
+  /// The same for the oldest operation under way, with its name; empty where there is none.
+  std::string what_blocks() const;
 
  private:
   // engine.cc

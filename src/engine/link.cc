@@ -36,12 +36,16 @@ bool Link::ready() {
   return true;
 }
 
-bool Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice) {
-  // The source is a mirror slot: it is not reused before the peer has read the put's target, so
-  // that nobody needs this put's put_done (cookie 0).
-  const Posted posted = transport_.put(peer_, at, boxes_.registrations()[0].get(), bytes,
-                                       peer_inbox_, offset, notice, 0);
-  return posted == Posted::done || posted == Posted::posted;
+namespace {
+bool accepted(Posted posted) { return posted == Posted::done || posted == Posted::posted; }
+}  // namespace
+
+Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
+                       uint64_t cookie) {
+  // The source is a mirror slot. A message's is not reused before the peer has read the put's
+  // target, so that nobody needs its put_done (cookie 0).
+  return transport_.put(peer_, at, boxes_.registrations()[0].get(), bytes, peer_inbox_, offset,
+                        notice, cookie);
 }
 
 bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes) {
@@ -49,8 +53,8 @@ bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size
   std::byte* slot = outbox(offset);
   std::memcpy(slot, &header, sizeof(header));
   if (payload_bytes > 0) std::memcpy(slot + sizeof(header), payload, payload_bytes);
-  if (!put_small(slot, sizeof(header) + payload_bytes, offset,
-                 make_notice(NoticeKind::eager, s)))
+  if (!accepted(put_small(slot, sizeof(header) + payload_bytes, offset,
+                          make_notice(NoticeKind::eager, s))))
     return false;
   ++out_[s].sent;
   return true;
@@ -81,15 +85,18 @@ bool Link::send_grant(int s, const Grant& grant) {
   const uint64_t offset = grant_offset(s, in_[s].granted);
   std::byte* slot = outbox(offset);
   std::memcpy(slot, &grant, sizeof(grant));
-  if (!put_small(slot, sizeof(grant), offset, make_notice(NoticeKind::grant, s))) return false;
+  if (!accepted(put_small(slot, sizeof(grant), offset, make_notice(NoticeKind::grant, s))))
+    return false;
   ++in_[s].granted;
   return true;
 }
 
-bool Link::send_probe(const Probe& probe) {
+void Link::send_probe(const Probe& probe) {
+  if (probing_) return;
   std::byte* slot = outbox(kProbeOffset);
   std::memcpy(slot, &probe, sizeof(probe));
-  return put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0));
+  probing_ = put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0),
+                       kProbeCookie) == Posted::posted;
 }
 
 const Probe& Link::last_probe() const {
@@ -97,9 +104,8 @@ const Probe& Link::last_probe() const {
 }
 
 bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
-  const Posted posted = transport_.put(peer_, nullptr, nullptr, 0, {}, 0,
-                                       make_notice(kind, s, amount), 0);
-  return posted == Posted::done || posted == Posted::posted;
+  return accepted(
+      transport_.put(peer_, nullptr, nullptr, 0, {}, 0, make_notice(kind, s, amount), 0));
 }
 
 bool Link::on_notice(uint32_t notice) {

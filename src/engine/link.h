@@ -70,7 +70,9 @@ class Link {
     return transport_.map(peer_, key, offset, bytes);
   }
 
-  bool send_probe(const Probe& probe);
+  /// Does nothing while the last probe is still on its way out.
+  void send_probe(const Probe& probe);
+  void probe_sent() { probing_ = false; }
   const Probe& last_probe() const;
 
   /// Books a notice. False: it makes no sense.
@@ -90,7 +92,8 @@ class Link {
   };
 
   bool notify(NoticeKind kind, int s, uint32_t amount);
-  bool put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice);
+  Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
+                   uint64_t cookie = 0);
   void owe(int s, uint32_t Incoming::* owed, uint32_t amount) {
     in_[s].*owed += amount;
     owing_ |= 1u << s;
@@ -106,6 +109,7 @@ class Link {
   RemoteKey peer_inbox_;
   bool connecting_ = false;
   bool ready_ = false;
+  bool probing_ = false;
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};

@@ -34,6 +34,13 @@ std::string operation_name(const Signature& s) {
   return fmt::format("{} #{}", name_of(collective_of(s)), s.sequence);
 }
 
+uint32_t check_of(const Signature& signature) {
+  uint32_t hash = 2166136261u;
+  for (std::byte b : std::as_bytes(std::span(&signature, 1)))
+    hash = (hash ^ static_cast<uint32_t>(b)) * 16777619u;
+  return hash;
+}
+
 uint64_t hash_counts(const std::vector<size_t>& counts) {
   if (counts.empty()) return 0;
   uint64_t hash = 14695981039346656037ull;

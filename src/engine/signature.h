@@ -27,6 +27,8 @@ std::string describe(const Signature& signature);
 /// "all_reduce #17".
 std::string operation_name(const Signature& signature);
 
+/// FNV-1a over the bytes of `signature`.
+uint32_t check_of(const Signature& signature);
 /// FNV-1a over per-rank counts.
 uint64_t hash_counts(const std::vector<size_t>& counts);
 

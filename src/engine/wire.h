@@ -22,6 +22,9 @@
 
 namespace ropewalk {
 
+/// The cookie of puts that only a link cares about; others carry the address of a StepState.
+inline constexpr uint64_t kProbeCookie = 1;
+
 inline constexpr int kContexts = 4;  // collectives in flight
 inline constexpr int kPointToPointContext = kContexts;
 inline constexpr int kStreams = (kContexts + 1) * kLanes;
@@ -65,7 +68,7 @@ static_assert(sizeof(Grant) == 64);
 struct Probe {
   Signature signature;
   uint32_t point_to_point = 0;  // 1: the sequence counts messages of the pair
-  uint32_t unused = 0;
+  uint32_t check = 0;           // check_of(signature)
 };
 static_assert(sizeof(Probe) == 40);
 

@@ -1,0 +1,28 @@
+#include "tests/conformance/transport_suite.h"
+#include "transports/fake/fake_fabric.h"
+
+namespace ropewalk::conformance {
+namespace {
+
+class FakeGroup final : public TransportGroup {
+ public:
+  FakeGroup(int ranks, uint64_t seed, FakeOptions options) : fabric_(ranks, seed, options) {}
+  Transport& at(int rank) override { return fabric_.transport(rank); }
+  void pass_time() override { fabric_.advance(); }
+
+ private:
+  FakeFabric fabric_;
+};
+
+}  // namespace
+
+TransportKind fake_kind(uint64_t seed, bool load_store) {
+  FakeOptions options;
+  options.load_store = load_store;
+  options.needs_registration = !load_store;
+  return {"Fake" + std::to_string(seed) + (load_store ? "LoadStore" : "Put"),
+          [seed, options](int ranks) { return std::make_unique<FakeGroup>(ranks, seed, options); },
+          /*one_thread_per_rank=*/false};
+}
+
+}  // namespace ropewalk::conformance

@@ -1,0 +1,475 @@
+#include "tests/conformance/transport_suite.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+
+namespace ropewalk::conformance {
+
+using Kind = Completion::Kind;
+using SteadyClock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(20);
+
+void fill(std::byte* data, size_t bytes, uint32_t seed) {
+  for (size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>((i * 7 + (i >> 8) + seed * 31 + 1) & 0xff);
+}
+
+size_t wrong_bytes(const std::byte* data, size_t bytes, uint32_t seed) {
+  size_t wrong = 0;
+  for (size_t i = 0; i < bytes; ++i)
+    wrong += data[i] != static_cast<std::byte>((i * 7 + (i >> 8) + seed * 31 + 1) & 0xff);
+  return wrong;
+}
+
+namespace {
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+}  // namespace
+
+void TransportSuite::start(int ranks, bool linked) {
+  group_ = GetParam().make(ranks);
+  seen_.assign(static_cast<size_t>(ranks), {});
+  notices_.assign(static_cast<size_t>(ranks), 0);
+  posted_ = put_done_ = 0;
+  if (!linked) return;
+  for (int a = 0; a < ranks; ++a)
+    for (int b = 0; b < ranks; ++b)
+      if (a != b) at(a).connect(b, {});
+  ASSERT_TRUE(until([&] {
+    for (int a = 0; a < ranks; ++a)
+      for (int b = 0; b < ranks; ++b)
+        if (a != b && !at(a).connected(b)) return false;
+    return true;
+  }));
+}
+
+void TransportSuite::pump() {
+  group_->pass_time();
+  std::array<Completion, 64> batch;
+  for (size_t rank = 0; rank < seen_.size(); ++rank) {
+    const size_t filled = at(static_cast<int>(rank)).poll(batch);
+    ASSERT_LE(filled, batch.size());
+    for (const Completion& c : std::span(batch).first(filled)) {
+      seen_[rank].push_back(c);
+      notices_[rank] += c.kind == Kind::notice;
+      put_done_ += c.kind == Kind::put_done;
+    }
+  }
+}
+
+bool TransportSuite::until(const std::function<bool()>& done) {
+  const auto deadline = SteadyClock::now() + kPatience;
+  while (!done()) {
+    if (SteadyClock::now() > deadline) return false;
+    pump();
+  }
+  return true;
+}
+
+void TransportSuite::linger() {
+  const auto end = SteadyClock::now() + std::chrono::milliseconds(30);
+  while (SteadyClock::now() < end) pump();
+}
+
+bool TransportSuite::settle() {
+  return until([this] { return put_done_ >= posted_; });
+}
+
+std::vector<Completion> TransportSuite::notices_seen(int rank) {
+  std::vector<Completion> found;
+  std::copy_if(seen(rank).begin(), seen(rank).end(), std::back_inserter(found),
+               [](const Completion& c) { return c.kind == Kind::notice; });
+  return found;
+}
+
+Posted TransportSuite::put(int from, int to, const Target* source, size_t source_offset,
+                           size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+                           uint64_t cookie) {
+  const auto deadline = SteadyClock::now() + kPatience;
+  for (;;) {
+    const Posted posted =
+        at(from).put(to, source ? source->data() + source_offset : nullptr,
+                     source ? source->registration() : nullptr, bytes, key, offset, notice, cookie);
+    posted_ += posted == Posted::posted;
+    if (posted != Posted::full || SteadyClock::now() > deadline) return posted;
+    pump();
+  }
+}
+
+namespace {
+
+TEST_P(TransportSuite, ExchangesHellos) {
+  start(3, /*linked=*/false);
+  const std::string longest(kHelloBytesMax, 'x');
+  at(0).connect(1, bytes_of("from 0"));
+  linger();
+  EXPECT_FALSE(at(0).connected(1));
+  EXPECT_FALSE(at(1).connected(0));
+  at(1).connect(0, bytes_of(longest));
+  at(0).connect(1, bytes_of("a repeated call does nothing"));
+  at(0).connect(2, {});
+  at(2).connect(0, bytes_of("from 2"));
+  ASSERT_TRUE(until([&] {
+    return at(0).connected(1) && at(1).connected(0) && at(0).connected(2) && at(2).connected(0);
+  }));
+  EXPECT_EQ(text_of(at(1).hello_of(0)), "from 0");
+  EXPECT_EQ(text_of(at(0).hello_of(1)), longest);
+  EXPECT_EQ(text_of(at(0).hello_of(2)), "from 2");
+  EXPECT_EQ(text_of(at(2).hello_of(0)), "");
+  EXPECT_FALSE(at(1).connected(2));
+}
+
+TEST_P(TransportSuite, PutsArriveWholeBothWays) {
+  start(2);
+  constexpr size_t kRegion = (1 << 20) + 4096;
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{777}, size_t{4096}, size_t{1} << 20}) {
+    for (const int from : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << bytes << " bytes from rank " << from);
+      const int to = 1 - from;
+      const Target source(kRegion, at(from)), target(kRegion, at(to));
+      const auto seed = static_cast<uint32_t>(bytes) + static_cast<uint32_t>(from);
+      constexpr size_t kOffset = 1003;
+      fill(source.data() + 5, bytes, seed);
+      const size_t before = notices(to);
+      ASSERT_NE(put(from, to, &source, 5, bytes, target.key(), kOffset, 0xffffffff - seed),
+                Posted::lost);
+      ASSERT_TRUE(until([&] { return notices(to) == before + 1; }));
+      const Completion notice = notices_seen(to).back();
+      EXPECT_EQ(notice.peer, from);
+      EXPECT_EQ(notice.notice, 0xffffffff - seed);
+      EXPECT_EQ(notice.bytes, bytes);
+      EXPECT_EQ(wrong_bytes(target.data() + kOffset, bytes, seed), 0u);
+      const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+      EXPECT_TRUE(std::all_of(target.data(), target.data() + kOffset, is_zero));
+      EXPECT_TRUE(std::all_of(target.data() + kOffset + bytes, target.data() + kRegion, is_zero));
+      ASSERT_TRUE(settle());
+    }
+  }
+}
+
+TEST_P(TransportSuite, KeepsTheOrderOfEachPair) {
+  start(3);
+  constexpr uint32_t kPuts = 3000;
+  constexpr size_t kSlot = 64;
+  const Target target(2 * kPuts * kSlot, at(0));
+  const std::array<std::unique_ptr<Target>, 2> sources = {
+      std::make_unique<Target>(kPuts * kSlot, at(1)),
+      std::make_unique<Target>(kPuts * kSlot, at(2))};
+  for (uint32_t i = 0; i < kPuts; ++i)
+    for (const int from : {1, 2}) {
+      const Target& source = *sources[static_cast<size_t>(from - 1)];
+      const size_t bytes = i % (kSlot + 1), at_byte = i * kSlot;
+      fill(source.data() + at_byte, bytes, i);
+      const size_t offset = static_cast<size_t>(from - 1) * kPuts * kSlot + at_byte;
+      ASSERT_NE(put(from, 0, &source, at_byte, bytes, target.key(), offset, i, i), Posted::lost);
+    }
+  ASSERT_TRUE(until([&] { return notices(0) == 2 * kPuts; }));
+  ASSERT_TRUE(settle());
+  std::array<uint32_t, 2> next = {0, 0};
+  for (const Completion& c : notices_seen(0)) {
+    const auto from = static_cast<size_t>(c.peer - 1);
+    const uint32_t i = next[from]++;
+    ASSERT_EQ(c.notice, i);
+    ASSERT_EQ(c.bytes, i % (kSlot + 1));
+    EXPECT_EQ(wrong_bytes(target.data() + (from * kPuts + i) * kSlot, c.bytes, i), 0u);
+  }
+}
+
+TEST_P(TransportSuite, SaysFullAndLosesNothing) {
+  start(2);
+  constexpr uint32_t kAcceptedMax = 1 << 20;
+  std::array<Completion, 64> batch;
+  uint32_t sent = 0;
+  // Nobody polls rank 1, and no time passes.
+  for (int refused = 0; sent < kAcceptedMax && refused < 5;) {
+    const Posted posted = at(0).put(1, nullptr, nullptr, 0, {}, 0, sent, sent);
+    ASSERT_NE(posted, Posted::lost);
+    if (posted == Posted::full) {
+      ++refused;
+      at(0).poll(batch);
+    } else {
+      refused = 0;
+      ++sent;
+    }
+  }
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, kAcceptedMax) << "a transport must bound what it queues";
+  const uint32_t total = sent + 5000;
+  for (; sent < total; ++sent) ASSERT_NE(put(0, 1, nullptr, 0, 0, {}, 0, sent, sent), Posted::lost);
+  ASSERT_TRUE(until([&] { return notices(1) >= total; }));
+  linger();
+  const auto got = notices_seen(1);
+  ASSERT_EQ(got.size(), total);
+  for (uint32_t i = 0; i < total; ++i) ASSERT_EQ(got[i].notice, i);
+}
+
+TEST_P(TransportSuite, PutDoneFreesTheSource) {
+  start(2);
+  constexpr size_t kBytes = 20'000;
+  constexpr uint32_t kPuts = 60;
+  const Target target(kPuts * kBytes, at(1));
+  std::vector<std::unique_ptr<Target>> sources;
+  std::set<uint64_t> awaited, finished;
+  size_t looked_at = 0;
+  const auto scribble_on_finished = [&] {
+    for (; looked_at < seen(0).size(); ++looked_at) {
+      const Completion& c = seen(0)[looked_at];
+      ASSERT_EQ(c.kind, Kind::put_done);
+      EXPECT_EQ(c.peer, 1);
+      ASSERT_TRUE(finished.insert(c.cookie).second) << "twice: " << c.cookie;
+      std::memset(sources[c.cookie - 1000]->data(), 0xee, kBytes);
+    }
+  };
+  for (uint32_t i = 0; i < kPuts; ++i) {
+    sources.push_back(std::make_unique<Target>(kBytes, at(0)));
+    fill(sources[i]->data(), kBytes, i);
+    const Posted posted =
+        put(0, 1, sources[i].get(), 0, kBytes, target.key(), i * kBytes, i, 1000 + i);
+    ASSERT_TRUE(posted == Posted::done || posted == Posted::posted);
+    if (posted == Posted::done) std::memset(sources[i]->data(), 0xee, kBytes);
+    if (posted == Posted::posted) awaited.insert(1000 + i);
+    scribble_on_finished();
+  }
+  ASSERT_TRUE(until([&] {
+    scribble_on_finished();
+    return finished.size() >= awaited.size() && notices(1) == kPuts;
+  }));
+  linger();
+  scribble_on_finished();
+  EXPECT_EQ(finished, awaited);
+  for (uint32_t i = 0; i < kPuts; ++i)
+    EXPECT_EQ(wrong_bytes(target.data() + i * kBytes, kBytes, i), 0u) << "put " << i;
+}
+
+TEST_P(TransportSuite, MapsThePeersMemoryIfItSaysSo) {
+  start(2);
+  const Target target(10'000, at(1));
+  std::byte* mapped = at(0).map(1, target.key(), 100, 9'900);
+  if (!at(0).abilities().load_store) {
+    EXPECT_EQ(mapped, nullptr);
+    return;
+  }
+  ASSERT_NE(mapped, nullptr);
+  fill(mapped, 9'900, 3);
+  EXPECT_EQ(wrong_bytes(target.data() + 100, 9'900, 3), 0u);
+  target.data()[5] = std::byte{42};
+  EXPECT_EQ(*at(0).map(1, target.key(), 5, 1), std::byte{42});
+  EXPECT_EQ(at(0).map(1, target.key(), 101, 9'900), nullptr);
+  EXPECT_EQ(at(0).map(1, target.key(), 10'001, 0), nullptr);
+  EXPECT_EQ(at(0).map(1, target.key(), ~uint64_t{0}, 2), nullptr);
+  EXPECT_EQ(at(0).map(1, {target.key().id + (uint64_t{1} << 50), 10'000}, 0, 1), nullptr);
+  EXPECT_NE(at(0).map(1, target.key(), 0, 10'000), nullptr);
+}
+
+TEST_P(TransportSuite, RefusesWhatIsOutOfBounds) {
+  for (const auto& [offset, bytes] :
+       {std::pair<uint64_t, size_t>{4090, 7}, {5000, 1}, {~0ull, 2}}) {
+    start(2);
+    const Target source(8192, at(0)), target(4096, at(1));
+    fill(source.data(), 8192, 9);
+    EXPECT_EQ(put(0, 1, &source, 0, bytes, target.key(), offset, 1), Posted::lost);
+    EXPECT_FALSE(at(0).why_lost(1).empty());
+    linger();
+    EXPECT_EQ(notices(1), 0u);
+    EXPECT_TRUE(std::all_of(target.data(), target.data() + 4096,
+                            [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
+TEST_P(TransportSuite, NeverConfusesRegistrations) {
+  start(2);
+  std::set<uint64_t> ids;
+  const Target source(4096, at(0));
+  for (uint32_t i = 0; i < 50; ++i) {
+    const Target target(4096 + i, at(1));  // often at the address of the last one
+    EXPECT_TRUE(ids.insert(target.key().id).second);
+    EXPECT_EQ(target.key().bytes, 4096u + i);
+    fill(source.data(), 4096, i);
+    ASSERT_NE(put(0, 1, &source, 0, 4096, target.key(), i, i), Posted::lost);
+    ASSERT_TRUE(until([&] { return notices(1) == i + 1; }));
+    EXPECT_EQ(wrong_bytes(target.data() + i, 4096, i), 0u);
+    ASSERT_TRUE(settle());
+  }
+}
+
+TEST_P(TransportSuite, DropsOnePeerOnly) {
+  start(3);
+  for (const int from : {1, 2}) ASSERT_NE(put(from, 0, nullptr, 0, 0, {}, 0, 1), Posted::lost);
+  ASSERT_TRUE(until([&] { return notices(0) == 2; }));
+  at(0).drop(1);
+  at(0).drop(1);
+  EXPECT_FALSE(at(0).connected(1));
+  EXPECT_EQ(put(0, 1, nullptr, 0, 0, {}, 0, 2), Posted::lost);
+  for (int i = 0; i < 3; ++i) put(1, 0, nullptr, 0, 0, {}, 0, 3);  // whatever the answer
+  ASSERT_NE(put(2, 0, nullptr, 0, 0, {}, 0, 4), Posted::lost);
+  ASSERT_NE(put(0, 2, nullptr, 0, 0, {}, 0, 5), Posted::lost);
+  ASSERT_TRUE(until([&] { return notices(0) == 3 && notices(2) == 1; }));
+  linger();
+  for (const Completion& c : seen(0)) EXPECT_TRUE(c.peer == 2 || c.notice == 1) << c.notice;
+}
+
+TEST_P(TransportSuite, LinksManyPeers) {
+  constexpr int kRanks = 9;
+  start(kRanks);
+  std::vector<std::unique_ptr<Target>> targets, sources;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    targets.push_back(std::make_unique<Target>(kRanks * 100, at(rank)));
+    sources.push_back(std::make_unique<Target>(100, at(rank)));
+    fill(sources.back()->data(), 100, static_cast<uint32_t>(rank));
+  }
+  for (int from = 0; from < kRanks; ++from)
+    for (int to = 0; to < kRanks; ++to)
+      if (from != to) {
+        ASSERT_NE(put(from, to, sources[static_cast<size_t>(from)].get(), 0, 100,
+                      targets[static_cast<size_t>(to)]->key(), static_cast<uint64_t>(from) * 100,
+                      static_cast<uint32_t>(from * kRanks + to)),
+                  Posted::lost);
+      }
+  ASSERT_TRUE(until([&] {
+    for (int rank = 0; rank < kRanks; ++rank)
+      if (notices(rank) < kRanks - 1) return false;
+    return true;
+  }));
+  ASSERT_TRUE(settle());
+  for (int to = 0; to < kRanks; ++to)
+    for (const Completion& c : notices_seen(to)) {
+      EXPECT_EQ(c.notice, static_cast<uint32_t>(c.peer * kRanks + to));
+      EXPECT_EQ(wrong_bytes(targets[static_cast<size_t>(to)]->data() + c.peer * 100, 100,
+                            static_cast<uint32_t>(c.peer)),
+                0u);
+    }
+}
+
+bool readable(int fd, int timeout_ms) {
+  pollfd p{fd, POLLIN, 0};
+  return fd >= 0 && ::poll(&p, 1, timeout_ms) > 0;
+}
+
+TEST_P(TransportSuite, ArmTellsQuietFromNews) {
+  start(2);
+  EXPECT_EQ(at(1).event_fd() >= 0, GetParam().one_thread_per_rank);
+  // Quiet: after a few polls at most, it may sleep and is not woken.
+  bool may_sleep = false;
+  for (int i = 0; i < 10 && !may_sleep; ++i) {
+    linger();
+    may_sleep = at(1).arm() && !readable(at(1).event_fd(), 0);
+  }
+  EXPECT_TRUE(may_sleep);
+  // News: arm says so, or the descriptor does; before and after the sleep begins.
+  for (uint32_t round = 0; round < 20; ++round) {
+    ASSERT_NE(put(0, 1, nullptr, 0, 0, {}, 0, round), Posted::lost);
+    std::array<Completion, 8> sink;
+    const auto deadline = SteadyClock::now() + kPatience;
+    while (at(1).arm() && !readable(at(1).event_fd(), 0)) {
+      ASSERT_LT(SteadyClock::now(), deadline) << "the news is not seen";
+      group_->pass_time();
+      at(0).poll(sink);
+    }
+    ASSERT_TRUE(until([&] { return notices(1) == round + 1; }));
+    if (round % 2) at(1).arm();  // asleep when the next one comes
+  }
+}
+
+/// What one rank's thread does in the wake-up tests: polls, and sleeps when there is nothing.
+class Sleeper {
+ public:
+  explicit Sleeper(Transport& transport) : transport_(transport) {}
+
+  /// The next notice; false when a sleep is not ended within kPatience.
+  bool next(uint32_t& notice) {
+    std::array<Completion, 1> one;
+    for (;;) {
+      if (transport_.poll(one) > 0) {
+        if (one[0].kind != Kind::notice) continue;
+        notice = one[0].notice;
+        return true;
+      }
+      constexpr int kPatienceMs = std::chrono::milliseconds(kPatience).count();
+      if (transport_.arm() && !readable(transport_.event_fd(), kPatienceMs)) return false;
+    }
+  }
+
+  /// Sends a pure notice; only where no notice can come meanwhile.
+  void send(int peer, uint32_t notice) {
+    std::array<Completion, 8> put_done_only;
+    while (transport_.put(peer, nullptr, nullptr, 0, {}, 0, notice, 0) == Posted::full) {
+      transport_.poll(put_done_only);
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  Transport& transport_;
+};
+
+/// A pause of a length around the time that falling asleep takes.
+void pause(uint32_t length) {
+  for (std::atomic<uint32_t> i{0}; i < length; ++i) {
+  }
+}
+
+TEST_P(TransportSuite, MissesNoWakeUpInPingPong) {
+  start(2);
+  if (!GetParam().one_thread_per_rank) {
+    EXPECT_EQ(at(0).event_fd(), -1);
+    return;
+  }
+  constexpr uint32_t kRounds = 5000;
+  uint32_t echoed = 0;
+  std::thread echo([&] {
+    Sleeper sleeper(at(1));
+    for (uint32_t notice = 0; echoed < kRounds && sleeper.next(notice); ++echoed)
+      sleeper.send(0, notice);
+  });
+  Sleeper sleeper(at(0));
+  uint32_t round = 0;
+  for (uint32_t notice = 0; round < kRounds; ++round) {
+    pause(round * 7 % 3000);
+    sleeper.send(1, round);
+    if (!sleeper.next(notice) || notice != round) break;
+  }
+  echo.join();
+  EXPECT_EQ(round, kRounds);
+  EXPECT_EQ(echoed, kRounds);
+}
+
+TEST_P(TransportSuite, MissesNoWakeUpInAStream) {
+  start(2);
+  if (!GetParam().one_thread_per_rank) {
+    EXPECT_EQ(at(0).event_fd(), -1);
+    return;
+  }
+  constexpr uint32_t kNotices = 20'000;
+  std::thread sender([&] {
+    Sleeper sleeper(at(0));
+    for (uint32_t i = 0; i < kNotices; ++i) {
+      if (i % 3 == 0) pause(i * 7 % 2000);
+      sleeper.send(1, i);
+    }
+    // What a transport has queued moves only while it is polled.
+    uint32_t last = 0;
+    sleeper.next(last);
+  });
+  Sleeper sleeper(at(1));
+  uint32_t next = 0;
+  for (uint32_t notice = 0; next < kNotices && sleeper.next(notice) && notice == next;) ++next;
+  sleeper.send(0, 0);
+  EXPECT_EQ(next, kNotices);
+  sender.join();
+}
+
+}  // namespace
+}  // namespace ropewalk::conformance

@@ -1,0 +1,11 @@
+// The transports that the suite runs on.
+#include "tests/conformance/transport_suite.h"
+
+namespace ropewalk::conformance {
+
+INSTANTIATE_TEST_SUITE_P(All, TransportSuite,
+                         testing::Values(shm_kind(), fake_kind(1, false), fake_kind(2, true),
+                                         fake_kind(3, false)),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace ropewalk::conformance

@@ -1,0 +1,237 @@
+#include "transports/fake/fake_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ropewalk {
+
+class FakeTransport::Registration final : public Memory {
+ public:
+  Registration(FakeTransport& transport, uint64_t id, const Region& region)
+      : transport_(transport), key_{id, region.bytes} {
+    transport_.regions_[id] = region;
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() override { transport_.regions_.erase(key_.id); }
+  RemoteKey key() const override { return key_; }
+
+ private:
+  FakeTransport& transport_;
+  RemoteKey key_;
+};
+
+FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
+    : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
+
+Abilities FakeTransport::abilities() const {
+  return {.put = true,
+          .load_store = fabric_.options_.load_store,
+          .needs_registration = fabric_.options_.needs_registration};
+}
+
+std::unique_ptr<Memory> FakeTransport::register_memory(const Region& region) {
+  // The rank in the id makes a key that is used on the wrong rank an unknown one.
+  const uint64_t id = static_cast<uint64_t>(rank_ + 1) << 32 | ++registrations_;
+  return std::make_unique<Registration>(*this, id, region);
+}
+
+int64_t FakeTransport::arrival_of(Side& to, size_t bytes) {
+  const FakeOptions& options = fabric_.options_;
+  const auto wire_ns = static_cast<int64_t>(static_cast<double>(bytes) * options.ns_per_byte);
+  to.wire_free_ns = std::max(to.wire_free_ns, fabric_.clock_.now) + wire_ns;
+  to.last_arrival_ns =
+      std::max(to.last_arrival_ns,
+               to.wire_free_ns + fabric_.between(options.latency_min_ns, options.latency_max_ns));
+  return to.last_arrival_ns;
+}
+
+void FakeTransport::connect(int peer, std::span<const std::byte> hello) {
+  if (hello.size() > kHelloBytesMax)
+    throw Error(ErrorCode::invalid_argument, "fake",
+                fmt::format("a hello of {} bytes; at most {}", hello.size(), kHelloBytesMax));
+  Side& to = side(peer);
+  if (std::exchange(to.connecting, true)) return;
+  fabric_.schedule(arrival_of(to, hello.size()),
+                   [this, peer, text = std::vector(hello.begin(), hello.end())] {
+                     Side& theirs = fabric_.at(peer).side(rank_);
+                     if (theirs.cut) return;
+                     fabric_.record('h', rank_, peer, text.size());
+                     theirs.hello = text;
+                     theirs.hello_here = true;
+                   });
+}
+
+bool FakeTransport::connected(int peer) const {
+  const Side& s = side(peer);
+  return s.connecting && s.hello_here && !s.dropped;
+}
+
+std::span<const std::byte> FakeTransport::hello_of(int peer) const {
+  return side(peer).hello;
+}
+
+Posted FakeTransport::put(int peer, const std::byte* source, const Memory* source_memory,
+                          size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+                          uint64_t cookie) {
+  Side& to = side(peer);
+  if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
+  if (!to.hello_here) return Posted::full;
+  const bool in_range = offset <= key.bytes && bytes <= key.bytes - offset;
+  if (bytes > 0 && (!in_range || !is_registered_source(source_memory, source, bytes))) {
+    give_up(to);
+    to.why = in_range ? "a put's source is not registered"
+                      : fmt::format(
+                            "a put was refused: {} bytes at {} do not lie in a region of "
+                            "{} bytes",
+                            bytes, offset, key.bytes);
+    return Posted::lost;
+  }
+  if (to.on_the_way.size() >= fabric_.options_.puts_in_flight_max ||
+      fabric_.chance(fabric_.options_.full_probability))
+    return Posted::full;
+  const bool done = fabric_.chance(fabric_.options_.done_probability);
+  auto message = std::make_shared<Message>();
+  message->source = source;
+  message->bytes = bytes;
+  message->key = key;
+  message->offset = offset;
+  message->notice = notice;
+  message->cookie = cookie;
+  send(peer, std::move(message), done);
+  return done ? Posted::done : Posted::posted;
+}
+
+bool FakeTransport::is_registered_source(const Memory* memory, const std::byte* source,
+                                         size_t bytes) const {
+  if (!fabric_.options_.needs_registration) return true;
+  if (!memory) return false;
+  const auto found = regions_.find(memory->key().id);
+  if (found == regions_.end()) return false;
+  const Region& region = found->second;
+  return source >= region.base && source + bytes <= region.base + region.bytes;
+}
+
+void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) {
+  Side& to = side(peer);
+  const int64_t now = fabric_.clock_.now;
+  const int64_t arrival_ns = arrival_of(to, message->bytes);
+  to.on_the_way.push_back(message);
+  int64_t read_ns = now;
+  if (done) {
+    read_source(*message);
+  } else {
+    read_ns = fabric_.between(now, arrival_ns);
+    fabric_.schedule(read_ns, [this, message] { read_source(*message); });
+  }
+  fabric_.schedule(arrival_ns, [this, peer, message, done] {
+    if (message->cancelled) return;
+    fabric_.at(peer).arrive(rank_, *message);
+    message->arrived = true;
+    if (done) std::erase(side(peer).on_the_way, message);
+  });
+  if (done) return;
+  // Before or after the arrival, as real completions are.
+  const int64_t done_ns =
+      fabric_.between(read_ns, arrival_ns + fabric_.options_.put_done_delay_max_ns);
+  fabric_.schedule(std::max(done_ns, read_ns), [this, peer, message] { complete(peer, message); });
+}
+
+void FakeTransport::read_source(Message& message) {
+  if (message.cancelled || message.was_read) return;
+  message.was_read = true;
+  if (message.bytes > 0) message.payload.assign(message.source, message.source + message.bytes);
+}
+
+void FakeTransport::arrive(int from, Message& message) {
+  const Side& theirs = side(from);
+  if (theirs.cut || theirs.dropped || theirs.lost) return;
+  if (message.bytes > 0) {
+    std::byte* target = target_of(message.key, message.offset, message.bytes);
+    if (!target) {
+      fabric_.cut(from, rank_, "a put to memory that is not registered");
+      return;
+    }
+    std::memcpy(target, message.payload.data(), message.bytes);
+  }
+  fabric_.record('n', from, rank_, message.notice);
+  completions_.push_back(
+      {Completion::Kind::notice, from, message.notice, static_cast<uint32_t>(message.bytes), 0});
+}
+
+void FakeTransport::complete(int peer, const std::shared_ptr<Message>& message) {
+  if (message->cancelled) return;
+  fabric_.record('d', rank_, peer, message->cookie);
+  completions_.push_back({Completion::Kind::put_done, peer, 0, 0, message->cookie});
+  std::erase(side(peer).on_the_way, message);
+}
+
+void FakeTransport::tear(int peer, bool source_readable) {
+  for (const auto& message : std::exchange(side(peer).on_the_way, {})) {
+    if (std::exchange(message->cancelled, true) || message->arrived) continue;
+    if (!message->was_read && !source_readable) continue;
+    const std::byte* bytes = message->was_read ? message->payload.data() : message->source;
+    const auto landed =
+        static_cast<size_t>(fabric_.between(0, static_cast<int64_t>(message->bytes)));
+    std::byte* target = fabric_.at(peer).target_of(message->key, message->offset, landed);
+    if (landed > 0 && target) std::memcpy(target, bytes, landed);
+  }
+}
+
+void FakeTransport::give_up(Side& to) {
+  to.lost = true;
+  // From here on the caller may free the sources.
+  for (const auto& message : to.on_the_way) message->cancelled = true;
+  to.on_the_way.clear();
+}
+
+void FakeTransport::tell_lost(int peer, const std::string& why) {
+  Side& s = side(peer);
+  if (s.dropped || !s.connecting) return;
+  fabric_.record('l', rank_, peer, 0);
+  give_up(s);
+  s.why = why;
+  completions_.push_back({Completion::Kind::lost, peer, 0, 0, 0});
+}
+
+std::byte* FakeTransport::target_of(RemoteKey key, uint64_t offset, size_t bytes) const {
+  const auto found = regions_.find(key.id);
+  if (found == regions_.end()) return nullptr;
+  const Region& region = found->second;
+  if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+  return region.base + offset;
+}
+
+std::byte* FakeTransport::map(int peer, RemoteKey key, uint64_t offset, size_t bytes) {
+  if (!fabric_.options_.load_store || side(peer).dropped) return nullptr;
+  return fabric_.at(peer).target_of(key, offset, bytes);
+}
+
+size_t FakeTransport::poll(std::span<Completion> into) {
+  size_t filled = 0;
+  while (filled < into.size() && !completions_.empty()) {
+    into[filled++] = completions_.front();
+    completions_.pop_front();
+  }
+  return filled;
+}
+
+void FakeTransport::drop(int peer) {
+  Side& s = side(peer);
+  if (std::exchange(s.dropped, true)) return;
+  // From here on the caller may free the sources.
+  for (const auto& message : s.on_the_way)
+    if (!message->was_read) message->cancelled = true;
+  std::erase_if(s.on_the_way, [](const auto& message) { return message->cancelled; });
+  std::erase_if(completions_, [peer](const Completion& c) { return c.peer == peer; });
+  fabric_.cut(rank_, peer, "the peer closed the link");
+}
+
+std::string FakeTransport::why_lost(int peer) const {
+  return side(peer).why;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,87 @@
+// One rank's end of a FakeFabric. Made and owned by the fabric.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ropewalk/transport.h"
+#include "transports/fake/fake_fabric.h"
+
+namespace ropewalk {
+
+class FakeTransport final : public Transport {
+ public:
+  FakeTransport(FakeFabric& fabric, int rank, int ranks);
+
+  std::string_view name() const override { return "fake"; }
+  Abilities abilities() const override;
+  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  void connect(int peer, std::span<const std::byte> hello) override;
+  bool connected(int peer) const override;
+  std::span<const std::byte> hello_of(int peer) const override;
+  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+  size_t poll(std::span<Completion> into) override;
+  int event_fd() const override { return -1; }
+  bool arm() override { return completions_.empty(); }
+  void drop(int peer) override;
+  std::string why_lost(int peer) const override;
+
+ private:
+  friend class FakeFabric;
+  class Registration;
+
+  /// A put on its way.
+  struct Message {
+    const std::byte* source;
+    size_t bytes;
+    RemoteKey key;
+    uint64_t offset;
+    uint32_t notice;
+    uint64_t cookie;
+    std::vector<std::byte> payload;  // once read
+    bool was_read = false;
+    bool arrived = false;
+    bool cancelled = false;  // never reads, arrives or completes any more
+  };
+  /// This rank's view of one peer.
+  struct Side {
+    bool connecting = false;
+    bool hello_here = false;
+    bool cut = false;              // nothing passes; this side may not know yet
+    bool lost = false;             // this side knows
+    bool dropped = false;          // this side did it
+    std::vector<std::byte> hello;  // the peer's
+    std::string why;
+    int64_t wire_free_ns = 0;     // when the link to the peer can take the next put
+    int64_t last_arrival_ns = 0;  // at the peer
+    std::vector<std::shared_ptr<Message>> on_the_way;  // to the peer, until arrived and done
+  };
+
+  Side& side(int peer) { return sides_.at(static_cast<size_t>(peer)); }
+  const Side& side(int peer) const { return sides_.at(static_cast<size_t>(peer)); }
+  int64_t arrival_of(Side& to, size_t bytes);
+  void send(int peer, std::shared_ptr<Message> message, bool done);
+  void read_source(Message& message);
+  void arrive(int from, Message& message);
+  void complete(int peer, const std::shared_ptr<Message>& message);
+  void tear(int peer, bool source_readable);
+  void give_up(Side& to);
+  void tell_lost(int peer, const std::string& why);
+  bool is_registered_source(const Memory* memory, const std::byte* source, size_t bytes) const;
+  /// Where a put may write, or null.
+  std::byte* target_of(RemoteKey key, uint64_t offset, size_t bytes) const;
+
+  FakeFabric& fabric_;
+  const int rank_;
+  std::vector<Side> sides_;  // by peer
+  std::map<uint64_t, Region> regions_;
+  uint64_t registrations_ = 0;  // ever
+  std::deque<Completion> completions_;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,27 @@
+#include "transports/tcp/inbox.h"
+
+namespace ropewalk::tcp {
+
+const char* Inbox::begin(const FrameHeader& frame) {
+  if (frame.sequence < first_) return "sent a put a second time";
+  Put& put = at(frame.sequence);
+  if (!put.begun) {
+    put = {frame.put_bytes, frame.notice, frame.put_bytes, frame.put_bytes, true};
+  } else if (put.bytes != frame.put_bytes || put.notice != frame.notice) {
+    return "sent pieces of a put that contradict each other";
+  } else if (put.unclaimed == 0) {
+    return "sent a put a second time";
+  }
+  if (frame.bytes > put.unclaimed) return "sent more bytes than its put has";
+  put.unclaimed -= frame.bytes;
+  return nullptr;
+}
+
+Inbox::Notice Inbox::take() {
+  Put& put = at(first_);
+  put.begun = false;
+  ++first_;
+  return {put.notice, put.bytes};
+}
+
+}  // namespace ropewalk::tcp

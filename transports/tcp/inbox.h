@@ -1,0 +1,53 @@
+// What has arrived from one peer: which puts are whole, and their notices in order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "transports/tcp/frame.h"
+
+namespace ropewalk::tcp {
+
+/// A window over the peer's puts. With several streams the pieces of a put arrive in any order, and
+/// a later put may be whole before an earlier one; notices leave in the order of sequence numbers.
+///
+/// A stream whose next frame lies beyond the window must pause. That cannot deadlock: a stream's
+/// sequence numbers never fall, so whatever the first put of the window still lacks stands, in its
+/// own stream, behind nothing that lies beyond the window.
+class Inbox {
+ public:
+  static constexpr uint64_t kWindow = 256;  // puts; a power of two
+
+  /// True where the put of `sequence` lies beyond the window.
+  bool beyond(uint64_t sequence) const { return sequence >= first_ + kWindow; }
+
+  /// A frame begins (not `beyond`). Null, or what is wrong with it.
+  const char* begin(const FrameHeader& frame);
+  /// `bytes` of payload (for a pure notice: none) of put `sequence` are in place.
+  void arrived(uint64_t sequence, uint32_t bytes) { at(sequence).missing -= bytes; }
+
+  struct Notice {
+    uint32_t notice, bytes;
+  };
+  /// True where the oldest put is whole.
+  bool ready() const {
+    const Put& put = puts_[first_ % kWindow];
+    return put.begun && put.missing == 0;
+  }
+  /// Removes the oldest put; only when `ready`.
+  Notice take();
+
+ private:
+  struct Put {
+    uint32_t bytes = 0, notice = 0;
+    uint32_t unclaimed = 0;  // bytes for which no frame has begun
+    uint32_t missing = 0;    // bytes that are not in place
+    bool begun = false;
+  };
+  Put& at(uint64_t sequence) { return puts_[sequence % kWindow]; }
+
+  std::array<Put, kWindow> puts_{};
+  uint64_t first_ = 0;  // sequence number of the oldest put whose notice was not taken
+};
+
+}  // namespace ropewalk::tcp

@@ -1,0 +1,117 @@
+// Sockets between ranks of one process, for tests and benchmarks.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/sockets.h"
+
+namespace ropewalk::tcp {
+
+/// Two connected non-blocking sockets. Throws std::runtime_error.
+inline std::array<int, 2> unix_pair() {
+  std::array<int, 2> ends;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    throw std::runtime_error("socketpair");
+  return ends;
+}
+
+inline std::array<int, 2> loopback_pair() {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, generic, &length) != 0 || ::connect(near, generic, length) != 0)
+    throw std::runtime_error("loopback connection");
+  const int far = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  close(listener);
+  if (far < 0 || fcntl(near, F_SETFL, O_NONBLOCK) != 0) throw std::runtime_error("accept");
+  return {near, far};
+}
+
+/// Makes the one connection of (two ranks, stream) when either side asks for it, and hands an end
+/// to each. Thread-safe.
+class LocalNetwork {
+ public:
+  enum class Kind { unix_sockets, loopback };
+  /// `socket_buffer_bytes` > 0 fixes both buffers of every socket.
+  LocalNetwork(int ranks, Kind kind, int socket_buffer_bytes = 0)
+      : kind_(kind), socket_buffer_bytes_(socket_buffer_bytes) {
+    for (int rank = 0; rank < ranks; ++rank)
+      sources_.push_back(std::make_unique<Source>(*this, rank));
+  }
+  SocketSource& source(int rank) { return *sources_[static_cast<size_t>(rank)]; }
+
+ private:
+  class Source final : public SocketSource {
+   public:
+    Source(LocalNetwork& network, int rank)
+        : network_(network), rank_(rank), event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+    ~Source() override {
+      for (const auto& [key, fd] : sockets_) close(fd);
+      close(event_fd_);
+    }
+    void request(int peer, int stream) override { network_.connect(rank_, peer, stream); }
+    int take(int peer, int stream) override {
+      const std::lock_guard lock(network_.mutex_);
+      const auto found = sockets_.find({peer, stream});
+      const int fd = found == sockets_.end() ? -1 : found->second;
+      if (fd >= 0) sockets_.erase(found);
+      eventfd_t ignored;
+      if (sockets_.empty()) eventfd_read(event_fd_, &ignored);
+      return fd;
+    }
+    int event_fd() const override { return event_fd_; }
+
+    // Under the network's mutex.
+    void give(int peer, int stream, int fd) {
+      sockets_[{peer, stream}] = fd;
+      eventfd_write(event_fd_, 1);
+    }
+
+   private:
+    LocalNetwork& network_;
+    const int rank_;
+    const int event_fd_;
+    std::map<std::pair<int, int>, int> sockets_;  // by (peer, stream)
+  };
+
+  void connect(int a, int b, int stream) {
+    const std::lock_guard lock(mutex_);
+    const std::array key{std::min(a, b), std::max(a, b), stream};
+    if (made_[key]) return;
+    made_[key] = true;
+    const auto ends = kind_ == Kind::loopback ? loopback_pair() : unix_pair();
+    for (const int fd : ends) {
+      if (socket_buffer_bytes_ <= 0) continue;
+      setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &socket_buffer_bytes_, sizeof(int));
+      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &socket_buffer_bytes_, sizeof(int));
+    }
+    sources_[static_cast<size_t>(a)]->give(b, stream, ends[0]);
+    sources_[static_cast<size_t>(b)]->give(a, stream, ends[1]);
+  }
+
+  const Kind kind_;
+  const int socket_buffer_bytes_;
+  std::mutex mutex_;
+  std::map<std::array<int, 3>, bool> made_;
+  std::vector<std::unique_ptr<Source>> sources_;
+};
+
+}  // namespace ropewalk::tcp

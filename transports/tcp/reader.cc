@@ -1,0 +1,143 @@
+#include "transports/tcp/reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ropewalk::tcp {
+namespace {
+
+constexpr size_t kBufferBytes = 64 << 10;
+// After a frame of this size the next is expected to be like it, and little of it is read into the
+// buffer, so that nearly all goes straight to its place.
+constexpr uint32_t kLargeBytes = 16 << 10;
+constexpr size_t kShortReadBytes = 4 << 10;
+
+constexpr const char* kOutside = "sent a frame outside registered memory";
+
+}  // namespace
+
+Reader::Reader(const Regions& regions, Inbox& inbox, const Expected& expected)
+    : regions_(regions),
+      inbox_(inbox),
+      expected_(expected),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
+      read_bytes_(kBufferBytes) {}
+
+int Reader::prepare(std::array<iovec, 2>& into) {
+  direct_ = 0;
+  if (stalled_ || violation_ != nullptr) return 0;
+  if (left_ == 0) {
+    into[0] = {buffer_.get() + end_, std::max(read_bytes_, end_ + kShortReadBytes) - end_};
+    return 1;
+  }
+  // The buffer is empty while payload is awaited.
+  std::byte* target = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, left_);
+  if (target == nullptr) {
+    violation_ = kOutside;
+    return 0;
+  }
+  direct_ = left_;
+  into[0] = {target, left_};
+  into[1] = {buffer_.get(), kShortReadBytes};
+  return 2;
+}
+
+void Reader::consume(size_t bytes) {
+  const auto direct = static_cast<uint32_t>(std::min<size_t>(bytes, direct_));
+  direct_ = 0;
+  if (direct > 0) payload_arrived(direct);
+  end_ += bytes - direct;
+  parse();
+}
+
+void Reader::resume() {
+  if (!stalled_) return;
+  stalled_ = false;
+  parse();
+}
+
+void Reader::parse() {
+  while (left_ > 0 ? copy_payload() : begin_frame()) {
+  }
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (!stalled_ && violation_ == nullptr && begin_ > 0) {  // part of a header, or of a hello
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+}
+
+// False where the buffer does not hold a whole header, or the frame may not begin.
+bool Reader::begin_frame() {
+  if (end_ - begin_ < kFrameHeaderBytes) return false;
+  FrameHeader header;
+  violation_ = decode(buffer_.get() + begin_, header);
+  if (violation_ != nullptr) return false;
+  return header.kind == FrameKind::hello ? begin_hello(header) : begin_put(header);
+}
+
+bool Reader::begin_hello(const FrameHeader& header) {
+  if (has_hello_) {
+    violation_ = "sent a second hello";
+  } else if (header.notice != kProtocolVersion) {
+    violation_ = "speaks another version of the protocol; run the same Ropewalk on every rank";
+  } else if (header.put_bytes != expected_.streams) {
+    violation_ = "uses another number of streams; set ROPEWALK_TCP_STREAMS alike on every rank";
+  } else if (header.key != static_cast<uint64_t>(expected_.peer) ||
+             header.offset != expected_.stream) {
+    violation_ = "sent the hello of another rank or stream";
+  }
+  if (violation_ != nullptr) return false;
+  if (end_ - begin_ < kFrameHeaderBytes + header.bytes) return false;
+  hello_bytes_ = header.bytes;
+  std::memcpy(hello_.data(), buffer_.get() + begin_ + kFrameHeaderBytes, hello_bytes_);
+  has_hello_ = true;
+  begin_ += kFrameHeaderBytes + hello_bytes_;
+  return true;
+}
+
+bool Reader::begin_put(const FrameHeader& header) {
+  if (!has_hello_) {
+    violation_ = "sent a put before its hello";
+  } else if (header.sequence < last_sequence_) {
+    violation_ = "sent its puts out of order";
+  } else if (header.bytes > 0 &&
+             regions_.find(header.key, header.offset, header.bytes) == nullptr) {
+    violation_ = kOutside;
+  } else if (inbox_.beyond(header.sequence)) {
+    stalled_ = true;
+    return false;
+  } else {
+    violation_ = inbox_.begin(header);
+  }
+  if (violation_ != nullptr) return false;
+  last_sequence_ = header.sequence;
+  begin_ += kFrameHeaderBytes;
+  frame_ = header;
+  left_ = header.bytes;
+  read_bytes_ = header.bytes > kLargeBytes ? kShortReadBytes : kBufferBytes;
+  return true;
+}
+
+// False where the buffer is empty, or the region has gone.
+bool Reader::copy_payload() {
+  const auto bytes = static_cast<uint32_t>(std::min<size_t>(left_, end_ - begin_));
+  if (bytes == 0) return false;
+  std::byte* target = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, bytes);
+  if (target == nullptr) {
+    violation_ = kOutside;
+    return false;
+  }
+  std::memcpy(target, buffer_.get() + begin_, bytes);
+  begin_ += bytes;
+  payload_arrived(bytes);
+  return true;
+}
+
+void Reader::payload_arrived(uint32_t bytes) {
+  left_ -= bytes;
+  inbox_.arrived(frame_.sequence, bytes);
+}
+
+}  // namespace ropewalk::tcp

@@ -1,0 +1,81 @@
+// The receiving half of one TCP stream, without the socket: bytes in, puts and notices out.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ropewalk/transport.h"
+#include "transports/tcp/frame.h"
+#include "transports/tcp/inbox.h"
+#include "transports/tcp/regions.h"
+
+namespace ropewalk::tcp {
+
+/// Says where the next bytes of the stream belong (`prepare`), so that a large payload goes from
+/// the kernel straight into its region, and digests them (`consume`). Small frames come, many at a
+/// time, through a buffer. Trusts nothing: every frame is checked before a byte of it is stored.
+/// Regions may be removed at any time between calls: the target is looked up for every piece.
+class Reader {
+ public:
+  /// What the hello must say.
+  struct Expected {
+    int peer = 0;
+    uint32_t stream = 0, streams = 1;
+  };
+  /// `regions` and `inbox` must outlive the reader. Allocates its buffer here, and never again.
+  Reader(const Regions& regions, Inbox& inbox, const Expected& expected);
+
+  /// Fills `into` with one or two places for the next bytes of the stream, in order, and returns
+  /// how many; 0 where `stalled` or `violation`.
+  int prepare(std::array<iovec, 2>& into);
+  /// The next `bytes` of the stream are where the last `prepare` said.
+  void consume(size_t bytes);
+
+  /// True where the next frame lies beyond the inbox's window: nothing is read until `resume`.
+  bool stalled() const { return stalled_; }
+  /// Goes on with what is in the buffer if the window has moved far enough.
+  void resume();
+
+  /// Null, or what the peer did wrong ("sent a frame outside registered memory"). Final.
+  const char* violation() const { return violation_; }
+  /// True where no frame has begun and not ended: here a stream may end.
+  bool between_frames() const { return left_ == 0 && begin_ == end_; }
+
+  bool has_hello() const { return has_hello_; }
+  std::span<const std::byte> hello() const { return std::span(hello_).first(hello_bytes_); }
+
+ private:
+  void parse();
+  bool begin_frame();
+  bool begin_hello(const FrameHeader& header);
+  bool begin_put(const FrameHeader& header);
+  bool copy_payload();
+  void payload_arrived(uint32_t bytes);
+
+  const Regions& regions_;
+  Inbox& inbox_;
+  Expected expected_;
+
+  std::unique_ptr<std::byte[]> buffer_;
+  size_t begin_ = 0, end_ = 0;  // bytes in the buffer that were not digested
+  size_t read_bytes_;           // how much to read into an empty buffer
+
+  FrameHeader frame_;    // the put whose payload is arriving
+  uint32_t left_ = 0;    // payload of it that is still to come
+  uint32_t direct_ = 0;  // of that, what the last `prepare` pointed straight at the region
+
+  bool stalled_ = false;
+  const char* violation_ = nullptr;
+  uint64_t last_sequence_ = 0;
+
+  bool has_hello_ = false;
+  size_t hello_bytes_ = 0;
+  std::array<std::byte, kHelloBytesMax> hello_{};
+};
+
+}  // namespace ropewalk::tcp

@@ -1,0 +1,154 @@
+#include "transports/tcp/stream.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace ropewalk::tcp {
+namespace {
+
+// A put is cut only where there are streams to share it: large enough to hide the cost of a call,
+// small enough to keep four streams busy with one slice of a megabyte.
+constexpr uint32_t kStripeBytes = 256 << 10;
+
+}  // namespace
+
+Stream::Stream(int fd, int rank, const Reader::Expected& expected, std::span<const std::byte> hello,
+               const Regions& regions, Inbox& inbox, Outbox& outbox)
+    : fd_(fd),
+      peer_(expected.peer),
+      piece_bytes_max_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
+      reader_(regions, inbox, expected),
+      outbox_(outbox) {
+  const int on = 1;
+  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on what is not TCP: no matter
+  Outbox::Piece piece;
+  piece.header.kind = FrameKind::hello;
+  piece.header.notice = kProtocolVersion;
+  piece.header.key = static_cast<uint64_t>(rank);
+  piece.header.offset = expected.stream;
+  piece.header.bytes = static_cast<uint32_t>(hello.size());
+  piece.header.put_bytes = expected.streams;
+  piece.payload = hello.data();
+  enqueue(piece);
+}
+
+Stream::~Stream() {
+  close();
+}
+
+void Stream::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+Stream::Received Stream::receive() {
+  std::array<iovec, 2> places;
+  const int count = reader_.prepare(places);
+  if (count == 0) return Received::nothing;
+  ssize_t bytes;
+  do {
+    bytes = count == 1 ? ::recv(fd_, places[0].iov_base, places[0].iov_len, 0)
+                       : ::readv(fd_, places.data(), count);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes == 0) return Received::end;
+  if (bytes < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return Received::nothing;
+    if (error_ == 0) error_ = errno;
+    return Received::error;
+  }
+  const size_t asked = places[0].iov_len + (count > 1 ? places[1].iov_len : 0);
+  reader_.consume(static_cast<size_t>(bytes));
+  return static_cast<size_t>(bytes) == asked ? Received::more : Received::some;
+}
+
+bool Stream::send() {
+  fill();
+  if (count_ == 0 || error_ != 0) return false;
+  std::array<iovec, 2 * kBatch> pieces;
+  size_t total = 0;
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = gather(pieces, total);
+  ssize_t bytes;
+  do {
+    bytes = message.msg_iovlen == 1
+                ? ::send(fd_, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
+                : ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      blocked_ = true;
+    } else {
+      error_ = errno;
+    }
+    return false;
+  }
+  retire(static_cast<size_t>(bytes));
+  blocked_ = static_cast<size_t>(bytes) < total;
+  return !blocked_;
+}
+
+void Stream::enqueue(const Outbox::Piece& piece) {
+  Outgoing& out = queue_[(first_ + count_++) % kBatch];
+  encode(piece.header, out.head.data());
+  out.head_bytes = kFrameHeaderBytes;
+  out.payload_bytes = piece.header.bytes;
+  out.payload = piece.payload;
+  out.sequence = piece.header.sequence;
+  out.put = piece.header.kind == FrameKind::put;
+  if (out.payload_bytes > 0 && out.payload_bytes <= kInlineBytes) {
+    std::memcpy(out.head.data() + kFrameHeaderBytes, piece.payload, out.payload_bytes);
+    out.head_bytes += out.payload_bytes;
+    out.payload_bytes = 0;
+  }
+}
+
+// Claims pieces for one system call; with several streams not more than a stripe's worth, so that
+// the others get their share.
+void Stream::fill() {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count_; ++i) bytes += queue_[(first_ + i) % kBatch].payload_bytes;
+  while (count_ < kBatch && bytes < piece_bytes_max_ && outbox_.pending()) {
+    const Outbox::Piece piece = outbox_.claim(piece_bytes_max_);
+    bytes += piece.header.bytes;
+    enqueue(piece);
+  }
+}
+
+size_t Stream::gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const {
+  size_t count = 0, skip = sent_;
+  const auto add = [&](const std::byte* from, size_t bytes) {
+    const size_t skipped = std::min(skip, bytes);
+    skip -= skipped;
+    if (skipped == bytes) return;
+    into[count++] = {const_cast<std::byte*>(from) + skipped, bytes - skipped};
+    total += bytes - skipped;
+  };
+  for (size_t i = 0; i < count_; ++i) {
+    const Outgoing& out = queue_[(first_ + i) % kBatch];
+    add(out.head.data(), out.head_bytes);
+    add(out.payload, out.payload_bytes);
+  }
+  return count;
+}
+
+void Stream::retire(size_t bytes) {
+  sent_ += bytes;
+  while (count_ > 0) {
+    const Outgoing& out = queue_[first_];
+    const size_t whole = size_t{out.head_bytes} + out.payload_bytes;
+    if (sent_ < whole) return;
+    sent_ -= whole;
+    if (out.put) outbox_.written(out.sequence);
+    first_ = (first_ + 1) % kBatch;
+    --count_;
+  }
+}
+
+}  // namespace ropewalk::tcp

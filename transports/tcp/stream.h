@@ -1,0 +1,87 @@
+// One socket to a peer.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transports/tcp/frame.h"
+#include "transports/tcp/outbox.h"
+#include "transports/tcp/reader.h"
+
+namespace ropewalk::tcp {
+
+/// Owns the socket. Neither call blocks or allocates.
+class Stream {
+ public:
+  /// `fd` is a connected, non-blocking stream socket; TCP's delays are switched off. `index` is
+  /// this stream's number. `hello` must outlive the stream; it is sent first.
+  Stream(int fd, int rank, const Reader::Expected& expected, std::span<const std::byte> hello,
+         const Regions& regions, Inbox& inbox, Outbox& outbox);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  int fd() const { return fd_; }
+  int peer() const { return peer_; }
+  Reader& reader() { return reader_; }
+  const Reader& reader() const { return reader_; }
+
+  enum class Received : uint8_t {
+    nothing,
+    some,   // and the socket is empty now
+    more,   // and there may be more
+    end,    // the peer has closed its end
+    error,  // see error()
+  };
+  /// At most one system call. Nothing where the reader is stalled; look for a violation afterwards.
+  Received receive();
+
+  /// Writes as one message what is queued (at most kBatch frames); one system call. True where all
+  /// of it was written and another call may write more.
+  bool send();
+  bool has_output() const { return count_ > 0 || outbox_.pending(); }
+  /// The socket took no more; to be tried again when it is writable.
+  bool blocked() const { return blocked_; }
+  void unblock() { blocked_ = false; }
+  /// The socket will never take anything again. What the peer sent before may still be read.
+  bool broken() const { return error_ != 0; }
+
+  /// errno of the call that failed, or 0.
+  int error() const { return error_; }
+  /// Closes the socket; `fd` is -1 from then on.
+  void close();
+
+  uint32_t interest = 0;  // what epoll watches for; kept here by the transport
+
+ private:
+  static constexpr size_t kBatch = 16;           // frames in one system call
+  static constexpr uint32_t kInlineBytes = 216;  // payload copied behind its header
+
+  struct Outgoing {
+    std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload
+    const std::byte* payload;                                      // a larger one
+    uint32_t head_bytes, payload_bytes;
+    uint64_t sequence;
+    bool put;  // counts in the outbox
+  };
+
+  void enqueue(const Outbox::Piece& piece);
+  void fill();
+  size_t gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const;
+  void retire(size_t bytes);
+
+  int fd_;
+  int peer_;
+  uint32_t piece_bytes_max_;
+  Reader reader_;
+  Outbox& outbox_;
+  std::array<Outgoing, kBatch> queue_;
+  size_t first_ = 0, count_ = 0;  // of queue_, a ring
+  size_t sent_ = 0;               // bytes of the first that are written
+  bool blocked_ = false;
+  int error_ = 0;
+};
+
+}  // namespace ropewalk::tcp

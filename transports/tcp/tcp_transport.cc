@@ -1,0 +1,466 @@
+#include "transports/tcp/tcp_transport.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "transports/tcp/inbox.h"
+#include "transports/tcp/outbox.h"
+#include "transports/tcp/stream.h"
+
+namespace ropewalk {
+namespace {
+
+using tcp::Stream;
+
+// Up to this many sockets each is read in turn: the call that would tell which are readable costs
+// as much as the one that reads.
+constexpr size_t kReadEachMax = 4;
+constexpr int kEventsMax = 64;
+// A put writes at most about this much before it returns, a poll reads at most so often per socket:
+// neither direction waits long for the other.
+constexpr int kSendCallsMax = 16;
+constexpr int kReceiveCallsMax = 4;
+
+std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
+
+[[noreturn]] void fail_system(const char* operation, const char* call) {
+  throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
+              "raise the limit on open files (ulimit -n)");
+}
+
+class TcpMemory final : public Memory {
+ public:
+  TcpMemory(tcp::Regions& regions, const Region& region)
+      : regions_(regions), key_{regions.add(region), region.bytes} {}
+  ~TcpMemory() override { regions_.remove(key_.id); }
+  RemoteKey key() const override { return key_; }
+
+ private:
+  tcp::Regions& regions_;
+  const RemoteKey key_;
+};
+
+}  // namespace
+
+struct TcpTransport::Link {
+  Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
+       std::span<const std::byte> hello, const tcp::Regions& regions);
+  Peer& peer;
+  Stream stream;
+};
+
+struct TcpTransport::Peer {
+  enum class State : uint8_t { linking, linked, lost, dropped };
+
+  explicit Peer(int rank_) : rank(rank_) {}
+  bool open() const { return state == State::linking || state == State::linked; }
+
+  const int rank;
+  State state = State::linking;
+  bool lost_to_tell = false;  // `lost` was not given out yet
+  bool in_ready = false;
+  int ended = 0;                             // streams that the peer has closed
+  std::vector<std::byte> hello;              // ours, for the peer
+  std::vector<std::unique_ptr<Link>> links;  // by stream; null: no socket yet
+  tcp::Inbox inbox;
+  tcp::Outbox outbox;
+  std::string why;
+};
+
+TcpTransport::Link::Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
+                         std::span<const std::byte> hello, const tcp::Regions& regions)
+    : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
+
+TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
+    : rank_(rank), size_(size), streams_(streams), sockets_(sockets) {
+  if (size < 1 || rank < 0 || rank >= size)
+    throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("rank {} of {}", rank, size));
+  if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
+    throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("{} streams per peer", streams),
+                fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
+  const auto count = static_cast<size_t>(size);
+  peers_.resize(count);
+  ready_.resize(count);
+  pending_.reserve(count);
+  links_.reserve(count * static_cast<size_t>(streams));
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_fd_ < 0) fail_system("tcp", "epoll_create1");
+}
+
+TcpTransport::~TcpTransport() {
+  ::close(epoll_fd_);
+}
+
+Abilities TcpTransport::abilities() const {
+  return {.put = true,
+          .load_store = false,
+          .needs_registration = false,
+          .op_bytes_max = tcp::kPutBytesMax};
+}
+
+std::unique_ptr<Memory> TcpTransport::register_memory(const Region& region) {
+  return std::make_unique<TcpMemory>(regions_, region);
+}
+
+TcpTransport::Peer* TcpTransport::find(int peer) const {
+  return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
+}
+
+// ---- Linking ----
+
+void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
+  if (peer < 0 || peer >= size_ || peer == rank_)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
+  if (hello.size() > kHelloBytesMax)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
+  auto& slot = peers_[static_cast<size_t>(peer)];
+  if (slot) return;
+  slot = std::make_unique<Peer>(peer);
+  slot->hello.assign(hello.begin(), hello.end());
+  slot->links.resize(static_cast<size_t>(streams_));
+  pending_.push_back(slot.get());
+  watch_for_sockets(true);
+  for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
+  take_sockets();
+}
+
+bool TcpTransport::connected(int peer) const {
+  const Peer* p = find(peer);
+  return p != nullptr && p->state == Peer::State::linked;
+}
+
+std::span<const std::byte> TcpTransport::hello_of(int peer) const {
+  const Peer* p = find(peer);
+  if (p == nullptr || p->links[0] == nullptr) return {};
+  return p->links[0]->stream.reader().hello();
+}
+
+void TcpTransport::take_sockets() {
+  for (size_t i = pending_.size(); i-- > 0;) {
+    if (i >= pending_.size() || !take_sockets(*pending_[i])) continue;
+    pending_[i] = pending_.back();
+    pending_.pop_back();
+  }
+  if (pending_.empty()) watch_for_sockets(false);
+}
+
+// True where the peer has all its sockets. May lose the peer.
+bool TcpTransport::take_sockets(Peer& peer) {
+  bool complete = true;
+  for (int index = 0; index < streams_ && peer.open(); ++index) {
+    if (peer.links[static_cast<size_t>(index)] != nullptr) continue;
+    const int fd = sockets_.take(peer.rank, index);
+    if (fd >= 0) {
+      add_link(peer, index, fd);
+    } else {
+      complete = false;
+    }
+  }
+  return complete && peer.open();
+}
+
+void TcpTransport::add_link(Peer& peer, int index, int fd) {
+  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(index),
+                                       static_cast<uint32_t>(streams_)};
+  // Only stream 0 carries what the caller has to say.
+  const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
+  auto& link = peer.links[static_cast<size_t>(index)];
+  link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
+  links_.push_back(link.get());
+  epoll_event event{};
+  event.events = link->stream.interest = EPOLLIN;
+  event.data.ptr = link.get();
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0)
+    return lose(peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
+  flush(peer);  // the hello
+}
+
+// Makes epoll report what the stream waits for.
+void TcpTransport::watch(Link& link) {
+  Stream& stream = link.stream;
+  const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
+                            (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
+  if (stream.fd() < 0 || stream.interest == interest) return;
+  epoll_event event{};
+  event.events = stream.interest = interest;
+  event.data.ptr = &link;
+  [[maybe_unused]] const int result = epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream.fd(), &event);
+  assert(result == 0);  // the descriptor was added before, and MOD needs no memory
+}
+
+// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
+// source's descriptor readable.
+void TcpTransport::watch_for_sockets(bool on) {
+  const int fd = sockets_.event_fd();
+  if (fd < 0 || on == watching_for_sockets_) return;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = nullptr;
+  if (epoll_ctl(epoll_fd_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0 && on)
+    fail_system("connect", "epoll_ctl");
+  watching_for_sockets_ = on;
+}
+
+// ---- Putting ----
+
+Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
+                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
+  assert(bytes <= tcp::kPutBytesMax);
+  Peer* p = find(peer);
+  assert(p != nullptr);
+  if (p->state != Peer::State::linked)
+    return p->state == Peer::State::linking ? Posted::full : Posted::lost;
+  if (p->ended > 0) return Posted::lost;
+  tcp::Outbox& outbox = p->outbox;
+  if (outbox.full()) return Posted::full;
+  const bool was_empty = outbox.empty();
+  tcp::Outbox::Put put;
+  put.source = source;
+  put.key = key.id;
+  put.offset = offset;
+  put.cookie = cookie;
+  put.bytes = static_cast<uint32_t>(bytes);
+  put.notice = notice;
+  outbox.post(put);
+  flush(*p);
+  if (!p->open()) return Posted::lost;
+  if (was_empty && outbox.done()) {
+    outbox.take();
+    return Posted::done;
+  }
+  publish(*p);
+  return Posted::posted;
+}
+
+std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
+  return nullptr;
+}
+
+// Writes to the peer's streams in turn until they take no more or nothing is left.
+void TcpTransport::flush(Peer& peer) {
+  int calls = 0;
+  for (bool more = true; more && calls < kSendCallsMax;) {
+    more = false;
+    for (auto& link : peer.links) {
+      if (link == nullptr) continue;
+      Stream& stream = link->stream;
+      if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
+      more |= stream.send();
+      ++calls;
+      // After a reset what the peer sent before it may still be read: `receive` will find the end.
+      if (stream.broken() && stream.error() != EPIPE && stream.error() != ECONNRESET)
+        return lose(peer, errno_text(stream.error()));
+    }
+  }
+  for (auto& link : peer.links)
+    if (link != nullptr && link->stream.has_output()) watch(*link);
+}
+
+// ---- Polling ----
+
+size_t TcpTransport::poll(std::span<Completion> into) {
+  if (any_stalled_) resume_stalled();
+  if (ready_count_ == 0) {
+    if (pending_.empty() && links_.size() <= kReadEachMax) {
+      poll_each();
+    } else {
+      poll_events();
+    }
+  }
+  return collect(into);
+}
+
+bool TcpTransport::arm() {
+  if (any_stalled_) resume_stalled();
+  if (!pending_.empty()) take_sockets();
+  for (Link* link : links_) watch(*link);
+  return ready_count_ == 0;
+}
+
+void TcpTransport::poll_each() {
+  for (size_t i = links_.size(); i-- > 0;) {
+    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
+    Link& link = *links_[i];
+    receive(link);
+    if (link.stream.fd() < 0 || !link.stream.has_output()) continue;
+    link.stream.unblock();
+    flush(link.peer);
+    publish(link.peer);
+  }
+}
+
+void TcpTransport::poll_events() {
+  std::array<epoll_event, kEventsMax> events;
+  const int count = epoll_wait(epoll_fd_, events.data(), kEventsMax, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<size_t>(i)];
+    if (event.data.ptr == nullptr) {
+      take_sockets();
+      continue;
+    }
+    Link& link = *static_cast<Link*>(event.data.ptr);
+    if (link.stream.fd() >= 0 && (event.events & ~uint32_t{EPOLLOUT}) != 0) receive(link);
+    if (link.stream.fd() < 0 || (event.events & EPOLLOUT) == 0) continue;
+    link.stream.unblock();
+    flush(link.peer);
+    if (link.peer.open()) watch(link);
+    publish(link.peer);
+  }
+}
+
+void TcpTransport::receive(Link& link) {
+  Peer& peer = link.peer;
+  for (int calls = 0; calls < kReceiveCallsMax; ++calls) {
+    const Stream::Received result = link.stream.receive();
+    if (result == Stream::Received::nothing && link.stream.reader().violation() == nullptr) return;
+    if (result == Stream::Received::end) return end_stream(link);
+    if (result == Stream::Received::error) return lose(peer, errno_text(link.stream.error()));
+    received(link);
+    if (result != Stream::Received::more || !peer.open() || peer.inbox.ready()) return;
+  }
+}
+
+// Looks at what the reader made of new bytes.
+void TcpTransport::received(Link& link) {
+  Peer& peer = link.peer;
+  const tcp::Reader& reader = link.stream.reader();
+  if (reader.violation() != nullptr)
+    return lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+  if (peer.state == Peer::State::linking &&
+      std::all_of(peer.links.begin(), peer.links.end(), [](const auto& other) {
+        return other != nullptr && other->stream.reader().has_hello();
+      }))
+    peer.state = Peer::State::linked;
+  if (reader.stalled()) {
+    any_stalled_ = true;
+    check_stuck(peer);
+  }
+  publish(peer);
+}
+
+void TcpTransport::resume_stalled() {
+  any_stalled_ = false;
+  for (size_t i = links_.size(); i-- > 0;) {
+    if (i >= links_.size() || !links_[i]->stream.reader().stalled()) continue;
+    Link& link = *links_[i];
+    link.stream.reader().resume();
+    received(link);
+    watch(link);
+  }
+}
+
+// ---- Giving out ----
+
+// Queues the peer for `collect` where it has something.
+void TcpTransport::publish(Peer& peer) {
+  if (peer.state == Peer::State::dropped) return;
+  const bool has_notice = peer.state != Peer::State::linking && peer.inbox.ready();
+  if (peer.in_ready || !(has_notice || peer.outbox.done() || peer.lost_to_tell)) return;
+  peer.in_ready = true;
+  ready_[(ready_first_ + ready_count_++) % ready_.size()] = &peer;
+}
+
+size_t TcpTransport::collect(std::span<Completion> into) {
+  size_t count = 0;
+  while (ready_count_ > 0 && count < into.size()) {
+    Peer& peer = *ready_[ready_first_];
+    ready_first_ = (ready_first_ + 1) % ready_.size();
+    --ready_count_;
+    peer.in_ready = false;
+    count += collect(peer, into.subspan(count));
+    publish(peer);  // what did not fit
+  }
+  return count;
+}
+
+size_t TcpTransport::collect(Peer& peer, std::span<Completion> into) {
+  if (peer.state == Peer::State::dropped) return 0;
+  size_t count = 0;
+  for (; count < into.size() && peer.outbox.done(); ++count)
+    into[count] = {Completion::Kind::put_done, peer.rank, 0, 0, peer.outbox.take()};
+  for (; count < into.size() && peer.inbox.ready(); ++count) {
+    const auto notice = peer.inbox.take();
+    into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
+  }
+  if (count < into.size() && peer.lost_to_tell) {
+    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
+    peer.lost_to_tell = false;
+  }
+  return count;
+}
+
+// ---- Losing ----
+
+// A peer that leaves closes its streams one by one: what is still in the others is read first.
+void TcpTransport::end_stream(Link& link) {
+  Peer& peer = link.peer;
+  const bool whole = link.stream.reader().between_frames();
+  const int error = link.stream.error();
+  if (error != 0 && error != EPIPE) return lose(peer, errno_text(error));
+  if (!whole) return lose(peer, "connection closed by the peer in the middle of a message");
+  close(link);
+  ++peer.ended;
+  check_stuck(peer);
+}
+
+// Loses a peer of which a stream has ended and no other can bring anything more.
+void TcpTransport::check_stuck(Peer& peer) {
+  if (peer.ended == 0 || !peer.open()) return;
+  for (const auto& link : peer.links) {
+    if (peer.state == Peer::State::linking || link->stream.fd() < 0) continue;
+    if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
+  }
+  lose(peer, "connection closed by the peer");
+}
+
+void TcpTransport::lose(Peer& peer, std::string why) {
+  if (!peer.open()) return;
+  close(peer);
+  peer.state = Peer::State::lost;
+  peer.why = std::move(why);
+  peer.lost_to_tell = true;
+  publish(peer);
+}
+
+void TcpTransport::drop(int peer) {
+  Peer* p = find(peer);
+  if (p == nullptr) return;
+  close(*p);
+  p->state = Peer::State::dropped;
+  p->lost_to_tell = false;
+}
+
+void TcpTransport::close(Link& link) {
+  if (link.stream.fd() < 0) return;
+  // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, link.stream.fd(), nullptr);
+  link.stream.close();
+  *std::find(links_.begin(), links_.end(), &link) = links_.back();
+  links_.pop_back();
+}
+
+void TcpTransport::close(Peer& peer) {
+  for (auto& link : peer.links)
+    if (link != nullptr) close(*link);
+  std::erase(pending_, &peer);
+  peer.outbox.clear();
+}
+
+std::string TcpTransport::why_lost(int peer) const {
+  const Peer* p = find(peer);
+  return p == nullptr ? std::string() : p->why;
+}
+
+}  // namespace ropewalk

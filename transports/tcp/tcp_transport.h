@@ -1,0 +1,92 @@
+// The transport over stream sockets: for ranks that share neither memory nor an RDMA fabric.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/sockets.h"
+#include "ropewalk/transport.h"
+#include "transports/tcp/regions.h"
+
+namespace ropewalk {
+
+/// A put travels as a frame, header and payload, and is received straight into its region; memory
+/// need not be registered to be a source. PROTOCOL.md has every byte.
+///
+/// After a link stands nothing here allocates or blocks. A small put costs the sender one system
+/// call and the receiver one. Limits: 128 puts under way per peer (then `full`), 256 notices per
+/// peer that were not polled (then the peer's frames wait in the socket), 1 GiB per put.
+///
+/// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
+/// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to
+/// notice: sockets here have no time limit of their own.
+class TcpTransport final : public Transport {
+ public:
+  /// `sockets` must outlive the transport. `streams` (1 to 16) is the number of sockets per peer,
+  /// the same on every rank; with more than one, puts are cut into pieces of 256 KiB that travel
+  /// side by side. Throws Error(invalid_argument, system).
+  TcpTransport(int rank, int size, SocketSource& sockets, int streams);
+  ~TcpTransport() override;
+
+  std::string_view name() const override { return "tcp"; }
+  Abilities abilities() const override;
+  /// The region must not end while a peer may still write it: a put to a region that has gone
+  /// costs the peer its link.
+  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  void connect(int peer, std::span<const std::byte> hello) override;
+  bool connected(int peer) const override;
+  std::span<const std::byte> hello_of(int peer) const override;
+  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+  size_t poll(std::span<Completion> into) override;
+  int event_fd() const override { return epoll_fd_; }
+  bool arm() override;
+  void drop(int peer) override;
+  std::string why_lost(int peer) const override;
+
+ private:
+  struct Peer;
+  struct Link;  // a stream with the peer it belongs to
+
+  Peer* find(int peer) const;
+  void take_sockets();
+  bool take_sockets(Peer& peer);
+  void add_link(Peer& peer, int index, int fd);
+  void watch(Link& link);
+  void watch_for_sockets(bool on);
+
+  void poll_each();
+  void poll_events();
+  void receive(Link& link);
+  void received(Link& link);
+  void resume_stalled();
+  void flush(Peer& peer);
+  void publish(Peer& peer);
+  size_t collect(std::span<Completion> into);
+  size_t collect(Peer& peer, std::span<Completion> into);
+
+  void end_stream(Link& link);
+  void check_stuck(Peer& peer);
+  void lose(Peer& peer, std::string why);
+  void close(Link& link);
+  void close(Peer& peer);
+
+  const int rank_;
+  const int size_;
+  const int streams_;
+  SocketSource& sockets_;
+  int epoll_fd_ = -1;
+  bool watching_for_sockets_ = false;
+  bool any_stalled_ = false;  // some reader waits for its peer's window to move
+  tcp::Regions regions_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
+  std::vector<Link*> links_;                  // open sockets
+  std::vector<Peer*> pending_;                // peers that lack sockets
+  // Peers with something for `poll` to give, each at most once: a ring of size_ places.
+  std::vector<Peer*> ready_;
+  size_t ready_first_ = 0, ready_count_ = 0;
+};
+
+}  // namespace ropewalk

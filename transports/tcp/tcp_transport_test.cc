@@ -1,0 +1,721 @@
+#include "transports/tcp/tcp_transport.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "transports/tcp/frame.h"
+#include "transports/tcp/local_sockets.h"
+
+namespace ropewalk::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = LocalNetwork::Kind;
+
+std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
+  std::vector<std::byte> data(bytes);
+  std::mt19937_64 random(seed);
+  uint64_t word;
+  for (size_t i = 0; i < bytes; i += sizeof word) {
+    word = random();
+    std::memcpy(data.data() + i, &word, std::min(sizeof word, bytes - i));
+  }
+  return data;
+}
+
+// One rank: a transport, a region that peers write, and what `poll` gave.
+struct Node {
+  Node(int rank_, int size, SocketSource& sockets, int streams, size_t region_bytes)
+      : rank(rank_), transport(rank_, size, sockets, streams), region(region_bytes) {
+    memory = transport.register_memory({region.data(), region.size(), -1, 0});
+  }
+  void link(int peer) {
+    const RemoteKey key = memory->key();
+    transport.connect(peer, std::as_bytes(std::span(&key, 1)));
+  }
+  RemoteKey key_of(int peer) {
+    RemoteKey key;
+    EXPECT_EQ(transport.hello_of(peer).size(), sizeof key);
+    std::memcpy(&key, transport.hello_of(peer).data(), sizeof key);
+    return key;
+  }
+  void poll(size_t entries = 8) {
+    std::array<Completion, 64> done;
+    const size_t count = transport.poll(std::span(done).first(entries));
+    for (size_t i = 0; i < count; ++i) {
+      switch (done[i].kind) {
+        case Completion::Kind::notice:
+          notices.push_back(done[i]);
+          break;
+        case Completion::Kind::put_done:
+          finished.push_back(done[i].cookie);
+          break;
+        case Completion::Kind::lost:
+          lost.push_back(done[i].peer);
+          break;
+      }
+    }
+  }
+  Posted put(int peer, std::span<const std::byte> from, uint64_t offset, uint32_t notice,
+             uint64_t cookie = 0) {
+    return transport.put(peer, from.data(), nullptr, from.size(), key_of(peer), offset, notice,
+                         cookie);
+  }
+
+  int rank;
+  TcpTransport transport;
+  std::vector<std::byte> region;
+  std::unique_ptr<Memory> memory;
+  std::vector<Completion> notices;
+  std::vector<uint64_t> finished;
+  std::vector<int> lost;
+};
+
+template <class Condition>
+bool until(Condition condition, std::chrono::nanoseconds limit = 10s) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition())
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  return true;
+}
+
+struct Job {
+  Job(int ranks, Kind kind, int streams, size_t region_bytes, int socket_buffer_bytes = 0)
+      : network(ranks, kind, socket_buffer_bytes) {
+    for (int rank = 0; rank < ranks; ++rank)
+      nodes.push_back(
+          std::make_unique<Node>(rank, ranks, network.source(rank), streams, region_bytes));
+  }
+  Node& operator[](int rank) { return *nodes[static_cast<size_t>(rank)]; }
+  void poll_all() {
+    for (auto& node : nodes) node->poll();
+  }
+  void link_all() {
+    for (auto& node : nodes)
+      for (auto& peer : nodes)
+        if (node != peer) node->link(peer->rank);
+    ASSERT_TRUE(until([&] {
+      poll_all();
+      for (auto& node : nodes)
+        for (auto& peer : nodes)
+          if (node != peer && !node->transport.connected(peer->rank)) return false;
+      return true;
+    }));
+  }
+  LocalNetwork network;
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+
+// ---- Every kind of socket and number of streams ----
+
+class Links : public testing::TestWithParam<std::tuple<Kind, int, bool>> {
+ protected:
+  Kind kind() const { return std::get<0>(GetParam()); }
+  int streams() const { return std::get<1>(GetParam()); }
+  // Tiny: what the kernel at least gives; over loopback one segment, as with less TCP's timers
+  // rule.
+  int socket_buffer_bytes() const {
+    if (!std::get<2>(GetParam())) return 0;
+    return kind() == Kind::unix_sockets ? 1 : 64 << 10;
+  }
+};
+
+TEST_P(Links, CarryPutsOfEverySizeBothWaysAtOnce) {
+  const std::vector<size_t> sizes = {
+      0, 1, 7, 215, 216, 217, 4095, 0, 65536, 65537, 256 << 10, 1000003, size_t{5} << 20, 3, 0};
+  const size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+  Job job(2, kind(), streams(), total, socket_buffer_bytes());
+  job.link_all();
+  const std::array sources = {pattern(total, 1), pattern(total, 2)};
+  std::array<size_t, 2> next{}, offset{}, immediate{};
+  ASSERT_TRUE(until([&] {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto r = static_cast<size_t>(rank);
+      if (next[r] < sizes.size()) {
+        const size_t bytes = sizes[next[r]];
+        const Posted posted =
+            job[rank].put(1 - rank, std::span(sources[r]).subspan(offset[r], bytes), offset[r],
+                          static_cast<uint32_t>(next[r] + 100), next[r]);
+        if (posted == Posted::done) ++immediate[r];
+        if (posted == Posted::done || posted == Posted::posted) {
+          ++next[r];
+          offset[r] += bytes;
+        }
+      }
+      job[rank].poll();
+    }
+    return job[0].notices.size() == sizes.size() && job[1].notices.size() == sizes.size() &&
+           job[0].finished.size() + immediate[0] == sizes.size() &&
+           job[1].finished.size() + immediate[1] == sizes.size();
+  }));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(job[rank].region == sources[static_cast<size_t>(1 - rank)]);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(job[rank].notices[i].notice, i + 100);
+      EXPECT_EQ(job[rank].notices[i].bytes, sizes[i]);
+      EXPECT_EQ(job[rank].notices[i].peer, 1 - rank);
+    }
+    EXPECT_TRUE(std::is_sorted(job[rank].finished.begin(), job[rank].finished.end()));
+    EXPECT_TRUE(job[rank].lost.empty());
+  }
+}
+
+// A notice that comes means that its bytes, and those of all puts before it, are there.
+TEST_P(Links, GiveNoticesInOrderAndNotBeforeTheBytes) {
+  constexpr size_t kLarge = 700'001, kSmall = 16, kRounds = 12;
+  constexpr size_t kStep = kLarge + kSmall;
+  Job job(2, kind(), streams(), kStep * kRounds, socket_buffer_bytes());
+  job.link_all();
+  const std::vector<std::byte> source = pattern(kStep * kRounds, 3);
+  size_t posted = 0, seen = 0;
+  ASSERT_TRUE(until([&] {
+    if (posted < 2 * kRounds) {
+      const size_t at = posted / 2 * kStep + posted % 2 * kLarge;
+      const size_t bytes = posted % 2 == 0 ? kLarge : kSmall;
+      const Posted result =
+          job[0].put(1, std::span(source).subspan(at, bytes), at, static_cast<uint32_t>(posted));
+      if (result != Posted::full) ++posted;
+    }
+    job[0].poll();
+    job[1].poll(1);
+    for (; seen < job[1].notices.size(); ++seen) {
+      EXPECT_EQ(job[1].notices[seen].notice, seen);
+      const size_t at = seen / 2 * kStep + seen % 2 * kLarge;
+      const size_t bytes = seen % 2 == 0 ? kLarge : kSmall;
+      EXPECT_EQ(std::memcmp(job[1].region.data() + at, source.data() + at, bytes), 0);
+    }
+    return seen == 2 * kRounds;
+  }));
+}
+
+// More puts than the sender's queue and the receiver's window hold, and a receiver that does not
+// look for a while.
+TEST_P(Links, AreFullAndThenGoOn) {
+  Job job(2, kind(), streams(), 1 << 20, socket_buffer_bytes());
+  job.link_all();
+  const std::vector<std::byte> source = pattern(1 << 20, 4);
+  uint32_t posted = 0;
+  ASSERT_TRUE(until([&] {
+    const Posted result = job[0].put(1, source, 0, posted);
+    if (result != Posted::full) ++posted;
+    return result == Posted::full;
+  }));
+  ASSERT_GE(posted, 128u);
+  constexpr uint32_t kNotices = 1500;
+  for (; posted < kNotices;) {
+    if (job[0].put(1, {}, 0, posted) != Posted::full) {
+      ++posted;
+    } else {
+      job[0].poll();
+      job[1].poll(1);
+    }
+  }
+  ASSERT_TRUE(until([&] {
+    job.poll_all();
+    return job[1].notices.size() == kNotices;
+  }));
+  for (uint32_t i = 0; i < kNotices; ++i) ASSERT_EQ(job[1].notices[i].notice, i);
+  EXPECT_TRUE(job[1].region == source);
+}
+
+TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
+  Job job(2, kind(), streams(), 1 << 20, socket_buffer_bytes());
+  job.link_all();
+  const std::vector<std::byte> source = pattern(1 << 20, 5);
+  size_t under_way = 0;
+  for (uint32_t i = 0; i < 20; ++i)
+    if (job[0].put(1, source, 0, i) == Posted::posted) ++under_way;
+  ASSERT_TRUE(until([&] {
+    job[0].poll();
+    if (under_way > job[0].finished.size()) job[1].poll();
+    return job[0].finished.size() == under_way;
+  }));
+  job.nodes[0].reset();
+  ASSERT_TRUE(until([&] {
+    job[1].poll();
+    return !job[1].lost.empty();
+  }));
+  EXPECT_EQ(job[1].notices.size(), 20u);
+  EXPECT_EQ(job[1].lost, std::vector{0});
+  EXPECT_EQ(job[1].transport.why_lost(0), "connection closed by the peer");
+  EXPECT_EQ(job[1].transport.put(0, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::lost);
+  for (int i = 0; i < 10; ++i) job[1].poll();
+  EXPECT_EQ(job[1].lost.size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, Links,
+                         testing::Combine(testing::Values(Kind::unix_sockets, Kind::loopback),
+                                          testing::Values(1, 2, 3, 4), testing::Bool()),
+                         [](const auto& tested) {
+                           return std::string(std::get<0>(tested.param) == Kind::loopback
+                                                  ? "Loopback"
+                                                  : "Unix") +
+                                  std::to_string(std::get<1>(tested.param)) +
+                                  (std::get<2>(tested.param) ? "TinyBuffers" : "");
+                         });
+
+// ---- Several peers ----
+
+TEST(TcpTransport, InterleavesPeers) {
+  constexpr int kRanks = 7;  // more sockets than are read in turn
+  constexpr size_t kBytes = 300'000;
+  Job job(kRanks, Kind::unix_sockets, 1, kRanks * kBytes);
+  job.link_all();
+  std::vector<std::vector<std::byte>> sources;
+  for (int rank = 0; rank < kRanks; ++rank)
+    sources.push_back(pattern(kBytes, static_cast<unsigned>(rank)));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      if (peer == rank) continue;
+      EXPECT_NE(job[rank].put(peer, sources[r], r * kBytes, 1), Posted::full);
+      EXPECT_NE(job[rank].put(peer, {}, 0, 2), Posted::full);
+    }
+  }
+  ASSERT_TRUE(until([&] {
+    job.poll_all();
+    return std::all_of(job.nodes.begin(), job.nodes.end(),
+                       [](auto& node) { return node->notices.size() == 2 * (kRanks - 1); });
+  }));
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (int peer = 0; peer < kRanks; ++peer) {
+      if (peer == rank) continue;
+      const auto p = static_cast<size_t>(peer);
+      EXPECT_EQ(std::memcmp(job[rank].region.data() + p * kBytes, sources[p].data(), kBytes), 0);
+    }
+}
+
+TEST(TcpTransport, LosesOnlyThePeerThatWent) {
+  Job job(6, Kind::loopback, 1, 64);
+  job.link_all();
+  job.nodes[3].reset();
+  ASSERT_TRUE(until([&] {
+    job[0].poll();
+    return !job[0].lost.empty();
+  }));
+  EXPECT_EQ(job[0].lost, std::vector{3});
+  EXPECT_TRUE(job[0].transport.connected(1));
+  EXPECT_FALSE(job[0].transport.connected(3));
+  EXPECT_EQ(job[0].put(5, {}, 0, 9), Posted::done);
+  ASSERT_TRUE(until([&] {
+    job[5].poll();
+    return !job[5].notices.empty();
+  }));
+}
+
+TEST(TcpTransport, DropsAPeerInSilence) {
+  Job job(2, Kind::loopback, 1, 64);
+  job.link_all();
+  EXPECT_EQ(job[0].put(1, {}, 0, 1), Posted::done);
+  job[1].transport.drop(0);
+  EXPECT_EQ(job[1].transport.put(0, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::lost);
+  for (int i = 0; i < 10; ++i) job[1].poll();
+  EXPECT_TRUE(job[1].lost.empty());
+  EXPECT_TRUE(job[1].notices.empty());
+  ASSERT_TRUE(until([&] {
+    job[0].poll();
+    return !job[0].lost.empty();
+  }));
+}
+
+// ---- Set-up ----
+
+TEST(TcpTransport, RefusesNonsense) {
+  LocalNetwork network(2, Kind::unix_sockets);
+  EXPECT_THROW(TcpTransport(0, 2, network.source(0), 0), Error);
+  EXPECT_THROW(TcpTransport(0, 2, network.source(0), 17), Error);
+  EXPECT_THROW(TcpTransport(2, 2, network.source(0), 1), Error);
+  TcpTransport transport(0, 2, network.source(0), 1);
+  EXPECT_THROW(transport.connect(0, {}), Error);
+  EXPECT_THROW(transport.connect(2, {}), Error);
+  EXPECT_THROW(transport.connect(1, std::vector<std::byte>(257)), Error);
+  EXPECT_THROW(transport.register_memory({}), Error);
+  EXPECT_FALSE(transport.connected(1));
+}
+
+TEST(TcpTransport, CarriesTheLargestHello) {
+  LocalNetwork network(2, Kind::loopback);
+  TcpTransport a(0, 2, network.source(0), 2), b(1, 2, network.source(1), 2);
+  const auto hello = pattern(kHelloBytesMax, 8);
+  a.connect(1, hello);
+  a.connect(1, {});  // does nothing
+  b.connect(0, {});
+  ASSERT_TRUE(until([&] {
+    std::array<Completion, 1> none;
+    EXPECT_EQ(a.poll(none) + b.poll(none), 0u);
+    return a.connected(1) && b.connected(0);
+  }));
+  EXPECT_TRUE(std::ranges::equal(b.hello_of(0), hello));
+  EXPECT_TRUE(a.hello_of(1).empty());
+}
+
+TEST(TcpTransport, NamesDifferentNumbersOfStreams) {
+  LocalNetwork network(2, Kind::loopback);
+  Node a(0, 2, network.source(0), 1, 64), b(1, 2, network.source(1), 3, 64);
+  a.link(1);
+  b.link(0);
+  ASSERT_TRUE(until([&] {
+    a.poll();
+    b.poll();
+    return !a.lost.empty() && !b.lost.empty();
+  }));
+  const std::string why = a.transport.why_lost(1) + b.transport.why_lost(0);
+  EXPECT_NE(why.find("ROPEWALK_TCP_STREAMS"), std::string::npos) << why;
+}
+
+// ---- Waiting ----
+
+bool readable(int fd, int timeout_ms) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, timeout_ms) == 1;
+}
+
+class Waiting : public testing::TestWithParam<int> {};
+
+TEST_P(Waiting, EventFdWakes) {
+  const int ranks = GetParam();
+  Job job(ranks, Kind::loopback, 1, 1 << 20, 64 << 10);
+  job.link_all();
+  Node& a = job[0];
+  Node& b = job[1];
+  const auto quiet = [](Node& node) {
+    for (int i = 0; i < 3; ++i) node.poll();
+    return node.transport.arm() && !readable(node.transport.event_fd(), 0);
+  };
+  ASSERT_TRUE(until([&] { return quiet(b); }));
+  // A message.
+  ASSERT_EQ(a.put(1, {}, 0, 7), Posted::done);
+  ASSERT_TRUE(readable(b.transport.event_fd(), 2000));
+  ASSERT_TRUE(until([&] {
+    b.poll();
+    return b.notices.size() == 1;
+  }));
+  ASSERT_TRUE(until([&] { return quiet(b); }));
+  // Room to write: wakes again and again until all is written, and then no more.
+  const auto source = pattern(1 << 20, 6);
+  ASSERT_EQ(a.put(1, source, 0, 8, 42), Posted::posted);
+  ASSERT_TRUE(until([&] {
+    b.poll();
+    if (a.transport.arm()) {
+      EXPECT_TRUE(readable(a.transport.event_fd(), 2000));
+    }
+    a.poll();
+    return a.finished.size() == 1;
+  }));
+  ASSERT_TRUE(until([&] {
+    b.poll();
+    return b.notices.size() == 2;
+  }));
+  ASSERT_TRUE(until([&] { return quiet(a); }));
+  // Completions that did not fit into `poll`'s span.
+  ASSERT_EQ(a.put(1, {}, 0, 9), Posted::done);
+  ASSERT_EQ(a.put(1, {}, 0, 10), Posted::done);
+  ASSERT_TRUE(until([&] {
+    b.poll(1);
+    return b.notices.size() == 3;
+  }));
+  if (b.transport.arm()) {
+    EXPECT_TRUE(readable(b.transport.event_fd(), 2000));
+  }
+  ASSERT_TRUE(until([&] {
+    b.poll(1);
+    return b.notices.size() == 4;
+  }));
+  // The end.
+  ASSERT_TRUE(until([&] { return quiet(a); }));
+  job.nodes[1].reset();
+  ASSERT_TRUE(readable(a.transport.event_fd(), 2000));
+  ASSERT_TRUE(until([&] {
+    a.poll();
+    return !a.lost.empty();
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, Waiting, testing::Values(2, 6));
+
+TEST(TcpTransport, EventFdWakesForNewSockets) {
+  LocalNetwork network(3, Kind::loopback);
+  Node a(0, 3, network.source(0), 1, 64), b(1, 3, network.source(1), 1, 64);
+  network.source(2).request(0, 0);  // a socket that nobody here asked for
+  ASSERT_TRUE(a.transport.arm());
+  EXPECT_FALSE(readable(a.transport.event_fd(), 0));
+  b.link(0);
+  a.link(1);
+  ASSERT_TRUE(until([&] {
+    if (a.transport.arm()) {
+      EXPECT_TRUE(readable(a.transport.event_fd(), 2000));
+    }
+    a.poll();
+    b.poll();
+    return a.transport.connected(1) && b.transport.connected(0);
+  }));
+  for (int i = 0; i < 3; ++i) a.poll();
+  ASSERT_TRUE(a.transport.arm());
+  EXPECT_FALSE(readable(a.transport.event_fd(), 0));
+}
+
+// ---- Threads: each owns a transport ----
+
+TEST(TcpTransport, RunsInTwoThreads) {
+  constexpr uint32_t kRounds = 300;
+  constexpr size_t kBytes = 50'000;
+  LocalNetwork network(2, Kind::loopback);
+  const auto run = [&](int rank) {
+    Node node(rank, 2, network.source(rank), 2, kBytes);
+    const int peer = 1 - rank;
+    node.link(peer);
+    ASSERT_TRUE(until([&] {
+      node.poll();
+      return node.transport.connected(peer);
+    }));
+    const auto source = pattern(kBytes, static_cast<unsigned>(rank));
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      ASSERT_NE(node.put(peer, source, 0, round), Posted::lost);
+      ASSERT_TRUE(until([&] {
+        if (node.transport.arm()) readable(node.transport.event_fd(), 1);
+        node.poll();
+        return node.notices.size() > round;
+      }));
+    }
+    EXPECT_TRUE(node.region == pattern(kBytes, static_cast<unsigned>(peer)));
+    // Nobody leaves before both have all.
+    Posted last = Posted::full;
+    ASSERT_TRUE(until([&] {
+      if (last == Posted::full) last = node.put(peer, {}, 0, kRounds);
+      node.poll();
+      return last == Posted::done && node.notices.size() > kRounds;
+    }));
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+}
+
+// ---- A peer that does not keep to the protocol ----
+
+// Rank 0 is a transport; rank 1 is this test, with the bare socket.
+class Stranger : public testing::TestWithParam<Kind> {
+ protected:
+  Stranger() : network_(2, GetParam()), node_(0, 2, network_.source(0), 1, 1000) {
+    node_.link(1);
+    fd_ = network_.source(1).take(0, 0);
+    EXPECT_GE(fd_, 0);
+  }
+  ~Stranger() override {
+    if (fd_ >= 0) close(fd_);
+  }
+  void write(const FrameHeader& header, size_t payload) {
+    std::vector<std::byte> bytes(kFrameHeaderBytes + payload, std::byte{0x5a});
+    encode(header, bytes.data());
+    write(bytes);
+  }
+  void write(const std::vector<std::byte>& bytes) {
+    ASSERT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void say_hello() {
+    write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+    ASSERT_TRUE(until([&] {
+      node_.poll();
+      return node_.transport.connected(1);
+    }));
+  }
+  FrameHeader put(uint64_t offset, uint32_t bytes, uint64_t sequence) {
+    return {FrameKind::put, 5, node_.memory->key().id, offset, bytes, bytes, sequence};
+  }
+  std::string why() {
+    EXPECT_TRUE(until([&] {
+      node_.poll();
+      return !node_.lost.empty();
+    }));
+    EXPECT_EQ(node_.lost.size(), 1u);
+    return node_.transport.why_lost(1);
+  }
+  // An end of the stream, not a reset: that comes where the peer said something unread.
+  void hang_up() {
+    std::array<std::byte, 512> hello;
+    ASSERT_TRUE(until([&] { return ::recv(fd_, hello.data(), hello.size(), 0) > 0; }));
+    close(fd_);
+    fd_ = -1;
+  }
+
+  LocalNetwork network_;
+  Node node_;
+  int fd_ = -1;
+};
+
+TEST_P(Stranger, MayPutInside) {
+  say_hello();
+  write(put(990, 10, 0), 10);
+  ASSERT_TRUE(until([&] {
+    node_.poll();
+    return node_.notices.size() == 1;
+  }));
+  EXPECT_EQ(node_.region[989], std::byte{0});
+  EXPECT_EQ(node_.region[990], std::byte{0x5a});
+}
+
+TEST_P(Stranger, MayNotPutOutside) {
+  say_hello();
+  write(put(0, 4, 0), 4);
+  write(put(991, 10, 1), 10);
+  EXPECT_EQ(why(), "rank 1 sent a frame outside registered memory");
+  EXPECT_EQ(node_.notices.size(), 1u);  // what came before counts
+  EXPECT_EQ(node_.region[991], std::byte{0});
+}
+
+TEST_P(Stranger, MayNotOverflowTheOffset) {
+  say_hello();
+  write(put(~uint64_t{0} - 4, 10, 0), 10);
+  EXPECT_EQ(why(), "rank 1 sent a frame outside registered memory");
+}
+
+TEST_P(Stranger, MayNotUseAKeyThatHasGone) {
+  say_hello();
+  const FrameHeader header = put(0, 10, 0);
+  node_.memory.reset();
+  const auto again = node_.transport.register_memory({node_.region.data(), 1000, -1, 0});
+  EXPECT_NE(again->key().id, header.key);
+  write(header, 10);
+  EXPECT_EQ(why(), "rank 1 sent a frame outside registered memory");
+}
+
+TEST_P(Stranger, IsStoppedWhenTheRegionGoesMidFrame) {
+  say_hello();
+  write(put(0, 1000, 0), 500);
+  ASSERT_TRUE(until([&] {
+    node_.poll();
+    return node_.region[499] == std::byte{0x5a};
+  }));
+  node_.memory.reset();
+  write(std::vector<std::byte>(500, std::byte{0x11}));
+  EXPECT_EQ(why(), "rank 1 sent a frame outside registered memory");
+  EXPECT_EQ(node_.region[500], std::byte{0});
+}
+
+TEST_P(Stranger, SendsGarbage) {
+  say_hello();
+  write(std::vector<std::byte>(1000, std::byte{0x77}));
+  EXPECT_EQ(why(), "rank 1 sent bytes that are no frame");
+}
+
+TEST_P(Stranger, SendsHellosWrong) {
+  write({FrameKind::hello, kProtocolVersion + 1, 1, 0, 0, 1, 0}, 0);
+  EXPECT_NE(why().find("another version"), std::string::npos);
+}
+
+TEST_P(Stranger, IsAnotherRank) {
+  write({FrameKind::hello, kProtocolVersion, 2, 0, 0, 1, 0}, 0);
+  EXPECT_EQ(why(), "rank 1 sent the hello of another rank or stream");
+}
+
+TEST_P(Stranger, SendsALongHello) {
+  write({FrameKind::hello, kProtocolVersion, 1, 0, kHelloBytesMax + 1, 1, 0}, 0);
+  EXPECT_EQ(why(), "rank 1 sent a hello that is too long");
+}
+
+TEST_P(Stranger, SaysHelloTwice) {
+  say_hello();
+  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+  EXPECT_EQ(why(), "rank 1 sent a second hello");
+}
+
+TEST_P(Stranger, SaysNoHello) {
+  write(put(0, 10, 0), 10);
+  EXPECT_EQ(why(), "rank 1 sent a put before its hello");
+}
+
+TEST_P(Stranger, RepeatsAPut) {
+  say_hello();
+  write(put(0, 10, 0), 10);
+  write(put(0, 10, 0), 10);
+  EXPECT_EQ(why(), "rank 1 sent a put a second time");
+}
+
+TEST_P(Stranger, SendsTooMuchOfAPut) {
+  say_hello();
+  FrameHeader header = put(0, 10, 0);
+  header.put_bytes = 15;
+  write(header, 10);
+  write(header, 10);
+  EXPECT_EQ(why(), "rank 1 sent more bytes than its put has");
+}
+
+TEST_P(Stranger, ContradictsItself) {
+  say_hello();
+  FrameHeader header = put(0, 10, 0);
+  header.put_bytes = 20;
+  write(header, 10);
+  header.notice += 1;
+  write(header, 10);
+  EXPECT_EQ(why(), "rank 1 sent pieces of a put that contradict each other");
+}
+
+TEST_P(Stranger, GoesBackInOrder) {
+  say_hello();
+  write(put(0, 10, 1), 10);
+  write(put(0, 10, 0), 10);
+  EXPECT_EQ(why(), "rank 1 sent its puts out of order");
+}
+
+TEST_P(Stranger, SendsAFrameThatIsTooLong) {
+  say_hello();
+  FrameHeader header = put(0, kFrameBytesMax + 1, 0);
+  write(header, 0);
+  EXPECT_EQ(why(), "rank 1 sent a frame that is too long");
+}
+
+TEST_P(Stranger, HangsUpMidHeader) {
+  say_hello();
+  write(std::vector<std::byte>(kFrameHeaderBytes - 1, std::byte{'R'}));
+  hang_up();
+  EXPECT_EQ(why(), "connection closed by the peer in the middle of a message");
+}
+
+TEST_P(Stranger, HangsUpMidPayload) {
+  say_hello();
+  write(put(0, 1000, 0), 999);
+  hang_up();
+  EXPECT_EQ(why(), "connection closed by the peer in the middle of a message");
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+TEST_P(Stranger, HangsUpWithPutsUnderWay) {
+  say_hello();
+  const auto source = pattern(8 << 20, 1);
+  RemoteKey key{1, source.size()};
+  ASSERT_EQ(node_.transport.put(1, source.data(), nullptr, source.size(), key, 0, 0, 0),
+            Posted::posted);
+  write(put(0, 10, 0), 10);
+  hang_up();
+  EXPECT_FALSE(why().empty());
+  EXPECT_TRUE(node_.finished.empty());
+}
+
+// Beyond the window with nothing before it: the end of the stream must not be waited for in vain.
+TEST_P(Stranger, SkipsBeyondTheWindow) {
+  say_hello();
+  write(put(0, 10, 100'000), 10);
+  ASSERT_FALSE(until(
+      [&] {
+        node_.poll();
+        return !node_.notices.empty() || !node_.lost.empty();
+      },
+      20ms));
+  ASSERT_TRUE(node_.transport.arm());
+  EXPECT_FALSE(readable(node_.transport.event_fd(), 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, Stranger, testing::Values(Kind::unix_sockets, Kind::loopback),
+                         [](const auto& tested) {
+                           return tested.param == Kind::loopback ? "Loopback" : "Unix";
+                         });
+
+}  // namespace
+}  // namespace ropewalk::tcp

@@ -3,8 +3,9 @@
 
 namespace ropewalk {
 
-/// A message of b bytes keeps its sender's port busy for overhead + b * s_per_byte; its first byte
-/// arrives latency after it left; the receiver's port is busy for b * s_per_byte.
+/// Posting a message of b bytes keeps its sender busy for `overhead`, then the outgoing port for
+/// b * s_per_byte; its first byte arrives `latency` after it left and the incoming port is busy for
+/// b * s_per_byte.
 struct LinkCost {
   double latency_s = 0;
   double overhead_s = 0;

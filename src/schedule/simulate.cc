@@ -32,6 +32,7 @@ using Item = uint64_t;
 
 enum class EventKind : uint8_t {
   complete,   // the item is done
+  inject,     // the item, a send, has been posted and wants its port
   arrive,     // the item's message reaches the port of its receiver
   delivered,  // the item, a receive, has its message
 };
@@ -54,7 +55,7 @@ class Machine {
         hosts_(hosts_of(simulation.hosts, static_cast<int>(schedules_.size()))),
         cost_(simulation.cost),
         ranks_(schedules_.size()),
-        hosts_ports_(static_cast<size_t>(hosts_.count())) {
+        host_wires_(static_cast<size_t>(hosts_.count())) {
     const double block_bytes = simulation.bytes / parts;
     slices_ = static_cast<uint64_t>(
         std::max(1.0, std::ceil(block_bytes / static_cast<double>(simulation.slice_bytes))));
@@ -72,6 +73,9 @@ class Machine {
       events_.pop();
       now_ = event.time;
       switch (event.kind) {
+        case EventKind::inject:
+          inject(event.item);
+          break;
         case EventKind::complete:
           complete(event.item);
           break;
@@ -88,11 +92,12 @@ class Machine {
   }
 
  private:
-  struct RankPorts {
-    Port out, in, adding;
-  };
-  struct HostPorts {
+  struct Wires {
     Port out, in;
+  };
+  struct RankPorts {
+    Port posting, adding;
+    Wires wires;
   };
 
   const Step& step_of(uint32_t node) const {
@@ -128,7 +133,7 @@ class Machine {
     const auto node = static_cast<uint32_t>(item / slices_);
     const Step& step = step_of(node);
     RankPorts& rank = ranks_[static_cast<size_t>(graph_.rank_of[node])];
-    if (is_send(step.op)) return send(item, node);
+    if (is_send(step.op)) return post(item, node);
     double seconds = 0;
     if (step.op != StepOp::recv_copy) {
       const double adding = slice_bytes_ * cost_.reduce_s_per_byte;
@@ -137,39 +142,57 @@ class Machine {
     schedule(now_ + seconds, EventKind::complete, item);
   }
 
-  void send(Item item, uint32_t node) {
-    const auto rank = static_cast<size_t>(graph_.rank_of[node]);
-    const auto peer = static_cast<size_t>(step_of(node).peer);
-    const bool inside = hosts_.host_of[rank] == hosts_.host_of[peer];
-    const LinkCost& link = inside ? cost_.intra : cost_.inter;
-    Port& port =
-        inside ? ranks_[rank].out : hosts_ports_[static_cast<size_t>(hosts_.host_of[rank])].out;
-    const double busy = link.overhead_s + slice_bytes_ * link.s_per_byte;
-    const double begin = port.take(now_, busy);
+  struct Way {
+    const LinkCost& link;
+    Port &out, &in;
+    bool inside;
+  };
+  /// From `from` to `to`: ports of the two ranks, or of their hosts.
+  Way way(int32_t from, int32_t to) {
+    const auto a = static_cast<size_t>(from), b = static_cast<size_t>(to);
+    const auto host_a = static_cast<size_t>(hosts_.host_of[a]);
+    const auto host_b = static_cast<size_t>(hosts_.host_of[b]);
+    if (host_a == host_b) return {cost_.intra, ranks_[a].wires.out, ranks_[b].wires.in, true};
+    return {cost_.inter, host_wires_[host_a].out, host_wires_[host_b].in, false};
+  }
+
+  void post(Item item, uint32_t node) {
+    const int32_t rank = graph_.rank_of[node];
+    const double overhead = way(rank, step_of(node).peer).link.overhead_s;
+    Port& posting = ranks_[static_cast<size_t>(rank)].posting;
+    schedule(posting.take(now_, overhead) + overhead, EventKind::inject, item);
+  }
+
+  void inject(Item item) {
+    const auto node = static_cast<uint32_t>(item / slices_);
+    const Way out = way(graph_.rank_of[node], step_of(node).peer);
+    const double busy = slice_bytes_ * out.link.s_per_byte;
+    const double begin = out.out.take(now_, busy);
     ++report_.messages;
-    if (!inside) report_.bytes_between_hosts += slice_bytes_;
+    if (!out.inside) report_.bytes_between_hosts += slice_bytes_;
     schedule(begin + busy, EventKind::complete, item);
-    schedule(begin + link.overhead_s + link.latency_s, EventKind::arrive,
+    schedule(begin + out.link.latency_s, EventKind::arrive,
              graph_.partner[node] * slices_ + item % slices_);
+    release_fifo(item);  // ports keep the order, so the next may be posted meanwhile
   }
 
   void arrive(Item receive) {
     const auto node = static_cast<uint32_t>(receive / slices_);
-    const auto rank = static_cast<size_t>(graph_.rank_of[node]);
-    const auto peer = static_cast<size_t>(step_of(node).peer);
-    const bool inside = hosts_.host_of[rank] == hosts_.host_of[peer];
-    Port& port =
-        inside ? ranks_[rank].in : hosts_ports_[static_cast<size_t>(hosts_.host_of[rank])].in;
-    const double busy = slice_bytes_ * (inside ? cost_.intra : cost_.inter).s_per_byte;
-    schedule(port.take(now_, busy) + busy, EventKind::delivered, receive);
+    const Way in = way(step_of(node).peer, graph_.rank_of[node]);
+    const double busy = slice_bytes_ * in.link.s_per_byte;
+    schedule(in.in.take(now_, busy) + busy, EventKind::delivered, receive);
   }
 
   void complete(Item item) {
     const auto node = static_cast<uint32_t>(item / slices_);
     const Item slice = item % slices_;
     for (uint32_t next : graph_.waiting_on(node)) release(next * slices_ + slice);
-    if (graph_.partner[node] == StepGraph::kNone) return;
-    if (slice + 1 < slices_)
+    if (is_recv(step_of(node).op)) release_fifo(item);
+  }
+
+  void release_fifo(Item item) {
+    const auto node = static_cast<uint32_t>(item / slices_);
+    if (item % slices_ + 1 < slices_)
       release(item + 1);
     else if (graph_.fifo_next[node] != StepGraph::kNone)
       release(graph_.fifo_next[node] * slices_);
@@ -183,7 +206,7 @@ class Machine {
   double slice_bytes_ = 0;
   std::vector<uint32_t> waits_;  // by item
   std::vector<RankPorts> ranks_;
-  std::vector<HostPorts> hosts_ports_;
+  std::vector<Wires> host_wires_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t order_ = 0;
   double now_ = 0;

@@ -30,17 +30,17 @@ TEST(Simulate, RingAllReduceIsItsClosedForm) {
 TEST(Simulate, ChainBroadcastPipelinesSlices) {
   for (int slices : {1, 4, 50}) {
     const int n = 6;
-    const double bytes = 1e6, stage = kOverhead + bytes / slices * kByte;
+    const double bytes = 1e6, stage = bytes / slices * kByte;
     EXPECT_NEAR(seconds(Collective::broadcast, Algorithm::ring, n, bytes,
                         static_cast<size_t>(bytes / slices)),
-                (n - 1) * (stage + kLatency) + (slices - 1) * stage, 1e-12);
+                (n - 1) * (kOverhead + stage + kLatency) + (slices - 1) * stage, 1e-12);
   }
 }
 
 TEST(Simulate, DirectAllReduceIsItsClosedForm) {
   for (int n : {2, 4, 16}) {
     const double bytes = 1e6, block = bytes / n;
-    const double out = (n - 1) * (kOverhead + block * kByte) + kLatency;
+    const double out = kOverhead + (n - 1) * block * kByte + kLatency;
     EXPECT_NEAR(seconds(Collective::all_reduce, Algorithm::direct, n, bytes),
                 2 * out + block * kAdd, 1e-12);
   }

@@ -203,6 +203,8 @@ double predict_seconds(const Question& question, Algorithm algorithm, size_t sli
     case Algorithm::direct:
       return direct(t, collective);
     case Algorithm::two_level:
+      if (t.hosts == 1) return direct(t, collective);
+      if (t.local == 1) return ring(t, collective);
       return two_level(t, collective);
     case Algorithm::automatic:
       break;

@@ -1,1 +1,78 @@
-#include <gtest/gtest.h>
+#include <algorithm>
+
+#include "ropewalk/status.h"
+#include "schedule/test_support.h"
+
+namespace ropewalk {
+namespace {
+
+TEST(Registry, EveryCollectiveHasAnAlgorithmExceptPointToPoint) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    const bool point_to_point = collective == Collective::send || collective == Collective::recv;
+    EXPECT_EQ(algorithms_for(collective).empty(), point_to_point) << name_of(collective);
+  }
+}
+
+TEST(Registry, AloneThereIsNothingToDo) {
+  for (const ScheduleKey& key : keys_to_verify(1, 1)) {
+    const Schedule schedule = build_schedule(key, 0);
+    EXPECT_TRUE(schedule.steps.empty()) << describe(key);
+    EXPECT_EQ(schedule.blocks, key.collective == Collective::all_to_all ? 2 : 1);
+  }
+}
+
+TEST(Registry, EqualKeysGiveEqualSchedules) {
+  for (const ScheduleKey& key : keys_to_verify(6, 6))
+    EXPECT_EQ(build_schedule(key, 3).steps, build_schedule(ScheduleKey(key), 3).steps);
+}
+
+TEST(Registry, BlocksOfPartedCollectivesAreAMultipleOfRanks) {
+  for (const ScheduleKey& key : keys_to_verify(2, 13)) {
+    const Schedule schedule = build_schedule(key, 0);
+    switch (key.collective) {
+      case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::gather:
+      case Collective::scatter:
+        EXPECT_EQ(schedule.blocks % key.ranks, 0) << describe(key);
+        break;
+      case Collective::all_to_all:
+        EXPECT_EQ(schedule.blocks, 2 * key.ranks);
+        break;
+      default:
+        EXPECT_GE(schedule.blocks, 1);
+    }
+  }
+}
+
+TEST(Registry, RefusesWhatIsNotThere) {
+  const auto code_of = [](const ScheduleKey& key, int rank) {
+    try {
+      build_schedule(key, rank);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::ok;
+  };
+  EXPECT_EQ(code_of({Collective::gather, Algorithm::ring, 2, 0, {}}, 0), ErrorCode::unavailable);
+  EXPECT_EQ(code_of({Collective::send, Algorithm::direct, 2, 0, {}}, 0), ErrorCode::unavailable);
+  EXPECT_EQ(code_of({Collective::all_reduce, Algorithm::automatic, 2, 0, {}}, 0),
+            ErrorCode::unavailable);
+  EXPECT_EQ(code_of({Collective::broadcast, Algorithm::ring, 2, 2, {}}, 0),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of({Collective::broadcast, Algorithm::ring, 2, 0, {}}, -1),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of({Collective::all_reduce, Algorithm::two_level, 2, 0, {0}}, 0),
+            ErrorCode::invalid_argument);
+}
+
+TEST(Registry, BuildingIsLinearInSteps) {
+  for (Algorithm algorithm : algorithms_for(Collective::all_reduce)) {
+    const Schedule schedule = build_schedule({Collective::all_reduce, algorithm, 512, 0, {}}, 300);
+    EXPECT_LE(schedule.steps.size(), 4u * 512) << name_of(algorithm);
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,120 @@
+#include "planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "ropewalk/status.h"
+#include "schedule/bound.h"
+#include "schedule/hosts.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kSliceMin = 64 << 10;  // below, a message costs more than pipelining gains
+constexpr size_t kSlicesWanted = 4;     // per block: enough to hide adding behind moving
+constexpr size_t kSliceAlign = 64;      // a cache line; whole elements of every type
+
+/// Into how many blocks the builders cut the vector.
+size_t parts_of(const Question& question, const Hosts& hosts, Algorithm algorithm) {
+  switch (question.collective) {
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::barrier:
+      return algorithm == Algorithm::tree ? 2 : 1;
+    case Collective::all_reduce:
+      if (algorithm == Algorithm::tree) return 2;
+      if (algorithm == Algorithm::recursive_doubling) return 1;
+      if (algorithm == Algorithm::two_level)
+        return static_cast<size_t>(hosts.size_min()) * static_cast<size_t>(hosts.count());
+      [[fallthrough]];
+    default:
+      return static_cast<size_t>(question.ranks);
+  }
+}
+
+size_t choose_slice_bytes(const Question& question, const Hosts& hosts, Algorithm algorithm) {
+  size_t slice;
+  if (question.mapped) {
+    // One slice of every rank's buffer at once should fit in half of L2.
+    slice = std::bit_floor(
+        std::max<size_t>(question.l2_bytes / 2 / static_cast<size_t>(question.ranks), 1));
+    slice = std::max<size_t>(slice, kSliceMin / 4);
+  } else {
+    slice = std::bit_floor(question.bytes / parts_of(question, hosts, algorithm) / kSlicesWanted);
+    slice = std::max(slice, kSliceMin);
+  }
+  const size_t knob = std::max<size_t>(question.slice_bytes_max, 1);
+  if (slice > knob) slice = knob < kSliceAlign ? knob : knob / kSliceAlign * kSliceAlign;
+  return slice;
+}
+
+std::string list_of(const std::vector<Algorithm>& algorithms) {
+  std::string names;
+  for (Algorithm algorithm : algorithms)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(algorithm));
+  return names;
+}
+
+Candidate consider(const Question& question, const Hosts& hosts, Algorithm algorithm) {
+  Candidate candidate{algorithm, 0, "", true};
+  const Bound bound =
+      bound_of({question.collective, algorithm, question.ranks, question.root, question.hosts});
+  candidate.predicted_us =
+      1e6 * predict_seconds(question, algorithm, choose_slice_bytes(question, hosts, algorithm));
+  candidate.reason = fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
+                                 bound.rounds, bound.rounds == 1 ? "" : "s", bound.sent);
+  if (algorithm != Algorithm::two_level) return candidate;
+  if (hosts.count() == 1) {
+    candidate.eligible = false;
+    candidate.reason = "passed over: all ranks share one host, so direct does the same";
+  } else if (hosts.size_max() == 1) {
+    candidate.eligible = false;
+    candidate.reason = "passed over: no two ranks share a host, so ring does the same";
+  }
+  return candidate;
+}
+
+void require_available(const Question& question, const std::vector<Algorithm>& algorithms) {
+  const std::string operation = fmt::format("choose for {}", name_of(question.collective));
+  if (question.ranks < 1 ||
+      (!question.hosts.empty() && question.hosts.size() != static_cast<size_t>(question.ranks)))
+    throw Error(ErrorCode::invalid_argument, operation,
+                fmt::format("{} ranks, {} host numbers", question.ranks, question.hosts.size()));
+  if (algorithms.empty())
+    throw Error(ErrorCode::unavailable, operation, "this is not run by an algorithm");
+  if (question.forced != Algorithm::automatic &&
+      std::find(algorithms.begin(), algorithms.end(), question.forced) == algorithms.end())
+    throw Error(ErrorCode::unavailable, operation,
+                fmt::format("there is no algorithm '{}'", name_of(question.forced)),
+                fmt::format("use auto or one of: {}", list_of(algorithms)));
+}
+
+}  // namespace
+
+Choice choose(const Question& question) {
+  const std::vector<Algorithm>& algorithms = algorithms_for(question.collective);
+  require_available(question, algorithms);
+  const Hosts hosts = hosts_of(question.hosts, question.ranks);
+
+  Choice choice;
+  for (Algorithm algorithm : algorithms)
+    choice.candidates.push_back(consider(question, hosts, algorithm));
+  if (question.forced != Algorithm::automatic)
+    for (Candidate& candidate : choice.candidates) {
+      candidate.eligible = candidate.algorithm == question.forced;
+      if (!candidate.eligible) candidate.reason = "passed over: another one is forced";
+    }
+  std::stable_sort(choice.candidates.begin(), choice.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     if (a.eligible != b.eligible) return a.eligible;
+                     return a.predicted_us < b.predicted_us;
+                   });
+  choice.algorithm = choice.candidates.front().algorithm;
+  choice.predicted_us = choice.candidates.front().predicted_us;
+  choice.slice_bytes = choose_slice_bytes(question, hosts, choice.algorithm);
+  return choice;
+}
+
+}  // namespace ropewalk

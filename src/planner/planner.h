@@ -1,0 +1,55 @@
+// Which algorithm, and how large the slices: a pure function, so that equal questions give equal
+// answers on every rank and nothing needs to be agreed upon. Times come from closed forms of the
+// cost model (schedule/cost.h); they are for comparing, not for promising.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "schedule/cost.h"
+#include "schedule/schedule.h"
+
+namespace ropewalk {
+
+/// Must be equal on all ranks, bit for bit: take `l2_bytes` and measured costs from one rank.
+struct Question {
+  Collective collective = Collective::all_reduce;
+  size_t bytes = 0;  // the whole vector: all ranks' parts together
+  int ranks = 1;
+  std::vector<int> hosts;  // host number of each rank; empty: every rank its own
+  int root = 0;
+  CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
+  Algorithm forced = Algorithm::automatic;
+  bool mapped = false;  // every peer is load_store: receivers read the senders' memory
+  size_t slice_bytes_max = 256 << 10;  // the knob
+  size_t l2_bytes = 1 << 20;           // of a core
+};
+
+/// One algorithm as the planner saw it; for `explain`.
+struct Candidate {
+  Algorithm algorithm = Algorithm::ring;
+  double predicted_us = 0;
+  std::string reason;  // "14 rounds, sends 1.75 of the vector", or why it was passed over
+  bool eligible = true;
+};
+
+struct Choice {
+  Algorithm algorithm = Algorithm::ring;
+  size_t slice_bytes = 64 << 10;  // a multiple of 64, unless the knob is smaller than that
+  double predicted_us = 0;
+  std::vector<Candidate> candidates;  // eligible first, then fastest first
+
+  ScheduleKey key(const Question& question) const {
+    return {question.collective, algorithm, question.ranks, question.root, question.hosts};
+  }
+};
+
+/// Throws Error(unavailable) where no algorithm, or not the forced one, implements the collective;
+/// the advice lists those that do.
+Choice choose(const Question& question);
+
+/// The closed form alone, in seconds, for slices of `slice_bytes`.
+double predict_seconds(const Question& question, Algorithm algorithm, size_t slice_bytes);
+
+}  // namespace ropewalk

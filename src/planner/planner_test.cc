@@ -1,0 +1,220 @@
+#include "planner/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ropewalk/status.h"
+#include "schedule/simulate.h"
+#include "schedule/verify.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kKiB = 1 << 10, kMiB = 1 << 20;
+
+/// `ranks` ranks on hosts of `per_host`.
+Question question(Collective collective, size_t bytes, int ranks, int per_host) {
+  Question q;
+  q.collective = collective;
+  q.bytes = bytes;
+  q.ranks = ranks;
+  for (int rank = 0; rank < ranks; ++rank) q.hosts.push_back(rank / per_host);
+  return q;
+}
+
+Question mapped_question(Collective collective, size_t bytes, int ranks) {
+  Question q = question(collective, bytes, ranks, ranks);
+  q.mapped = true;
+  return q;
+}
+
+Algorithm chosen(const Question& q) {
+  return choose(q).algorithm;
+}
+
+bool is_bandwidth_optimal(Algorithm algorithm) {
+  return algorithm == Algorithm::ring || algorithm == Algorithm::direct ||
+         algorithm == Algorithm::halving_doubling;
+}
+
+TEST(Planner, MappedAllReduceIsDirectAtEverySize) {
+  for (int ranks : {2, 3, 4, 8, 16, 32})
+    for (size_t bytes = 1; bytes <= size_t{1} << 32; bytes *= 2)
+      EXPECT_EQ(chosen(mapped_question(Collective::all_reduce, bytes, ranks)), Algorithm::direct)
+          << ranks << " ranks, " << bytes << " bytes";
+}
+
+TEST(Planner, SmallAllReduceOverTcpTakesFewestRounds) {
+  for (int ranks : {2, 4, 16, 64})
+    for (size_t bytes : {size_t{1}, size_t{8}, kKiB})
+      EXPECT_EQ(chosen(question(Collective::all_reduce, bytes, ranks, 1)),
+                Algorithm::recursive_doubling)
+          << ranks << " ranks, " << bytes << " bytes";
+  // Three ranks fold one in and out, which direct does not need.
+  EXPECT_EQ(chosen(question(Collective::all_reduce, 8, 3, 1)), Algorithm::direct);
+}
+
+TEST(Planner, LargeAllReduceOverTcpMovesFewestBytes) {
+  for (int ranks : {2, 3, 4, 16, 64})
+    EXPECT_TRUE(is_bandwidth_optimal(chosen(question(Collective::all_reduce, 64 * kMiB, ranks, 1))))
+        << ranks;
+}
+
+TEST(Planner, SeveralRanksPerHostTakeTwoLevels) {
+  for (size_t bytes : {64 * kKiB, kMiB})
+    EXPECT_EQ(chosen(question(Collective::all_reduce, bytes, 64, 8)), Algorithm::two_level);
+}
+
+TEST(Planner, LongBroadcastsArePipelined) {
+  const Algorithm algorithm = chosen(question(Collective::broadcast, 64 * kMiB, 16, 1));
+  EXPECT_TRUE(algorithm == Algorithm::tree || algorithm == Algorithm::ring);
+  EXPECT_EQ(chosen(question(Collective::broadcast, 8, 4, 1)), Algorithm::direct);
+  EXPECT_EQ(chosen(question(Collective::broadcast, 8, 256, 1)), Algorithm::tree);
+}
+
+TEST(Planner, PredictionsGrowWithBytes) {
+  for (int c = 0; c < kCollectives; ++c)
+    for (Algorithm algorithm : algorithms_for(static_cast<Collective>(c)))
+      for (int per_host : {1, 4, 16}) {
+        double before = 0;
+        for (size_t bytes = 8; bytes <= 256 * kMiB; bytes *= 8) {
+          Question q = question(static_cast<Collective>(c), bytes, 16, per_host);
+          q.forced = algorithm;
+          const double now = choose(q).predicted_us;
+          EXPECT_GT(now, 0.8 * before)
+              << name_of(static_cast<Collective>(c)) << " " << name_of(algorithm) << " " << bytes;
+          before = now;
+        }
+      }
+}
+
+// The closed forms are coarser than the simulator (receiving costs what posting costs, nothing
+// hides the adding, ports are shared evenly, incast on top), but must not be far off for what they
+// choose.
+TEST(Planner, PredictionsAgreeWithTheSimulator) {
+  for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                Collective::all_gather, Collective::broadcast, Collective::reduce})
+    for (int per_host : {1, 4})
+      for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
+        const Question q = question(collective, bytes, 16, per_host);
+        const Choice choice = choose(q);
+        const double simulated = simulate(choice.key(q), {q.cost, static_cast<double>(bytes),
+                                                          choice.slice_bytes, q.hosts})
+                                     .seconds;
+        EXPECT_GT(choice.predicted_us, 0.6 * 1e6 * simulated)
+            << describe(choice.key(q)) << " " << bytes;
+        EXPECT_LT(choice.predicted_us, 4 * 1e6 * simulated)
+            << describe(choice.key(q)) << " " << bytes;
+      }
+}
+
+// What the choice costs, as the simulator sees it, against the best that it could have been.
+TEST(Planner, ChoicesAreNearTheBestThatTheSimulatorFinds) {
+  for (int ranks : {2, 3, 4, 9, 16})
+    for (int per_host : {1, 4})
+      for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
+        Question q = question(Collective::all_reduce, bytes, ranks, per_host);
+        const auto simulated = [&](const Choice& choice) {
+          return simulate(choice.key(q),
+                          {q.cost, static_cast<double>(bytes), choice.slice_bytes, q.hosts})
+              .seconds;
+        };
+        const double mine = simulated(choose(q));
+        double best = mine;
+        for (Algorithm algorithm : algorithms_for(q.collective)) {
+          q.forced = algorithm;
+          best = std::min(best, simulated(choose(q)));
+        }
+        EXPECT_LE(mine, 1.7 * best) << ranks << " ranks, " << per_host << " a host, " << bytes;
+      }
+}
+
+TEST(Planner, SlicesStayWithinTheirLimits) {
+  for (int c = 0; c < kCollectives; ++c)
+    for (Algorithm algorithm : algorithms_for(static_cast<Collective>(c)))
+      for (size_t bytes = 1; bytes <= size_t{1} << 32; bytes *= 4)
+        for (size_t knob : {size_t{1000}, 48 * kKiB, 256 * kKiB}) {
+          Question q = question(static_cast<Collective>(c), bytes, 6, 3);
+          q.forced = algorithm;
+          q.slice_bytes_max = knob;
+          const size_t slice = choose(q).slice_bytes;
+          EXPECT_LE(slice, knob);
+          EXPECT_EQ(slice % 64, 0u);
+          EXPECT_GE(slice, std::min(knob / 64 * 64, 64 * kKiB));
+        }
+}
+
+TEST(Planner, LongBlocksAreCutWithinTheKnob) {
+  EXPECT_EQ(choose(question(Collective::all_reduce, 64 * kMiB, 4, 1)).slice_bytes, 256 * kKiB);
+  EXPECT_EQ(choose(question(Collective::all_reduce, 8, 4, 1)).slice_bytes, 64 * kKiB);
+}
+
+TEST(Planner, MappedSlicesFillHalfOfL2Together) {
+  Question q = mapped_question(Collective::all_reduce, 64 * kMiB, 4);
+  EXPECT_EQ(choose(q).slice_bytes, 128 * kKiB);
+  q.l2_bytes = 2 * kMiB;
+  EXPECT_EQ(choose(q).slice_bytes, 256 * kKiB);
+  q.l2_bytes = 512 * kKiB;
+  EXPECT_EQ(choose(q).slice_bytes, 64 * kKiB);
+}
+
+TEST(Planner, ForcedAlgorithmIsTaken) {
+  for (Algorithm algorithm : algorithms_for(Collective::all_reduce)) {
+    Question q = question(Collective::all_reduce, kMiB, 4, 4);
+    q.forced = algorithm;
+    EXPECT_EQ(chosen(q), algorithm);
+    EXPECT_EQ(choose(q).candidates.size(), algorithms_for(Collective::all_reduce).size());
+  }
+}
+
+TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
+  Question q = question(Collective::reduce, kMiB, 4, 1);
+  q.forced = Algorithm::halving_doubling;
+  try {
+    choose(q);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_EQ(error.failure().advice, "use auto or one of: ring, tree, direct");
+    EXPECT_NE(error.failure().reason.find("halving_doubling"), std::string::npos);
+  }
+  q.collective = Collective::send;
+  EXPECT_THROW(choose(q), Error);
+}
+
+TEST(Planner, ExplainsEveryCandidate) {
+  const Choice choice = choose(question(Collective::all_reduce, kMiB, 4, 4));
+  ASSERT_EQ(choice.candidates.size(), 6u);
+  EXPECT_EQ(choice.candidates.front().algorithm, choice.algorithm);
+  for (const Candidate& candidate : choice.candidates) {
+    EXPECT_FALSE(candidate.reason.empty());
+    EXPECT_GT(candidate.predicted_us, 0);
+    EXPECT_EQ(candidate.eligible, candidate.algorithm != Algorithm::two_level);
+  }
+}
+
+TEST(Planner, EqualQuestionsGiveEqualAnswers) {
+  const Question q = question(Collective::all_gather, 12345, 7, 2);
+  const Choice a = choose(q), b = choose(Question(q));
+  EXPECT_EQ(a.algorithm, b.algorithm);
+  EXPECT_EQ(a.slice_bytes, b.slice_bytes);
+  EXPECT_EQ(a.predicted_us, b.predicted_us);
+}
+
+TEST(Planner, EveryCollectiveWorksFromOneRankUp) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (algorithms_for(collective).empty()) continue;
+    for (int ranks = 1; ranks <= 9; ++ranks)
+      for (int per_host : {1, 2, 9}) {
+        const Question q = question(collective, 0, ranks, per_host);
+        const Choice choice = choose(q);
+        EXPECT_NO_THROW(build_schedule(choice.key(q), 0));
+        EXPECT_GE(choice.predicted_us, 0);
+      }
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk

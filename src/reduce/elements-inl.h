@@ -29,48 +29,53 @@ HWY_INLINE V canonical_nan(D d, V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
 }
 
+/// What the policies have in common that compute in one vector of `T`.
 template <class T>
-struct IntegerElement {
+struct VectorOf {
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
+
+  static HWY_INLINE V fill(double value) { return hn::Set(D(), static_cast<T>(value)); }
+  template <class Op>
+  static HWY_INLINE V apply(V a, V b) {
+    return Op::apply(D(), a, b);
+  }
+  static HWY_INLINE V finish(V v) {
+    if constexpr (hwy::IsFloat<T>()) {
+      return canonical_nan(D(), v);
+    } else {
+      return v;
+    }
+  }
+};
+
+/// Integers, float32 and float64: computed as they are stored.
+template <class T>
+struct PlainElement : VectorOf<T> {
+  using typename VectorOf<T>::D;
+  using typename VectorOf<T>::V;
   static constexpr size_t kBytes = sizeof(T);
 
+  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     return hn::LoadU(D(), reinterpret_cast<const T*>(from));
   }
-  static HWY_INLINE V finish(V v) { return v; }
   static HWY_INLINE void store(V v, std::byte* to) { hn::StoreU(v, D(), reinterpret_cast<T*>(to)); }
 };
 
-template <class T>
-struct FloatElement {
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  static constexpr size_t kBytes = sizeof(T);
-
-  static HWY_INLINE V load(const std::byte* from) {
-    return hn::LoadU(D(), reinterpret_cast<const T*>(from));
-  }
-  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
-  static HWY_INLINE void store(V v, std::byte* to) { hn::StoreU(v, D(), reinterpret_cast<T*>(to)); }
-};
-
-/// Halves live in memory as 16 bits and in registers as float32. `Format` has
-/// static V expand(bits in 32-bit lanes), and static bits round(V) for a V without other NaNs than
-/// the canonical one.
+/// A half in each 32-bit lane. `Format` has V expand(bits), and bits round(V) for a V without other
+/// NaNs than the canonical one.
 template <class Format>
-struct HalfElement {
-  using D = hn::ScalableTag<float>;
-  using V = hn::Vec<D>;
+struct HalfElement : VectorOf<float> {
   static constexpr size_t kBytes = 2;
-  using Bits = hn::RebindToUnsigned<D>;  // 32-bit lanes
+  using Bits = hn::RebindToUnsigned<D>;
   using Stored = hn::Rebind<uint16_t, D>;
 
+  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     const auto stored = hn::LoadU(Stored(), reinterpret_cast<const uint16_t*>(from));
     return Format::expand(hn::PromoteTo(Bits(), stored));
   }
-  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
   static HWY_INLINE void store(V v, std::byte* to) {
     // Highway narrows signed lanes to unsigned with saturation; 0..65535 fits as it is.
     const auto bits = hn::BitCast(hn::RebindToSigned<D>(), Format::round(v));
@@ -78,37 +83,79 @@ struct HalfElement {
   }
 };
 
+// The bits of v rounded to the upper 16, to nearest even; the lower 16 are rubbish.
+template <class V>
+HWY_INLINE auto round_to_upper_half(V v) {
+  const hn::RebindToUnsigned<hn::DFromV<V>> u;
+  const auto bits = hn::BitCast(u, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFFu)));
+}
+
+#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_SCALAR
+
+// Vectors of unknown length cannot be members of a pair, and a vector of one lane has no halves.
 struct Bfloat16Format {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
-  using Bits = hn::RebindToUnsigned<D>;
-  using VBits = hn::Vec<Bits>;
+  using VBits = hn::Vec<hn::RebindToUnsigned<D>>;
 
   static HWY_INLINE V expand(VBits bits) { return hn::BitCast(D(), hn::ShiftLeft<16>(bits)); }
-  static HWY_INLINE VBits round(V v) {
-    const Bits u;
-    const auto bits = hn::BitCast(u, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1u));
-    return hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFFu))));
-  }
+  static HWY_INLINE VBits round(V v) { return hn::ShiftRight<16>(round_to_upper_half(v)); }
 };
 
 using Bfloat16Element = HalfElement<Bfloat16Format>;
 
-// The processor's own conversions (F16C) where they are part of the target; the F32 lanes and the
-// rounding are the same as below.
+#else
+
+/// Two vectors of float32, of the even and the odd elements of one stored vector: a bfloat16 is the
+/// upper half of a float32, so that shifts and masks suffice and nothing crosses lanes.
+struct Bfloat16Element {
+  using One = VectorOf<float>;
+  using D = One::D;
+  using Bits = hn::RebindToUnsigned<D>;
+  struct V {
+    One::V even, odd;
+  };
+  static constexpr size_t kBytes = 2;
+  static constexpr uint32_t kUpper = 0xFFFF0000u;
+
+  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * 2 * kBytes; }
+  static HWY_INLINE V load(const std::byte* from) {
+    const hn::Repartition<uint16_t, D> stored;
+    const auto both =
+        hn::BitCast(Bits(), hn::LoadU(stored, reinterpret_cast<const uint16_t*>(from)));
+    return {hn::BitCast(D(), hn::ShiftLeft<16>(both)),
+            hn::BitCast(D(), hn::And(both, hn::Set(Bits(), kUpper)))};
+  }
+  static HWY_INLINE void store(V v, std::byte* to) {
+    const auto even = hn::ShiftRight<16>(round_to_upper_half(v.even));
+    const auto odd = hn::And(round_to_upper_half(v.odd), hn::Set(Bits(), kUpper));
+    const hn::Repartition<uint16_t, D> stored;
+    hn::StoreU(hn::BitCast(stored, hn::Or(even, odd)), stored, reinterpret_cast<uint16_t*>(to));
+  }
+  static HWY_INLINE V fill(double value) { return {One::fill(value), One::fill(value)}; }
+  template <class Op>
+  static HWY_INLINE V apply(V a, V b) {
+    return {Op::apply(D(), a.even, b.even), Op::apply(D(), a.odd, b.odd)};
+  }
+  static HWY_INLINE V finish(V v) { return {One::finish(v.even), One::finish(v.odd)}; }
+};
+
+#endif
+
+// The processor's own conversions (F16C) where they are part of the target; they round as
+// the portable form below does.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 
-struct Float16Element {
-  using D = hn::ScalableTag<float>;
-  using V = hn::Vec<D>;
+struct Float16Element : VectorOf<float> {
   static constexpr size_t kBytes = 2;
   using Stored = hn::Rebind<hwy::float16_t, D>;
 
+  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     return hn::PromoteTo(D(), hn::LoadU(Stored(), reinterpret_cast<const hwy::float16_t*>(from)));
   }
-  static HWY_INLINE V finish(V v) { return canonical_nan(D(), v); }
   static HWY_INLINE void store(V v, std::byte* to) {
     hn::StoreU(hn::DemoteTo(Stored(), v), Stored(), reinterpret_cast<hwy::float16_t*>(to));
   }

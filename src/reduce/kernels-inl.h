@@ -82,9 +82,8 @@ struct Max {
 template <class E, class Op>
 HWY_INLINE void reduce_one(const ReduceArguments& a, size_t sources, size_t destinations,
                            size_t offset) {
-  const typename E::D d;
   auto v = E::load(a.sources[0] + offset);
-  for (size_t s = 1; s < sources; ++s) v = Op::apply(d, v, E::load(a.sources[s] + offset));
+  for (size_t s = 1; s < sources; ++s) v = E::template apply<Op>(v, E::load(a.sources[s] + offset));
   v = E::finish(v);
   for (size_t k = 0; k < destinations; ++k) E::store(v, a.destinations[k] + offset);
 }
@@ -94,7 +93,6 @@ HWY_INLINE void reduce_one(const ReduceArguments& a, size_t sources, size_t dest
 template <class E, class Op>
 HWY_INLINE void reduce_four(const ReduceArguments& a, size_t sources, size_t destinations,
                             size_t offset, size_t step) {
-  const typename E::D d;
   const std::byte* from = a.sources[0] + offset;
   auto v0 = E::load(from);
   auto v1 = E::load(from + step);
@@ -102,10 +100,10 @@ HWY_INLINE void reduce_four(const ReduceArguments& a, size_t sources, size_t des
   auto v3 = E::load(from + 3 * step);
   for (size_t s = 1; s < sources; ++s) {
     from = a.sources[s] + offset;
-    v0 = Op::apply(d, v0, E::load(from));
-    v1 = Op::apply(d, v1, E::load(from + step));
-    v2 = Op::apply(d, v2, E::load(from + 2 * step));
-    v3 = Op::apply(d, v3, E::load(from + 3 * step));
+    v0 = E::template apply<Op>(v0, E::load(from));
+    v1 = E::template apply<Op>(v1, E::load(from + step));
+    v2 = E::template apply<Op>(v2, E::load(from + 2 * step));
+    v3 = E::template apply<Op>(v3, E::load(from + 3 * step));
   }
   v0 = E::finish(v0);
   v1 = E::finish(v1);
@@ -124,14 +122,13 @@ HWY_INLINE void reduce_four(const ReduceArguments& a, size_t sources, size_t des
 /// instructions as all others.
 template <class E, class Op>
 HWY_INLINE void reduce_rest(const ReduceArguments& a, size_t offset, size_t bytes, size_t step) {
-  const typename E::D d;
   alignas(64) std::byte buffer[HWY_MAX_BYTES];
   std::memset(buffer, 0, step);
   std::memcpy(buffer, a.sources[0] + offset, bytes);
   auto v = E::load(buffer);
   for (size_t s = 1; s < a.source_count; ++s) {
     std::memcpy(buffer, a.sources[s] + offset, bytes);
-    v = Op::apply(d, v, E::load(buffer));
+    v = E::template apply<Op>(v, E::load(buffer));
   }
   E::store(E::finish(v), buffer);
   for (size_t k = 0; k < a.destination_count; ++k)
@@ -143,7 +140,7 @@ template <class E, class Op, size_t kSources, size_t kDestinations>
 HWY_INLINE void reduce_span(const ReduceArguments& a) {
   const size_t sources = kSources != 0 ? kSources : a.source_count;
   const size_t destinations = kDestinations != 0 ? kDestinations : a.destination_count;
-  const size_t step = hn::Lanes(typename E::D()) * E::kBytes;
+  const size_t step = E::step_bytes();
   const size_t bytes = a.count * E::kBytes;
   size_t offset = 0;
   for (; offset + 4 * step <= bytes; offset += 4 * step)
@@ -181,15 +178,15 @@ ReduceKernel kernel_of(ReduceKind kind) {
 }
 
 struct Multiply {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
     return hn::Mul(a, b);
   }
 };
 
 struct Divide {
-  template <class V>
-  static HWY_INLINE V apply(V a, V b) {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
     return hn::Div(a, b);
   }
 };
@@ -197,12 +194,12 @@ struct Divide {
 /// destination = source (Op) operand, where the operand is first rounded to the computing type.
 template <class E, class Op>
 void map_elements(std::byte* destination, const std::byte* source, size_t count, double operand) {
-  const typename E::D d;
-  const auto constant = hn::Set(d, static_cast<hn::TFromD<typename E::D>>(operand));
-  const size_t step = hn::Lanes(d) * E::kBytes;
+  const auto constant = E::fill(operand);
+  const size_t step = E::step_bytes();
   const size_t bytes = count * E::kBytes;
-  const auto map = [&](const std::byte* from, std::byte* to)
-                       HWY_ATTR { E::store(E::finish(Op::apply(E::load(from), constant)), to); };
+  const auto map = [&](const std::byte* from, std::byte* to) HWY_ATTR {
+    E::store(E::finish(E::template apply<Op>(E::load(from), constant)), to);
+  };
   size_t offset = 0;
   for (; offset + step <= bytes; offset += step) map(source + offset, destination + offset);
   if (offset == bytes) return;

@@ -11,13 +11,13 @@ namespace ropewalk {
 namespace HWY_NAMESPACE {
 
 ReduceKernel find_float_kernel(DataType type, ReduceKind kind) {
-  return type == DataType::float32 ? kernel_of<FloatElement<float>>(kind)
-                                   : kernel_of<FloatElement<double>>(kind);
+  return type == DataType::float32 ? kernel_of<PlainElement<float>>(kind)
+                                   : kernel_of<PlainElement<double>>(kind);
 }
 
 MapKernel find_float_map_kernel(DataType type, MapKind kind) {
-  return type == DataType::float32 ? map_kernel_of<FloatElement<float>>(kind)
-                                   : map_kernel_of<FloatElement<double>>(kind);
+  return type == DataType::float32 ? map_kernel_of<PlainElement<float>>(kind)
+                                   : map_kernel_of<PlainElement<double>>(kind);
 }
 
 const char* find_target_name() {

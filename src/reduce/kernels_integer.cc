@@ -12,9 +12,9 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 ReduceKernel find_signed(ReduceKind kind) {
-  if (kind == ReduceKind::min) return &reduce_elements<IntegerElement<T>, Min>;
-  if (kind == ReduceKind::max) return &reduce_elements<IntegerElement<T>, Max>;
-  return kernel_of<IntegerElement<hwy::MakeUnsigned<T>>>(kind);
+  if (kind == ReduceKind::min) return &reduce_elements<PlainElement<T>, Min>;
+  if (kind == ReduceKind::max) return &reduce_elements<PlainElement<T>, Max>;
+  return kernel_of<PlainElement<hwy::MakeUnsigned<T>>>(kind);
 }
 
 ReduceKernel find_integer_kernel(DataType type, ReduceKind kind) {
@@ -28,13 +28,13 @@ ReduceKernel find_integer_kernel(DataType type, ReduceKind kind) {
     case DataType::int64:
       return find_signed<int64_t>(kind);
     case DataType::uint16:
-      return kernel_of<IntegerElement<uint16_t>>(kind);
+      return kernel_of<PlainElement<uint16_t>>(kind);
     case DataType::uint32:
-      return kernel_of<IntegerElement<uint32_t>>(kind);
+      return kernel_of<PlainElement<uint32_t>>(kind);
     case DataType::uint64:
-      return kernel_of<IntegerElement<uint64_t>>(kind);
+      return kernel_of<PlainElement<uint64_t>>(kind);
     default:
-      return kernel_of<IntegerElement<uint8_t>>(kind);
+      return kernel_of<PlainElement<uint8_t>>(kind);
   }
 }
 

@@ -1,4 +1,6 @@
-// What the machine allows this process: CPUs by affinity and cgroup quota, NUMA, huge pages.
+// What the machine allows this process: CPUs by affinity and cgroup quota, NUMA, identity.
+// Thread-safe. Nothing here fails because /proc or /sys is missing or partly hidden, as in some
+// containers: what cannot be read sets no limit.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,7 @@ void bind_thread_to_cpu(int cpu);
 /// has more than one; best effort (returns false and changes nothing when hwloc cannot).
 bool bind_memory_near_caller(void* address, size_t bytes);
 /// Equal on two processes exactly where one can map the other's memory files through /proc:
-/// boot id, pid namespace, user id.
+/// boot id, pid namespace, user namespace, effective user id. Printable, at most 512 bytes.
 std::string host_identity();
 std::string host_name();
 

@@ -1,0 +1,153 @@
+#include "topology/cgroup.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "topology/read_file.h"
+
+namespace ropewalk {
+namespace {
+
+/// Cuts `text` at every `separator`; empty pieces are left out.
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (end != 0) pieces.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return pieces;
+}
+
+bool contains(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::optional<int64_t> parse_number(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::optional<double> cpus_of(std::optional<int64_t> quota_us, std::optional<int64_t> period_us) {
+  if (!quota_us || !period_us || *quota_us <= 0 || *period_us <= 0) return {};
+  return static_cast<double>(*quota_us) / static_cast<double>(*period_us);
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits.
+std::string unescape(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      const char* digits = text.data() + i + 1;
+      if (std::from_chars(digits, digits + 3, code, 8).ptr == digits + 3) {
+        plain += static_cast<char>(code);
+        i += 3;
+        continue;
+      }
+    }
+    plain += text[i];
+  }
+  return plain;
+}
+
+/// The group in /proc/self/cgroup: "0::/path" for version 2, "4:cpu,cpuacct:/path" for version 1.
+std::optional<std::string> group_path(std::string_view cgroup, int version) {
+  for (std::string_view line : split(cgroup, '\n')) {
+    const size_t first = line.find(':');
+    if (first == line.npos) continue;
+    const size_t second = line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const bool found = version == 2 ? line.substr(0, first) == "0" && controllers.empty()
+                                    : contains(split(controllers, ','), "cpu");
+    if (found) return std::string(line.substr(second + 1));
+  }
+  return {};
+}
+
+std::optional<std::string> read_in(const std::string& directory, const char* name) {
+  return read_file(directory + "/" + name);
+}
+
+std::optional<double> quota_of(int version, const std::string& directory) {
+  if (version == 2) {
+    const auto text = read_in(directory, "cpu.max");
+    return text ? parse_cpu_max(*text) : std::nullopt;
+  }
+  const auto quota = read_in(directory, "cpu.cfs_quota_us");
+  const auto period = read_in(directory, "cpu.cfs_period_us");
+  return quota && period ? parse_cfs_quota(*quota, *period) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CgroupPlace> find_cpu_cgroups(std::string_view cgroup, std::string_view mountinfo) {
+  std::vector<CgroupPlace> places;
+  for (std::string_view line : split(mountinfo, '\n')) {
+    // "36 35 98:0 /root /mount options optional... - type source super_options"
+    const size_t dash = line.find(" - ");
+    if (dash == line.npos) continue;
+    const auto head = split(line.substr(0, dash), ' ');
+    const auto tail = split(line.substr(dash + 3), ' ');
+    if (head.size() < 6 || tail.size() < 3) continue;
+    int version = 0;
+    if (tail[0] == "cgroup2") version = 2;
+    if (tail[0] == "cgroup" && contains(split(tail[2], ','), "cpu")) version = 1;
+    if (version == 0) continue;
+    const auto path = group_path(cgroup, version);
+    if (path) places.push_back({version, unescape(head[4]), unescape(head[3]), *path});
+  }
+  return places;
+}
+
+std::vector<std::string> cgroup_directories(const CgroupPlace& place) {
+  // The path below the mount point. A group outside of what the mount shows (its path then begins
+  // otherwise, or with "/.." in a cgroup namespace) cannot be read; its ancestor there can.
+  std::string below = place.path;
+  if (place.mount_root != "/") {
+    const std::string& root = place.mount_root;
+    const bool inside = below == root || below.starts_with(root + "/");
+    below = inside ? below.substr(root.size()) : "";
+  }
+  if (below.starts_with("/..")) below.clear();
+  while (below.ends_with('/')) below.pop_back();
+
+  std::vector<std::string> directories;
+  while (!below.empty()) {
+    directories.push_back(place.mount_point + below);
+    below.resize(below.rfind('/'));
+  }
+  directories.push_back(place.mount_point);
+  return directories;
+}
+
+std::optional<double> parse_cpu_max(std::string_view text) {
+  const auto words = split(text.substr(0, text.find('\n')), ' ');
+  if (words.size() != 2) return {};
+  return cpus_of(parse_number(words[0]), parse_number(words[1]));  // "max" is no number
+}
+
+std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us) {
+  return cpus_of(parse_number(quota_us), parse_number(period_us));  // -1 is unlimited
+}
+
+std::optional<double> cgroup_cpu_quota(const std::string& root) {
+  const auto cgroup = read_file(root + "/proc/self/cgroup");
+  const auto mountinfo = read_file(root + "/proc/self/mountinfo");
+  if (!cgroup || !mountinfo) return {};
+  std::optional<double> least;
+  for (const CgroupPlace& place : find_cpu_cgroups(*cgroup, *mountinfo)) {
+    for (const std::string& directory : cgroup_directories(place)) {
+      const auto quota = quota_of(place.version, root + directory);
+      if (quota && (!least || *quota < *least)) least = quota;
+    }
+  }
+  return least;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,55 @@
+// NUMA placement of memory, by hwloc.
+#include <hwloc.h>
+#include <sched.h>
+
+#include <memory>
+
+#include "topology/topology.h"
+
+namespace ropewalk {
+namespace {
+
+struct TopologyDestroy {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, TopologyDestroy>;
+
+struct BitmapFree {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
+
+/// Only NUMA nodes and processing units are needed; caches and devices are what takes hwloc long.
+Topology load_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return nullptr;
+  Topology topology(raw);
+  hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  if (hwloc_topology_load(raw) != 0) return nullptr;
+  return topology;
+}
+
+/// Loaded once, then only read, which hwloc allows from several threads.
+hwloc_topology_t shared_topology() {
+  static const Topology topology = load_topology();
+  return topology.get();
+}
+
+}  // namespace
+
+bool bind_memory_near_caller(void* address, size_t bytes) {
+  const hwloc_topology_t topology = shared_topology();
+  if (topology == nullptr || bytes == 0) return false;
+  if (hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2) return false;
+  const int cpu = ::sched_getcpu();
+  if (cpu < 0) return false;
+  const Bitmap cpus(hwloc_bitmap_alloc()), nodes(hwloc_bitmap_alloc());
+  if (!cpus || !nodes) return false;
+  hwloc_bitmap_only(cpus.get(), static_cast<unsigned>(cpu));
+  if (hwloc_cpuset_to_nodeset(topology, cpus.get(), nodes.get()) != 0) return false;
+  if (hwloc_bitmap_iszero(nodes.get())) return false;
+  return hwloc_set_area_membind(topology, address, bytes, nodes.get(), HWLOC_MEMBIND_BIND,
+                                HWLOC_MEMBIND_BYNODESET) == 0;
+}
+
+}  // namespace ropewalk

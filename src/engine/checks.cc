@@ -84,7 +84,8 @@ void Engine::probe_blockers(Operation& op) {
                                    op.program.steps[fixed.steps[head]].deps_end);
     const int peer = blocker(op, f, ready);
     if (peer < 0) continue;
-    const int64_t lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
+    int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
+    if (lost_ns == 0 && op.fifos[f].link->lost()) lost_ns = now_ns;
     const bool has_left = monitor_.has_left(peer);
     if (has_left && now_ns - op.moved_ns >= kLostGrace_ns)
       return fail({ErrorCode::peer_lost, operation_name(op.signature),

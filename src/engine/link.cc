@@ -36,9 +36,10 @@ bool Link::ready() {
   return true;
 }
 
-namespace {
-bool accepted(Posted posted) { return posted == Posted::done || posted == Posted::posted; }
-}  // namespace
+bool Link::accepted(Posted posted) {
+  if (posted == Posted::lost) lost_ = true;
+  return posted == Posted::done || posted == Posted::posted;
+}
 
 Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                        uint64_t cookie) {
@@ -67,8 +68,11 @@ const Grant* Link::grant(int s) const {
 
 Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
                        uint64_t offset, uint64_t cookie) {
-  return transport_.put(peer_, source, nullptr, bytes, grant.key, grant.offset + offset,
-                        make_notice(NoticeKind::data, s), cookie);
+  const Posted posted = transport_.put(peer_, source, nullptr, bytes, grant.key,
+                                       grant.offset + offset, make_notice(NoticeKind::data, s),
+                                       cookie);
+  if (posted == Posted::lost) lost_ = true;
+  return posted;
 }
 
 const EagerHeader* Link::front(int s) const {

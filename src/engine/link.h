@@ -75,6 +75,9 @@ class Link {
   void probe_sent() { probing_ = false; }
   const Probe& last_probe() const;
 
+  /// True once the transport answered a put with `lost`.
+  bool lost() const { return lost_; }
+
   /// Books a notice. False: it makes no sense.
   bool on_notice(uint32_t notice);
   /// Sends what is owed (credits, consumed). Cheap when nothing is.
@@ -92,6 +95,7 @@ class Link {
   };
 
   bool notify(NoticeKind kind, int s, uint32_t amount);
+  bool accepted(Posted posted);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                    uint64_t cookie = 0);
   void owe(int s, uint32_t Incoming::* owed, uint32_t amount) {
@@ -110,6 +114,7 @@ class Link {
   bool connecting_ = false;
   bool ready_ = false;
   bool probing_ = false;
+  bool lost_ = false;
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};

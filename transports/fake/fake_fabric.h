@@ -31,7 +31,7 @@ struct FakeOptions {
   int64_t detection_min_ns = 10'000;       // from a cut until either side is told `lost`
   int64_t detection_max_ns = 1'000'000;
   bool load_store = false;
-  bool needs_registration = false;  // sources too; a put without is answered `lost`
+  bool needs_registration = false;  // as the ability says
 
   /// From `at_ns` on `rank` is dead: all its links are cut.
   struct Loss {

@@ -143,23 +143,6 @@ TEST(FakeFabric, ReuseBeforePutDoneSpoilsTheData) {
   EXPECT_EQ(spoiled, 20);
 }
 
-TEST(FakeFabric, RefusesASourceThatIsNotRegistered) {
-  FakeOptions options = gentle();
-  options.needs_registration = true;
-  FakeFabric fabric(2, 1, options);
-  link_all(fabric, 2);
-  RegisteredMemory source(100), target(100);
-  source.register_with(fabric.transport(0));
-  target.register_with(fabric.transport(1));
-  const RemoteKey key = target.registrations()[0]->key();
-  const Memory* registered = source.registrations()[0].get();
-  EXPECT_EQ(fabric.transport(0).put(1, source.data(), registered, 100, key, 0, 0, 0),
-            Posted::posted);
-  EXPECT_EQ(fabric.transport(0).put(1, source.data() + 1, registered, 100, key, 0, 0, 0),
-            Posted::lost);
-  EXPECT_FALSE(fabric.transport(0).why_lost(1).empty());
-}
-
 TEST(FakeFabric, PutToFreedMemoryBreaksTheLink) {
   FakeFabric fabric(2, 1, gentle());
   link_all(fabric, 2);

@@ -59,6 +59,7 @@ class FakeTransport final : public Transport {
     std::string why;
     int64_t wire_free_ns = 0;     // when the link to the peer can take the next put
     int64_t last_arrival_ns = 0;  // at the peer
+    int64_t last_done_ns = 0;
     std::vector<std::shared_ptr<Message>> on_the_way;  // to the peer, until arrived and done
   };
 
@@ -72,7 +73,6 @@ class FakeTransport final : public Transport {
   void tear(int peer, bool source_readable);
   void give_up(Side& to);
   void tell_lost(int peer, const std::string& why);
-  bool is_registered_source(const Memory* memory, const std::byte* source, size_t bytes) const;
   /// Where a put may write, or null.
   std::byte* target_of(RemoteKey key, uint64_t offset, size_t bytes) const;
 

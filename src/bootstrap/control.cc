@@ -58,7 +58,8 @@ Control::~Control() {
 void Control::wait_joined() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return joined_ || over_; });
-  if (const Failure* failure = monitor_.failure()) throw Error(*failure);
+  // A failure after joining is for the first operation to throw.
+  if (!joined_) throw Error(*monitor_.failure());
 }
 
 void Control::leave() {

@@ -100,6 +100,8 @@ bool FrameStream::cut_frames(std::vector<Frame>& into) {
 bool FrameStream::flushed() const {
   if (write_broken_) return true;
   if (!queue_.empty()) return false;
+  pollfd connection = {fd_.get(), 0, 0};
+  if (poll(&connection, 1, 0) == 1) return true;  // reset or closed both ways
   int unacknowledged = 0;
   return ioctl(fd_.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }

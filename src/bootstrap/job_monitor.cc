@@ -14,6 +14,7 @@ void JobMonitor::report(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (stored_) return;
     Failure kept = failure;
+    if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
     stored_ = std::make_unique<const Failure>(std::move(kept));
     failure_.store(stored_.get(), std::memory_order_release);

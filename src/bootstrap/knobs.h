@@ -17,18 +17,19 @@ struct Knobs {
   std::optional<int> rank, size;           // ROPEWALK_RANK, ROPEWALK_SIZE
   std::optional<std::string> coordinator;  // ROPEWALK_COORDINATOR=host:port
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
-  std::string job_key;                     // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
-  std::string transport = "auto";          // ROPEWALK_TRANSPORT: auto, shm, tcp
-  std::string require;                     // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
-  std::string algorithm = "auto";          // ROPEWALK_ALGORITHM: force one where it applies
-  std::string socket_ifname;               // ROPEWALK_SOCKET_IFNAME: interface name or prefix
-  std::chrono::nanoseconds timeout = std::chrono::seconds(30);           // ROPEWALK_TIMEOUT (s)
-  std::chrono::nanoseconds link_timeout = std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
-  int tcp_streams = 1;                     // ROPEWALK_TCP_STREAMS: sockets per peer
-  size_t slice_bytes = 256 << 10;          // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
-  bool progress_thread = true;             // ROPEWALK_PROGRESS_THREAD: 0 or 1
-  std::optional<int> progress_cpu;         // ROPEWALK_PROGRESS_CPU
-  LogLevel log = LogLevel::warn;           // ROPEWALK_LOG: error, warn, info, debug
+  std::string job_key;             // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
+  std::string transport = "auto";  // ROPEWALK_TRANSPORT: auto, shm, tcp
+  std::string require;             // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
+  std::string algorithm = "auto";  // ROPEWALK_ALGORITHM: force one where it applies
+  std::string socket_ifname;       // ROPEWALK_SOCKET_IFNAME: interface name or prefix
+  std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // ROPEWALK_TIMEOUT (s)
+  std::chrono::nanoseconds link_timeout =
+      std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
+  int tcp_streams = 1;                 // ROPEWALK_TCP_STREAMS: sockets per peer
+  size_t slice_bytes = 256 << 10;      // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
+  bool progress_thread = true;         // ROPEWALK_PROGRESS_THREAD: 0 or 1
+  std::optional<int> progress_cpu;     // ROPEWALK_PROGRESS_CPU
+  LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug
 };
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.

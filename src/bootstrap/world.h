@@ -27,7 +27,7 @@ struct Card {
 struct Identity {
   int rank = 0;
   int size = 1;
-  std::string coordinator;   // host:port; empty only for size 1
+  std::string coordinator;  // host:port; empty only for size 1
   int coordinator_fd = -1;
   std::string source;
 };

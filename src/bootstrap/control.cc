@@ -1,0 +1,166 @@
+#include "bootstrap/control.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/log.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kClosingPollNs = 1'000'000;
+
+/// The application's signal handlers must not run on the control thread.
+std::thread start_thread(std::function<void()> body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw Error(ErrorCode::exhausted, "bootstrap",
+                fmt::format("cannot start the control thread: {}", error.what()),
+                "raise the limit of processes: ulimit -u");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), "ropewalk-control");
+  return thread;
+}
+
+}  // namespace
+
+Control::Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboard)
+    : setup_(std::move(setup)),
+      monitor_(monitor),
+      switchboard_(switchboard),
+      job_key_(job_key(setup_.knobs.job_key)),
+      table_(static_cast<size_t>(setup_.size)),
+      door_(std::move(setup_.listener), setup_.rank, job_key_),
+      tree_(setup_.rank, setup_.size, setup_.knobs.timeout, setup_.knobs.link_timeout, monitor,
+            table_),
+      start_ns_(clock_.now_ns()),
+      phase_start_ns_(start_ns_) {
+  start_joining();
+  thread_ = start_thread([this] { run(); });
+}
+
+Control::~Control() {
+  stop_ = true;
+  wake_.set();
+  thread_.join();
+}
+
+void Control::wait_joined() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return joined_ || over_; });
+  // A failure after joining is for the first operation to throw.
+  if (!joined_) throw Error(*monitor_.failure());
+}
+
+void Control::leave() {
+  leave_ = true;
+  wake_.set();
+  std::unique_lock lock(mutex_);
+  const bool ended =
+      changed_.wait_for(lock, setup_.knobs.timeout, [this] { return all_left_ || over_; });
+  if (ended) return;
+  std::vector<int> working;
+  for (int r = 0; r < setup_.size; ++r)
+    if (!monitor_.has_left(r)) working.push_back(r);
+  log(LogLevel::warn, setup_.rank, "left without rank {}: still working after {} s",
+      fmt::join(working, ", "), std::chrono::duration<double>(setup_.knobs.timeout).count());
+}
+
+void Control::run() {
+  try {
+    loop();
+  } catch (const Error& error) {
+    monitor_.report(error.failure());
+  } catch (const std::exception& error) {
+    monitor_.report({ErrorCode::system, "control", error.what(), {}, setup_.rank, -1});
+  }
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  changed_.notify_all();
+}
+
+void Control::loop() {
+  for (;;) {
+    int64_t now_ns = clock_.now_ns();
+    if (finished(now_ns)) return;
+    prepare(now_ns);
+    set_.wait(now_ns);
+    advance(clock_.now_ns());
+    notify_waiters();
+  }
+}
+
+void Control::prepare(int64_t now_ns) {
+  set_.clear();
+  for (Event* event : {&wake_, &monitor_.news(), &switchboard_.news()})
+    set_.add(event->fd(), POLLIN);
+  door_.prepare(set_, now_ns);
+  tree_.prepare(set_);
+  if (monitor_.failure() == nullptr) {
+    if (registrar_) registrar_->prepare(set_);
+    if (coordinator_dial_) coordinator_dial_->prepare(set_);
+    if (registration_) registration_->prepare(set_);
+    if (parent_dial_) parent_dial_->prepare(set_);
+    for (auto& [link, dialer] : dials_) dialer->prepare(set_);
+    if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
+    set_.wake_at(switchboard_.next_deadline_ns());
+  }
+  if (closing_until_ns_ != 0) set_.wake_at(now_ns + kClosingPollNs);
+}
+
+void Control::advance(int64_t now_ns) {
+  for (Event* event : {&wake_, &monitor_.news(), &switchboard_.news()}) event->clear();
+  for (Arrival& arrival : door_.advance(set_, now_ns)) admit(arrival, now_ns);
+  const auto inbound = tree_.advance(set_, now_ns);
+  for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
+  if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
+  advance_dials(now_ns);
+  if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave();
+  if (monitor_.failure() != nullptr) {
+    tree_.spread_failure();
+    if (!is_joined_) spread_join_failure();
+    dials_.clear();
+  }
+}
+
+/// After stop: sees to it that the last words are acknowledged, for at most the link timeout. (A
+/// close with unread input resets the connection and would drop them.)
+bool Control::finished(int64_t now_ns) {
+  if (!stop_) return false;
+  if (closing_until_ns_ == 0) {
+    closing_until_ns_ = now_ns + setup_.knobs.link_timeout.count();
+    if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr) {
+      fail(ErrorCode::peer_lost,
+           tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",
+           "look at that rank's own output", setup_.rank);
+      tree_.spread_failure();
+    }
+  }
+  const bool flushed = tree_.flushed() && (!registrar_ || registrar_->flushed()) &&
+                       (!registration_ || registration_->flushed());
+  return flushed || now_ns >= closing_until_ns_;
+}
+
+void Control::notify_waiters() {
+  const std::lock_guard lock(mutex_);
+  joined_ = is_joined_;
+  over_ = monitor_.failure() != nullptr;
+  all_left_ = is_joined_ && tree_.all_left();
+  if (joined_ || over_) changed_.notify_all();
+}
+
+void Control::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
+  monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});
+}
+
+}  // namespace ropewalk::bootstrap

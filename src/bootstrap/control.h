@@ -1,0 +1,134 @@
+// The one control thread of a World: joins, then watches, relays and dials.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/dialer.h"
+#include "bootstrap/doorway.h"
+#include "bootstrap/job_monitor.h"
+#include "bootstrap/registrar.h"
+#include "bootstrap/switchboard.h"
+#include "bootstrap/tree.h"
+
+namespace ropewalk::bootstrap {
+
+/// What the control thread starts from.
+struct ControlSetup {
+  int rank = 0;
+  int size = 2;
+  Knobs knobs;
+  Card card;  // this rank's
+  UniqueFd listener;
+  std::vector<SocketAddress> coordinator;  // ranks other than 0
+  std::string coordinator_text;            // for messages
+  int64_t deadline_ns = 0;                 // of joining
+};
+
+/// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
+/// members but those under "shared" belong to it alone. `monitor` and `switchboard` must outlive
+/// this object.
+///
+/// Joining, on a rank other than 0: dial the coordinator and send Join; on Place dial the tree
+/// parent; take the cards that come down the tree and pass them on; when all children are linked
+/// and ready, say so upwards; on Go the rank has joined. Rank 0: see Registrar; then the same tree
+/// steps from the top.
+class Control {
+ public:
+  Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboard);
+  /// Without a leave or a failure before: tells the others that this rank gave up.
+  ~Control();
+
+  /// Blocks until every rank has joined; throws Error with the job's failure. The control thread
+  /// keeps the deadline.
+  void wait_joined();
+  /// Announces the leave; returns when all have left, on failure, or after the timeout.
+  void leave();
+  /// Complete and constant once joined.
+  const std::vector<Card>& table() const { return table_; }
+
+ private:
+  // control.cc: the loop.
+  void run();
+  void loop();
+  void prepare(int64_t now_ns);
+  void advance(int64_t now_ns);
+  bool finished(int64_t now_ns);
+  void notify_waiters();
+  void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
+
+  // control_sockets.cc: the doorway's arrivals and the switchboard's dials.
+  void admit(Arrival& arrival, int64_t now_ns);
+  Verdict judge_join(const Arrival& arrival);
+  Verdict judge_tree(const Arrival& arrival) const;
+  void start_dials();
+  void advance_dials(int64_t now_ns);
+  Hello hello_for(Purpose purpose, int to, int stream) const;
+  std::vector<SocketAddress> addresses_of(int peer) const;
+
+  // control_join.cc: joining.
+  void start_joining();
+  void advance_joining(int64_t now_ns);
+  void advance_registrar(int64_t now_ns);
+  void advance_registration(int64_t now_ns);
+  void take_place(const Frame& frame);
+  void advance_parent_dial(int64_t now_ns);
+  void link_child(int child, UniqueFd fd, int64_t now_ns);
+  void handle_join_frame(const Tree::Inbound& inbound);
+  void take_card(const Frame& frame);
+  void pass_on_readiness(int64_t now_ns);
+  void finish_joining(int64_t now_ns);
+  void check_join_deadline(int64_t now_ns);
+  void spread_join_failure();
+  void mark_phase(std::string name);
+
+  ControlSetup setup_;
+  JobMonitor& monitor_;
+  Switchboard& switchboard_;
+  const MonotonicClock clock_;
+  const Key job_key_;
+  std::vector<Card> table_;
+  PollSet set_;
+  Doorway door_;
+  Tree tree_;
+
+  // Joining.
+  std::optional<Registrar> registrar_;        // rank 0
+  std::unique_ptr<Dialer> coordinator_dial_;  // other ranks
+  std::optional<FrameStream> registration_;   // other ranks, once the coordinator has taken them
+  std::optional<SocketAddress> coordinator_;  // the address that answered
+  std::unique_ptr<Dialer> parent_dial_;
+  std::optional<Key> session_key_;  // once this rank has its place
+  int cards_known_ = 0;             // rows of table_ that came, in rank order
+  std::vector<bool> child_ready_;   // by child, from the first
+  bool ready_sent_ = false;
+  bool join_failure_spread_ = false;
+  bool is_joined_ = false;
+  std::string phases_;  // "registered 1.2 ms, ..."
+  const int64_t start_ns_;
+  int64_t phase_start_ns_;
+
+  std::map<Switchboard::Link, std::unique_ptr<Dialer>> dials_;
+  int64_t closing_until_ns_ = 0;  // set when stop_ is seen
+
+  // Shared with the threads that call the public members.
+  Event wake_;
+  std::atomic<bool> stop_{false}, leave_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool joined_ = false;    // guarded by mutex_
+  bool all_left_ = false;  // guarded by mutex_
+  bool over_ = false;      // guarded by mutex_: a failure, or the thread has ended
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace ropewalk::bootstrap

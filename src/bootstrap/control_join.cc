@@ -1,0 +1,251 @@
+#include <algorithm>
+
+#include "base/log.h"
+#include "bootstrap/control.h"
+#include "bootstrap/interfaces.h"
+#include "bootstrap/tree_shape.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+double milliseconds(int64_t time_ns) {
+  return static_cast<double>(time_ns) / 1e6;
+}
+
+}  // namespace
+
+void Control::start_joining() {
+  const int first = first_tree_child(setup_.rank, setup_.size);
+  const int end = end_of_tree_children(setup_.rank, setup_.size);
+  child_ready_.assign(static_cast<size_t>(end - first), false);
+  if (setup_.rank == 0) {
+    table_[0] = setup_.card;
+    registrar_.emplace(table_, setup_.deadline_ns);
+  } else {
+    coordinator_dial_ =
+        std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0), job_key_);
+  }
+}
+
+void Control::advance_joining(int64_t now_ns) {
+  if (registrar_) advance_registrar(now_ns);
+  if (coordinator_dial_ || registration_) advance_registration(now_ns);
+  if (parent_dial_) advance_parent_dial(now_ns);
+  pass_on_readiness(now_ns);
+  check_join_deadline(now_ns);
+}
+
+void Control::advance_registrar(int64_t now_ns) {
+  registrar_->advance(set_, now_ns);
+  if (registrar_->fault()) return monitor_.report(*registrar_->fault());
+  if (session_key_ || !registrar_->complete()) return;
+  mark_phase("registered");
+  const WorldId world = random_world_id();
+  session_key_ = session_key(job_key_, world);
+  door_.set_session_key(*session_key_);
+  cards_known_ = setup_.size;
+  registrar_->send_places(world);
+}
+
+void Control::advance_registration(int64_t now_ns) {
+  if (coordinator_dial_) {
+    coordinator_dial_->advance(set_, now_ns);
+    if (coordinator_dial_->state() == Dialer::State::refused) {
+      const bool key = !coordinator_dial_->met_peer();
+      return fail(
+          ErrorCode::refused,
+          key ? "the coordinator refused the job key; is ROPEWALK_JOB_KEY the same on every "
+                "rank?"
+              : fmt::format("the coordinator has {}", coordinator_dial_->why()),
+          key ? "another job may also be listening at " + setup_.coordinator_text
+              : "install the same Ropewalk on every rank",
+          0);
+    }
+    if (coordinator_dial_->state() != Dialer::State::connected) return;
+    coordinator_ = coordinator_dial_->address();
+    UniqueFd fd = coordinator_dial_->take();
+    coordinator_dial_.reset();
+    tune_stream(fd.get(), setup_.knobs.link_timeout);
+    Card card = setup_.card;
+    prefer(card.addresses, local_address(fd.get()));
+    registration_.emplace(std::move(fd));
+    const int64_t remaining_ms = std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond, 0);
+    registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
+                                   static_cast<uint32_t>(remaining_ms), std::move(card)}));
+    mark_phase("found the coordinator");
+    return;
+  }
+  std::vector<Frame> frames;
+  const bool open = registration_->advance(set_, frames);
+  for (const Frame& frame : frames) {
+    if (frame.type == FrameType::place && !session_key_) {
+      take_place(frame);
+    } else if (const auto failure = frame.type == FrameType::failure ? decode_failure(frame.payload)
+                                                                     : std::nullopt) {
+      monitor_.report(*failure);
+    } else {
+      fail(ErrorCode::protocol, "rank 0 sent a message that makes no sense",
+           "install the same Ropewalk on every rank", 0);
+    }
+  }
+  if (open) return;
+  // With its place this rank needs rank 0 no more, which closes when all are linked.
+  if (!session_key_)
+    fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
+         "look at rank 0's own output", 0);
+  registration_.reset();
+}
+
+void Control::take_place(const Frame& frame) {
+  const auto place = decode_place(frame.payload);
+  const int parent = tree_parent(setup_.rank);
+  if (!place || place->parent.rank != parent)
+    return fail(ErrorCode::protocol, "rank 0 sent a place that makes no sense",
+                "install the same Ropewalk on every rank", 0);
+  mark_phase("all registered");
+  session_key_ = session_key(job_key_, place->world);
+  door_.set_session_key(*session_key_);
+  table_[static_cast<size_t>(parent)] = place->parent;
+  auto addresses = addresses_of(parent);
+  if (addresses.empty())
+    return fail(ErrorCode::peer_lost, tree_.describe(parent) + " has no address to dial",
+                "look at ROPEWALK_SOCKET_IFNAME there", parent);
+  parent_dial_ = std::make_unique<Dialer>(std::move(addresses), hello_for(Purpose::tree, parent, 0),
+                                          *session_key_);
+}
+
+void Control::advance_parent_dial(int64_t now_ns) {
+  parent_dial_->advance(set_, now_ns);
+  if (parent_dial_->state() != Dialer::State::connected) return;
+  UniqueFd fd = parent_dial_->take();
+  tune_stream(fd.get(), setup_.knobs.link_timeout);
+  tree_.add(tree_parent(setup_.rank), std::move(fd), now_ns);
+  parent_dial_.reset();
+}
+
+void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
+  tune_stream(fd.get(), setup_.knobs.link_timeout);
+  tree_.add(child, std::move(fd), now_ns);
+  for (int r = 0; r < cards_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
+}
+
+void Control::handle_join_frame(const Tree::Inbound& inbound) {
+  const bool from_parent = inbound.peer == tree_parent(setup_.rank);
+  const FrameType type = inbound.frame.type;
+  if (type == FrameType::card && from_parent && cards_known_ < setup_.size) {
+    take_card(inbound.frame);
+  } else if (type == FrameType::ready && !from_parent) {
+    const int first = first_tree_child(setup_.rank, setup_.size);
+    child_ready_[static_cast<size_t>(inbound.peer - first)] = true;
+  } else if (type == FrameType::go && from_parent && ready_sent_ && !is_joined_) {
+    finish_joining(clock_.now_ns());
+  } else {
+    fail(ErrorCode::protocol, tree_.describe(inbound.peer) + " sent a message out of place",
+         "install the same Ropewalk on every rank", inbound.peer);
+  }
+}
+
+void Control::take_card(const Frame& frame) {
+  auto card = decode_card(frame.payload);
+  if (!card || card->rank != cards_known_)
+    return fail(ErrorCode::protocol, "a card came that makes no sense",
+                "install the same Ropewalk on every rank", tree_parent(setup_.rank));
+  const Bytes copy = bootstrap::frame(*card);
+  for (int child = first_tree_child(setup_.rank, setup_.size);
+       child < end_of_tree_children(setup_.rank, setup_.size); ++child)
+    tree_.send(child, copy);
+  table_[static_cast<size_t>(cards_known_++)] = std::move(*card);
+}
+
+void Control::pass_on_readiness(int64_t now_ns) {
+  const bool children =
+      std::all_of(child_ready_.begin(), child_ready_.end(), [](bool r) { return r; });
+  if (is_joined_ || ready_sent_ || cards_known_ < setup_.size || !children) return;
+  ready_sent_ = true;
+  if (setup_.rank != 0) {
+    mark_phase("linked");
+    return tree_.send(tree_parent(setup_.rank), frame(FrameType::ready));
+  }
+  mark_phase("all linked");
+  finish_joining(now_ns);
+}
+
+void Control::finish_joining(int64_t now_ns) {
+  for (int child = first_tree_child(setup_.rank, setup_.size);
+       child < end_of_tree_children(setup_.rank, setup_.size); ++child)
+    tree_.send(child, frame(FrameType::go));
+  is_joined_ = true;
+  registrar_.reset();
+  registration_.reset();
+  log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
+      milliseconds(now_ns - start_ns_), phases_);
+}
+
+void Control::check_join_deadline(int64_t now_ns) {
+  const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
+  if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
+  const double limit_s = std::chrono::duration<double>(setup_.knobs.timeout).count();
+  if (coordinator_dial_) {
+    const std::string& at = setup_.coordinator_text;
+    if (!coordinator_dial_->met_peer())
+      return fail(ErrorCode::timeout,
+                  fmt::format("rank 0 never listened at {} within {:.3g} s ({})", at, limit_s,
+                              coordinator_dial_->why()),
+                  "is rank 0 running, and is the address reachable from this host?", 0);
+    return fail(ErrorCode::timeout,
+                fmt::format("rank 0 at {} did not take this rank within {:.3g} s ({})", at, limit_s,
+                            coordinator_dial_->why()),
+                "does an earlier job still run there?", 0);
+  }
+  std::vector<int> missing;
+  if (registrar_ && !registrar_->complete()) {
+    missing = registrar_->missing();
+    std::string advice = "look at those ranks' own output: were they started, can they reach ";
+    advice += setup_.coordinator_text + "?";
+    if (door_.refused() > 0)
+      advice += fmt::format(" {} connections were refused, the last from {}", door_.refused(),
+                            door_.last_refused());
+    return fail(
+        ErrorCode::timeout,
+        fmt::format("rank {} never came within {:.3g} s", fmt::join(missing, ", "), limit_s),
+        advice, missing.front());
+  }
+  if (registration_ && !session_key_)
+    return fail(
+        ErrorCode::timeout,
+        fmt::format("rank 0 took this rank but did not start the job within {:.3g} s", limit_s),
+        "look at rank 0's own output", 0);
+  if (parent_dial_)
+    return fail(ErrorCode::timeout,
+                fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
+                            parent_dial_->why()),
+                "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface",
+                tree_parent(setup_.rank));
+  for (size_t i = 0; i < child_ready_.size(); ++i)
+    if (!child_ready_[i])
+      missing.push_back(first_tree_child(setup_.rank, setup_.size) + static_cast<int>(i));
+  fail(ErrorCode::timeout,
+       missing.empty()
+           ? fmt::format("the other ranks did not finish joining within {:.3g} s", limit_s)
+           : fmt::format("rank {} did not link with this rank, its parent in the tree, "
+                         "within {:.3g} s",
+                         fmt::join(missing, ", "), limit_s),
+       "look at those ranks' own output", missing.empty() ? -1 : missing.front());
+}
+
+void Control::spread_join_failure() {
+  if (registrar_ && !join_failure_spread_) registrar_->broadcast(frame(*monitor_.failure()));
+  if (registration_ && !join_failure_spread_) registration_->send(frame(*monitor_.failure()));
+  join_failure_spread_ = true;
+}
+
+void Control::mark_phase(std::string name) {
+  const int64_t now_ns = clock_.now_ns();
+  phases_ += fmt::format("{}{} after {:.2f} ms", phases_.empty() ? "" : ", ", name,
+                         milliseconds(now_ns - phase_start_ns_));
+  phase_start_ns_ = now_ns;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,126 @@
+#include <algorithm>
+
+#include "base/log.h"
+#include "bootstrap/control.h"
+#include "bootstrap/tree_shape.h"
+
+namespace ropewalk::bootstrap {
+
+void Control::admit(Arrival& arrival, int64_t now_ns) {
+  const Hello& hello = arrival.hello;
+  const int from = static_cast<int>(hello.from);
+  const Switchboard::Link link{from, static_cast<int>(hello.stream)};
+  Verdict verdict = Verdict::wrong_rank;
+  if (static_cast<int>(hello.to) == setup_.rank) {
+    if (hello.purpose == Purpose::join) verdict = judge_join(arrival);
+    if (hello.purpose == Purpose::tree) verdict = judge_tree(arrival);
+    if (hello.purpose == Purpose::socket && from < setup_.size && from != setup_.rank)
+      verdict = switchboard_.claim(link);
+  }
+  const bool sent = send_verdict(arrival, verdict);
+  if (verdict != Verdict::accepted) return;
+  if (hello.purpose == Purpose::socket) {
+    if (!sent) return switchboard_.lost(link);
+    tune_stream(arrival.fd.get(), setup_.knobs.link_timeout);
+    switchboard_.deliver(link, std::move(arrival.fd));
+  } else if (hello.purpose == Purpose::tree) {
+    link_child(from, std::move(arrival.fd), now_ns);
+  } else {
+    tune_stream(arrival.fd.get(), setup_.knobs.link_timeout);
+    registrar_->add(std::move(arrival.fd), hello.from, arrival.source, monitor_.failure());
+  }
+}
+
+Verdict Control::judge_join(const Arrival& arrival) {
+  if (setup_.rank != 0) return Verdict::wrong_rank;
+  // With a failure the registrar still takes the late: they are to learn of it.
+  if (!registrar_ || (session_key_ && monitor_.failure() == nullptr)) return Verdict::busy;
+  const uint16_t version = arrival.hello.version;
+  if (version == kProtocolVersion) return Verdict::accepted;
+  fail(ErrorCode::refused,
+       fmt::format("rank {} at {} speaks protocol version {}, rank 0 version {}",
+                   arrival.hello.from, arrival.source, version, kProtocolVersion),
+       "install the same Ropewalk on every rank", static_cast<int>(arrival.hello.from));
+  return Verdict::wrong_version;
+}
+
+Verdict Control::judge_tree(const Arrival& arrival) const {
+  const int from = static_cast<int>(arrival.hello.from);
+  if (from >= setup_.size || !is_tree_child(from, setup_.rank)) return Verdict::wrong_rank;
+  return tree_.has(from) || is_joined_ ? Verdict::already : Verdict::accepted;
+}
+
+void Control::start_dials() {
+  for (const Switchboard::Link& link : switchboard_.to_dial()) {
+    auto addresses = addresses_of(link.peer);
+    if (addresses.empty()) {
+      fail(ErrorCode::peer_lost, tree_.describe(link.peer) + " has no address to dial",
+           "look at ROPEWALK_SOCKET_IFNAME there", link.peer);
+      continue;
+    }
+    dials_[link] = std::make_unique<Dialer>(
+        std::move(addresses), hello_for(Purpose::socket, link.peer, link.stream), *session_key_);
+  }
+}
+
+void Control::advance_dials(int64_t now_ns) {
+  if (!is_joined_) return;
+  start_dials();
+  for (auto dial = dials_.begin(); dial != dials_.end();) {
+    const auto& [link, dialer] = *dial;
+    dialer->advance(set_, now_ns);
+    bool over = dialer->state() != Dialer::State::working;
+    if (dialer->state() == Dialer::State::connected && switchboard_.is_dialing(link)) {
+      UniqueFd fd = dialer->take();
+      tune_stream(fd.get(), setup_.knobs.link_timeout);
+      log(LogLevel::debug, setup_.rank, "rank {} stream {} connected at {}", link.peer, link.stream,
+          dialer->address().text());
+      switchboard_.deliver(link, std::move(fd));
+    } else if (dialer->state() == Dialer::State::yielded) {
+      switchboard_.yielded(link);
+    } else if (dialer->is_pausing() && monitor_.has_left(link.peer)) {
+      monitor_.report({ErrorCode::peer_lost,
+                       "connect",
+                       tree_.describe(link.peer) + " has left the job",
+                       {},
+                       setup_.rank,
+                       link.peer});
+    } else if (dialer->is_pausing() && !switchboard_.is_dialing(link)) {
+      over = true;  // the peer's dial was taken meanwhile
+    }
+    dial = over ? dials_.erase(dial) : std::next(dial);
+  }
+  const Switchboard::Link late = switchboard_.overdue(now_ns);
+  if (late.peer < 0 || monitor_.failure() != nullptr) return;
+  const auto dial = dials_.find(late);
+  monitor_.report(
+      {ErrorCode::peer_lost, "connect",
+       fmt::format("no connection with {} (stream {}) within {:.3g} s{}", tree_.describe(late.peer),
+                   late.stream, std::chrono::duration<double>(setup_.knobs.timeout).count(),
+                   dial == dials_.end() ? "" : ": " + dial->second->why()),
+       "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface", setup_.rank,
+       late.peer});
+}
+
+Hello Control::hello_for(Purpose purpose, int to, int stream) const {
+  Hello hello;
+  hello.purpose = purpose;
+  hello.from = static_cast<uint32_t>(setup_.rank);
+  hello.to = static_cast<uint32_t>(to);
+  hello.stream = static_cast<uint32_t>(stream);
+  return hello;
+}
+
+/// In the card's order. Rank 0 first where it was reached before.
+std::vector<SocketAddress> Control::addresses_of(int peer) const {
+  std::vector<SocketAddress> addresses;
+  if (peer == 0 && coordinator_) addresses.push_back(*coordinator_);
+  for (const std::string& text : table_[static_cast<size_t>(peer)].addresses) {
+    const auto address = numeric_address(text);
+    const bool known = address && !addresses.empty() && addresses[0].text() == address->text();
+    if (address && !known) addresses.push_back(*address);
+  }
+  return addresses;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,138 @@
+#include "bootstrap/dialer.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kConnectPatienceNs = 1000 * kMillisecond;
+constexpr int64_t kHandshakePatienceNs = 5000 * kMillisecond;
+constexpr int64_t kPauseMinNs = 5 * kMillisecond;
+constexpr int64_t kPauseMaxNs = 200 * kMillisecond;
+
+}  // namespace
+
+Dialer::Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key)
+    : addresses_(std::move(addresses)), hello_(hello), key_(key), pause_ns_(kPauseMinNs) {
+  assert(!addresses_.empty());
+}
+
+void Dialer::prepare(PollSet& set) {
+  slot_ = -1;
+  if (state_ != State::working) return;
+  set.wake_at(until_ns_);
+  if (phase_ != Phase::pause)
+    slot_ = set.add(fd_.get(), phase_ == Phase::connecting ? POLLOUT : POLLIN);
+}
+
+void Dialer::advance(const PollSet& set, int64_t now_ns) {
+  if (state_ != State::working) return;
+  const bool ready = set.ready(slot_);
+  slot_ = -1;
+  if (phase_ == Phase::pause) {
+    if (now_ns >= until_ns_) start(now_ns);
+  } else if (ready) {
+    phase_ == Phase::connecting ? connect_done(now_ns) : receive(now_ns);
+  } else if (now_ns >= until_ns_) {
+    next_address(now_ns, phase_ == Phase::connecting ? "no answer" : "it stopped answering");
+  }
+}
+
+void Dialer::start(int64_t now_ns) {
+  hello_.nonce = random_nonce();
+  if (const int error = begin_connect(addresses_[current_], fd_))
+    return next_address(now_ns, errno_text(error));
+  phase_ = Phase::connecting;
+  until_ns_ = now_ns + kConnectPatienceNs;
+}
+
+void Dialer::connect_done(int64_t now_ns) {
+  if (const int error = finish_connect(fd_.get())) return next_address(now_ns, errno_text(error));
+  send(encode(hello_), Phase::challenge, kChallengeBytes, now_ns);
+}
+
+/// A fresh socket's buffer takes a handshake message whole; anything else is a broken connection.
+void Dialer::send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns) {
+  const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (n != static_cast<ssize_t>(bytes.size()))
+    return next_address(now_ns, n < 0 ? errno_text(errno) : "short write");
+  phase_ = next;
+  until_ns_ = now_ns + kHandshakePatienceNs;
+  answer_.clear();
+  answer_bytes_ = answer_bytes;
+}
+
+void Dialer::receive(int64_t now_ns) {
+  std::array<std::byte, kChallengeBytes> chunk;
+  const ssize_t n = ::recv(fd_.get(), chunk.data(), answer_bytes_ - answer_.size(), 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return next_address(now_ns, n == 0 ? "it closed the connection" : errno_text(errno));
+  answer_.insert(answer_.end(), chunk.begin(), chunk.begin() + n);
+  if (answer_.size() < answer_bytes_) return;
+  if (phase_ == Phase::challenge) return answer_challenge(now_ns);
+  const auto verdict = decode_verdict(answer_);
+  if (!verdict) return next_address(now_ns, "what listens there is not Ropewalk");
+  obey(*verdict, now_ns);
+}
+
+void Dialer::answer_challenge(int64_t now_ns) {
+  const auto challenge = decode_challenge(answer_);
+  if (!challenge) return next_address(now_ns, "what listens there is not Ropewalk");
+  if (!verify(key_, hello_, *challenge)) {
+    if (hello_.purpose == Purpose::join) return refuse("another job key");
+    return next_address(now_ns, "another job listens there");
+  }
+  met_peer_ = true;
+  if (challenge->version != kProtocolVersion)
+    why_ =
+        fmt::format("protocol version {}, this rank has {}", challenge->version, kProtocolVersion);
+  send(proof_for(key_, hello_, *challenge), Phase::verdict, kVerdictBytes, now_ns);
+}
+
+void Dialer::obey(Verdict verdict, int64_t now_ns) {
+  switch (verdict) {
+    case Verdict::accepted:
+      state_ = State::connected;
+      return;
+    case Verdict::yield:
+      fd_.reset();
+      state_ = State::yielded;
+      return;
+    case Verdict::bad_key:
+      return refuse("another job key");
+    case Verdict::wrong_version:
+      return refuse(why_);
+    case Verdict::wrong_rank:
+      return next_address(now_ns, "another rank listens there");
+    case Verdict::busy:
+      return next_address(now_ns, "the job there has all its ranks already");
+    case Verdict::already:
+      return next_address(now_ns, "it has this connection already");
+  }
+}
+
+void Dialer::next_address(int64_t now_ns, std::string why) {
+  why_ = fmt::format("{}: {}", addresses_[current_].text(), why);
+  fd_.reset();
+  phase_ = Phase::pause;
+  until_ns_ = now_ns;
+  if (++current_ == addresses_.size()) {
+    current_ = 0;
+    until_ns_ += pause_ns_;
+    pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
+  }
+}
+
+void Dialer::refuse(std::string why) {
+  why_ = std::move(why);
+  fd_.reset();
+  state_ = State::refused;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,66 @@
+// One outgoing connection: addresses tried in order, then the handshake.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/net.h"
+#include "bootstrap/poll_set.h"
+
+namespace ropewalk::bootstrap {
+
+/// One thread; never blocks. Tries every address, each with a short timeout, then again after a
+/// growing pause, until connected or given up by its owner.
+class Dialer {
+ public:
+  enum class State : uint8_t {
+    working,
+    connected,  // take() gives the socket
+    yielded,    // the peer, the lower rank, is dialing this rank: wait for that
+    refused,    // Purpose::join only: another key or protocol version; trying again is useless
+  };
+
+  /// `addresses` most reachable first.
+  Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key);
+
+  void prepare(PollSet& set);
+  void advance(const PollSet& set, int64_t now_ns);
+  State state() const { return state_; }
+  UniqueFd take() { return std::move(fd_); }
+  const SocketAddress& address() const { return addresses_[current_]; }
+  /// Why the last attempt failed, or why it was refused. Empty before.
+  const std::string& why() const { return why_; }
+  /// An attempt has failed and the next has not begun.
+  bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
+  /// True when some attempt found the job's key at the other end.
+  bool met_peer() const { return met_peer_; }
+
+ private:
+  enum class Phase : uint8_t { pause, connecting, challenge, verdict };
+  void start(int64_t now_ns);
+  void connect_done(int64_t now_ns);
+  void send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns);
+  void receive(int64_t now_ns);
+  void answer_challenge(int64_t now_ns);
+  void obey(Verdict verdict, int64_t now_ns);
+  void next_address(int64_t now_ns, std::string why);
+  void refuse(std::string why);
+
+  const std::vector<SocketAddress> addresses_;
+  Hello hello_;
+  const Key key_;
+  State state_ = State::working;
+  Phase phase_ = Phase::pause;
+  size_t current_ = 0;
+  int64_t until_ns_ = 0;  // end of the pause, or of the phase's patience
+  int64_t pause_ns_;
+  UniqueFd fd_;
+  int slot_ = -1;
+  Bytes answer_;
+  size_t answer_bytes_ = 0;
+  bool met_peer_ = false;
+  std::string why_;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,77 @@
+// The process's one listening socket, and the strangers in front of it.
+#pragma once
+
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/poll_set.h"
+#include "bootstrap/unique_fd.h"
+
+namespace ropewalk::bootstrap {
+
+/// A connection whose dialer has proved that it has the key; it waits for a Verdict.
+struct Arrival {
+  UniqueFd fd;
+  Hello hello;
+  std::string source;  // its address
+};
+
+/// Sends the verdict; false where the connection is gone.
+bool send_verdict(const Arrival& arrival, Verdict verdict);
+
+/// Accepts and authenticates. One thread; never blocks: each connection is a small state machine
+/// with a deadline, at most kHalfOpenMax at a time (the oldest goes first), so that a stranger who
+/// says nothing, too little, too much or nonsense costs nobody anything. Each source of strangers
+/// is logged once.
+class Doorway {
+ public:
+  static constexpr size_t kHalfOpenMax = 256;
+
+  Doorway(UniqueFd listener, int rank, const Key& join_key);
+
+  /// Links inside the world wait until this is known.
+  void set_session_key(const Key& key) { session_key_ = key; }
+  void prepare(PollSet& set, int64_t now_ns);
+  std::vector<Arrival> advance(const PollSet& set, int64_t now_ns);
+  /// How many connections were refused, and where the last came from.
+  int refused() const { return refused_; }
+  const std::string& last_refused() const { return last_refused_; }
+
+ private:
+  struct HalfOpen {
+    UniqueFd fd;
+    std::string source;
+    int64_t expires_ns = 0;
+    int slot = -1;
+    Bytes received;
+    std::optional<Hello> hello;
+    std::optional<Challenge> challenge;
+  };
+  enum class Progress : uint8_t { waiting, proved, over };
+
+  void accept_all(int64_t now_ns);
+  Progress step(HalfOpen& stranger, bool readable);
+  Progress read_hello(HalfOpen& stranger);
+  Progress read_proof(HalfOpen& stranger);
+  const Key* key_for(const Hello& hello) const;
+  /// Reads up to `want` bytes in all; `waiting` until they are there.
+  Progress fill(HalfOpen& stranger, size_t want);
+  Progress refuse(const HalfOpen& stranger, const char* why, bool suspicious);
+
+  UniqueFd listener_;
+  const int rank_;
+  const Key join_key_;
+  std::optional<Key> session_key_;
+  int slot_ = -1;
+  int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
+  std::list<HalfOpen> strangers_;
+  int refused_ = 0;
+  std::string last_refused_;
+  std::set<std::string> logged_;
+};
+
+}  // namespace ropewalk::bootstrap

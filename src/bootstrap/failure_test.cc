@@ -1,0 +1,123 @@
+// Ranks as processes, killed and stopped for real. No threads in the parent: it forks.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstring>
+
+#include "bootstrap/world_testing.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// What a child tells the test: once joined (peer -2), then what failure it saw.
+struct Note {
+  int rank, peer;
+  std::array<char, 200> reason;
+};
+
+class Ranks {
+ public:
+  explicit Ranks(const TestJob& job) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    read_.reset(ends[0]);
+    write_.reset(ends[1]);
+    for (int rank = 0; rank < job.size; ++rank) {
+      const pid_t pid = fork();
+      if (pid == 0) _exit(live(job, rank));
+      pids_.push_back(pid);
+    }
+  }
+  ~Ranks() {
+    for (const pid_t pid : pids_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  void signal(int rank, int number) { kill(pids_[static_cast<size_t>(rank)], number); }
+  std::optional<Note> next(std::chrono::milliseconds patience) {
+    pollfd p = {read_.get(), POLLIN, 0};
+    Note note = {};
+    if (poll(&p, 1, static_cast<int>(patience.count())) != 1) return {};
+    if (::read(read_.get(), &note, sizeof note) != ssize_t{sizeof note}) return {};
+    return note;
+  }
+  void await_joined() {
+    for (size_t i = 0; i < pids_.size(); ++i) {
+      const auto note = next(20s);
+      ASSERT_TRUE(note) << "a rank did not join";
+      ASSERT_EQ(note->peer, -2) << note->reason.data();
+    }
+  }
+
+ private:
+  void tell(int rank, int peer, const std::string& reason) {
+    Note note = {rank, peer, {}};
+    std::strncpy(note.reason.data(), reason.c_str(), note.reason.size() - 1);
+    [[maybe_unused]] const ssize_t n = ::write(write_.get(), &note, sizeof note);
+  }
+  int live(const TestJob& job, int rank) {
+    try {
+      const auto world = job.join(rank);
+      tell(rank, -2, "joined");
+      pollfd p = {world->monitor().event_fd(), POLLIN, 0};
+      poll(&p, 1, 20'000);
+      const Failure* failure = world->monitor().failure();
+      tell(rank, failure ? failure->peer : -3, failure ? failure->reason : "no failure");
+      pause();  // the test ends it
+    } catch (const Error& error) {
+      tell(rank, -4, error.what());
+    }
+    return 0;
+  }
+
+  UniqueFd read_, write_;
+  std::vector<pid_t> pids_;
+};
+
+/// All others must name `culprit` within `limit`.
+void expect_culprit(Ranks& ranks, int survivors, int culprit, const char* how,
+                    Clock::duration limit) {
+  const auto start = Clock::now();
+  for (int i = 0; i < survivors; ++i) {
+    const auto note = ranks.next(20s);
+    ASSERT_TRUE(note) << "a survivor learned nothing";
+    EXPECT_EQ(note->peer, culprit) << "rank " << note->rank << ": " << note->reason.data();
+    EXPECT_NE(std::strstr(note->reason.data(), how), nullptr) << note->reason.data();
+  }
+  EXPECT_LT(Clock::now() - start, limit);
+}
+
+TEST(Failure, AKilledInnerRankIsNamedByAllWithinASecond) {
+  const TestJob job(11);
+  Ranks ranks(job);
+  ranks.await_joined();
+  ranks.signal(1, SIGKILL);
+  expect_culprit(ranks, 10, 1, "rank 1 (", 1s);
+}
+
+TEST(Failure, AKilledRootIsNamedByAllWithinASecond) {
+  const TestJob job(3);
+  Ranks ranks(job);
+  ranks.await_joined();
+  ranks.signal(0, SIGKILL);
+  expect_culprit(ranks, 2, 0, "died", 1s);
+}
+
+TEST(Failure, AStoppedRankIsNamedWithinTheTimeout) {
+  TestJob job(4);
+  job.knobs.timeout = 4s;
+  job.knobs.link_timeout = 400ms;
+  Ranks ranks(job);
+  ranks.await_joined();
+  ranks.signal(2, SIGSTOP);
+  expect_culprit(ranks, 3, 2, "stopped, or its host hangs", 4s);
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,109 @@
+#include "bootstrap/frame_stream.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include "bootstrap/net.h"
+
+namespace ropewalk::bootstrap {
+
+void FrameStream::prepare(PollSet& set) {
+  const bool writes = !queue_.empty() && !write_broken_;
+  slot_ = set.add(fd_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)));
+}
+
+bool FrameStream::advance(const PollSet& set, std::vector<Frame>& into) {
+  if (!set.ready(slot_)) return true;
+  slot_ = -1;
+  if (!queue_.empty()) write_queue();
+  // Frames that arrived before the connection broke are still delivered: a last `leave` or
+  // `failure` explains the break.
+  bool open = true;
+  while (open) {
+    const size_t before = buffer_.size();
+    open = read_some();
+    if (buffer_.size() == before) break;
+    if (!cut_frames(into)) return false;
+  }
+  return open;
+}
+
+void FrameStream::send(const Bytes& frame) {
+  queue_.insert(queue_.end(), frame.begin(), frame.end());
+  write_queue();
+}
+
+void FrameStream::write_queue() {
+  while (!queue_.empty() && !write_broken_) {
+    const ssize_t n = ::send(fd_.get(), queue_.data(), queue_.size(), MSG_NOSIGNAL);
+    if (n > 0) {
+      queue_.erase(queue_.begin(), queue_.begin() + n);
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      // The reading side will see the end as well, after what it still has to read.
+      write_broken_ = true;
+      end(errno, errno_text(errno));
+    }
+  }
+}
+
+bool FrameStream::read_some() {
+  std::array<std::byte, 16384> chunk;
+  const ssize_t n = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
+  if (n > 0) {
+    buffer_.insert(buffer_.end(), chunk.begin(), chunk.begin() + n);
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n == 0)
+    end(0, "it closed the connection");
+  else
+    end(errno, errno_text(errno));
+  return false;
+}
+
+/// The first reason stays.
+void FrameStream::end(int error, std::string why) {
+  if (!why_.empty()) return;
+  error_ = error;
+  why_ = std::move(why);
+}
+
+bool FrameStream::cut_off() const {
+  return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH;
+}
+
+bool FrameStream::cut_frames(std::vector<Frame>& into) {
+  const ByteSpan all(buffer_);
+  size_t at = 0;
+  while (all.size() - at >= kFrameHeaderBytes) {
+    const auto header = decode_frame_header(all.subspan(at, kFrameHeaderBytes));
+    if (!header) {
+      why_ = "it sent bytes that make no sense";
+      return false;
+    }
+    const size_t whole = kFrameHeaderBytes + header->payload_bytes;
+    if (all.size() - at < whole) break;
+    const ByteSpan payload = all.subspan(at + kFrameHeaderBytes, header->payload_bytes);
+    into.push_back({header->type, Bytes(payload.begin(), payload.end())});
+    at += whole;
+  }
+  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<ptrdiff_t>(at));
+  return true;
+}
+
+bool FrameStream::flushed() const {
+  if (write_broken_) return true;
+  if (!queue_.empty()) return false;
+  pollfd connection = {fd_.get(), 0, 0};
+  if (poll(&connection, 1, 0) == 1) return true;  // reset or closed both ways
+  int unacknowledged = 0;
+  return ioctl(fd_.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,52 @@
+// Frames over one non-blocking socket.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bootstrap/poll_set.h"
+#include "bootstrap/unique_fd.h"
+#include "bootstrap/wire.h"
+
+namespace ropewalk::bootstrap {
+
+struct Frame {
+  FrameType type = FrameType::heartbeat;
+  Bytes payload;
+};
+
+/// One thread. What the socket does not take at once is queued; the protocol bounds how much that
+/// can be (docs/protocol.md, "Limits").
+class FrameStream {
+ public:
+  explicit FrameStream(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  void prepare(PollSet& set);
+  /// Moves bytes where poll said so and appends the whole frames that came to `into`. False once
+  /// the connection is over, after its last frame was delivered; then why() says why.
+  bool advance(const PollSet& set, std::vector<Frame>& into);
+  void send(const Bytes& frame);
+  /// Every byte sent is acknowledged by the other side's kernel (or the connection is over).
+  bool flushed() const;
+  bool idle() const { return queue_.empty(); }
+  /// "connection reset by peer"; says whose fault it is only as far as the kernel knows.
+  const std::string& why() const { return why_; }
+  /// True when it is over because the other host no longer acknowledges.
+  bool cut_off() const;
+
+ private:
+  void end(int error, std::string why);
+  void write_queue();
+  bool read_some();
+  bool cut_frames(std::vector<Frame>& into);
+
+  UniqueFd fd_;
+  int slot_ = -1;
+  bool write_broken_ = false;
+  Bytes queue_;    // not yet taken by the kernel
+  Bytes buffer_;   // received, not yet cut into frames
+  int error_ = 0;  // errno of the end, where there is one
+  std::string why_;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,38 @@
+// The Monitor of a World.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "bootstrap/event.h"
+#include "bootstrap/monitor.h"
+
+namespace ropewalk::bootstrap {
+
+class JobMonitor final : public Monitor {
+ public:
+  JobMonitor(int rank, int size);
+
+  const Failure* failure() const noexcept override {
+    return failure_.load(std::memory_order_acquire);
+  }
+  void report(const Failure& failure) override;
+  bool has_left(int peer) const noexcept override;
+  int event_fd() const noexcept override { return event_.fd(); }
+
+  /// Notes an orderly leave; false where it was known already.
+  bool mark_left(int rank);
+  /// Set whenever there is a new failure: the control thread waits on it to spread it.
+  Event& news() { return news_; }
+
+ private:
+  const int rank_, size_;
+  std::mutex mutex_;                       // guards the writing of stored_
+  std::unique_ptr<const Failure> stored_;  // never changes once set
+  std::atomic<const Failure*> failure_{nullptr};
+  std::unique_ptr<std::atomic<bool>[]> left_;
+  Event event_, news_;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,219 @@
+#include "bootstrap/knobs.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+#include "bootstrap/net.h"
+#include "ropewalk/status.h"
+#include "ropewalk/types.h"
+
+namespace ropewalk {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr size_t kJobKeyBytesMax = 4096;
+constexpr long kRanksMax = 1 << 20;
+
+/// Reads variables one by one; every bad value is an Error that names variable, value and rule.
+class Reader {
+ public:
+  explicit Reader(const std::function<const char*(const char*)>& get) : get_(get) {}
+
+  /// A variable that is set but empty counts as unset.
+  std::optional<std::string> text(const char* name) const {
+    const char* value = get_(name);
+    if (value == nullptr || *value == '\0') return {};
+    return std::string(value);
+  }
+
+  std::optional<int> integer(const char* name, long low, long high) const {
+    const auto value = text(name);
+    if (!value) return {};
+    long number = 0;
+    const char* end = value->data() + value->size();
+    const auto [stop, error] = std::from_chars(value->data(), end, number);
+    if (error != std::errc() || stop != end || number < low || number > high)
+      bad(name, *value, fmt::format("a whole number from {} to {}", low, high));
+    return static_cast<int>(number);
+  }
+
+  std::string choice(const char* name, const std::vector<std::string_view>& allowed,
+                     std::string otherwise) const {
+    const auto value = text(name);
+    if (!value) return otherwise;
+    if (std::find(allowed.begin(), allowed.end(), *value) == allowed.end())
+      bad(name, *value, fmt::format("one of: {}", fmt::join(allowed, ", ")));
+    return *value;
+  }
+
+  nanoseconds duration(const char* name, nanoseconds low, nanoseconds high,
+                       nanoseconds otherwise) const {
+    const auto value = text(name);
+    if (!value) return otherwise;
+    const auto parsed = parse_duration(*value);
+    if (!parsed || *parsed < low || *parsed > high)
+      bad(name, *value,
+          fmt::format("a time from {} to {} s: \"1.5\" (seconds), \"200ms\", \"3s\", \"2m\"",
+                      std::chrono::duration<double>(low).count(),
+                      std::chrono::duration<double>(high).count()));
+    return *parsed;
+  }
+
+  size_t size(const char* name, size_t low, size_t high, size_t otherwise) const {
+    const auto value = text(name);
+    if (!value) return otherwise;
+    const auto parsed = parse_size(*value);
+    if (!parsed || *parsed < low || *parsed > high)
+      bad(name, *value, fmt::format("bytes from {} to {}: \"4096\", \"64K\", \"1M\"", low, high));
+    return *parsed;
+  }
+
+  [[noreturn]] static void bad(const char* name, std::string_view value, std::string allowed) {
+    throw Error(ErrorCode::invalid_argument, "environment",
+                fmt::format("{}=\"{}\" is not allowed; it must be {}", name, value, allowed),
+                fmt::format("correct or unset {}", name));
+  }
+
+ private:
+  const std::function<const char*(const char*)>& get_;
+};
+
+LogLevel level_named(std::string_view word) {
+  if (word == "error") return LogLevel::error;
+  if (word == "info") return LogLevel::info;
+  if (word == "debug") return LogLevel::debug;
+  return LogLevel::warn;
+}
+
+std::vector<std::string_view> algorithm_names() {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kAlgorithms; ++i) names.push_back(name_of(static_cast<Algorithm>(i)));
+  return names;
+}
+
+}  // namespace
+
+const std::vector<KnobInfo>& knob_infos() {
+  static const std::vector<KnobInfo> infos = {
+      {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
+      {"ROPEWALK_SIZE", "from the launcher", "how many ranks the job has"},
+      {"ROPEWALK_COORDINATOR", "from the launcher", "host:port at which rank 0 listens"},
+      {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
+      {"ROPEWALK_JOB_KEY", "a fixed public key",
+       "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
+      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp"},
+      {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
+      {"ROPEWALK_ALGORITHM", "auto",
+       "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level"},
+      {"ROPEWALK_SOCKET_IFNAME", "all that are up",
+       "interface name or prefix whose addresses other ranks may dial"},
+      {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
+      {"ROPEWALK_LINK_TIMEOUT", "0.8",
+       "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
+      {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 64"},
+      {"ROPEWALK_SLICE_BYTES", "256K", "largest slice of a message; the same on every rank"},
+      {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
+      {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
+      {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},
+  };
+  return infos;
+}
+
+Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
+  const Reader read(get);
+  Knobs knobs;
+  knobs.rank = read.integer("ROPEWALK_RANK", 0, kRanksMax - 1);
+  knobs.size = read.integer("ROPEWALK_SIZE", 1, kRanksMax);
+  knobs.coordinator = read.text("ROPEWALK_COORDINATOR");
+  if (knobs.coordinator && !bootstrap::parse_endpoint(*knobs.coordinator))
+    Reader::bad("ROPEWALK_COORDINATOR", *knobs.coordinator,
+                "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535");
+  knobs.coordinator_fd =
+      read.integer("ROPEWALK_COORDINATOR_FD", 0, std::numeric_limits<int>::max());
+  knobs.job_key = read.text("ROPEWALK_JOB_KEY").value_or("");
+  if (knobs.job_key.size() > kJobKeyBytesMax)
+    Reader::bad("ROPEWALK_JOB_KEY", "(hidden)",
+                fmt::format("at most {} bytes long", kJobKeyBytesMax));
+  knobs.transport = read.choice("ROPEWALK_TRANSPORT", {"auto", "shm", "tcp"}, knobs.transport);
+  knobs.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, knobs.require);
+  knobs.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), knobs.algorithm);
+  knobs.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
+  using namespace std::chrono_literals;
+  knobs.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, knobs.timeout);
+  knobs.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, knobs.link_timeout);
+  knobs.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 64).value_or(knobs.tcp_streams);
+  knobs.slice_bytes =
+      read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, knobs.slice_bytes);
+  knobs.progress_thread =
+      read.integer("ROPEWALK_PROGRESS_THREAD", 0, 1).value_or(knobs.progress_thread ? 1 : 0) == 1;
+  knobs.progress_cpu = read.integer("ROPEWALK_PROGRESS_CPU", 0, 65535);
+  knobs.log = level_named(read.choice("ROPEWALK_LOG", {"error", "warn", "info", "debug"}, "warn"));
+  return knobs;
+}
+
+Knobs knobs_from_environment() {
+  return parse_knobs([](const char* name) { return std::getenv(name); });
+}
+
+std::vector<std::string> unknown_knobs(const char* const* environ) {
+  constexpr std::string_view kPrefix = "ROPEWALK_";
+  std::vector<std::string> unknown;
+  for (; environ != nullptr && *environ != nullptr; ++environ) {
+    const std::string_view entry = *environ;
+    if (!entry.starts_with(kPrefix)) continue;
+    const std::string_view name = entry.substr(0, entry.find('='));
+    const auto& infos = knob_infos();
+    if (std::none_of(infos.begin(), infos.end(), [&](const auto& i) { return i.name == name; }))
+      unknown.emplace_back(name);
+  }
+  return unknown;
+}
+
+std::optional<size_t> parse_size(std::string_view text) {
+  size_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return {};
+  const std::string_view unit = text.substr(static_cast<size_t>(stop - text.data()));
+  int shift = 0;
+  if (unit == "K" || unit == "k")
+    shift = 10;
+  else if (unit == "M" || unit == "m")
+    shift = 20;
+  else if (unit == "G" || unit == "g")
+    shift = 30;
+  else if (!unit.empty())
+    return {};
+  if (number > (std::numeric_limits<size_t>::max() >> shift)) return {};
+  return number << shift;
+}
+
+std::optional<nanoseconds> parse_duration(std::string_view text) {
+  constexpr double kSecondsMax = 1e9;  // keeps nanoseconds far inside 64 bits
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double number = 0;
+  const auto [stop, error] =
+      std::from_chars(text.data(), text.data() + digits, number, std::chars_format::fixed);
+  if (error != std::errc() || stop != text.data() + digits) return {};
+  const std::string_view unit = text.substr(digits);
+  double seconds = 0;
+  if (unit.empty() || unit == "s")
+    seconds = 1;
+  else if (unit == "us")
+    seconds = 1e-6;
+  else if (unit == "ms")
+    seconds = 1e-3;
+  else if (unit == "m")
+    seconds = 60;
+  else if (unit == "h")
+    seconds = 3600;
+  else
+    return {};
+  seconds *= number;
+  if (!(seconds <= kSecondsMax)) return {};
+  return nanoseconds(static_cast<int64_t>(seconds * 1e9 + 0.5));
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,226 @@
+#include "bootstrap/net.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr size_t kHostBytesMax = 255;
+constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+AddressList look_up(const Endpoint& endpoint, int flags, int& error) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  error = getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  return AddressList(error == 0 ? found : nullptr, &freeaddrinfo);
+}
+
+const sockaddr_in& as_v4(const SocketAddress& a) {
+  return *reinterpret_cast<const sockaddr_in*>(a.get());
+}
+const sockaddr_in6& as_v6(const SocketAddress& a) {
+  return *reinterpret_cast<const sockaddr_in6*>(a.get());
+}
+
+template <int (*query)(int, sockaddr*, socklen_t*) noexcept>
+SocketAddress address_by(int fd) {
+  sockaddr_storage storage = {};
+  socklen_t length = sizeof storage;
+  if (query(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
+  return {reinterpret_cast<const sockaddr*>(&storage), length};
+}
+
+/// A listening socket, or errno.
+int try_listen(const SocketAddress& address, UniqueFd& into) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno;
+  const int on = 1, off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.family() == AF_INET6)
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(fd.get(), address.get(), address.length()) != 0) return errno;
+  if (::listen(fd.get(), kBacklog) != 0) return errno;
+  into = std::move(fd);
+  return 0;
+}
+
+[[noreturn]] void cannot_listen(const std::string& where, int error) {
+  throw Error(ErrorCode::unavailable, "bootstrap",
+              fmt::format("cannot listen at {}: {}", where, errno_text(error)),
+              error == EADDRINUSE
+                  ? "another job or program uses the port; choose another with ROPEWALK_COORDINATOR"
+                  : "rank 0 must run on the host that ROPEWALK_COORDINATOR names");
+}
+
+}  // namespace
+
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return {};
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  else if (host.find(':') != std::string_view::npos)
+    return {};
+  if (host.empty() || host.size() > kHostBytesMax) return {};
+  const bool clean = std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
+  });
+  unsigned port = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, port);
+  if (!clean || error != std::errc() || stop != end || port < 1 || port > 65535) return {};
+  return Endpoint{std::string(host), static_cast<uint16_t>(port)};
+}
+
+std::string to_text(const Endpoint& endpoint) {
+  if (endpoint.host.find(':') != std::string::npos)
+    return fmt::format("[{}]:{}", endpoint.host, endpoint.port);
+  return fmt::format("{}:{}", endpoint.host, endpoint.port);
+}
+
+SocketAddress::SocketAddress(const sockaddr* address, socklen_t length)
+    : length_(std::min<socklen_t>(length, sizeof storage_)) {
+  std::memcpy(&storage_, address, length_);
+}
+
+std::string SocketAddress::ip() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (family() == AF_INET) {
+    inet_ntop(AF_INET, &as_v4(*this).sin_addr, text, sizeof text);
+  } else if (family() == AF_INET6) {
+    const in6_addr& v6 = as_v6(*this).sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&v6))
+      inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
+    else
+      inet_ntop(AF_INET6, &v6, text, sizeof text);
+  }
+  return text;
+}
+
+uint16_t SocketAddress::port() const {
+  if (family() == AF_INET) return ntohs(as_v4(*this).sin_port);
+  if (family() == AF_INET6) return ntohs(as_v6(*this).sin6_port);
+  return 0;
+}
+
+void SocketAddress::set_port(uint16_t port) {
+  if (family() == AF_INET) reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
+  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6*>(&storage_)->sin6_port = htons(port);
+}
+
+bool SocketAddress::is_any() const {
+  if (family() == AF_INET) return as_v4(*this).sin_addr.s_addr == INADDR_ANY;
+  return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&as_v6(*this).sin6_addr);
+}
+
+bool SocketAddress::is_loopback() const {
+  const std::string text = ip();
+  return text == "::1" || text.starts_with("127.");
+}
+
+std::optional<SocketAddress> numeric_address(std::string_view text) {
+  const auto endpoint = parse_endpoint(text);
+  if (!endpoint) return {};
+  int error = 0;
+  const AddressList found = look_up(*endpoint, AI_NUMERICHOST, error);
+  if (!found) return {};
+  return SocketAddress(found->ai_addr, found->ai_addrlen);
+}
+
+std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why) {
+  int error = 0;
+  const AddressList found = look_up(endpoint, 0, error);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next)
+    addresses.emplace_back(a->ai_addr, a->ai_addrlen);
+  if (addresses.empty()) why = error != 0 ? gai_strerror(error) : "no address";
+  return addresses;
+}
+
+std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint) {
+  Endpoint literal = endpoint;
+  if (literal.host == "localhost") literal.host = "127.0.0.1";
+  const auto address = numeric_address(to_text(literal));
+  if (!address || !address->is_loopback()) return {};
+  return address;
+}
+
+UniqueFd listen_at(const SocketAddress& address) {
+  UniqueFd fd;
+  if (const int error = try_listen(address, fd)) cannot_listen(address.text(), error);
+  return fd;
+}
+
+UniqueFd listen_everywhere(uint16_t port) {
+  sockaddr_in6 v6 = {};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_any;
+  v6.sin6_port = htons(port);
+  UniqueFd fd;
+  const int error = try_listen({reinterpret_cast<const sockaddr*>(&v6), sizeof v6}, fd);
+  if (error == 0) return fd;
+  if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
+    cannot_listen(fmt::format("port {}", port), error);
+  sockaddr_in v4 = {};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(port);
+  return listen_at({reinterpret_cast<const sockaddr*>(&v4), sizeof v4});
+}
+
+SocketAddress local_address(int fd) {
+  return address_by<getsockname>(fd);
+}
+SocketAddress peer_address(int fd) {
+  return address_by<getpeername>(fd);
+}
+
+int begin_connect(const SocketAddress& address, UniqueFd& fd) {
+  fd.reset(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno;
+  if (::connect(fd.get(), address.get(), address.length()) == 0 || errno == EINPROGRESS) return 0;
+  return errno;
+}
+
+int finish_connect(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  if (error != 0) return error;
+  return local_address(fd).text() == peer_address(fd).text() ? ECONNREFUSED : 0;
+}
+
+void tune_stream(int fd, std::chrono::nanoseconds link_timeout) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto ms = static_cast<unsigned>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(link_timeout).count());
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+std::string errno_text(int error) {
+  std::string text = std::generic_category().message(error);
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+}  // namespace ropewalk::bootstrap

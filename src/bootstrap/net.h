@@ -1,0 +1,73 @@
+// Addresses and TCP sockets: the few system calls that the bootstrap makes, each wrapped once.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/unique_fd.h"
+
+namespace ropewalk::bootstrap {
+
+struct Endpoint {
+  std::string host;  // a name or a numeric address, without brackets
+  uint16_t port = 0;
+};
+/// "name:port", "1.2.3.4:port" or "[v6]:port", port 1 to 65535; nothing where it is none of these.
+std::optional<Endpoint> parse_endpoint(std::string_view text);
+/// The inverse: brackets around a v6 address.
+std::string to_text(const Endpoint& endpoint);
+
+/// A numeric IPv4 or IPv6 address with a port. IPv4 inside IPv6 (::ffff:1.2.3.4) is shown as IPv4.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  SocketAddress(const sockaddr* address, socklen_t length);
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t length() const { return length_; }
+  int family() const { return storage_.ss_family; }
+  std::string ip() const;
+  uint16_t port() const;
+  void set_port(uint16_t port);
+  std::string text() const { return to_text(Endpoint{ip(), port()}); }
+  bool is_any() const;       // 0.0.0.0 or ::
+  bool is_loopback() const;  // 127/8 or ::1
+
+ private:
+  sockaddr_storage storage_ = {};
+  socklen_t length_ = 0;
+};
+
+/// A numeric "ip:port"; nothing for a name. Asks no resolver.
+std::optional<SocketAddress> numeric_address(std::string_view text);
+/// Every address of `endpoint`; may block for as long as the resolver does. Empty: `why` says why.
+std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);
+/// The literals that mean this host only: 127/8, ::1, "localhost". Asks no resolver.
+std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint);
+
+/// A non-blocking listening socket at `address`; throws Error(unavailable) with errno's text.
+UniqueFd listen_at(const SocketAddress& address);
+/// The same on every interface: IPv6 and IPv4, or IPv4 only where the machine has no IPv6.
+UniqueFd listen_everywhere(uint16_t port);
+/// Where `fd` is bound; where `fd` is connected to. Unset (length 0) on error.
+SocketAddress local_address(int fd);
+SocketAddress peer_address(int fd);
+
+/// Begins a non-blocking connect; 0 with `fd` set (connected or under way), else errno.
+int begin_connect(const SocketAddress& address, UniqueFd& fd);
+/// The outcome of a connect that poll says is over; 0 or errno. A socket that has connected to
+/// itself (possible on loopback while nobody listens) counts as ECONNREFUSED.
+int finish_connect(int fd);
+/// No Nagle delay; the kernel gives up the connection when sent bytes stay unacknowledged for
+/// `link_timeout`.
+void tune_stream(int fd, std::chrono::nanoseconds link_timeout);
+
+/// "connection reset by peer" and the like.
+std::string errno_text(int error);
+
+}  // namespace ropewalk::bootstrap

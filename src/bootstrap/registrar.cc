@@ -1,0 +1,127 @@
+#include "bootstrap/registrar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "bootstrap/tree_shape.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kMarginMaxNs = 250 * kMillisecond;
+
+std::string describe(const Card& card) {
+  return fmt::format("rank {} ({}, pid {})", card.rank, card.host_name, card.pid);
+}
+
+}  // namespace
+
+Registrar::Registrar(std::vector<Card>& table, int64_t deadline_ns)
+    : table_(table), deadline_ns_(deadline_ns) {}
+
+void Registrar::add(UniqueFd fd, uint32_t from, std::string source, const Failure* failure) {
+  entries_.push_back({FrameStream(std::move(fd)), std::move(source), from, {}});
+  if (failure != nullptr) entries_.back().stream.send(frame(*failure));
+}
+
+void Registrar::prepare(PollSet& set) {
+  for (Entry& entry : entries_) entry.stream.prepare(set);
+}
+
+void Registrar::advance(const PollSet& set, int64_t now_ns) {
+  for (Entry& entry : entries_) {
+    frames_.clear();
+    entry.open = entry.stream.advance(set, frames_);
+    for (const Frame& frame : frames_) handle(entry, frame, now_ns);
+    if (entry.open) continue;
+    if (entry.rank)
+      set_fault(ErrorCode::peer_lost,
+                fmt::format("{} died or gave up while joining: {}",
+                            describe(table_[static_cast<size_t>(*entry.rank)]), entry.stream.why()),
+                "look at that rank's own output", *entry.rank);
+    else
+      log(LogLevel::info, 0, "rank {} at {} went away before it joined: {}", entry.from,
+          entry.source, entry.stream.why());
+  }
+  entries_.remove_if([](const Entry& entry) { return !entry.open; });
+}
+
+void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
+  if (frame.type == FrameType::join && !entry.rank) {
+    if (const auto join = decode_join(frame.payload)) return enroll(entry, *join, now_ns);
+  } else if (frame.type == FrameType::failure) {
+    if (const auto failure = decode_failure(frame.payload)) {
+      if (!fault_) fault_ = *failure;
+      return;
+    }
+  }
+  set_fault(
+      ErrorCode::protocol,
+      fmt::format("rank {} at {} sent a message that makes no sense", entry.from, entry.source),
+      "install the same Ropewalk on every rank", static_cast<int>(entry.from));
+}
+
+void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
+  const Card& card = join.card;
+  if (join.size != table_.size())
+    return set_fault(
+        ErrorCode::mismatch,
+        fmt::format("{} says that the job has {} ranks; rank 0 ({}, pid {}) says {}",
+                    describe(card), join.size, table_[0].host_name, table_[0].pid, table_.size()),
+        "give every rank the same size (ROPEWALK_SIZE or the launcher's)", card.rank);
+  if (static_cast<size_t>(card.rank) >= table_.size())
+    return set_fault(
+        ErrorCode::mismatch,
+        fmt::format("{} is out of range for a job of {}", describe(card), table_.size()),
+        "ranks are 0 to size-1", card.rank);
+  if (static_cast<uint32_t>(card.rank) != entry.from)
+    return set_fault(ErrorCode::protocol,
+                     fmt::format("{} said at first that it is rank {}", describe(card), entry.from),
+                     "install the same Ropewalk on every rank", card.rank);
+  Card& row = table_[static_cast<size_t>(card.rank)];
+  if (row.rank >= 0)
+    return set_fault(ErrorCode::mismatch,
+                     fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", card.rank,
+                                 row.host_name, row.pid, card.host_name, card.pid),
+                     "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
+                     card.rank);
+  row = card;
+  entry.rank = card.rank;
+  ++joined_;
+  const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond;
+  deadline_ns_ =
+      std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
+  log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(card), entry.source, joined_,
+      table_.size());
+}
+
+void Registrar::set_fault(ErrorCode code, std::string reason, std::string advice, int peer) {
+  if (!fault_) fault_ = Failure{code, "bootstrap", std::move(reason), std::move(advice), 0, peer};
+}
+
+std::vector<int> Registrar::missing() const {
+  std::vector<int> ranks;
+  for (size_t r = 0; r < table_.size(); ++r)
+    if (table_[r].rank < 0) ranks.push_back(static_cast<int>(r));
+  return ranks;
+}
+
+void Registrar::send_places(const WorldId& world) {
+  for (Entry& entry : entries_)
+    if (entry.rank)
+      entry.stream.send(frame(Place{world, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
+}
+
+void Registrar::broadcast(const Bytes& frame) {
+  for (Entry& entry : entries_) entry.stream.send(frame);
+}
+
+bool Registrar::flushed() const {
+  return std::all_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.stream.flushed(); });
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,57 @@
+// Rank 0's side of joining: one small message from every rank, one back.
+#pragma once
+
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/frame_stream.h"
+
+namespace ropewalk::bootstrap {
+
+/// The control thread of rank 0 only. The first thing that is wrong becomes fault(); the owner
+/// makes it the job's failure and tells everybody with `broadcast`.
+class Registrar {
+ public:
+  /// `table` (of the job's size; row 0 is filled) receives the cards.
+  Registrar(std::vector<Card>& table, int64_t deadline_ns);
+
+  /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
+  /// already it is told so at once.
+  void add(UniqueFd fd, uint32_t from, std::string source, const Failure* failure);
+  void prepare(PollSet& set);
+  void advance(const PollSet& set, int64_t now_ns);
+  const std::optional<Failure>& fault() const { return fault_; }
+  bool complete() const { return joined_ == table_.size(); }
+  std::vector<int> missing() const;
+  /// The earliest deadline of any rank that has joined, less a little, so that rank 0's answer
+  /// reaches it in time.
+  int64_t deadline_ns() const { return deadline_ns_; }
+
+  /// Tells every rank its place in the tree. Once, when complete.
+  void send_places(const WorldId& world);
+  void broadcast(const Bytes& frame);
+  bool flushed() const;
+
+ private:
+  struct Entry {
+    FrameStream stream;
+    std::string source;
+    uint32_t from;
+    std::optional<int> rank;  // once its card is in the table
+    bool open = true;
+  };
+  void handle(Entry& entry, const Frame& frame, int64_t now_ns);
+  void enroll(Entry& entry, const Join& join, int64_t now_ns);
+  void set_fault(ErrorCode code, std::string reason, std::string advice, int peer);
+
+  std::vector<Card>& table_;
+  int64_t deadline_ns_;
+  size_t joined_ = 1;
+  std::list<Entry> entries_;
+  std::vector<Frame> frames_;  // scratch of advance()
+  std::optional<Failure> fault_;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,107 @@
+#include "bootstrap/switchboard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/clock.h"
+
+namespace ropewalk::bootstrap {
+
+Switchboard::Switchboard(int rank, int size, int64_t timeout_ns)
+    : rank_(rank), size_(size), timeout_ns_(timeout_ns) {}
+
+void Switchboard::request(int peer, int stream) {
+  if (peer < 0 || peer >= size_ || peer == rank_ || stream < 0 ||
+      stream >= static_cast<int>(kStreamsMax))
+    throw Error(
+        ErrorCode::invalid_argument, "connect",
+        fmt::format("rank {} of {} asked for stream {} to rank {}", rank_, size_, stream, peer));
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[{peer, stream}];
+  if (entry.deadline_ns == INT64_MAX) entry.deadline_ns = MonotonicClock().now_ns() + timeout_ns_;
+  if (entry.state != State::idle) return;
+  entry.state = State::dialing;
+  to_dial_.push_back({peer, stream});
+  news_.set();
+}
+
+int Switchboard::take(int peer, int stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find({peer, stream});
+  if (found == entries_.end() || found->second.state != State::ready) return -1;
+  found->second.state = State::taken;
+  if (--ready_ == 0) ready_event_.clear();
+  return found->second.fd.release();
+}
+
+std::vector<Switchboard::Link> Switchboard::to_dial() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(to_dial_, {});
+}
+
+Verdict Switchboard::claim(Link link) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[link];
+  switch (entry.state) {
+    case State::idle:
+    case State::waiting:
+      break;
+    case State::dialing:
+      if (rank_ < link.peer) return Verdict::yield;
+      break;
+    case State::arriving:
+    case State::ready:
+    case State::taken:
+      return Verdict::already;
+  }
+  entry.state = State::arriving;
+  return Verdict::accepted;
+}
+
+void Switchboard::deliver(Link link, UniqueFd fd) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[link];
+  assert(entry.state == State::arriving || entry.state == State::dialing);
+  entry.state = State::ready;
+  entry.fd = std::move(fd);
+  ++ready_;
+  ready_event_.set();
+}
+
+void Switchboard::lost(Link link) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[link];
+  assert(entry.state == State::arriving);
+  entry.state = State::waiting;  // the peer, whose dial this was, dials again
+}
+
+void Switchboard::yielded(Link link) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[link];
+  if (entry.state == State::dialing) entry.state = State::waiting;
+}
+
+bool Switchboard::is_dialing(Link link) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(link);
+  return found != entries_.end() && found->second.state == State::dialing;
+}
+
+Switchboard::Link Switchboard::overdue(int64_t now_ns) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [link, entry] : entries_)
+    if (outstanding(entry) && now_ns >= entry.deadline_ns) return link;
+  return {};
+}
+
+int64_t Switchboard::next_deadline_ns() const {
+  const std::lock_guard lock(mutex_);
+  int64_t next = INT64_MAX;
+  for (const auto& [link, entry] : entries_)
+    if (outstanding(entry)) next = std::min(next, entry.deadline_ns);
+  return next;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,86 @@
+// Which sockets between ranks exist, and who dials when both sides want one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/event.h"
+#include "bootstrap/sockets.h"
+#include "bootstrap/unique_fd.h"
+#include "bootstrap/wire.h"
+
+namespace ropewalk::bootstrap {
+
+/// The SocketSource of a World: the table and its rule; the control thread does the dialing.
+///
+/// The rule for simultaneous dials, decided under one mutex per process: a lower rank that has
+/// begun to dial refuses the higher's dial (Verdict::yield), and the higher waits; a lower rank
+/// that has not takes the higher's dial, and then never dials itself. A higher rank always takes
+/// the lower's dial. So the lower rank alone decides, and decides once: exactly one connection.
+class Switchboard final : public SocketSource {
+ public:
+  struct Link {
+    int peer = -1, stream = 0;
+    auto operator<=>(const Link&) const = default;
+  };
+
+  Switchboard(int rank, int size, int64_t timeout_ns);
+
+  // SocketSource; any thread. `request` throws Error(invalid_argument) for a peer or stream that
+  // cannot be.
+  void request(int peer, int stream) override;
+  int take(int peer, int stream) override;
+  int event_fd() const override { return ready_event_.fd(); }
+
+  // The control thread only.
+
+  /// Set when `to_dial` has something new.
+  Event& news() { return news_; }
+  /// The links requested since the last call, which are to be dialed now.
+  std::vector<Link> to_dial();
+  /// Decides about an incoming dial. After `accepted` the caller must call `deliver`, or `lost`
+  /// where the socket is of no use.
+  Verdict claim(Link link);
+  void deliver(Link link, UniqueFd fd);
+  void lost(Link link);
+  /// The peer refused our dial because it dials itself.
+  void yielded(Link link);
+  /// False once the link no longer needs this rank's dialer.
+  bool is_dialing(Link link) const;
+  /// Some link that was requested longer than the timeout ago and is not there; peer -1: none.
+  Link overdue(int64_t now_ns) const;
+  /// When the next link becomes overdue; INT64_MAX: nothing is outstanding.
+  int64_t next_deadline_ns() const;
+
+ private:
+  enum class State : uint8_t {
+    idle,
+    dialing,   // this rank dials
+    waiting,   // this rank, the higher, was told that the lower dials
+    arriving,  // claimed, not yet delivered
+    ready,     // fd waits for take()
+    taken,
+  };
+  struct Entry {
+    State state = State::idle;
+    int64_t deadline_ns = INT64_MAX;  // of a request that is not yet fulfilled
+    UniqueFd fd;
+  };
+  static bool outstanding(const Entry& entry) {
+    return entry.deadline_ns != INT64_MAX && entry.state < State::ready;
+  }
+
+  const int rank_, size_;
+  const int64_t timeout_ns_;
+  mutable std::mutex mutex_;  // guards all below
+  std::map<Link, Entry> entries_;
+  std::vector<Link> to_dial_;
+  int ready_ = 0;      // entries in State::ready
+  Event ready_event_;  // set while ready_ > 0
+  Event news_;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,94 @@
+#include "bootstrap/switchboard.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "base/clock.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kTimeoutNs = 1'000'000'000;
+
+UniqueFd some_fd() {
+  return UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+}
+bool is_readable(int fd) {
+  pollfd p = {fd, POLLIN, 0};
+  return poll(&p, 1, 0) == 1;
+}
+
+TEST(Switchboard, LowerThatDialsRefusesTheHigher) {
+  Switchboard lower(0, 2, kTimeoutNs);
+  lower.request(1, 0);
+  ASSERT_EQ(lower.to_dial().size(), 1u);
+  EXPECT_EQ(lower.claim({1, 0}), Verdict::yield);
+  EXPECT_TRUE(lower.is_dialing({1, 0}));
+}
+
+TEST(Switchboard, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
+  Switchboard lower(0, 2, kTimeoutNs);
+  ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
+  lower.request(1, 0);
+  EXPECT_TRUE(lower.to_dial().empty());
+  lower.deliver({1, 0}, some_fd());
+  EXPECT_EQ(lower.claim({1, 0}), Verdict::already);
+}
+
+TEST(Switchboard, HigherAlwaysTakesTheLower) {
+  Switchboard higher(1, 2, kTimeoutNs);
+  higher.request(0, 0);
+  EXPECT_EQ(higher.claim({0, 0}), Verdict::accepted);
+  EXPECT_FALSE(higher.is_dialing({0, 0}));
+  higher.request(0, 1);
+  higher.yielded({0, 1});
+  EXPECT_FALSE(higher.is_dialing({0, 1}));
+  EXPECT_EQ(higher.claim({0, 1}), Verdict::accepted);
+}
+
+TEST(Switchboard, ALostArrivalCanBeDialedAgain) {
+  Switchboard lower(0, 2, kTimeoutNs);
+  ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
+  lower.lost({1, 0});
+  EXPECT_EQ(lower.claim({1, 0}), Verdict::accepted);
+}
+
+TEST(Switchboard, TakeHandsOutOnceAndClearsTheEvent) {
+  Switchboard board(0, 3, kTimeoutNs);
+  board.request(1, 0);
+  board.request(1, 0);
+  EXPECT_EQ(board.to_dial().size(), 1u) << "a repeated request is harmless";
+  EXPECT_EQ(board.take(1, 0), -1);
+  EXPECT_FALSE(is_readable(board.event_fd()));
+  board.deliver({1, 0}, some_fd());
+  EXPECT_TRUE(is_readable(board.event_fd()));
+  const UniqueFd taken(board.take(1, 0));
+  EXPECT_TRUE(taken.valid());
+  EXPECT_FALSE(is_readable(board.event_fd()));
+  EXPECT_EQ(board.take(1, 0), -1);
+  EXPECT_EQ(board.take(2, 5), -1) << "never requested";
+}
+
+TEST(Switchboard, UnfulfilledRequestsBecomeOverdue) {
+  Switchboard board(0, 3, kTimeoutNs);
+  EXPECT_EQ(board.next_deadline_ns(), INT64_MAX);
+  board.request(2, 1);
+  const int64_t now_ns = MonotonicClock().now_ns();
+  EXPECT_LE(board.next_deadline_ns(), now_ns + kTimeoutNs);
+  EXPECT_EQ(board.overdue(now_ns).peer, -1);
+  EXPECT_EQ(board.overdue(now_ns + kTimeoutNs).peer, 2);
+  board.deliver({2, 1}, some_fd());
+  EXPECT_EQ(board.overdue(now_ns + kTimeoutNs).peer, -1);
+}
+
+TEST(Switchboard, ImpossibleLinksAreRefused) {
+  Switchboard board(0, 2, kTimeoutNs);
+  EXPECT_THROW(board.request(0, 0), Error);
+  EXPECT_THROW(board.request(2, 0), Error);
+  EXPECT_THROW(board.request(1, -1), Error);
+  EXPECT_THROW(board.request(1, static_cast<int>(kStreamsMax)), Error);
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,185 @@
+#include "bootstrap/tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "bootstrap/tree_shape.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kBeatsPerLinkTimeout = 4;
+
+double seconds(int64_t time_ns) {
+  return static_cast<double>(time_ns) / 1e9;
+}
+
+}  // namespace
+
+// A heartbeat must be missed several times before its absence means anything, so the silence
+// allowed is never shorter than the link timeout.
+Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
+           std::chrono::nanoseconds link_timeout, JobMonitor& monitor,
+           const std::vector<Card>& table)
+    : rank_(rank),
+      size_(size),
+      silence_max_ns_(std::max(timeout.count() / 2, int64_t{link_timeout.count()})),
+      beat_ns_(link_timeout.count() / kBeatsPerLinkTimeout),
+      monitor_(monitor),
+      table_(table),
+      cut_off_(static_cast<size_t>(size), false) {}
+
+void Tree::add(int peer, UniqueFd fd, int64_t now_ns) {
+  links_.push_back({peer, FrameStream(std::move(fd)), now_ns, silence_max_ns_});
+  if (failure_spread_) links_.back().stream.send(frame(*monitor_.failure()));
+  next_beat_ns_ = now_ns;  // tells the new neighbour our interval
+}
+
+bool Tree::has(int peer) const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [peer](const Link& link) { return link.peer == peer; });
+}
+
+void Tree::send(int peer, const Bytes& frame) {
+  for (Link& link : links_)
+    if (link.peer == peer) link.stream.send(frame);
+}
+
+void Tree::flood(const Bytes& frame, int except) {
+  for (Link& link : links_)
+    if (link.peer != except) link.stream.send(frame);
+}
+
+void Tree::prepare(PollSet& set) {
+  for (Link& link : links_) {
+    link.stream.prepare(set);
+    set.wake_at(link.heard_ns + link.silence_max_ns);
+  }
+  if (!links_.empty()) set.wake_at(next_beat_ns_);
+}
+
+std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
+  std::vector<Inbound> others;
+  // When this process itself was stopped or starved, its neighbours were not silent: it was deaf.
+  const bool was_deaf = advanced_ns_ != 0 && now_ns - advanced_ns_ > 2 * beat_ns_;
+  advanced_ns_ = now_ns;
+  for (Link& link : links_) {
+    frames_.clear();
+    if (was_deaf) link.heard_ns = now_ns;
+    const bool open = link.stream.advance(set, frames_);
+    if (!frames_.empty()) link.heard_ns = now_ns;
+    for (Frame& frame : frames_) handle(link, frame, others);
+    if (!open)
+      close(link, (link.stream.cut_off() ? "is cut off: " : "died: ") + link.stream.why());
+    else
+      check_silence(link, now_ns);
+  }
+  links_.remove_if([](const Link& link) { return !link.open; });
+  beat(now_ns);
+  return others;
+}
+
+void Tree::handle(Link& link, Frame& frame, std::vector<Inbound>& others) {
+  switch (frame.type) {
+    case FrameType::heartbeat:
+      if (const auto beat = decode_heartbeat(frame.payload))
+        link.silence_max_ns =
+            std::max(silence_max_ns_, kBeatsPerLinkTimeout * kMillisecond * beat->interval_ms);
+      else
+        protocol_fault(link);
+      return;
+    case FrameType::failure:
+      if (const auto failure = decode_failure(frame.payload))
+        monitor_.report(*failure);
+      else
+        protocol_fault(link);
+      return;
+    case FrameType::leave: {
+      const auto leave = decode_leave(frame.payload);
+      if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
+      if (!monitor_.mark_left(static_cast<int>(leave->rank))) return;
+      ++left_count_;
+      flood(bootstrap::frame(*leave), link.peer);
+      return;
+    }
+    default:
+      others.push_back({link.peer, std::move(frame)});
+  }
+}
+
+void Tree::beat(int64_t now_ns) {
+  if (now_ns < next_beat_ns_) return;
+  next_beat_ns_ = now_ns + beat_ns_;
+  const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond, 1));
+  const Bytes heartbeat = frame(Heartbeat{interval_ms});
+  for (Link& link : links_)
+    if (link.stream.idle()) link.stream.send(heartbeat);
+}
+
+void Tree::check_silence(Link& link, int64_t now_ns) {
+  const int64_t silent_ns = now_ns - link.heard_ns;
+  if (silent_ns < link.silence_max_ns) return;
+  close(link, fmt::format("has not answered for {:.3g} s: stopped, or its host hangs",
+                          seconds(silent_ns)));
+}
+
+void Tree::close(Link& link, std::string reason) {
+  link.open = false;
+  if (monitor_.failure() != nullptr) return;
+  if (!monitor_.has_left(link.peer)) {
+    monitor_.report({ErrorCode::peer_lost, "control", describe(link.peer) + " " + reason,
+                     "look at that rank's own output and at its host's kernel log (out of memory?)",
+                     rank_, link.peer});
+    return;
+  }
+  any_cut_off_ = true;
+  const bool is_parent = link.peer == tree_parent(rank_);
+  for (int r = 0; r < size_; ++r)
+    if (in_subtree(r, is_parent ? rank_ : link.peer) != is_parent)
+      cut_off_[static_cast<size_t>(r)] = true;
+}
+
+void Tree::protocol_fault(const Link& link) {
+  monitor_.report({ErrorCode::protocol, "control",
+                   describe(link.peer) + " sent a control message that makes no sense",
+                   "install the same Ropewalk on every rank", rank_, link.peer});
+}
+
+void Tree::spread_failure() {
+  if (failure_spread_ || monitor_.failure() == nullptr) return;
+  failure_spread_ = true;
+  flood(frame(*monitor_.failure()));
+}
+
+void Tree::announce_leave() {
+  if (!monitor_.mark_left(rank_)) return;
+  ++left_count_;
+  flood(frame(Leave{static_cast<uint32_t>(rank_)}));
+}
+
+bool Tree::all_left() const {
+  return left_count_ == size_ || (any_cut_off_ && not_left().empty());
+}
+
+std::vector<int> Tree::not_left() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size_; ++r)
+    if (!monitor_.has_left(r) && !cut_off_[static_cast<size_t>(r)]) ranks.push_back(r);
+  return ranks;
+}
+
+bool Tree::flushed() const {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return link.stream.flushed(); });
+}
+
+std::string Tree::describe(int rank) const {
+  const Card& card = table_[static_cast<size_t>(rank)];
+  if (card.rank != rank) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({}, pid {})", rank, card.host_name, card.pid);
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,86 @@
+// This rank's links in the control tree: heartbeats, failures, orderly leaves.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "bootstrap/frame_stream.h"
+#include "bootstrap/job_monitor.h"
+
+namespace ropewalk::bootstrap {
+
+/// The control thread only.
+///
+/// A failure, once the monitor has one, is sent over every link, and every rank passes on the first
+/// that it hears of. A link that breaks, or whose other end stays silent, without that neighbour
+/// having left, is such a failure. A leave is flooded likewise, once per rank.
+class Tree {
+ public:
+  struct Inbound {
+    int peer;
+    Frame frame;
+  };
+
+  /// `table` gives names to messages; it may fill up later, must outlive the tree and has `size`
+  /// entries.
+  Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
+       JobMonitor& monitor, const std::vector<Card>& table);
+
+  /// Takes a new link. A failure that is known already is sent over it at once.
+  void add(int peer, UniqueFd fd, int64_t now_ns);
+  bool has(int peer) const;
+  void send(int peer, const Bytes& frame);
+  /// To every neighbour but one.
+  void flood(const Bytes& frame, int except = -1);
+
+  void prepare(PollSet& set);
+  /// Handles what arrived; gives back the frames that are not the tree's own business (those of
+  /// joining), in order per peer.
+  std::vector<Inbound> advance(const PollSet& set, int64_t now_ns);
+
+  /// Spreads the monitor's failure, once.
+  void spread_failure();
+  /// Announces that this rank leaves, once.
+  void announce_leave();
+  /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its
+  /// link early; whoever is behind it is not waited for.)
+  bool all_left() const;
+  std::vector<int> not_left() const;
+  /// Everything sent has been acknowledged.
+  bool flushed() const;
+
+  /// "rank 3 (host, pid 12)".
+  std::string describe(int rank) const;
+
+ private:
+  struct Link {
+    int peer;
+    FrameStream stream;
+    int64_t heard_ns;
+    int64_t silence_max_ns;
+    bool open = true;
+  };
+  void handle(Link& link, Frame& frame, std::vector<Inbound>& others);
+  void beat(int64_t now_ns);
+  void check_silence(Link& link, int64_t now_ns);
+  void close(Link& link, std::string reason);
+  void protocol_fault(const Link& link);
+
+  const int rank_, size_;
+  const int64_t silence_max_ns_;  // longest time without a heartbeat
+  const int64_t beat_ns_;         // between two of our own
+  JobMonitor& monitor_;
+  const std::vector<Card>& table_;
+  std::list<Link> links_;
+  std::vector<bool> cut_off_;  // ranks behind a link that closed after its neighbour left
+  bool any_cut_off_ = false;
+  std::vector<Frame> frames_;  // scratch of advance()
+  int64_t next_beat_ns_ = 0;
+  int64_t advanced_ns_ = 0;
+  int left_count_ = 0;
+  bool failure_spread_ = false;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,136 @@
+// Every byte of the bootstrap, encoded and decoded. docs/protocol.md has the grammar.
+//
+// Integers are little-endian. Decoders are pure, bounded, and strict: they give nothing unless the
+// span is exactly one well-formed message whose every field is inside its limit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bootstrap/world.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk::bootstrap {
+
+using Bytes = std::vector<std::byte>;
+using ByteSpan = std::span<const std::byte>;
+
+inline constexpr uint16_t kProtocolVersion = 1;
+
+// Limits. A card or failure that keeps them fits into kFramePayloadMax.
+inline constexpr size_t kFrameHeaderBytes = 5;
+inline constexpr size_t kFramePayloadMax = 16384;
+inline constexpr size_t kNameBytesMax = 255;  // host_name, host_id
+inline constexpr size_t kAddressBytesMax = 64;
+inline constexpr size_t kAddressesMax = 16;
+inline constexpr size_t kTransportInfoBytesMax = 4096;
+inline constexpr size_t kOperationBytesMax = 256;
+inline constexpr size_t kReasonBytesMax = 2048;
+inline constexpr uint32_t kRanksMax = 1u << 20;
+inline constexpr uint32_t kStreamsMax = 1024;
+
+// --- Handshake: fixed lengths, no frames --------------------------------------------------------
+
+using Nonce = std::array<std::byte, 32>;
+using Mac = std::array<std::byte, 32>;
+using WorldId = std::array<std::byte, 16>;
+
+enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3 };
+
+/// The dialer's first message. Its layout is the same in every protocol version.
+struct Hello {
+  uint16_t version = kProtocolVersion;
+  Purpose purpose = Purpose::join;
+  uint32_t from = 0, to = 0;  // ranks
+  uint32_t stream = 0;        // Purpose::socket only
+  Nonce nonce = {};
+};
+inline constexpr size_t kHelloBytes = 64;
+
+/// The acceptor's answer. Its layout is the same in every protocol version.
+struct Challenge {
+  uint16_t version = kProtocolVersion;
+  Nonce nonce = {};
+  Mac mac = {};
+};
+inline constexpr size_t kChallengeBytes = 80;
+
+inline constexpr size_t kProofBytes = 32;  // the dialer's Mac
+
+/// How the acceptor decides about an authenticated (or, for bad_key, not authenticated) dialer.
+enum class Verdict : uint8_t {
+  accepted = 0,
+  bad_key = 1,
+  wrong_version = 2,
+  wrong_rank = 3,  // another rank than the one dialed, or a link that has no place here
+  busy = 4,        // not now: try again
+  yield = 5,       // stop dialing: the acceptor, the lower rank, is dialing already
+  already = 6,     // this (peer, stream) is connected
+};
+inline constexpr size_t kVerdictBytes = 8;
+
+std::array<std::byte, kHelloBytes> encode(const Hello& hello);
+std::optional<Hello> decode_hello(ByteSpan bytes);
+std::array<std::byte, kChallengeBytes> encode(const Challenge& challenge);
+std::optional<Challenge> decode_challenge(ByteSpan bytes);
+std::array<std::byte, kVerdictBytes> encode(Verdict verdict);
+std::optional<Verdict> decode_verdict(ByteSpan bytes);
+
+// --- Frames -------------------------------------------------------------------------------------
+
+enum class FrameType : uint8_t {
+  join = 1,       // rank -> 0: Join
+  place = 2,      // 0 -> rank: Place
+  card = 3,       // down the tree, in rank order: Card
+  ready = 4,      // up the tree: this subtree is linked; empty
+  go = 5,         // down the tree: every rank is linked; empty
+  failure = 6,    // both ways: Failure
+  heartbeat = 7,  // both ways: Heartbeat
+  leave = 8,      // both ways: Leave
+};
+
+struct FrameHeader {
+  uint32_t payload_bytes = 0;
+  FrameType type = FrameType::heartbeat;
+};
+struct Join {
+  uint32_t size = 0;          // of the job, as the sender sees it
+  uint32_t remaining_ms = 0;  // how long the sender will still wait
+  Card card;
+};
+struct Place {
+  WorldId world = {};
+  Card parent;
+};
+struct Heartbeat {
+  uint32_t interval_ms = 0;  // the sender sends one at least so often
+};
+struct Leave {
+  uint32_t rank = 0;
+};
+
+std::optional<FrameHeader> decode_frame_header(ByteSpan bytes);
+std::optional<Join> decode_join(ByteSpan payload);
+std::optional<Place> decode_place(ByteSpan payload);
+std::optional<Card> decode_card(ByteSpan payload);
+std::optional<Failure> decode_failure(ByteSpan payload);
+std::optional<Heartbeat> decode_heartbeat(ByteSpan payload);
+std::optional<Leave> decode_leave(ByteSpan payload);
+
+// Whole frames, header included. A Failure's texts are cut to their limits. A Card must keep its
+// limits (`within_limits`).
+Bytes frame(FrameType empty);
+Bytes frame(const Join& join);
+Bytes frame(const Place& place);
+Bytes frame(const Card& card);
+Bytes frame(const Failure& failure);
+Bytes frame(const Heartbeat& heartbeat);
+Bytes frame(const Leave& leave);
+
+bool within_limits(const Card& card);
+
+}  // namespace ropewalk::bootstrap

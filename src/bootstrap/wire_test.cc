@@ -1,0 +1,124 @@
+#include "bootstrap/wire.h"
+
+#include <gtest/gtest.h>
+
+namespace ropewalk::bootstrap {
+namespace {
+
+Card full_card() {
+  Card card;
+  card.rank = 7;
+  card.pid = 0x123456789;
+  card.host_name = std::string(kNameBytesMax, 'h');
+  card.host_id = std::string(kNameBytesMax, 'i');
+  card.addresses.assign(kAddressesMax, std::string(kAddressBytesMax, 'a'));
+  card.transport_info = std::string(kTransportInfoBytesMax, '\0');
+  return card;
+}
+
+ByteSpan payload_of(const Bytes& frame) {
+  return ByteSpan(frame).subspan(kFrameHeaderBytes);
+}
+
+/// Every proper prefix and every extension must be refused.
+template <class Decode>
+void expect_exact(ByteSpan payload, Decode decode) {
+  EXPECT_TRUE(decode(payload));
+  for (size_t length = 0; length < payload.size(); ++length)
+    ASSERT_FALSE(decode(payload.first(length))) << length;
+  Bytes longer(payload.begin(), payload.end());
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(decode(longer));
+}
+
+TEST(Wire, FramesHaveTheirHeader) {
+  const Bytes bytes = frame(Leave{0x01020304 & 0xfffff});
+  const auto header = decode_frame_header(ByteSpan(bytes).first(kFrameHeaderBytes));
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->type, FrameType::leave);
+  EXPECT_EQ(header->payload_bytes, bytes.size() - kFrameHeaderBytes);
+  EXPECT_EQ(bytes[5], std::byte{0x04}) << "little-endian";
+}
+
+TEST(Wire, JoinRoundTrip) {
+  const Bytes bytes = frame(Join{33, 29000, full_card()});
+  ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
+  const auto join = decode_join(payload_of(bytes));
+  ASSERT_TRUE(join);
+  EXPECT_EQ(join->size, 33u);
+  EXPECT_EQ(join->remaining_ms, 29000u);
+  EXPECT_EQ(join->card.pid, 0x123456789);
+  EXPECT_EQ(join->card.addresses, full_card().addresses);
+  EXPECT_EQ(join->card.transport_info, full_card().transport_info);
+  Join small{2, 1, {}};
+  small.card.rank = 1;
+  expect_exact(payload_of(frame(small)), decode_join);
+}
+
+TEST(Wire, PlaceAndCardRoundTrip) {
+  Place place;
+  place.world[3] = std::byte{9};
+  place.parent.rank = 2;
+  place.parent.addresses = {"127.0.0.1:5", "[::1]:5"};
+  const auto decoded = decode_place(payload_of(frame(place)));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->world, place.world);
+  EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
+  expect_exact(payload_of(frame(place)), decode_place);
+  expect_exact(payload_of(frame(place.parent)), decode_card);
+}
+
+TEST(Wire, FailureRoundTripCutsLongTexts) {
+  Failure failure{ErrorCode::peer_lost, "control", std::string(5000, 'r'), "advice", 3, 1};
+  const auto decoded = decode_failure(payload_of(frame(failure)));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->code, ErrorCode::peer_lost);
+  EXPECT_EQ(decoded->reason.size(), kReasonBytesMax);
+  EXPECT_EQ(decoded->rank, 3);
+  EXPECT_EQ(decoded->peer, 1);
+  failure.reason = "short";
+  expect_exact(payload_of(frame(failure)), decode_failure);
+}
+
+TEST(Wire, OutOfRangeIsRefused) {
+  Bytes bytes = frame(Failure{ErrorCode::peer_lost, "o", "r", "a", 0, 0});
+  bytes[kFrameHeaderBytes] = std::byte{0};  // ErrorCode::ok is no failure
+  EXPECT_FALSE(decode_failure(payload_of(bytes)));
+  bytes[kFrameHeaderBytes] = std::byte{200};
+  EXPECT_FALSE(decode_failure(payload_of(bytes)));
+  EXPECT_FALSE(decode_leave(payload_of(frame(Leave{kRanksMax}))));
+  Card card;
+  card.rank = static_cast<int>(kRanksMax);
+  EXPECT_FALSE(within_limits(card));
+  Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
+  EXPECT_FALSE(decode_frame_header(header)) << "a payload of 16385 bytes";
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{9}};
+  EXPECT_FALSE(decode_frame_header(header)) << "an unknown type";
+}
+
+TEST(Wire, HandshakeRoundTrip) {
+  Hello hello;
+  hello.purpose = Purpose::socket;
+  hello.from = 3;
+  hello.to = 1;
+  hello.stream = 2;
+  hello.nonce[31] = std::byte{5};
+  const auto bytes = encode(hello);
+  const auto decoded = decode_hello(bytes);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->purpose, Purpose::socket);
+  EXPECT_EQ(decoded->from, 3u);
+  EXPECT_EQ(decoded->nonce, hello.nonce);
+  expect_exact(bytes, decode_hello);
+  expect_exact(encode(Challenge{}), decode_challenge);
+  expect_exact(encode(Verdict::yield), decode_verdict);
+  auto bad = bytes;
+  bad[0] = std::byte{'R'};
+  EXPECT_FALSE(decode_hello(bad));
+  bad = bytes;
+  bad[10] = std::byte{4};  // purpose
+  EXPECT_FALSE(decode_hello(bad));
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

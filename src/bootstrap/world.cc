@@ -1,0 +1,179 @@
+#include "bootstrap/world.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/auth.h"
+#include "bootstrap/control.h"
+#include "bootstrap/interfaces.h"
+#include "bootstrap/job_monitor.h"
+#include "bootstrap/net.h"
+#include "bootstrap/switchboard.h"
+#include "topology/topology.h"
+
+namespace ropewalk {
+namespace {
+
+using namespace bootstrap;
+
+class JoinedWorld final : public World {
+ public:
+  JoinedWorld(int rank, int size, const Knobs& knobs)
+      : rank_(rank),
+        size_(size),
+        monitor_(rank, size),
+        switchboard_(rank, size, knobs.timeout.count()) {}
+
+  /// Size 1: nobody to talk to.
+  void stay_alone(Card card) { alone_ = std::move(card); }
+  void join(ControlSetup setup) {
+    control_ = std::make_unique<Control>(std::move(setup), monitor_, switchboard_);
+    control_->wait_joined();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const Card& card(int rank) const override {
+    return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
+  }
+  Monitor& monitor() override { return monitor_; }
+  SocketSource& sockets() override { return switchboard_; }
+  void leave() override {
+    if (control_)
+      control_->leave();
+    else
+      monitor_.mark_left(rank_);
+  }
+
+ private:
+  const int rank_, size_;
+  JobMonitor monitor_;
+  Switchboard switchboard_;
+  Card alone_;
+  std::unique_ptr<Control> control_;  // last: its thread uses the others
+};
+
+[[noreturn]] void fail(ErrorCode code, int rank, std::string reason, std::string advice) {
+  throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
+}
+
+Card make_card(const Identity& identity, std::string transport_info) {
+  if (transport_info.size() > kTransportInfoBytesMax)
+    fail(ErrorCode::invalid_argument, identity.rank,
+         fmt::format("{} bytes of transport information; at most {} travel", transport_info.size(),
+                     kTransportInfoBytesMax),
+         {});
+  Card card;
+  card.rank = identity.rank;
+  card.pid = getpid();
+  card.host_name = host_name().substr(0, kNameBytesMax);
+  card.host_id = host_identity().substr(0, kNameBytesMax);
+  card.transport_info = std::move(transport_info);
+  return card;
+}
+
+/// Rank 0 holds a descriptor per rank while the job joins.
+void check_descriptor_limit(const Identity& identity) {
+  constexpr rlim_t kOthers = 64;
+  const auto needed = static_cast<rlim_t>(identity.size) + kOthers;
+  rlimit limit = {};
+  if (identity.rank != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+    return;
+  fail(ErrorCode::exhausted, 0,
+       fmt::format("{} ranks need {} open files at rank 0; the limit is {}", identity.size, needed,
+                   limit.rlim_cur),
+       fmt::format("ulimit -n {}", needed));
+}
+
+/// A duplicate: the caller's descriptor stays open, so that a later job can use it again.
+UniqueFd inherited_listener(int inherited) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  UniqueFd fd(fcntl(inherited, F_DUPFD_CLOEXEC, 3));
+  if (!fd.valid() || getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
+      listens == 0)
+    fail(ErrorCode::invalid_argument, 0,
+         fmt::format("descriptor {} is not a listening socket", inherited),
+         "ROPEWALK_COORDINATOR_FD must be a socket that listens at ROPEWALK_COORDINATOR");
+  fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+  return fd;
+}
+
+/// One listening socket per process. Where the coordinator's address means this host only, every
+/// rank is on this host, and nobody else needs to reach the listener.
+UniqueFd open_listener(const Identity& identity, const Knobs& knobs) {
+  const bool is_root = identity.rank == 0;
+  if (is_root && identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
+  const auto coordinator = parse_endpoint(identity.coordinator);
+  if (!coordinator)
+    fail(ErrorCode::invalid_argument, identity.rank,
+         fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
+         "set ROPEWALK_COORDINATOR=host:port");
+  const uint16_t port = is_root ? coordinator->port : 0;
+  auto local = loopback_literal(*coordinator);
+  if (!local || !knobs.socket_ifname.empty()) return listen_everywhere(port);
+  local->set_port(port);
+  return listen_at(*local);
+}
+
+/// Names may appear late (a pod's, for one): asks again until there is an address.
+std::vector<SocketAddress> resolve_coordinator(const Identity& identity, int64_t deadline_ns) {
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const MonotonicClock clock;
+  const auto endpoint = parse_endpoint(identity.coordinator);
+  std::string why;
+  for (;;) {
+    auto addresses = resolve(*endpoint, why);
+    if (!addresses.empty()) return addresses;
+    if (clock.now_ns() >= deadline_ns)
+      fail(ErrorCode::timeout, identity.rank,
+           fmt::format("the coordinator's name {} has no address: {}", endpoint->host, why),
+           "correct ROPEWALK_COORDINATOR, or give an address instead of a name");
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<World> World::join(const Identity& identity, const Knobs& knobs,
+                                   std::string transport_info) {
+  start_cryptography();
+  auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, knobs);
+  Card card = make_card(identity, std::move(transport_info));
+  if (identity.size == 1) {
+    world->stay_alone(std::move(card));
+    return world;
+  }
+  check_descriptor_limit(identity);
+  ControlSetup setup;
+  setup.rank = identity.rank;
+  setup.size = identity.size;
+  setup.knobs = knobs;
+  setup.deadline_ns = MonotonicClock().now_ns() + knobs.timeout.count();
+  setup.listener = open_listener(identity, knobs);
+  setup.coordinator_text = identity.coordinator.empty() ? local_address(setup.listener.get()).text()
+                                                        : identity.coordinator;
+  std::string choice;
+  card.addresses = advertised_addresses(setup.listener.get(), knobs.socket_ifname, choice);
+  if (card.addresses.empty())
+    fail(ErrorCode::unavailable, identity.rank, "no network interface is up",
+         "ip link set lo up, at least");
+  log(LogLevel::info, identity.rank, "rank {} of {} from {}; other ranks may dial {}",
+      identity.rank, identity.size, identity.source, choice);
+  if (knobs.job_key.empty())
+    log(LogLevel::info, identity.rank,
+        "no ROPEWALK_JOB_KEY: anyone who reaches {} could join this job", setup.coordinator_text);
+  if (identity.rank != 0) setup.coordinator = resolve_coordinator(identity, setup.deadline_ns);
+  setup.card = std::move(card);
+  world->join(std::move(setup));
+  return world;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,284 @@
+#include "bootstrap/world.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/world_testing.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+void expect_mention(const std::optional<Error>& error, ErrorCode code, const std::string& part) {
+  ASSERT_TRUE(error) << "no error that mentions " << part;
+  EXPECT_EQ(error->code(), code) << error->what();
+  EXPECT_NE(std::string(error->what()).find(part), std::string::npos) << error->what();
+}
+
+class Join : public testing::TestWithParam<int> {};
+
+TEST_P(Join, EveryRankKnowsEveryOther) {
+  const int size = GetParam();
+  const TestJob job(size);
+  expect_no_errors(run_ranks(size, [&](int rank) {
+    const auto world = job.join(rank, "info of " + std::to_string(rank));
+    EXPECT_EQ(world->rank(), rank);
+    EXPECT_EQ(world->size(), size);
+    for (int r = 0; r < size; ++r) {
+      EXPECT_EQ(world->card(r).rank, r);
+      EXPECT_EQ(world->card(r).transport_info, "info of " + std::to_string(r));
+      EXPECT_EQ(world->card(r).addresses.empty(), size == 1);
+      EXPECT_FALSE(world->monitor().has_left(r) && r == rank);
+    }
+    world->leave();
+    for (int r = 0; r < size; ++r) EXPECT_TRUE(world->monitor().has_left(r)) << r;
+    EXPECT_EQ(world->monitor().failure(), nullptr);
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33));
+
+TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
+  const TestJob job(3);
+  for (int round = 0; round < 3; ++round)
+    expect_no_errors(run_ranks(3, [&](int rank) { job.join(rank)->leave(); }));
+}
+
+TEST(World, TheWrongKeyIsRefusedAndTheJobGoesOn) {
+  const TestJob job(2);
+  TestJob intruder(2);
+  intruder.knobs.job_key = "wrong";
+  std::optional<Error> refused;
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    if (rank == 1) {
+      try {
+        World::join(job.identity(1), intruder.knobs, {});
+      } catch (const Error& error) {
+        refused = error;
+      }
+    }
+    job.join(rank)->leave();
+  }));
+  expect_mention(refused, ErrorCode::refused, "refused the job key");
+}
+
+TEST(World, StrangersDoNotDisturbJoining) {
+  const TestJob job(3);
+  expect_no_errors(run_ranks(3, [&](int rank) {
+    std::vector<UniqueFd> strangers;
+    if (rank == 2) {
+      for (int i = 0; i < 300; ++i) strangers.push_back(connect_to(job.coordinator()));  // silent
+      const std::string garbage(5000, 'x');
+      for (int i = 0; i < 20; ++i)
+        ::send(strangers[static_cast<size_t>(i)].get(), garbage.data(), garbage.size(),
+               MSG_NOSIGNAL);
+      start_cryptography();
+      Hello hello;
+      hello.from = 1;
+      const auto bytes = encode(hello);
+      for (size_t i = 20; i < 40; ++i) {  // half a hello, or a hello and then nothing
+        ::send(strangers[i].get(), bytes.data(), i % 2 == 0 ? 30 : bytes.size(), MSG_NOSIGNAL);
+        if (i % 4 == 0) strangers[i].reset();
+      }
+    }
+    const auto world = job.join(rank);
+    // Now every rank's listener; then links between the ranks must still come about.
+    for (int r = 0; rank == 2 && r < 3; ++r)
+      for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(world->card(r).addresses[0]));
+    const int peer = (rank + 1) % 3;
+    world->sockets().request(peer, 0);
+    UniqueFd fd;
+    while (!fd.valid() && world->monitor().failure() == nullptr) {
+      fd.reset(world->sockets().take(peer, 0));
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_TRUE(fd.valid());
+    world->leave();
+  }));
+}
+
+TEST(World, AProofWithoutTheKeyIsToldSo) {
+  const TestJob job(2);
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    if (rank == 1) {
+      const UniqueFd fd = connect_to(job.coordinator());
+      const auto read_exactly = [&](std::span<std::byte> into) {
+        pollfd p = {fd.get(), POLLIN, 0};
+        return poll(&p, 1, 5000) == 1 &&
+               ::recv(fd.get(), into.data(), into.size(), 0) == static_cast<ssize_t>(into.size());
+      };
+      Hello hello;
+      hello.from = 1;
+      const auto bytes = encode(hello);
+      ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      std::array<std::byte, kChallengeBytes> challenge;
+      EXPECT_TRUE(read_exactly(challenge));
+      // The acceptor's own MAC, reflected.
+      ::send(fd.get(), challenge.data() + kChallengeBytes - kProofBytes, kProofBytes, MSG_NOSIGNAL);
+      std::array<std::byte, kVerdictBytes> verdict;
+      EXPECT_TRUE(read_exactly(verdict));
+      EXPECT_EQ(decode_verdict(verdict), Verdict::bad_key);
+    }
+    job.join(rank)->leave();
+  }));
+}
+
+TEST(World, TwoProcessesWithOneRank) {
+  const TestJob job(4);
+  const auto errors = run_ranks(3, [&](int rank) { job.join(rank == 2 ? 1 : rank); });
+  for (const auto& error : errors)
+    expect_mention(error, ErrorCode::mismatch, "two processes are rank 1");
+}
+
+TEST(World, AnotherSize) {
+  const TestJob job(4);
+  const auto errors = run_ranks(3, [&](int rank) {
+    Identity identity = job.identity(rank);
+    if (rank == 2) identity.size = 5;
+    World::join(identity, job.knobs, {});
+  });
+  for (const auto& error : errors)
+    expect_mention(error, ErrorCode::mismatch, "says that the job has 5 ranks");
+}
+
+TEST(World, MissingRanksAreNamedToEverybody) {
+  TestJob job(6);
+  job.knobs.timeout = 1s;
+  const auto errors = run_ranks(3, [&](int rank) { job.join(rank); });
+  for (const auto& error : errors)
+    expect_mention(error, ErrorCode::timeout, "rank 3, 4, 5 never came");
+}
+
+TEST(World, ACoordinatorThatNeverComes) {
+  TestJob job(2);
+  const std::string nobody = job.coordinator();
+  job.listener.reset();
+  job.knobs.timeout = 500ms;
+  const auto errors = run_ranks(1, [&](int) {
+    World::join({1, 2, nobody, -1, "test"}, job.knobs, {});
+  });
+  expect_mention(errors[0], ErrorCode::timeout,
+                 "rank 0 never listened at " + nobody + " within 0.5 s");
+}
+
+TEST(World, ADescriptorThatDoesNotListen) {
+  TestJob job(2);
+  const UniqueFd connected = connect_to(job.coordinator());
+  const auto errors = run_ranks(1, [&](int) {
+    World::join({0, 2, job.coordinator(), connected.get(), "test"}, job.knobs, {});
+  });
+  expect_mention(errors[0], ErrorCode::invalid_argument, "is not a listening socket");
+}
+
+TEST(World, AnInterfaceThatIsNotThere) {
+  TestJob job(2);
+  job.knobs.socket_ifname = "nosuch";
+  const auto errors = run_ranks(1, [&](int) {
+    World::join({1, 2, job.coordinator(), -1, "test"}, job.knobs, {});
+  });
+  expect_mention(errors[0], ErrorCode::invalid_argument, "ROPEWALK_SOCKET_IFNAME=\"nosuch\"");
+}
+
+/// Both ends of every (pair, stream) ask at about the same time; each must get one end of one and
+/// the same connection.
+TEST(World, SimultaneousSocketRequests) {
+  constexpr int kSize = 4, kStreams = 6;
+  const TestJob job(kSize);
+  expect_no_errors(run_ranks(kSize, [&](int rank) {
+    const auto world = job.join(rank);
+    std::vector<std::pair<int, int>> wanted;
+    for (int peer = 0; peer < kSize; ++peer)
+      for (int stream = 0; peer != rank && stream < kStreams; ++stream)
+        wanted.emplace_back(peer, stream);
+    std::shuffle(wanted.begin(), wanted.end(), std::mt19937(static_cast<unsigned>(rank)));
+    for (const auto& [peer, stream] : wanted) world->sockets().request(peer, stream);
+    std::vector<std::pair<UniqueFd, std::array<int, 3>>> open;
+    while (!wanted.empty() && world->monitor().failure() == nullptr) {
+      pollfd p = {world->sockets().event_fd(), POLLIN, 0};
+      poll(&p, 1, 100);
+      std::erase_if(wanted, [&](const auto& link) {
+        UniqueFd fd(world->sockets().take(link.first, link.second));
+        if (!fd.valid()) return false;
+        const std::array<int, 3> mine = {rank, link.first, link.second};
+        EXPECT_EQ(::send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL), ssize_t{sizeof mine});
+        open.emplace_back(std::move(fd), std::array<int, 3>{link.first, rank, link.second});
+        return true;
+      });
+    }
+    for (const auto& [fd, expected] : open) {
+      std::array<int, 3> got = {};
+      pollfd p = {fd.get(), POLLIN, 0};
+      EXPECT_EQ(poll(&p, 1, 10'000), 1);
+      EXPECT_EQ(::recv(fd.get(), &got, sizeof got, 0), ssize_t{sizeof got});
+      EXPECT_EQ(got, expected);
+    }
+    world->leave();
+  }));
+}
+
+TEST(World, AReportReachesEverybodyAndEndsALeave) {
+  const TestJob job(11);
+  expect_no_errors(run_ranks(11, [&](int rank) {
+    const auto world = job.join(rank);
+    if (rank == 10) {
+      world->monitor().report({ErrorCode::mismatch, "all_reduce #3", "counts differ", "", -1, 4});
+      world->monitor().report({ErrorCode::aborted, "later", "ignored", "", -1, -1});
+    } else if (rank < 5) {
+      world->leave();
+    }
+    const Failure* failure = await_failure(world->monitor());
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->operation, "all_reduce #3");
+    EXPECT_EQ(failure->rank, 10);
+    EXPECT_EQ(failure->peer, 4);
+    pollfd p = {world->monitor().event_fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&p, 1, 0), 1);
+    world->leave();  // returns at once
+  }));
+}
+
+TEST(World, GoingWithoutLeaveIsToldToTheOthers) {
+  const TestJob job(10);
+  expect_no_errors(run_ranks(10, [&](int rank) {
+    const auto world = job.join(rank);
+    if (rank == 1) return;
+    const Failure* failure = await_failure(world->monitor());
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->peer, 1);
+    EXPECT_NE(failure->reason.find("gave up"), std::string::npos) << failure->text();
+  }));
+}
+
+/// Rank 1, an inner node of the tree, gives up waiting in leave() and goes while others work on.
+TEST(World, GoingAfterLeaveIsNoFailure) {
+  const TestJob job(11);
+  std::atomic<bool> gone{false};
+  expect_no_errors(run_ranks(11, [&](int rank) {
+    TestJob mine(11);
+    mine.knobs.timeout = rank == 1 ? 2s : 20s;
+    auto world = World::join(job.identity(rank), mine.knobs, {});
+    if (rank == 1) {
+      world->leave();
+      world.reset();
+      gone = true;
+      return;
+    }
+    while (!gone) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(100ms);
+    EXPECT_EQ(world->monitor().failure(), nullptr);
+    EXPECT_TRUE(world->monitor().has_left(1));
+    const auto start = std::chrono::steady_clock::now();
+    world->leave();
+    EXPECT_EQ(world->monitor().failure(), nullptr);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << "waited for ranks out of reach";
+  }));
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

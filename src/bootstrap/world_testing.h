@@ -1,0 +1,76 @@
+// For tests: a job on loopback, and raw sockets for those who do not belong to it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/net.h"
+#include "bootstrap/world.h"
+
+namespace ropewalk::bootstrap {
+
+/// A coordinator that listens already, on a free port; settings for every rank.
+struct TestJob {
+  explicit TestJob(int ranks) : size(ranks) {
+    auto address = *numeric_address("127.0.0.1:1");
+    address.set_port(0);
+    listener = listen_at(address);
+    knobs.timeout = std::chrono::seconds(20);
+    knobs.job_key = "test";
+  }
+  std::string coordinator() const { return local_address(listener.get()).text(); }
+  Identity identity(int rank) const {
+    return {rank, size, coordinator(), rank == 0 ? listener.get() : -1, "test"};
+  }
+  std::unique_ptr<World> join(int rank, const std::string& info = {}) const {
+    return World::join(identity(rank), knobs, info);
+  }
+
+  int size;
+  UniqueFd listener;
+  Knobs knobs;
+};
+
+/// Runs `body(rank)` for ranks 0 to n-1, each in a thread; what a rank throws comes back.
+inline std::vector<std::optional<Error>> run_ranks(int n, const std::function<void(int)>& body) {
+  std::vector<std::optional<Error>> errors(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void expect_no_errors(const std::vector<std::optional<Error>>& errors) {
+  for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
+}
+
+/// Waits until the monitor has a failure.
+inline const Failure* await_failure(Monitor& monitor, int timeout_ms = 10'000) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (monitor.failure() == nullptr && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return monitor.failure();
+}
+
+/// A connection that has not said anything yet.
+inline UniqueFd connect_to(const std::string& address) {
+  UniqueFd fd;
+  EXPECT_EQ(begin_connect(*numeric_address(address), fd), 0);
+  pollfd p = {fd.get(), POLLOUT, 0};
+  poll(&p, 1, 2000);
+  return fd;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,23 @@
+// The parsers of what launchers and users write: host lists, endpoints, sizes, durations.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "bootstrap/knobs.h"
+#include "bootstrap/net.h"
+#include "bootstrap/node_list.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto host = ropewalk::bootstrap::first_host(text))
+    if (host->empty() || host->size() > 255) std::abort();
+  if (const auto endpoint = ropewalk::bootstrap::parse_endpoint(text)) {
+    const auto again = ropewalk::bootstrap::parse_endpoint(to_text(*endpoint));
+    if (!again || again->host != endpoint->host || again->port != endpoint->port) std::abort();
+  }
+  if (const auto duration = ropewalk::parse_duration(text))
+    if (duration->count() < 0) std::abort();
+  if (const auto bytes = ropewalk::parse_size(text))
+    if (text.empty() || text[0] < '0' || text[0] > '9') std::abort();
+  return 0;
+}

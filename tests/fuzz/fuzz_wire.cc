@@ -1,0 +1,39 @@
+// Every decoder of the bootstrap on any bytes. What decodes must encode to the same bytes.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "bootstrap/wire.h"
+
+using namespace ropewalk;
+using namespace ropewalk::bootstrap;
+
+namespace {
+
+template <class Fixed>
+void same_fixed(ByteSpan bytes, const Fixed& again) {
+  if (again.size() != bytes.size() || std::memcmp(again.data(), bytes.data(), bytes.size()) != 0)
+    std::abort();
+}
+
+void same_payload(ByteSpan payload, const Bytes& frame) {
+  same_fixed(payload, ByteSpan(frame).subspan(kFrameHeaderBytes));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const ByteSpan bytes = std::as_bytes(std::span(data, size));
+  if (const auto hello = decode_hello(bytes)) same_fixed(bytes, encode(*hello));
+  if (const auto challenge = decode_challenge(bytes)) same_fixed(bytes, encode(*challenge));
+  if (const auto verdict = decode_verdict(bytes)) same_fixed(bytes, encode(*verdict));
+  if (const auto header = decode_frame_header(bytes))
+    if (header->payload_bytes > kFramePayloadMax) std::abort();
+  if (const auto join = decode_join(bytes)) same_payload(bytes, frame(*join));
+  if (const auto place = decode_place(bytes)) same_payload(bytes, frame(*place));
+  if (const auto card = decode_card(bytes)) same_payload(bytes, frame(*card));
+  if (const auto failure = decode_failure(bytes)) same_payload(bytes, frame(*failure));
+  if (const auto heartbeat = decode_heartbeat(bytes)) same_payload(bytes, frame(*heartbeat));
+  if (const auto leave = decode_leave(bytes)) same_payload(bytes, frame(*leave));
+  return 0;
+}

@@ -1,8 +1,14 @@
 // When to average, and what: the two policies of torch-distlearn, over lists of tensors.
 //
 // A tensor is a span; a list may hold tensors of any lengths, the same on every rank. Each policy
-// moves the whole list in one fused operation per step. Ranks may take different numbers of steps.
-// T is float, double, float16 or bfloat16. Not thread-safe; one thread per policy object.
+// moves the whole list in one fused operation per step. Ranks may take different numbers of steps,
+// also none. T is float, double, float16 or bfloat16; halves are computed in float.
+//
+// Threads: not thread-safe; one thread per policy object. One policy object at a time may be
+// between synchronizations on one communicator.
+// Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
+// rank, Error(mismatch) when it differs between ranks, and whatever the communicator throws. After
+// a failed step the gradients or parameters of that call are as they were.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +40,7 @@ class AllReduceSgd {
   int sum_and_normalize_gradients(TensorList<T> gradients);
   /// Puts the parameters of the rank with most steps (the lowest such rank) on every rank,
   /// bit for bit, once every rank has called it; until then this rank adds zeros to the others'
-  /// steps. With no step since the last synchronization on this rank: broadcast from rank 0.
+  /// steps. With no step since the last synchronization on any rank: those of rank 0.
   void synchronize_parameters(TensorList<T> parameters);
 
  private:
@@ -46,7 +52,9 @@ class AllReduceSgd {
 template <class T>
 class AllReduceEa {
  public:
-  /// Averages every `tau`-th step (>= 1) with moving rate `alpha` (0 < alpha < 1).
+  /// Averages every `tau`-th step (>= 1) with moving rate `alpha` (0 < alpha < 1); throws
+  /// Error(invalid_argument) for others. The whole moves stably while alpha (ranks + 1) < 2; the
+  /// paper takes alpha = 0.9 / ranks. `comm` must outlive the policy.
   AllReduceEa(Communicator& comm, int tau, double alpha);
   ~AllReduceEa();
   AllReduceEa(const AllReduceEa&) = delete;
@@ -55,10 +63,13 @@ class AllReduceEa {
   /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
   /// parameters -= delta; center += sum of deltas. The first call sets center = parameters.
   void average_parameters(TensorList<T> parameters);
-  /// Takes part in the others' averaging until every rank has called it; then the center is
-  /// broadcast from rank 0, which removes rounding drift.
+  /// Takes part in the others' averaging until every rank has called it: a zero delta first; then,
+  /// after each sum: center += sum; delta = alpha (parameters - center); parameters -= delta. (So
+  /// the delta computed after the last sum moves the parameters only.) Then the center is broadcast
+  /// from rank 0, which removes rounding drift, and steps are counted from 0 again. With no step
+  /// since the last synchronization on any rank: only the broadcast.
   void synchronize_center(TensorList<T> parameters);
-  /// The same wait; then parameters are broadcast from rank 0 and become the center.
+  /// The same wait; then the parameters are broadcast from rank 0 and become the center.
   void synchronize_parameters(TensorList<T> parameters);
 
  private:

@@ -1,0 +1,137 @@
+// Elastic averaging, after torch-distlearn's AllReduceEA and arXiv 1412.6651.
+//
+// All ranks move in rounds, one all_reduce each: see all_reduce_sgd.cc for why that cannot
+// deadlock. Here a rank contributes to a round at every tau-th step.
+#include <cstdint>
+
+#include "policies/fused_list.h"
+#include "ropewalk/policies.h"
+
+namespace ropewalk {
+
+template <class T>
+class AllReduceEa<T>::Impl {
+ public:
+  Impl(Communicator& comm, int tau, double alpha)
+      : comm_(comm), fused_(comm, "AllReduceEa"), tau_(tau), alpha_(static_cast<Wide<T>>(alpha)) {
+    if (tau < 1)
+      throw Error(ErrorCode::invalid_argument, "AllReduceEa", fmt::format("tau is {}", tau),
+                  "average every tau-th step, with tau at least 1");
+    if (!(alpha > 0 && alpha < 1))  // catches NaN too
+      throw Error(ErrorCode::invalid_argument, "AllReduceEa", fmt::format("alpha is {}", alpha),
+                  "use a moving rate between 0 and 1, both excluded");
+  }
+
+  void average(TensorList<T> parameters) {
+    bind(parameters);
+    ++step_;
+    if (step_ % tau_ != 0) return;
+    for_each(parameters, [this](T& parameter, T& center, T& moved) {
+      moved = elastic_difference(parameter, center);
+    });
+    fused_.all_reduce(true, true);
+    // The sum has taken the difference's place, so compute that again (the same bits). Touching the
+    // parameters only now leaves them as they were when the round fails.
+    for_each(parameters, [this](T& parameter, T& center, T& moved) {
+      parameter = subtract(parameter, elastic_difference(parameter, center));
+      center = add(center, moved);
+    });
+  }
+
+  void synchronize_center(TensorList<T> parameters) {
+    bind(parameters);
+    wait_for_all(parameters);
+    comm_.broadcast(center_.span(), 0);
+  }
+
+  void synchronize_parameters(TensorList<T> parameters) {
+    bind(parameters);
+    wait_for_all(parameters);
+    if (comm_.rank() == 0) fused_.pack(parameters);
+    fused_.broadcast(0);
+    fused_.unpack(parameters);
+    std::ranges::copy(fused_.elements(), center_.begin());
+  }
+
+ private:
+  /// At first use the center is a copy of the parameters.
+  void bind(TensorList<T> parameters) {
+    fused_.bind(parameters);
+    if (has_center_) return;
+    center_ = comm_.allocate<T>(fused_.elements().size());
+    fused_.pack(parameters);
+    std::ranges::copy(fused_.elements(), center_.begin());
+    has_center_ = true;
+  }
+
+  /// Takes part in the others' rounds until all ranks are here. Moves nothing when no rank has made
+  /// a step since the last synchronization: a rank cannot know that of the others, so the first
+  /// round, with nothing but zeros, is how they tell. A rank without a step of its own moves like
+  /// the others as soon as one has stepped.
+  void wait_for_all(TensorList<T> parameters) {
+    fused_.fill_zero();
+    RoundCounts counts;
+    do {
+      counts = fused_.all_reduce(false, step_ > 0);
+      if (counts.stepped == 0) break;
+      for_each(parameters, [this](T& parameter, T& center, T& moved) {
+        center = add(center, moved);
+        moved = elastic_difference(parameter, center);
+        parameter = subtract(parameter, moved);
+      });
+    } while (counts.contributed > 0);
+    step_ = 0;
+  }
+
+  /// Calls visit(parameter, center, element of the fused buffer) for every element.
+  template <class Visit>
+  void for_each(TensorList<T> parameters, Visit visit) {
+    T* center = center_.data();
+    T* moved = fused_.elements().data();
+    for (const std::span<T>& tensor : parameters)
+      for (T& parameter : tensor) visit(parameter, *center++, *moved++);
+  }
+
+  T elastic_difference(T parameter, T center) const {
+    return narrow<T>(alpha_ * (widen(parameter) - widen(center)));
+  }
+  static T add(T a, T b) { return narrow<T>(widen(a) + widen(b)); }
+  static T subtract(T a, T b) { return narrow<T>(widen(a) - widen(b)); }
+
+  Communicator& comm_;
+  FusedList<T> fused_;  // holds differences, and their sum after a round
+  Buffer<T> center_;
+  bool has_center_ = false;
+  const int tau_;
+  const Wide<T> alpha_;
+  int64_t step_ = 0;  // of this rank, since the last synchronization
+};
+
+template <class T>
+AllReduceEa<T>::AllReduceEa(Communicator& comm, int tau, double alpha)
+    : impl_(std::make_unique<Impl>(comm, tau, alpha)) {}
+
+template <class T>
+AllReduceEa<T>::~AllReduceEa() = default;
+
+template <class T>
+void AllReduceEa<T>::average_parameters(TensorList<T> parameters) {
+  impl_->average(parameters);
+}
+
+template <class T>
+void AllReduceEa<T>::synchronize_center(TensorList<T> parameters) {
+  impl_->synchronize_center(parameters);
+}
+
+template <class T>
+void AllReduceEa<T>::synchronize_parameters(TensorList<T> parameters) {
+  impl_->synchronize_parameters(parameters);
+}
+
+template class AllReduceEa<float>;
+template class AllReduceEa<double>;
+template class AllReduceEa<float16>;
+template class AllReduceEa<bfloat16>;
+
+}  // namespace ropewalk

@@ -1,0 +1,95 @@
+// Synchronous data-parallel SGD, after torch-distlearn's AllReduceSGD.
+//
+// All ranks move in rounds, one all_reduce each. In a round a rank either contributes a step or,
+// once in synchronize_parameters, adds zeros; the round's count of contributors is the same number
+// on every rank. All leave synchronize_parameters after the first round without contributors, so
+// no rank can wait for a round that another does not enter, whatever numbers of steps they do.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "policies/fused_list.h"
+#include "reduce/reduce.h"
+#include "ropewalk/policies.h"
+
+namespace ropewalk {
+
+template <class T>
+class AllReduceSgd<T>::Impl {
+ public:
+  explicit Impl(Communicator& comm) : comm_(comm), fused_(comm, "AllReduceSgd") {}
+
+  int step(TensorList<T> gradients, bool normalize) {
+    fused_.bind(gradients);
+    fused_.pack(gradients);
+    const int contributors = fused_.all_reduce(true, true).contributed;
+    if (normalize && contributors > 1) {
+      const std::span<T> sums = fused_.elements();
+      divide(reinterpret_cast<std::byte*>(sums.data()), sums.size(), data_type_of<T>(),
+             contributors);
+    }
+    fused_.unpack(gradients);
+    ++steps_;
+    return contributors;
+  }
+
+  void synchronize(TensorList<T> parameters) {
+    fused_.bind(parameters);
+    const int root = rank_with_most_steps(wait_for_all());
+    if (comm_.rank() == root) fused_.pack(parameters);
+    fused_.broadcast(root);
+    fused_.unpack(parameters);
+    steps_ = 0;
+  }
+
+ private:
+  /// Adds zeros to the others' steps until all ranks are here. Returns whether any rank has made a
+  /// step since the last synchronization.
+  bool wait_for_all() {
+    RoundCounts counts;
+    do {
+      fused_.fill_zero();
+      counts = fused_.all_reduce(false, steps_ > 0);
+    } while (counts.contributed > 0);
+    return counts.stepped > 0;
+  }
+
+  int rank_with_most_steps(bool any_stepped) {
+    if (!any_stepped) return 0;
+    std::vector<int64_t> steps(static_cast<size_t>(comm_.size()));
+    comm_.all_gather<int64_t>(std::span<const int64_t>(&steps_, 1), steps);
+    return static_cast<int>(std::ranges::max_element(steps) - steps.begin());  // lowest of equals
+  }
+
+  Communicator& comm_;
+  FusedList<T> fused_;
+  int64_t steps_ = 0;  // of this rank, since the last synchronization
+};
+
+template <class T>
+AllReduceSgd<T>::AllReduceSgd(Communicator& comm) : impl_(std::make_unique<Impl>(comm)) {}
+
+template <class T>
+AllReduceSgd<T>::~AllReduceSgd() = default;
+
+template <class T>
+int AllReduceSgd<T>::sum_gradients(TensorList<T> gradients) {
+  return impl_->step(gradients, false);
+}
+
+template <class T>
+int AllReduceSgd<T>::sum_and_normalize_gradients(TensorList<T> gradients) {
+  return impl_->step(gradients, true);
+}
+
+template <class T>
+void AllReduceSgd<T>::synchronize_parameters(TensorList<T> parameters) {
+  impl_->synchronize(parameters);
+}
+
+template class AllReduceSgd<float>;
+template class AllReduceSgd<double>;
+template class AllReduceSgd<float16>;
+template class AllReduceSgd<bfloat16>;
+
+}  // namespace ropewalk

@@ -1,0 +1,113 @@
+// The tensors of a list in one registered buffer, so that a step is one all_reduce however many
+// tensors there are.
+//
+// Layout, in elements of T: [tensors, one behind the other][contributed][stepped]
+// `contributed` and `stepped` are tails of ceil(size / 128) elements; a rank raises its flag by
+// adding 1 to element rank / 128 of a tail. So no element ever exceeds 128, and its sum is exact
+// whatever the order of additions: even bfloat16, with 8 bits of significand, holds every integer
+// up to 256. One counter for all ranks would stick at 256.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "policies/element.h"
+#include "ropewalk/communicator.h"
+#include "ropewalk/policies.h"
+
+namespace ropewalk {
+
+/// How many ranks raised each flag in one round.
+struct RoundCounts {
+  int contributed = 0;  // ranks that made a step of their own in this round
+  int stepped = 0;      // ranks that made a step since the last synchronization
+};
+
+/// Not thread-safe. Buffer and plan are made at the first `bind` and kept.
+template <class T>
+class FusedList {
+ public:
+  /// `policy` names the caller in errors. Both must outlive this.
+  FusedList(Communicator& comm, const char* policy) : comm_(comm), policy_(policy) {}
+
+  /// Call before anything is sent. The first list fixes the number of elements; throws
+  /// Error(invalid_argument) when a later one has another.
+  void bind(TensorList<T> list) {
+    size_t total = 0;
+    for (const std::span<T>& tensor : list) total += tensor.size();
+    if (!total_) allocate(total);
+    if (total == *total_) return;
+    throw Error(
+        ErrorCode::invalid_argument, policy_,
+        fmt::format("the list of tensors has {} elements, but {} in earlier calls", total, *total_),
+        "give every call of one policy object the same tensors (or their gradients)");
+  }
+
+  /// The elements of all tensors, without the tails. Valid after `bind`.
+  std::span<T> elements() const { return buffer_.span().first(*total_); }
+
+  void pack(TensorList<T> list) {
+    T* to = buffer_.data();
+    for (const std::span<T>& tensor : list) to = std::copy(tensor.begin(), tensor.end(), to);
+  }
+
+  void unpack(TensorList<T> list) const {
+    const T* from = buffer_.data();
+    for (const std::span<T>& tensor : list) {
+      std::copy(from, from + tensor.size(), tensor.begin());
+      from += tensor.size();
+    }
+  }
+
+  void fill_zero() { std::ranges::fill(elements(), T{}); }
+
+  /// One round: sums the elements over all ranks, in place, and counts the flags.
+  RoundCounts all_reduce(bool contributes, bool stepped) {
+    std::ranges::fill(buffer_.span().subspan(*total_), T{});
+    const size_t mine = static_cast<size_t>(comm_.rank()) / kRanksPerCounter;
+    if (contributes) tail(0)[mine] = narrow<T>(1);
+    if (stepped) tail(1)[mine] = narrow<T>(1);
+    plan_.run();
+    return {count(tail(0)), count(tail(1))};
+  }
+
+  void broadcast(int root) { comm_.broadcast(elements(), root); }
+
+ private:
+  static constexpr size_t kRanksPerCounter = 128;
+
+  void allocate(size_t total) {
+    counters_ = (static_cast<size_t>(comm_.size()) + kRanksPerCounter - 1) / kRanksPerCounter;
+    buffer_ = comm_.allocate<T>(total + 2 * counters_);
+    Call call;
+    call.collective = Collective::all_reduce;
+    call.in = call.out = buffer_.data();
+    call.count = buffer_.size();
+    call.type = data_type_of<T>();
+    call.op = kSum;
+    plan_ = comm_.plan(call);
+    total_ = total;
+  }
+
+  std::span<T> tail(size_t which) const {
+    return buffer_.span().subspan(*total_ + which * counters_, counters_);
+  }
+
+  static int count(std::span<const T> counters) {
+    int sum = 0;
+    for (T counter : counters) sum += static_cast<int>(widen(counter));
+    return sum;
+  }
+
+  Communicator& comm_;
+  const char* policy_;
+  std::optional<size_t> total_;  // elements of the list; set by the first bind
+  size_t counters_ = 0;          // elements of one tail
+  Buffer<T> buffer_;
+  Plan plan_;  // uses buffer_: must die first
+};
+
+}  // namespace ropewalk

@@ -63,23 +63,27 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return nearest;
 }
 
-int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Action&)>& commands) {
+int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
   CLI::App app("Ropewalk: an RDMA-first allreduce layer for distributed training.", "ropewalk");
   app.set_version_flag("--version", std::string("ropewalk ") + kVersion);
   app.require_subcommand(1);
   app.footer("Each command has its own help with examples: ropewalk run --help");
-  Action action;
-  for (const auto add : commands) add(app, action);
+  Request request;
+  for (const auto add : commands) add(app, request);
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
     return refuse_command(app, argv[1]);
   }
+  // CLI11 would mix what follows "--" with its own words.
+  int own_words = 1;
+  while (own_words < argc && std::string_view(argv[own_words]) != "--") ++own_words;
+  request.after_dashes.assign(argv + own_words, argv + argc);
   try {
-    app.parse(argc, argv);
+    app.parse(own_words, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kStatusUsage;
   }
   try {
-    return action();
+    return request.action();
   } catch (const Error& error) {
     fmt::print(stderr, "ropewalk: {}\n", error.what());
     return 1;

@@ -3,17 +3,22 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <memory>
+#include <string>
+#include <vector>
 
 namespace ropewalk::tools {
 
-/// Adds a subcommand to `app`; what it is to do is stored in `action`, which main calls after
-/// parsing and whose value is the exit status.
-using Action = std::function<int()>;
-void add_run_command(CLI::App& app, Action& action);
-void add_bench_command(CLI::App& app, Action& action);
-void add_verify_command(CLI::App& app, Action& action);
-void add_env_command(CLI::App& app, Action& action);
-void add_doctor_command(CLI::App& app, Action& action);
+/// What the command line asked for.
+struct Request {
+  std::function<int()> action;            // of the subcommand; its value is the exit status
+  std::vector<std::string> after_dashes;  // the words from a first "--" on, not parsed
+};
+
+/// Adds a subcommand to `app`; it sets `request.action`, which main calls after parsing.
+void add_run_command(CLI::App& app, Request& request);
+void add_bench_command(CLI::App& app, Request& request);
+void add_verify_command(CLI::App& app, Request& request);
+void add_env_command(CLI::App& app, Request& request);
+void add_doctor_command(CLI::App& app, Request& request);
 
 }  // namespace ropewalk::tools

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "launcher_fixture.h"
@@ -142,7 +143,8 @@ TEST_F(LauncherTest, ProgramNotFoundIs127WithAdvice) {
 }
 
 TEST_F(LauncherTest, ProgramNotExecutableIs126) {
-  EXPECT_EQ(run({"-n", "2", "--", "/etc/hostname"}).status, 126);
+  std::ofstream(path("text")) << "no program";
+  EXPECT_EQ(run({"-n", "2", "--", path("text")}).status, 126);
 }
 
 TEST_F(LauncherTest, WorkdirIsEnteredOrRefused) {

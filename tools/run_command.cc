@@ -43,6 +43,14 @@ std::string export_entry(const std::string& word) {
   return word + "=" + value;
 }
 
+// "-n 2 -- program ..." or "-n 2 program ... -- ...", where the dashes are the program's own.
+std::vector<std::string> program_of(std::vector<std::string> words,
+                                    const std::vector<std::string>& after_dashes) {
+  const auto first = after_dashes.begin() + (words.empty() && !after_dashes.empty() ? 1 : 0);
+  words.insert(words.end(), first, after_dashes.end());
+  return words;
+}
+
 JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   JobSpec job;
   job.program = std::move(program);
@@ -97,7 +105,7 @@ void add_flags(CLI::App& run, RunFlags& flags) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, Action& action) {
+void add_run_command(CLI::App& app, Request& request) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* run = app.add_subcommand(
       "run",
@@ -105,14 +113,16 @@ void add_run_command(CLI::App& app, Action& action) {
   run->footer(kExamples);
   run->prefix_command();
   add_flags(*run, *flags);
-  run->callback([run, flags, &action] {
-    action = [run, flags] { return launch(job_of(*flags, run->remaining())); };
+  run->callback([run, flags, &request] {
+    request.action = [run, flags, &request] {
+      return launch(job_of(*flags, program_of(run->remaining(), request.after_dashes)));
+    };
   });
 
   CLI::App* agent = app.add_subcommand("run-agent", "what `ropewalk run` starts on other hosts");
   agent->group("");  // not for people
-  agent->callback([&action] {
-    action = [] {
+  agent->callback([&request] {
+    request.action = [] {
       return run_agent(UniqueFd(dup(STDIN_FILENO)), UniqueFd(dup(STDOUT_FILENO)), UniqueFd());
     };
   });

@@ -1,0 +1,110 @@
+#include "bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace ropewalk::tools {
+namespace {
+
+// The smallest value that at least `share` of all are not above.
+double quantile(const std::vector<double>& sorted, double share) {
+  const auto rank = static_cast<size_t>(share * static_cast<double>(sorted.size()) + 0.999999);
+  return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
+}
+
+double round_to(double value, double step) {
+  return std::round(value / step) * step;
+}
+
+std::string transport_of(const BenchOptions& options) {
+  return options.transport.empty() ? "auto" : options.transport;
+}
+
+std::string op_of(const BenchOptions& options) {
+  return options.kind.reduces() ? std::string(name_of(options.op)) : "none";
+}
+
+void print(const std::string& text) {
+  fmt::print("{}", text);
+  fflush(stdout);
+}
+
+}  // namespace
+
+BenchResult summarize(const BenchShape& shape, Algorithm algorithm, std::vector<double> us,
+                      int64_t wrong) {
+  std::sort(us.begin(), us.end());
+  BenchResult result;
+  result.count = shape.count;
+  result.bytes = shape.bytes;
+  result.iterations = static_cast<int>(us.size());
+  result.algorithm = algorithm;
+  result.min_us = us.front();
+  result.median_us = quantile(us, 0.5);
+  result.p99_us = quantile(us, 0.99);
+  // A clock may not resolve the fastest calls.
+  result.algbw_gbs = static_cast<double>(shape.bytes) / std::max(result.median_us, 1e-3) / 1e3;
+  result.busbw_gbs = result.algbw_gbs * shape.bus_factor;
+  result.wrong = wrong;
+  return result;
+}
+
+std::string json_line(const BenchOptions& options, int ranks, const BenchResult& result) {
+  nlohmann::ordered_json line;
+  line["collective"] = options.kind.name();
+  line["transport"] = transport_of(options);
+  line["algorithm"] = name_of(result.algorithm);
+  line["ranks"] = ranks;
+  line["dtype"] = name_of(options.type);
+  line["op"] = op_of(options);
+  line["bytes"] = result.bytes;
+  line["count"] = result.count;
+  line["buffers"] = options.registered ? "registered" : "plain";
+  line["in_place"] = options.in_place;
+  if (options.kind.has_root()) line["root"] = options.root;
+  line["iterations"] = result.iterations;
+  line["min_us"] = round_to(result.min_us, 1e-3);
+  line["median_us"] = round_to(result.median_us, 1e-3);
+  line["p99_us"] = round_to(result.p99_us, 1e-3);
+  line["algbw_gbs"] = round_to(result.algbw_gbs, 1e-6);
+  line["busbw_gbs"] = round_to(result.busbw_gbs, 1e-6);
+  line["wrong"] = result.wrong;
+  return line.dump() + "\n";
+}
+
+std::string table_line(const BenchOptions& options, const BenchResult& result) {
+  const std::string root = options.kind.has_root() ? std::to_string(options.root) : "-1";
+  return fmt::format(
+      "{:>12} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10.2f} {:>10.2f} {:>10.2f} {:>8.3f} "
+      "{:>8.3f} {:>6} {:>6}\n",
+      result.bytes, result.count, name_of(options.type), op_of(options), root,
+      name_of(result.algorithm), result.min_us, result.median_us, result.p99_us, result.algbw_gbs,
+      result.busbw_gbs, result.iterations, result.wrong);
+}
+
+void print_header(const BenchOptions& options, int ranks) {
+  if (options.json) return;
+  print(fmt::format(
+      "# ropewalk bench {}: {} ranks, transport {}, {} buffers, {}\n"
+      "# time of an iteration: the slowest rank's; bandwidth: of the median\n",
+      options.kind.name(), ranks, transport_of(options),
+      options.registered ? "registered" : "plain", options.in_place ? "in place" : "out of place"));
+  print(
+      fmt::format("#{:>11} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} "
+                  "{:>6}\n",
+                  "size", "count", "type", "redop", "root", "algorithm", "min", "median", "p99",
+                  "algbw", "busbw", "iters", "#wrong"));
+  print(fmt::format("#{:>11} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10} {:>10} {:>10} {:>8} {:>8}\n",
+                    "(B)", "(elements)", "", "", "", "", "(us)", "(us)", "(us)", "(GB/s)",
+                    "(GB/s)"));
+}
+
+void print_result(const BenchOptions& options, int ranks, const BenchResult& result) {
+  print(options.json ? json_line(options, ranks, result) : table_line(options, result));
+}
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,93 @@
+#include "cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "ropewalk/status.h"
+#include "version.h"
+
+namespace ropewalk::tools {
+namespace {
+
+constexpr int kStatusUsage = 2;
+
+// Levenshtein's distance: insertions, deletions and substitutions from `a` to `b`.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+bool has_command(const CLI::App& app, std::string_view word) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == word) return true;
+  }
+  return false;
+}
+
+int refuse_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  const std::string nearest = nearest_word(word, names);
+  fmt::print(stderr, "ropewalk: unknown command \"{}\"{}; see: ropewalk --help\n", word,
+             nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
+  return kStatusUsage;
+}
+
+}  // namespace
+
+std::string nearest_word(std::string_view word, const std::vector<std::string>& words) {
+  std::string nearest;
+  size_t least = std::max<size_t>(2, word.size() / 2);
+  for (const std::string& candidate : words) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance <= least && (nearest.empty() || distance < least)) {
+      nearest = candidate;
+      least = distance;
+    }
+  }
+  return nearest;
+}
+
+int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
+  CLI::App app("Ropewalk: an RDMA-first allreduce layer for distributed training.", "ropewalk");
+  app.set_version_flag("--version", std::string("ropewalk ") + kVersion);
+  app.require_subcommand(1);
+  app.footer("Each command has its own help with examples: ropewalk run --help");
+  Request request;
+  for (const auto add : commands) add(app, request);
+  if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
+    return refuse_command(app, argv[1]);
+  }
+  // CLI11 would mix what follows "--" with its own words.
+  int own_words = 1;
+  while (own_words < argc && std::string_view(argv[own_words]) != "--") ++own_words;
+  request.after_dashes.assign(argv + own_words, argv + argc);
+  try {
+    app.parse(own_words, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kStatusUsage;
+  }
+  try {
+    return request.action();
+  } catch (const Error& error) {
+    fmt::print(stderr, "ropewalk: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace ropewalk::tools

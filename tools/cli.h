@@ -1,0 +1,19 @@
+// What all subcommands share: parsing, help, errors.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "command.h"
+
+namespace ropewalk::tools {
+
+/// Parses the command line with the given subcommands, runs the one asked for and returns the exit
+/// status: 2 for a wrong command line, 1 where it threw ropewalk::Error.
+int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands);
+
+/// The word of `words` most like `word`, or empty where none is like it.
+std::string nearest_word(std::string_view word, const std::vector<std::string>& words);
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,24 @@
+// The subcommands of `ropewalk`, each in a file of its own.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ropewalk::tools {
+
+/// What the command line asked for.
+struct Request {
+  std::function<int()> action;            // of the subcommand; its value is the exit status
+  std::vector<std::string> after_dashes;  // the words from a first "--" on, not parsed
+};
+
+/// Adds a subcommand to `app`; it sets `request.action`, which main calls after parsing.
+void add_run_command(CLI::App& app, Request& request);
+void add_bench_command(CLI::App& app, Request& request);
+void add_verify_command(CLI::App& app, Request& request);
+void add_env_command(CLI::App& app, Request& request);
+void add_doctor_command(CLI::App& app, Request& request);
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,34 @@
+// What of this machine can hinder Ropewalk, each with the exact way out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ropewalk::tools {
+
+enum class Severity { ok, warn, fail };
+
+struct Diagnosis {
+  Severity severity = Severity::ok;
+  std::string name, text;
+  std::string fix;  // a command; empty where all is well
+};
+
+// Limits, memory, processors (doctor_machine.cc).
+Diagnosis check_memlock();
+Diagnosis check_open_files();
+Diagnosis check_memory();
+Diagnosis check_huge_pages();
+Diagnosis check_memfd();
+Diagnosis check_peer_memory();  // another process of this user can open our memory file
+Diagnosis check_cpus();
+// Network (doctor_network.cc).
+std::vector<Diagnosis> check_interfaces();
+Diagnosis check_rdma();
+/// Whether `coordinator`, "host:port", accepts connections, tried for at most 3 s.
+Diagnosis check_coordinator(const std::string& coordinator);
+
+/// "ok    memlock: text; fix: command".
+std::string line_of(const Diagnosis& diagnosis);
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,53 @@
+// ropewalk doctor: prints what check_* of doctor.h find.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.h"
+#include "doctor.h"
+
+namespace ropewalk::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  ropewalk doctor\n"
+    "  ropewalk doctor --coordinator node1:29500\n"
+    "  ropewalk run --hosts node1:1,node2:1 -- ropewalk doctor\n"
+    "Exit status: 0; 1 where a line says FAIL.";
+
+int run_doctor(const std::string& coordinator) {
+  std::vector<Diagnosis> all = {check_memlock(),    check_open_files(), check_memory(),
+                                check_huge_pages(), check_memfd(),      check_peer_memory(),
+                                check_cpus(),       check_rdma()};
+  for (Diagnosis& diagnosis : check_interfaces()) all.push_back(std::move(diagnosis));
+  if (!coordinator.empty()) all.push_back(check_coordinator(coordinator));
+  bool failed = false;
+  for (const Diagnosis& diagnosis : all) {
+    fmt::print("{}\n", line_of(diagnosis));
+    failed = failed || diagnosis.severity == Severity::fail;
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+std::string line_of(const Diagnosis& diagnosis) {
+  const char* severity = diagnosis.severity == Severity::ok     ? "ok  "
+                         : diagnosis.severity == Severity::warn ? "warn"
+                                                                : "FAIL";
+  return fmt::format("{} {}: {}{}", severity, diagnosis.name, diagnosis.text,
+                     diagnosis.fix.empty() ? "" : "; fix: " + diagnosis.fix);
+}
+
+void add_doctor_command(CLI::App& app, Request& request) {
+  auto coordinator = std::make_shared<std::string>();
+  CLI::App* doctor = app.add_subcommand("doctor", "what of this machine can hinder Ropewalk");
+  doctor->footer(kExamples);
+  doctor->add_option("--coordinator", *coordinator, "host:port that should accept connections");
+  doctor->callback([coordinator, &request] {
+    request.action = [coordinator] { return run_doctor(*coordinator); };
+  });
+}
+
+}  // namespace ropewalk::tools

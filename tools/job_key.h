@@ -1,0 +1,11 @@
+// The secret that the ranks of one job share.
+#pragma once
+
+#include <string>
+
+namespace ropewalk::tools {
+
+/// ROPEWALK_JOB_KEY where it is set and not empty, else 32 fresh random bytes in hexadecimal.
+std::string job_key();
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,31 @@
+// The part of a job that one agent runs, as it travels from launcher to agent.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ropewalk::tools {
+
+struct JobPart {
+  int size = 0;        // ranks of the whole job
+  int first_rank = 0;  // this host runs ranks [first_rank, first_rank + local_size)
+  int local_size = 0;
+  bool listen = false;         // make the listener of rank 0
+  bool loopback = false;       // the whole job is on this machine: listen on 127.0.0.1 only
+  bool bind = false;           // one rank per core while there are cores
+  bool forward_stdin = false;  // rank 0's input comes as stdin_data
+  std::string job_key;         // never on a command line
+  std::string workdir;         // empty: where the agent starts
+  std::vector<std::string> program;
+  std::vector<std::string> environment;  // "NAME=value", added to the agent's own
+
+  bool operator==(const JobPart&) const = default;
+};
+
+/// NUL-separated, since no argument or environment entry can contain NUL.
+std::string encode(const JobPart& part);
+/// Throws Error(protocol).
+JobPart decode_job_part(std::string_view bytes);
+
+}  // namespace ropewalk::tools

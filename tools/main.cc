@@ -1,0 +1,12 @@
+// The `ropewalk` command.
+#include <fmt/format.h>
+
+#include "cli.h"
+#include "command.h"
+
+int main(int argc, char** argv) {
+  using namespace ropewalk::tools;
+  return run_cli(argc, argv,
+                 {add_run_command, add_bench_command, add_verify_command, add_doctor_command,
+                  add_env_command});
+}

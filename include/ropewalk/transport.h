@@ -91,6 +91,7 @@ class Transport {
   /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
   /// Puts to one peer arrive, and their put_dones come, in the order posted. `source_memory` may be null unless
   /// `needs_registration`; `source` must stay untouched until put_done.
+  /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
   virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
                      RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;
 

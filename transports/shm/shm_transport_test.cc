@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -155,6 +156,37 @@ TEST(ShmTransport, GivesBackWhatThePeerHasFreed) {
   std::byte byte{};
   EXPECT_EQ(two.a.put(1, &byte, nullptr, 1, stale, 0, 0, 0), Posted::lost);
   EXPECT_NE(two.a.why_lost(1).find("rank 1 has no region"), std::string::npos) << two.a.why_lost(1);
+}
+
+TEST(ShmTransport, NeverMapsAnotherFileThanTheKeys) {
+  // Files come and go under the same descriptor numbers while the peer opens them.
+  Two two;
+  std::atomic<uint64_t> newest{0};
+  std::atomic<bool> stop{false};
+  std::thread owner([&] {
+    for (int round = 0; !stop; ++round) {
+      RegisteredMemory memory(4096);
+      memory.register_with(two.b);
+      const uint64_t id = memory.registrations()[0]->key().id;
+      std::memcpy(memory.data(), &id, sizeof id);
+      newest = id;
+      // From gone at once to there for longer than mapping takes.
+      std::this_thread::sleep_for(std::chrono::microseconds(round % 16 * 20));
+    }
+  });
+  int mapped = 0, wrong = 0;
+  uint64_t last = 0;
+  EXPECT_TRUE(eventually([&] {
+    const uint64_t id = newest;
+    if (const std::byte* found = two.a.map(1, {id, 4096}, 0, 4096)) {
+      mapped += std::exchange(last, id) != id;
+      wrong += std::memcmp(found, &id, sizeof id) != 0;
+    }
+    return mapped >= 100;
+  }));
+  stop = true;
+  owner.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(ShmTransport, LimitsRegistrationsAndReusesThem) {

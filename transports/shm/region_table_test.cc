@@ -1,0 +1,72 @@
+#include "transports/shm/region_table.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "memory/registered_memory.h"
+
+namespace ropewalk::shm {
+namespace {
+
+struct Published {
+  std::unique_ptr<RegionTable> table = std::make_unique<RegionTable>();  // zeroed, as a new file is
+  RegionPublisher publisher{*table};
+  PeerRegions regions{*table, PeerInfo{1, getpid(), -1, -1, 0}};
+  RegionEntry& entry_of(uint64_t id) { return table->entries[id % kRegionsMax]; }
+};
+
+TEST(RegionTable, MapsWhatIsPublishedUntilItIsWithdrawn) {
+  Published p;
+  const RegisteredMemory memory(5000);
+  const uint64_t id = p.publisher.publish(memory.region());
+  memory.data()[4999] = std::byte{9};
+  ASSERT_NE(p.regions.find(id, 4999, 1), nullptr);
+  EXPECT_EQ(*p.regions.find(id, 4999, 1), std::byte{9});
+  EXPECT_EQ(p.regions.find(id, 4999, 2), nullptr);
+  EXPECT_NE(p.regions.why().find("5000 bytes"), std::string::npos) << p.regions.why();
+  p.publisher.withdraw(id);
+  p.regions.forget_withdrawn();
+  EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
+}
+
+TEST(RegionTable, KnowsNoKeyThatWasNeverPublished) {
+  Published p;
+  const RegisteredMemory memory(4096);
+  const uint64_t id = p.publisher.publish(memory.region());
+  for (const uint64_t other : {uint64_t{0}, id + 1, id + kRegionsMax, ~uint64_t{0}})
+    EXPECT_EQ(p.regions.find(other, 0, 0), nullptr) << other;
+}
+
+TEST(RegionTable, DoesNotMapAFileThatTookTheDescriptorsNumber) {
+  Published p;
+  const RegisteredMemory memory(4096), another(4096);
+  const uint64_t id = p.publisher.publish(memory.region());
+  p.entry_of(id).fd = another.region().memfd;  // as after the owner's death
+  EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
+  EXPECT_NE(p.regions.why().find("died"), std::string::npos) << p.regions.why();
+}
+
+TEST(RegionTable, DoesNotMapBeyondTheFile) {
+  Published p;
+  const RegisteredMemory memory(4096);
+  const uint64_t id = p.publisher.publish(memory.region());
+  p.entry_of(id).bytes = 8192;  // would be SIGBUS
+  EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
+}
+
+TEST(RegionTable, NamesEveryRegistrationAnew) {
+  Published p;
+  const RegisteredMemory memory(4096);
+  const uint64_t first = p.publisher.publish(memory.region());
+  p.publisher.withdraw(first);
+  const uint64_t second = p.publisher.publish(memory.region());
+  EXPECT_EQ(first % kRegionsMax, second % kRegionsMax);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(p.regions.find(first, 0, 1), nullptr);
+  EXPECT_NE(p.regions.find(second, 0, 1), nullptr);
+}
+
+}  // namespace
+}  // namespace ropewalk::shm

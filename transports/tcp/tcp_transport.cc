@@ -412,17 +412,21 @@ void TcpTransport::end_stream(Link& link) {
   if (!whole) return lose(peer, "connection closed by the peer in the middle of a message");
   close(link);
   ++peer.ended;
+  if (peer.state == Peer::State::linking) return lose(peer, "connection closed by the peer");
   check_stuck(peer);
 }
 
-// Loses a peer of which a stream has ended and no other can bring anything more.
+// Loses a peer of which no stream can bring anything more: each has ended, or waits for the window
+// to move, and what would move the window is in none of them.
 void TcpTransport::check_stuck(Peer& peer) {
-  if (peer.ended == 0 || !peer.open()) return;
+  if (!peer.open()) return;
   for (const auto& link : peer.links) {
-    if (peer.state == Peer::State::linking || link->stream.fd() < 0) continue;
+    if (link == nullptr) return;
+    if (link->stream.fd() < 0) continue;
     if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
   }
-  lose(peer, "connection closed by the peer");
+  lose(peer, peer.ended > 0 ? std::string("connection closed by the peer")
+                            : fmt::format("rank {} left out a put", peer.rank));
 }
 
 void TcpTransport::lose(Peer& peer, std::string why) {

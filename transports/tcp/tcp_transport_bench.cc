@@ -84,10 +84,12 @@ struct Side {
 };
 
 struct Pair {
-  LocalNetwork network{2, LocalNetwork::Kind::loopback};
+  LocalNetwork network;
   Side a, b;
-  Pair(size_t bytes, int streams)
-      : a(0, network.source(0), bytes, streams), b(1, network.source(1), bytes, streams) {
+  Pair(size_t bytes, int streams, int socket_buffer_bytes = 0)
+      : network(2, LocalNetwork::Kind::loopback, socket_buffer_bytes),
+        a(0, network.source(0), bytes, streams),
+        b(1, network.source(1), bytes, streams) {
     while (!a.transport.connected(1) || !b.transport.connected(0)) {
       a.poll();
       b.poll();
@@ -148,6 +150,34 @@ void ping_pong(benchmark::State& state) {
   echo.join();
 }
 
+// ---- One message, both sides in one thread ----
+
+void raw_turn(benchmark::State& state) {
+  const auto fds = loopback_pair();
+  const auto bytes = static_cast<size_t>(state.range(0));
+  RawSide a(fds[0], bytes), b(fds[1], bytes);
+  const std::atomic<bool> never = false;
+  for (auto _ : state) {
+    for (bool sent = false, got = false; !got;) {
+      sent = sent || a.send_some();
+      got = b.receive_some(never);
+    }
+  }
+}
+
+void turn(benchmark::State& state) {
+  Pair pair(static_cast<size_t>(state.range(0)), 1, static_cast<int>(state.range(1)));
+  for (auto _ : state) {
+    pair.a.post();
+    while (pair.b.notices == 0) {
+      pair.b.poll();
+      if (pair.a.puts_under_way > 0) pair.a.poll();
+    }
+    pair.b.notices = 0;
+    while (pair.a.puts_under_way > 0) pair.a.poll();
+  }
+}
+
 // ---- Streaming: 0 sends to 1; `both` ways at once. Counts what arrives at both. ----
 
 void raw_stream(benchmark::State& state) {
@@ -177,7 +207,8 @@ void raw_stream(benchmark::State& state) {
 
 void stream(benchmark::State& state) {
   const bool both = state.range(1) == 2;
-  Pair pair(static_cast<size_t>(state.range(0)), static_cast<int>(state.range(2)));
+  Pair pair(static_cast<size_t>(state.range(0)), static_cast<int>(state.range(2)),
+            static_cast<int>(state.range(3)));
   std::atomic<bool> stop = false;
   std::thread far([&] {
     Side& b = pair.b;
@@ -200,12 +231,21 @@ void stream(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * state.range(1));
 }
 
+BENCHMARK(raw_turn)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->Arg(4 << 20);
+// bytes, size of the socket buffers (0: the kernel's choice)
+BENCHMARK(turn)->ArgsProduct({{8, 4 << 10, 64 << 10, 256 << 10, 4 << 20}, {0}});
+BENCHMARK(turn)->ArgsProduct({{256 << 10, 4 << 20}, {128 << 10, 512 << 10, 2 << 20}});
 BENCHMARK(raw_ping_pong)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->UseRealTime();
 BENCHMARK(ping_pong)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->UseRealTime();
-// bytes, directions(, streams)
+// bytes, directions(, streams, size of the socket buffers)
 BENCHMARK(raw_stream)->ArgsProduct({{64 << 10, 256 << 10, 4 << 20}, {1, 2}})->UseRealTime();
-BENCHMARK(stream)->ArgsProduct({{64 << 10, 256 << 10, 4 << 20}, {1, 2}, {1}})->UseRealTime();
-BENCHMARK(stream)->ArgsProduct({{4 << 20}, {1, 2}, {2, 4}})->UseRealTime();
+BENCHMARK(stream)
+    ->ArgsProduct({{64 << 10, 256 << 10, 4 << 20},
+                   {1, 2},
+                   {1},
+                   {0, 128 << 10, 256 << 10, 512 << 10, 2 << 20}})
+    ->UseRealTime();
+BENCHMARK(stream)->ArgsProduct({{4 << 20}, {1, 2}, {2, 4}, {0}})->UseRealTime();
 
 }  // namespace
 }  // namespace ropewalk::tcp

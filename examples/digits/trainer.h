@@ -19,9 +19,9 @@ struct Config {
   std::string policy = "sgd";  // or "ea"
   int tau = 10;                // ea: averages every tau-th step
   double alpha = 0.2;          // ea: moving rate
-  int epochs = 20;
+  int epochs = 30;
   int batch = 12;  // images a rank and step
-  double learning_rate = 0.05;
+  double learning_rate = 0.03;
   double momentum = 0.9;
   uint64_t seed = 1;
   std::string save, load;  // checkpoints; empty: none

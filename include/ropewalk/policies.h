@@ -63,11 +63,12 @@ class AllReduceEa {
   /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
   /// parameters -= delta; center += sum of deltas. The first call sets center = parameters.
   void average_parameters(TensorList<T> parameters);
-  /// Takes part in the others' averaging until every rank has called it: a zero delta first; then,
-  /// after each sum: center += sum; delta = alpha (parameters - center); parameters -= delta. (So
-  /// the delta computed after the last sum moves the parameters only.) Then the center is broadcast
-  /// from rank 0, which removes rounding drift, and steps are counted from 0 again. With no step
-  /// since the last synchronization on any rank: only the broadcast.
+  /// Takes part in the others' averaging until every rank has called it, as torch-distlearn does:
+  /// delta = alpha (parameters - center) and parameters -= delta before each sum, center += sum
+  /// after it, but for the last sum, which no rank's step is in any more. Then the center is
+  /// broadcast from rank 0, which removes rounding drift, and steps are counted from 0 again. A
+  /// rank without a step of its own sends zeros in its first sum. With no step since the last
+  /// synchronization on any rank: only the broadcast.
   void synchronize_center(TensorList<T> parameters);
   /// The same wait; then the parameters are broadcast from rank 0 and become the center.
   void synchronize_parameters(TensorList<T> parameters);

@@ -64,23 +64,39 @@ class AllReduceEa<T>::Impl {
     has_center_ = true;
   }
 
-  /// Takes part in the others' rounds until all ranks are here. Moves nothing when no rank has made
-  /// a step since the last synchronization: a rank cannot know that of the others, so the first
-  /// round, with nothing but zeros, is how they tell. A rank without a step of its own moves like
-  /// the others as soon as one has stepped.
+  /// Takes part in the others' rounds until all ranks are here, and moves toward the center once a
+  /// round like them: in every round all ranks see the same center, so that they approach each
+  /// other whatever their numbers of steps. The last round's sum is dropped.
+  ///
+  /// Moves nothing when no rank has made a step since the last synchronization. A rank without a
+  /// step of its own cannot know that of the others: it enters the first round with zeros, and
+  /// makes up for its own move (which the center never sees) when the flags say that one stepped.
   void wait_for_all(TensorList<T> parameters) {
-    fused_.fill_zero();
-    RoundCounts counts;
-    do {
-      counts = fused_.all_reduce(false, step_ > 0);
-      if (counts.stepped == 0) break;
-      for_each(parameters, [this](T& parameter, T& center, T& moved) {
-        center = add(center, moved);
-        moved = elastic_difference(parameter, center);
-        parameter = subtract(parameter, moved);
+    const bool stepped = step_ > 0;
+    if (stepped)
+      move(parameters);
+    else
+      fused_.fill_zero();
+    RoundCounts counts = fused_.all_reduce(false, stepped);
+    if (!stepped && counts.stepped > 0) {
+      for_each(parameters, [this](T& parameter, T& center, T&) {
+        parameter = subtract(parameter, elastic_difference(parameter, center));
       });
-    } while (counts.contributed > 0);
+    }
+    while (counts.contributed > 0) {
+      for_each(parameters, [](T&, T& center, T& moved) { center = add(center, moved); });
+      move(parameters);
+      counts = fused_.all_reduce(false, stepped);
+    }
     step_ = 0;
+  }
+
+  /// Moves the parameters toward the center and leaves the difference to be summed.
+  void move(TensorList<T> parameters) {
+    for_each(parameters, [this](T& parameter, T& center, T& moved) {
+      moved = elastic_difference(parameter, center);
+      parameter = subtract(parameter, moved);
+    });
   }
 
   /// Calls visit(parameter, center, element of the fused buffer) for every element.

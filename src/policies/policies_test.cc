@@ -207,31 +207,33 @@ TEST(AllReduceSgd, LengthsThatDifferBetweenRanksAreAMismatchOnEveryRank) {
 class EaReference {
  public:
   EaReference(std::vector<double> parameters, int tau, double alpha)
-      : parameters_(std::move(parameters)), centers_(parameters_), tau_(tau), alpha_(alpha) {}
+      : parameters_(std::move(parameters)),
+        centers_(parameters_),
+        used_(parameters_.size()),
+        tau_(tau),
+        alpha_(alpha) {}
 
-  /// `noise(rank, step)` is what a local step adds. Returns nothing: see `parameters`.
+  /// `noise(rank, step)` is what a local step adds.
   template <class Noise>
   void epoch(const std::vector<int>& steps, Noise noise) {
-    const size_t ranks = parameters_.size();
     const int longest = *std::ranges::max_element(steps);
-    std::vector<double> deltas(ranks);  // of ranks that wait: what the next round takes
-    std::vector<int> done(ranks);
+    if (longest == 0) return;
+    std::vector<int> done(steps.size());
     for (int round = 1;; ++round) {
       double sum = 0;
-      for (size_t r = 0; r < ranks; ++r) {
-        const bool waits = round > steps[r] / tau_;
-        const int until = waits ? steps[r] : round * tau_;
-        while (done[r] < until) parameters_[r] += noise(r, done[r]++);
-        if (!waits) deltas[r] = pull(r);
-        sum += deltas[r];
-        if (!waits) deltas[r] = 0;
+      for (size_t r = 0; r < steps.size(); ++r) {
+        const int until = std::min(round * tau_, steps[r]);
+        while (done[r] < until) {
+          parameters_[r] += noise(r, done[r]++);
+          if (!used_[r]) centers_[r] = parameters_[r];
+          used_[r] = true;
+        }
+        const double delta = alpha_ * (parameters_[r] - centers_[r]);
+        parameters_[r] -= delta;
+        if (round > 1 || steps[r] > 0) sum += delta;
       }
-      const bool last = round > longest / tau_;
-      for (size_t r = 0; r < ranks; ++r) {
-        centers_[r] += sum;
-        if (round > steps[r] / tau_ && longest > 0) deltas[r] = pull(r);
-      }
-      if (last) break;
+      if (round > longest / tau_) break;
+      for (double& center : centers_) center += sum;
     }
   }
   void synchronize_center() { std::ranges::fill(centers_, centers_[0]); }
@@ -242,13 +244,8 @@ class EaReference {
   double parameter(size_t rank) const { return parameters_[rank]; }
 
  private:
-  double pull(size_t rank) {
-    const double delta = alpha_ * (parameters_[rank] - centers_[rank]);
-    parameters_[rank] -= delta;
-    return delta;
-  }
-
   std::vector<double> parameters_, centers_;
+  std::vector<bool> used_;  // by the rank: the first call makes the center
   int tau_;
   double alpha_;
 };
@@ -346,7 +343,9 @@ TEST(AllReduceEa, PassesTorchDistlearnsScenario) {
       std::normal_distribution<double> normal;
       AllReduceEa<double> ea(comm, 3, 0.4);
       std::vector<double> parameter(7);
+      for (double& value : parameter) value = normal(random);
       const std::array parameters = {std::span(parameter)};
+      ea.synchronize_parameters(parameters);
       double scale = 1;
       for (int epoch = 0; epoch < 5; ++epoch) {
         const int steps = 45 + static_cast<int>(random() % 9);

@@ -38,6 +38,7 @@ void Doorway::prepare(PollSet& set, int64_t now_ns) {
     set.wake_at(stranger.expires_ns);
     // One that waits for the session key has said all it may say; do not wake up for it.
     const bool keyless = stranger.hello && !stranger.challenge;
+    if (keyless && key_for(*stranger.hello) != nullptr) set.wake_at(now_ns);  // the key has come
     stranger.slot = keyless ? -1 : set.add(stranger.fd.get(), POLLIN);
   }
 }

@@ -84,7 +84,7 @@ bool FrameStream::cut_frames(std::vector<Frame>& into) {
   while (all.size() - at >= kFrameHeaderBytes) {
     const auto header = decode_frame_header(all.subspan(at, kFrameHeaderBytes));
     if (!header) {
-      why_ = "it sent bytes that make no sense";
+      end(EBADMSG, "it sent bytes that make no sense");
       return false;
     }
     const size_t whole = kFrameHeaderBytes + header->payload_bytes;
@@ -95,6 +95,10 @@ bool FrameStream::cut_frames(std::vector<Frame>& into) {
   }
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<ptrdiff_t>(at));
   return true;
+}
+
+bool FrameStream::nonsense() const {
+  return error_ == EBADMSG;
 }
 
 bool FrameStream::flushed() const {

@@ -33,6 +33,8 @@ class FrameStream {
   const std::string& why() const { return why_; }
   /// True when it is over because the other host no longer acknowledges.
   bool cut_off() const;
+  /// True when it is over because what came is no frame.
+  bool nonsense() const;
 
  private:
   void end(int error, std::string why);

@@ -16,7 +16,9 @@ class Monitor {
   virtual void report(const Failure& failure) = 0;
   /// True once `peer` has announced an orderly leave.
   virtual bool has_left(int peer) const noexcept = 0;
-  /// A descriptor that is readable once failure() is set or a peer leaves; or -1.
+  /// A descriptor that is readable once failure() is set or a peer leaves; or -1. An eventfd: it
+  /// stays readable until somebody reads its 8 bytes, which whoever sleeps on it should do after a
+  /// leave.
   virtual int event_fd() const noexcept = 0;
 };
 

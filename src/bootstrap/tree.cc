@@ -11,7 +11,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kBeatsPerLinkTimeout = 4;
+constexpr int64_t kBeatsPerLinkTimeout = 8;  // a cut link shows after 9/8 link timeouts
 
 double seconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e9;
@@ -72,7 +72,10 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
     const bool open = link.stream.advance(set, frames_);
     if (!frames_.empty()) link.heard_ns = now_ns;
     for (Frame& frame : frames_) handle(link, frame, others);
-    if (!open)
+    if (!open && link.stream.nonsense()) {
+      protocol_fault(link);
+      link.open = false;
+    } else if (!open)
       close(link, (link.stream.cut_off() ? "is cut off: " : "died: ") + link.stream.why());
     else
       check_silence(link, now_ns);

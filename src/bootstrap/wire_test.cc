@@ -96,6 +96,28 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(decode_frame_header(header)) << "an unknown type";
 }
 
+/// docs/protocol.md shows these bytes.
+TEST(Wire, TheWorkedExampleOfTheProtocol) {
+  const auto bytes = [](std::string_view text) {
+    const auto raw = std::as_bytes(std::span(text));
+    return Bytes(raw.begin(), raw.end());
+  };
+  using namespace std::string_view_literals;
+  const Card card{1, 1234, "a", "id-a", {"127.0.0.1:4242"}, "shm,tcp,verbs"};
+  EXPECT_EQ(frame(Join{2, 30000, card}),
+            bytes("\x3e\0\0\0\x01\x02\0\0\0\x30\x75\0\0\x01\0\0\0\xd2\x04\0\0\0\0\0\0"
+                  "\x01\0a\x04\0id-a\x01\0\x0e\0"
+                  "127.0.0.1:4242"
+                  "\x0d\0shm,tcp,verbs"sv));
+  EXPECT_EQ(frame(Leave{1}), bytes("\x04\0\0\0\x08\x01\0\0\0"sv));
+  Hello hello;
+  hello.from = 1;
+  hello.nonce.fill(std::byte{0xaa});
+  const auto encoded = encode(hello);
+  EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
+            bytes("ropewalk\x01\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+}
+
 TEST(Wire, HandshakeRoundTrip) {
   Hello hello;
   hello.purpose = Purpose::socket;

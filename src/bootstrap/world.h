@@ -27,13 +27,14 @@ struct Card {
 struct Identity {
   int rank = 0;
   int size = 1;
-  std::string coordinator;  // host:port; empty only for size 1
-  int coordinator_fd = -1;
+  std::string coordinator;  // host:port; empty only for size 1 and beside a coordinator_fd
+  int coordinator_fd = -1;  // rank 0: a listening socket; stays the caller's, `join` duplicates it
   std::string source;
 };
 
-/// Explicit options, then ROPEWALK_*, Open MPI, PMI/PMIx, Slurm, PALS, Kubernetes, torchrun; then
-/// a job of one. Throws Error(invalid_argument) that names variables and values when they
+/// Explicit options, then ROPEWALK_*, torchrun (where TORCHELASTIC_RUN_ID shows that it runs: it is
+/// the innermost launcher), Open MPI, PMI/PMIx, Slurm, PALS, Kubernetes, RANK and WORLD_SIZE alone;
+/// then a job of one. Throws Error(invalid_argument) that names variables and values when they
 /// contradict each other or the rank is out of range, or when a size is known but no coordinator.
 /// `get` is getenv or a test's table.
 Identity find_identity(const Options& options, const Knobs& knobs,
@@ -45,7 +46,10 @@ class World {
 
   /// Joins; blocks until all ranks have, at most knobs.timeout. Starts one control thread that
   /// accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
-  /// A world of one opens no socket and starts no thread.
+  /// A world of one opens no socket and starts no thread. Throws the same Error on every rank that
+  /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
+  /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
+  /// as the resolver does.
   static std::unique_ptr<World> join(const Identity& identity, const Knobs& knobs,
                                      std::string transport_info);
 
@@ -55,7 +59,9 @@ class World {
   virtual Monitor& monitor() = 0;
   virtual SocketSource& sockets() = 0;
   /// Announces an orderly leave and waits until every rank has left, a failure, or the timeout.
-  /// The control thread goes on relaying for others meanwhile.
+  /// The control thread goes on relaying for others meanwhile. Never throws: after a failure it
+  /// returns at once, at the timeout it logs who still works. Destroying a world without it tells
+  /// the others that this rank gave up.
   virtual void leave() = 0;
 };
 

@@ -240,6 +240,7 @@ Choice Communicator::Impl::choose_for(const Call& call) {
   question.hosts = hosts_;
   question.root = call.root;
   question.forced = call.algorithm;
+  if (size() == 1) return {algorithms_for(call.collective).front(), knobs_.slice_bytes, 0, {}};
   if (call.algorithm == Algorithm::automatic) {
     const auto wanted = algorithm_named(knobs_.algorithm);
     if (!wanted)
@@ -250,9 +251,12 @@ Choice Communicator::Impl::choose_for(const Call& call) {
     if (std::find(possible.begin(), possible.end(), *wanted) != possible.end())
       question.forced = *wanted;
   }
-  question.mapped = transports_.size() == 1 && shm_ != nullptr && transports_[0] == shm_.get();
+  question.mapped = transports_.size() == 1 && transports_[0] == shm_.get();
+  if (transports_[0] == tcp_.get()) question.cost.intra = kTcpLink;
   question.slice_bytes_max = knobs_.slice_bytes;
-  return choose(question);
+  Choice choice = choose(question);
+  choice.slice_bytes = std::max(choice.slice_bytes / 64 * 64, kEagerBytesMax);
+  return choice;
 }
 
 std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {

@@ -63,7 +63,8 @@ struct Completion {
 inline constexpr size_t kHelloBytesMax = 256;
 
 enum class Posted : uint8_t {
-  done,    // accepted, and the source may be reused at once: no put_done will come
+  done,    // accepted, and the source may be reused at once: no put_done will come. Never while the
+           // put_done of an earlier put to the same peer is still to come
   posted,  // accepted; a put_done with the cookie will come
   full,    // not accepted: poll, then try again
   lost,    // the peer is gone

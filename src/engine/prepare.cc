@@ -7,8 +7,6 @@
 namespace ropewalk {
 namespace {
 
-bool is_large(const ProgramStep& step) { return step.bytes > kEagerBytesMax; }
-
 Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes) {
   Signature s;
   // Both ends of a message must be equal: a receive is signed as the send it waits for.

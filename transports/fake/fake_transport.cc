@@ -90,7 +90,7 @@ Posted FakeTransport::put(int peer, const std::byte* source, const Memory*, size
   if (to.on_the_way.size() >= fabric_.options_.puts_in_flight_max ||
       fabric_.chance(fabric_.options_.full_probability))
     return Posted::full;
-  const bool done = fabric_.chance(fabric_.options_.done_probability);
+  const bool done = to.puts_to_finish == 0 && fabric_.chance(fabric_.options_.done_probability);
   auto message = std::make_shared<Message>();
   message->source = source;
   message->bytes = bytes;
@@ -125,6 +125,7 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   const int64_t done_ns =
       fabric_.between(read_ns, arrival_ns + fabric_.options_.put_done_delay_max_ns);
   to.last_done_ns = std::max(to.last_done_ns, done_ns);
+  ++to.puts_to_finish;
   fabric_.schedule(to.last_done_ns, [this, peer, message] { complete(peer, message); });
 }
 
@@ -152,6 +153,7 @@ void FakeTransport::arrive(int from, Message& message) {
 
 void FakeTransport::complete(int peer, const std::shared_ptr<Message>& message) {
   if (message->cancelled) return;
+  --side(peer).puts_to_finish;
   fabric_.record('d', rank_, peer, message->cookie);
   completions_.push_back({Completion::Kind::put_done, peer, 0, 0, message->cookie});
   std::erase(side(peer).on_the_way, message);

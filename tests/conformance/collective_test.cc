@@ -1,0 +1,188 @@
+// Every collective, algorithm, type, op, rank count and size, in place or not, over real transports,
+// against the right answer element by element.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <mutex>
+
+#include "schedule/schedule.h"
+#include "tests/local_world.h"
+#include "tests/support/reference.h"
+
+namespace ropewalk::testing {
+namespace {
+
+constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
+                               Collective::all_gather, Collective::broadcast,
+                               Collective::reduce,     Collective::gather,
+                               Collective::scatter,    Collective::all_to_all};
+
+bool reduces(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+
+/// All cases for one rank count: every collective × algorithm × size × placement, with types, ops
+/// and roots taken in turn, and every type × op at one size.
+std::vector<Case> cases_for(int ranks) {
+  std::vector<Case> cases;
+  size_t turn = 0;
+  for (Collective collective : kAll) {
+    for (Algorithm algorithm : algorithms_for(collective)) {
+      for (size_t count : {size_t{0}, size_t{1}, size_t{1021}, size_t{70001}}) {
+        for (bool in_place : {false, true}) {
+          Case c{collective, algorithm, static_cast<DataType>(turn % kDataTypes), ReduceKind::sum,
+                 ranks, count, static_cast<int>(turn % static_cast<size_t>(ranks)), in_place,
+                 turn % 3 == 0};
+          if (collective == Collective::all_to_all && in_place) c.uneven = false;
+          cases.push_back(c);
+          ++turn;
+        }
+      }
+    }
+    for (int op = 0; reduces(collective) && op < kReduceKinds; ++op)
+      for (int type = 0; type < kDataTypes; ++type) {
+        Case c{collective, Algorithm::automatic, static_cast<DataType>(type),
+               static_cast<ReduceKind>(op), ranks, 1500, 0, (op + type) % 2 == 0, false};
+        if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) continue;
+        cases.push_back(c);
+      }
+  }
+  return cases;
+}
+
+/// Memory of one rank, half of it registered; all of it freed with the object.
+class RankMemory {
+ public:
+  explicit RankMemory(Communicator& comm) : comm_(comm) {}
+  std::byte* take(size_t bytes) {
+    if (++taken_ % 2 == 0) return plain_.emplace_back(bytes + 1).data();
+    registered_.push_back(comm_.allocate<uint8_t>(bytes));
+    return reinterpret_cast<std::byte*>(registered_.back().data());
+  }
+
+ private:
+  Communicator& comm_;
+  size_t taken_ = 0;
+  std::deque<std::vector<std::byte>> plain_;
+  std::vector<Buffer<uint8_t>> registered_;
+};
+
+void run_case(Communicator& comm, const Case& c) {
+  RankMemory memory(comm);
+  RankBuffers buffers(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
+  buffers.fill();
+  comm.run(buffers.call());
+  EXPECT_EQ(buffers.check(), "") << c.text();
+}
+
+class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Collectives, GiveTheRightAnswer) {
+  const auto [transport, ranks] = GetParam();
+  const std::vector<Case> cases = cases_for(ranks);
+  run_ranks(ranks, transport, [&](Communicator& comm) {
+    for (const Case& c : cases) run_case(comm, c);
+  });
+}
+
+TEST_P(Collectives, RunAsPlansAgainAndAgain) {
+  const auto [transport, ranks] = GetParam();
+  run_ranks(ranks, transport, [&, n = ranks](Communicator& comm) {
+    for (size_t count : {size_t{2}, size_t{50000}}) {
+      const Case c{Collective::all_reduce, Algorithm::automatic, DataType::float32,
+                   ReduceKind::avg, n, count, 0, true, false};
+      RankMemory memory(comm);
+      RankBuffers buffers(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
+      Plan plan = comm.plan(buffers.call());
+      for (int i = 0; i < 20; ++i) {
+        buffers.fill();
+        plan.run();
+        ASSERT_EQ(buffers.check(), "") << c.text();
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, SeveralMayBeUnderWay) {
+  const auto [transport, ranks] = GetParam();
+  run_ranks(ranks, transport, [&, n = ranks](Communicator& comm) {
+    RankMemory memory(comm);
+    std::deque<RankBuffers> buffers;
+    std::vector<Work> works;
+    for (int i = 0; i < 12; ++i) {
+      const Case c{kAll[i % 8], Algorithm::automatic, DataType::int32, ReduceKind::sum, n,
+                   static_cast<size_t>(i * 997), i % n, false, false};
+      buffers.emplace_back(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
+      buffers.back().fill();
+      works.push_back(comm.start(buffers.back().call()));
+    }
+    for (size_t i = works.size(); i-- > 0;) {
+      works[i].wait();
+      EXPECT_EQ(buffers[i].check(), "");
+    }
+    comm.barrier();
+  });
+}
+
+TEST_P(Collectives, GroupsFuseSmallBuffers) {
+  const auto [transport, ranks] = GetParam();
+  run_ranks(ranks, transport, [&, n = ranks](Communicator& comm) {
+    RankMemory memory(comm);
+    std::deque<RankBuffers> buffers;
+    std::vector<Call> calls;
+    for (int i = 0; i < 40; ++i) {
+      const Case c{i == 7 ? Collective::broadcast : Collective::all_reduce, Algorithm::automatic,
+                   i % 5 == 0 ? DataType::float64 : DataType::float32, ReduceKind::sum, n,
+                   static_cast<size_t>(i * 13), 0, i % 2 == 0, false};
+      buffers.emplace_back(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
+      calls.push_back(buffers.back().call());
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (RankBuffers& b : buffers) b.fill();
+      comm.start_group(calls).wait();
+      for (RankBuffers& b : buffers) EXPECT_EQ(b.check(), "");
+    }
+  });
+}
+
+TEST_P(Collectives, MessagesBetweenPairsArriveInOrder) {
+  const auto [transport, ranks] = GetParam();
+  if (ranks == 1) return;
+  run_ranks(ranks, transport, [n = ranks](Communicator& comm) {
+    const int to = (comm.rank() + 1) % n, from = (comm.rank() + n - 1) % n;
+    for (size_t count : {size_t{0}, size_t{3}, size_t{1000}, size_t{300000}}) {
+      std::vector<std::vector<int>> sent, got;
+      std::vector<Work> works;
+      for (int i = 0; i < 5; ++i) {
+        sent.emplace_back(count, comm.rank() * 100 + i);
+        got.emplace_back(count, -1);
+      }
+      for (int i = 0; i < 5; ++i) {
+        const auto k = static_cast<size_t>(i);
+        Call call;
+        call.type = DataType::int32;
+        call.count = count;
+        call.collective = Collective::send;
+        call.in = sent[k].data();
+        call.root = to;
+        works.push_back(comm.start(call));
+        call.collective = Collective::recv;
+        call.in = nullptr;
+        call.out = got[k].data();
+        call.root = from;
+        works.push_back(comm.start(call));
+      }
+      for (Work& work : works) work.wait();
+      for (int i = 0; i < 5; ++i)
+        EXPECT_EQ(got[static_cast<size_t>(i)], std::vector<int>(count, from * 100 + i));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
+                         ::testing::Combine(::testing::Values("shm"), ::testing::Range(1, 10)));
+INSTANTIATE_TEST_SUITE_P(Tcp, Collectives,
+                         ::testing::Combine(::testing::Values("tcp"), ::testing::Range(1, 10)));
+
+}  // namespace
+}  // namespace ropewalk::testing

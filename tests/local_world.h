@@ -1,0 +1,18 @@
+// Jobs inside one process, for tests: every rank is a thread with a communicator of its own.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ropewalk/communicator.h"
+
+namespace ropewalk::testing {
+
+/// Runs `body` on `ranks` ranks over `transport` ("shm", "tcp") and waits for all. The first
+/// exception of a rank is thrown again here, when all have ended. `adjust` may change the options
+/// of each rank.
+void run_ranks(int ranks, const std::string& transport,
+               const std::function<void(Communicator&)>& body,
+               const std::function<void(int rank, Options&)>& adjust = {});
+
+}  // namespace ropewalk::testing

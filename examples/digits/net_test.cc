@@ -33,13 +33,13 @@ TEST(Net, GradientsAgreeWithFiniteDifferences) {
   std::vector<double> parameters(Net<double>::kParameters);
   Net<double>::initialize(parameters, 5);
   for (double& parameter : parameters) parameter += 0.1 * (uniform(random) - 0.5);  // biases too
-  for (const uint8_t label : {0, 3, 9}) {
+  for (const uint8_t label : {1, 4, 9}) {
     const Image image = random_image(random, label);
     std::vector<double> gradients(parameters.size());
     const double loss = net.learn(parameters, image, gradients);
     EXPECT_DOUBLE_EQ(loss, net.loss(parameters, image));
-    size_t nonzero = 0;
-    for (size_t i = 0; i < parameters.size(); ++i) {
+    size_t checked = 0;                                          // and not trivial
+    for (size_t i = label / 4; i < parameters.size(); i += 3) {  // each parameter with one image
       const double parameter = parameters[i];
       parameters[i] = parameter + kStep;
       const double above = net.loss(parameters, image);
@@ -47,9 +47,9 @@ TEST(Net, GradientsAgreeWithFiniteDifferences) {
       const double below = net.loss(parameters, image);
       parameters[i] = parameter;
       EXPECT_NEAR(gradients[i], (above - below) / (2 * kStep), 1e-7) << "parameter " << i;
-      nonzero += gradients[i] != 0;
+      checked += gradients[i] != 0;
     }
-    EXPECT_GT(nonzero, parameters.size() / 4);
+    EXPECT_GT(checked, parameters.size() / 12);
   }
 }
 

@@ -12,6 +12,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
+constexpr int64_t kTellLateNs = 1'000'000'000;
 
 /// The application's signal handlers must not run on the control thread.
 std::thread start_thread(std::function<void()> body) {
@@ -139,6 +140,7 @@ bool Control::finished(int64_t now_ns) {
   if (!stop_) return false;
   if (closing_until_ns_ == 0) {
     closing_until_ns_ = now_ns + setup_.knobs.link_timeout.count();
+    tell_late_until_ns_ = now_ns + kTellLateNs;
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr) {
       fail(ErrorCode::peer_lost,
            tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",
@@ -146,9 +148,18 @@ bool Control::finished(int64_t now_ns) {
       tree_.spread_failure();
     }
   }
+  if (owes_late_ranks(now_ns)) return false;
   const bool flushed = tree_.flushed() && (!registrar_ || registrar_->flushed()) &&
                        (!registration_ || registration_->flushed());
   return flushed || now_ns >= closing_until_ns_;
+}
+
+/// Ranks start at different times: when joining fails early, rank 0 stays for a moment to tell why
+/// to those who have not come yet.
+bool Control::owes_late_ranks(int64_t now_ns) const {
+  const Failure* failure = monitor_.failure();
+  return registrar_ && failure != nullptr && failure->code != ErrorCode::timeout &&
+         registrar_->connections() + 1 < table_.size() && now_ns < tell_late_until_ns_;
 }
 
 void Control::notify_waiters() {

@@ -62,6 +62,7 @@ class Control {
   void prepare(int64_t now_ns);
   void advance(int64_t now_ns);
   bool finished(int64_t now_ns);
+  bool owes_late_ranks(int64_t now_ns) const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
 
@@ -80,6 +81,7 @@ class Control {
   void advance_registrar(int64_t now_ns);
   void advance_registration(int64_t now_ns);
   void take_place(const Frame& frame);
+  std::chrono::nanoseconds tree_link_timeout() const;
   void advance_parent_dial(int64_t now_ns);
   void link_child(int child, UniqueFd fd, int64_t now_ns);
   void handle_join_frame(const Tree::Inbound& inbound);
@@ -118,6 +120,7 @@ class Control {
 
   std::map<Switchboard::Link, std::unique_ptr<Dialer>> dials_;
   int64_t closing_until_ns_ = 0;  // set when stop_ is seen
+  int64_t tell_late_until_ns_ = 0;
 
   // Shared with the threads that call the public members.
   Event wake_;

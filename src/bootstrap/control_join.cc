@@ -116,17 +116,22 @@ void Control::take_place(const Frame& frame) {
                                           *session_key_);
 }
 
+/// A little below the link timeout: a heartbeat's interval comes on top.
+std::chrono::nanoseconds Control::tree_link_timeout() const {
+  return setup_.knobs.link_timeout * 3 / 4;
+}
+
 void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_->advance(set_, now_ns);
   if (parent_dial_->state() != Dialer::State::connected) return;
   UniqueFd fd = parent_dial_->take();
-  tune_stream(fd.get(), setup_.knobs.link_timeout);
+  tune_stream(fd.get(), tree_link_timeout());
   tree_.add(tree_parent(setup_.rank), std::move(fd), now_ns);
   parent_dial_.reset();
 }
 
 void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
-  tune_stream(fd.get(), setup_.knobs.link_timeout);
+  tune_stream(fd.get(), tree_link_timeout());
   tree_.add(child, std::move(fd), now_ns);
   for (int r = 0; r < cards_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
 }

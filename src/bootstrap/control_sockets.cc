@@ -78,15 +78,11 @@ void Control::advance_dials(int64_t now_ns) {
       switchboard_.deliver(link, std::move(fd));
     } else if (dialer->state() == Dialer::State::yielded) {
       switchboard_.yielded(link);
-    } else if (dialer->is_pausing() && monitor_.has_left(link.peer)) {
-      monitor_.report({ErrorCode::peer_lost,
-                       "connect",
-                       tree_.describe(link.peer) + " has left the job",
-                       {},
-                       setup_.rank,
-                       link.peer});
     } else if (dialer->is_pausing() && !switchboard_.is_dialing(link)) {
       over = true;  // the peer's dial was taken meanwhile
+    } else if (dialer->is_pausing() && monitor_.has_left(link.peer)) {
+      const std::string reason = tree_.describe(link.peer) + " has left the job";
+      monitor_.report({ErrorCode::peer_lost, "connect", reason, {}, setup_.rank, link.peer});
     }
     dial = over ? dials_.erase(dial) : std::next(dial);
   }

@@ -24,6 +24,8 @@ class Registrar {
   void advance(const PollSet& set, int64_t now_ns);
   const std::optional<Failure>& fault() const { return fault_; }
   bool complete() const { return joined_ == table_.size(); }
+  /// How many ranks are connected, joined or not.
+  size_t connections() const { return entries_.size(); }
   std::vector<int> missing() const;
   /// The earliest deadline of any rank that has joined, less a little, so that rank 0's answer
   /// reaches it in time.

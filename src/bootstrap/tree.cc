@@ -11,7 +11,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kBeatsPerLinkTimeout = 8;  // a cut link shows after 9/8 link timeouts
+constexpr int64_t kBeatsPerLinkTimeout = 8;
 
 double seconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e9;
@@ -134,7 +134,10 @@ void Tree::close(Link& link, std::string reason) {
   if (monitor_.failure() != nullptr) return;
   if (!monitor_.has_left(link.peer)) {
     monitor_.report({ErrorCode::peer_lost, "control", describe(link.peer) + " " + reason,
-                     "look at that rank's own output and at its host's kernel log (out of memory?)",
+                     link.stream.cut_off()
+                         ? "look at the network between the two hosts"
+                         : "look at that rank's own output and at its host's kernel log (out of "
+                           "memory?)",
                      rank_, link.peer});
     return;
   }

@@ -211,6 +211,8 @@ TEST(World, SimultaneousSocketRequests) {
         return true;
       });
     }
+    const Failure* failure = world->monitor().failure();
+    EXPECT_EQ(failure, nullptr) << failure->text();
     for (const auto& [fd, expected] : open) {
       std::array<int, 3> got = {};
       pollfd p = {fd.get(), POLLIN, 0};

@@ -119,9 +119,10 @@ HWY_INLINE void reduce_four(const ReduceArguments& a, size_t sources, size_t des
 }
 
 /// The last elements, fewer than a vector: through a zero-padded vector, so that they meet the same
-/// instructions as all others.
+/// instructions as all others. Not inlined, as reduce_span: compilers take long over large
+/// functions.
 template <class E, class Op>
-HWY_INLINE void reduce_rest(const ReduceArguments& a, size_t offset, size_t bytes, size_t step) {
+HWY_NOINLINE void reduce_rest(const ReduceArguments& a, size_t offset, size_t bytes, size_t step) {
   alignas(64) std::byte buffer[HWY_MAX_BYTES];
   std::memset(buffer, 0, step);
   std::memcpy(buffer, a.sources[0] + offset, bytes);
@@ -137,7 +138,7 @@ HWY_INLINE void reduce_rest(const ReduceArguments& a, size_t offset, size_t byte
 
 /// `kSources` and `kDestinations`: the numbers where known when compiling, else 0.
 template <class E, class Op, size_t kSources, size_t kDestinations>
-HWY_INLINE void reduce_span(const ReduceArguments& a) {
+HWY_NOINLINE void reduce_span(const ReduceArguments& a) {
   const size_t sources = kSources != 0 ? kSources : a.source_count;
   const size_t destinations = kDestinations != 0 ? kDestinations : a.destination_count;
   const size_t step = E::step_bytes();

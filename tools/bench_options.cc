@@ -56,6 +56,9 @@ void check(const BenchOptions& options) {
     refuse(fmt::format("{} is not defined on {} here", name_of(options.op), name_of(options.type)),
            "choose another --op or --dtype");
   }
+  if (kind.is_send_recv() && options.ranks == 1) {
+    refuse("send_recv needs two ranks at least", "write -n 2");
+  }
   if (options.ranks > 0 && options.root >= options.ranks) {
     refuse(fmt::format("--root {} of {} ranks", options.root, options.ranks),
            fmt::format("choose 0 to {}", options.ranks - 1));

@@ -76,28 +76,31 @@ struct World {
   std::vector<std::vector<std::byte>> in, out;
 };
 
-// One element of the sum (or product, ...) over all ranks, in rank order, by the real kernels.
-void reduce_element(const World& world, size_t element, DataType type, ReduceKind kind, int ranks,
-                    std::byte* to) {
+// The sum (or product, ...) of all inputs, in rank order, by the real kernels.
+std::vector<std::byte> reduced(const World& world, DataType type, ReduceKind kind, int ranks) {
+  const size_t count = world.shapes[0].in_count;
   std::vector<std::vector<std::byte>> inputs;
   std::vector<const std::byte*> sources;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::byte* from = world.in_of(rank, element, type);
-    inputs.emplace_back(from, from + size_of(type));
+    const std::byte* from = world.in_of(rank, 0, type);
+    inputs.emplace_back(from, from + count * size_of(type));
     if (kind == ReduceKind::scaled_sum) {
-      scale(inputs.back().data(), inputs.back().data(), 1, type, BenchData::scale_of(kind, rank));
+      scale(inputs.back().data(), inputs.back().data(), count, type,
+            BenchData::scale_of(kind, rank));
     }
   }
   for (const auto& input : inputs) sources.push_back(input.data());
-  alignas(8) std::byte result[8];
-  std::byte* destinations[] = {result};
-  reduce(destinations, sources, 1, type, ReduceOp{kind});
-  if (kind == ReduceKind::avg) divide(result, 1, type, ranks);
-  memcpy(to, result, size_of(type));
+  std::vector<std::byte> result(count * size_of(type));
+  std::byte* destinations[] = {result.data()};
+  reduce(destinations, sources, count, type, ReduceOp{kind});
+  if (kind == ReduceKind::avg) divide(result.data(), count, type, ranks);
+  return result;
 }
 
 void simulate(World& world, BenchKind kind, DataType type, ReduceKind op, int ranks, int root) {
   const size_t size = size_of(type);
+  const std::vector<std::byte> sum =
+      kind.reduces() ? reduced(world, type, op, ranks) : std::vector<std::byte>();
   for (int rank = 0; rank < ranks; ++rank) {
     const BenchShape& shape = world.shapes[static_cast<size_t>(rank)];
     std::byte* out = world.out[static_cast<size_t>(rank)].data() + shape.out_offset * size;
@@ -107,10 +110,10 @@ void simulate(World& world, BenchKind kind, DataType type, ReduceKind op, int ra
       switch (kind.collective) {
         case Collective::all_reduce:
         case Collective::reduce:
-          reduce_element(world, i, type, op, ranks, out);
+          memcpy(out, &sum[i * size], size);
           break;
         case Collective::reduce_scatter:
-          reduce_element(world, own + i, type, op, ranks, out);
+          memcpy(out, &sum[(own + i) * size], size);
           break;
         case Collective::all_gather:
         case Collective::gather:

@@ -16,7 +16,7 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-double round_to(double value, double step) {
+double rounded(double value, double step) {
   return std::round(value / step) * step;
 }
 
@@ -67,11 +67,11 @@ std::string json_line(const BenchOptions& options, int ranks, const BenchResult&
   line["in_place"] = options.in_place;
   if (options.kind.has_root()) line["root"] = options.root;
   line["iterations"] = result.iterations;
-  line["min_us"] = round_to(result.min_us, 1e-3);
-  line["median_us"] = round_to(result.median_us, 1e-3);
-  line["p99_us"] = round_to(result.p99_us, 1e-3);
-  line["algbw_gbs"] = round_to(result.algbw_gbs, 1e-6);
-  line["busbw_gbs"] = round_to(result.busbw_gbs, 1e-6);
+  line["min_us"] = rounded(result.min_us, 1e3);
+  line["median_us"] = rounded(result.median_us, 1e3);
+  line["p99_us"] = rounded(result.p99_us, 1e3);
+  line["algbw_gbs"] = rounded(result.algbw_gbs, 1e6);
+  line["busbw_gbs"] = rounded(result.busbw_gbs, 1e6);
   line["wrong"] = result.wrong;
   return line.dump() + "\n";
 }

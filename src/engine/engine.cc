@@ -44,7 +44,7 @@ void Engine::start(Operation& op) {
     fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
   }
   for (StepState& step : op.steps) {
-    step.issued = step.done = step.consumed = 0;
+    step.issued = step.done = step.consumed = step.untold = 0;
     step.announced = step.granted = step.windowed = false;
   }
   std::fill(op.fused_slices.begin(), op.fused_slices.end(), 0);

@@ -68,6 +68,7 @@ class Engine {
   bool announce(Operation& operation, size_t fifo, uint32_t step);
   bool send_slice(Operation& operation, size_t fifo, uint32_t step);
   bool expose_slice(Operation& operation, size_t fifo, uint32_t step);
+  bool tell_peer(Operation& operation, size_t fifo, uint32_t step);
   bool collect_consumed(Operation& operation, size_t fifo);
   const Grant* grant_for(const Operation& operation, const FifoState& fifo);
 
@@ -83,7 +84,7 @@ class Engine {
   bool advance_fused(Operation& operation);
   bool fused_ready(Operation& operation, const FusedGroup& group, uint32_t slice);
   void fused_pass(Operation& operation, const FusedGroup& group, uint32_t slice);
-  bool notify_fused(Operation& operation, const FusedGroup& group);
+  bool can_join_pass(Operation& operation, uint32_t send, uint32_t slice);
 
   // checks.cc
   void check_arrival(int peer, int stream);

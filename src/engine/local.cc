@@ -49,41 +49,39 @@ bool Engine::advance_fused(Operation& op) {
   bool moved = false;
   for (size_t g = 0; g < op.program.fused.size(); ++g) {
     const FusedGroup& group = op.program.fused[g];
-    const uint32_t slices = op.steps[group.receives[0]].slices;
     uint32_t& slice = op.fused_slices[g];
-    while (slice < slices && fused_ready(op, group, slice)) {
+    while (slice < op.steps[group.receives[0]].slices && fused_ready(op, group, slice)) {
       fused_pass(op, group, slice);
       ++slice;
       moved = true;
-      notify_fused(op, group);
     }
-    moved |= notify_fused(op, group);
   }
   return moved;
 }
 
 bool Engine::fused_ready(Operation& op, const FusedGroup& group, uint32_t slice) {
-  const auto at_head = [&](uint32_t i) {
-    const uint32_t f = op.steps[i].fifo;
-    return op.fifos[f].head < op.program.fifos[f].steps.size() &&
-           op.program.fifos[f].steps[op.fifos[f].head] == i && op.steps[i].announced;
-  };
   const uint32_t first = group.receives[0];
   if (!slice_ready(op, first, slice, op.program.steps[first].deps_end)) return false;
   for (uint32_t i : group.receives) {
     const FifoState& fifo = op.fifos[op.steps[i].fifo];
-    if (!at_head(i) || fifo.link->slices_arrived(fifo.stream) == 0) return false;
-  }
-  for (uint32_t i : group.sends) {
-    const FifoState& fifo = op.fifos[op.steps[i].fifo];
-    if (!at_head(i)) return false;
-    const Grant* grant = grant_for(op, fifo);
-    if (grant == nullptr) return false;
-    if (grant->kind == GrantKind::window &&
-        fifo.window_issued - fifo.window_consumed >= grant->window)
-      return false;
+    if (!op.steps[i].announced || fifo.link->slices_arrived(fifo.stream) == 0) return false;
   }
   return true;
+}
+
+/// Whether the pass can write `slice` straight to the peer of `send`. Where not (its grant is not
+/// here yet, an earlier message is still being sent), the send goes its ordinary way afterwards.
+bool Engine::can_join_pass(Operation& op, uint32_t i, uint32_t slice) {
+  const StepState& state = op.steps[i];
+  const FifoState& fifo = op.fifos[state.fifo];
+  const std::vector<uint32_t>& steps = op.program.fifos[state.fifo].steps;
+  if (fifo.head >= steps.size() || steps[fifo.head] != i) return false;
+  if (!state.announced || state.issued != slice) return false;
+  if (state.done + state.untold != state.issued) return false;  // slices finish in order
+  const Grant* grant = grant_for(op, fifo);
+  if (grant == nullptr) return false;
+  return grant->kind == GrantKind::direct ||
+         fifo.window_issued - fifo.window_consumed < grant->window;
 }
 
 void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) {
@@ -104,6 +102,7 @@ void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) 
     sources[source_count++] = state.incoming + slice_begin(program, place);
   }
   for (uint32_t i : group.sends) {
+    if (!can_join_pass(op, i, slice)) continue;
     StepState& state = op.steps[i];
     FifoState& fifo = op.fifos[state.fifo];
     const Grant& grant = *fifo.link->grant(fifo.stream);
@@ -121,6 +120,7 @@ void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) 
                    "set ROPEWALK_TRANSPORT=tcp on every rank", rank_, fifo.link->peer()});
     targets[target_count++] = const_cast<std::byte*>(there);
     ++state.issued;
+    ++state.untold;
   }
   reduce(std::span(targets.data(), target_count), std::span(sources.data(), source_count),
          bytes / size_of(program.type), program.type, program.op);
@@ -132,23 +132,6 @@ void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) 
     finish_slice(state);
     if (state.done == state.slices) ++fifo.head;
   }
-}
-
-bool Engine::notify_fused(Operation& op, const FusedGroup& group) {
-  bool moved = false;
-  for (uint32_t i : group.sends) {
-    StepState& state = op.steps[i];
-    FifoState& fifo = op.fifos[state.fifo];
-    while (state.done < state.issued && fifo.link->notify_slice(fifo.stream)) {
-      finish_slice(state);
-      moved = true;
-      if (state.done == state.slices) {
-        fifo.link->finish_grant(fifo.stream);
-        ++fifo.head;
-      }
-    }
-  }
-  return moved;
 }
 
 }  // namespace ropewalk

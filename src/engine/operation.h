@@ -53,6 +53,7 @@ struct StepState {
   Reachable reachable;   // exposed send: the source; receive_copy: the target
   // Of the run.
   uint32_t issued = 0, done = 0, consumed = 0;  // slices
+  uint32_t untold = 0;                  // fused send: slices written, the peer not yet notified
   bool announced = false;
   bool granted = false;
   bool windowed = false;               // slices go through a window

@@ -122,7 +122,7 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
       compile(schedule, blocks, call, slice_bytes, op->scratch ? op->scratch->data() : nullptr);
   std::vector<bool> mapped(static_cast<size_t>(size_));
   for (int peer = 0; peer < size_; ++peer) mapped[static_cast<size_t>(peer)] = is_mapped(peer);
-  fuse(op->program, mapped);
+  if (algorithm == Algorithm::direct) fuse(op->program, mapped);
 
   op->fused_slices.resize(op->program.fused.size());
   op->steps = std::vector<StepState>(op->program.steps.size());

@@ -45,7 +45,8 @@ struct Fifo {
 };
 
 /// receive_reduce steps, then send steps, of one block, that run as one pass: all sources read, all
-/// destinations written, slice by slice.
+/// destinations written, slice by slice. A pass waits for all its sources at once, which FIFOs by
+/// themselves do not: safe where every source is its sender's first message, as in `direct`.
 struct FusedGroup {
   std::vector<uint32_t> receives, sends;
 };

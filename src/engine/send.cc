@@ -19,7 +19,7 @@ bool Engine::advance_send(Operation& op, size_t f) {
       moved = true;
     }
     if (!state.eager) {
-      if (op.program.fused_of_step[i] >= 0) break;  // advance_fused moves the head
+      if (state.untold > 0 && !tell_peer(op, f, i)) break;
       while (state.issued < state.slices && send_slice(op, f, i)) moved = true;
       if (state.issued < state.slices) break;
       if (!state.exposed) fifo.link->finish_grant(fifo.stream);
@@ -27,6 +27,17 @@ bool Engine::advance_send(Operation& op, size_t f) {
     ++fifo.head;
   }
   return moved;
+}
+
+/// Notifies the peer of slices that a fused pass wrote. False: some are left.
+bool Engine::tell_peer(Operation& op, size_t f, uint32_t i) {
+  StepState& state = op.steps[i];
+  while (state.untold > 0) {
+    if (!op.fifos[f].link->notify_slice(op.fifos[f].stream)) return false;
+    --state.untold;
+    finish_slice(state);
+  }
+  return true;
 }
 
 bool Engine::announce(Operation& op, size_t f, uint32_t i) {

@@ -55,6 +55,11 @@ void FakeTransport::connect(int peer, std::span<const std::byte> hello) {
                 fmt::format("a hello of {} bytes; at most {}", hello.size(), kHelloBytesMax));
   Side& to = side(peer);
   if (std::exchange(to.connecting, true)) return;
+  if (to.cut) {
+    const int64_t told_ns = fabric_.clock_.now + fabric_.options_.detection_max_ns;
+    fabric_.schedule(told_ns, [this, peer] { tell_lost(peer, "the peer cannot be reached"); });
+    return;
+  }
   fabric_.schedule(arrival_of(to, hello.size()),
                    [this, peer, text = std::vector(hello.begin(), hello.end())] {
                      Side& theirs = fabric_.at(peer).side(rank_);

@@ -82,6 +82,7 @@ int Communicator::rank() const { return impl_->rank(); }
 int Communicator::size() const { return impl_->size(); }
 int Communicator::local_rank() const { return impl_->local_rank(); }
 int Communicator::local_size() const { return impl_->local_size(); }
+std::string Communicator::transport() const { return impl_->transport(); }
 
 void Communicator::run(const Call& call) {
   const auto op = impl_->start(std::span(&call, 1));

@@ -152,6 +152,13 @@ void Communicator::Impl::choose_transports() {
                                   : "shared memory within hosts, TCP between them");
 }
 
+std::string Communicator::Impl::transport() const {
+  std::string names;
+  for (const Transport* transport : transports_)
+    names += (names.empty() ? "" : "+") + std::string(transport->name());
+  return names.empty() ? "self" : names;
+}
+
 void Communicator::Impl::start_engine() {
   engine_ = std::make_unique<Engine>(rank(), size(), transports_, route_, memories_,
                                      world_->monitor(), clock_);

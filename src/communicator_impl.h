@@ -28,6 +28,7 @@ class Communicator::Impl {
   int size() const { return world_->size(); }
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
+  std::string transport() const;
 
   std::shared_ptr<Operation> plan(const Call& call);
   /// Starts `calls`: one alone, or several as a group.

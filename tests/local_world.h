@@ -8,6 +8,10 @@
 
 namespace ropewalk::testing {
 
+/// A socket that listens on a free port of the loopback interface, for rank 0 to take over, and its
+/// "host:port".
+int listen_on_loopback(std::string& address);
+
 /// Runs `body` on `ranks` ranks over `transport` ("shm", "tcp") and waits for all. The first
 /// exception of a rank is thrown again here, when all have ended. `adjust` may change the options
 /// of each rank.

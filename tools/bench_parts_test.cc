@@ -215,7 +215,7 @@ TEST(Report, SummarizesAndPrintsTheContractsFields) {
   EXPECT_DOUBLE_EQ(result.busbw_gbs, 1.5);
   BenchOptions options;
   options.transport = "shm";
-  const auto json = nlohmann::json::parse(json_line(options, 4, result));
+  const auto json = nlohmann::json::parse(json_line(options, {4, "shm"}, result));
   for (const char* field :
        {"collective", "transport", "algorithm", "ranks", "dtype", "op", "bytes", "iterations",
         "min_us", "median_us", "p99_us", "algbw_gbs", "busbw_gbs", "wrong"}) {

@@ -213,13 +213,14 @@ int run_bench_rank(const BenchOptions& options) {
   barrier_call.collective = Collective::barrier;
   Plan barrier = comm->plan(barrier_call);
   const bool prints = comm->rank() == 0;
-  if (prints) print_header(options, comm->size());
+  const BenchJob job{comm->size(), comm->transport()};
+  if (prints) print_header(options, job);
   const std::vector<size_t> sizes =
       options.kind.collective == Collective::barrier ? std::vector<size_t>{0} : options.sizes;
   int64_t wrong = 0;
   for (const size_t bytes : sizes) {
     const BenchResult result = run_size(*comm, options, barrier, bytes);
-    if (prints) print_result(options, comm->size(), result);
+    if (prints) print_result(options, job, result);
     wrong += result.wrong;
   }
   return wrong == 0 ? 0 : 1;

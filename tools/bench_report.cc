@@ -16,12 +16,8 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-double rounded(double value, double step) {
-  return std::round(value / step) * step;
-}
-
-std::string transport_of(const BenchOptions& options) {
-  return options.transport.empty() ? "auto" : options.transport;
+double rounded(double value, double per_unit) {
+  return std::round(value * per_unit) / per_unit;
 }
 
 std::string op_of(const BenchOptions& options) {
@@ -53,12 +49,12 @@ BenchResult summarize(const BenchShape& shape, Algorithm algorithm, std::vector<
   return result;
 }
 
-std::string json_line(const BenchOptions& options, int ranks, const BenchResult& result) {
+std::string json_line(const BenchOptions& options, const BenchJob& job, const BenchResult& result) {
   nlohmann::ordered_json line;
   line["collective"] = options.kind.name();
-  line["transport"] = transport_of(options);
+  line["transport"] = job.transport;
   line["algorithm"] = name_of(result.algorithm);
-  line["ranks"] = ranks;
+  line["ranks"] = job.ranks;
   line["dtype"] = name_of(options.type);
   line["op"] = op_of(options);
   line["bytes"] = result.bytes;
@@ -86,12 +82,12 @@ std::string table_line(const BenchOptions& options, const BenchResult& result) {
       result.busbw_gbs, result.iterations, result.wrong);
 }
 
-void print_header(const BenchOptions& options, int ranks) {
+void print_header(const BenchOptions& options, const BenchJob& job) {
   if (options.json) return;
   print(fmt::format(
       "# ropewalk bench {}: {} ranks, transport {}, {} buffers, {}\n"
       "# time of an iteration: the slowest rank's; bandwidth: of the median\n",
-      options.kind.name(), ranks, transport_of(options),
+      options.kind.name(), job.ranks, job.transport,
       options.registered ? "registered" : "plain", options.in_place ? "in place" : "out of place"));
   print(
       fmt::format("#{:>11} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} "
@@ -103,8 +99,8 @@ void print_header(const BenchOptions& options, int ranks) {
                     "(GB/s)"));
 }
 
-void print_result(const BenchOptions& options, int ranks, const BenchResult& result) {
-  print(options.json ? json_line(options, ranks, result) : table_line(options, result));
+void print_result(const BenchOptions& options, const BenchJob& job, const BenchResult& result) {
+  print(options.json ? json_line(options, job, result) : table_line(options, result));
 }
 
 }  // namespace ropewalk::tools

@@ -16,14 +16,20 @@ struct BenchResult {
   int64_t wrong = 0;                    // elements, over all ranks
 };
 
+/// The job that was measured.
+struct BenchJob {
+  int ranks = 1;
+  std::string transport;  // as Communicator::transport says
+};
+
 /// `us`: the time of each iteration; at least one.
 BenchResult summarize(const BenchShape& shape, Algorithm algorithm, std::vector<double> us,
                       int64_t wrong);
-std::string json_line(const BenchOptions& options, int ranks, const BenchResult& result);
+std::string json_line(const BenchOptions& options, const BenchJob& job, const BenchResult& result);
 std::string table_line(const BenchOptions& options, const BenchResult& result);
 
 /// To standard output, at once.
-void print_header(const BenchOptions& options, int ranks);
-void print_result(const BenchOptions& options, int ranks, const BenchResult& result);
+void print_header(const BenchOptions& options, const BenchJob& job);
+void print_result(const BenchOptions& options, const BenchJob& job, const BenchResult& result);
 
 }  // namespace ropewalk::tools

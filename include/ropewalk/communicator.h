@@ -87,7 +87,8 @@ class Work {
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
-/// allocates nothing. Buffers must outlive it. At most one run of a plan is under way at a time.
+/// allocates nothing. Buffers must outlive it, and it must die before its Communicator, as must every
+/// Work. At most one run of a plan is under way at a time.
 class Plan {
  public:
   Plan() = default;
@@ -116,6 +117,8 @@ class Communicator {
   int size() const;
   int local_rank() const;  // among the ranks of this host
   int local_size() const;
+  /// How the ranks are reached: "shm", "tcp", "shm+tcp", or "self" for a job of one.
+  std::string transport() const;
 
   /// Registered memory (see buffer.h). Not collective.
   template <class T>

@@ -100,6 +100,10 @@ const std::vector<KnobInfo>& knob_infos() {
   static const std::vector<KnobInfo> infos = {
       {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
       {"ROPEWALK_SIZE", "from the launcher", "how many ranks the job has"},
+      {"ROPEWALK_LOCAL_RANK", "from the launcher",
+       "set by `ropewalk run` for the program's own use: the rank among those of its host"},
+      {"ROPEWALK_LOCAL_SIZE", "from the launcher",
+       "set by `ropewalk run` for the program's own use: how many ranks its host has"},
       {"ROPEWALK_COORDINATOR", "from the launcher", "host:port at which rank 0 listens"},
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "a fixed public key",
@@ -113,7 +117,7 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_LINK_TIMEOUT", "0.8",
        "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
-      {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 64"},
+      {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 16"},
       {"ROPEWALK_SLICE_BYTES", "256K", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
@@ -144,7 +148,7 @@ Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
   using namespace std::chrono_literals;
   knobs.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, knobs.timeout);
   knobs.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, knobs.link_timeout);
-  knobs.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 64).value_or(knobs.tcp_streams);
+  knobs.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(knobs.tcp_streams);
   knobs.slice_bytes =
       read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, knobs.slice_bytes);
   knobs.progress_thread =

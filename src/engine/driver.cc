@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -166,7 +167,10 @@ void Driver::block(int64_t limit_ns) {
   }
   if (wake_fd_ >= 0) fds[count++] = {wake_fd_, POLLIN, 0};
   const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
-  ::ppoll(fds.data(), count, &limit, nullptr);
+  if (::ppoll(fds.data(), count, &limit, nullptr) <= 0 || wake_fd_ < 0) return;
+  if (fds[count - 1].revents == 0) return;
+  uint64_t news;  // read, so that the news does not wake every later wait
+  [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &news, sizeof(news));
 }
 
 void Driver::run_progress_thread() {

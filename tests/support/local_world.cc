@@ -11,9 +11,7 @@
 #include <vector>
 
 namespace ropewalk::testing {
-namespace {
 
-/// A socket that listens on a free port of the loopback interface, for rank 0 to take over.
 int listen_on_loopback(std::string& address) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in name{};
@@ -27,8 +25,6 @@ int listen_on_loopback(std::string& address) {
   address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
   return fd;
 }
-
-}  // namespace
 
 void run_ranks(int ranks, const std::string& transport,
                const std::function<void(Communicator&)>& body,
@@ -57,7 +53,7 @@ void run_ranks(int ranks, const std::string& transport,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
-  if (ranks == 1) ::close(fd);
+  ::close(fd);
   if (first) std::rethrow_exception(first);
 }
 

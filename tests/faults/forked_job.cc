@@ -1,0 +1,114 @@
+#include "tests/faults/forked_job.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "tests/local_world.h"
+
+namespace ropewalk::testing {
+
+/// At most PIPE_BUF bytes: written at once.
+struct ForkedJob::Message {
+  double at_s = 0;
+  int peer = -1;
+  int code = 0;
+  char kind = 0;  // 'j': joined, 'v': the verdict
+  char text[500] = {};
+};
+
+double now_s() { return static_cast<double>(MonotonicClock().now_ns()) / 1e9; }
+
+ForkedJob::ForkedJob(int ranks, const Options& options,
+                     const std::function<void(Communicator&)>& body) {
+  const int listener = listen_on_loopback(coordinator_);
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw Error(ErrorCode::system, "test", "pipe failed");
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (int fd : pipes_) ::close(fd);
+      ::close(ends[0]);
+      run_rank(rank, listener, options, body, ends[1]);
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    pids_.push_back(pid);
+    pipes_.push_back(ends[0]);
+  }
+  ::close(listener);
+  for (int fd : pipes_) {
+    Message message;
+    pollfd wait{fd, POLLIN, 0};
+    if (::poll(&wait, 1, 20'000) != 1 || ::read(fd, &message, sizeof(message)) <= 0 ||
+        message.kind != 'j')
+      throw Error(ErrorCode::system, "test", std::string("a rank did not join: ") + message.text);
+  }
+}
+
+ForkedJob::~ForkedJob() {
+  for (pid_t pid : pids_) ::kill(pid, SIGKILL);
+  for (pid_t pid : pids_) ::waitpid(pid, nullptr, 0);
+  for (int fd : pipes_) ::close(fd);
+}
+
+void ForkedJob::run_rank(int rank, int listener, const Options& options,
+                         const std::function<void(Communicator&)>& body, int pipe_fd) {
+  const auto tell = [&](char kind, const Error* error) {
+    Message message;
+    message.at_s = now_s();
+    message.kind = kind;
+    if (error != nullptr) {
+      message.peer = error->peer();
+      message.code = static_cast<int>(error->code());
+      std::strncpy(message.text, error->what(), sizeof(message.text) - 1);
+    }
+    [[maybe_unused]] const ssize_t written = ::write(pipe_fd, &message, sizeof(message));
+  };
+  try {
+    Options own = options;
+    own.rank = rank;
+    own.size = static_cast<int>(*options.size);
+    own.coordinator = coordinator_;
+    own.key = "test";
+    if (rank == 0) own.coordinator_fd = listener;
+    const auto comm = Communicator::create(own);
+    tell('j', nullptr);
+    try {
+      body(*comm);
+      tell('v', nullptr);
+    } catch (const Error& error) {
+      tell('v', &error);
+    }
+  } catch (const Error& error) {
+    tell('e', &error);
+  }
+}
+
+void ForkedJob::signal(int rank, int number) const { ::kill(pid(rank), number); }
+
+void ForkedJob::mark() { marked_s_ = now_s(); }
+
+std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
+  const double end_s = now_s() + limit_s;
+  std::vector<Verdict> verdicts(pids_.size());
+  for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    if (static_cast<int>(rank) == except) continue;
+    pollfd wait{pipes_[rank], POLLIN, 0};
+    const int left_ms = std::max(0, static_cast<int>((end_s - now_s()) * 1000));
+    Message message;
+    if (::poll(&wait, 1, left_ms) != 1 || ::read(pipes_[rank], &message, sizeof(message)) <= 0)
+      continue;
+    verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
+  }
+  return verdicts;
+}
+
+}  // namespace ropewalk::testing

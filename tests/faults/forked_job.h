@@ -1,0 +1,53 @@
+// Jobs of real processes, for tests that kill, stop and cut them off.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ropewalk/communicator.h"
+
+namespace ropewalk::testing {
+
+/// What a rank's process told the test at its end.
+struct Verdict {
+  bool told = false;      // false: it died without a word, or still hangs
+  int peer = -1;          // Error::peer()
+  int code = 0;           // Error::code(), as a number; 0: no error
+  double after_s = 0;     // from `ForkedJob::mark` to the verdict
+  std::string text;
+};
+
+class ForkedJob {
+ public:
+  /// Forks `ranks` processes that join and run `body`. Returns when all have joined.
+  ForkedJob(int ranks, const Options& options, const std::function<void(Communicator&)>& body);
+  ForkedJob(const ForkedJob&) = delete;
+  ForkedJob& operator=(const ForkedJob&) = delete;
+  /// Kills what still lives.
+  ~ForkedJob();
+
+  pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
+  void signal(int rank, int number) const;
+  /// The instant from which verdicts are timed: the fault.
+  void mark();
+  /// Waits at most `limit_s` for the verdicts of all ranks but `except` (-1: of all).
+  std::vector<Verdict> verdicts(int except, double limit_s);
+
+ private:
+  struct Message;  // what a rank writes to its pipe
+  void run_rank(int rank, int listener, const Options& options,
+                const std::function<void(Communicator&)>& body, int pipe_fd);
+
+  std::string coordinator_;
+  std::vector<pid_t> pids_;
+  std::vector<int> pipes_;  // read ends
+  double marked_s_ = 0;
+};
+
+/// Seconds on the monotonic clock, the same in all processes.
+double now_s();
+
+}  // namespace ropewalk::testing

@@ -85,6 +85,8 @@ class Transport {
   virtual void connect(int peer, std::span<const std::byte> hello) = 0;
   /// True once puts to `peer` can be posted and its hello is here. Progress is made by `poll`.
   virtual bool connected(int peer) const = 0;
+  /// True when the peer has called `connect`, as far as this side can see, and this side has not.
+  virtual bool is_wanted(int peer) const = 0;
   /// What the peer passed to its `connect`. Only when connected.
   virtual std::span<const std::byte> hello_of(int peer) const = 0;
 

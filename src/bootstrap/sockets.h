@@ -16,6 +16,8 @@ class SocketSource {
   virtual void request(int peer, int stream) = 0;
   /// The socket, once there is one; the caller owns it from then on. -1: not yet.
   virtual int take(int peer, int stream) = 0;
+  /// True when `take` would give a socket: perhaps one that only the peer asked for.
+  virtual bool has(int peer, int stream) const = 0;
   /// A descriptor readable when a new socket may be taken (shared with other wake-ups; the reader
   /// need not clear it: take() does when nothing is left). -1: none.
   virtual int event_fd() const = 0;

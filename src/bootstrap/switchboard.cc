@@ -36,6 +36,12 @@ int Switchboard::take(int peer, int stream) {
   return found->second.fd.release();
 }
 
+bool Switchboard::has(int peer, int stream) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find({peer, stream});
+  return found != entries_.end() && found->second.state == State::ready;
+}
+
 std::vector<Switchboard::Link> Switchboard::to_dial() {
   const std::lock_guard lock(mutex_);
   return std::exchange(to_dial_, {});

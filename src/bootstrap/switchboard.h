@@ -33,6 +33,7 @@ class Switchboard final : public SocketSource {
   // cannot be.
   void request(int peer, int stream) override;
   int take(int peer, int stream) override;
+  bool has(int peer, int stream) const override;
   int event_fd() const override { return ready_event_.fd(); }
 
   // The control thread only.

@@ -64,11 +64,18 @@ void Engine::on_lost(int transport, int peer) {
     pairs_[static_cast<size_t>(peer)].lost_ns = clock_.now_ns();
 }
 
+/// A peer that waits for this rank in another call cannot ask before this side connects, too.
+void Engine::answer_connects() {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && transport_to(peer).is_wanted(peer)) link_to(peer).connect();
+}
+
 void Engine::check_stalled(int64_t now_ns) {
   for (Operation* op : active_) {
     if (op->moved_ns == 0) op->moved_ns = now_ns;
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
     op->probed_ns = now_ns;
+    answer_connects();
     probe_blockers(*op);
     if (failure() != nullptr) return;
   }
@@ -91,7 +98,14 @@ void Engine::probe_blockers(Operation& op) {
       return fail({ErrorCode::peer_lost, operation_name(op.signature),
                    fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                    "every rank must make the same calls before it leaves", rank_, peer});
-    if (lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns)
+    const bool expired = lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns;
+    if (expired && op.fifos[f].link->trouble()) {
+      Failure trouble = *op.fifos[f].link->trouble();
+      trouble.rank = rank_;
+      trouble.peer = peer;
+      return fail(std::move(trouble));
+    }
+    if (expired)
       return fail({ErrorCode::peer_lost, operation_name(op.signature),
                    fmt::format("the connection to rank {} broke: {}", peer,
                                op.fifos[f].link->transport().why_lost(peer)),

@@ -21,15 +21,13 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
 }
 
 bool Engine::is_mapped(int peer) const {
-  return peer != rank_ &&
-         transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])]->abilities().load_store;
+  return peer != rank_ && transport_to(peer).abilities().load_store;
 }
 
 Link& Engine::link_to(int peer) {
   auto& link = links_[static_cast<size_t>(peer)];
   if (!link) {
-    const int t = route_[static_cast<size_t>(peer)];
-    link = std::make_unique<Link>(*transports_[static_cast<size_t>(t)], t, peer);
+    link = std::make_unique<Link>(transport_to(peer), route_[static_cast<size_t>(peer)], peer);
     open_links_.push_back(link.get());
   }
   return *link;

@@ -62,6 +62,9 @@ class Engine {
   bool run(Operation& operation);
   void finish(Operation& operation);
   Link& link_to(int peer);
+  Transport& transport_to(int peer) const {
+    return *transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])];
+  }
 
   // send.cc
   bool advance_send(Operation& operation, size_t fifo);
@@ -93,6 +96,7 @@ class Engine {
   void fail(Failure failure);
   const Signature* known_signature(uint32_t sequence) const;
   void probe_blockers(Operation& operation);
+  void answer_connects();
 
   static bool slice_ready(const Operation& operation, uint32_t step, uint32_t slice,
                           uint32_t deps_end);

@@ -20,7 +20,13 @@ void Link::connect() {
   connecting_ = true;
   const Hello hello{kWireVersion, static_cast<uint32_t>(kInboxBytes),
                     boxes_.registrations()[0]->key()};
-  transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
+  try {
+    transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
+  } catch (const Error& error) {
+    // Perhaps the peer has just died: the engine waits a little for the monitor to say so.
+    trouble_ = error.failure();
+    lost_ = true;
+  }
 }
 
 bool Link::ready() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "engine/wire.h"
 #include "memory/registered_memory.h"
@@ -29,6 +30,8 @@ class Link {
   /// Begins connecting, once. `ready` turns true when messages can flow; false with `broken()` set
   /// where the peer speaks another version.
   void connect();
+  /// Why connecting failed here, if it did.
+  const std::optional<Failure>& trouble() const { return trouble_; }
   bool ready();
 
   // --- sending, on stream s ---
@@ -115,6 +118,7 @@ class Link {
   bool ready_ = false;
   bool probing_ = false;
   bool lost_ = false;
+  std::optional<Failure> trouble_;
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};

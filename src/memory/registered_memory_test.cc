@@ -168,6 +168,7 @@ class CountingTransport final : public Transport {
     return std::make_unique<Registration>(&live);
   }
   void connect(int, std::span<const std::byte>) override {}
+  bool is_wanted(int) const override { return false; }
   bool connected(int) const override { return false; }
   std::span<const std::byte> hello_of(int) const override { return {}; }
   Posted put(int, const std::byte*, const Memory*, size_t, RemoteKey, uint64_t, uint32_t,

@@ -70,6 +70,10 @@ void FakeTransport::connect(int peer, std::span<const std::byte> hello) {
                    });
 }
 
+bool FakeTransport::is_wanted(int peer) const {
+  return !side(peer).connecting && side(peer).hello_here;
+}
+
 bool FakeTransport::connected(int peer) const {
   const Side& s = side(peer);
   return s.connecting && s.hello_here && !s.dropped;

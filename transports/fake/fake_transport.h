@@ -21,6 +21,7 @@ class FakeTransport final : public Transport {
   std::unique_ptr<Memory> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
+  bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
   Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;

@@ -142,6 +142,12 @@ void ShmTransport::connect(int rank, std::span<const std::byte> hello) {
   ring_if_asleep(peer);
 }
 
+bool ShmTransport::is_wanted(int peer) const {
+  const Peer& p = peers_.at(static_cast<size_t>(peer));
+  return p.state == LinkState::known &&
+         p.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) != 0;
+}
+
 bool ShmTransport::connected(int peer) const {
   const LinkState state = peers_.at(static_cast<size_t>(peer)).state;
   return state == LinkState::linked || state == LinkState::broken;

@@ -51,6 +51,7 @@ class ShmTransport final : public Transport {
   /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its doorbell cannot be opened.
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
+  bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
 
   /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and

@@ -1,4 +1,4 @@
-// The header that precedes every payload on a TCP stream. PROTOCOL.md has every byte.
+// The header that precedes every payload on a TCP stream. docs/protocol.md has every byte.
 #pragma once
 
 #include <array>

@@ -77,6 +77,10 @@ class LocalNetwork {
       if (sockets_.empty()) eventfd_read(event_fd_, &ignored);
       return fd;
     }
+    bool has(int peer, int stream) const override {
+      const std::lock_guard lock(network_.mutex_);
+      return sockets_.contains({peer, stream});
+    }
     int event_fd() const override { return event_fd_; }
 
     // Under the network's mutex.

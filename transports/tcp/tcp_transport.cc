@@ -136,6 +136,10 @@ void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
   take_sockets();
 }
 
+bool TcpTransport::is_wanted(int peer) const {
+  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+}
+
 bool TcpTransport::connected(int peer) const {
   const Peer* p = find(peer);
   return p != nullptr && p->state == Peer::State::linked;

@@ -12,7 +12,7 @@
 namespace ropewalk {
 
 /// A put travels as a frame, header and payload, and is received straight into its region; memory
-/// need not be registered to be a source. PROTOCOL.md has every byte.
+/// need not be registered to be a source. docs/protocol.md has every byte.
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
 /// call and the receiver one. Limits: 128 puts under way per peer (then `full`), 256 notices per
@@ -36,6 +36,7 @@ class TcpTransport final : public Transport {
   std::unique_ptr<Memory> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
+  bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
   Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/log.h"
 #include "communicator_impl.h"
 
@@ -18,22 +20,26 @@ Operation& require(const std::shared_ptr<Operation>& op) {
   return *op;
 }
 
+/// Waits for an operation whose handle goes away; there is nobody to throw to.
+void finish(const std::shared_ptr<Operation>& op) noexcept {
+  if (!op) return;
+  try {
+    op->driver->wait(*op, op->driver->timeout_ns());
+  } catch (const Error& error) {
+    log(LogLevel::warn, error.rank(), "an operation that nobody waited for failed: {}",
+        error.what());
+  }
+}
+
 }  // namespace
 
 Work& Work::operator=(Work&& other) noexcept {
-  Work finished(std::move(*this));
-  operation_ = std::move(other.operation_);
+  finish(std::exchange(operation_, std::move(other.operation_)));
   return *this;
 }
 
 Work::~Work() {
-  if (!operation_) return;
-  try {
-    wait();
-  } catch (const Error& error) {
-    log(LogLevel::warn, error.rank(), "an operation whose Work was dropped failed: {}",
-        error.what());
-  }
+  finish(operation_);
 }
 
 bool Work::test() {
@@ -47,16 +53,29 @@ void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   op->driver->wait(*op, timeout_of(*op, timeout));
 }
 
+Plan& Plan::operator=(Plan&& other) noexcept {
+  finish(std::exchange(operation_, std::move(other.operation_)));
+  return *this;
+}
+
+Plan::~Plan() {
+  finish(operation_);
+}
+
+void Plan::start_run(bool in_background) {
+  if (!test())
+    throw Error(ErrorCode::invalid_argument, "plan", "this plan's last run is still under way",
+                "wait for it, or make a second plan");
+  operation_->driver->start(operation_, in_background);
+}
+
 void Plan::run() {
-  start();
+  start_run(false);
   wait();
 }
 
 void Plan::start() {
-  if (!test())
-    throw Error(ErrorCode::invalid_argument, "plan", "this plan's last run is still under way",
-                "wait for it, or make a second plan");
-  operation_->driver->start(operation_);
+  start_run(true);
 }
 
 bool Plan::test() {
@@ -69,7 +88,9 @@ void Plan::wait(std::optional<std::chrono::nanoseconds> timeout) {
   op.driver->wait(op, timeout_of(op, timeout));
 }
 
-Algorithm Plan::algorithm() const { return require(operation_).algorithm; }
+Algorithm Plan::algorithm() const {
+  return require(operation_).algorithm;
+}
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::~Communicator() = default;
@@ -78,32 +99,48 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
   return std::make_unique<Communicator>(std::make_unique<Impl>(options));
 }
 
-int Communicator::rank() const { return impl_->rank(); }
-int Communicator::size() const { return impl_->size(); }
-int Communicator::local_rank() const { return impl_->local_rank(); }
-int Communicator::local_size() const { return impl_->local_size(); }
-std::string Communicator::transport() const { return impl_->transport(); }
+int Communicator::rank() const {
+  return impl_->rank();
+}
+int Communicator::size() const {
+  return impl_->size();
+}
+int Communicator::local_rank() const {
+  return impl_->local_rank();
+}
+int Communicator::local_size() const {
+  return impl_->local_size();
+}
+std::string Communicator::transport() const {
+  return impl_->transport();
+}
 
 void Communicator::run(const Call& call) {
-  const auto op = impl_->start(std::span(&call, 1));
+  const auto op = impl_->start(std::span(&call, 1), false);
   op->driver->wait(*op, op->driver->timeout_ns());
 }
 
-Work Communicator::start(const Call& call) { return start_group(std::span(&call, 1)); }
+Work Communicator::start(const Call& call) {
+  return start_group(std::span(&call, 1));
+}
 
 Work Communicator::start_group(std::span<const Call> calls) {
   if (calls.empty())
     throw Error(ErrorCode::invalid_argument, "start_group", "a group needs at least one call");
-  return Work(impl_->start(calls));
+  return Work(impl_->start(calls, true));
 }
 
 Plan Communicator::plan(const Call& call) {
   return Plan(impl_->plan(call));
 }
 
-void Communicator::barrier() { run(impl_->barrier_call()); }
+void Communicator::barrier() {
+  run(impl_->barrier_call());
+}
 
-void Communicator::abort(const std::string& reason) { impl_->abort(reason); }
+void Communicator::abort(const std::string& reason) {
+  impl_->abort(reason);
+}
 
 Call Communicator::reduction(Collective collective, const void* in, void* out, size_t count,
                              DataType type, ReduceOp op) {
@@ -134,6 +171,8 @@ std::shared_ptr<RegisteredMemory> Communicator::allocate_bytes(size_t bytes) {
   return impl_->allocate(bytes);
 }
 
-void* Communicator::address_of(RegisteredMemory& memory) { return memory.data(); }
+void* Communicator::address_of(RegisteredMemory& memory) {
+  return memory.data();
+}
 
 }  // namespace ropewalk

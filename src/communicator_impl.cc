@@ -53,24 +53,27 @@ bool is_idle(const Operation& op) {
 
 /// The caller's registered memory must still be the one that the operation names to peers.
 bool is_valid(const Operation& op) {
-  return std::none_of(op.uses.begin(), op.uses.end(), [](const auto& use) { return use.expired(); }) &&
+  return std::none_of(op.uses.begin(), op.uses.end(),
+                      [](const auto& use) { return use.expired(); }) &&
          std::all_of(op.children.begin(), op.children.end(),
                      [](const auto& child) { return is_valid(*child); });
 }
 
 bool can_fuse(const Call& call) {
+  // Not scaled_sum: each rank has its own scales, and all must fuse alike.
   return call.collective == Collective::all_reduce && call.op.kind != ReduceKind::user &&
-         call.count * size_of(call.type) <= kFuseBytesMax;
+         call.op.kind != ReduceKind::scaled_sum && call.count * size_of(call.type) <= kFuseBytesMax;
 }
 
 bool fuses_with(const Call& a, const Call& b) {
   return can_fuse(a) && can_fuse(b) && a.type == b.type && a.op.kind == b.op.kind &&
-         a.op.scale == b.op.scale && a.algorithm == b.algorithm;
+         a.algorithm == b.algorithm;
 }
 
 }  // namespace
 
-Communicator::Impl::Impl(const Options& options) : knobs_(merge(knobs_from_environment(), options)) {
+Communicator::Impl::Impl(const Options& options)
+    : knobs_(merge(knobs_from_environment(), options)) {
   set_log_level(knobs_.log);
   for (const std::string& name : unknown_knobs(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
@@ -112,8 +115,8 @@ void Communicator::Impl::choose_transports() {
   local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     const Card& card = world_->card(peer);
-    hosts_.push_back(
-        host_numbers.try_emplace(card.host_id, static_cast<int>(host_numbers.size())).first->second);
+    hosts_.push_back(host_numbers.try_emplace(card.host_id, static_cast<int>(host_numbers.size()))
+                         .first->second);
     const std::string wanted = card.transport_info.substr(0, card.transport_info.find(';'));
     if (wanted != knobs_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
@@ -147,7 +150,7 @@ void Communicator::Impl::choose_transports() {
   }
   if (rank() == 0 && size() > 1)
     log(LogLevel::info, 0, "{} ranks on {} hosts: {}", size(), host_numbers.size(),
-        !use_shm        ? "TCP between all"
+        !use_shm                  ? "TCP between all"
         : transports_.size() == 1 ? "shared memory between all"
                                   : "shared memory within hosts, TCP between them");
 }
@@ -201,11 +204,12 @@ std::shared_ptr<Operation> Communicator::Impl::plan(const Call& call) {
   return prepare(std::span(&call, 1));
 }
 
-std::shared_ptr<Operation> Communicator::Impl::start(std::span<const Call> calls) {
+std::shared_ptr<Operation> Communicator::Impl::start(std::span<const Call> calls,
+                                                     bool in_background) {
   check(calls);
   std::lock_guard lock(cache_mutex_);
   auto op = cached(calls);
-  driver_->start(op);
+  driver_->start(op, in_background);
   return op;
 }
 
@@ -215,11 +219,11 @@ void Communicator::Impl::check(std::span<const Call> calls) const {
 }
 
 std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> calls) {
-  cache_.remove_if([](const Cached& entry) {
-    return is_idle(*entry.operation) && !is_valid(*entry.operation);
-  });
+  cache_.remove_if(
+      [](const Cached& entry) { return is_idle(*entry.operation) && !is_valid(*entry.operation); });
   for (auto entry = cache_.begin(); entry != cache_.end(); ++entry) {
-    if (!is_idle(*entry->operation) ||
+    // A Work that was not waited for must not see the next run.
+    if (entry->operation.use_count() > 1 || !is_idle(*entry->operation) ||
         !std::equal(entry->calls.begin(), entry->calls.end(), calls.begin(), calls.end(),
                     same_call))
       continue;
@@ -237,30 +241,34 @@ std::shared_ptr<Operation> Communicator::Impl::prepare(std::span<const Call> cal
   return op;
 }
 
+size_t Communicator::Impl::slice_bytes() const {
+  return std::max(knobs_.slice_bytes / 64 * 64, kEagerBytesMax);
+}
+
 Choice Communicator::Impl::choose_for(const Call& call) {
   Question question;
   question.collective = call.collective;
   // The ranks of an all_to_all_v know different totals, but must choose alike.
   const bool uneven = call.collective == Collective::all_to_all && !call.counts.empty();
-  question.bytes = uneven ? knobs_.slice_bytes : total_bytes(call, size());
+  question.bytes = uneven ? slice_bytes() : total_bytes(call, size());
   question.ranks = size();
   question.hosts = hosts_;
   question.root = call.root;
   question.forced = call.algorithm;
-  if (size() == 1) return {algorithms_for(call.collective).front(), knobs_.slice_bytes, 0, {}};
+  if (size() == 1) return {algorithms_for(call.collective).front(), slice_bytes(), 0, {}};
   if (call.algorithm == Algorithm::automatic) {
     const auto wanted = algorithm_named(knobs_.algorithm);
     if (!wanted)
       throw Error(ErrorCode::unavailable, "communicator",
                   fmt::format("ROPEWALK_ALGORITHM={}: no such algorithm", knobs_.algorithm),
-                  "`ropewalk verify --help` lists them");
+                  "`ropewalk env` lists them");
     const auto& possible = algorithms_for(call.collective);
     if (std::find(possible.begin(), possible.end(), *wanted) != possible.end())
       question.forced = *wanted;
   }
   question.mapped = transports_.size() == 1 && transports_[0] == shm_.get();
   if (transports_[0] == tcp_.get()) question.cost.intra = kTcpLink;
-  question.slice_bytes_max = knobs_.slice_bytes;
+  question.slice_bytes_max = slice_bytes();
   Choice choice = choose(question);
   choice.slice_bytes = std::max(choice.slice_bytes / 64 * 64, kEagerBytesMax);
   return choice;
@@ -270,10 +278,10 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
   if (call.collective == Collective::send || call.collective == Collective::recv) {
     Schedule schedule{size(), rank(), 1, 0, {}};
     schedule.steps.push_back(
-        {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy, 0, call.root});
-    return driver_->locked([&] {
-      return engine_->prepare(call, schedule, Algorithm::automatic, knobs_.slice_bytes);
-    });
+        {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy, 0,
+         call.root});
+    return driver_->locked(
+        [&] { return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes()); });
   }
   const Choice choice = choose_for(call);
   const ScheduleKey key{call.collective, choice.algorithm, size(), call.root, hosts_};
@@ -310,8 +318,8 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_fused(
   std::byte* at = packed->data();
   for (const Call* call : calls) {
     const size_t bytes = call->count * size_of(call->type);
-    op->fragments.push_back({static_cast<const std::byte*>(call->in),
-                             static_cast<std::byte*>(call->out), at, bytes});
+    op->fragments.push_back(
+        {static_cast<const std::byte*>(call->in), static_cast<std::byte*>(call->out), at, bytes});
     at += bytes;
   }
   return op;

@@ -1,5 +1,5 @@
 // Everything below the public surface of a communicator, wired together. Members are destroyed in
-// reverse order: the driver stops first, transports go after the engine, the world last.
+// reverse order: the driver stops first, and transports go after the engine.
 #pragma once
 
 #include <list>
@@ -31,8 +31,8 @@ class Communicator::Impl {
   std::string transport() const;
 
   std::shared_ptr<Operation> plan(const Call& call);
-  /// Starts `calls`: one alone, or several as a group.
-  std::shared_ptr<Operation> start(std::span<const Call> calls);
+  /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
+  std::shared_ptr<Operation> start(std::span<const Call> calls, bool in_background);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   void abort(const std::string& reason);
 
@@ -55,6 +55,7 @@ class Communicator::Impl {
   std::shared_ptr<Operation> prepare_one(const Call& call);
   std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare_fused(const std::vector<const Call*>& calls);
+  size_t slice_bytes() const;  // the knob, as slices can be
   Choice choose_for(const Call& call);
 
   Knobs knobs_;
@@ -71,7 +72,7 @@ class Communicator::Impl {
   std::byte barrier_byte_{};
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<Driver> driver_;
-  std::mutex cache_mutex_;  // guards cache_; taken before the engine's
+  std::mutex cache_mutex_;   // guards cache_; taken before the engine's
   std::list<Cached> cache_;  // most recently used first
 };
 

@@ -87,8 +87,8 @@ void print_header(const BenchOptions& options, const BenchJob& job) {
   print(fmt::format(
       "# ropewalk bench {}: {} ranks, transport {}, {} buffers, {}\n"
       "# time of an iteration: the slowest rank's; bandwidth: of the median\n",
-      options.kind.name(), job.ranks, job.transport,
-      options.registered ? "registered" : "plain", options.in_place ? "in place" : "out of place"));
+      options.kind.name(), job.ranks, job.transport, options.registered ? "registered" : "plain",
+      options.in_place ? "in place" : "out of place"));
   print(
       fmt::format("#{:>11} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} "
                   "{:>6}\n",

@@ -15,6 +15,7 @@
 #include "agent_link.h"
 #include "job_key.h"
 #include "job_part.h"
+#include "launcher_state.h"
 #include "output.h"
 #include "processes.h"
 #include "rank_environment.h"
@@ -35,30 +36,6 @@ constexpr size_t kOutputBytesMax = 4 << 20;    // above it the agents have to wa
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
-
-struct RankState {
-  pid_t pid = -1;
-  bool running = false;
-  LinePrefixer out, err;
-};
-
-struct Host {
-  std::string name;
-  bool is_remote = false;
-  int first_rank = 0;
-  int slots = 0;
-  AgentLink agent;
-  bool ready = false, done = false, closed = false;
-};
-
-enum class Phase {
-  starting,     // waiting for agents
-  running,      // ranks run
-  grace,        // one has failed; the others may end by themselves
-  terminating,  // the rest have been signalled
-  killing,      // and killed
-  finishing,    // no rank runs; agents tidy up
-};
 
 class Launcher {
  public:

@@ -42,14 +42,14 @@ struct Options {
   std::optional<std::string> key;          // the job's secret, the same on every rank
   std::optional<std::string> transport;    // "auto", "shm", "tcp"
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
-  std::optional<bool> progress_thread;     // drive started operations in the background; default on
-  std::optional<int> progress_cpu;         // bind the progress thread to this CPU
+  std::optional<bool> progress_thread;  // drive started operations in the background; default on
+  std::optional<int> progress_cpu;      // bind the progress thread to this CPU
 };
 
 /// One collective call, spelled out. `count` is in elements and means, per collective:
-/// all_reduce, broadcast, reduce, send, recv: the whole buffer; reduce_scatter, scatter: each rank's
-/// part of `out`; all_gather, gather: each rank's part of `in`; all_to_all: the part for each rank.
-/// `counts` (size() entries), where not empty, replaces `count` with a part per rank
+/// all_reduce, broadcast, reduce, send, recv: the whole buffer; reduce_scatter, scatter: each
+/// rank's part of `out`; all_gather, gather: each rank's part of `in`; all_to_all: the part for
+/// each rank. `counts` (size() entries), where not empty, replaces `count` with a part per rank
 /// (all_gather_v, reduce_scatter_v, gather_v, scatter_v); for all_to_all_v it is the parts sent
 /// and `recv_counts` the parts received. Parts lie one behind the other in rank order.
 /// In place: in == out (all_reduce, broadcast, reduce); for reduce_scatter and scatter `out` may be
@@ -87,19 +87,24 @@ class Work {
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
-/// allocates nothing. Buffers must outlive it, and it must die before its Communicator, as must every
-/// Work. At most one run of a plan is under way at a time.
+/// allocates nothing. Buffers must outlive it, and it must die before its Communicator, as must
+/// every Work. At most one run of a plan is under way at a time.
 class Plan {
  public:
   Plan() = default;
   explicit Plan(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
-  void run();                   // start, then wait
+  Plan(Plan&&) noexcept = default;
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();     // waits for a run that is under way
+  void run();  // start, then wait
   void start();
   bool test();
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
   Algorithm algorithm() const;  // what the planner chose
 
  private:
+  void start_run(bool in_background);
+
   std::shared_ptr<Operation> operation_;
 };
 
@@ -167,7 +172,8 @@ class Communicator {
   /// `out` is written on `root` only and may be empty elsewhere.
   template <class T>
   void reduce(std::span<const T> in, std::span<T> out, int root = 0, ReduceOp op = kSum) {
-    Call call = reduction(Collective::reduce, in.data(), out.data(), in.size(), data_type_of<T>(), op);
+    Call call =
+        reduction(Collective::reduce, in.data(), out.data(), in.size(), data_type_of<T>(), op);
     call.root = root;
     run(call);
   }

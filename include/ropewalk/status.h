@@ -1,4 +1,5 @@
-// Errors. Public C++ throws `Error`; set-up code inside does too; the data path returns `Status`.
+// Errors. Public C++ throws `Error`, and so does set-up code inside. The data path returns codes
+// and gives failures to the monitor (src/bootstrap/monitor.h).
 #pragma once
 
 #include <memory>
@@ -45,22 +46,6 @@ class Error : public std::runtime_error {
   ErrorCode code() const noexcept { return failure_->code; }
   int rank() const noexcept { return failure_->rank; }
   int peer() const noexcept { return failure_->peer; }
-
- private:
-  std::shared_ptr<const Failure> failure_;
-};
-
-/// Success (one null pointer), or a shared Failure. For the data path.
-class [[nodiscard]] Status {
- public:
-  Status() = default;
-  Status(Failure failure) : failure_(std::make_shared<const Failure>(std::move(failure))) {}
-  bool ok() const noexcept { return !failure_; }
-  const Failure& failure() const noexcept { return *failure_; }
-  /// Throws Error unless ok.
-  void check() const {
-    if (failure_) throw Error(*failure_);
-  }
 
  private:
   std::shared_ptr<const Failure> failure_;

@@ -18,8 +18,8 @@
 namespace ropewalk {
 
 struct Abilities {
-  bool put = false;            // one-sided write plus notice
-  bool load_store = false;     // `map` gives pointers into the peer's memory
+  bool put = false;                 // one-sided write plus notice
+  bool load_store = false;          // `map` gives pointers into the peer's memory
   bool needs_registration = false;  // not any memory can be registered: Region::memfd is needed
   size_t op_bytes_max = size_t{1} << 30;
 };
@@ -92,8 +92,8 @@ class Transport {
 
   /// Writes `bytes` at `source` to `offset` of the peer's region `key`; when all are visible there
   /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
-  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source_memory` may be null unless
-  /// `needs_registration`; `source` must stay untouched until put_done.
+  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source_memory` may be
+  /// null; `source` must stay untouched until put_done.
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
   virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
                      RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;

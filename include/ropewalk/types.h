@@ -11,8 +11,18 @@
 namespace ropewalk {
 
 enum class DataType : uint8_t {
-  float16, bfloat16, float32, float64,
-  int8, uint8, int16, uint16, int32, uint32, int64, uint64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
 };
 inline constexpr int kDataTypes = 12;
 
@@ -22,14 +32,24 @@ enum class ReduceKind : uint8_t {
   min,         // a NaN on any rank gives NaN
   max,         // a NaN on any rank gives NaN
   avg,         // sum, then divided by the number of ranks; integers truncate toward zero
-  scaled_sum,  // every rank's input is multiplied by its own `ReduceOp::scale` first; floating types
+  scaled_sum,  // every rank's input is multiplied by its own `ReduceOp::scale` first; floating
+               // types
   user,        // `ReduceOp::function`
 };
 inline constexpr int kReduceKinds = 7;
 
 enum class Collective : uint8_t {
-  all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, barrier,
-  send, recv,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  barrier,
+  send,
+  recv,
 };
 inline constexpr int kCollectives = 11;
 
@@ -45,8 +65,12 @@ enum class Algorithm : uint8_t {
 inline constexpr int kAlgorithms = 7;
 
 /// Storage-only half types: two bytes, no arithmetic here (src/reduce computes in float32).
-struct float16 { uint16_t bits; };
-struct bfloat16 { uint16_t bits; };
+struct float16 {
+  uint16_t bits;
+};
+struct bfloat16 {
+  uint16_t bits;
+};
 
 /// Adds `count` elements at `in` to `inout`, element by element. Must be commutative and
 /// associative; called from whichever thread makes progress; must not throw.
@@ -55,9 +79,9 @@ using UserReduction = void (*)(void* inout, const void* in, size_t count, DataTy
 
 struct ReduceOp {
   ReduceKind kind = ReduceKind::sum;
-  double scale = 1.0;                 // scaled_sum only
-  UserReduction function = nullptr;   // user only; must be the same function on every rank
-  void* context = nullptr;            // user only; handed to `function`
+  double scale = 1.0;                // scaled_sum only
+  UserReduction function = nullptr;  // user only; must be the same function on every rank
+  void* context = nullptr;           // user only; handed to `function`
 };
 inline constexpr ReduceOp kSum{ReduceKind::sum}, kProd{ReduceKind::prod}, kMin{ReduceKind::min},
     kMax{ReduceKind::max}, kAvg{ReduceKind::avg};
@@ -65,11 +89,20 @@ inline constexpr ReduceOp kSum{ReduceKind::sum}, kProd{ReduceKind::prod}, kMin{R
 /// Bytes of one element.
 constexpr size_t size_of(DataType type) {
   switch (type) {
-    case DataType::int8: case DataType::uint8: return 1;
-    case DataType::float16: case DataType::bfloat16: case DataType::int16: case DataType::uint16:
+    case DataType::int8:
+    case DataType::uint8:
+      return 1;
+    case DataType::float16:
+    case DataType::bfloat16:
+    case DataType::int16:
+    case DataType::uint16:
       return 2;
-    case DataType::float32: case DataType::int32: case DataType::uint32: return 4;
-    default: return 8;
+    case DataType::float32:
+    case DataType::int32:
+    case DataType::uint32:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -87,17 +120,25 @@ std::optional<Algorithm> algorithm_named(std::string_view word);
 template <class T>
 constexpr DataType data_type_of() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, float16>) return DataType::float16;
-  else if constexpr (std::is_same_v<U, bfloat16>) return DataType::bfloat16;
-  else if constexpr (std::is_same_v<U, float>) return DataType::float32;
-  else if constexpr (std::is_same_v<U, double>) return DataType::float64;
+  if constexpr (std::is_same_v<U, float16>)
+    return DataType::float16;
+  else if constexpr (std::is_same_v<U, bfloat16>)
+    return DataType::bfloat16;
+  else if constexpr (std::is_same_v<U, float>)
+    return DataType::float32;
+  else if constexpr (std::is_same_v<U, double>)
+    return DataType::float64;
   else {
     static_assert(std::is_integral_v<U> && !std::is_same_v<U, bool>, "not a type Ropewalk reduces");
     constexpr bool is_signed = std::is_signed_v<U>;
-    if constexpr (sizeof(U) == 1) return is_signed ? DataType::int8 : DataType::uint8;
-    else if constexpr (sizeof(U) == 2) return is_signed ? DataType::int16 : DataType::uint16;
-    else if constexpr (sizeof(U) == 4) return is_signed ? DataType::int32 : DataType::uint32;
-    else return is_signed ? DataType::int64 : DataType::uint64;
+    if constexpr (sizeof(U) == 1)
+      return is_signed ? DataType::int8 : DataType::uint8;
+    else if constexpr (sizeof(U) == 2)
+      return is_signed ? DataType::int16 : DataType::uint16;
+    else if constexpr (sizeof(U) == 4)
+      return is_signed ? DataType::int32 : DataType::uint32;
+    else
+      return is_signed ? DataType::int64 : DataType::uint64;
   }
 }
 

@@ -10,9 +10,13 @@ std::atomic<LogLevel> threshold{LogLevel::warn};
 constexpr const char* kNames[] = {"error", "warn", "info", "debug"};
 }  // namespace
 
-void set_log_level(LogLevel level) { threshold.store(level, std::memory_order_relaxed); }
+void set_log_level(LogLevel level) {
+  threshold.store(level, std::memory_order_relaxed);
+}
 
-bool log_enabled(LogLevel level) { return level <= threshold.load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) {
+  return level <= threshold.load(std::memory_order_relaxed);
+}
 
 void log_line(LogLevel level, int rank, std::string_view text) {
   const std::string line =

@@ -5,8 +5,6 @@
 
 #include <string_view>
 
-
-
 namespace ropewalk {
 
 enum class LogLevel { error, warn, info, debug };

@@ -6,17 +6,28 @@ namespace ropewalk {
 
 std::string_view name_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::ok: return "ok";
-    case ErrorCode::invalid_argument: return "invalid argument";
-    case ErrorCode::mismatch: return "mismatch";
-    case ErrorCode::timeout: return "timeout";
-    case ErrorCode::peer_lost: return "peer lost";
-    case ErrorCode::refused: return "refused";
-    case ErrorCode::unavailable: return "unavailable";
-    case ErrorCode::exhausted: return "exhausted";
-    case ErrorCode::protocol: return "protocol error";
-    case ErrorCode::system: return "system error";
-    case ErrorCode::aborted: return "aborted";
+    case ErrorCode::ok:
+      return "ok";
+    case ErrorCode::invalid_argument:
+      return "invalid argument";
+    case ErrorCode::mismatch:
+      return "mismatch";
+    case ErrorCode::timeout:
+      return "timeout";
+    case ErrorCode::peer_lost:
+      return "peer lost";
+    case ErrorCode::refused:
+      return "refused";
+    case ErrorCode::unavailable:
+      return "unavailable";
+    case ErrorCode::exhausted:
+      return "exhausted";
+    case ErrorCode::protocol:
+      return "protocol error";
+    case ErrorCode::system:
+      return "system error";
+    case ErrorCode::aborted:
+      return "aborted";
   }
   return "unknown";
 }

@@ -1,13 +1,13 @@
-#include <array>
-
 #include "ropewalk/types.h"
+
+#include <array>
 
 namespace ropewalk {
 namespace {
 
 constexpr std::array<std::string_view, kDataTypes> kDataTypeNames = {
-    "float16", "bfloat16", "float32", "float64", "int8",   "uint8",
-    "int16",   "uint16",   "int32",   "uint32",  "int64",  "uint64"};
+    "float16", "bfloat16", "float32", "float64", "int8",  "uint8",
+    "int16",   "uint16",   "int32",   "uint32",  "int64", "uint64"};
 constexpr std::array<std::string_view, kReduceKinds> kReduceKindNames = {
     "sum", "prod", "min", "max", "avg", "scaled_sum", "user"};
 constexpr std::array<std::string_view, kCollectives> kCollectiveNames = {
@@ -31,10 +31,18 @@ std::optional<Enum> find(const std::array<std::string_view, N>& names, std::stri
 
 }  // namespace
 
-std::string_view name_of(DataType type) { return lookup(kDataTypeNames, type); }
-std::string_view name_of(ReduceKind kind) { return lookup(kReduceKindNames, kind); }
-std::string_view name_of(Collective collective) { return lookup(kCollectiveNames, collective); }
-std::string_view name_of(Algorithm algorithm) { return lookup(kAlgorithmNames, algorithm); }
+std::string_view name_of(DataType type) {
+  return lookup(kDataTypeNames, type);
+}
+std::string_view name_of(ReduceKind kind) {
+  return lookup(kReduceKindNames, kind);
+}
+std::string_view name_of(Collective collective) {
+  return lookup(kCollectiveNames, collective);
+}
+std::string_view name_of(Algorithm algorithm) {
+  return lookup(kAlgorithmNames, algorithm);
+}
 
 std::optional<DataType> data_type_named(std::string_view word) {
   return find<DataType>(kDataTypeNames, word);

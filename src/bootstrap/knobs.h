@@ -39,10 +39,10 @@ struct KnobInfo {
 const std::vector<KnobInfo>& knob_infos();
 
 /// Reads knobs through `get` (normally getenv), throws Error(invalid_argument) that names the
-/// variable, its value and what is allowed. An unknown ROPEWALK_* name in `environ_names` is
-/// returned in `unknown` (for a warning: it is often a typing error).
+/// variable, its value and what is allowed.
 Knobs parse_knobs(const std::function<const char*(const char*)>& get);
 Knobs knobs_from_environment();
+/// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
 std::vector<std::string> unknown_knobs(const char* const* environ);
 
 /// "64K", "1M", "2G", "8" -> bytes (powers of 1024); nothing where it is not a size.

@@ -13,7 +13,7 @@
 namespace ropewalk {
 
 /// What every rank tells every other at joining. Fields that come from outside are bounded when
-/// parsed (card.h).
+/// parsed (wire.h).
 struct Card {
   int rank = -1;
   int64_t pid = 0;

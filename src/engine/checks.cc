@@ -27,12 +27,15 @@ int blocker(const Operation& op, size_t f, bool slice_is_ready) {
 
 }  // namespace
 
-void Engine::fail(Failure failure) { monitor_.report(failure); }
+void Engine::fail(Failure failure) {
+  monitor_.report(failure);
+}
 
 void Engine::fail_mismatch(const Signature& own, const Signature& other, int peer) {
   fail({ErrorCode::mismatch, operation_name(own),
-        fmt::format("rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
-                    rank_, describe(own), own.sequence, peer, describe(other), other.sequence),
+        fmt::format(
+            "rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
+            rank_, describe(own), own.sequence, peer, describe(other), other.sequence),
         "every rank must make the same calls, with the same counts, types, ops and roots, in the "
         "same order",
         rank_, peer});
@@ -71,6 +74,7 @@ void Engine::answer_connects() {
 }
 
 void Engine::check_stalled(int64_t now_ns) {
+  if (failure() != nullptr) return;  // operations may be gone
   for (Operation* op : active_) {
     if (op->moved_ns == 0) op->moved_ns = now_ns;
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
@@ -142,16 +146,18 @@ void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
   for (size_t f = 0; f < op.fifos.size() && peer < 0; ++f) {
     const Fifo& fixed = op.program.fifos[f];
     const uint32_t head = op.fifos[f].head;
-    peer = blocker(op, f, head < fixed.steps.size() &&
-                              slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
-                                          op.program.steps[fixed.steps[head]].deps_end));
+    peer = blocker(op, f,
+                   head < fixed.steps.size() &&
+                       slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
+                                   op.program.steps[fixed.steps[head]].deps_end));
   }
-  fail({ErrorCode::timeout, operation_name(op.signature),
-        fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
-                    what_blocks(op)),
-        fmt::format("is rank {} still computing, or in another call? ROPEWALK_TIMEOUT sets the limit",
-                    peer),
-        rank_, peer});
+  fail(
+      {ErrorCode::timeout, operation_name(op.signature),
+       fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
+                   what_blocks(op)),
+       fmt::format(
+           "is rank {} still computing, or in another call? ROPEWALK_TIMEOUT sets the limit", peer),
+       rank_, peer});
 }
 
 }  // namespace ropewalk

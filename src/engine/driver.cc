@@ -16,9 +16,9 @@
 namespace ropewalk {
 namespace {
 
-constexpr int64_t kSpin_ns = 50'000;             // then yield
-constexpr int64_t kYield_ns = 200'000;           // then block
-constexpr int64_t kBlock_ns = 20'000'000;        // at most, then look around
+constexpr int64_t kSpin_ns = 50'000;              // then yield
+constexpr int64_t kYield_ns = 200'000;            // then block
+constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
@@ -34,7 +34,9 @@ void relax() {
 Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
     : engine_(engine), clock_(clock), wake_fd_(wake_fd), options_(options) {}
 
-Driver::~Driver() { stop(); }
+Driver::~Driver() {
+  stop();
+}
 
 void Driver::stop() {
   {
@@ -54,25 +56,25 @@ void Driver::throw_if_failed() const {
 }
 
 bool Driver::is_finished(const Operation& op) const {
-  if (op.children.empty()) return op.state.load(std::memory_order_acquire) != Operation::State::running;
+  if (op.children.empty())
+    return op.state.load(std::memory_order_acquire) != Operation::State::running;
   for (const auto& child : op.children)
     if (!is_finished(*child)) return false;
   return true;
 }
 
 void Driver::start_one(Operation& op) {
-  for (const Fragment& piece : op.fragments)
-    std::memcpy(piece.packed, piece.in, piece.bytes);
+  for (const Fragment& piece : op.fragments) std::memcpy(piece.packed, piece.in, piece.bytes);
   engine_.start(op);
 }
 
-void Driver::start(const std::shared_ptr<Operation>& op) {
+void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   throw_if_failed();
   std::lock_guard lock(mutex_);
   if (op->children.empty()) start_one(*op);
   for (const auto& child : op->children) start_one(*child);
   engine_.progress();
-  if (options_.progress_thread && engine_.size() > 1 && engine_.has_active()) {
+  if (in_background && options_.progress_thread && engine_.size() > 1 && engine_.has_active()) {
     if (!progress_.joinable()) progress_ = std::thread([this] { run_progress_thread(); });
     work_.notify_one();
   }

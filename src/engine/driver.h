@@ -33,8 +33,9 @@ class Driver {
 
   int64_t timeout_ns() const { return options_.timeout_ns; }
 
-  /// Starts a run of `operation`, or of each of its children. Throws the job's failure.
-  void start(const std::shared_ptr<Operation>& operation);
+  /// Starts a run of `operation`, or of each of its children. `in_background`: the caller may do
+  /// other things before it waits, so the progress thread is to drive. Throws the job's failure.
+  void start(const std::shared_ptr<Operation>& operation, bool in_background);
   /// Makes progress; true when finished. Throws the job's failure.
   bool test(Operation& operation);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
@@ -70,8 +71,8 @@ class Driver {
   const DriverOptions options_;
   std::mutex mutex_;  // guards the engine
   std::condition_variable work_;
-  std::atomic<int> waiters_{0};   // callers that drive
-  bool stopping_ = false;         // under mutex_
+  std::atomic<int> waiters_{0};  // callers that drive
+  bool stopping_ = false;        // under mutex_
   std::thread progress_;
 };
 

@@ -49,7 +49,8 @@ void Engine::start(Operation& op) {
   op.unfinished = static_cast<uint32_t>(op.steps.size());
   if (op.is_point_to_point()) {
     Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
-    op.ticket = op.call.collective == Collective::send ? pair.sends_started++ : pair.recvs_started++;
+    op.ticket =
+        op.call.collective == Collective::send ? pair.sends_started++ : pair.recvs_started++;
     op.signature.sequence = op.ticket;
   } else {
     op.signature.sequence = next_sequence_++;
@@ -147,8 +148,12 @@ void Engine::on_completion(int transport, const Completion& completion) {
       else if (completion.cookie != 0)
         finish_slice(*reinterpret_cast<StepState*>(completion.cookie));
       break;
-    case Completion::Kind::notice: on_notice(completion.peer, completion.notice); break;
-    case Completion::Kind::lost: on_lost(transport, completion.peer); break;
+    case Completion::Kind::notice:
+      on_notice(completion.peer, completion.notice);
+      break;
+    case Completion::Kind::lost:
+      on_lost(transport, completion.peer);
+      break;
   }
 }
 

@@ -2,7 +2,8 @@
 // every transport.
 //
 // Threads: none of its own. One thread at a time calls `start` and `progress` (the Driver locks).
-// Nothing here blocks, allocates (after `prepare`) or makes a system call of its own.
+// Nothing here blocks; after `prepare`, and once links stand, nothing allocates or makes a system
+// call of its own.
 #pragma once
 
 #include <array>
@@ -87,7 +88,7 @@ class Engine {
   bool advance_fused(Operation& operation);
   bool fused_ready(Operation& operation, const FusedGroup& group, uint32_t slice);
   void fused_pass(Operation& operation, const FusedGroup& group, uint32_t slice);
-  bool can_join_pass(Operation& operation, uint32_t send, uint32_t slice);
+  std::byte* pass_target(Operation& operation, uint32_t send, uint32_t slice);
 
   // checks.cc
   void check_arrival(int peer, int stream);

@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kCacheLineBytes = 64;
 
-size_t grain_of(DataType type) { return kCacheLineBytes / size_of(type); }
+size_t grain_of(DataType type) {
+  return kCacheLineBytes / size_of(type);
+}
 
 size_t count_of(const std::vector<size_t>& counts, size_t count, int rank) {
   return counts.empty() ? count : counts[static_cast<size_t>(rank)];
@@ -25,8 +27,7 @@ size_t sum_of(const std::vector<size_t>& counts, size_t count, int ranks) {
 }
 
 const std::byte* at(const void* base, size_t element, DataType type) {
-  return base == nullptr ? nullptr
-                         : static_cast<const std::byte*>(base) + element * size_of(type);
+  return base == nullptr ? nullptr : static_cast<const std::byte*>(base) + element * size_of(type);
 }
 std::byte* at(void* base, size_t element, DataType type) {
   return base == nullptr ? nullptr : static_cast<std::byte*>(base) + element * size_of(type);
@@ -114,9 +115,7 @@ void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) 
   const Collective c = call.collective;
   const bool in_is_part = c == Collective::all_gather || c == Collective::gather;
   const bool out_is_part = c == Collective::reduce_scatter || c == Collective::scatter;
-  const bool fits = in_is_part    ? in == out + before
-                    : out_is_part ? out == in + before
-                                  : in == out;
+  const bool fits = in_is_part ? in == out + before : out_is_part ? out == in + before : in == out;
   if (c == Collective::all_to_all && !call.counts.empty() && ranks > 1)
     reject(call, "all_to_all with counts cannot run in place; give separate buffers");
   if (!fits)
@@ -139,9 +138,12 @@ std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule) {
     case Collective::reduce_scatter:
     case Collective::all_gather:
     case Collective::gather:
-    case Collective::scatter: return lay_out_parts(call, schedule);
-    case Collective::all_to_all: return lay_out_all_to_all(call, schedule);
-    default: return lay_out_whole(call, schedule);
+    case Collective::scatter:
+      return lay_out_parts(call, schedule);
+    case Collective::all_to_all:
+      return lay_out_all_to_all(call, schedule);
+    default:
+      return lay_out_whole(call, schedule);
   }
 }
 
@@ -150,18 +152,28 @@ Extent extent_of(const Call& call, int rank, int ranks) {
   const size_t all = sum_of(call.counts, call.count, ranks);
   const bool is_root = rank == call.root;
   switch (call.collective) {
-    case Collective::all_reduce: return {call.count, call.count};
-    case Collective::broadcast: return {is_root ? call.count : 0, call.count};
-    case Collective::reduce: return {call.count, is_root ? call.count : 0};
-    case Collective::reduce_scatter: return {all, own};
-    case Collective::scatter: return {is_root ? all : 0, own};
-    case Collective::all_gather: return {own, all};
-    case Collective::gather: return {own, is_root ? all : 0};
+    case Collective::all_reduce:
+      return {call.count, call.count};
+    case Collective::broadcast:
+      return {is_root ? call.count : 0, call.count};
+    case Collective::reduce:
+      return {call.count, is_root ? call.count : 0};
+    case Collective::reduce_scatter:
+      return {all, own};
+    case Collective::scatter:
+      return {is_root ? all : 0, own};
+    case Collective::all_gather:
+      return {own, all};
+    case Collective::gather:
+      return {own, is_root ? all : 0};
     case Collective::all_to_all:
       return {all, call.recv_counts.empty() ? all : sum_of(call.recv_counts, 0, ranks)};
-    case Collective::send: return {call.count, 0};
-    case Collective::recv: return {0, call.count};
-    case Collective::barrier: return {0, 0};
+    case Collective::send:
+      return {call.count, 0};
+    case Collective::recv:
+      return {0, call.count};
+    case Collective::barrier:
+      return {0, 0};
   }
   return {};
 }
@@ -174,7 +186,8 @@ size_t total_bytes(const Call& call, int ranks) {
     case Collective::gather:
     case Collective::all_to_all:
       return sum_of(call.counts, call.count, ranks) * size_of(call.type);
-    default: return call.count * size_of(call.type);
+    default:
+      return call.count * size_of(call.type);
   }
 }
 

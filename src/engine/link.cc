@@ -24,8 +24,7 @@ void Link::connect() {
     transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
   } catch (const Error& error) {
     // Perhaps the peer has just died: the engine waits a little for the monitor to say so.
-    trouble_ = error.failure();
-    lost_ = true;
+    give_up(error.code(), error.failure().reason, error.failure().advice);
   }
 }
 
@@ -34,12 +33,32 @@ bool Link::ready() {
   if (!connecting_ || !transport_.connected(peer_)) return false;
   Hello hello;
   const auto bytes = transport_.hello_of(peer_);
-  if (bytes.size() != sizeof(hello)) return false;
-  std::memcpy(&hello, bytes.data(), sizeof(hello));
-  if (hello.version != kWireVersion || hello.inbox_bytes != kInboxBytes) return false;
+  if (lost_) return false;
+  if (bytes.size() == sizeof(hello)) std::memcpy(&hello, bytes.data(), sizeof(hello));
+  if (bytes.size() != sizeof(hello) || hello.version != kWireVersion ||
+      hello.inbox_bytes != kInboxBytes) {
+    give_up(ErrorCode::refused, "it speaks another version of the engine protocol",
+            "run the same version of Ropewalk on every rank");
+    return false;
+  }
   peer_inbox_ = hello.inbox;
   ready_ = true;
   return true;
+}
+
+void Link::give_up(ErrorCode code, std::string reason, std::string advice) {
+  trouble_ = Failure{code, "link", "rank " + std::to_string(peer_) + ": " + std::move(reason),
+                     std::move(advice)};
+  lost_ = true;
+}
+
+std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
+  if (lost_) return nullptr;
+  std::byte* address = transport_.map(peer_, key, offset, bytes);
+  if (address == nullptr)
+    give_up(ErrorCode::unavailable, "its memory cannot be mapped",
+            "set ROPEWALK_TRANSPORT=tcp on every rank");
+  return address;
 }
 
 bool Link::accepted(Posted posted) {
@@ -74,9 +93,9 @@ const Grant* Link::grant(int s) const {
 
 Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
                        uint64_t offset, uint64_t cookie) {
-  const Posted posted = transport_.put(peer_, source, nullptr, bytes, grant.key,
-                                       grant.offset + offset, make_notice(NoticeKind::data, s),
-                                       cookie);
+  const Posted posted =
+      transport_.put(peer_, source, nullptr, bytes, grant.key, grant.offset + offset,
+                     make_notice(NoticeKind::data, s), cookie);
   if (posted == Posted::lost) lost_ = true;
   return posted;
 }
@@ -123,14 +142,21 @@ bool Link::on_notice(uint32_t notice) {
   const uint32_t amount = notice_amount(notice);
   if (s >= kStreams) return false;
   switch (notice_kind(notice)) {
-    case NoticeKind::eager: return ++in_[s].arrived - in_[s].popped <= kSlots;
+    case NoticeKind::eager:
+      return ++in_[s].arrived - in_[s].popped <= kSlots;
     case NoticeKind::credit:
       out_[s].credited += amount;
       return out_[s].sent - out_[s].credited <= kSlots;
-    case NoticeKind::grant: return ++out_[s].grants - out_[s].grants_used <= kGrants;
-    case NoticeKind::data: ++in_[s].data; return true;
-    case NoticeKind::consumed: out_[s].consumed += amount; return true;
-    case NoticeKind::probe: return true;
+    case NoticeKind::grant:
+      return ++out_[s].grants - out_[s].grants_used <= kGrants;
+    case NoticeKind::data:
+      ++in_[s].data;
+      return true;
+    case NoticeKind::consumed:
+      out_[s].consumed += amount;
+      return true;
+    case NoticeKind::probe:
+      return true;
   }
   return false;
 }

@@ -27,10 +27,9 @@ class Link {
   bool mapped() const { return abilities_.load_store; }
   bool needs_registration() const { return abilities_.needs_registration; }
 
-  /// Begins connecting, once. `ready` turns true when messages can flow; false with `broken()` set
-  /// where the peer speaks another version.
+  /// Begins connecting, once. `ready` turns true when messages can flow.
   void connect();
-  /// Why connecting failed here, if it did.
+  /// Why nothing more will come of this link, if that is known here.
   const std::optional<Failure>& trouble() const { return trouble_; }
   bool ready();
 
@@ -42,8 +41,8 @@ class Link {
   const Grant* grant(int s) const;
   void finish_grant(int s) { ++out_[s].grants_used; }
   /// Puts one slice where a grant says. `cookie` comes back in put_done unless Posted::done.
-  Posted put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant, uint64_t offset,
-                   uint64_t cookie);
+  Posted put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
+                   uint64_t offset, uint64_t cookie);
   /// Tells that a slice of exposed data is ready. False: try again.
   bool notify_slice(int s) { return notify(NoticeKind::data, s, 1); }
   /// How many slices the peer has consumed on this stream, ever; and how many it is to consume.
@@ -68,10 +67,9 @@ class Link {
   /// Lets the peer reuse a window slot, or exposed memory.
   void consume(int s) { owe(s, &Incoming::consumed_owed, 1); }
 
-  /// Address of exposed or granted memory of the peer, or null.
-  const std::byte* map(RemoteKey key, uint64_t offset, size_t bytes) {
-    return transport_.map(peer_, key, offset, bytes);
-  }
+  /// Address of exposed or granted memory of the peer; null, with `trouble`, where it cannot be
+  /// mapped.
+  std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
 
   /// Does nothing while the last probe is still on its way out.
   void send_probe(const Probe& probe);
@@ -99,9 +97,10 @@ class Link {
 
   bool notify(NoticeKind kind, int s, uint32_t amount);
   bool accepted(Posted posted);
+  void give_up(ErrorCode code, std::string reason, std::string advice);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                    uint64_t cookie = 0);
-  void owe(int s, uint32_t Incoming::* owed, uint32_t amount) {
+  void owe(int s, uint32_t Incoming::*owed, uint32_t amount) {
     in_[s].*owed += amount;
     owing_ |= 1u << s;
   }

@@ -15,17 +15,22 @@ void run_local(const Program& program, const ProgramStep& step, uint32_t slice) 
   const size_t count = bytes / size_of(program.type);
   std::byte* target = step.target + begin;
   switch (step.action) {
-    case Action::local_copy: std::memcpy(target, step.source + begin, bytes); break;
+    case Action::local_copy:
+      std::memcpy(target, step.source + begin, bytes);
+      break;
     case Action::local_scale:
       scale(target, step.source + begin, count, program.type, program.op.scale);
       break;
-    case Action::local_divide: divide(target, count, program.type, program.ranks); break;
+    case Action::local_divide:
+      divide(target, count, program.type, program.ranks);
+      break;
     case Action::local_reduce: {
       const std::array<const std::byte*, 2> sources = {step.source + begin, step.source2 + begin};
       reduce(std::span(&target, 1), sources, count, program.type, program.op);
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -69,19 +74,25 @@ bool Engine::fused_ready(Operation& op, const FusedGroup& group, uint32_t slice)
   return true;
 }
 
-/// Whether the pass can write `slice` straight to the peer of `send`. Where not (its grant is not
-/// here yet, an earlier message is still being sent), the send goes its ordinary way afterwards.
-bool Engine::can_join_pass(Operation& op, uint32_t i, uint32_t slice) {
+/// Where the pass can write `slice` straight to the peer of send `i`; null where it cannot (its
+/// grant is not here yet, an earlier message is still being sent): then the send goes its ordinary
+/// way.
+std::byte* Engine::pass_target(Operation& op, uint32_t i, uint32_t slice) {
   const StepState& state = op.steps[i];
   const FifoState& fifo = op.fifos[state.fifo];
   const std::vector<uint32_t>& steps = op.program.fifos[state.fifo].steps;
-  if (fifo.head >= steps.size() || steps[fifo.head] != i) return false;
-  if (!state.announced || state.issued != slice) return false;
-  if (state.done + state.untold != state.issued) return false;  // slices finish in order
+  if (fifo.head >= steps.size() || steps[fifo.head] != i) return nullptr;
+  if (!state.announced || state.issued != slice) return nullptr;
+  if (state.done + state.untold != state.issued) return nullptr;  // slices finish in order
   const Grant* grant = grant_for(op, fifo);
-  if (grant == nullptr) return false;
-  return grant->kind == GrantKind::direct ||
-         fifo.window_issued - fifo.window_consumed < grant->window;
+  if (grant == nullptr) return nullptr;
+  uint64_t offset = slice_begin(op.program, slice);
+  if (grant->kind == GrantKind::window) {
+    if (fifo.window_issued - fifo.window_consumed >= grant->window) return nullptr;
+    offset = slice_begin(op.program, fifo.window_issued % grant->window);
+  }
+  return fifo.link->map(grant->key, grant->offset + offset,
+                        slice_length(op.program, op.program.steps[i], slice));
 }
 
 void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) {
@@ -102,23 +113,16 @@ void Engine::fused_pass(Operation& op, const FusedGroup& group, uint32_t slice) 
     sources[source_count++] = state.incoming + slice_begin(program, place);
   }
   for (uint32_t i : group.sends) {
-    if (!can_join_pass(op, i, slice)) continue;
+    std::byte* target = pass_target(op, i, slice);
+    if (target == nullptr) continue;
+    targets[target_count++] = target;
     StepState& state = op.steps[i];
     FifoState& fifo = op.fifos[state.fifo];
-    const Grant& grant = *fifo.link->grant(fifo.stream);
-    uint64_t offset = begin;
-    if (grant.kind == GrantKind::window) {
-      offset = slice_begin(program, fifo.window_issued++ % grant.window);
+    state.windowed = fifo.link->grant(fifo.stream)->kind == GrantKind::window;
+    if (state.windowed) {
+      ++fifo.window_issued;
       fifo.link->expect_consumed(fifo.stream);
-      state.windowed = true;
     }
-    const std::byte* there = fifo.link->map(grant.key, grant.offset + offset, bytes);
-    if (there == nullptr)
-      return fail({ErrorCode::unavailable, operation_name(op.signature),
-                   "granted memory of rank " + std::to_string(fifo.link->peer()) +
-                       " cannot be mapped",
-                   "set ROPEWALK_TRANSPORT=tcp on every rank", rank_, fifo.link->peer()});
-    targets[target_count++] = const_cast<std::byte*>(there);
     ++state.issued;
     ++state.untold;
   }

@@ -35,9 +35,9 @@ struct FifoState {
   int stream = 0;
   Window window;  // receiving: staging; sending: copies of unregistered memory, to be exposed
   // Of the run.
-  uint32_t head = 0;         // first step not yet issued (sending) or finished (receiving)
-  uint32_t tail = 0;         // sending: first step not yet wholly consumed
-  uint32_t grant_head = 0;   // receiving: first step not yet granted
+  uint32_t head = 0;        // first step not yet issued (sending) or finished (receiving)
+  uint32_t tail = 0;        // sending: first step not yet wholly consumed
+  uint32_t grant_head = 0;  // receiving: first step not yet granted
   uint32_t consumed_seen = 0;
   uint32_t window_issued = 0, window_consumed = 0;  // sending
   uint32_t window_taken = 0;                        // receiving
@@ -53,12 +53,12 @@ struct StepState {
   Reachable reachable;   // exposed send: the source; receive_copy: the target
   // Of the run.
   uint32_t issued = 0, done = 0, consumed = 0;  // slices
-  uint32_t untold = 0;                  // fused send: slices written, the peer not yet notified
+  uint32_t untold = 0;  // fused send: slices written, the peer not yet notified
   bool announced = false;
   bool granted = false;
-  bool windowed = false;               // slices go through a window
+  bool windowed = false;                // slices go through a window
   const std::byte* incoming = nullptr;  // receiving: exposed data, or its window
-  uint32_t incoming_window = 0;        // slots of that window; 0: the data lies whole
+  uint32_t incoming_window = 0;         // slots of that window; 0: the data lies whole
 };
 
 /// A caller's buffer that is a piece of a fused operation's packed vector.
@@ -103,7 +103,7 @@ class Operation {
   uint32_t unfinished = 0;             // steps
   uint32_t ticket = 0;                 // send/recv: position in the pair's order
   int64_t started_ns = 0;
-  int64_t moved_ns = 0;                // when anything last moved
+  int64_t moved_ns = 0;  // when anything last moved
   int64_t probed_ns = 0;
 };
 

@@ -47,9 +47,9 @@ class Binder {
   }
 
   Reachable source(int transport, const std::byte* address, size_t bytes) {
-    if (contains(op_.scratch.get(), address, bytes))
-      return reach(*op_.scratch, transport, address);
-    if (auto memory = memories_.find(address, bytes)) return use(*memory, memory, transport, address);
+    if (contains(op_.scratch.get(), address, bytes)) return reach(*op_.scratch, transport, address);
+    if (auto memory = memories_.find(address, bytes))
+      return use(*memory, memory, transport, address);
     return {};
   }
 
@@ -76,7 +76,8 @@ class Binder {
 };
 
 /// Registered with every transport, in the order of their indices.
-std::unique_ptr<RegisteredMemory> allocate(size_t bytes, const std::vector<Transport*>& transports) {
+std::unique_ptr<RegisteredMemory> allocate(size_t bytes,
+                                           const std::vector<Transport*>& transports) {
   auto memory = std::make_unique<RegisteredMemory>(bytes);
   for (Transport* transport : transports) memory->register_with(*transport);
   return memory;

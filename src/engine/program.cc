@@ -4,15 +4,16 @@
 #include <cassert>
 #include <map>
 
-#include "reduce/reduce.h"
-
 #include "engine/wire.h"
+#include "reduce/reduce.h"
 
 namespace ropewalk {
 namespace {
 
 constexpr size_t kAlignBytes = 64;
-size_t aligned(size_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+size_t aligned(size_t bytes) {
+  return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
 
 bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
@@ -132,9 +133,8 @@ class Compiler {
     step.bytes = states_[static_cast<size_t>(block)].bytes;
     const size_t slice = program_.slice_bytes;
     // Short messages travel whole, in one eager slot.
-    step.slices = step.bytes <= kEagerBytesMax
-                      ? 1
-                      : static_cast<uint32_t>((step.bytes + slice - 1) / slice);
+    step.slices =
+        step.bytes <= kEagerBytesMax ? 1 : static_cast<uint32_t>((step.bytes + slice - 1) / slice);
     step.deps_begin = static_cast<uint32_t>(program_.deps.size());
     return step;
   }
@@ -257,8 +257,8 @@ size_t scratch_bytes(const Schedule& schedule, const std::vector<BlockMemory>& b
   size_t bytes = 0;
   for (size_t b = 0; b < needs.size(); ++b)
     if (needs[b])
-      bytes += aligned(blocks[data_block(schedule, static_cast<int>(b))].elements *
-                       size_of(call.type));
+      bytes +=
+          aligned(blocks[data_block(schedule, static_cast<int>(b))].elements * size_of(call.type));
   return bytes;
 }
 
@@ -285,13 +285,12 @@ void fuse(Program& program, const std::vector<bool>& mapped) {
   for (uint32_t i = 0; i < program.steps.size(); ++i) {
     const ProgramStep& step = program.steps[i];
     FusedGroup& group = open[step.block];
-    const bool fits = step.peer >= 0 && mapped[static_cast<size_t>(step.peer)] &&
-                      step.bytes > kEagerBytesMax;
+    const bool fits =
+        step.peer >= 0 && mapped[static_cast<size_t>(step.peer)] && step.bytes > kEagerBytesMax;
     if (fits && step.action == Action::receive_reduce) {
       if (!group.sends.empty()) close(group);
       group.receives.push_back(i);
-    } else if (fits && step.action == Action::send && !step.for_reduce &&
-               !group.receives.empty()) {
+    } else if (fits && step.action == Action::send && !step.for_reduce && !group.receives.empty()) {
       group.sends.push_back(i);
     } else {
       close(group);

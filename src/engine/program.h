@@ -25,7 +25,7 @@ struct ProgramStep {
   bool for_reduce = false;  // send: the peer reduces
   uint8_t lane = 0;
   int32_t peer = -1;
-  int32_t block = 0;        // for messages to people
+  int32_t block = 0;  // for messages to people
   const std::byte* source = nullptr;
   const std::byte* source2 = nullptr;
   std::byte* target = nullptr;

@@ -69,7 +69,7 @@ bool Engine::accept(Operation& op, size_t f, uint32_t i) {
     fail_mismatch(op.signature, header->signature, fifo.link->peer());
     return false;
   }
-  const MessageKind kind = state.eager    ? MessageKind::eager
+  const MessageKind kind = state.eager     ? MessageKind::eager
                            : state.exposed ? MessageKind::exposed
                                            : MessageKind::announced;
   if (header->bytes != step.bytes || header->kind != kind ||
@@ -92,12 +92,7 @@ bool Engine::accept(Operation& op, size_t f, uint32_t i) {
         exposure.window > 0 ? exposure.window * op.program.slice_bytes : step.bytes;
     state.incoming = fifo.link->map(exposure.key, exposure.offset, reach);
     state.incoming_window = exposure.window;
-    if (state.incoming == nullptr) {
-      fail({ErrorCode::unavailable, operation_name(op.signature),
-            fmt::format("rank {} cannot map memory of rank {}", rank_, fifo.link->peer()),
-            "set ROPEWALK_TRANSPORT=tcp on every rank", rank_, fifo.link->peer()});
-      return false;
-    }
+    if (state.incoming == nullptr) return false;  // probe_blockers will say why
   } else {
     state.incoming = fifo.window.base;
     state.incoming_window = kWindowSlots;

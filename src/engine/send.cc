@@ -92,10 +92,10 @@ bool Engine::send_slice(Operation& op, size_t f, uint32_t i) {
     offset = slice_begin(op.program, fifo.window_issued % grant->window);
     state.windowed = true;
   }
-  const Posted posted = fifo.link->put_slice(
-      fifo.stream, step.source + slice_begin(op.program, state.issued),
-      slice_length(op.program, step, state.issued), *grant, offset,
-      reinterpret_cast<uint64_t>(&state));
+  const Posted posted =
+      fifo.link->put_slice(fifo.stream, step.source + slice_begin(op.program, state.issued),
+                           slice_length(op.program, step, state.issued), *grant, offset,
+                           reinterpret_cast<uint64_t>(&state));
   if (posted == Posted::full || posted == Posted::lost) return false;
   ++state.issued;
   if (state.windowed) {

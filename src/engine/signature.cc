@@ -5,7 +5,9 @@
 namespace ropewalk {
 namespace {
 
-Collective collective_of(const Signature& s) { return static_cast<Collective>(s.collective); }
+Collective collective_of(const Signature& s) {
+  return static_cast<Collective>(s.collective);
+}
 
 bool reduces(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
@@ -20,8 +22,8 @@ bool is_rooted(Collective c) {
 
 std::string describe(const Signature& s) {
   const Collective collective = collective_of(s);
-  std::string text = fmt::format("{}({} {}", name_of(collective), s.count,
-                                 name_of(static_cast<DataType>(s.type)));
+  std::string text =
+      fmt::format("{}({} {}", name_of(collective), s.count, name_of(static_cast<DataType>(s.type)));
   if (reduces(collective)) text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
   if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
   if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash & 0xffffffff);

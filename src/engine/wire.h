@@ -33,7 +33,9 @@ inline constexpr uint32_t kGrants = 8;  // grants in flight per stream
 inline constexpr size_t kEagerBytesMax = 4096;
 inline constexpr uint32_t kWireVersion = 1;
 
-constexpr int stream_of(int context, int lane) { return context * kLanes + lane; }
+constexpr int stream_of(int context, int lane) {
+  return context * kLanes + lane;
+}
 
 enum class MessageKind : uint32_t { eager = 1, announced = 2, exposed = 3 };
 
@@ -59,7 +61,7 @@ enum class GrantKind : uint32_t { direct = 1, window = 2 };
 struct Grant {
   Signature signature;
   GrantKind kind = GrantKind::direct;
-  uint32_t window = 0;   // window: slots of slice_bytes each, used in a circle
+  uint32_t window = 0;  // window: slots of slice_bytes each, used in a circle
   RemoteKey key;
   uint64_t offset = 0;
 };
@@ -104,8 +106,14 @@ enum class NoticeKind : uint32_t {
 constexpr uint32_t make_notice(NoticeKind kind, int stream, uint32_t amount = 1) {
   return static_cast<uint32_t>(kind) << 28 | static_cast<uint32_t>(stream) << 20 | amount;
 }
-constexpr NoticeKind notice_kind(uint32_t notice) { return static_cast<NoticeKind>(notice >> 28); }
-constexpr int notice_stream(uint32_t notice) { return static_cast<int>(notice >> 20 & 0xff); }
-constexpr uint32_t notice_amount(uint32_t notice) { return notice & 0xfffff; }
+constexpr NoticeKind notice_kind(uint32_t notice) {
+  return static_cast<NoticeKind>(notice >> 28);
+}
+constexpr int notice_stream(uint32_t notice) {
+  return static_cast<int>(notice >> 20 & 0xff);
+}
+constexpr uint32_t notice_amount(uint32_t notice) {
+  return notice & 0xfffff;
+}
 
 }  // namespace ropewalk

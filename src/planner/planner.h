@@ -26,7 +26,7 @@ struct Question {
   size_t l2_bytes = 1 << 20;           // of a core
 };
 
-/// One algorithm as the planner saw it; for `explain`.
+/// One algorithm as the planner saw it.
 struct Candidate {
   Algorithm algorithm = Algorithm::ring;
   double predicted_us = 0;

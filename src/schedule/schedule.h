@@ -7,7 +7,8 @@
 // Meaning:
 // - Steps on one block run in list order (two sends of one block may overlap; a step that writes a
 //   block waits for the sends of it listed before). Steps on different blocks may overlap.
-// - Sends and receives match in list order per (peer, lane). Each (peer, lane, direction) is a FIFO:
+// - Sends and receives match in list order per (peer, lane). Each (peer, lane, direction) is a
+// FIFO:
 //   its steps run in list order.
 // - send_copy matches recv_copy; send_reduce matches recv_reduce.
 // - List order of recv_reduce on a block fixes the order of the sum.
@@ -42,14 +43,18 @@ enum class StepOp : uint8_t {
 struct Step {
   StepOp op;
   uint8_t lane = 0;
-  int32_t peer = -1;   // rank in the group; -1 for local steps
+  int32_t peer = -1;  // rank in the group; -1 for local steps
   int32_t block = 0;
-  int32_t from = -1;   // `reduce` only: the block added
+  int32_t from = -1;  // `reduce` only: the block added
 
   bool operator==(const Step&) const = default;
 };
-constexpr bool is_send(StepOp op) { return op == StepOp::send_copy || op == StepOp::send_reduce; }
-constexpr bool is_recv(StepOp op) { return op == StepOp::recv_copy || op == StepOp::recv_reduce; }
+constexpr bool is_send(StepOp op) {
+  return op == StepOp::send_copy || op == StepOp::send_reduce;
+}
+constexpr bool is_recv(StepOp op) {
+  return op == StepOp::recv_copy || op == StepOp::recv_reduce;
+}
 
 /// Lanes a schedule may use: 0 .. kLanes-1. Fixed: the wire protocol carries it in 1 bit.
 inline constexpr int kLanes = 2;

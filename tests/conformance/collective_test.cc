@@ -1,5 +1,5 @@
-// Every collective, algorithm, type, op, rank count and size, in place or not, over real transports,
-// against the right answer element by element.
+// Every collective, algorithm, type, op, rank count and size, in place or not, over real
+// transports, against the right answer element by element.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -30,8 +30,14 @@ std::vector<Case> cases_for(int ranks) {
     for (Algorithm algorithm : algorithms_for(collective)) {
       for (size_t count : {size_t{0}, size_t{1}, size_t{1021}, size_t{70001}}) {
         for (bool in_place : {false, true}) {
-          Case c{collective, algorithm, static_cast<DataType>(turn % kDataTypes), ReduceKind::sum,
-                 ranks, count, static_cast<int>(turn % static_cast<size_t>(ranks)), in_place,
+          Case c{collective,
+                 algorithm,
+                 static_cast<DataType>(turn % kDataTypes),
+                 ReduceKind::sum,
+                 ranks,
+                 count,
+                 static_cast<int>(turn % static_cast<size_t>(ranks)),
+                 in_place,
                  turn % 3 == 0};
           if (collective == Collective::all_to_all && in_place) c.uneven = false;
           cases.push_back(c);
@@ -41,8 +47,15 @@ std::vector<Case> cases_for(int ranks) {
     }
     for (int op = 0; reduces(collective) && op < kReduceKinds; ++op)
       for (int type = 0; type < kDataTypes; ++type) {
-        Case c{collective, Algorithm::automatic, static_cast<DataType>(type),
-               static_cast<ReduceKind>(op), ranks, 1500, 0, (op + type) % 2 == 0, false};
+        Case c{collective,
+               Algorithm::automatic,
+               static_cast<DataType>(type),
+               static_cast<ReduceKind>(op),
+               ranks,
+               1500,
+               0,
+               (op + type) % 2 == 0,
+               false};
         if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) continue;
         cases.push_back(c);
       }
@@ -89,8 +102,15 @@ TEST_P(Collectives, RunAsPlansAgainAndAgain) {
   const auto [transport, ranks] = GetParam();
   run_ranks(ranks, transport, [&, n = ranks](Communicator& comm) {
     for (size_t count : {size_t{2}, size_t{50000}}) {
-      const Case c{Collective::all_reduce, Algorithm::automatic, DataType::float32,
-                   ReduceKind::avg, n, count, 0, true, false};
+      const Case c{Collective::all_reduce,
+                   Algorithm::automatic,
+                   DataType::float32,
+                   ReduceKind::avg,
+                   n,
+                   count,
+                   0,
+                   true,
+                   false};
       RankMemory memory(comm);
       RankBuffers buffers(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
       Plan plan = comm.plan(buffers.call());
@@ -110,8 +130,9 @@ TEST_P(Collectives, SeveralMayBeUnderWay) {
     std::deque<RankBuffers> buffers;
     std::vector<Work> works;
     for (int i = 0; i < 12; ++i) {
-      const Case c{kAll[i % 8], Algorithm::automatic, DataType::int32, ReduceKind::sum, n,
-                   static_cast<size_t>(i * 997), i % n, false, false};
+      const Case c{kAll[i % 8], Algorithm::automatic,         DataType::int32, ReduceKind::sum,
+                   n,           static_cast<size_t>(i * 997), i % n,           false,
+                   false};
       buffers.emplace_back(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
       buffers.back().fill();
       works.push_back(comm.start(buffers.back().call()));
@@ -131,9 +152,15 @@ TEST_P(Collectives, GroupsFuseSmallBuffers) {
     std::deque<RankBuffers> buffers;
     std::vector<Call> calls;
     for (int i = 0; i < 40; ++i) {
-      const Case c{i == 7 ? Collective::broadcast : Collective::all_reduce, Algorithm::automatic,
-                   i % 5 == 0 ? DataType::float64 : DataType::float32, ReduceKind::sum, n,
-                   static_cast<size_t>(i * 13), 0, i % 2 == 0, false};
+      const Case c{i == 7 ? Collective::broadcast : Collective::all_reduce,
+                   Algorithm::automatic,
+                   i % 5 == 0 ? DataType::float64 : DataType::float32,
+                   ReduceKind::sum,
+                   n,
+                   static_cast<size_t>(i * 13),
+                   0,
+                   i % 2 == 0,
+                   false};
       buffers.emplace_back(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
       calls.push_back(buffers.back().call());
     }

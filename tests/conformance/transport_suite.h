@@ -40,7 +40,8 @@ inline void PrintTo(const TransportKind& kind, std::ostream* out) {
 }
 
 TransportKind shm_kind();
-/// `load_store` with the ability to map; else puts only, sources must be registered too.
+TransportKind tcp_kind(int streams);
+/// `load_store` with the ability to map; else puts only.
 TransportKind fake_kind(uint64_t seed, bool load_store);
 
 /// A target of puts: registered memory with its key.

@@ -23,7 +23,9 @@ struct ForkedJob::Message {
   char text[500] = {};
 };
 
-double now_s() { return static_cast<double>(MonotonicClock().now_ns()) / 1e9; }
+double now_s() {
+  return static_cast<double>(MonotonicClock().now_ns()) / 1e9;
+}
 
 ForkedJob::ForkedJob(int ranks, const Options& options,
                      const std::function<void(Communicator&)>& body) {
@@ -92,9 +94,13 @@ void ForkedJob::run_rank(int rank, int listener, const Options& options,
   }
 }
 
-void ForkedJob::signal(int rank, int number) const { ::kill(pid(rank), number); }
+void ForkedJob::signal(int rank, int number) const {
+  ::kill(pid(rank), number);
+}
 
-void ForkedJob::mark() { marked_s_ = now_s(); }
+void ForkedJob::mark() {
+  marked_s_ = now_s();
+}
 
 std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
   const double end_s = now_s() + limit_s;

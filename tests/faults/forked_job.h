@@ -13,10 +13,10 @@ namespace ropewalk::testing {
 
 /// What a rank's process told the test at its end.
 struct Verdict {
-  bool told = false;      // false: it died without a word, or still hangs
-  int peer = -1;          // Error::peer()
-  int code = 0;           // Error::code(), as a number; 0: no error
-  double after_s = 0;     // from `ForkedJob::mark` to the verdict
+  bool told = false;   // false: it died without a word, or still hangs
+  int peer = -1;       // Error::peer()
+  int code = 0;        // Error::code(), as a number; 0: no error
+  double after_s = 0;  // from `ForkedJob::mark` to the verdict
   std::string text;
 };
 

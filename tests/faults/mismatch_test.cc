@@ -70,8 +70,10 @@ TEST_P(Mismatch, OfTypes) {
       [](Communicator& comm) {
         std::vector<float> floats(64);
         std::vector<int> ints(64);
-        if (comm.rank() == 0) comm.all_reduce(std::span(ints));
-        else comm.all_reduce(std::span(floats));
+        if (comm.rank() == 0)
+          comm.all_reduce(std::span(ints));
+        else
+          comm.all_reduce(std::span(floats));
       },
       "int32", "float32");
 }
@@ -91,8 +93,10 @@ TEST_P(Mismatch, OfOrder) {
         std::vector<float> data(64);
         const auto reduce = [&] { comm.all_reduce(std::span(data)); };
         const auto broadcast = [&] { comm.broadcast(std::span(data)); };
-        if (comm.rank() == 1) broadcast(), reduce();
-        else reduce(), broadcast();
+        if (comm.rank() == 1)
+          broadcast(), reduce();
+        else
+          reduce(), broadcast();
       },
       "all_reduce(64", "broadcast(64");
 }
@@ -122,8 +126,7 @@ TEST_P(Mismatch, IsNotSeenWhereThereIsNone) {
   for (const Outcome& outcome : outcomes(GetParam(), [](Communicator& comm) {
          std::vector<float> data(64);
          for (int i = 0; i < 5; ++i) {
-           if (i == comm.rank())
-             std::this_thread::sleep_for(std::chrono::milliseconds(200));
+           if (i == comm.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
            comm.broadcast(std::span(data), i % 3);
            comm.all_reduce(std::span(data));
          }

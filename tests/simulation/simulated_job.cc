@@ -33,13 +33,14 @@ class SimulatedMonitors::One final : public Monitor {
 
 SimulatedMonitors::SimulatedMonitors(int ranks, const Clock& clock, uint64_t seed)
     : clock_(clock), random_(seed) {
-  for (int rank = 0; rank < ranks; ++rank)
-    monitors_.push_back(std::make_unique<One>(*this, rank));
+  for (int rank = 0; rank < ranks; ++rank) monitors_.push_back(std::make_unique<One>(*this, rank));
 }
 
 SimulatedMonitors::~SimulatedMonitors() = default;
 
-Monitor& SimulatedMonitors::of(int rank) { return *monitors_[static_cast<size_t>(rank)]; }
+Monitor& SimulatedMonitors::of(int rank) {
+  return *monitors_[static_cast<size_t>(rank)];
+}
 
 int64_t SimulatedMonitors::delay_ns() {
   return std::uniform_int_distribution<int64_t>(10'000, 200'000'000)(random_);
@@ -47,13 +48,13 @@ int64_t SimulatedMonitors::delay_ns() {
 
 void SimulatedMonitors::spread(const Failure& failure, int from, int64_t at_ns) {
   for (size_t rank = 0; rank < monitors_.size(); ++rank)
-    monitors_[rank]->learn(failure,
-                           static_cast<int>(rank) == from ? at_ns : at_ns + delay_ns());
+    monitors_[rank]->learn(failure, static_cast<int>(rank) == from ? at_ns : at_ns + delay_ns());
 }
 
 void SimulatedMonitors::tell_of_death(int rank, int64_t at_ns) {
-  spread({ErrorCode::peer_lost, "simulation", "rank " + std::to_string(rank) + " died", "", -1, rank},
-         -1, at_ns);
+  spread(
+      {ErrorCode::peer_lost, "simulation", "rank " + std::to_string(rank) + " died", "", -1, rank},
+      -1, at_ns);
 }
 
 SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
@@ -65,10 +66,10 @@ SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
     monitors_.tell_of_death(loss.rank, loss.at_ns);
   for (int rank = 0; rank < ranks; ++rank) {
     registries_.push_back(std::make_unique<MemoryRegistry>());
-    engines_.push_back(std::make_unique<Engine>(
-        rank, ranks, std::vector<Transport*>{&fabric_.transport(rank)},
-        std::vector<int>(static_cast<size_t>(ranks), 0), *registries_.back(), monitors_.of(rank),
-        fabric_.clock()));
+    engines_.push_back(
+        std::make_unique<Engine>(rank, ranks, std::vector<Transport*>{&fabric_.transport(rank)},
+                                 std::vector<int>(static_cast<size_t>(ranks), 0),
+                                 *registries_.back(), monitors_.of(rank), fabric_.clock()));
   }
 }
 

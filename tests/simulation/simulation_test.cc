@@ -38,10 +38,11 @@ class RankProgram {
  public:
   static constexpr size_t kDepth = 3;
 
-  RankProgram(SimulatedJob& job, int rank, const std::vector<Case>& cases) : job_(job), rank_(rank) {
+  RankProgram(SimulatedJob& job, int rank, const std::vector<Case>& cases)
+      : job_(job), rank_(rank) {
     for (const Case& c : cases) {
-      buffers_.push_back(std::make_unique<RankBuffers>(
-          c, rank, [this](size_t bytes) { return allocate(bytes); }));
+      buffers_.push_back(
+          std::make_unique<RankBuffers>(c, rank, [this](size_t bytes) { return allocate(bytes); }));
       buffers_.back()->fill();
       const std::vector<int> hosts(static_cast<size_t>(c.ranks), 0);
       const ScheduleKey key{c.collective, c.algorithm, c.ranks, c.root, hosts};
@@ -97,8 +98,10 @@ FakeOptions random_options(std::mt19937_64& random, int ranks, bool with_faults)
   options.puts_in_flight_max = random() % 2 == 0 ? 4 : 64;
   const auto at_ns = static_cast<int64_t>(random() % 20'000'000);
   const int victim = static_cast<int>(random() % static_cast<uint64_t>(ranks));
-  if (with_faults && random() % 2 == 0) options.losses.push_back({victim, at_ns});
-  else if (with_faults) options.cuts.push_back({victim, (victim + 1) % ranks, at_ns});
+  if (with_faults && random() % 2 == 0)
+    options.losses.push_back({victim, at_ns});
+  else if (with_faults)
+    options.cuts.push_back({victim, (victim + 1) % ranks, at_ns});
   return options;
 }
 
@@ -111,9 +114,8 @@ std::string run_seed(uint64_t seed, bool with_faults) {
   std::vector<std::unique_ptr<RankProgram>> programs;
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back(std::make_unique<RankProgram>(job, rank, cases));
-  std::string wrong =
-      job.run([&](int rank) { return programs[static_cast<size_t>(rank)]->done(); },
-              [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
+  std::string wrong = job.run([&](int rank) { return programs[static_cast<size_t>(rank)]->done(); },
+                              [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
   for (int rank = 0; rank < ranks; ++rank) {
     wrong += programs[static_cast<size_t>(rank)]->wrong();
     const Failure* failure = job.engine(rank).failure();
@@ -142,8 +144,12 @@ void run_all(bool with_faults) {
   }
 }
 
-TEST(Simulation, SlowAndFullNetworksGiveRightResults) { run_all(false); }
-TEST(Simulation, LostRanksAndCutLinksEndInErrorsThatNameARank) { run_all(true); }
+TEST(Simulation, SlowAndFullNetworksGiveRightResults) {
+  run_all(false);
+}
+TEST(Simulation, LostRanksAndCutLinksEndInErrorsThatNameARank) {
+  run_all(true);
+}
 
 }  // namespace
 }  // namespace ropewalk::testing

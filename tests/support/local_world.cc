@@ -19,8 +19,7 @@ int listen_on_loopback(std::string& address) {
   name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(name);
   if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&name), length) != 0 ||
-      ::listen(fd, 64) != 0 ||
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0)
+      ::listen(fd, 64) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0)
     throw Error(ErrorCode::system, "test", "cannot listen on the loopback interface");
   address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
   return fd;

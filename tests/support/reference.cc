@@ -16,32 +16,49 @@ namespace {
 template <class Body>
 auto with_type(DataType type, Body&& body) {
   switch (type) {
-    case DataType::float16: return body(float16{});
-    case DataType::bfloat16: return body(bfloat16{});
-    case DataType::float32: return body(float{});
-    case DataType::float64: return body(double{});
-    case DataType::int8: return body(int8_t{});
-    case DataType::uint8: return body(uint8_t{});
-    case DataType::int16: return body(int16_t{});
-    case DataType::uint16: return body(uint16_t{});
-    case DataType::int32: return body(int32_t{});
-    case DataType::uint32: return body(uint32_t{});
-    case DataType::int64: return body(int64_t{});
-    default: return body(uint64_t{});
+    case DataType::float16:
+      return body(float16{});
+    case DataType::bfloat16:
+      return body(bfloat16{});
+    case DataType::float32:
+      return body(float{});
+    case DataType::float64:
+      return body(double{});
+    case DataType::int8:
+      return body(int8_t{});
+    case DataType::uint8:
+      return body(uint8_t{});
+    case DataType::int16:
+      return body(int16_t{});
+    case DataType::uint16:
+      return body(uint16_t{});
+    case DataType::int32:
+      return body(int32_t{});
+    case DataType::uint32:
+      return body(uint32_t{});
+    case DataType::int64:
+      return body(int64_t{});
+    default:
+      return body(uint64_t{});
   }
 }
 
 template <class T>
 T convert(double value) {
-  if constexpr (std::is_same_v<T, float16>) return to_float16(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, bfloat16>) return to_bfloat16(static_cast<float>(value));
-  else return static_cast<T>(value);
+  if constexpr (std::is_same_v<T, float16>)
+    return to_float16(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return to_bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
 }
 
 template <class T>
 double widen(T value) {
-  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) return to_float(value);
-  else return static_cast<double>(value);
+  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
+    return to_float(value);
+  else
+    return static_cast<double>(value);
 }
 
 void store(std::byte* base, size_t i, DataType type, double value) {
@@ -145,11 +162,18 @@ double RankBuffers::reduced(size_t i) const {
   for (int r = 1; r < case_.ranks; ++r) {
     const double next = input(r, i);
     switch (case_.op) {
-      case ReduceKind::prod: value *= next; break;
-      case ReduceKind::min: value = std::min(value, next); break;
+      case ReduceKind::prod:
+        value *= next;
+        break;
+      case ReduceKind::min:
+        value = std::min(value, next);
+        break;
       case ReduceKind::max:
-      case ReduceKind::user: value = std::max(value, next); break;
-      default: value += next;
+      case ReduceKind::user:
+        value = std::max(value, next);
+        break;
+      default:
+        value += next;
     }
   }
   if (case_.op == ReduceKind::scaled_sum) value *= kScale;
@@ -166,8 +190,10 @@ double RankBuffers::expected(size_t i) const {
   size_t before = 0;
   switch (case_.collective) {
     case Collective::all_reduce:
-    case Collective::reduce: return reduced(i);
-    case Collective::broadcast: return input(case_.root, i);
+    case Collective::reduce:
+      return reduced(i);
+    case Collective::broadcast:
+      return input(case_.root, i);
     case Collective::reduce_scatter:
       for (int r = 0; r < rank_; ++r) before += case_.part(r);
       return reduced(before + i);
@@ -190,7 +216,8 @@ double RankBuffers::expected(size_t i) const {
         }
         before += count;
       }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -200,7 +227,8 @@ std::string RankBuffers::check() const {
     const double want =
         with_type(case_.type, [&](auto t) { return widen(convert<decltype(t)>(expected(i))); });
     if (got != want)
-      return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, i, out_count_, got, want);
+      return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, i, out_count_, got,
+                         want);
   }
   if (case_.in_place) return {};
   for (size_t i = 0; i < in_count_; ++i)

@@ -17,10 +17,10 @@ struct Case {
   DataType type = DataType::float32;
   ReduceKind op = ReduceKind::sum;
   int ranks = 1;
-  size_t count = 0;       // as in Call
+  size_t count = 0;  // as in Call
   int root = 0;
   bool in_place = false;
-  bool uneven = false;    // the _v form: rank r's part has count + r elements (rank 1: none)
+  bool uneven = false;  // the _v form: rank r's part has count + r elements (rank 1: none)
 
   std::string text() const;
   /// Elements of rank `rank`'s part.

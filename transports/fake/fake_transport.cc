@@ -84,8 +84,7 @@ std::span<const std::byte> FakeTransport::hello_of(int peer) const {
 }
 
 Posted FakeTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
-                          RemoteKey key, uint64_t offset, uint32_t notice,
-                          uint64_t cookie) {
+                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
   Side& to = side(peer);
   if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
   if (!to.hello_here) return Posted::full;

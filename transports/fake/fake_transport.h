@@ -61,7 +61,7 @@ class FakeTransport final : public Transport {
     int64_t wire_free_ns = 0;     // when the link to the peer can take the next put
     int64_t last_arrival_ns = 0;  // at the peer
     int64_t last_done_ns = 0;
-    int puts_to_finish = 0;  // posted, and put_done not yet given
+    int puts_to_finish = 0;                            // posted, and put_done not yet given
     std::vector<std::shared_ptr<Message>> on_the_way;  // to the peer, until arrived and done
   };
 

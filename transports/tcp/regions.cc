@@ -5,6 +5,7 @@ namespace ropewalk::tcp {
 uint64_t Regions::add(const Region& region) {
   if (region.base == nullptr)
     throw Error(ErrorCode::invalid_argument, "register_memory", "the region has no address");
+  const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     free_.reserve(slots_.size() + 1);  // so that `remove` cannot throw
     free_.push_back(static_cast<uint32_t>(slots_.size()));
@@ -19,6 +20,7 @@ uint64_t Regions::add(const Region& region) {
 }
 
 void Regions::remove(uint64_t id) {
+  const std::lock_guard lock(mutex_);
   const auto index = static_cast<uint32_t>(id);
   Slot& slot = slots_[index];
   slot.base = nullptr;

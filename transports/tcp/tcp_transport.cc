@@ -227,6 +227,10 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   if (p->state != Peer::State::linked)
     return p->state == Peer::State::linking ? Posted::full : Posted::lost;
   if (p->ended > 0) return Posted::lost;
+  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
+    lose(*p, "a put was refused: it does not lie in the peer's region");
+    return Posted::lost;
+  }
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
   const bool was_empty = outbox.empty();

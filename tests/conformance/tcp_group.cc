@@ -1,0 +1,29 @@
+#include "tests/conformance/transport_suite.h"
+#include "transports/tcp/local_sockets.h"
+#include "transports/tcp/tcp_transport.h"
+
+namespace ropewalk::conformance {
+namespace {
+
+class TcpGroup final : public TransportGroup {
+ public:
+  TcpGroup(int ranks, int streams) : network_(ranks, tcp::LocalNetwork::Kind::loopback) {
+    for (int rank = 0; rank < ranks; ++rank)
+      transports_.push_back(
+          std::make_unique<TcpTransport>(rank, ranks, network_.source(rank), streams));
+  }
+  Transport& at(int rank) override { return *transports_.at(static_cast<size_t>(rank)); }
+
+ private:
+  tcp::LocalNetwork network_;
+  std::vector<std::unique_ptr<TcpTransport>> transports_;
+};
+
+}  // namespace
+
+TransportKind tcp_kind(int streams) {
+  return {"Tcp" + std::to_string(streams),
+          [streams](int ranks) { return std::make_unique<TcpGroup>(ranks, streams); }};
+}
+
+}  // namespace ropewalk::conformance

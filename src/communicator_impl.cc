@@ -16,7 +16,7 @@
 namespace ropewalk {
 namespace {
 
-constexpr size_t kCacheEntries = 64;
+constexpr size_t kCacheEntries = 32;
 /// Calls of a group up to this size are fused by copying into one buffer.
 constexpr size_t kFuseBytesMax = 256 << 10;
 
@@ -97,7 +97,7 @@ Communicator::Impl::~Impl() {
 
 void Communicator::Impl::leave() {
   if (world_->size() == 1) return;
-  if (world_->monitor().failure() == nullptr && std::uncaught_exceptions() > 0)
+  if (world_->monitor().failure() == nullptr && std::uncaught_exceptions() > exceptions_)
     world_->monitor().report({ErrorCode::aborted, "communicator",
                               fmt::format("rank {} left because of an exception", rank()),
                               fmt::format("see the output of rank {}", rank()), rank(), rank()});
@@ -231,7 +231,11 @@ std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> call
     return cache_.front().operation;
   }
   cache_.push_front({{calls.begin(), calls.end()}, prepare(calls)});
-  while (cache_.size() > kCacheEntries && is_idle(*cache_.back().operation)) cache_.pop_back();
+  for (auto entry = cache_.end(); cache_.size() > kCacheEntries && entry != cache_.begin();) {
+    --entry;
+    if (entry->operation.use_count() == 1 && is_idle(*entry->operation))
+      entry = cache_.erase(entry);
+  }
   return cache_.front().operation;
 }
 
@@ -267,7 +271,8 @@ Choice Communicator::Impl::choose_for(const Call& call) {
       question.forced = *wanted;
   }
   question.mapped = transports_.size() == 1 && transports_[0] == shm_.get();
-  if (transports_[0] == tcp_.get()) question.cost.intra = kTcpLink;
+  // From what all ranks know alike: the knob, not which transports this rank happens to use.
+  if (knobs_.transport == "tcp") question.cost.intra = kTcpLink;
   question.slice_bytes_max = slice_bytes();
   Choice choice = choose(question);
   choice.slice_bytes = std::max(choice.slice_bytes / 64 * 64, kEagerBytesMax);

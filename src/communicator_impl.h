@@ -2,6 +2,7 @@
 // reverse order: the driver stops first, and transports go after the engine.
 #pragma once
 
+#include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -65,8 +66,9 @@ class Communicator::Impl {
   std::unique_ptr<World> world_;
   std::unique_ptr<Transport> tcp_;
   std::vector<Transport*> transports_;
-  std::vector<int> route_;  // by peer: index into transports_
-  std::vector<int> hosts_;  // by rank: number of its host
+  std::vector<int> route_;                             // by peer: index into transports_
+  std::vector<int> hosts_;                             // by rank: number of its host
+  const int exceptions_ = std::uncaught_exceptions();  // when this was made
   int local_rank_ = 0;
   int local_size_ = 1;
   std::byte barrier_byte_{};

@@ -1,10 +1,17 @@
 // How the engine finds out that something is wrong, and says who did what.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/engine.h"
 
 namespace ropewalk {
 namespace {
+
+/// "recv #3": as the caller called it.
+std::string name_of(const Operation& op) {
+  return fmt::format("{} #{}", ropewalk::name_of(op.call.collective), op.signature.sequence);
+}
 
 constexpr int64_t kMillisecond_ns = 1'000'000;
 /// Between asking the peers that an operation waits for.
@@ -12,20 +19,35 @@ constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
 /// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
 /// only when it has nothing to say by then is the peer itself blamed.
 constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
-
-/// The peer that fifo `f` waits for, or -1 where it waits for this rank's other steps or is done.
-int blocker(const Operation& op, size_t f, bool slice_is_ready) {
-  const FifoState& fifo = op.fifos[f];
-  const Fifo& fixed = op.program.fifos[f];
-  const bool finished = fifo.head == fixed.steps.size();
-  if (!fixed.sending) return finished ? -1 : fixed.peer;
-  if (!finished) return slice_is_ready ? fixed.peer : -1;
-  for (uint32_t i : fixed.steps)
-    if (op.steps[i].done < op.steps[i].slices) return fixed.peer;
-  return -1;
-}
+/// What a peer sent before it left may still be on its way, through a retransmission or two.
+constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
+
+/// The peer that fifo `f` of `op` waits for, or -1 where it waits for this rank's other steps, for
+/// its turn, or for nothing.
+int Engine::blocker(const Operation& op, size_t f) const {
+  const FifoState& fifo = op.fifos[f];
+  const Fifo& fixed = op.program.fifos[f];
+  if (!may_run(op)) return -1;
+  if (fifo.head == fixed.steps.size()) {
+    const bool taken = std::all_of(fixed.steps.begin(), fixed.steps.end(), [&](uint32_t i) {
+      return op.steps[i].done == op.steps[i].slices;
+    });
+    return taken || !fixed.sending ? -1 : fixed.peer;
+  }
+  const uint32_t i = fixed.steps[fifo.head];
+  const StepState& state = op.steps[i];
+  if (fixed.sending)
+    return slice_ready(op, i, std::min(state.issued, state.slices - 1),
+                       op.program.steps[i].deps_end)
+               ? fixed.peer
+               : -1;
+  // What has arrived already waits for other steps here.
+  const bool arrived = state.announced ? fifo.link->slices_arrived(fifo.stream) > 0
+                                       : fifo.link->front(fifo.stream) != nullptr;
+  return arrived && !fifo.link->lost() ? -1 : fixed.peer;
+}
 
 void Engine::fail(Failure failure) {
   monitor_.report(failure);
@@ -88,18 +110,13 @@ void Engine::check_stalled(int64_t now_ns) {
 void Engine::probe_blockers(Operation& op) {
   const int64_t now_ns = clock_.now_ns();
   for (size_t f = 0; f < op.fifos.size(); ++f) {
-    const Fifo& fixed = op.program.fifos[f];
-    const uint32_t head = op.fifos[f].head;
-    const bool ready = head < fixed.steps.size() &&
-                       slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
-                                   op.program.steps[fixed.steps[head]].deps_end);
-    const int peer = blocker(op, f, ready);
+    const int peer = blocker(op, f);
     if (peer < 0) continue;
     int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
     if (lost_ns == 0 && op.fifos[f].link->lost()) lost_ns = now_ns;
     const bool has_left = monitor_.has_left(peer);
-    if (has_left && now_ns - op.moved_ns >= kLostGrace_ns)
-      return fail({ErrorCode::peer_lost, operation_name(op.signature),
+    if (has_left && now_ns - op.moved_ns >= kLeftGrace_ns)
+      return fail({ErrorCode::peer_lost, name_of(op),
                    fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                    "every rank must make the same calls before it leaves", rank_, peer});
     const bool expired = lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns;
@@ -110,7 +127,7 @@ void Engine::probe_blockers(Operation& op) {
       return fail(std::move(trouble));
     }
     if (expired)
-      return fail({ErrorCode::peer_lost, operation_name(op.signature),
+      return fail({ErrorCode::peer_lost, name_of(op),
                    fmt::format("the connection to rank {} broke: {}", peer,
                                op.fifos[f].link->transport().why_lost(peer)),
                    fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
@@ -122,37 +139,29 @@ void Engine::probe_blockers(Operation& op) {
 
 std::string Engine::what_blocks(const Operation& op) const {
   for (size_t f = 0; f < op.fifos.size(); ++f) {
+    const int peer = blocker(op, f);
+    if (peer < 0) continue;
     const Fifo& fixed = op.program.fifos[f];
-    const uint32_t head = op.fifos[f].head;
-    if (head == fixed.steps.size()) continue;
-    const uint32_t i = fixed.steps[head];
-    const StepState& state = op.steps[i];
-    const ProgramStep& step = op.program.steps[i];
-    const uint32_t at = fixed.sending ? state.issued : state.done;
-    if (!slice_ready(op, i, std::min(at, state.slices - 1), step.deps_end)) continue;
-    return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", fixed.peer,
-                       fixed.sending ? "take" : "send", step.block, at, state.slices);
+    const uint32_t head =
+        std::min<uint32_t>(op.fifos[f].head, static_cast<uint32_t>(fixed.steps.size() - 1));
+    const StepState& state = op.steps[fixed.steps[head]];
+    return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", peer,
+                       fixed.sending ? "take" : "send", op.program.steps[fixed.steps[head]].block,
+                       state.done, state.slices);
   }
-  return may_run(op) ? "waiting for peers to take the last blocks" : "waiting for its turn";
+  return "waiting for an earlier operation to end";
 }
 
 std::string Engine::what_blocks() const {
   if (active_.empty()) return {};
-  return operation_name(active_[0]->signature) + ": " + what_blocks(*active_[0]);
+  return name_of(*active_[0]) + ": " + what_blocks(*active_[0]);
 }
 
 void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
   int peer = -1;
-  for (size_t f = 0; f < op.fifos.size() && peer < 0; ++f) {
-    const Fifo& fixed = op.program.fifos[f];
-    const uint32_t head = op.fifos[f].head;
-    peer = blocker(op, f,
-                   head < fixed.steps.size() &&
-                       slice_ready(op, fixed.steps[head], op.steps[fixed.steps[head]].issued,
-                                   op.program.steps[fixed.steps[head]].deps_end));
-  }
+  for (size_t f = 0; f < op.fifos.size() && peer < 0; ++f) peer = blocker(op, f);
   fail(
-      {ErrorCode::timeout, operation_name(op.signature),
+      {ErrorCode::timeout, name_of(op),
        fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
                    what_blocks(op)),
        fmt::format(

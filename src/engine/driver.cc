@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,7 +33,15 @@ void relax() {
 }  // namespace
 
 Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
-    : engine_(engine), clock_(clock), wake_fd_(wake_fd), options_(options) {}
+    : engine_(engine),
+      clock_(clock),
+      wake_fd_(wake_fd),
+      options_(options),
+      kick_fd_(::eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (kick_fd_.get() < 0)
+    throw Error(ErrorCode::exhausted, "communicator", "cannot make an event descriptor",
+                "raise the limit of open files (ulimit -n)");
+}
 
 Driver::~Driver() {
   stop();
@@ -42,17 +51,31 @@ void Driver::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
+    kick_sleepers();
   }
   work_.notify_all();
   if (progress_.joinable()) progress_.join();
 }
 
-void Driver::throw_if_failed() const {
-  if (const Failure* failure = engine_.failure()) {
-    Failure own = *failure;
-    own.rank = engine_.rank();
-    throw Error(std::move(own));
-  }
+void Driver::throw_if_failed() {
+  const Failure* failure = engine_.failure();
+  if (failure == nullptr) return;
+  // Another thread may still be at work on buffers that the caller will free; it stops at its next
+  // turn.
+  { std::lock_guard lock(mutex_); }
+  throw Error(*failure);
+}
+
+void Driver::kick_sleepers() {
+  if (sleepers_ == 0) return;
+  const uint64_t count = sleepers_;
+  [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
+}
+
+void Driver::wake_progress_thread() {
+  if (!options_.progress_thread || engine_.size() == 1 || stopping_) return;
+  if (!progress_.joinable()) progress_ = std::thread([this] { run_progress_thread(); });
+  work_.notify_one();
 }
 
 bool Driver::is_finished(const Operation& op) const {
@@ -71,13 +94,14 @@ void Driver::start_one(Operation& op) {
 void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   throw_if_failed();
   std::lock_guard lock(mutex_);
+  if (!is_finished(*op))
+    throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
+                "wait for it, or make a second plan");
   if (op->children.empty()) start_one(*op);
   for (const auto& child : op->children) start_one(*child);
   engine_.progress();
-  if (in_background && options_.progress_thread && engine_.size() > 1 && engine_.has_active()) {
-    if (!progress_.joinable()) progress_ = std::thread([this] { run_progress_thread(); });
-    work_.notify_one();
-  }
+  kick_sleepers();  // this turn may have taken what a sleeper waits for
+  if (in_background && engine_.has_work()) wake_progress_thread();
 }
 
 bool Driver::test(Operation& op) {
@@ -86,6 +110,8 @@ bool Driver::test(Operation& op) {
     if (lock.owns_lock()) {
       engine_.progress();
       engine_.check_stalled(clock_.now_ns());
+      kick_sleepers();
+      lock.unlock();
     }
     throw_if_failed();
   }
@@ -96,9 +122,15 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
   if (is_finished(op)) return;
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
-    std::atomic<int>& waiters;
-    ~Leave() { waiters.fetch_sub(1, std::memory_order_relaxed); }
-  } leave{waiters_};
+    Driver& driver;
+    ~Leave() {
+      std::lock_guard lock(driver.mutex_);
+      driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
+      driver.kick_sleepers();
+      // Bytes that a transport could not take yet must not wait for the next call.
+      if (driver.engine_.has_work()) driver.wake_progress_thread();
+    }
+  } leave{*this};
   Patience patience;
   int64_t began_ns = 0;
   for (uint32_t turn = 1; !is_finished(op); ++turn) {
@@ -106,6 +138,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
     {
       std::lock_guard lock(mutex_);
       moved = engine_.progress();
+      if (moved) kick_sleepers();
     }
     if (is_finished(op)) return;
     throw_if_failed();
@@ -117,6 +150,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
     if (turn % kTurnsPerClock != 0 && !patience.blocked) continue;
     const int64_t now_ns = clock_.now_ns();
     if (began_ns == 0) began_ns = now_ns;
+    look_around(now_ns);
     if (now_ns - began_ns <= timeout_ns) continue;
     std::lock_guard lock(mutex_);
     if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), now_ns - began_ns);
@@ -129,6 +163,13 @@ const Operation& Driver::unfinished_part(const Operation& op) const {
   return op;
 }
 
+void Driver::look_around(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  if (now_ns - looked_ns_ < kCheckInterval_ns) return;
+  looked_ns_ = now_ns;
+  engine_.check_stalled(now_ns);
+}
+
 void Driver::idle(Patience& patience) {
   patience.blocked = false;
   if (++patience.spins % kSpinsPerClock != 0) {
@@ -139,13 +180,8 @@ void Driver::idle(Patience& patience) {
     return;
   }
   const int64_t now_ns = clock_.now_ns();
-  if (patience.idle_since_ns == 0) patience.idle_since_ns = patience.checked_ns = now_ns;
+  if (patience.idle_since_ns == 0) patience.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - patience.idle_since_ns;
-  if (now_ns - patience.checked_ns >= kCheckInterval_ns) {
-    patience.checked_ns = now_ns;
-    std::lock_guard lock(mutex_);
-    engine_.check_stalled(now_ns);
-  }
   if (idle_ns < kSpin_ns) return;
   if (idle_ns < kSpin_ns + kYield_ns) {
     sched_yield();
@@ -159,28 +195,34 @@ void Driver::idle(Patience& patience) {
 void Driver::block(int64_t limit_ns) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
+  fds[count++] = {kick_fd_.get(), POLLIN, 0};
+  fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
     for (Transport* transport : engine_.transports()) {
       if (!transport->arm()) return;
-      const int fd = transport->event_fd();
-      if (fd >= 0 && count < fds.size() - 1) fds[count++] = {fd, POLLIN, 0};
+      if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
+    ++sleepers_;
   }
-  if (wake_fd_ >= 0) fds[count++] = {wake_fd_, POLLIN, 0};
   const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
-  if (::ppoll(fds.data(), count, &limit, nullptr) <= 0 || wake_fd_ < 0) return;
-  if (fds[count - 1].revents == 0) return;
-  uint64_t news;  // read, so that the news does not wake every later wait
-  [[maybe_unused]] const ssize_t got = ::read(wake_fd_, &news, sizeof(news));
+  ::ppoll(fds.data(), count, &limit, nullptr);
+  std::lock_guard lock(mutex_);
+  --sleepers_;
+  // Read what woke us, so that it does not wake every later wait; both are non-blocking.
+  uint64_t news;
+  for (size_t i = 0; i < 2; ++i)
+    if (fds[i].revents != 0) [[maybe_unused]]
+      const ssize_t got = ::read(fds[i].fd, &news, sizeof(news));
 }
 
 void Driver::run_progress_thread() {
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
   Patience patience;
+  uint32_t turn = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool busy = engine_.has_active() && engine_.failure() == nullptr;
+    const bool busy = engine_.has_work() && engine_.failure() == nullptr;
     if (!busy) {
       work_.wait(lock);
       patience = {};
@@ -192,11 +234,13 @@ void Driver::run_progress_thread() {
       continue;
     }
     const bool moved = engine_.progress();
+    if (moved) kick_sleepers();
     lock.unlock();
     if (moved)
       patience = {};
     else
       idle(patience);
+    if (++turn % kTurnsPerClock == 0 || patience.blocked) look_around(clock_.now_ns());
     lock.lock();
   }
 }

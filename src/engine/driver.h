@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "memory/memfd.h"
 
 namespace ropewalk {
 
@@ -52,17 +53,20 @@ class Driver {
   /// How long one has waited without anything moving.
   struct Patience {
     int64_t idle_since_ns = 0;
-    int64_t checked_ns = 0;
     uint32_t spins = 0;
     bool blocked = false;  // the last idle() slept
   };
 
-  void throw_if_failed() const;
+  void throw_if_failed();
+  void look_around(int64_t now_ns);
   bool is_finished(const Operation& operation) const;
   const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
   void block(int64_t limit_ns);
   void run_progress_thread();
+  // Under mutex_.
+  void kick_sleepers();
+  void wake_progress_thread();
   void start_one(Operation& operation);
 
   Engine& engine_;
@@ -72,7 +76,11 @@ class Driver {
   std::mutex mutex_;  // guards the engine
   std::condition_variable work_;
   std::atomic<int> waiters_{0};  // callers that drive
-  bool stopping_ = false;        // under mutex_
+  const UniqueFd kick_fd_;       // a semaphore: wakes threads in block()
+  // Under mutex_:
+  uint64_t sleepers_ = 0;  // threads in block(); whoever polls in their stead kicks them
+  int64_t looked_ns_ = 0;
+  bool stopping_ = false;
   std::thread progress_;
 };
 

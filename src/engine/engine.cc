@@ -27,7 +27,8 @@ bool Engine::is_mapped(int peer) const {
 Link& Engine::link_to(int peer) {
   auto& link = links_[static_cast<size_t>(peer)];
   if (!link) {
-    link = std::make_unique<Link>(transport_to(peer), route_[static_cast<size_t>(peer)], peer);
+    link = std::make_unique<Link>(transport_to(peer), route_[static_cast<size_t>(peer)], peer,
+                                  puts_under_way_);
     open_links_.push_back(link.get());
   }
   return *link;
@@ -90,8 +91,9 @@ bool Engine::progress() {
       ++i;
     }
   }
+  owing_ = false;
   for (Link* link : open_links_)
-    if (link->ready()) link->flush();
+    if (link->ready()) owing_ |= !link->flush();
   return moved;
 }
 
@@ -143,6 +145,7 @@ void Engine::poll_transports() {
 void Engine::on_completion(int transport, const Completion& completion) {
   switch (completion.kind) {
     case Completion::Kind::put_done:
+      --puts_under_way_;
       if (completion.cookie == kProbeCookie)
         links_[static_cast<size_t>(completion.peer)]->probe_sent();
       else if (completion.cookie != 0)

@@ -39,7 +39,8 @@ class Engine {
   /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
   bool progress();
 
-  bool has_active() const { return !active_.empty(); }
+  /// True while operations are under way, or bytes that a transport could not take at once.
+  bool has_work() const { return !active_.empty() || puts_under_way_ > 0 || owing_; }
   /// The job's failure, as soon as this rank knows it.
   const Failure* failure() const { return monitor_.failure(); }
 
@@ -96,6 +97,7 @@ class Engine {
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
   void fail(Failure failure);
   const Signature* known_signature(uint32_t sequence) const;
+  int blocker(const Operation& operation, size_t fifo) const;
   void probe_blockers(Operation& operation);
   void answer_connects();
 
@@ -114,6 +116,8 @@ class Engine {
   std::vector<Link*> open_links_;
   std::vector<Operation*> active_;  // in order of start
   uint32_t next_sequence_ = 0;
+  uint32_t puts_under_way_ = 0;  // posted, put_done still to come
+  bool owing_ = false;           // some link owes notices that the transport refused
   std::array<const Operation*, kContexts> context_owner_{};
   static constexpr size_t kHistory = 64;
   std::array<Signature, kHistory> history_{};  // of the last started collectives

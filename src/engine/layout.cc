@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -205,10 +206,18 @@ void check_call(const Call& call, int rank, int ranks) {
   if (!call.recv_counts.empty() &&
       (call.collective != Collective::all_to_all || call.counts.empty()))
     reject(call, "recv_counts go with all_to_all and counts only");
+  if (!call.recv_counts.empty() &&
+      call.counts[static_cast<size_t>(rank)] != call.recv_counts[static_cast<size_t>(rank)])
+    reject(call, fmt::format("counts and recv_counts differ for this rank itself: {} and {}",
+                             call.counts[static_cast<size_t>(rank)],
+                             call.recv_counts[static_cast<size_t>(rank)]));
   if (!is_reducible(call.type, call.op))
     reject(call, fmt::format("{} is not defined on {}", name_of(call.op.kind), name_of(call.type)));
   constexpr size_t kElementsMax = std::numeric_limits<size_t>::max() / 16;
-  if (call.count > kElementsMax / static_cast<size_t>(ranks)) reject(call, "count is too large");
+  size_t count_max = call.count;
+  for (const auto* counts : {&call.counts, &call.recv_counts})
+    for (size_t count : *counts) count_max = std::max(count_max, count);
+  if (count_max > kElementsMax / static_cast<size_t>(ranks)) reject(call, "count is too large");
   const Extent extent = extent_of(call, rank, ranks);
   if (extent.in > 0 && call.in == nullptr) reject(call, "the input buffer is null");
   if (extent.out > 0 && call.out == nullptr) reject(call, "the output buffer is null");

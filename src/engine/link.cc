@@ -6,10 +6,11 @@ namespace ropewalk {
 
 static_assert(kStreams <= 32, "owing_ has a bit per stream");
 
-Link::Link(Transport& transport, int transport_index, int peer)
+Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_under_way)
     : transport_(transport),
       transport_index_(transport_index),
       peer_(peer),
+      puts_under_way_(puts_under_way),
       abilities_(transport.abilities()),
       boxes_(2 * kInboxBytes) {
   boxes_.register_with(transport_);
@@ -63,6 +64,7 @@ std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
 
 bool Link::accepted(Posted posted) {
   if (posted == Posted::lost) lost_ = true;
+  if (posted == Posted::posted) ++puts_under_way_;
   return posted == Posted::done || posted == Posted::posted;
 }
 
@@ -96,7 +98,7 @@ Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant
   const Posted posted =
       transport_.put(peer_, source, nullptr, bytes, grant.key, grant.offset + offset,
                      make_notice(NoticeKind::data, s), cookie);
-  if (posted == Posted::lost) lost_ = true;
+  accepted(posted);
   return posted;
 }
 
@@ -124,8 +126,9 @@ void Link::send_probe(const Probe& probe) {
   if (probing_) return;
   std::byte* slot = outbox(kProbeOffset);
   std::memcpy(slot, &probe, sizeof(probe));
-  probing_ = put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0),
-                       kProbeCookie) == Posted::posted;
+  const Posted posted =
+      put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0), kProbeCookie);
+  probing_ = accepted(posted) && posted == Posted::posted;
 }
 
 const Probe& Link::last_probe() const {
@@ -161,8 +164,8 @@ bool Link::on_notice(uint32_t notice) {
   return false;
 }
 
-void Link::flush() {
-  if (owing_ == 0) return;
+bool Link::flush() {
+  if (owing_ == 0) return true;
   for (int s = 0; s < kStreams; ++s) {
     Incoming& in = in_[s];
     // Credits go back in batches: half a ring costs the sender nothing and saves notices.
@@ -172,6 +175,7 @@ void Link::flush() {
       in.consumed_owed = 0;
     if (in.credits_owed < kSlots / 2 && in.consumed_owed == 0) owing_ &= ~(1u << s);
   }
+  return owing_ == 0 || lost_;
 }
 
 }  // namespace ropewalk

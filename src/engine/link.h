@@ -19,7 +19,8 @@ namespace ropewalk {
 class Link {
  public:
   /// Allocates and registers the inbox that `peer` writes into. `transport` outlives the link.
-  Link(Transport& transport, int transport_index, int peer);
+  /// `puts_under_way` counts puts answered `posted`; the engine counts down.
+  Link(Transport& transport, int transport_index, int peer, uint32_t& puts_under_way);
 
   int peer() const { return peer_; }
   int transport_index() const { return transport_index_; }
@@ -81,8 +82,9 @@ class Link {
 
   /// Books a notice. False: it makes no sense.
   bool on_notice(uint32_t notice);
-  /// Sends what is owed (credits, consumed). Cheap when nothing is.
-  void flush();
+  /// Sends what is owed (credits, consumed); false where the transport took not all. Cheap when
+  /// nothing is owed.
+  bool flush();
 
  private:
   struct Outgoing {
@@ -110,6 +112,7 @@ class Link {
   Transport& transport_;
   const int transport_index_;
   const int peer_;
+  uint32_t& puts_under_way_;
   const Abilities abilities_;
   RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;

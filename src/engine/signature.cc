@@ -28,7 +28,8 @@ std::string describe(const Signature& s) {
   if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
   if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash & 0xffffffff);
   if (collective != Collective::send)
-    text += fmt::format(", {}", name_of(static_cast<Algorithm>(s.algorithm)));
+    text += fmt::format(", {}, slices of {}", name_of(static_cast<Algorithm>(s.algorithm)),
+                        s.slice_bytes);
   return text + ")";
 }
 

@@ -186,6 +186,21 @@ TEST(BadCall, BuffersThatOverlap) {
   });
 }
 
+TEST(BadCall, CountsToOneselfThatDiffer) {
+  expect_rejected([](Communicator& comm) {
+    std::vector<int> data(2000), out(2000);
+    Call call;
+    call.collective = Collective::all_to_all;
+    call.type = DataType::int32;
+    call.in = data.data();
+    call.out = out.data();
+    call.counts = {1, 1};
+    call.recv_counts = {1, 1};
+    call.recv_counts[static_cast<size_t>(comm.rank())] = 1000;
+    comm.run(call);
+  });
+}
+
 TEST(BadCall, UnknownTransport) {
   Options options;
   options.transport = "carrier-pigeon";

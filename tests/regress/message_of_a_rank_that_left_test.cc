@@ -1,0 +1,36 @@
+// A rank that had sent its part of a reduce and left was declared lost while its message waited at
+// the root for a slower rank's.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/faults/forked_job.h"
+
+namespace ropewalk::testing {
+namespace {
+
+class MessageOfARankThatLeft : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MessageOfARankThatLeft, IsStillGood) {
+  Options options;
+  options.size = 4;
+  options.transport = GetParam();
+  const auto body = [](Communicator& comm) {
+    std::vector<float> in(8, 1.0f), out(8);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    comm.reduce(std::span<const float>(in), std::span(out), 0);
+    if (comm.rank() == 0 && out[7] != 4)
+      throw Error(ErrorCode::protocol, "test", "the sum is wrong");
+  };
+  ForkedJob job(4, options, body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 20)) {
+    EXPECT_TRUE(verdict.told);
+    EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, MessageOfARankThatLeft, ::testing::Values("tcp", "shm"));
+
+}  // namespace
+}  // namespace ropewalk::testing

@@ -5,63 +5,12 @@
 #include <deque>
 #include <mutex>
 
-#include "schedule/schedule.h"
 #include "tests/local_world.h"
+#include "tests/support/cases.h"
 #include "tests/support/reference.h"
 
 namespace ropewalk::testing {
 namespace {
-
-constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
-                               Collective::all_gather, Collective::broadcast,
-                               Collective::reduce,     Collective::gather,
-                               Collective::scatter,    Collective::all_to_all};
-
-bool reduces(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-
-/// All cases for one rank count: every collective × algorithm × size × placement, with types, ops
-/// and roots taken in turn, and every type × op at one size.
-std::vector<Case> cases_for(int ranks) {
-  std::vector<Case> cases;
-  size_t turn = 0;
-  for (Collective collective : kAll) {
-    for (Algorithm algorithm : algorithms_for(collective)) {
-      for (size_t count : {size_t{0}, size_t{1}, size_t{1021}, size_t{70001}}) {
-        for (bool in_place : {false, true}) {
-          Case c{collective,
-                 algorithm,
-                 static_cast<DataType>(turn % kDataTypes),
-                 ReduceKind::sum,
-                 ranks,
-                 count,
-                 static_cast<int>(turn % static_cast<size_t>(ranks)),
-                 in_place,
-                 turn % 3 == 0};
-          if (collective == Collective::all_to_all && in_place) c.uneven = false;
-          cases.push_back(c);
-          ++turn;
-        }
-      }
-    }
-    for (int op = 0; reduces(collective) && op < kReduceKinds; ++op)
-      for (int type = 0; type < kDataTypes; ++type) {
-        Case c{collective,
-               Algorithm::automatic,
-               static_cast<DataType>(type),
-               static_cast<ReduceKind>(op),
-               ranks,
-               1500,
-               0,
-               (op + type) % 2 == 0,
-               false};
-        if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) continue;
-        cases.push_back(c);
-      }
-  }
-  return cases;
-}
 
 /// Memory of one rank, half of it registered; all of it freed with the object.
 class RankMemory {
@@ -88,11 +37,25 @@ void run_case(Communicator& comm, const Case& c) {
   EXPECT_EQ(buffers.check(), "") << c.text();
 }
 
+class EveryCase : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(EveryCase, GivesTheRightAnswer) {
+  const auto [transport, ranks] = GetParam();
+  const std::vector<Case> cases = cases_of_every_kind(ranks);
+  run_ranks(ranks, transport, [&](Communicator& comm) {
+    for (const Case& c : cases) run_case(comm, c);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Slow, EveryCase,
+                         ::testing::Combine(::testing::Values("shm", "tcp"),
+                                            ::testing::Range(1, 10)));
+
 class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(Collectives, GiveTheRightAnswer) {
   const auto [transport, ranks] = GetParam();
-  const std::vector<Case> cases = cases_for(ranks);
+  const std::vector<Case> cases = cases_of_every_size(ranks);
   run_ranks(ranks, transport, [&](Communicator& comm) {
     for (const Case& c : cases) run_case(comm, c);
   });
@@ -130,8 +93,14 @@ TEST_P(Collectives, SeveralMayBeUnderWay) {
     std::deque<RankBuffers> buffers;
     std::vector<Work> works;
     for (int i = 0; i < 12; ++i) {
-      const Case c{kAll[i % 8], Algorithm::automatic,         DataType::int32, ReduceKind::sum,
-                   n,           static_cast<size_t>(i * 997), i % n,           false,
+      const Case c{kMovingCollectives[i % 8],
+                   Algorithm::automatic,
+                   DataType::int32,
+                   ReduceKind::sum,
+                   n,
+                   static_cast<size_t>(i * 997),
+                   i % n,
+                   false,
                    false};
       buffers.emplace_back(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
       buffers.back().fill();

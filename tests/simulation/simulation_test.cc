@@ -7,7 +7,7 @@
 
 #include "engine/layout.h"
 #include "tests/simulation/simulated_job.h"
-#include "tests/support/reference.h"
+#include "tests/support/cases.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -128,6 +128,17 @@ std::string run_seed(uint64_t seed, bool with_faults) {
   return wrong;
 }
 
+/// One case on all ranks of `job`; empty when it ends with the right answer.
+std::string run_case(SimulatedJob& job, const Case& c) {
+  std::vector<std::unique_ptr<RankProgram>> programs;
+  for (int rank = 0; rank < job.ranks(); ++rank)
+    programs.push_back(std::make_unique<RankProgram>(job, rank, std::vector<Case>{c}));
+  std::string wrong = job.run([&](int rank) { return programs[static_cast<size_t>(rank)]->done(); },
+                              [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
+  for (const auto& program : programs) wrong += program->wrong();
+  return wrong;
+}
+
 std::pair<uint64_t, uint64_t> seeds() {
   const char* text = std::getenv("ROPEWALK_SEEDS");
   if (text == nullptr) return {1, 1000};
@@ -142,6 +153,24 @@ void run_all(bool with_faults) {
     const std::string wrong = run_seed(seed, with_faults);
     ASSERT_EQ(wrong, "") << "replay with ROPEWALK_SEEDS=" << seed;
   }
+}
+
+TEST(Simulation, EveryCaseOnTheFakeNetwork) {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const bool load_store : {false, true}) {
+      FakeOptions options;
+      options.load_store = options.needs_registration = load_store;
+      SimulatedJob job(ranks, static_cast<uint64_t>(ranks), options);
+      std::vector<Case> cases = cases_of_every_size(ranks);
+      const std::vector<Case> kinds = cases_of_every_kind(ranks);
+      // Every eighth kind, another eighth on every rank count.
+      for (size_t i = static_cast<size_t>(ranks) % 8; i < kinds.size(); i += 8)
+        cases.push_back(kinds[i]);
+      for (const Case& c : cases) {
+        const std::string wrong = run_case(job, c);
+        ASSERT_EQ(wrong, "") << c.text();
+      }
+    }
 }
 
 TEST(Simulation, SlowAndFullNetworksGiveRightResults) {

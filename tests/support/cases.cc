@@ -1,0 +1,60 @@
+#include "tests/support/cases.h"
+
+#include "schedule/schedule.h"
+
+namespace ropewalk::testing {
+namespace {
+
+bool reduces(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+
+}  // namespace
+
+std::vector<Case> cases_of_every_size(int ranks) {
+  std::vector<Case> cases;
+  size_t turn = 0;
+  for (Collective collective : kMovingCollectives)
+    for (Algorithm algorithm : algorithms_for(collective))
+      for (size_t count : {size_t{0}, size_t{1}, size_t{1021}, size_t{70001}})
+        for (bool in_place : {false, true}) {
+          Case c{collective,
+                 algorithm,
+                 static_cast<DataType>(turn % kDataTypes),
+                 ReduceKind::sum,
+                 ranks,
+                 count,
+                 static_cast<int>(turn % static_cast<size_t>(ranks)),
+                 in_place,
+                 turn % 3 == 0};
+          if (collective == Collective::all_to_all && in_place) c.uneven = false;
+          cases.push_back(c);
+          ++turn;
+        }
+  return cases;
+}
+
+std::vector<Case> cases_of_every_kind(int ranks) {
+  constexpr size_t kCount = 37;
+  std::vector<Case> cases;
+  for (Collective collective : kMovingCollectives)
+    for (Algorithm algorithm : algorithms_for(collective))
+      for (int type = 0; type < kDataTypes; ++type)
+        for (int op = 0; op < (reduces(collective) ? kReduceKinds : 1); ++op)
+          for (bool in_place : {false, true}) {
+            const Case c{collective,
+                         algorithm,
+                         static_cast<DataType>(type),
+                         static_cast<ReduceKind>(op),
+                         ranks,
+                         kCount,
+                         op % ranks,
+                         in_place,
+                         false};
+            if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) continue;
+            cases.push_back(c);
+          }
+  return cases;
+}
+
+}  // namespace ropewalk::testing

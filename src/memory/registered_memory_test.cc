@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <exception>
 
 #include "ropewalk/status.h"
 
@@ -31,13 +32,22 @@ class LowerLimit {
   rlimit old_{};
 };
 
-Failure failure_of_allocating(size_t bytes) {
+/// The error is looked at after the limit has gone: sanitizers need descriptors for that.
+Failure failure_of_allocating(size_t bytes, decltype(RLIMIT_AS) resource = RLIMIT_CORE,
+                              rlim_t limit = 0) {
+  std::exception_ptr thrown;
   try {
+    const LowerLimit low(resource, limit);
     RegisteredMemory memory(bytes);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (!thrown) return {};
+  try {
+    std::rethrow_exception(thrown);
   } catch (const Error& error) {
     return error.failure();
   }
-  return {};
 }
 
 class RegisteredMemorySizes : public testing::TestWithParam<size_t> {};
@@ -108,15 +118,13 @@ TEST(RegisteredMemory, BindsTheWholeRangeBeforeItsPagesExist) {
 }
 
 TEST(RegisteredMemory, NamesTheLimitOfOpenFiles) {
-  const LowerLimit limit(RLIMIT_NOFILE, 3);
-  const Failure failure = failure_of_allocating(4096);
+  const Failure failure = failure_of_allocating(4096, RLIMIT_NOFILE, 3);
   EXPECT_EQ(failure.code, ErrorCode::exhausted);
   EXPECT_NE(failure.advice.find("ulimit -n"), std::string::npos) << failure.text();
 }
 
 TEST(RegisteredMemory, NamesTheLimitOfFileSizesInsteadOfDying) {
-  const LowerLimit limit(RLIMIT_FSIZE, 4096);
-  const Failure failure = failure_of_allocating(8192);
+  const Failure failure = failure_of_allocating(8192, RLIMIT_FSIZE, 4096);
   EXPECT_EQ(failure.code, ErrorCode::exhausted);
   EXPECT_NE(failure.advice.find("ulimit -f"), std::string::npos) << failure.text();
 }
@@ -130,8 +138,7 @@ TEST(RegisteredMemory, NamesTheLimitOfFileSizesInsteadOfDying) {
 #endif
 #if !ROPEWALK_SANITIZED  // their shadow memory takes terabytes of address space
 TEST(RegisteredMemory, NamesTheLimitOfAddressSpace) {
-  const LowerLimit limit(RLIMIT_AS, size_t{4} << 30);
-  const Failure failure = failure_of_allocating(size_t{8} << 30);
+  const Failure failure = failure_of_allocating(size_t{8} << 30, RLIMIT_AS, size_t{4} << 30);
   EXPECT_EQ(failure.code, ErrorCode::exhausted);
   EXPECT_NE(failure.advice.find("ulimit -v"), std::string::npos) << failure.text();
 }

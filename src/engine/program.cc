@@ -63,7 +63,7 @@ class Compiler {
     add_prologue();
     for (const Step& step : schedule_.steps) add(step);
     add_epilogue();
-    program_.fused_of_step.assign(program_.steps.size(), -1);
+    program_.received_in_pass.assign(program_.steps.size(), false);
     return std::move(program_);
   }
 
@@ -275,9 +275,7 @@ void fuse(Program& program, const std::vector<bool>& mapped) {
     const size_t fan = group.receives.size() + 1;
     if (!group.receives.empty() && !group.sends.empty() && fan <= kReduceFanMax &&
         group.sends.size() + 1 <= kReduceFanMax) {
-      for (const auto* side : {&group.receives, &group.sends})
-        for (uint32_t step : *side)
-          program.fused_of_step[step] = static_cast<int>(program.fused.size());
+      for (uint32_t step : group.receives) program.received_in_pass[step] = true;
       program.fused.push_back(group);
     }
     group = {};

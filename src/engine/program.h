@@ -57,7 +57,7 @@ struct Program {
   std::vector<Fifo> fifos;
   std::vector<uint32_t> locals;  // steps without a peer, in list order
   std::vector<FusedGroup> fused;
-  std::vector<int> fused_of_step;  // index into `fused`, or -1
+  std::vector<bool> received_in_pass;  // by step: a receive that belongs to a fused group
   size_t slice_bytes = 0;
   DataType type = DataType::uint8;
   ReduceOp op;

@@ -21,7 +21,7 @@ bool Engine::advance_receive(Operation& op, size_t f) {
       moved = true;
     }
     if (!state.eager) {
-      if (op.program.fused_of_step[i] >= 0) break;  // advance_fused moves the head
+      if (op.program.received_in_pass[i]) break;  // advance_fused moves the head
       while (state.done < state.slices && take_slice(op, f, i)) moved = true;
       if (state.done < state.slices) break;
       if (state.granted) fifo.link->grant_done(fifo.stream);

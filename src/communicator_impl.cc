@@ -281,7 +281,7 @@ Choice Communicator::Impl::choose_for(const Call& call) {
 
 std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
   if (call.collective == Collective::send || call.collective == Collective::recv) {
-    Schedule schedule{size(), rank(), 1, 0, {}};
+    Schedule schedule{size(), rank(), 1, 0, {}, {}};
     schedule.steps.push_back(
         {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy, 0,
          call.root});

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanksVerifiedMax = 4096;
 // Rendezvous, the tightest buffer, and the smallest that lets a rank run ahead.
-constexpr int kCredits[] = {0, 1, 2};
+constexpr int kCredits[] = {0, 1, 2, kInListOrder};
 constexpr size_t kFindingsShown = 10;
 constexpr const char* kExamples =
     "Examples:\n"

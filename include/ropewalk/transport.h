@@ -102,10 +102,15 @@ class Transport {
   /// where it cannot be mapped. Cheap when mapped before. Valid until the peer deregisters.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
 
+  /// Where `load_store`: lets `peer`, should it sleep, see what was stored into its memory through
+  /// `map`. Cheap where it does not. Without load_store there is nothing to call it for.
+  virtual void wake(int /*peer*/) {}
+
   /// Moves bytes and fills `into`; returns how many entries were filled.
   virtual size_t poll(std::span<Completion> into) = 0;
-  /// A descriptor that becomes readable when `poll` may have something new, or -1. Call `arm`
-  /// first; if it returns false there is something already.
+  /// A descriptor that becomes readable when `poll` may have something new, or a peer called
+  /// `wake`; or -1. Call `arm` first; if it returns false there is something already. What peers
+  /// stored through `map` the caller must look for itself, after `arm`.
   virtual int event_fd() const = 0;
   virtual bool arm() = 0;
 

@@ -61,8 +61,10 @@ enum class Algorithm : uint8_t {
   halving_doubling,    // on a circulant graph, any number of ranks: Traeff 2024
   direct,              // every rank talks to every other, one round each way
   two_level,           // within a host, then between hosts
+  one_shot,            // every rank sends its whole vector to every other
+  scattered,           // broadcast and reduce with a part of the vector served by each rank
 };
-inline constexpr int kAlgorithms = 7;
+inline constexpr int kAlgorithms = 9;
 
 /// Storage-only half types: two bytes, no arithmetic here (src/reduce computes in float32).
 struct float16 {

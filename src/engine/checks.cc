@@ -24,29 +24,68 @@ constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
 
-/// The peer that fifo `f` of `op` waits for, or -1 where it waits for this rank's other steps, for
-/// its turn, or for nothing.
-int Engine::blocker(const Operation& op, size_t f) const {
+/// What fifo `f` of `op` waits for; nothing where it waits for this rank's other steps.
+std::optional<Engine::Blocker> Engine::blocker_of_fifo(const Operation& op, size_t f) const {
   const FifoState& fifo = op.fifos[f];
   const Fifo& fixed = op.program.fifos[f];
-  if (!may_run(op)) return -1;
+  const auto blocked_at = [&](uint32_t i) {
+    const StepState& state = op.steps[i];
+    return Blocker{fifo.link, fixed.sending, op.program.steps[i].block, state.done, state.slices};
+  };
   if (fifo.head == fixed.steps.size()) {
-    const bool taken = std::all_of(fixed.steps.begin(), fixed.steps.end(), [&](uint32_t i) {
-      return op.steps[i].done == op.steps[i].slices;
+    const auto open = std::find_if(fixed.steps.begin(), fixed.steps.end(), [&](uint32_t i) {
+      return op.steps[i].done != op.steps[i].slices;
     });
-    return taken || !fixed.sending ? -1 : fixed.peer;
+    if (open == fixed.steps.end() || !fixed.sending) return {};
+    return blocked_at(*open);
   }
   const uint32_t i = fixed.steps[fifo.head];
   const StepState& state = op.steps[i];
-  if (fixed.sending)
-    return slice_ready(op, i, std::min(state.issued, state.slices - 1),
-                       op.program.steps[i].deps_end)
-               ? fixed.peer
-               : -1;
+  if (fixed.sending) {
+    const uint32_t slice = std::min(state.issued, state.slices - 1);
+    if (!slice_ready(op, i, slice, op.program.steps[i].deps_end)) return {};
+    return blocked_at(i);
+  }
   // What has arrived already waits for other steps here.
   const bool arrived = state.announced ? fifo.link->slices_arrived(fifo.stream) > 0
                                        : fifo.link->front(fifo.stream) != nullptr;
-  return arrived && !fifo.link->lost() ? -1 : fixed.peer;
+  if (arrived && !fifo.link->lost()) return {};
+  return blocked_at(i);
+}
+
+/// Whom `op` waits for; empty where it waits for its turn.
+std::vector<Engine::Blocker> Engine::blockers(const Operation& op) const {
+  std::vector<Blocker> found;
+  if (!may_run(op)) return found;
+  switch (op.runner) {
+    case Runner::fifos:
+      for (size_t f = 0; f < op.fifos.size(); ++f)
+        if (const auto blocker = blocker_of_fifo(op, f)) found.push_back(*blocker);
+      break;
+    case Runner::in_order:
+      if (!op.linked) {
+        for (const FifoState& fifo : op.fifos)
+          if (!fifo.link->ready()) found.push_back({fifo.link, false, 0, 0, 1});
+      } else if (op.next_step < op.program.steps.size()) {
+        const ProgramStep& step = op.program.steps[op.next_step];
+        found.push_back({op.fifos[op.steps[op.next_step].fifo].link, step.action == Action::send,
+                         step.block, 0, 1});
+      }
+      break;
+    case Runner::passes:
+      for (const PassPeer& peer : op.passes.peers) {
+        if (peer.is_guest && !peer.accepted)
+          found.push_back({peer.link, false, op.passes.owned[peer.owned].number, 0, 1});
+        else if (peer.is_guest && peer.is_staged() &&
+                 op.passes.owned[peer.owned].done < op.passes.owned[peer.owned].slices)
+          found.push_back({peer.link, false, op.passes.owned[peer.owned].number,
+                           op.passes.owned[peer.owned].done, op.passes.owned[peer.owned].slices});
+        else if (peer.is_host && (!peer.invited || peer.returned < peer.slices))
+          found.push_back({peer.link, true, peer.block, peer.returned, peer.slices});
+      }
+      break;
+  }
+  return found;
 }
 
 void Engine::fail(Failure failure) {
@@ -61,6 +100,21 @@ void Engine::fail_mismatch(const Signature& own, const Signature& other, int pee
         "every rank must make the same calls, with the same counts, types, ops and roots, in the "
         "same order",
         rank_, peer});
+}
+
+/// Whether a message is the one that `op` expects; fails the job where not.
+bool Engine::check_header(const Operation& op, const Link& link, const EagerHeader& header,
+                          MessageKind kind, size_t bytes) {
+  if (!(header.signature == op.signature)) {
+    fail_mismatch(op.signature, header.signature, link.peer());
+    return false;
+  }
+  if (header.bytes == bytes && header.kind == kind) return true;
+  fail({ErrorCode::mismatch, operation_name(op.signature),
+        fmt::format("rank {} sends {} bytes where rank {} expects {}", link.peer(), header.bytes,
+                    rank_, bytes),
+        "give matching counts on both ranks", rank_, link.peer()});
+  return false;
 }
 
 const Signature* Engine::known_signature(uint32_t sequence) const {
@@ -95,6 +149,17 @@ void Engine::answer_connects() {
     if (peer != rank_ && transport_to(peer).is_wanted(peer)) link_to(peer).connect();
 }
 
+bool Engine::look_for_arrivals() {
+  bool found = false;
+  for (size_t peer = 0; peer < links_.size(); ++peer)
+    for (int stream = 0; links_[peer] && stream < kStreams; ++stream)
+      while (links_[peer]->look(stream)) {
+        check_arrival(static_cast<int>(peer), stream);
+        found = true;
+      }
+  return found;
+}
+
 void Engine::check_stalled(int64_t now_ns) {
   if (failure() != nullptr) return;  // operations may be gone
   for (Operation* op : active_) {
@@ -102,54 +167,49 @@ void Engine::check_stalled(int64_t now_ns) {
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
     op->probed_ns = now_ns;
     answer_connects();
-    probe_blockers(*op);
+    look_for_arrivals();
+    for (const Blocker& blocker : blockers(*op)) {
+      if (failure() != nullptr) return;
+      probe(*op, blocker, now_ns);
+    }
     if (failure() != nullptr) return;
   }
 }
 
-void Engine::probe_blockers(Operation& op) {
-  const int64_t now_ns = clock_.now_ns();
-  for (size_t f = 0; f < op.fifos.size(); ++f) {
-    const int peer = blocker(op, f);
-    if (peer < 0) continue;
-    int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
-    if (lost_ns == 0 && op.fifos[f].link->lost()) lost_ns = now_ns;
-    const bool has_left = monitor_.has_left(peer);
-    if (has_left && now_ns - op.moved_ns >= kLeftGrace_ns)
-      return fail({ErrorCode::peer_lost, name_of(op),
-                   fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
-                   "every rank must make the same calls before it leaves", rank_, peer});
-    const bool expired = lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns;
-    if (expired && op.fifos[f].link->trouble()) {
-      Failure trouble = *op.fifos[f].link->trouble();
-      trouble.rank = rank_;
-      trouble.peer = peer;
-      return fail(std::move(trouble));
-    }
-    if (expired)
-      return fail({ErrorCode::peer_lost, name_of(op),
-                   fmt::format("the connection to rank {} broke: {}", peer,
-                               op.fifos[f].link->transport().why_lost(peer)),
-                   fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
-    if (lost_ns == 0 && op.fifos[f].link->ready())
-      op.fifos[f].link->send_probe(
-          {op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
+/// Asks a peer what it is doing, unless it has gone.
+void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
+  Link& link = *blocker.link;
+  const int peer = link.peer();
+  int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
+  if (lost_ns == 0 && link.lost()) lost_ns = now_ns;
+  const bool has_left = monitor_.has_left(peer);
+  if (has_left && now_ns - op.moved_ns >= kLeftGrace_ns)
+    return fail({ErrorCode::peer_lost, name_of(op),
+                 fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
+                 "every rank must make the same calls before it leaves", rank_, peer});
+  const bool expired = lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns;
+  if (expired && link.trouble()) {
+    Failure trouble = *link.trouble();
+    trouble.rank = rank_;
+    trouble.peer = peer;
+    return fail(std::move(trouble));
   }
+  if (expired)
+    return fail({ErrorCode::peer_lost, name_of(op),
+                 fmt::format("the connection to rank {} broke: {}", peer,
+                             link.transport().why_lost(peer)),
+                 fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
+  if (lost_ns == 0 && link.ready())
+    link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
 }
 
 std::string Engine::what_blocks(const Operation& op) const {
-  for (size_t f = 0; f < op.fifos.size(); ++f) {
-    const int peer = blocker(op, f);
-    if (peer < 0) continue;
-    const Fifo& fixed = op.program.fifos[f];
-    const uint32_t head =
-        std::min<uint32_t>(op.fifos[f].head, static_cast<uint32_t>(fixed.steps.size() - 1));
-    const StepState& state = op.steps[fixed.steps[head]];
-    return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", peer,
-                       fixed.sending ? "take" : "send", op.program.steps[fixed.steps[head]].block,
-                       state.done, state.slices);
-  }
-  return "waiting for an earlier operation to end";
+  const std::vector<Blocker> found = blockers(op);
+  if (found.empty()) return "waiting for an earlier operation to end";
+  const Blocker& first = found.front();
+  return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)",
+                     first.link->peer(), first.to_take ? "take" : "send", first.block, first.done,
+                     first.slices);
 }
 
 std::string Engine::what_blocks() const {
@@ -158,8 +218,8 @@ std::string Engine::what_blocks() const {
 }
 
 void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
-  int peer = -1;
-  for (size_t f = 0; f < op.fifos.size() && peer < 0; ++f) peer = blocker(op, f);
+  const std::vector<Blocker> found = blockers(op);
+  const int peer = found.empty() ? -1 : found.front().link->peer();
   fail(
       {ErrorCode::timeout, name_of(op),
        fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,

@@ -203,6 +203,7 @@ void Driver::block(int64_t limit_ns) {
       if (!transport->arm()) return;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
+    if (engine_.look_for_arrivals()) return;
     ++sleepers_;
   }
   const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};

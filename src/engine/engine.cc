@@ -36,18 +36,8 @@ Link& Engine::link_to(int peer) {
 
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
-  const int64_t now_ns = clock_.now_ns();
-  for (FifoState& fifo : op.fifos) {
-    fifo.link->connect();
-    fifo.head = fifo.tail = fifo.grant_head = 0;
-    fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
-  }
-  for (StepState& step : op.steps) {
-    step.issued = step.done = step.consumed = step.untold = 0;
-    step.announced = step.granted = step.windowed = false;
-  }
-  std::fill(op.fused_slices.begin(), op.fused_slices.end(), 0);
-  op.unfinished = static_cast<uint32_t>(op.steps.size());
+  op.unfinished = op.runner == Runner::fifos ? static_cast<uint32_t>(op.steps.size()) : 1;
+  op.begun = false;
   if (op.is_point_to_point()) {
     Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
     op.ticket =
@@ -59,10 +49,42 @@ void Engine::start(Operation& op) {
     const int context = static_cast<int>(op.signature.sequence % kContexts);
     for (size_t f = 0; f < op.fifos.size(); ++f)
       op.fifos[f].stream = stream_of(context, op.program.fifos[f].lane);
+    for (PassPeer& peer : op.passes.peers) peer.stream = stream_of(context, 0);
   }
-  op.started_ns = op.moved_ns = op.probed_ns = now_ns;
+  op.moved_ns = op.probed_ns = 0;  // stamped by check_stalled: no clock on the data path
   op.state.store(Operation::State::running, std::memory_order_release);
   active_.push_back(&op);
+}
+
+/// Its turn has come, and with it its streams.
+void Engine::begin(Operation& op) {
+  op.begun = true;
+  if (!op.is_point_to_point()) context_owner_[op.signature.sequence % kContexts] = &op;
+  op.next_step = 0;
+  for (FifoState& fifo : op.fifos) {
+    fifo.head = fifo.tail = fifo.grant_head = 0;
+    fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
+    fifo.consumed_seen = fifo.link->to_be_consumed(fifo.stream);
+  }
+  if (op.runner == Runner::fifos)
+    for (StepState& step : op.steps) {
+      step.issued = step.done = step.consumed = 0;
+      step.announced = step.granted = step.windowed = false;
+    }
+  if (op.runner == Runner::passes) begin_passes(op);
+}
+
+/// Links are made when operations first need them.
+bool Engine::is_linked(Operation& op) {
+  if (op.linked) return true;
+  bool all = true;
+  const auto link_up = [&](Link& link) {
+    link.connect();
+    all &= link.ready();
+  };
+  for (FifoState& fifo : op.fifos) link_up(*fifo.link);
+  for (PassPeer& peer : op.passes.peers) link_up(*peer.link);
+  return op.linked = all;
 }
 
 bool Engine::may_run(const Operation& op) const {
@@ -98,15 +120,18 @@ bool Engine::progress() {
 }
 
 bool Engine::run(Operation& op) {
-  if (!op.is_point_to_point()) {
-    auto& owner = context_owner_[op.signature.sequence % kContexts];
-    if (owner == nullptr) {
-      owner = &op;
-      for (FifoState& fifo : op.fifos) fifo.consumed_seen = fifo.link->to_be_consumed(fifo.stream);
-    }
-  } else if (op.fifos[0].tail == 0 && op.fifos[0].head == 0 && op.steps[0].issued == 0) {
-    op.fifos[0].consumed_seen = op.fifos[0].link->to_be_consumed(op.fifos[0].stream);
-  }
+  if (!op.begun) begin(op);
+  const bool linked = is_linked(op);
+  bool moved = false;
+  if (op.runner == Runner::fifos)
+    moved = run_fifos(op);
+  else if (linked)
+    moved = op.runner == Runner::in_order ? run_in_order(op) : run_passes(op);
+  if (moved) op.moved_ns = 0;
+  return moved;
+}
+
+bool Engine::run_fifos(Operation& op) {
   bool moved = false, again = true;
   while (again && op.unfinished > 0) {
     again = false;
@@ -114,12 +139,10 @@ bool Engine::run(Operation& op) {
       if (!op.fifos[f].link->ready()) continue;
       again |= op.program.fifos[f].sending ? advance_send(op, f) : advance_receive(op, f);
     }
-    if (!op.program.fused.empty()) again |= advance_fused(op);
     if (!op.program.locals.empty()) again |= advance_locals(op);
     if (failure() != nullptr) return false;
     moved |= again;
   }
-  if (moved) op.moved_ns = 0;  // stamped by check_stalled: no clock on the data path
   return moved;
 }
 

@@ -47,6 +47,9 @@ class Engine {
   /// Called now and then while an operation waits and nothing moves (`now` from the clock): asks
   /// peers what they are doing, notices peers that left. Cheap, not for every turn.
   void check_stalled(int64_t now_ns);
+  /// Looks for messages that peers stored into mapped inboxes; true when there are new ones. Before
+  /// sleeping, after Transport::arm.
+  bool look_for_arrivals();
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
@@ -56,49 +59,74 @@ class Engine {
 
  private:
   // engine.cc
+  Link& link_to(int peer);
   void poll_transports();
   void on_completion(int transport, const Completion& completion);
   void on_notice(int peer, uint32_t notice);
   void on_lost(int transport, int peer);
   bool may_run(const Operation& operation) const;
   bool run(Operation& operation);
+  void begin(Operation& operation);
+  static bool is_linked(Operation& operation);
+
+  // in_order.cc
+  bool run_in_order(Operation& operation);
+
+  // run_passes.cc
+  void begin_passes(Operation& operation);
+  bool run_passes(Operation& operation);
+  bool visit(Operation& operation, PassPeer& host);
+  bool invite(Operation& operation, PassPeer& host);
+  bool welcome(Operation& operation, PassPeer& guest);
+  bool serve(Operation& operation, OwnedBlock& block);
+  static void pass(Operation& operation, const OwnedBlock& block);
+
+  // fifos: engine.cc, send.cc, receive.cc, local.cc
+  bool run_fifos(Operation& operation);
   void finish(Operation& operation);
-  Link& link_to(int peer);
+  // prepare.cc
+  class Binder;
+  void prepare_fifos(Operation& operation, Binder& binder);
+  static bool bind_steps(Operation& operation, size_t fifo, Binder& binder);
+  void prepare_passes(Operation& operation, const Schedule& schedule,
+                      const std::vector<BlockMemory>& blocks, Binder& binder);
+  void give_windows(Operation& operation, const std::vector<std::pair<Link*, Window*>>& windows);
+  bool are_all_mapped() const;
   Transport& transport_to(int peer) const {
     return *transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])];
   }
-
-  // send.cc
   bool advance_send(Operation& operation, size_t fifo);
   bool announce(Operation& operation, size_t fifo, uint32_t step);
   bool send_slice(Operation& operation, size_t fifo, uint32_t step);
   bool expose_slice(Operation& operation, size_t fifo, uint32_t step);
-  bool tell_peer(Operation& operation, size_t fifo, uint32_t step);
   bool collect_consumed(Operation& operation, size_t fifo);
   const Grant* grant_for(const Operation& operation, const FifoState& fifo);
-
-  // receive.cc
   bool advance_receive(Operation& operation, size_t fifo);
   bool issue_grants(Operation& operation, size_t fifo);
   bool accept(Operation& operation, size_t fifo, uint32_t step);
   bool take_slice(Operation& operation, size_t fifo, uint32_t step);
   void apply(Operation& operation, uint32_t step, uint32_t slice, const std::byte* data);
-
-  // local.cc
   bool advance_locals(Operation& operation);
-  bool advance_fused(Operation& operation);
-  bool fused_ready(Operation& operation, const FusedGroup& group, uint32_t slice);
-  void fused_pass(Operation& operation, const FusedGroup& group, uint32_t slice);
-  std::byte* pass_target(Operation& operation, uint32_t send, uint32_t slice);
+  static void run_local(const Program& program, const ProgramStep& step, uint32_t slice);
 
   // checks.cc
+  bool check_header(const Operation& operation, const Link& link, const EagerHeader& header,
+                    MessageKind kind, size_t bytes);
   void check_arrival(int peer, int stream);
   void check_probe(int peer);
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
   void fail(Failure failure);
   const Signature* known_signature(uint32_t sequence) const;
-  int blocker(const Operation& operation, size_t fifo) const;
-  void probe_blockers(Operation& operation);
+  /// A peer that an operation waits for, and for what.
+  struct Blocker {
+    Link* link;
+    bool to_take;  // what this rank sends; else to send
+    int32_t block;
+    uint32_t done, slices;
+  };
+  std::vector<Blocker> blockers(const Operation& operation) const;
+  std::optional<Blocker> blocker_of_fifo(const Operation& operation, size_t fifo) const;
+  void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
   void answer_connects();
 
   static bool slice_ready(const Operation& operation, uint32_t step, uint32_t slice,

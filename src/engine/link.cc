@@ -43,6 +43,10 @@ bool Link::ready() {
     return false;
   }
   peer_inbox_ = hello.inbox;
+  if (abilities_.load_store) {
+    peer_inbox_here_ = map(hello.inbox, 0, kInboxBytes);
+    if (peer_inbox_here_ == nullptr) return false;
+  }
   ready_ = true;
   return true;
 }
@@ -76,13 +80,20 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
                         notice, cookie);
 }
 
-bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes) {
+bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
+  if (lost_) return false;
   const uint64_t offset = slot_offset(s, out_[s].sent);
-  std::byte* slot = outbox(offset);
-  std::memcpy(slot, &header, sizeof(header));
-  if (payload_bytes > 0) std::memcpy(slot + sizeof(header), payload, payload_bytes);
-  if (!accepted(put_small(slot, sizeof(header) + payload_bytes, offset,
-                          make_notice(NoticeKind::eager, s))))
+  const size_t payload_at = payload_offset(payload_bytes);
+  header.number = out_[s].sent + 1;
+  std::byte* slot = peer_inbox_here_ != nullptr ? peer_inbox_here_ + offset : outbox(offset);
+  std::memcpy(slot, &header, offsetof(EagerHeader, number));
+  if (payload_bytes > 0) std::memcpy(slot + payload_at, payload, payload_bytes);
+  std::atomic_ref(reinterpret_cast<EagerHeader*>(slot)->number)
+      .store(header.number, std::memory_order_release);
+  if (peer_inbox_here_ != nullptr)
+    transport_.wake(peer_);
+  else if (!accepted(put_small(slot, payload_at + payload_bytes, offset,
+                               make_notice(NoticeKind::eager, s))))
     return false;
   ++out_[s].sent;
   return true;
@@ -100,16 +111,6 @@ Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant
                      make_notice(NoticeKind::data, s), cookie);
   accepted(posted);
   return posted;
-}
-
-const EagerHeader* Link::front(int s) const {
-  if (in_[s].arrived == in_[s].popped) return nullptr;
-  return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, in_[s].popped)));
-}
-
-void Link::pop(int s) {
-  ++in_[s].popped;
-  owe(s, &Incoming::credits_owed, 1);
 }
 
 bool Link::send_grant(int s, const Grant& grant) {
@@ -146,7 +147,7 @@ bool Link::on_notice(uint32_t notice) {
   if (s >= kStreams) return false;
   switch (notice_kind(notice)) {
     case NoticeKind::eager:
-      return ++in_[s].arrived - in_[s].popped <= kSlots;
+      return peer_inbox_here_ == nullptr && ++in_[s].arrived - in_[s].popped <= kSlots;
     case NoticeKind::credit:
       out_[s].credited += amount;
       return out_[s].sent - out_[s].credited <= kSlots;
@@ -169,11 +170,11 @@ bool Link::flush() {
   for (int s = 0; s < kStreams; ++s) {
     Incoming& in = in_[s];
     // Credits go back in batches: half a ring costs the sender nothing and saves notices.
-    if (in.credits_owed >= kSlots / 2 && notify(NoticeKind::credit, s, in.credits_owed))
+    if (in.credits_owed >= kCreditBatch && notify(NoticeKind::credit, s, in.credits_owed))
       in.credits_owed = 0;
     if (in.consumed_owed > 0 && notify(NoticeKind::consumed, s, in.consumed_owed))
       in.consumed_owed = 0;
-    if (in.credits_owed < kSlots / 2 && in.consumed_owed == 0) owing_ &= ~(1u << s);
+    if (in.credits_owed < kCreditBatch && in.consumed_owed == 0) owing_ &= ~(1u << s);
   }
   return owing_ == 0 || lost_;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,8 +37,9 @@ class Link {
 
   // --- sending, on stream s ---
   bool can_send(int s) const { return out_[s].sent - out_[s].credited < kSlots; }
-  /// Fills the next eager slot. Requires can_send. False: the transport is full, try again.
-  bool send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes);
+  /// Fills the next eager slot (the header's number is set here). Requires can_send. False: the
+  /// transport is full, try again.
+  bool send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
   /// The oldest grant not yet finished with, or null.
   const Grant* grant(int s) const;
   void finish_grant(int s) { ++out_[s].grants_used; }
@@ -49,16 +51,32 @@ class Link {
   /// How many slices the peer has consumed on this stream, ever; and how many it is to consume.
   uint32_t consumed(int s) const { return out_[s].consumed; }
   uint32_t to_be_consumed(int s) const { return out_[s].to_be_consumed; }
-  void expect_consumed(int s) { ++out_[s].to_be_consumed; }
+  void expect_consumed(int s, uint32_t slices = 1) { out_[s].to_be_consumed += slices; }
 
   // --- receiving, on stream s ---
-  /// The oldest message not yet popped, or null; payload behind the header.
-  const EagerHeader* front(int s) const;
-  /// The message that arrived last. Only after an `eager` notice.
-  const EagerHeader& newest(int s) const {
-    return *reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, in_[s].arrived - 1)));
+  /// The oldest message not yet popped, or null; see payload_of.
+  const EagerHeader* front(int s) {
+    return in_[s].arrived != in_[s].popped || look(s) ? slot(s, in_[s].popped) : nullptr;
   }
-  void pop(int s);
+  /// Where the inbox is mapped by the peer: looks for one more message; true when there is one.
+  bool look(int s) {
+    if (peer_inbox_here_ == nullptr) return false;
+    const uint32_t number = in_[s].arrived + 1;
+    const EagerHeader* next = slot(s, in_[s].arrived);
+    if (std::atomic_ref(const_cast<uint32_t&>(next->number)).load(std::memory_order_acquire) !=
+        number)
+      return false;
+    in_[s].arrived = number;
+    return true;
+  }
+  /// The message that arrived last. Only when one has.
+  const EagerHeader& newest(int s) const {
+    return *slot(s, in_[s].arrived - 1);
+  }
+  void pop(int s) {
+    ++in_[s].popped;
+    owe(s, &Incoming::credits_owed, 1);
+  }
   bool can_grant(int s) const { return in_[s].granted - in_[s].grants_done < kGrants; }
   bool send_grant(int s, const Grant& grant);
   void grant_done(int s) { ++in_[s].grants_done; }
@@ -106,6 +124,9 @@ class Link {
     in_[s].*owed += amount;
     owing_ |= 1u << s;
   }
+  const EagerHeader* slot(int s, uint32_t number) const {
+    return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, number)));
+  }
   std::byte* outbox(size_t offset) { return boxes_.data() + kInboxBytes + offset; }
   const std::byte* inbox(size_t offset) const { return boxes_.data() + offset; }
 
@@ -116,6 +137,7 @@ class Link {
   const Abilities abilities_;
   RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;
+  std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
   bool connecting_ = false;
   bool ready_ = false;
   bool probing_ = false;

@@ -8,26 +8,13 @@
 #include <vector>
 
 #include "engine/link.h"
+#include "engine/passes.h"
 #include "engine/program.h"
 #include "engine/signature.h"
 
 namespace ropewalk {
 
 class Driver;
-
-/// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
-struct Reachable {
-  bool known = false;
-  RemoteKey key;
-  uint64_t offset = 0;
-};
-
-/// A circle of staging slots of slice_bytes each.
-struct Window {
-  std::byte* base = nullptr;
-  Reachable at;
-};
-inline constexpr uint32_t kWindowSlots = 4;
 
 struct FifoState {
   // Fixed.
@@ -53,7 +40,6 @@ struct StepState {
   Reachable reachable;   // exposed send: the source; receive_copy: the target
   // Of the run.
   uint32_t issued = 0, done = 0, consumed = 0;  // slices
-  uint32_t untold = 0;  // fused send: slices written, the peer not yet notified
   bool announced = false;
   bool granted = false;
   bool windowed = false;                // slices go through a window
@@ -67,6 +53,13 @@ struct Fragment {
   std::byte* out = nullptr;
   std::byte* packed = nullptr;
   size_t bytes = 0;
+};
+
+/// How an operation runs; chosen alike on all ranks.
+enum class Runner : uint8_t {
+  in_order,  // short messages: one step after the other, in list order
+  fifos,     // anything: each (peer, lane, direction) on its own, slice by slice
+  passes,    // mapped memory: owners do all the work
 };
 
 class Operation {
@@ -85,6 +78,7 @@ class Operation {
   Call call;
   Algorithm algorithm = Algorithm::automatic;
   Signature signature;  // its sequence is set at every start
+  Runner runner = Runner::fifos;
   Program program;
   std::shared_ptr<Driver> driver;
   std::unique_ptr<RegisteredMemory> scratch;  // blocks that the caller gave no memory for
@@ -99,10 +93,12 @@ class Operation {
   std::atomic<State> state{State::idle};
   std::vector<StepState> steps;
   std::vector<FifoState> fifos;
-  std::vector<uint32_t> fused_slices;  // per fused group: slices through the pass
-  uint32_t unfinished = 0;             // steps
+  Passes passes;
+  bool linked = false;      // all links are ready; stays so
+  bool begun = false;       // its streams are its own
+  uint32_t next_step = 0;   // in_order
+  uint32_t unfinished = 0;  // fifos: steps; else 1 until the end
   uint32_t ticket = 0;                 // send/recv: position in the pair's order
-  int64_t started_ns = 0;
   int64_t moved_ns = 0;  // when anything last moved
   int64_t probed_ns = 0;
 };

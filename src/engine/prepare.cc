@@ -35,8 +35,18 @@ bool contains(const RegisteredMemory* memory, const std::byte* address, size_t b
          address + bytes <= memory->data() + memory->bytes();
 }
 
+/// Registered with every transport, in the order of their indices.
+std::unique_ptr<RegisteredMemory> allocate(size_t bytes,
+                                           const std::vector<Transport*>& transports) {
+  auto memory = std::make_unique<RegisteredMemory>(bytes);
+  for (Transport* transport : transports) memory->register_with(*transport);
+  return memory;
+}
+
+}  // namespace
+
 /// Finds, or makes, the names by which peers reach this operation's memory.
-class Binder {
+class Engine::Binder {
  public:
   Binder(Operation& op, const std::vector<Transport*>& transports, MemoryRegistry& memories,
          int rank, int size)
@@ -47,7 +57,8 @@ class Binder {
   }
 
   Reachable source(int transport, const std::byte* address, size_t bytes) {
-    if (contains(op_.scratch.get(), address, bytes)) return reach(*op_.scratch, transport, address);
+    for (const RegisteredMemory* own : {op_.scratch.get(), op_.passes.saved.get()})
+      if (contains(own, address, bytes)) return reach(*own, transport, address);
     if (auto memory = memories_.find(address, bytes))
       return use(*memory, memory, transport, address);
     return {};
@@ -75,16 +86,8 @@ class Binder {
   Region out_;
 };
 
-/// Registered with every transport, in the order of their indices.
-std::unique_ptr<RegisteredMemory> allocate(size_t bytes,
-                                           const std::vector<Transport*>& transports) {
-  auto memory = std::make_unique<RegisteredMemory>(bytes);
-  for (Transport* transport : transports) memory->register_with(*transport);
-  return memory;
-}
-
-/// Decides for each step of `fifo` how its data travels; true where a window is needed.
-bool bind_steps(Operation& op, size_t f, Binder& binder) {
+/// Decides for each step of fifo `f` how its data travels; true where a window is needed.
+bool Engine::bind_steps(Operation& op, size_t f, Binder& binder) {
   const Fifo& fixed = op.program.fifos[f];
   const Link& link = *op.fifos[f].link;
   const int transport = link.transport_index();
@@ -107,7 +110,66 @@ bool bind_steps(Operation& op, size_t f, Binder& binder) {
   return needs_window;
 }
 
-}  // namespace
+void Engine::give_windows(Operation& op,
+                          const std::vector<std::pair<Link*, Window*>>& windows) {
+  if (windows.empty()) return;
+  const size_t window_bytes = kWindowSlots * op.program.slice_bytes;
+  op.windows = allocate(windows.size() * window_bytes, transports_);
+  for (size_t w = 0; w < windows.size(); ++w) {
+    const auto& [link, window] = windows[w];
+    window->base = op.windows->data() + w * window_bytes;
+    window->at = reach(*op.windows, link->transport_index(), window->base);
+  }
+}
+
+void Engine::prepare_fifos(Operation& op, Binder& binder) {
+  op.steps = std::vector<StepState>(op.program.steps.size());
+  for (size_t i = 0; i < op.steps.size(); ++i) {
+    op.steps[i].operation = &op;
+    op.steps[i].slices = op.program.steps[i].slices;
+    op.steps[i].eager = op.program.steps[i].bytes <= kEagerBytesMax;
+  }
+  op.fifos.resize(op.program.fifos.size());
+  std::vector<std::pair<Link*, Window*>> windows;
+  for (size_t f = 0; f < op.fifos.size(); ++f) {
+    FifoState& fifo = op.fifos[f];
+    fifo.link = &link_to(op.program.fifos[f].peer);
+    fifo.stream = stream_of(kPointToPointContext, 0);
+    if (bind_steps(op, f, binder)) windows.emplace_back(fifo.link, &fifo.window);
+  }
+  give_windows(op, windows);
+}
+
+void Engine::prepare_passes(Operation& op, const Schedule& schedule,
+                            const std::vector<BlockMemory>& blocks, Binder& binder) {
+  const size_t in_bytes = extent_of(op.call, rank_, size_).in * size_of(op.call.type);
+  const bool overwrites =
+      op.call.collective == Collective::all_to_all && op.call.in == op.call.out && in_bytes > 0;
+  std::unique_ptr<RegisteredMemory> saved;
+  if (overwrites) saved = allocate(in_bytes, transports_);
+  op.passes = make_passes(op.call, schedule, blocks, op.program.slice_bytes,
+                          saved ? saved->data() : nullptr);
+  op.passes.saved = std::move(saved);
+  std::vector<std::pair<Link*, Window*>> windows;
+  for (PassPeer& peer : op.passes.peers) {
+    peer.link = &link_to(peer.rank);
+    if (peer.bytes == 0) continue;
+    const int transport = peer.link->transport_index();
+    if (peer.in != nullptr) peer.in_at = binder.source(transport, peer.in, peer.bytes);
+    if (peer.out != nullptr)
+      peer.out_at =
+          binder.target(transport, peer.out, peer.bytes, peer.link->needs_registration());
+    if ((peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known))
+      windows.emplace_back(peer.link, &peer.window);
+  }
+  give_windows(op, windows);
+}
+
+bool Engine::are_all_mapped() const {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && !is_mapped(peer)) return false;
+  return true;
+}
 
 std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
                                            Algorithm algorithm, size_t slice_bytes) {
@@ -117,36 +179,22 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   op->signature = signature_of(call, algorithm, slice_bytes);
 
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
+  Binder binder(*op, transports_, memories_, rank_, size_);
+  if (size_ > 1 && are_all_mapped() && can_pass(call, schedule, blocks)) {
+    op->runner = Runner::passes;
+    op->program.type = call.type;
+    op->program.op = call.op;
+    op->program.ranks = size_;
+    op->program.slice_bytes = slice_bytes;
+    prepare_passes(*op, schedule, blocks, binder);
+    return op;
+  }
   const size_t scratch = scratch_bytes(schedule, blocks, call);
   if (scratch > 0) op->scratch = allocate(scratch, transports_);
   op->program =
       compile(schedule, blocks, call, slice_bytes, op->scratch ? op->scratch->data() : nullptr);
-  std::vector<bool> mapped(static_cast<size_t>(size_));
-  for (int peer = 0; peer < size_; ++peer) mapped[static_cast<size_t>(peer)] = is_mapped(peer);
-  if (algorithm == Algorithm::direct) fuse(op->program, mapped);
-
-  op->fused_slices.resize(op->program.fused.size());
-  op->steps = std::vector<StepState>(op->program.steps.size());
-  for (size_t i = 0; i < op->steps.size(); ++i) {
-    op->steps[i].operation = op.get();
-    op->steps[i].slices = op->program.steps[i].slices;
-    op->steps[i].eager = op->program.steps[i].bytes <= kEagerBytesMax;
-  }
-  Binder binder(*op, transports_, memories_, rank_, size_);
-  op->fifos.resize(op->program.fifos.size());
-  std::vector<FifoState*> windowed;
-  for (size_t f = 0; f < op->fifos.size(); ++f) {
-    op->fifos[f].link = &link_to(op->program.fifos[f].peer);
-    op->fifos[f].stream = stream_of(kPointToPointContext, 0);
-    if (bind_steps(*op, f, binder)) windowed.push_back(&op->fifos[f]);
-  }
-  const size_t window_bytes = kWindowSlots * slice_bytes;
-  if (!windowed.empty()) op->windows = allocate(windowed.size() * window_bytes, transports_);
-  for (size_t w = 0; w < windowed.size(); ++w) {
-    windowed[w]->window.base = op->windows->data() + w * window_bytes;
-    windowed[w]->window.at =
-        reach(*op->windows, windowed[w]->link->transport_index(), windowed[w]->window.base);
-  }
+  if (can_run_in_order(op->program)) op->runner = Runner::in_order;
+  prepare_fifos(*op, binder);
   return op;
 }
 

@@ -15,10 +15,6 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
 }
 
-bool reduces(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-
 /// all_to_all in place: outgoing parts are saved first, since incoming ones overwrite them.
 bool saves_input(const Call& call) {
   return call.collective == Collective::all_to_all && call.in == call.out && call.count > 0;
@@ -38,7 +34,7 @@ std::vector<bool> needs_scratch(const Schedule& schedule, const std::vector<Bloc
   for (const Step& step : schedule.steps)
     if (!is_send(step.op) && is_missing(step.block)) needs[static_cast<size_t>(step.block)] = true;
   for (int b = 0; b < schedule.blocks; ++b) {
-    const bool scaled = call.op.kind == ReduceKind::scaled_sum && reduces(call.collective);
+    const bool scaled = call.op.kind == ReduceKind::scaled_sum && is_reduction(call.collective);
     if ((scaled || saves_input(call)) && blocks[static_cast<size_t>(b)].in != nullptr &&
         is_missing(b))
       needs[static_cast<size_t>(b)] = true;
@@ -63,7 +59,6 @@ class Compiler {
     add_prologue();
     for (const Step& step : schedule_.steps) add(step);
     add_epilogue();
-    program_.received_in_pass.assign(program_.steps.size(), false);
     return std::move(program_);
   }
 
@@ -93,7 +88,7 @@ class Compiler {
   }
 
   void add_prologue() {
-    const bool scaled = call_.op.kind == ReduceKind::scaled_sum && reduces(call_.collective);
+    const bool scaled = call_.op.kind == ReduceKind::scaled_sum && is_reduction(call_.collective);
     if (!scaled && !saves_input(call_)) return;
     for (size_t b = 0; b < blocks_.size(); ++b)
       if (blocks_[b].in != nullptr)
@@ -102,7 +97,7 @@ class Compiler {
   }
 
   void add_epilogue() {
-    const bool averages = call_.op.kind == ReduceKind::avg && reduces(call_.collective);
+    const bool averages = call_.op.kind == ReduceKind::avg && is_reduction(call_.collective);
     for (size_t b = 0; b < blocks_.size(); ++b) {
       BlockState& state = states_[b];
       if (blocks_[b].out == nullptr) continue;
@@ -268,33 +263,13 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
   return Compiler(schedule, blocks, call, slice_bytes, scratch).run();
 }
 
-void fuse(Program& program, const std::vector<bool>& mapped) {
-  // Steps of one block stand in list order; a run of receive_reduce, then sends that others store.
-  std::map<int32_t, FusedGroup> open;
-  const auto close = [&](FusedGroup& group) {
-    const size_t fan = group.receives.size() + 1;
-    if (!group.receives.empty() && !group.sends.empty() && fan <= kReduceFanMax &&
-        group.sends.size() + 1 <= kReduceFanMax) {
-      for (uint32_t step : group.receives) program.received_in_pass[step] = true;
-      program.fused.push_back(group);
-    }
-    group = {};
-  };
-  for (uint32_t i = 0; i < program.steps.size(); ++i) {
-    const ProgramStep& step = program.steps[i];
-    FusedGroup& group = open[step.block];
-    const bool fits =
-        step.peer >= 0 && mapped[static_cast<size_t>(step.peer)] && step.bytes > kEagerBytesMax;
-    if (fits && step.action == Action::receive_reduce) {
-      if (!group.sends.empty()) close(group);
-      group.receives.push_back(i);
-    } else if (fits && step.action == Action::send && !step.for_reduce && !group.receives.empty()) {
-      group.sends.push_back(i);
-    } else {
-      close(group);
-    }
-  }
-  for (auto& [block, group] : open) close(group);
+bool can_run_in_order(const Program& program) {
+  // What the peer has popped but not yet told may hold the rest of the ring.
+  constexpr size_t kMessagesMax = kSlots - kCreditBatch + 1;
+  const auto is_short = [](const ProgramStep& step) { return step.bytes <= kEagerBytesMax; };
+  const auto fits = [](const Fifo& fifo) { return fifo.steps.size() <= kMessagesMax; };
+  return std::all_of(program.steps.begin(), program.steps.end(), is_short) &&
+         std::all_of(program.fifos.begin(), program.fifos.end(), fits);
 }
 
 }  // namespace ropewalk

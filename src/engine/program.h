@@ -44,20 +44,11 @@ struct Fifo {
   std::vector<uint32_t> steps;
 };
 
-/// receive_reduce steps, then send steps, of one block, that run as one pass: all sources read, all
-/// destinations written, slice by slice. A pass waits for all its sources at once, which FIFOs by
-/// themselves do not: safe where every source is its sender's first message, as in `direct`.
-struct FusedGroup {
-  std::vector<uint32_t> receives, sends;
-};
-
 struct Program {
   std::vector<ProgramStep> steps;
   std::vector<uint32_t> deps;
   std::vector<Fifo> fifos;
   std::vector<uint32_t> locals;  // steps without a peer, in list order
-  std::vector<FusedGroup> fused;
-  std::vector<bool> received_in_pass;  // by step: a receive that belongs to a fused group
   size_t slice_bytes = 0;
   DataType type = DataType::uint8;
   ReduceOp op;
@@ -72,7 +63,8 @@ size_t scratch_bytes(const Schedule& schedule, const std::vector<BlockMemory>& b
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
                 size_t slice_bytes, std::byte* scratch);
 
-/// Marks what can run as one pass; `mapped(peer)` says whether the peer's memory is mapped.
-void fuse(Program& program, const std::vector<bool>& mapped);
+/// Whether steps may run one after the other, in list order: every message fits into an eager slot,
+/// and so few share a stream that sends never wait for receives (schedules are verified to run so).
+bool can_run_in_order(const Program& program);
 
 }  // namespace ropewalk

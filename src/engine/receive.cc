@@ -1,6 +1,4 @@
 // The receiving half of the engine's loop.
-#include <fmt/format.h>
-
 #include <array>
 #include <cstring>
 
@@ -21,7 +19,6 @@ bool Engine::advance_receive(Operation& op, size_t f) {
       moved = true;
     }
     if (!state.eager) {
-      if (op.program.received_in_pass[i]) break;  // advance_fused moves the head
       while (state.done < state.slices && take_slice(op, f, i)) moved = true;
       if (state.done < state.slices) break;
       if (state.granted) fifo.link->grant_done(fifo.stream);
@@ -65,29 +62,17 @@ bool Engine::accept(Operation& op, size_t f, uint32_t i) {
   if (header == nullptr) return false;
   const ProgramStep& step = op.program.steps[i];
   StepState& state = op.steps[i];
-  if (!(header->signature == op.signature)) {
-    fail_mismatch(op.signature, header->signature, fifo.link->peer());
-    return false;
-  }
   const MessageKind kind = state.eager     ? MessageKind::eager
                            : state.exposed ? MessageKind::exposed
                                            : MessageKind::announced;
-  if (header->bytes != step.bytes || header->kind != kind ||
-      header->slices != (state.eager ? 0 : state.slices)) {
-    fail({ErrorCode::mismatch, operation_name(op.signature),
-          fmt::format("rank {} sends {} bytes where rank {} expects {}", fifo.link->peer(),
-                      header->bytes, rank_, step.bytes),
-          "give matching counts on both ranks", rank_, fifo.link->peer()});
-    return false;
-  }
-  const auto* payload = reinterpret_cast<const std::byte*>(header + 1);
+  if (!check_header(op, *fifo.link, *header, kind, step.bytes)) return false;
   if (state.eager) {
     if (!slice_ready(op, i, 0, step.deps_end)) return false;
-    apply(op, i, 0, payload);
+    apply(op, i, 0, payload_of(*header, step.bytes));
     finish_slice(state);
   } else if (state.exposed) {
     Exposure exposure;
-    std::memcpy(&exposure, payload, sizeof(exposure));
+    std::memcpy(&exposure, payload_of(*header, sizeof(exposure)), sizeof(exposure));
     const size_t reach =
         exposure.window > 0 ? exposure.window * op.program.slice_bytes : step.bytes;
     state.incoming = fifo.link->map(exposure.key, exposure.offset, reach);

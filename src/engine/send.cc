@@ -19,7 +19,6 @@ bool Engine::advance_send(Operation& op, size_t f) {
       moved = true;
     }
     if (!state.eager) {
-      if (state.untold > 0 && !tell_peer(op, f, i)) break;
       while (state.issued < state.slices && send_slice(op, f, i)) moved = true;
       if (state.issued < state.slices) break;
       if (!state.exposed) fifo.link->finish_grant(fifo.stream);
@@ -29,29 +28,17 @@ bool Engine::advance_send(Operation& op, size_t f) {
   return moved;
 }
 
-/// Notifies the peer of slices that a fused pass wrote. False: some are left.
-bool Engine::tell_peer(Operation& op, size_t f, uint32_t i) {
-  StepState& state = op.steps[i];
-  while (state.untold > 0) {
-    if (!op.fifos[f].link->notify_slice(op.fifos[f].stream)) return false;
-    --state.untold;
-    finish_slice(state);
-  }
-  return true;
-}
-
 bool Engine::announce(Operation& op, size_t f, uint32_t i) {
   FifoState& fifo = op.fifos[f];
   if (!fifo.link->can_send(fifo.stream)) return false;
   const ProgramStep& step = op.program.steps[i];
   StepState& state = op.steps[i];
-  EagerHeader header{op.signature, MessageKind::eager, 0, step.bytes};
+  EagerHeader header{op.signature, step.bytes, MessageKind::eager};
   if (state.eager) {
     if (!fifo.link->send(fifo.stream, header, step.source, step.bytes)) return false;
     state.issued = 1;
     finish_slice(state);
   } else {
-    header.slices = state.slices;
     if (state.exposed) {
       const Reachable& at = state.reachable.known ? state.reachable : fifo.window.at;
       const Exposure exposure{at.key, at.offset, state.reachable.known ? 0 : kWindowSlots, 0};

@@ -5,13 +5,20 @@
 // are kStreams of them per direction: kContexts collectives may be in flight, each with kLanes
 // lanes, and one more context carries send/recv.
 //
-// Every message begins with an eager slot: the whole payload where it is at most kEagerBytesMax,
-// else an announcement, after which the payload follows in slices, each with a `data` notice:
+// Every message begins with an eager slot. Where the peer's inbox is mapped the sender stores into
+// it, the header's `number` last, and the receiver looks there: one cache line carries a small
+// message. Else the slot is put, with an `eager` notice.
+//
+// A slot holds the whole payload where that is at most kEagerBytesMax, else an announcement, after
+// which the payload follows in slices, each with a `data` notice:
 //   - into the place that the receiver granted: its final buffer (direct), or a window of staging
 //     slots, whose reuse the receiver allows by `consumed` notices;
 //   - or, where the peer's memory is mapped and the message is to be reduced, not at all: the
 //     announcement says where the sender's data lies (exposed), and `consumed` notices say that the
 //     receiver has read it.
+//
+// Owners (engine/passes.h) are sent invitations instead: an eager slot that says where the sender's
+// part of a block lies, and where its result goes.
 #pragma once
 
 #include <cstdint>
@@ -29,23 +36,33 @@ inline constexpr int kContexts = 4;  // collectives in flight
 inline constexpr int kPointToPointContext = kContexts;
 inline constexpr int kStreams = (kContexts + 1) * kLanes;
 inline constexpr uint32_t kSlots = 8;   // eager messages in flight per stream
+inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back
 inline constexpr uint32_t kGrants = 8;  // grants in flight per stream
 inline constexpr size_t kEagerBytesMax = 4096;
-inline constexpr uint32_t kWireVersion = 1;
+inline constexpr uint32_t kWireVersion = 2;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
 }
 
-enum class MessageKind : uint32_t { eager = 1, announced = 2, exposed = 3 };
+enum class MessageKind : uint32_t { eager = 1, announced = 2, exposed = 3, invitation = 4 };
 
 struct EagerHeader {
   Signature signature;
+  uint64_t bytes = 0;  // of the message
   MessageKind kind = MessageKind::eager;
-  uint32_t slices = 0;  // announced, exposed: how many `data` notices follow
-  uint64_t bytes = 0;   // of the message
+  uint32_t number = 0;  // of the message on its stream, from 1; written last where mapped
 };
 static_assert(sizeof(EagerHeader) == 48);
+
+/// Where the payload of a slot begins. What fits shares the header's cache line; more begins with a
+/// line of its own, so that vectors do not straddle lines.
+constexpr size_t payload_offset(size_t payload_bytes) {
+  return sizeof(EagerHeader) + payload_bytes <= 64 ? sizeof(EagerHeader) : 64;
+}
+inline const std::byte* payload_of(const EagerHeader& header, size_t payload_bytes) {
+  return reinterpret_cast<const std::byte*>(&header) + payload_offset(payload_bytes);
+}
 
 /// The payload of an `exposed` slot: where the sender's data lies.
 struct Exposure {
@@ -55,6 +72,23 @@ struct Exposure {
   uint32_t unused = 0;
 };
 static_assert(sizeof(Exposure) == 32);
+
+/// One side of an invitation. window > 0: slice i lies at offset + (i mod window) * slice_bytes;
+/// else at offset + i * slice_bytes. Both sides may name one window.
+struct Place {
+  RemoteKey key;
+  uint64_t offset = 0;
+  uint32_t window = 0;
+  uint32_t given = 0;  // 0: the sender has, or wants, nothing of the block
+};
+static_assert(sizeof(Place) == 32);
+
+/// The payload of an `invitation` slot: its receiver, the block's owner, is to read the sender's
+/// part of the block and to write the result. Where either side has a window each slice is ready
+/// with its `data` notice, else all are at once. `consumed` notices say that slices are done.
+struct Invitation {
+  Place in, out;
+};
 
 enum class GrantKind : uint32_t { direct = 1, window = 2 };
 
@@ -82,7 +116,7 @@ struct Hello {
 static_assert(sizeof(Hello) == 24);
 
 // Where things lie in an inbox.
-inline constexpr size_t kSlotBytes = (sizeof(EagerHeader) + kEagerBytesMax + 63) / 64 * 64;
+inline constexpr size_t kSlotBytes = 64 + kEagerBytesMax;
 inline constexpr size_t kStreamBytes = kSlots * kSlotBytes + kGrants * sizeof(Grant);
 inline constexpr size_t kProbeOffset = kStreams * kStreamBytes;
 inline constexpr size_t kInboxBytes = kProbeOffset + 64;

@@ -151,6 +151,26 @@ double direct(const Terms& t, Collective collective) {
   }
 }
 
+/// A short message is stored into a mapped slot and read from there, cache line by cache line.
+constexpr double kSlotPenalty = 5;
+
+double one_shot(const Terms& t) {
+  const double others = t.n - 1, bytes = others * t.bytes;
+  const double move = moving(t, bytes, t.all_cross) * t.incast() * (t.mapped ? kSlotPenalty : 1);
+  return t.link.latency_s + others * t.slices_of(t.bytes) * t.link.overhead_s + move +
+         adding(t, bytes);
+}
+
+/// One message each way, between the root and an owner, or an owner and all.
+double scattered(const Terms& t, Collective collective) {
+  const double others = t.n - 1, block = t.bytes / t.n;
+  const double posts = 2 * others * t.slices_of(block) * t.link.overhead_s;
+  const double move = moving(t, others * block, t.all_cross) * t.incast();
+  const double add = collective == Collective::reduce ? adding(t, others * block) : 0;
+  // Mapped, an owner reads and hands out in one pass.
+  return 2 * t.link.latency_s + posts + add + (t.mapped ? move : 2 * move);
+}
+
 double two_level(const Terms& t, Collective collective) {
   const double hops = t.hosts - 1, inside = t.local > 1 ? 1 : 0;
   const double inside_byte = t.inside.s_per_byte;
@@ -206,6 +226,10 @@ double predict_seconds(const Question& question, Algorithm algorithm, size_t sli
       if (t.hosts == 1) return direct(t, collective);
       if (t.local == 1) return ring(t, collective);
       return two_level(t, collective);
+    case Algorithm::one_shot:
+      return one_shot(t);
+    case Algorithm::scattered:
+      return scattered(t, collective);
     case Algorithm::automatic:
       break;
   }

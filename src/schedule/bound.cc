@@ -106,6 +106,13 @@ Bound bound_of(const ScheduleKey& key) {
       return direct_bound(key);
     case Algorithm::two_level:
       return two_level_bound(key);
+    case Algorithm::one_shot:
+      return {key.ranks - 1.0, 1};
+    case Algorithm::scattered: {
+      // The root sends all parts but its own, and its own to all.
+      const double n = key.ranks;
+      return {(key.collective == Collective::broadcast ? 2 * (n - 1) : n) / n, 2};
+    }
     case Algorithm::automatic:
       break;
   }

@@ -24,7 +24,17 @@ constexpr int floor_power_of_two(int n) {
 class Builder {
  public:
   Builder(const ScheduleKey& key, int rank, int blocks, int scratch = 0)
-      : schedule_{key.ranks, rank, blocks, scratch, {}} {}
+      : schedule_{key.ranks, rank, blocks, scratch, {}, {}} {}
+
+  // Owners of all blocks: rank b of block b; of an all_to_all who receives it; one rank.
+  void own_parts() {
+    for (int b = 0; b < schedule_.ranks; ++b) schedule_.owners.push_back(b);
+  }
+  void receivers_own_parts() {
+    own_parts();
+    schedule_.owners.resize(static_cast<size_t>(schedule_.blocks), schedule_.rank);
+  }
+  void own_all(int owner) { schedule_.owners.assign(static_cast<size_t>(schedule_.blocks), owner); }
 
   void send_copy(int block, int peer, int lane = 0) { add(StepOp::send_copy, block, peer, lane); }
   void send_reduce(int block, int peer, int lane = 0) {
@@ -67,6 +77,8 @@ Schedule build_tree(const ScheduleKey& key, int rank);
 Schedule build_recursive_doubling(const ScheduleKey& key, int rank);
 Schedule build_halving_doubling(const ScheduleKey& key, int rank);
 Schedule build_direct(const ScheduleKey& key, int rank);
+Schedule build_one_shot(const ScheduleKey& key, int rank);
+Schedule build_scattered(const ScheduleKey& key, int rank);
 Schedule build_two_level(const ScheduleKey& key, int rank);
 
 }  // namespace ropewalk

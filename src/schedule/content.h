@@ -10,9 +10,6 @@
 
 namespace ropewalk {
 
-/// True where blocks are sums: their content is a set of ranks. Else it is one origin.
-bool is_reduction(Collective collective);
-
 /// The contents of all blocks of all ranks. A content is a row of 64-bit words, all zero while
 /// undefined: one bit per contributing rank, or one word for the origin of moved data.
 class Contents {

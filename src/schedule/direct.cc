@@ -10,6 +10,7 @@ namespace {
 Schedule all_reduce(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
+  out.own_parts();
   for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
   for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
   for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
@@ -20,6 +21,7 @@ Schedule all_reduce(const ScheduleKey& key, int rank) {
 Schedule reduce_scatter(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
+  out.own_parts();
   for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
   for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
   return out.take();
@@ -28,6 +30,7 @@ Schedule reduce_scatter(const ScheduleKey& key, int rank) {
 Schedule all_gather(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
+  out.own_parts();
   for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
   for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
   return out.take();
@@ -36,6 +39,7 @@ Schedule all_gather(const ScheduleKey& key, int rank) {
 Schedule all_to_all(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, 2 * n);
+  out.receivers_own_parts();
   for (int i = 1; i < n; ++i) {
     out.send_copy(wrap(rank + i, n), wrap(rank + i, n));
     out.recv_copy(n + wrap(rank - i, n), wrap(rank - i, n));
@@ -45,6 +49,7 @@ Schedule all_to_all(const ScheduleKey& key, int rank) {
 
 Schedule broadcast(const ScheduleKey& key, int rank) {
   Builder out(key, rank, 1);
+  out.own_all(key.root);
   if (rank != key.root)
     out.recv_copy(0, key.root);
   else
@@ -54,6 +59,7 @@ Schedule broadcast(const ScheduleKey& key, int rank) {
 
 Schedule reduce(const ScheduleKey& key, int rank) {
   Builder out(key, rank, 1);
+  out.own_all(key.root);
   if (rank != key.root)
     out.send_reduce(0, key.root);
   else
@@ -64,6 +70,7 @@ Schedule reduce(const ScheduleKey& key, int rank) {
 Schedule gather(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
+  out.own_parts();
   if (rank != key.root)
     out.send_copy(rank, key.root);
   else
@@ -74,6 +81,7 @@ Schedule gather(const ScheduleKey& key, int rank) {
 Schedule scatter(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
+  out.own_parts();
   if (rank != key.root)
     out.recv_copy(rank, key.root);
   else

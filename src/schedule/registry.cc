@@ -30,6 +30,10 @@ Schedule build(const ScheduleKey& key, int rank) {
       return build_direct(key, rank);
     case Algorithm::two_level:
       return build_two_level(key, rank);
+    case Algorithm::one_shot:
+      return build_one_shot(key, rank);
+    case Algorithm::scattered:
+      return build_scattered(key, rank);
     case Algorithm::automatic:
       break;
   }
@@ -39,7 +43,7 @@ Schedule build(const ScheduleKey& key, int rank) {
 
 /// With one rank there is nothing to do, whatever the algorithm; blocks as for more ranks.
 Schedule alone(const ScheduleKey& key) {
-  return Schedule{1, 0, key.collective == Collective::all_to_all ? 2 : 1, 0, {}};
+  return Schedule{1, 0, key.collective == Collective::all_to_all ? 2 : 1, 0, {}, {}};
 }
 
 }  // namespace
@@ -47,12 +51,12 @@ Schedule alone(const ScheduleKey& key) {
 const std::vector<Algorithm>& algorithms_for(Collective collective) {
   using enum Algorithm;
   static const std::vector<Algorithm> kAllReduce = {
-      ring, tree, recursive_doubling, halving_doubling, direct, two_level};
+      ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot};
   static const std::vector<Algorithm> kReduceScatter = {ring, halving_doubling, direct, two_level};
   static const std::vector<Algorithm> kAllGather = {ring, recursive_doubling, halving_doubling,
                                                     direct, two_level};
-  static const std::vector<Algorithm> kBroadcast = {ring, tree, direct, two_level};
-  static const std::vector<Algorithm> kReduce = {ring, tree, direct};
+  static const std::vector<Algorithm> kBroadcast = {ring, tree, direct, two_level, scattered};
+  static const std::vector<Algorithm> kReduce = {ring, tree, direct, scattered};
   static const std::vector<Algorithm> kDirect = {direct};
   static const std::vector<Algorithm> kBarrier = {recursive_doubling};
   static const std::vector<Algorithm> kNone;

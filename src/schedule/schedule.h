@@ -65,6 +65,11 @@ struct Schedule {
   int blocks = 1;
   int scratch = 0;
   std::vector<Step> steps;
+  /// By data block: the rank through which all of the block's data passes. Every message of the
+  /// block has its owner at one end, and the owner sends the block on only when it has received all
+  /// that it will. Where memory is mapped, owners alone do all the work (engine/passes.h). Empty
+  /// where a schedule has no such ranks.
+  std::vector<int> owners;
 };
 
 /// Everything a builder may look at. Pure: equal keys give equal schedules on every rank.
@@ -80,6 +85,9 @@ struct ScheduleKey {
 
 /// The schedule of `rank`. `key.algorithm` must be one of `algorithms_for(key.collective)`.
 Schedule build_schedule(const ScheduleKey& key, int rank);
+
+/// Whether the collective adds up data, or only moves it.
+bool is_reduction(Collective collective);
 
 /// The algorithms that implement a collective, for any number of ranks and any root. Not send/recv.
 const std::vector<Algorithm>& algorithms_for(Collective collective);

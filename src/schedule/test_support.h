@@ -40,9 +40,9 @@ inline std::string text_of(const VerifyReport& report) {
   return text;
 }
 
-/// Correct under rendezvous and with one slot.
+/// Correct under rendezvous, with one slot, and in list order.
 inline void expect_correct(const ScheduleKey& key) {
-  for (int credits : {0, 1}) {
+  for (int credits : {0, 1, kInListOrder}) {
     const VerifyReport report = verify(key, credits);
     EXPECT_TRUE(report.ok()) << describe(key) << ", credits " << credits << "\n" << text_of(report);
   }

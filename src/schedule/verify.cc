@@ -88,7 +88,8 @@ class Replay {
          VerifyReport& report)
       : key_(key),
         schedules_(schedules),
-        credits_(static_cast<uint32_t>(credits)),
+        in_list_order_(credits == kInListOrder),
+        credits_(in_list_order_ ? UINT32_MAX : static_cast<uint32_t>(credits)),
         report_(report),
         findings_(schedules, report),
         graph_(graph_of(schedules)),
@@ -96,7 +97,7 @@ class Replay {
         waits_(graph_.nodes(), 0),
         round_(graph_.nodes(), 0),
         done_(graph_.nodes(), false) {
-    if (credits > 0) in_flight_.resize(graph_.nodes() * contents_.words());
+    if (credits_ > 0) in_flight_.resize(graph_.nodes() * contents_.words());
   }
 
   void run() {
@@ -155,6 +156,7 @@ class Replay {
     for (uint32_t node = 0; node < graph_.nodes(); ++node) {
       for (uint32_t next : graph_.waiting_on(node)) ++waits_[next];
       if (graph_.fifo_next[node] != StepGraph::kNone) ++waits_[graph_.fifo_next[node]];
+      if (in_list_order_ && index_of(node) > 0) ++waits_[node];
       if (credits_ == 0) continue;
       if (is_recv(step_of(node).op)) ++waits_[node];  // for its message
       if (is_send(step_of(node).op) && graph_.fifo_rank[node] >= credits_)
@@ -256,6 +258,11 @@ class Replay {
     report_.rounds = std::max(report_.rounds, round_[node]);
     for (uint32_t next : graph_.waiting_on(node)) follow(node, next);
     if (graph_.fifo_next[node] != StepGraph::kNone) follow(node, graph_.fifo_next[node]);
+    if (in_list_order_ && has_successor(node)) release(node + 1);  // waits, but for no message
+  }
+  /// Whether the rank has a step after this one.
+  bool has_successor(uint32_t node) const {
+    return node + 1 < graph_.first[static_cast<size_t>(rank_of(node)) + 1];
   }
   void follow(uint32_t node, uint32_t next) {
     round_[next] = std::max(round_[next], round_[node]);
@@ -273,6 +280,7 @@ class Replay {
       if (done_[node]) continue;
       for (uint32_t next : graph_.waiting_on(node)) waits_for[next] = node;
       if (graph_.fifo_next[node] != StepGraph::kNone) waits_for[graph_.fifo_next[node]] = node;
+      if (in_list_order_ && has_successor(node)) waits_for[node + 1] = node;
       if (credits_ > 0 && slot_user_[node] != StepGraph::kNone) waits_for[slot_user_[node]] = node;
       const bool needs_partner = credits_ == 0 || is_recv(step_of(node).op);
       if (needs_partner && waits_for[node] == StepGraph::kNone)
@@ -322,6 +330,7 @@ class Replay {
 
   const ScheduleKey& key_;
   const std::vector<Schedule>& schedules_;
+  const bool in_list_order_;
   const uint32_t credits_;
   VerifyReport& report_;
   Findings findings_;

@@ -54,7 +54,9 @@ struct VerifyReport {
 inline constexpr size_t kFindingsMax = 32;
 
 /// `credits` >= 1: a FIFO holds that many blocks, and a send completes when there is room. 0:
-/// rendezvous, a send completes when its receive is ready too.
+/// rendezvous, a send completes when its receive is ready too. kInListOrder: each rank runs its
+/// steps one after the other, and a FIFO holds all blocks (how the engine runs short messages).
+inline constexpr int kInListOrder = -1;
 VerifyReport verify(const ScheduleKey& key, int credits);
 /// The same for schedules (one per rank) that claim to implement `key`.
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits);

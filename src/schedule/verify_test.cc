@@ -17,7 +17,7 @@ bool has(const VerifyReport& report, Flaw flaw) {
 // `ropewalk verify` goes up to 64 ranks; here a part of that, so that the test takes a second.
 TEST(Verify, EveryScheduleIsCorrect) {
   for (const ScheduleKey& key : keys_to_verify(1, 20))
-    for (int credits : {0, 1, 3}) {
+    for (int credits : {0, 1, 3, kInListOrder}) {
       const VerifyReport report = verify(key, credits);
       ASSERT_TRUE(report.ok()) << describe(key) << ", credits " << credits << "\n"
                                << text_of(report);
@@ -34,7 +34,7 @@ TEST(Verify, KeysCoverAlgorithmsRootsAndShapes) {
     roots.insert(key.root);
     shapes.insert(key.hosts);
   }
-  EXPECT_EQ(pairs.size(), 26u);
+  EXPECT_EQ(pairs.size(), 29u);
   EXPECT_EQ(roots, (std::set<int>{0, 1, 8}));
   EXPECT_EQ(shapes.size(), 7u);  // six, and none for the algorithms that do not ask
 }
@@ -48,6 +48,8 @@ using Mutation = std::function<bool(Schedule&, size_t step)>;
 void expect_noticed(const char* name, const Mutation& mutate) {
   int tried = 0;
   for (const ScheduleKey& key : keys_to_verify(5, 5)) {
+    // Whole contributions may be added up in any order and place: what is broken is often right.
+    if (key.algorithm == Algorithm::one_shot) continue;
     const Schedules correct = build_all(key);
     for (size_t r = 0; r < correct.size(); ++r)
       for (size_t i = 0; i < correct[r].steps.size(); ++i) {
@@ -174,7 +176,7 @@ TEST(VerifyMutation, SwappedSteps) {
 const ScheduleKey kPair{Collective::all_reduce, Algorithm::direct, 2, 0, {}};
 
 Schedules pair_of(std::vector<Step> first, std::vector<Step> second, int blocks = 1) {
-  return {{2, 0, blocks, 0, std::move(first)}, {2, 1, blocks, 0, std::move(second)}};
+  return {{2, 0, blocks, 0, std::move(first), {}}, {2, 1, blocks, 0, std::move(second), {}}};
 }
 
 TEST(VerifyFinding, DeadlockTellsWhoWaitsForWhom) {
@@ -268,7 +270,7 @@ TEST(VerifyFinding, TooManyRounds) {
   // An all_reduce that calls itself direct but is a chain there and back.
   const ScheduleKey key{Collective::all_reduce, Algorithm::direct, 3, 0, {}};
   const auto chain = [](int rank, std::vector<Step> steps) {
-    return Schedule{3, rank, 1, 0, std::move(steps)};
+    return Schedule{3, rank, 1, 0, std::move(steps), {}};
   };
   const Schedules schedules = {
       chain(0, {{StepOp::send_reduce, 0, 1, 0, -1}, {StepOp::recv_copy, 0, 1, 0, -1}}),

@@ -189,6 +189,14 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
   return peer.regions.find(key.id, offset, bytes);
 }
 
+void ShmTransport::wake(int rank) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (peer.state != LinkState::linked) return;
+  // What the caller stored before comes before the look at `asleep`.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring_if_asleep(peer);
+}
+
 void ShmTransport::ring_if_asleep(Peer& peer) {
   std::atomic<uint32_t>& asleep = peer.mailbox.header().asleep;
   if (asleep.load(std::memory_order_seq_cst) == 0) return;

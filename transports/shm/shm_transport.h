@@ -61,6 +61,8 @@ class ShmTransport final : public Transport {
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
 
+  void wake(int peer) override;
+
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return doorbell_.get(); }
   bool arm() override;

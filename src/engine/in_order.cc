@@ -1,0 +1,36 @@
+// Short messages: one step after the other, in list order. Nothing is granted, sliced or waited for
+// but the next message, so that a step costs little more than the bytes it moves.
+#include "engine/engine.h"
+
+namespace ropewalk {
+
+bool Engine::run_in_order(Operation& op) {
+  const std::vector<ProgramStep>& steps = op.program.steps;
+  const uint32_t begin = op.next_step;
+  for (; op.next_step < steps.size(); ++op.next_step) {
+    const uint32_t i = op.next_step;
+    const ProgramStep& step = steps[i];
+    if (step.peer < 0) {
+      run_local(op.program, step, 0);
+      continue;
+    }
+    FifoState& fifo = op.fifos[op.steps[i].fifo];
+    if (step.action == Action::send) {
+      const EagerHeader header{op.signature, step.bytes, MessageKind::eager};
+      if (!fifo.link->can_send(fifo.stream) ||
+          !fifo.link->send(fifo.stream, header, step.source, step.bytes))
+        break;
+    } else {
+      const EagerHeader* header = fifo.link->front(fifo.stream);
+      if (header == nullptr ||
+          !check_header(op, *fifo.link, *header, MessageKind::eager, step.bytes))
+        break;
+      apply(op, i, 0, payload_of(*header, step.bytes));
+      fifo.link->pop(fifo.stream);
+    }
+  }
+  if (op.next_step == steps.size()) op.unfinished = 0;
+  return op.next_step != begin;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,19 @@
+// Whether the ranks of a host can all have a CPU to themselves. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ropewalk {
+
+/// "0-3,8", as the kernel writes it; empty for no CPUs. `cpus` in order.
+std::string cpu_list_text(const std::vector<int>& cpus);
+/// The inverse. Throws Error(protocol) for what is no such text.
+std::vector<int> parse_cpu_list(std::string_view text);
+
+/// True where every rank can be given one of its allowed CPUs that no other rank is given: a
+/// matching (Kuhn 1955, by augmenting paths).
+bool can_have_own_cpus(const std::vector<std::vector<int>>& allowed_by_rank);
+
+}  // namespace ropewalk

@@ -36,6 +36,10 @@ TEST(Command, VersionAndHelp) {
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Examples:")) << name;
   }
+  for (const char* name : {"put", "pingpong", "signal"}) {
+    EXPECT_THAT(run("bench --help").out, HasSubstr(name));
+    EXPECT_THAT(run(std::string("bench ") + name + " --help").out, HasSubstr("Examples:"));
+  }
 }
 
 TEST(Command, UnknownWordsGetASuggestion) {
@@ -43,6 +47,7 @@ TEST(Command, UnknownWordsGetASuggestion) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.out, HasSubstr("did you mean \"bench\"?"));
   EXPECT_THAT(run("bench all_redcue 2>&1").out, HasSubstr("did you mean all_reduce?"));
+  EXPECT_THAT(run("bench pignpong 2>&1").out, HasSubstr("did you mean pingpong?"));
 }
 
 TEST(Command, BenchPrintsNothingButJson) {
@@ -81,6 +86,45 @@ TEST(Command, BenchJoinsTheJobItRunsIn) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("[0] {"));
+}
+
+TEST(Command, BenchMeasuresTheLinkBetweenTwoRanks) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const char* benchmark : {"put", "put --both", "pingpong", "signal"}) {
+      const bool signal = std::string(benchmark) == "signal";
+      const Outcome outcome = run(std::string("bench ") + benchmark + " --transport " + transport +
+                                  " --iterations 50 --json" + (signal ? "" : " --sizes 1,70000"));
+      EXPECT_EQ(outcome.status, 0) << benchmark << " " << transport;
+      std::istringstream lines(outcome.out);
+      std::vector<size_t> bytes;
+      for (std::string line; std::getline(lines, line);) {
+        const auto json = nlohmann::json::parse(line);
+        bytes.push_back(json["bytes"]);
+        EXPECT_EQ(json["transport"], transport);
+        EXPECT_EQ(json["iterations"], 50);
+        EXPECT_EQ(json["wrong"], 0) << line;
+        EXPECT_LE(json["min_us"], json["median_us"]);
+      }
+      EXPECT_EQ(bytes, signal ? std::vector<size_t>{0} : (std::vector<size_t>{1, 70000}));
+    }
+  }
+}
+
+TEST(Command, BenchOfALinkJoinsTheJobItRunsInAndLeavesOtherRanksAlone) {
+  const Outcome outcome =
+      run("run -n 3 -- " + program + " bench put --sizes 1K --iterations 3 --json");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
+  EXPECT_THAT(run("run -n 1 -- " + program + " bench put 2>&1").out, HasSubstr("needs two ranks"));
+}
+
+TEST(Command, BenchOfALinkRefusesWhatMakesNoSense) {
+  EXPECT_THAT(run("bench put --sizes 8:4 2>&1").out, HasSubstr("ends before it begins"));
+  EXPECT_THAT(run("bench --dtype int8 put 2>&1").out, HasSubstr("put excludes --dtype"));
+  EXPECT_THAT(run("bench put --hosts localhost 2>&1").out, HasSubstr("is one rank"));
+  EXPECT_THAT(run("bench put --timeout soon 2>&1").out, HasSubstr("is not a duration"));
+  EXPECT_THAT(run("bench signal --transport pigeon 2>&1").out, HasSubstr("no transport"));
+  EXPECT_EQ(run("bench 2>&1").status, 2);
 }
 
 TEST(Command, VerifyPrintsALinePerCollectiveAndAlgorithm) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/layout.h"
+#include "question.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -141,50 +142,17 @@ std::shared_ptr<Operation> Communicator::Impl::prepare(std::span<const Call> cal
   return op;
 }
 
-size_t Communicator::Impl::slice_bytes() const {
-  return std::max(job_.knobs().slice_bytes / 64 * 64, kEagerBytesMax);
-}
-
-Choice Communicator::Impl::choose_for(const Call& call) {
-  Question question;
-  question.collective = call.collective;
-  // The ranks of an all_to_all_v know different totals, but must choose alike.
-  const bool uneven = call.collective == Collective::all_to_all && !call.counts.empty();
-  question.bytes = uneven ? slice_bytes() : total_bytes(call, size());
-  question.ranks = size();
-  question.hosts = job_.hosts();
-  question.root = call.root;
-  question.forced = call.algorithm;
-  if (size() == 1) return {algorithms_for(call.collective).front(), slice_bytes(), 0, {}};
-  if (call.algorithm == Algorithm::automatic) {
-    const auto wanted = algorithm_named(job_.knobs().algorithm);
-    if (!wanted)
-      throw Error(ErrorCode::unavailable, "communicator",
-                  fmt::format("ROPEWALK_ALGORITHM={}: no such algorithm", job_.knobs().algorithm),
-                  "`ropewalk env` lists them");
-    const auto& possible = algorithms_for(call.collective);
-    if (std::find(possible.begin(), possible.end(), *wanted) != possible.end())
-      question.forced = *wanted;
-  }
-  question.mapped = job_.transports().size() == 1 && job_.transports()[0]->name() == "shm";
-  // From what all ranks know alike: the knob, not which transports this rank happens to use.
-  if (job_.knobs().transport == "tcp") question.cost.intra = kTcpLink;
-  question.slice_bytes_max = slice_bytes();
-  Choice choice = choose(question);
-  choice.slice_bytes = std::max(choice.slice_bytes / 64 * 64, kEagerBytesMax);
-  return choice;
-}
-
 std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
   if (call.collective == Collective::send || call.collective == Collective::recv) {
     Schedule schedule{size(), rank(), 1, 0, {}};
     schedule.steps.push_back(
         {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy, 0,
          call.root});
-    return driver_->locked(
-        [&] { return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes()); });
+    return driver_->locked([&] {
+      return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.knobs()));
+    });
   }
-  const Choice choice = choose_for(call);
+  const Choice choice = choose_for(call, job_.knobs(), job_.hosts());
   const ScheduleKey key{call.collective, choice.algorithm, size(), call.root, job_.hosts()};
   const Schedule schedule = build_schedule(key, rank());
   return driver_->locked(

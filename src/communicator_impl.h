@@ -12,7 +12,6 @@
 #include "engine/engine.h"
 #include "job.h"
 #include "memory/memory_registry.h"
-#include "planner/planner.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
@@ -52,8 +51,6 @@ class Communicator::Impl {
   std::shared_ptr<Operation> prepare_one(const Call& call);
   std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare_fused(const std::vector<const Call*>& calls);
-  size_t slice_bytes() const;  // the knob, as slices can be
-  Choice choose_for(const Call& call);
 
   MonotonicClock clock_;
   MemoryRegistry memories_;

@@ -2,20 +2,17 @@
 // reverse order: the driver stops first, and transports go after the engine.
 #pragma once
 
-#include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "bootstrap/world.h"
 #include "engine/driver.h"
 #include "engine/engine.h"
+#include "job.h"
 #include "memory/memory_registry.h"
-#include "planner/planner.h"
 #include "ropewalk/communicator.h"
-#include "transports/shm/shm_transport.h"
 
 namespace ropewalk {
 
@@ -25,11 +22,11 @@ class Communicator::Impl {
   explicit Impl(const Options& options);
   ~Impl();
 
-  int rank() const { return world_->rank(); }
-  int size() const { return world_->size(); }
-  int local_rank() const { return local_rank_; }
-  int local_size() const { return local_size_; }
-  std::string transport() const;
+  int rank() const { return job_.rank(); }
+  int size() const { return job_.size(); }
+  int local_rank() const { return job_.local_rank(); }
+  int local_size() const { return job_.local_size(); }
+  std::string transport() const { return job_.transport_names(); }
 
   std::shared_ptr<Operation> plan(const Call& call);
   /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
@@ -46,8 +43,6 @@ class Communicator::Impl {
     std::shared_ptr<Operation> operation;
   };
 
-  void leave();
-  void choose_transports();
   void start_engine();
   void check(std::span<const Call> calls) const;
   /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
@@ -56,21 +51,10 @@ class Communicator::Impl {
   std::shared_ptr<Operation> prepare_one(const Call& call);
   std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare_fused(const std::vector<const Call*>& calls);
-  size_t slice_bytes() const;  // the knob, as slices can be
-  Choice choose_for(const Call& call);
 
-  Knobs knobs_;
   MonotonicClock clock_;
   MemoryRegistry memories_;
-  std::unique_ptr<ShmTransport> shm_;  // made before joining: peers need its address
-  std::unique_ptr<World> world_;
-  std::unique_ptr<Transport> tcp_;
-  std::vector<Transport*> transports_;
-  std::vector<int> route_;                             // by peer: index into transports_
-  std::vector<int> hosts_;                             // by rank: number of its host
-  const int exceptions_ = std::uncaught_exceptions();  // when this was made
-  int local_rank_ = 0;
-  int local_size_ = 1;
+  Job job_;
   std::byte barrier_byte_{};
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<Driver> driver_;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "bench_data.h"
+#include "bench_job.h"
 #include "bench_report.h"
 #include "ropewalk/communicator.h"
 
@@ -196,10 +197,7 @@ BenchResult run_size(Communicator& comm, const BenchOptions& options, Plan& barr
 }  // namespace
 
 int run_bench_rank(const BenchOptions& options) {
-  Options join;
-  if (!options.transport.empty()) join.transport = options.transport;
-  join.timeout = options.timeout;
-  const auto comm = Communicator::create(join);
+  const auto comm = Communicator::create(join_options(options.transport, options.timeout));
   if (options.ranks > 0 && options.ranks != comm->size()) {
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("-n {} inside a job of {} ranks", options.ranks, comm->size()),

@@ -3,22 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "time_summary.h"
 
 namespace ropewalk::tools {
 namespace {
-
-// The smallest value that at least `share` of all are not above.
-double quantile(const std::vector<double>& sorted, double share) {
-  const auto rank = static_cast<size_t>(share * static_cast<double>(sorted.size()) + 0.999999);
-  return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
-}
-
-double rounded(double value, double per_unit) {
-  return std::round(value * per_unit) / per_unit;
-}
 
 std::string op_of(const BenchOptions& options) {
   return options.kind.reduces() ? std::string(name_of(options.op)) : "none";
@@ -33,15 +25,15 @@ void print(const std::string& text) {
 
 BenchResult summarize(const BenchShape& shape, Algorithm algorithm, std::vector<double> us,
                       int64_t wrong) {
-  std::sort(us.begin(), us.end());
   BenchResult result;
   result.count = shape.count;
   result.bytes = shape.bytes;
   result.iterations = static_cast<int>(us.size());
   result.algorithm = algorithm;
-  result.min_us = us.front();
-  result.median_us = quantile(us, 0.5);
-  result.p99_us = quantile(us, 0.99);
+  const TimeSummary times = summarize_times(std::move(us));
+  result.min_us = times.min_us;
+  result.median_us = times.median_us;
+  result.p99_us = times.p99_us;
   // A clock may not resolve the fastest calls.
   result.algbw_gbs = static_cast<double>(shape.bytes) / std::max(result.median_us, 1e-3) / 1e3;
   result.busbw_gbs = result.algbw_gbs * shape.bus_factor;

@@ -17,6 +17,9 @@ struct Request {
 /// Adds a subcommand to `app`; it sets `request.action`, which main calls after parsing.
 void add_run_command(CLI::App& app, Request& request);
 void add_bench_command(CLI::App& app, Request& request);
+/// Those of `bench` that measure the link between two ranks; after `bench` has its own options.
+void add_p2p_commands(CLI::App& bench, Request& request);
+void add_explain_command(CLI::App& app, Request& request);
 void add_verify_command(CLI::App& app, Request& request);
 void add_env_command(CLI::App& app, Request& request);
 void add_doctor_command(CLI::App& app, Request& request);

@@ -30,11 +30,15 @@ Outcome run(const std::string& arguments) {
 
 TEST(Command, VersionAndHelp) {
   EXPECT_THAT(run("--version").out, HasSubstr("ropewalk "));
-  for (const char* name : {"run", "bench", "verify", "doctor", "env"}) {
+  for (const char* name : {"run", "bench", "explain", "verify", "doctor", "env"}) {
     EXPECT_THAT(run("--help").out, HasSubstr(name));
     const Outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Examples:")) << name;
+  }
+  for (const char* name : {"put", "pingpong", "signal"}) {
+    EXPECT_THAT(run("bench --help").out, HasSubstr(name));
+    EXPECT_THAT(run(std::string("bench ") + name + " --help").out, HasSubstr("Examples:"));
   }
 }
 
@@ -43,6 +47,7 @@ TEST(Command, UnknownWordsGetASuggestion) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.out, HasSubstr("did you mean \"bench\"?"));
   EXPECT_THAT(run("bench all_redcue 2>&1").out, HasSubstr("did you mean all_reduce?"));
+  EXPECT_THAT(run("bench pignpong 2>&1").out, HasSubstr("did you mean pingpong?"));
 }
 
 TEST(Command, BenchPrintsNothingButJson) {
@@ -81,6 +86,109 @@ TEST(Command, BenchJoinsTheJobItRunsIn) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("[0] {"));
+}
+
+TEST(Command, BenchMeasuresTheLinkBetweenTwoRanks) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const char* benchmark : {"put", "put --both", "pingpong", "signal"}) {
+      const bool signal = std::string(benchmark) == "signal";
+      const Outcome outcome = run(std::string("bench ") + benchmark + " --transport " + transport +
+                                  " --iterations 50 --json" + (signal ? "" : " --sizes 1,70000"));
+      EXPECT_EQ(outcome.status, 0) << benchmark << " " << transport;
+      std::istringstream lines(outcome.out);
+      std::vector<size_t> bytes;
+      for (std::string line; std::getline(lines, line);) {
+        const auto json = nlohmann::json::parse(line);
+        bytes.push_back(json["bytes"]);
+        EXPECT_EQ(json["transport"], transport);
+        EXPECT_EQ(json["iterations"], 50);
+        EXPECT_EQ(json["wrong"], 0) << line;
+        EXPECT_LE(json["min_us"], json["median_us"]);
+      }
+      EXPECT_EQ(bytes, signal ? std::vector<size_t>{0} : (std::vector<size_t>{1, 70000}));
+    }
+  }
+}
+
+TEST(Command, BenchOfALinkJoinsTheJobItRunsInAndLeavesOtherRanksAlone) {
+  const Outcome outcome =
+      run("run -n 3 -- " + program + " bench put --sizes 1K --iterations 3 --json");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
+  EXPECT_THAT(run("run -n 1 -- " + program + " bench put 2>&1").out, HasSubstr("needs two ranks"));
+}
+
+TEST(Command, BenchOfALinkRefusesWhatMakesNoSense) {
+  EXPECT_THAT(run("bench put --sizes 8:4 2>&1").out, HasSubstr("ends before it begins"));
+  EXPECT_THAT(run("bench --dtype int8 put 2>&1").out, HasSubstr("put excludes --dtype"));
+  EXPECT_THAT(run("bench put --hosts localhost 2>&1").out, HasSubstr("is one rank"));
+  EXPECT_THAT(run("bench put --timeout soon 2>&1").out, HasSubstr("is not a duration"));
+  EXPECT_THAT(run("bench signal --transport pigeon 2>&1").out, HasSubstr("no transport"));
+  EXPECT_EQ(run("bench 2>&1").status, 2);
+}
+
+nlohmann::json explained(const std::string& arguments) {
+  const Outcome outcome = run("explain " + arguments + " --json");
+  EXPECT_EQ(outcome.status, 0) << arguments;
+  return nlohmann::json::parse(outcome.out, nullptr, false);
+}
+
+std::vector<std::string> ways(const nlohmann::json& explanation) {
+  std::vector<std::string> ways;
+  for (const auto& entry : explanation["channel"]) ways.push_back(entry["way"]);
+  return ways;
+}
+
+TEST(Command, ExplainForetellsWhatBenchRuns) {
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const char* bytes : {"8", "256K", "4M"}) {
+      const std::string common = std::string("-n 3 --transport ") + transport;
+      const auto told = explained("all_reduce --bytes " + std::string(bytes) + " " + common);
+      const Outcome ran = run("bench all_reduce --iterations 1 --json --sizes " +
+                              std::string(bytes) + " " + common);
+      EXPECT_EQ(told["algorithm"], nlohmann::json::parse(ran.out)["algorithm"]) << ran.out;
+      EXPECT_EQ(told["bytes"], nlohmann::json::parse(ran.out)["bytes"]);
+    }
+  }
+}
+
+TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
+  const std::string direct = "all_reduce --bytes 1M -n 8 --algorithm direct";
+  using testing::Contains;
+  EXPECT_THAT(ways(explained(direct)), AllOf(Contains("read_in_pass"), Contains("stored")));
+  EXPECT_THAT(ways(explained(direct + " --buffers plain")), Contains("read_from_copy"));
+  EXPECT_THAT(ways(explained(direct + " --transport tcp")), Contains("staged"));
+  EXPECT_THAT(ways(explained("all_reduce --bytes 64 -n 8")), testing::Each("eager"));
+  const auto forced = explained("all_reduce --bytes 1M -n 8 --algorithm ring");
+  EXPECT_EQ(forced["algorithm"], "ring");
+  EXPECT_THAT(forced["why"].get<std::string>(), HasSubstr("forced"));
+  EXPECT_EQ(forced["passed_over"].size(), 5U);
+  EXPECT_THAT(run("explain all_reduce --bytes 1M -n 16 --hosts 2").out,
+              AllOf(HasSubstr("shm within hosts, tcp between them"), HasSubstr("passed over"),
+                    HasSubstr("predicted")));
+  EXPECT_THAT(run("explain all_reduce --bytes 1M -n 1").out, HasSubstr("moves nothing"));
+  setenv("ROPEWALK_ALGORITHM", "tree", 1);
+  EXPECT_THAT(run("explain all_reduce --bytes 1M").out, HasSubstr("forced by ROPEWALK_ALGORITHM"));
+  unsetenv("ROPEWALK_ALGORITHM");
+}
+
+TEST(Command, ExplainRefusesWhatTheLibraryWould) {
+  const auto refusal = [](const std::string& arguments) {
+    const Outcome outcome = run("explain " + arguments + " 2>&1");
+    EXPECT_NE(outcome.status, 0) << arguments;
+    return outcome.out;
+  };
+  EXPECT_THAT(refusal("all_redcue --bytes 1"), HasSubstr("did you mean all_reduce?"));
+  EXPECT_THAT(refusal("send_recv --bytes 1"), HasSubstr("no algorithm"));
+  EXPECT_THAT(refusal("all_reduce"), HasSubstr("--bytes is required"));
+  EXPECT_THAT(refusal("all_reduce --bytes many"), HasSubstr("is not a size"));
+  EXPECT_THAT(refusal("all_reduce --bytes 1M -n 2 --hosts 3"), HasSubstr("3 hosts for 2 ranks"));
+  EXPECT_THAT(refusal("all_reduce --bytes 1M --hosts 2 --transport shm"),
+              HasSubstr("several hosts"));
+  EXPECT_THAT(refusal("all_gather --bytes 1M --algorithm tree"), HasSubstr("use auto or one of"));
+  EXPECT_THAT(refusal("all_reduce --bytes 1M --op scaled_sum --dtype int8"),
+              HasSubstr("not defined"));
+  EXPECT_THAT(refusal("all_reduce --bytes 1M --rank 2"), HasSubstr("choose 0 to 1"));
 }
 
 TEST(Command, VerifyPrintsALinePerCollectiveAndAlgorithm) {

@@ -43,6 +43,7 @@ TransportKind shm_kind();
 TransportKind tcp_kind(int streams);
 /// `load_store` with the ability to map; else puts only.
 TransportKind fake_kind(uint64_t seed, bool load_store);
+TransportKind instant_kind(bool load_store);
 
 /// A target of puts: registered memory with its key.
 struct Target {

@@ -1,0 +1,141 @@
+#include "engine_job.h"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+namespace ropewalk::micro {
+namespace {
+
+/// Adds nothing: the kernels are measured by themselves.
+void add_nothing(void*, const void*, size_t, DataType, void*) {}
+
+class Recorder final : public Transport {
+ public:
+  Recorder(Transport& below, int rank, std::vector<TransportCall>& calls)
+      : below_(below), rank_(rank), calls_(calls) {}
+  std::string_view name() const override { return below_.name(); }
+  Abilities abilities() const override { return below_.abilities(); }
+  std::unique_ptr<Memory> register_memory(const Region& region) override {
+    return below_.register_memory(region);
+  }
+  void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
+  bool connected(int peer) const override { return below_.connected(peer); }
+  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
+  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
+  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+    calls_.push_back({rank_, true, peer, source, bytes, key, offset, notice});
+    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
+  }
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
+    return below_.map(peer, key, offset, bytes);
+  }
+  size_t poll(std::span<Completion> into) override {
+    TransportCall call;
+    call.rank = rank_;
+    calls_.push_back(call);
+    return below_.poll(into);
+  }
+  int event_fd() const override { return below_.event_fd(); }
+  bool arm() override { return below_.arm(); }
+  void drop(int peer) override { below_.drop(peer); }
+  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
+
+ private:
+  Transport& below_;
+  const int rank_;
+  std::vector<TransportCall>& calls_;
+};
+
+}  // namespace
+
+class EngineJob::NoFailures final : public Monitor {
+ public:
+  const Failure* failure() const noexcept override { return nullptr; }
+  void report(const Failure& failure) override {
+    std::fprintf(stderr, "%s\n", failure.text().c_str());
+    std::abort();  // nothing that is measured can fail
+  }
+  bool has_left(int) const noexcept override { return false; }
+  int event_fd() const noexcept override { return -1; }
+};
+
+EngineJob::EngineJob(const EngineCase& c, std::vector<TransportCall>* calls)
+    : case_(c),
+      // Slices stay where they are: how fast memory is copied is another question.
+      fabric_(c.ranks, {.load_store = c.mapped, .moved_bytes_max = 1024}),
+      monitor_(std::make_unique<NoFailures>()) {
+  const std::vector<int> route(static_cast<size_t>(c.ranks), 0);
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    Transport* transport = &fabric_.transport(rank);
+    if (calls != nullptr) {
+      recorders_.push_back(std::make_unique<Recorder>(*transport, rank, *calls));
+      transport = recorders_.back().get();
+    }
+    registries_.push_back(std::make_unique<MemoryRegistry>());
+    engines_.push_back(std::make_unique<Engine>(rank, c.ranks, std::vector<Transport*>{transport},
+                                                route, *registries_.back(), *monitor_, clock_));
+    buffers_.push_back(std::make_shared<RegisteredMemory>(c.bytes));
+    buffers_.back()->register_with(*transport);
+    registries_.back()->add(buffers_.back());
+    Call call;
+    call.collective = c.collective;
+    call.in = call.out = buffers_.back()->data();
+    call.count = c.bytes / sizeof(float);
+    call.op = {ReduceKind::user, 1, add_nothing, nullptr};
+    const Schedule schedule = build_schedule({c.collective, c.algorithm, c.ranks, 0, route}, rank);
+    operations_.push_back(engines_.back()->prepare(call, schedule, c.algorithm, c.slice_bytes));
+    if (c.driven) {
+      DriverOptions options;
+      options.progress_thread = false;
+      drivers_.push_back(std::make_unique<Driver>(*engines_.back(), clock_, -1, options));
+    }
+  }
+}
+
+EngineJob::~EngineJob() = default;
+
+void EngineJob::start(int rank) {
+  const auto r = static_cast<size_t>(rank);
+  if (case_.driven)
+    drivers_[r]->start(operations_[r], false);
+  else
+    engines_[r]->start(*operations_[r]);
+}
+
+bool EngineJob::advance(int rank) {
+  const auto r = static_cast<size_t>(rank);
+  if (case_.driven) return drivers_[r]->test(*operations_[r]);
+  engines_[r]->progress();
+  return operations_[r]->state == Operation::State::done;
+}
+
+void EngineJob::run() {
+  for (int rank = 0; rank < case_.ranks; ++rank) start(rank);
+  for (bool done = false; !done;) {
+    done = true;
+    for (int rank = 0; rank < case_.ranks; ++rank) done &= advance(rank);
+  }
+}
+
+void EngineJob::replay(const std::vector<TransportCall>& calls) {
+  std::array<Completion, 64> completions;
+  for (const TransportCall& call : calls) {
+    Transport& transport = fabric_.transport(call.rank);
+    if (call.is_put)
+      transport.put(call.peer, call.source, nullptr, call.bytes, call.key, call.offset, call.notice,
+                    0);
+    else
+      transport.poll(completions);
+  }
+}
+
+size_t EngineJob::steps() const {
+  size_t steps = 0;
+  for (const auto& operation : operations_)
+    for (const ProgramStep& step : operation->program.steps) steps += step.slices;
+  return steps;
+}
+
+}  // namespace ropewalk::micro

@@ -1,0 +1,65 @@
+// The real engine on every rank, over a network that takes no time, in one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/driver.h"
+#include "transports/fake/instant_fabric.h"
+
+namespace ropewalk::micro {
+
+/// One call that an engine makes on its transport.
+struct TransportCall {
+  int rank = 0;
+  bool is_put = false;  // else a poll
+  int peer = 0;
+  const std::byte* source = nullptr;
+  size_t bytes = 0;
+  RemoteKey key;
+  uint64_t offset = 0;
+  uint32_t notice = 0;
+};
+
+struct EngineCase {
+  Collective collective = Collective::all_reduce;
+  Algorithm algorithm = Algorithm::ring;
+  int ranks = 2;
+  size_t bytes = 8;
+  size_t slice_bytes = 4096;
+  bool mapped = false;
+  bool driven = false;  // through a Driver each, as communicators do
+};
+
+class EngineJob {
+ public:
+  /// `calls`, where not null, gets what the engines ask of their transports.
+  EngineJob(const EngineCase& c, std::vector<TransportCall>* calls);
+  ~EngineJob();
+
+  /// The collective once, on all ranks.
+  void run();
+  /// Makes `calls` again; of a job that recorded them, and that is not run any more.
+  void replay(const std::vector<TransportCall>& calls);
+  /// Steps times slices, over all ranks.
+  size_t steps() const;
+
+ private:
+  class NoFailures;
+  void start(int rank);
+  bool advance(int rank);
+
+  const EngineCase case_;
+  const MonotonicClock clock_;
+  InstantFabric fabric_;
+  std::unique_ptr<NoFailures> monitor_;
+  std::vector<std::unique_ptr<Transport>> recorders_;
+  std::vector<std::unique_ptr<MemoryRegistry>> registries_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::shared_ptr<RegisteredMemory>> buffers_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<std::unique_ptr<Driver>> drivers_;
+};
+
+}  // namespace ropewalk::micro

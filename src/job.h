@@ -1,0 +1,60 @@
+// The job that this process has joined, and the transports that reach its other ranks: what a
+// communicator is built upon.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/world.h"
+#include "ropewalk/communicator.h"
+#include "transports/shm/shm_transport.h"
+
+namespace ropewalk {
+
+/// Threads: one at a time, but for `monitor()`. What registers memory or uses a transport must end
+/// before the job.
+class Job {
+ public:
+  /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
+  explicit Job(const Options& options);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const Knobs& knobs() const { return knobs_; }
+  Monitor& monitor() const { return world_->monitor(); }
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  /// By rank: number of its host.
+  const std::vector<int>& hosts() const { return hosts_; }
+
+  const std::vector<Transport*>& transports() const { return transports_; }
+  /// By peer: index into transports().
+  const std::vector<int>& route() const { return route_; }
+  /// "shm", "tcp", "shm+tcp"; "self" in a job of one.
+  std::string transport_names() const;
+
+  /// Leaves in order, and calls `progress` until all have: peers may still wait for bytes in this
+  /// rank's queues. While an exception unwinds it makes the job fail instead. Never throws.
+  void leave(const std::function<void()>& progress);
+
+ private:
+  void choose_transports();
+
+  Knobs knobs_;
+  std::unique_ptr<ShmTransport> shm_;  // made before joining: peers need its address
+  std::unique_ptr<World> world_;
+  std::unique_ptr<Transport> tcp_;
+  std::vector<Transport*> transports_;
+  std::vector<int> route_;
+  std::vector<int> hosts_;
+  const int exceptions_ = std::uncaught_exceptions();  // when this was made
+  int local_rank_ = 0;
+  int local_size_ = 1;
+};
+
+}  // namespace ropewalk

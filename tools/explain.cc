@@ -1,0 +1,143 @@
+#include "explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/layout.h"
+#include "engine/wire.h"
+#include "question.h"
+#include "reduce/reduce.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk::tools {
+namespace {
+
+// Where a caller's buffer and the library's scratch would lie: addresses that are only compared.
+std::byte* const kBuffer = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);
+std::byte* const kOtherBuffer = reinterpret_cast<std::byte*>(uintptr_t{1} << 45);
+std::byte* const kScratch = reinterpret_cast<std::byte*>(uintptr_t{1} << 46);
+
+void check(const ExplainOptions& options) {
+  const auto refuse = [](const std::string& why, const std::string& advice) {
+    throw Error(ErrorCode::invalid_argument, "explain", why, advice);
+  };
+  if (options.hosts < 1 || options.hosts > options.ranks)
+    refuse(fmt::format("{} hosts for {} ranks", options.hosts, options.ranks),
+           "give at most as many --hosts as ranks (-n)");
+  if (options.rank < 0 || options.rank >= options.ranks)
+    refuse(fmt::format("--rank {} of {} ranks", options.rank, options.ranks),
+           fmt::format("choose 0 to {}", options.ranks - 1));
+  if (options.root < 0 || options.root >= options.ranks)
+    refuse(fmt::format("--root {} of {} ranks", options.root, options.ranks),
+           fmt::format("choose 0 to {}", options.ranks - 1));
+  if (options.kind.reduces() && !is_reducible(options.type, options.op))
+    refuse(fmt::format("{} is not defined on {}", name_of(options.op.kind), name_of(options.type)),
+           "choose another --op or --dtype");
+  if (options.knobs.transport == "shm" && options.hosts > 1)
+    throw Error(ErrorCode::unavailable, "explain",
+                "shared memory was asked for, but the ranks are on several hosts",
+                "use --transport auto, which takes TCP between hosts");
+}
+
+std::vector<int> hosts_by_rank(const ExplainOptions& options) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < options.ranks; ++rank)
+    hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
+  return hosts;
+}
+
+Call call_of(const ExplainOptions& options, const BenchShape& shape) {
+  const bool in_place = options.kind.in_place_by_default();
+  Call call;
+  call.collective = options.kind.collective;
+  call.count = shape.count;
+  call.type = options.type;
+  call.op = options.op;
+  call.root = options.root;
+  call.algorithm = options.algorithm;
+  call.in = kBuffer + shape.in_offset * size_of(options.type);
+  call.out = (in_place ? kBuffer : kOtherBuffer) + shape.out_offset * size_of(options.type);
+  if (options.kind.collective == Collective::barrier) {
+    call.count = 1;
+    call.type = DataType::uint8;
+    call.op = kMax;
+  }
+  return call;
+}
+
+std::string transport_text(const ExplainOptions& options) {
+  if (options.ranks == 1) return "none: the job has one rank";
+  if (options.knobs.transport == "tcp") return "tcp between all ranks";
+  if (options.hosts == 1) return "shm between all ranks";
+  if (options.hosts == options.ranks) return "tcp between all ranks: each has a host of its own";
+  return "shm within hosts, tcp between them";
+}
+
+std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
+  if (explanation.choice.candidates.empty()) return "a job of one moves nothing";
+  const Candidate& chosen = explanation.choice.candidates.front();
+  if (explanation.forced_by_knob)
+    return fmt::format("forced by ROPEWALK_ALGORITHM; {}", chosen.reason);
+  if (options.algorithm != Algorithm::automatic) return fmt::format("forced; {}", chosen.reason);
+  const auto eligible =
+      std::count_if(explanation.choice.candidates.begin(), explanation.choice.candidates.end(),
+                    [](const Candidate& c) { return c.eligible; });
+  return eligible == 1 ? fmt::format("the only one; {}", chosen.reason)
+                       : fmt::format("the fastest of {}; {}", eligible, chosen.reason);
+}
+
+std::string why_slices(const Explanation& explanation, const Question& question) {
+  size_t longest = 0;
+  for (const Traffic& traffic : explanation.traffic) longest = std::max(longest, traffic.bytes_max);
+  if (longest <= kEagerBytesMax)
+    return fmt::format("messages up to {} bytes travel whole", kEagerBytesMax);
+  if (longest <= explanation.choice.slice_bytes) return "no message is longer";
+  if (explanation.choice.slice_bytes == question.slice_bytes_max)
+    return "the longest that ROPEWALK_SLICE_BYTES allows";
+  if (question.mapped) return "a slice of each rank's buffer at once fits in half of an L2 cache";
+  return "about four a block, to hide adding behind moving; not too short";
+}
+
+Program program_of(const Call& call, const Choice& choice, const ExplainOptions& options,
+                   const std::vector<int>& hosts, const std::vector<bool>& mapped) {
+  const Schedule schedule = build_schedule(
+      {call.collective, choice.algorithm, options.ranks, call.root, hosts}, options.rank);
+  Program program = compile(schedule, lay_out(call, schedule), call, choice.slice_bytes, kScratch);
+  if (choice.algorithm == Algorithm::direct) fuse(program, mapped);
+  return program;
+}
+
+}  // namespace
+
+Explanation explain(const ExplainOptions& options) {
+  check(options);
+  const std::vector<int> hosts = hosts_by_rank(options);
+  const BenchShape shape =
+      bench_shape(options.kind, options.bytes, options.type, options.rank, options.ranks,
+                  options.root, options.kind.in_place_by_default());
+  const Call call = call_of(options, shape);
+  Explanation explanation;
+  explanation.bytes = total_bytes(call, options.ranks);
+  explanation.transport = transport_text(options);
+  explanation.choice = choose_for(call, options.knobs, hosts);
+  const Question question = question_for(call, options.knobs, hosts);
+  explanation.forced_by_knob =
+      options.algorithm == Algorithm::automatic && question.forced != Algorithm::automatic;
+  std::vector<bool> mapped;
+  for (const int host : hosts)
+    mapped.push_back(options.knobs.transport != "tcp" &&
+                     host == hosts[static_cast<size_t>(options.rank)]);
+  const ChannelSetting setting{
+      [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },
+      [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
+  if (options.ranks > 1)
+    explanation.traffic =
+        traffic_of(program_of(call, explanation.choice, options, hosts, mapped), setting);
+  explanation.why = why_algorithm(options, explanation);
+  explanation.why_slices = why_slices(explanation, question);
+  return explanation;
+}
+
+}  // namespace ropewalk::tools

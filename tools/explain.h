@@ -1,0 +1,45 @@
+// What `ropewalk explain` finds out: which algorithm a call would take, how its messages would
+// travel, and why. Pure: no job is joined, no memory touched.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench_shape.h"
+#include "bootstrap/knobs.h"
+#include "channel.h"
+#include "planner/planner.h"
+
+namespace ropewalk::tools {
+
+struct ExplainOptions {
+  BenchKind kind;
+  size_t bytes = 1 << 20;
+  int ranks = 2;
+  int hosts = 1;  // ranks are spread evenly, neighbours together
+  int rank = 0;   // whose messages are told
+  int root = 0;
+  DataType type = DataType::float32;
+  ReduceOp op;
+  Algorithm algorithm = Algorithm::automatic;
+  bool registered = true;
+  Knobs knobs;  // as a communicator's would be
+};
+
+struct Explanation {
+  size_t bytes = 0;       // cut to whole elements and equal parts
+  std::string transport;  // "shm between all ranks"
+  bool forced_by_knob = false;
+  Choice choice;
+  std::string why;         // this algorithm
+  std::string why_slices;  // this long
+  std::vector<Traffic> traffic;
+};
+
+/// Throws Error(invalid_argument, unavailable) where the library would refuse, too.
+Explanation explain(const ExplainOptions& options);
+
+std::string explanation_text(const ExplainOptions& options, const Explanation& explanation);
+std::string explanation_json(const ExplainOptions& options, const Explanation& explanation);
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,108 @@
+// What `ropewalk explain` prints.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "explain.h"
+#include "time_summary.h"
+
+namespace ropewalk::tools {
+namespace {
+
+std::string bytes_text(size_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  auto value = static_cast<double>(bytes);
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); value /= 1024) ++unit;
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
+std::string time_text(double us) {
+  return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
+}
+
+std::string call_text(const ExplainOptions& options, const Explanation& explanation) {
+  std::string text = fmt::format("{}: {} of {}", options.kind.name(), bytes_text(explanation.bytes),
+                                 name_of(options.type));
+  if (options.kind.reduces()) text += fmt::format(", {}", name_of(options.op.kind));
+  return text + fmt::format(", {} rank{} on {} host{}, {} buffers\n", options.ranks,
+                            options.ranks == 1 ? "" : "s", options.hosts,
+                            options.hosts == 1 ? "" : "s",
+                            options.registered ? "registered" : "plain");
+}
+
+std::string traffic_text(const Traffic& traffic) {
+  const std::string size = traffic.bytes == traffic.messages * traffic.bytes_max
+                               ? bytes_text(traffic.bytes_max)
+                               : "up to " + bytes_text(traffic.bytes_max);
+  return fmt::format("  {:<8} {:>5} x {:<14} {}  {}\n", traffic.sending ? "sends" : "receives",
+                     traffic.messages, size, traffic.mapped ? "shm" : "tcp",
+                     describe(traffic.way, traffic.sending));
+}
+
+}  // namespace
+
+std::string explanation_text(const ExplainOptions& options, const Explanation& explanation) {
+  const Choice& choice = explanation.choice;
+  std::string text = call_text(options, explanation);
+  text += fmt::format("algorithm  {}, predicted {}: {}\n", name_of(choice.algorithm),
+                      time_text(choice.predicted_us), explanation.why);
+  text +=
+      fmt::format("slices     {}: {}\n", bytes_text(choice.slice_bytes), explanation.why_slices);
+  text += fmt::format("transport  {}\n", explanation.transport);
+  if (!explanation.traffic.empty()) {
+    text += fmt::format("channel    of rank {}\n", options.rank);
+    for (const Traffic& traffic : explanation.traffic) text += traffic_text(traffic);
+  }
+  if (choice.candidates.size() < 2) return text;
+  text += "passed over\n";
+  for (size_t i = 1; i < choice.candidates.size(); ++i) {
+    const Candidate& candidate = choice.candidates[i];
+    text += fmt::format("  {:<18} {:>9}  {}\n", name_of(candidate.algorithm),
+                        time_text(candidate.predicted_us),
+                        candidate.eligible ? "slower: " + candidate.reason : candidate.reason);
+  }
+  return text + "Predicted times are for comparing; ropewalk bench measures.\n";
+}
+
+std::string explanation_json(const ExplainOptions& options, const Explanation& explanation) {
+  const Choice& choice = explanation.choice;
+  nlohmann::ordered_json json;
+  json["collective"] = options.kind.name();
+  json["bytes"] = explanation.bytes;
+  json["dtype"] = name_of(options.type);
+  json["op"] = options.kind.reduces() ? name_of(options.op.kind) : "none";
+  json["ranks"] = options.ranks;
+  json["hosts"] = options.hosts;
+  json["buffers"] = options.registered ? "registered" : "plain";
+  json["transport"] = explanation.transport;
+  json["algorithm"] = name_of(choice.algorithm);
+  json["predicted_us"] = rounded(choice.predicted_us, 1e3);
+  json["why"] = explanation.why;
+  json["slice_bytes"] = choice.slice_bytes;
+  json["why_slices"] = explanation.why_slices;
+  json["rank"] = options.rank;
+  json["channel"] = nlohmann::json::array();
+  for (const Traffic& traffic : explanation.traffic) {
+    nlohmann::ordered_json entry;
+    entry["direction"] = traffic.sending ? "send" : "receive";
+    entry["transport"] = traffic.mapped ? "shm" : "tcp";
+    entry["way"] = name_of(traffic.way);
+    entry["messages"] = traffic.messages;
+    entry["bytes"] = traffic.bytes;
+    json["channel"].push_back(entry);
+  }
+  json["passed_over"] = nlohmann::json::array();
+  for (size_t i = 1; i < choice.candidates.size(); ++i) {
+    const Candidate& candidate = choice.candidates[i];
+    nlohmann::ordered_json entry;
+    entry["algorithm"] = name_of(candidate.algorithm);
+    entry["predicted_us"] = rounded(candidate.predicted_us, 1e3);
+    entry["eligible"] = candidate.eligible;
+    entry["reason"] = candidate.reason;
+    json["passed_over"].push_back(entry);
+  }
+  return json.dump() + "\n";
+}
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,93 @@
+// ropewalk bench put|pingpong|signal: measures the link between two ranks, below the engine.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "bench_job.h"
+#include "bench_options.h"
+#include "command.h"
+#include "p2p_rank.h"
+
+namespace ropewalk::tools {
+namespace {
+
+constexpr const char* kWhat =
+    "Latency is half of a round trip, in microseconds; bandwidth is in 10^9 bytes a second, with "
+    "many\nputs in flight, until the receiver has answered that all are there.\n"
+    "Exit status: 0; 1 where something wrong arrived or a rank failed.";
+
+struct P2pFlags {
+  std::string transport, sizes = "8:1M", timeout;
+  P2pOptions options;
+  BenchRanks ranks;
+};
+
+P2pOptions options_of(const P2pFlags& flags) {
+  P2pOptions options = flags.options;
+  options.transport = flags.transport;
+  options.sizes =
+      options.kind == P2pKind::signal ? std::vector<size_t>{0} : parse_size_list(flags.sizes);
+  options.timeout = parse_timeout(flags.timeout);
+  return options;
+}
+
+int launch(const P2pFlags& flags) {
+  if (count_of(flags.ranks) < 2)
+    throw Error(ErrorCode::invalid_argument, "bench",
+                fmt::format("--hosts {} is one rank", flags.ranks.hosts),
+                "write two: node1,node2, or node1:2");
+  return launch_bench(flags.ranks);
+}
+
+void add_flags(CLI::App& command, P2pFlags& flags) {
+  command.add_option("--hosts", flags.ranks.hosts, "two hosts, by ssh: node1,node2");
+  command.add_option("--remote-ropewalk", flags.ranks.remote_ropewalk,
+                     "path of ropewalk on the other hosts; default: as here");
+  command.add_option("--transport", flags.transport, "auto, shm or tcp");
+  if (flags.options.kind != P2pKind::signal)
+    command.add_option("--sizes", flags.sizes, "bytes: 8,64K,1M or 8:64M (doubling)")
+        ->capture_default_str();
+  if (flags.options.kind == P2pKind::put)
+    command.add_flag("--both", flags.options.both, "bandwidth of both ways at once");
+  command.add_option("--iterations", flags.options.iterations, "default: part of a second's worth")
+      ->check(CLI::Range(1, 100000000));
+  command.add_option("--warmup", flags.options.warmup, "iterations before the measured ones")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str();
+  command.add_option("--timeout", flags.timeout, "deadline of every wait: 30, 500ms");
+  command.add_flag("--json", flags.options.json, "one JSON object a line, and nothing else");
+}
+
+void add(CLI::App& bench, Request& request, P2pKind kind, const char* help, const char* examples) {
+  auto flags = std::make_shared<P2pFlags>();
+  flags->options.kind = kind;
+  CLI::App* command = bench.add_subcommand(std::string(name_of(kind)), help);
+  command->footer(fmt::format("Examples:\n{}{}", examples, kWhat));
+  add_flags(*command, *flags);
+  // What stands before the word belongs to collectives.
+  for (CLI::Option* option : bench.get_options())
+    if (option != bench.get_help_ptr()) command->excludes(option);
+  command->callback([flags, &request] {
+    request.action = [flags] {
+      const P2pOptions options = options_of(*flags);
+      return is_inside_job() ? run_p2p_rank(options) : launch(*flags);
+    };
+  });
+}
+
+}  // namespace
+
+void add_p2p_commands(CLI::App& bench, Request& request) {
+  add(bench, request, P2pKind::put, "one-sided writes between ranks 0 and 1",
+      "  ropewalk bench put --transport shm --sizes 8,64K,1M\n"
+      "  ropewalk bench put --both --transport tcp --sizes 64K:4M --json\n"
+      "  ropewalk bench put --hosts node1,node2\n");
+  add(bench, request, P2pKind::pingpong, "messages between ranks 0 and 1, there and back",
+      "  ropewalk bench pingpong --sizes 8:64K\n"
+      "  ropewalk run -n 2 -- ropewalk bench pingpong --json      (joins the job)\n");
+  add(bench, request, P2pKind::signal, "pure notices between ranks 0 and 1, there and back",
+      "  ropewalk bench signal --transport shm\n"
+      "  ropewalk bench signal --transport tcp --iterations 10000 --json\n");
+}
+
+}  // namespace ropewalk::tools

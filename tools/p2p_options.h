@@ -1,0 +1,33 @@
+// The flags of `ropewalk bench put|pingpong|signal`.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ropewalk::tools {
+
+enum class P2pKind {
+  put,       // one-sided writes with notice: one at a time, then many in flight
+  pingpong,  // messages there and back; the receiver takes each out of its registered buffer
+  signal,    // pure notices there and back
+};
+constexpr std::string_view name_of(P2pKind kind) {
+  return kind == P2pKind::put ? "put" : kind == P2pKind::pingpong ? "pingpong" : "signal";
+}
+
+struct P2pOptions {
+  P2pKind kind = P2pKind::put;
+  std::string transport;      // empty: the library's choice
+  std::vector<size_t> sizes;  // bytes
+  bool both = false;          // put: bandwidth of both ways at once
+  int iterations = 0;         // 0: as many as fit in a part of a second
+  int warmup = 20;
+  std::optional<std::chrono::nanoseconds> timeout;
+  bool json = false;
+};
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,151 @@
+#include "transports/fake/instant_fabric.h"
+
+#include <cassert>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace ropewalk {
+
+class InstantTransport final : public Transport {
+ public:
+  InstantTransport(InstantFabric& fabric, int rank, int ranks)
+      : fabric_(fabric),
+        rank_(rank),
+        sides_(static_cast<size_t>(ranks)),
+        notices_(fabric.options_.notices_max) {}
+
+  std::string_view name() const override { return "instant"; }
+  Abilities abilities() const override {
+    return {.put = true,
+            .load_store = fabric_.options_.load_store,
+            .needs_registration = fabric_.options_.load_store};
+  }
+  std::unique_ptr<Memory> register_memory(const Region& region) override {
+    regions_.push_back(region);
+    return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes});
+  }
+
+  void connect(int peer, std::span<const std::byte> hello) override {
+    if (hello.size() > kHelloBytesMax)
+      throw Error(ErrorCode::invalid_argument, "instant", "the hello is too long");
+    if (std::exchange(side(peer).connecting, true)) return;
+    Side& theirs = fabric_.at(peer).side(rank_);
+    theirs.hello.assign(hello.begin(), hello.end());
+    theirs.hello_here = true;
+  }
+  bool connected(int peer) const override {
+    const Side& s = side(peer);
+    return s.connecting && s.hello_here && !s.gone;
+  }
+  bool is_wanted(int peer) const override {
+    return !side(peer).connecting && side(peer).hello_here;
+  }
+  std::span<const std::byte> hello_of(int peer) const override { return side(peer).hello; }
+
+  Posted put(int peer, const std::byte* source, const Memory*, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t) override {
+    Side& to = side(peer);
+    if (to.gone || !to.connecting) return Posted::lost;
+    if (!to.hello_here) return Posted::full;
+    InstantTransport& theirs = fabric_.at(peer);
+    if (theirs.end_ - theirs.begin_ == theirs.notices_.size()) return Posted::full;
+    if (bytes > 0) {
+      std::byte* target = theirs.target_of(key, offset, bytes);
+      if (target == nullptr) {
+        to.gone = true;
+        to.why = "a put to memory that is not registered";
+        return Posted::lost;
+      }
+      if (bytes <= fabric_.options_.moved_bytes_max) std::memcpy(target, source, bytes);
+    }
+    theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {
+        Completion::Kind::notice, rank_, notice, static_cast<uint32_t>(bytes), 0};
+    return Posted::done;
+  }
+
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
+    if (!fabric_.options_.load_store || side(peer).gone) return nullptr;
+    return fabric_.at(peer).target_of(key, offset, bytes);
+  }
+
+  size_t poll(std::span<Completion> into) override {
+    size_t filled = 0;
+    while (filled < into.size() && begin_ != end_) {
+      const Completion& next = notices_[begin_++ & (notices_.size() - 1)];
+      if (!side(next.peer).dropped) into[filled++] = next;
+    }
+    while (filled < into.size() && !lost_.empty()) {
+      into[filled++] = {Completion::Kind::lost, lost_.back(), 0, 0, 0};
+      lost_.pop_back();
+    }
+    return filled;
+  }
+  int event_fd() const override { return -1; }
+  bool arm() override { return begin_ == end_ && lost_.empty(); }
+
+  void drop(int peer) override {
+    Side& own = side(peer);
+    if (std::exchange(own.dropped, true)) return;
+    own.gone = true;
+    InstantTransport& theirs = fabric_.at(peer);
+    Side& other = theirs.side(rank_);
+    if (std::exchange(other.gone, true) || !other.connecting) return;
+    other.why = "the peer closed the link";
+    theirs.lost_.push_back(rank_);
+  }
+  std::string why_lost(int peer) const override { return side(peer).why; }
+
+ private:
+  class Registration final : public Memory {
+   public:
+    Registration(InstantTransport& transport, RemoteKey key) : transport_(transport), key_(key) {}
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+    ~Registration() override { transport_.regions_[key_.id - 1] = {}; }
+    RemoteKey key() const override { return key_; }
+
+   private:
+    InstantTransport& transport_;
+    const RemoteKey key_;
+  };
+  struct Side {
+    bool connecting = false, hello_here = false;
+    bool gone = false;     // nothing passes any more
+    bool dropped = false;  // this side did it
+    std::vector<std::byte> hello;
+    std::string why;
+  };
+
+  Side& side(int peer) { return sides_[static_cast<size_t>(peer)]; }
+  const Side& side(int peer) const { return sides_[static_cast<size_t>(peer)]; }
+  std::byte* target_of(RemoteKey key, uint64_t offset, size_t bytes) const {
+    if (key.id == 0 || key.id > regions_.size()) return nullptr;
+    const Region& region = regions_[key.id - 1];
+    if (offset > key.bytes || bytes > key.bytes - offset || key.bytes > region.bytes)
+      return nullptr;
+    return region.base + offset;
+  }
+
+  InstantFabric& fabric_;
+  const int rank_;
+  std::vector<Side> sides_;      // by peer
+  std::vector<Region> regions_;  // by id - 1; empty once deregistered
+  std::vector<Completion> notices_;
+  size_t begin_ = 0, end_ = 0;  // into notices_, counted on for ever
+  std::vector<int> lost_;       // peers that are still to be told of
+};
+
+InstantFabric::InstantFabric(int ranks, InstantOptions options) : options_(options) {
+  assert((options.notices_max & (options.notices_max - 1)) == 0);
+  for (int rank = 0; rank < ranks; ++rank)
+    transports_.push_back(std::make_unique<InstantTransport>(*this, rank, ranks));
+}
+
+InstantFabric::~InstantFabric() = default;
+
+Transport& InstantFabric::transport(int rank) {
+  return at(rank);
+}
+
+}  // namespace ropewalk

@@ -88,9 +88,8 @@ int run_peer(int argc, char** argv) {
   const GlooContext context = connect(options, rank);
   Segment segment(options.segment);
   const int64_t wrong =
-      measure(options, rank, own_core, segment, [&](const tools::BenchShape& shape) {
-        return make_runner(context, options, shape);
-      });
+      measure(options, rank, own_core, segment,
+              [&](const tools::BenchShape& shape) { return make_runner(context, options, shape); });
   return wrong == 0 ? 0 : 1;
 }
 

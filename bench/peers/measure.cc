@@ -1,9 +1,11 @@
 #include "measure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -37,9 +39,13 @@ class Measurement {
 
   tools::BenchResult run() {
     iterate(kEstimateIterations);  // whatever the library does at first only
-    const double begin_us = now_us();
-    iterate(kEstimateIterations);
-    if (rank_ == 0) segment_->iterations = choose((now_us() - begin_us) / kEstimateIterations);
+    double fastest_us = std::numeric_limits<double>::max();  // one may have been interrupted
+    for (int i = 0; i < kEstimateIterations; ++i) {
+      const double begin_us = now_us();
+      iterate(1);
+      fastest_us = std::min(fastest_us, now_us() - begin_us);
+    }
+    if (rank_ == 0) segment_->iterations = choose(fastest_us);
     barrier_.wait();
     const int iterations = segment_->iterations;
     iterate(std::max(1, iterations / 10));
@@ -111,9 +117,10 @@ void print(const PeerOptions& options, const tools::BenchResult& result, bool ch
   line["dtype"] = name_of(options.type);
   line["bytes"] = result.bytes;
   line["iterations"] = result.iterations;
-  line["min_us"] = result.min_us;
-  line["median_us"] = result.median_us;
-  line["p99_us"] = result.p99_us;
+  for (const auto& [name, us] : {std::pair{"min_us", result.min_us},
+                                 {"median_us", result.median_us},
+                                 {"p99_us", result.p99_us}})
+    line[name] = std::round(us * 1e3) / 1e3;
   line["checked"] = checked;
   line["wrong"] = result.wrong;
   std::puts(line.dump().c_str());

@@ -1,5 +1,5 @@
-// The measurement, the same for every contender. One iteration: each rank rewrites its own input, as
-// a backward pass does; a barrier; clock; the call; clock. Its time is the slowest rank's. The
+// The measurement, the same for every contender. One iteration: each rank rewrites its own input,
+// as a backward pass does; a barrier; clock; the call; clock. Its time is the slowest rank's. The
 // result of one more call on known data is checked element by element.
 #pragma once
 
@@ -40,9 +40,9 @@ class PlainRunner : public Runner {
   std::shared_ptr<std::byte[]> in_, out_;
 };
 
-/// Binds the calling thread to the rank's core, where there is a core for each rank; else no rank is
-/// bound. To be called before the library under test looks at its CPUs.
-/// Returns false where ranks have to share cores.
+/// Binds the calling thread to the rank's core, where there is a core for each rank; else no rank
+/// is bound. To be called before the library under test looks at its CPUs. Returns false where
+/// ranks have to share cores.
 bool bind_to_core(int rank, int ranks);
 
 /// Measures every size, and prints a JSON object a line on rank 0.

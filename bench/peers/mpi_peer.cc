@@ -52,10 +52,9 @@ int run_peer(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   Segment segment(options.segment);
-  const int64_t wrong =
-      measure(options, rank, own_core, segment, [&](const tools::BenchShape& shape) {
-        return std::make_unique<MpiRunner>(options, shape);
-      });
+  const int64_t wrong = measure(
+      options, rank, own_core, segment,
+      [&](const tools::BenchShape& shape) { return std::make_unique<MpiRunner>(options, shape); });
   MPI_Finalize();
   return wrong == 0 ? 0 : 1;
 }

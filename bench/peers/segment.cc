@@ -14,8 +14,8 @@ Segment::Segment(const std::string& path) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
   void* memory = MAP_FAILED;
   if (ftruncate(fd, sizeof(SegmentContent)) == 0) {
-    memory =
-        mmap(nullptr, sizeof(SegmentContent), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    memory = mmap(nullptr, sizeof(SegmentContent), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_POPULATE, fd, 0);
   }
   const int error = errno;
   close(fd);

@@ -11,12 +11,12 @@ constexpr int kIterationsMax = 20000;
 
 /// Lies in shared memory; all zeros is its first state.
 struct SegmentContent {
-  BarrierFlags start;                                // the barrier before every iteration
-  BarrierFlags inside;                               // for a contender's own use
-  std::atomic<int> iterations;                       // as rank 0 decided
-  std::atomic<int> port;                             // of the raw TCP program
-  std::atomic<int64_t> wrong[kRanksMax];             // elements
-  std::atomic<double> us[kRanksMax][kIterationsMax]; // time of each iteration, by rank
+  BarrierFlags start;                                 // the barrier before every iteration
+  BarrierFlags inside;                                // for a contender's own use
+  std::atomic<int> iterations;                        // as rank 0 decided
+  std::atomic<int> port;                              // of the raw TCP program
+  std::atomic<int64_t> wrong[kRanksMax];              // elements
+  std::atomic<double> us[kRanksMax][kIterationsMax];  // time of each iteration, by rank
 };
 
 /// The mapping, made by whoever comes first.

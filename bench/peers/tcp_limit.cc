@@ -55,11 +55,12 @@ class SocketRunner final : public PlainRunner {
   void move(size_t to_send, size_t to_receive) {
     while (to_send > 0 || to_receive > 0) {
       if (to_send > 0) {
-        to_send -= progress(send(fd_, in() + bytes_ - to_send, to_send, MSG_DONTWAIT | MSG_NOSIGNAL));
+        to_send -=
+            progress(send(fd_, in() + bytes_ - to_send, to_send, MSG_DONTWAIT | MSG_NOSIGNAL));
       }
       if (to_receive > 0) {
-        to_receive -= progress(
-            recv(fd_, window_.get(), std::min(to_receive, kWindowBytes), MSG_DONTWAIT));
+        to_receive -=
+            progress(recv(fd_, window_.get(), std::min(to_receive, kWindowBytes), MSG_DONTWAIT));
       }
     }
   }

@@ -48,8 +48,8 @@ def panel(summary, group, title, kind):
 
 
 def script(summary, kind, output):
-    terminal = ("svg size 1100,480 font 'sans,13' background '#ffffff'" if output.suffix == ".svg"
-                else "pngcairo size 1650,720 font 'sans,13' fontscale 1.15 background '#ffffff'")
+    terminal = ("svg noenhanced size 1100,480 font 'sans,13' background '#ffffff'" if output.suffix == ".svg"
+                else "pngcairo noenhanced size 1650,720 font 'sans,13' fontscale 1.15 background '#ffffff'")
     panels = [panel(summary, group, title, kind) for group, title in PANELS]
     panels = [one for one in panels if one]
     return "\n".join([

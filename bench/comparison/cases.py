@@ -87,17 +87,20 @@ CASES = [
     Case(SHM, "8:1K", IN_SHM, budget_ms=100, quick_sizes="8,1K"),
     Case(SHM, "2K:256K", IN_SHM, budget_ms=150, quick_sizes="64K"),
     Case(SHM, "512K:4M", IN_SHM, quick_sizes="1M"),
-    Case(SHM, "8M:64M", IN_SHM, budget_ms=400, quick_sizes="16M"),
+    Case(SHM, "8M,16M", IN_SHM, quick_sizes="16M"),
+    Case(SHM, "32M,64M", IN_SHM, budget_ms=400),
     Case(PLAIN, "1M,16M,64M", (c.ropewalk("Ropewalk", "--buffers", "plain"), c.open_mpi(), c.MPICH),
          quick_sizes="1M"),
     Case(CROWDED, "8,1M", (c.ropewalk(), c.OPEN_MPI_YIELDING, c.OPEN_MPI_SPINNING, c.MPICH),
          ranks=4, quick_sizes="8"),
     Case(TCP, "8:32K", BY_TCP, transport="tcp", budget_ms=100, quick_sizes="8"),
     Case(TCP, "64K:4M", BY_TCP, transport="tcp", budget_ms=150, quick_sizes="1M"),
-    Case(TCP, "8M:64M", BY_TCP, transport="tcp", budget_ms=300),
+    Case(TCP, "8M,16M", BY_TCP, transport="tcp"),
+    Case(TCP, "32M,64M", BY_TCP, transport="tcp"),
     Case(TYPES, "16M", (c.ropewalk("Ropewalk", "--dtype", "bfloat16"),
                         c.ropewalk("Ropewalk float32")), quick_sizes="1M"),
-    *(Case(MOVES[kind], "1M,16M", IN_SHM, collective=kind, quick_sizes="1M") for kind in MOVES),
+    *(Case(MOVES[kind], "1M,16M", (*IN_SHM[:-1], *c.COPY_LIMITS), collective=kind,
+           quick_sizes="1M") for kind in MOVES),
 ]
 
 NEAR_LIMIT = Want.time_at_most(1.3, "limit")

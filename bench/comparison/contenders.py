@@ -59,6 +59,8 @@ OPEN_MPI_YIELDING = open_mpi("Open MPI", "--mca", "mpi_yield_when_idle", "1")
 OPEN_MPI_SPINNING = open_mpi("Open MPI without yielding", "--mca", "mpi_yield_when_idle", "0")
 GLOO = tuple(gloo(variant) for variant in ("ring", "bcube", "halving_doubling", "ring_chunked"))
 SHM_LIMIT = Contender("limit", "shm_limit", "none")
+COPY_LIMITS = tuple(Contender("limit", "shm_limit", "none", variant)
+                    for variant in ("plain", "streaming"))
 TCP_LIMIT = Contender("limit", "tcp_limit", "ropewalk", "exchange")
 PING_PONG = Contender("ping-pong", "tcp_limit", "ropewalk", "ping_pong")
 

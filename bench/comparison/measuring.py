@@ -82,7 +82,8 @@ def summarize(measurements):
     for (group, name, size, variant), runs in times.items():
         entry = {"group": group, "name": name, "bytes": size, "variant": variant,
                  "median_us": statistics.median(run["median_us"] for run in runs),
-                 "min_us": min(run["min_us"] for run in runs), "rounds": len(runs),
+                 "by_round": [[run["round"], run["median_us"]] for run in runs],
+                 "min_us": min(run["min_us"] for run in runs),
                  "wrong": sum(run["wrong"] for run in runs)}
         best = entries.get((group, name, size))
         if best is None or entry["median_us"] < best["median_us"]:

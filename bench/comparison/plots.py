@@ -15,12 +15,21 @@ STYLES = {
 }
 TITLES = {"limit": "limit of the hardware"}
 KINDS = {
-    # name: (title, y axis, value of (bytes, median in microseconds), where the legend stands)
-    "latency": ("Time of an all_reduce", "time (µs)", lambda size, us: us, "left top"),
-    "bandwidth": ("Bandwidth of an all_reduce", "bytes / time (GB/s)",
-                  lambda size, us: size / us / 1e3, "left top"),
+    # name: (title, y axis, value of (bytes, median in microseconds), y ticks, where the legend stands)
+    "latency": ("Time of an all_reduce", "time", lambda size, us: us,
+                [("0.1 µs", 0.1), ("1 µs", 1), ("10 µs", 10), ("100 µs", 100), ("1 ms", 1e3),
+                 ("10 ms", 1e4), ("100 ms", 1e5), ("1 s", 1e6)], "left top"),
+    "bandwidth": ("Bandwidth of an all_reduce", "bytes / time", lambda size, us: size / us / 1e3,
+                  [("0.1 MB/s", 1e-4), ("1 MB/s", 1e-3), ("10 MB/s", 1e-2), ("100 MB/s", 0.1),
+                   ("1 GB/s", 1), ("10 GB/s", 10), ("100 GB/s", 100)], "right bottom"),
 }
-TICKS = ", ".join(f"'{label}' {size}" for label, size in [
+
+
+def ticks(labels):
+    return ", ".join(f"'{label}' {value}" for label, value in labels)
+
+
+SIZE_TICKS = ticks([
     ("8 B", 8), ("64 B", 64), ("512 B", 512), ("4 KiB", 4 << 10), ("32 KiB", 32 << 10),
     ("256 KiB", 256 << 10), ("2 MiB", 2 << 20), ("16 MiB", 16 << 20), ("64 MiB", 64 << 20)])
 
@@ -32,7 +41,7 @@ def points(summary, group, name, value):
 
 
 def panel(summary, group, title, kind):
-    _, axis, value, legend = KINDS[kind]
+    _, axis, value, y_ticks, legend = KINDS[kind]
     data, lines = "", []
     for name, style in STYLES.items():
         block = points(summary, group, name, value)
@@ -43,7 +52,7 @@ def panel(summary, group, title, kind):
                          f"title '{TITLES.get(name, name)}'")
     if not lines:
         return ""
-    return (f"{data}set title '{title}'\nset ylabel '{axis}'\nset key {legend} reverse Left\n"
+    return (f"{data}set title '{title}'\nset ylabel '{axis}'\nset ytics ({ticks(y_ticks)})\nset key {legend} reverse Left\n"
             f"plot {', '.join(lines)}\n")
 
 
@@ -55,8 +64,8 @@ def script(summary, kind, output):
     return "\n".join([
         f"set terminal {terminal}", f"set output '{output}'",
         "set encoding utf8", "set logscale x 2", "set logscale y 10",
-        f"set xtics ({TICKS}) rotate by 35 right", "set xrange [6:90000000]",
-        "set xlabel 'bytes of the vector' offset 0,-0.5", "set format y '%g'",
+        f"set xtics ({SIZE_TICKS}) rotate by 35 right", "set xrange [6:90000000]",
+        "set xlabel 'bytes of the vector' offset 0,-0.5",
         "set grid xtics ytics lc rgb '#dddddd' lt 1", "set border 3", "set tics nomirror out",
         f"set multiplot layout 1,{len(panels)} title '{KINDS[kind][0]} (float32 sum, in place)'",
         *panels, "unset multiplot", ""]) if panels else ""

@@ -1,5 +1,6 @@
 """The table: medians, ratios and verdicts, as Markdown."""
 import dataclasses
+import statistics
 
 COLUMNS = ["Open MPI", "MPICH", "Gloo", "limit"]
 ASIDE = {"Open MPI without yielding": ("Open MPI", "without yielding"),
@@ -15,17 +16,24 @@ class Verdict:
     met: bool
 
 
-def verdicts(row, times):
+def time_ratio(own, other):
+    """The median of the rounds' ratios: what disturbs a round disturbs both."""
+    others = dict(other["by_round"])
+    return statistics.median(us / others[number] for number, us in own["by_round"]
+                             if number in others)
+
+
+def verdicts(row, entries):
     """One for each want whose contenders were measured."""
     found = []
-    own = times[row.group, row.subject, row.bytes]
+    own = entries[row.group, row.subject, row.bytes]
     for want in row.wants:
-        others = {name: times[row.group, name, row.bytes] for name in want.against
-                  if (row.group, name, row.bytes) in times}
+        others = [entries[row.group, name, row.bytes] for name in want.against
+                  if (row.group, name, row.bytes) in entries]
         if others:
-            name = min(others, key=others.get)
-            ratio = own / others[name]
-            found.append(Verdict(want.wanted, want.say(ratio, name), name, ratio,
+            other = min(others, key=lambda entry: entry["median_us"])
+            ratio = time_ratio(own, other)
+            found.append(Verdict(want.wanted, want.say(ratio, other["name"]), other["name"], ratio,
                                  ratio <= want.time_ratio_max))
     return found
 
@@ -54,8 +62,7 @@ def cell(column, row, entries):
 def judged_rows(rows, summary):
     """[(row, entry, verdicts)] of the rows that were measured."""
     entries = {(one["group"], one["name"], one["bytes"]): one for one in summary}
-    times = {key: one["median_us"] for key, one in entries.items()}
-    return [(row, verdicts(row, times)) for row in rows
+    return [(row, verdicts(row, entries)) for row in rows
             if (row.group, row.subject, row.bytes) in entries], entries
 
 

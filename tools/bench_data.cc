@@ -75,6 +75,11 @@ void encode(DataType type, double value, std::byte* to) {
   }
 }
 
+template <class T>
+void fill_with(std::byte* to, size_t count, T value) {
+  std::fill_n(reinterpret_cast<T*>(to), count, value);
+}
+
 }  // namespace
 
 BenchData::BenchData(BenchKind kind, DataType type, ReduceKind op, int ranks, int root)
@@ -193,6 +198,31 @@ size_t BenchData::count_wrong(const std::byte* out, const BenchShape& shape, int
     wrong += memcmp(out + i * size, &bits, size) != 0;
   }
   return wrong;
+}
+
+void fill_ones(std::byte* to, size_t count, DataType type) {
+  switch (type) {
+    case DataType::float16:
+      return fill_with(to, count, uint16_t{0x3c00});
+    case DataType::bfloat16:
+      return fill_with(to, count, uint16_t{0x3f80});
+    case DataType::float32:
+      return fill_with(to, count, 1.0F);
+    case DataType::float64:
+      return fill_with(to, count, 1.0);
+    case DataType::int8:
+    case DataType::uint8:
+      return fill_with(to, count, uint8_t{1});
+    case DataType::int16:
+    case DataType::uint16:
+      return fill_with(to, count, uint16_t{1});
+    case DataType::int32:
+    case DataType::uint32:
+      return fill_with(to, count, uint32_t{1});
+    case DataType::int64:
+    case DataType::uint64:
+      return fill_with(to, count, uint64_t{1});
+  }
 }
 
 }  // namespace ropewalk::tools

@@ -40,4 +40,8 @@ class BenchData {
   std::vector<std::byte> result_;  // one period
 };
 
+/// Writes one to every element, as cheaply as a memset: what a backward pass leaves behind,
+/// cache-wise.
+void fill_ones(std::byte* to, size_t count, DataType type);
+
 }  // namespace ropewalk::tools

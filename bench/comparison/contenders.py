@@ -1,0 +1,93 @@
+"""Who is compared: how each contender's ranks are started, and what has to be installed for it."""
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+
+PROGRAMS = "bench/peers"  # in the build folder
+INSTALL = "tools/dependencies bench"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    name: str  # who; variants of one name are alternatives, of which the fastest counts
+    program: str
+    launcher: str  # ropewalk, openmpi, mpich, or none: the program starts its own threads
+    variant: str = ""
+    launcher_options: tuple = ()
+    options: tuple = ()  # of the program
+
+    @property
+    def key(self):
+        return f"{self.name}/{self.variant}" if self.variant else self.name
+
+    def command(self, build, case):
+        """The command line that measures `case`, less --segment."""
+        starts = {
+            "ropewalk": [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin",
+                         *self.launcher_options, "-n", case.ranks, "--"],
+            "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe",
+                        *self.launcher_options, "-n", case.ranks],
+            "mpich": ["mpirun.mpich", "-bind-to", "none", "-n", case.ranks],
+            "none": [],
+        }
+        words = [*starts[self.launcher], build / PROGRAMS / self.program,
+                 "--ranks", case.ranks, "--collective", case.collective,
+                 "--transport", case.transport, "--sizes", case.sizes, *self.options]
+        if self.variant:
+            words += ["--variant", self.variant]
+        return [str(word) for word in words]
+
+
+def ropewalk(name="Ropewalk", *options):
+    return Contender(name, "ropewalk_peer", "ropewalk", options=options)
+
+
+def open_mpi(name="Open MPI", *launcher_options):
+    return Contender(name, "openmpi_peer", "openmpi", launcher_options=launcher_options)
+
+
+def gloo(variant):
+    return Contender("Gloo", "gloo_peer", "ropewalk", variant)
+
+
+MPICH = Contender("MPICH", "mpich_peer", "mpich")
+OPEN_MPI_TCP = open_mpi("Open MPI", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+                        "--mca", "btl_tcp_if_include", "lo")
+OPEN_MPI_YIELDING = open_mpi("Open MPI", "--mca", "mpi_yield_when_idle", "1")
+OPEN_MPI_SPINNING = open_mpi("Open MPI without yielding", "--mca", "mpi_yield_when_idle", "0")
+GLOO = tuple(gloo(variant) for variant in ("ring", "bcube", "halving_doubling", "ring_chunked"))
+SHM_LIMIT = Contender("limit", "shm_limit", "none")
+COPY_LIMITS = tuple(Contender("limit", "shm_limit", "none", variant)
+                    for variant in ("plain", "streaming"))
+TCP_LIMIT = Contender("limit", "tcp_limit", "ropewalk", "exchange")
+PING_PONG = Contender("ping-pong", "tcp_limit", "ropewalk", "ping_pong")
+
+# What must be there: Debian's package -> a program, or a pkg-config module, or a file.
+PACKAGES = {
+    "openmpi-bin": "mpirun.openmpi",
+    "libopenmpi-dev": "ompi-c.pc",
+    "mpich": "mpirun.mpich",
+    "libmpich-dev": "mpich.pc",
+    "libgloo-dev": "/usr/include/gloo/allreduce.h",
+    "gnuplot-nox": "gnuplot",
+}
+
+
+def is_there(what):
+    if what.endswith(".pc"):
+        return subprocess.run(["pkg-config", "--exists", what[:-3]], check=False).returncode == 0
+    return pathlib.Path(what).exists() if what.startswith("/") else shutil.which(what) is not None
+
+
+def missing_packages():
+    return [package for package, what in PACKAGES.items() if not is_there(what)]
+
+
+def environment():
+    """Of the measured processes: nothing of the caller's that would change what is measured."""
+    tuned = ("ROPEWALK_", "OMPI_", "MPICH_", "PMIX_", "PMI_", "UCX_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
+    # mpirun refuses root without these.
+    return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

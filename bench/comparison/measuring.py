@@ -1,0 +1,91 @@
+"""Runs the jobs: contenders take turns, in rounds."""
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from comparison.contenders import environment
+
+JOB_TIMEOUT_S = 300
+
+
+class JobFailed(Exception):
+    pass
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_job(words):
+    """Standard output of a job. Ends all its processes when it takes too long or is interrupted."""
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=environment(),
+                          start_new_session=True) as job:
+        try:
+            output, errors = job.communicate(timeout=JOB_TIMEOUT_S)
+        except BaseException as error:
+            os.killpg(job.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise JobFailed(f"not done after {JOB_TIMEOUT_S} s") from error
+            raise
+    if job.returncode != 0:
+        raise JobFailed(f"exit status {job.returncode}: {errors.strip()[-2000:]}")
+    return output
+
+
+def run_contender(case, contender, build, under, iterations_min):
+    """The results of one job: a dictionary a size."""
+    # In memory where there is such a folder: a disk's write-back would disturb.
+    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
+        words = [*under, *contender.command(build, case),
+                 "--budget-ms", str(case.budget_ms), "--iterations-min", str(iterations_min),
+                 "--segment", str(pathlib.Path(folder) / "segment")]
+        output = run_job(words)
+    results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    if not results:
+        raise JobFailed(f"printed no result: {output[-2000:]}")
+    return results
+
+
+def run_rounds(cases, rounds, build, under, quick):
+    """Every contender runs every case once a round, in an order that rotates from round to round.
+    Returns (measurements, failures)."""
+    measurements, failures = [], []
+    for number in range(rounds):
+        for case in cases:
+            shift = number % len(case.contenders)
+            for contender in case.contenders[shift:] + case.contenders[:shift]:
+                say(f"round {number + 1} of {rounds}: {case.name}: {contender.key}")
+                try:
+                    results = run_contender(case, contender, build, under, 2 if quick else 5)
+                except JobFailed as error:
+                    say(f"  failed: {error}")
+                    failures.append({"round": number, "case": case.name,
+                                     "contender": contender.key, "why": str(error)})
+                    continue
+                measurements += [{"round": number, "group": case.group, "name": contender.name,
+                                  "transport": case.transport, **result} for result in results]
+    return measurements, failures
+
+
+def summarize(measurements):
+    """One entry for each group, name and size: the median over rounds of the fastest variant."""
+    times, entries = {}, {}
+    for one in measurements:
+        times.setdefault((one["group"], one["name"], one["bytes"], one["variant"]), []).append(one)
+    for (group, name, size, variant), runs in times.items():
+        entry = {"group": group, "name": name, "bytes": size, "variant": variant,
+                 "median_us": statistics.median(run["median_us"] for run in runs),
+                 "by_round": [[run["round"], run["median_us"]] for run in runs],
+                 "min_us": min(run["min_us"] for run in runs),
+                 "wrong": sum(run["wrong"] for run in runs)}
+        best = entries.get((group, name, size))
+        if best is None or entry["median_us"] < best["median_us"]:
+            entries[group, name, size] = entry
+    return list(entries.values())

@@ -1,0 +1,92 @@
+"""The table: medians, ratios and verdicts, as Markdown."""
+import dataclasses
+import statistics
+
+COLUMNS = ["Open MPI", "MPICH", "Gloo", "limit"]
+ASIDE = {"Open MPI without yielding": ("Open MPI", "without yielding"),
+         "ping-pong": ("limit", "ping-pong, one way")}  # beside another's number
+
+
+@dataclasses.dataclass
+class Verdict:
+    wanted: str
+    measured: str
+    against: str  # the fastest of those it is compared with
+    time_ratio: float  # of Ropewalk's time to that one's
+    met: bool
+
+
+def time_ratio(own, other):
+    """The median of the rounds' ratios: what disturbs a round disturbs both."""
+    others = dict(other["by_round"])
+    return statistics.median(us / others[number] for number, us in own["by_round"]
+                             if number in others)
+
+
+def verdicts(row, entries):
+    """One for each want whose contenders were measured."""
+    found = []
+    own = entries[row.group, row.subject, row.bytes]
+    for want in row.wants:
+        others = [entries[row.group, name, row.bytes] for name in want.against
+                  if (row.group, name, row.bytes) in entries]
+        if others:
+            other = min(others, key=lambda entry: entry["median_us"])
+            ratio = time_ratio(own, other)
+            found.append(Verdict(want.wanted, want.say(ratio, other["name"]), other["name"], ratio,
+                                 ratio <= want.time_ratio_max))
+    return found
+
+
+def number(value):
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def cell(column, row, entries):
+    entry = entries.get((row.group, column, row.bytes))
+    if entry is None:
+        return ""
+    text = number(entry["median_us"])
+    if column == "Gloo":
+        text += f" ({entry['variant']})"
+    for name, (beside, label) in ASIDE.items():
+        aside = entries.get((row.group, name, row.bytes))
+        if beside == column and aside:
+            text += f" ({label}: {number(aside['median_us'])})"
+    return text
+
+
+def judged_rows(rows, summary):
+    """[(row, entry, verdicts)] of the rows that were measured."""
+    entries = {(one["group"], one["name"], one["bytes"]): one for one in summary}
+    return [(row, verdicts(row, entries)) for row in rows
+            if (row.group, row.subject, row.bytes) in entries], entries
+
+
+def row_lines(rows, summary):
+    judged, entries = judged_rows(rows, summary)
+    for group in dict.fromkeys(row.group for row, _ in judged):
+        yield [f"**{group}**"]
+        for row, found in (one for one in judged if one[0].group == group):
+            yield [f"{row.size}", number(entries[row.group, row.subject, row.bytes]["median_us"]),
+                   *(cell(column, row, entries) for column in COLUMNS),
+                   "<br>".join(one.measured for one in found),
+                   "<br>".join(one.wanted for one in found),
+                   "<br>".join("met" if one.met else "missed" for one in found)]
+
+
+def table(rows, summary):
+    head = ["bytes", "Ropewalk", *COLUMNS, "Ropewalk is", "wanted", "verdict"]
+    lines = [head, ["--:"] * (2 + len(COLUMNS)) + ["---"] * 3]
+    lines += [line + [""] * (len(head) - len(line)) for line in row_lines(rows, summary)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def rows_as_json(rows, summary):
+    judged, entries = judged_rows(rows, summary)
+    return [{"group": row.group, "bytes": row.bytes,
+             "median_us": entries[row.group, row.subject, row.bytes]["median_us"],
+             "verdicts": [dataclasses.asdict(one) for one in found]} for row, found in judged]

@@ -1,0 +1,164 @@
+#include "measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "tools/bench_data.h"
+#include "tools/bench_report.h"
+#include "tools/binding.h"
+
+namespace ropewalk::peers {
+namespace {
+
+constexpr int kEstimateIterations = 5;
+constexpr size_t kPage = 4096;
+
+double now_us() {
+  return static_cast<double>(MonotonicClock().now_ns()) / 1e3;
+}
+
+// One size on one rank.
+class Measurement {
+ public:
+  Measurement(const PeerOptions& options, int rank, Segment& segment, Barrier& barrier,
+              const MakeRunner& make, size_t bytes)
+      : options_(options),
+        rank_(rank),
+        segment_(segment),
+        barrier_(barrier),
+        shape_(tools::bench_shape(options.kind, bytes, options.type, rank, options.ranks, 0,
+                                  options.kind.in_place_by_default())),
+        runner_(make(shape_)) {}
+
+  tools::BenchResult run() {
+    iterate(kEstimateIterations);  // whatever the library does at first only
+    double fastest_us = std::numeric_limits<double>::max();  // one may have been interrupted
+    for (int i = 0; i < kEstimateIterations; ++i) {
+      const double begin_us = now_us();
+      iterate(1);
+      fastest_us = std::min(fastest_us, now_us() - begin_us);
+    }
+    if (rank_ == 0) segment_->iterations = choose(fastest_us);
+    barrier_.wait();
+    const int iterations = segment_->iterations;
+    iterate(std::max(1, iterations / 10));
+    iterate(iterations);
+    segment_->wrong[rank_] = count_wrong();
+    barrier_.wait();
+    const tools::BenchResult result = summarize(iterations);
+    barrier_.wait();  // nobody overwrites what is being read
+    return result;
+  }
+  bool has_result() const { return runner_->has_result(); }
+
+ private:
+  void iterate(int iterations) {
+    for (int i = 0; i < iterations; ++i) {
+      tools::fill_ones(runner_->in(), shape_.in_count, options_.type);
+      barrier_.wait();
+      const double begin_us = now_us();
+      runner_->run();
+      segment_->us[rank_][i].store(now_us() - begin_us, std::memory_order_relaxed);
+    }
+  }
+
+  int choose(double iteration_us) const {
+    const double wanted = options_.budget_ms * 1e3 / std::max(iteration_us, 0.01);
+    return static_cast<int>(
+        std::clamp(wanted, double(options_.iterations_min), double{kIterationsMax}));
+  }
+
+  int64_t count_wrong() {
+    const tools::BenchData data(options_.kind, options_.type, ReduceKind::sum, options_.ranks, 0);
+    if (runner_->has_result()) {
+      memset(runner_->out(), 0xa5, shape_.buffer_count * size_of(options_.type));
+    }
+    data.fill(runner_->in(), shape_.in_count, rank_);
+    barrier_.wait();
+    runner_->run();
+    if (!runner_->has_result()) return 0;
+    return static_cast<int64_t>(data.count_wrong(runner_->out(), shape_, rank_));
+  }
+
+  // Of all ranks; the same on each.
+  tools::BenchResult summarize(int iterations) const {
+    std::vector<double> us(static_cast<size_t>(iterations));
+    int64_t wrong = 0;
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      wrong += segment_->wrong[rank];
+      for (int i = 0; i < iterations; ++i) {
+        double& slowest_us = us[static_cast<size_t>(i)];
+        slowest_us = std::max(slowest_us, segment_->us[rank][i] / runner_->trips());
+      }
+    }
+    return tools::summarize(shape_, Algorithm::automatic, std::move(us), wrong);
+  }
+
+  const PeerOptions& options_;
+  int rank_;
+  Segment& segment_;
+  Barrier& barrier_;
+  tools::BenchShape shape_;
+  std::unique_ptr<Runner> runner_;
+};
+
+void print(const PeerOptions& options, const tools::BenchResult& result, bool checked) {
+  nlohmann::ordered_json line;
+  line["collective"] = options.kind.name();
+  line["variant"] = options.variant;
+  line["ranks"] = options.ranks;
+  line["dtype"] = name_of(options.type);
+  line["bytes"] = result.bytes;
+  line["iterations"] = result.iterations;
+  for (const auto& [name, us] : {std::pair{"min_us", result.min_us},
+                                 {"median_us", result.median_us},
+                                 {"p99_us", result.p99_us}})
+    line[name] = std::round(us * 1e3) / 1e3;
+  line["checked"] = checked;
+  line["wrong"] = result.wrong;
+  std::puts(line.dump().c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte[]> plain_memory(size_t bytes) {
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  memset(memory, 0, rounded);
+  return {memory, std::free};
+}
+
+PlainRunner::PlainRunner(const PeerOptions& options, const tools::BenchShape& shape)
+    : in_(plain_memory(shape.buffer_count * size_of(options.type))),
+      out_(options.kind.in_place_by_default()
+               ? in_
+               : plain_memory(shape.buffer_count * size_of(options.type))) {}
+
+bool bind_to_core(int rank, int ranks) {
+  const std::vector<int> cpus = tools::cpus_for_ranks(ranks);
+  return !cpus.empty() && tools::bind_process_to_cpu(cpus[static_cast<size_t>(rank)]);
+}
+
+int64_t measure(const PeerOptions& options, int rank, bool own_core, Segment& segment,
+                const MakeRunner& make) {
+  Barrier barrier(segment->start, rank, options.ranks, !own_core);
+  int64_t wrong = 0;
+  for (const size_t bytes : options.sizes) {
+    Measurement measurement(options, rank, segment, barrier, make, bytes);
+    const tools::BenchResult result = measurement.run();
+    if (rank == 0) print(options, result, measurement.has_result());
+    wrong += result.wrong;
+  }
+  return wrong;
+}
+
+}  // namespace ropewalk::peers

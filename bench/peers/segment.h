@@ -1,0 +1,35 @@
+// What the ranks of a measured job share, whatever library they measure: a file that all map.
+#pragma once
+
+#include <string>
+
+#include "barrier.h"
+
+namespace ropewalk::peers {
+
+constexpr int kIterationsMax = 20000;
+
+/// Lies in shared memory; all zeros is its first state.
+struct SegmentContent {
+  BarrierFlags start;                                 // the barrier before every iteration
+  BarrierFlags inside;                                // for a contender's own use
+  std::atomic<int> iterations;                        // as rank 0 decided
+  std::atomic<int> port;                              // of the raw TCP program
+  std::atomic<int64_t> wrong[kRanksMax];              // elements
+  std::atomic<double> us[kRanksMax][kIterationsMax];  // time of each iteration, by rank
+};
+
+/// The mapping, made by whoever comes first.
+class Segment {
+ public:
+  explicit Segment(const std::string& path);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  SegmentContent* operator->() const { return content_; }
+
+ private:
+  SegmentContent* content_;
+};
+
+}  // namespace ropewalk::peers

@@ -7,16 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/passes.h"
 #include "engine/program.h"
 
 namespace ropewalk::tools {
 
 enum class Way {
   eager,            // whole, behind its header, into a slot of the receiver's inbox
-  read_in_pass,     // not moved: added where it lies, with all other sources in one pass
+  read_in_pass,     // not moved: the block's owner reads it where it lies
   read_in_place,    // not moved: added where it lies in the sender's memory
   read_from_copy,   // copied by the sender into staging memory that the peer maps; added there
-  written_in_pass,  // the sums, written by the adding pass straight into the receiver's buffer
+  written_in_pass,  // the owner of the block writes it straight into its final place
+  through_window,   // the owner reads or writes a window, from or to which the guest copies
   stored,           // put straight into its final place
   staged,           // put into the receiver's staging memory; added or copied from there
 };
@@ -31,7 +33,7 @@ struct ChannelSetting {
 };
 
 /// One entry per step; steps without a peer are `stored`. What a peer does with what is put into
-/// its memory is taken to be what this rank would do. `program` is fused already where it is to be.
+/// its memory is taken to be what this rank would do.
 std::vector<Way> ways_of(const Program& program, const ChannelSetting& setting);
 
 /// Messages of one kind.
@@ -43,5 +45,6 @@ struct Traffic {
 };
 /// What a rank sends and receives, by kind, in the order in which the kinds first occur.
 std::vector<Traffic> traffic_of(const Program& program, const ChannelSetting& setting);
+std::vector<Traffic> traffic_of(const Passes& passes, const ChannelSetting& setting);
 
 }  // namespace ropewalk::tools

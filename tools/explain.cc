@@ -100,13 +100,14 @@ std::string why_slices(const Explanation& explanation, const Question& question)
   return "about four a block, to hide adding behind moving; not too short";
 }
 
-Program program_of(const Call& call, const Choice& choice, const ExplainOptions& options,
-                   const std::vector<int>& hosts, const std::vector<bool>& mapped) {
+std::vector<Traffic> traffic(const Call& call, const Choice& choice, const ExplainOptions& options,
+                             const std::vector<int>& hosts, const ChannelSetting& setting) {
   const Schedule schedule = build_schedule(
       {call.collective, choice.algorithm, options.ranks, call.root, hosts}, options.rank);
-  Program program = compile(schedule, lay_out(call, schedule), call, choice.slice_bytes, kScratch);
-  if (choice.algorithm == Algorithm::direct) fuse(program, mapped);
-  return program;
+  const std::vector<BlockMemory> blocks = lay_out(call, schedule);
+  if (all_mapped(options.knobs, hosts) && can_pass(call, schedule, blocks))
+    return traffic_of(make_passes(call, schedule, blocks, choice.slice_bytes, nullptr), setting);
+  return traffic_of(compile(schedule, blocks, call, choice.slice_bytes, kScratch), setting);
 }
 
 }  // namespace
@@ -133,8 +134,7 @@ Explanation explain(const ExplainOptions& options) {
       [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
-    explanation.traffic =
-        traffic_of(program_of(call, explanation.choice, options, hosts, mapped), setting);
+    explanation.traffic = traffic(call, explanation.choice, options, hosts, setting);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, question);
   return explanation;

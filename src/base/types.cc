@@ -14,7 +14,8 @@ constexpr std::array<std::string_view, kCollectives> kCollectiveNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "recv"};
 constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames = {
-    "auto", "ring", "tree", "recursive_doubling", "halving_doubling", "direct", "two_level", "one_shot", "scattered"};
+    "auto",   "ring",      "tree",     "recursive_doubling", "halving_doubling",
+    "direct", "two_level", "one_shot", "scattered"};
 
 template <class Enum, size_t N>
 std::string_view lookup(const std::array<std::string_view, N>& names, Enum value) {

@@ -111,7 +111,8 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp"},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto",
-       "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, scattered"},
+       "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, "
+       "scattered"},
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},

@@ -70,9 +70,7 @@ class Link {
     return true;
   }
   /// The message that arrived last. Only when one has.
-  const EagerHeader& newest(int s) const {
-    return *slot(s, in_[s].arrived - 1);
-  }
+  const EagerHeader& newest(int s) const { return *slot(s, in_[s].arrived - 1); }
   void pop(int s) {
     ++in_[s].popped;
     owe(s, &Incoming::credits_owed, 1);

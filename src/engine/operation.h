@@ -98,8 +98,8 @@ class Operation {
   bool begun = false;       // its streams are its own
   uint32_t next_step = 0;   // in_order
   uint32_t unfinished = 0;  // fifos: steps; else 1 until the end
-  uint32_t ticket = 0;                 // send/recv: position in the pair's order
-  int64_t moved_ns = 0;  // when anything last moved
+  uint32_t ticket = 0;      // send/recv: position in the pair's order
+  int64_t moved_ns = 0;     // when anything last moved
   int64_t probed_ns = 0;
 };
 

@@ -44,7 +44,7 @@ struct OwnedBlock {
   std::vector<uint32_t> sources;  // indices into Passes::peers, in the order of the sum
   std::vector<uint32_t> targets;
   std::vector<uint32_t> guests;  // sources and targets, each once
-  uint32_t done = 0;  // slices; of the run
+  uint32_t done = 0;             // slices; of the run
 };
 
 /// Another rank, as this rank's host (it owns a block of which this rank has a part) and as its

@@ -110,8 +110,7 @@ bool Engine::bind_steps(Operation& op, size_t f, Binder& binder) {
   return needs_window;
 }
 
-void Engine::give_windows(Operation& op,
-                          const std::vector<std::pair<Link*, Window*>>& windows) {
+void Engine::give_windows(Operation& op, const std::vector<std::pair<Link*, Window*>>& windows) {
   if (windows.empty()) return;
   const size_t window_bytes = kWindowSlots * op.program.slice_bytes;
   op.windows = allocate(windows.size() * window_bytes, transports_);
@@ -157,8 +156,7 @@ void Engine::prepare_passes(Operation& op, const Schedule& schedule,
     const int transport = peer.link->transport_index();
     if (peer.in != nullptr) peer.in_at = binder.source(transport, peer.in, peer.bytes);
     if (peer.out != nullptr)
-      peer.out_at =
-          binder.target(transport, peer.out, peer.bytes, peer.link->needs_registration());
+      peer.out_at = binder.target(transport, peer.out, peer.bytes, peer.link->needs_registration());
     if ((peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known))
       windows.emplace_back(peer.link, &peer.window);
   }

@@ -64,8 +64,7 @@ void Engine::begin_passes(Operation& op) {
   if (op.passes.scales)
     scale(static_cast<std::byte*>(call.out), static_cast<const std::byte*>(call.in), call.count,
           call.type, call.op.scale);
-  if (op.passes.saved)
-    std::memcpy(op.passes.saved->data(), call.in, op.passes.saved->bytes());
+  if (op.passes.saved) std::memcpy(op.passes.saved->data(), call.in, op.passes.saved->bytes());
   for (const KeptPart& part : op.passes.kept) std::memcpy(part.out, part.in, part.bytes);
   for (PassPeer& peer : op.passes.peers) {
     peer.invited = peer.accepted = false;
@@ -103,8 +102,8 @@ bool Engine::visit(Operation& op, PassPeer& host) {
   }
   const size_t slice_bytes = op.program.slice_bytes;
   // Notices of an earlier operation's windows may still be on their way: a signed difference.
-  while (host.returned < host.slices &&
-         static_cast<int32_t>(link.consumed(s) - host.consumed_seen - host.returned) > 0) {
+  while (host.returned<host.slices&& static_cast<int32_t>(link.consumed(s) - host.consumed_seen -
+                                                          host.returned)> 0) {
     if (stages_out(host))
       std::memcpy(host.out + host.returned * slice_bytes,
                   host.window.base + host.returned % kWindowSlots * slice_bytes,
@@ -143,8 +142,7 @@ bool Engine::welcome(Operation& op, PassPeer& guest) {
   Link& link = *guest.link;
   const OwnedBlock& block = op.passes.owned[guest.owned];
   const EagerHeader* header = link.front(guest.stream);
-  if (header == nullptr ||
-      !check_header(op, link, *header, MessageKind::invitation, block.bytes))
+  if (header == nullptr || !check_header(op, link, *header, MessageKind::invitation, block.bytes))
     return false;
   Invitation invitation;
   std::memcpy(&invitation, payload_of(*header, sizeof(invitation)), sizeof(invitation));

@@ -35,9 +35,9 @@ inline constexpr uint64_t kProbeCookie = 1;
 inline constexpr int kContexts = 4;  // collectives in flight
 inline constexpr int kPointToPointContext = kContexts;
 inline constexpr int kStreams = (kContexts + 1) * kLanes;
-inline constexpr uint32_t kSlots = 8;   // eager messages in flight per stream
+inline constexpr uint32_t kSlots = 8;                 // eager messages in flight per stream
 inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back
-inline constexpr uint32_t kGrants = 8;  // grants in flight per stream
+inline constexpr uint32_t kGrants = 8;                // grants in flight per stream
 inline constexpr size_t kEagerBytesMax = 4096;
 inline constexpr uint32_t kWireVersion = 2;
 

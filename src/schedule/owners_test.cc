@@ -18,8 +18,8 @@ int owner_of(const Schedule& schedule, int block) {
 std::string check(const ScheduleKey& key, const Schedule& schedule) {
   if (schedule.owners.size() != static_cast<size_t>(schedule.blocks) || schedule.scratch != 0)
     return "an owner for each data block, and no scratch";
-  std::map<int, std::set<int>> sent;             // by block: to whom
-  std::map<int, std::set<int>> blocks_of_peer;   // by owner other than this rank
+  std::map<int, std::set<int>> sent;            // by block: to whom
+  std::map<int, std::set<int>> blocks_of_peer;  // by owner other than this rank
   for (const Step& step : schedule.steps) {
     const int owner = owner_of(schedule, step.block);
     if (owner != schedule.rank && owner != step.peer) return "a message without its owner";

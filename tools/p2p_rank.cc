@@ -18,9 +18,9 @@ namespace ropewalk::tools {
 namespace {
 
 constexpr double kLatencyBudgetUs = 250e3;  // of a size, where no number of iterations is given
-constexpr double kRoundBudgetUs = 50e3;
+constexpr double kRoundBudgetUs = 5e3;
 constexpr int kIterationsMin = 10, kIterationsMax = 100000;
-constexpr int kRounds = 5;        // bandwidth: the median of these
+constexpr int kRounds = 25;       // bandwidth: the median of these
 constexpr int kPutsPerPoll = 16;  // while posting: what arrives must not fill up
 constexpr int kChecks = 3;        // of content
 constexpr int kSignalsChecked = 1000;

@@ -6,7 +6,7 @@
 //
 // Names: reduce/TYPE/OP/SHAPE/BYTES, where BYTES is the length of each span, on the best
 // instruction set of the machine; INSTRUCTION_SET/TYPE/sum/2to1_in_place/BYTES limited to one
-// (EMU128: plain C++). of_memcpy is the speed beside memcpy's of the same length, measured at the
+// (SCALAR: plain C++). of_memcpy is the speed beside memcpy's of the same length, measured at the
 // start. Shapes: 2to1 (a third span is written), 2to1_in_place (a receive-and-reduce step), 2to2
 // (two other spans are written), 2to2_in_place (both sources are written: allreduce of two ranks
 // over shared memory). bytes_per_second counts every element read and every element written once.

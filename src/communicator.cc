@@ -62,20 +62,12 @@ Plan::~Plan() {
   finish(operation_);
 }
 
-void Plan::start_run(bool in_background) {
-  if (!test())
-    throw Error(ErrorCode::invalid_argument, "plan", "this plan's last run is still under way",
-                "wait for it, or make a second plan");
-  operation_->driver->start(operation_, in_background);
-}
-
 void Plan::run() {
-  start_run(false);
-  wait();
+  require(operation_).driver->run(operation_);
 }
 
 void Plan::start() {
-  start_run(true);
+  require(operation_).driver->start(operation_, true);
 }
 
 bool Plan::test() {

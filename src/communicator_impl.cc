@@ -66,7 +66,7 @@ void Communicator::Impl::start_engine() {
   options.timeout_ns = job_.knobs().timeout.count();
   options.progress_thread = job_.knobs().progress_thread;
   options.progress_cpu = job_.knobs().progress_cpu;
-  options.oversubscribed = job_.local_size() > allowed_cpus();
+  options.oversubscribed = job_.shares_cpus();
   driver_ = std::make_shared<Driver>(*engine_, clock_, job_.monitor().event_fd(), options);
 }
 

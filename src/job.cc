@@ -9,6 +9,10 @@
 #include <map>
 
 #include "base/log.h"
+#include "rank_info.h"
+#include "topology/cgroup.h"
+#include "topology/cpu_share.h"
+#include "topology/topology.h"
 #include "transports/tcp/tcp_transport.h"
 
 namespace ropewalk {
@@ -40,12 +44,12 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
   const Identity identity =
       find_identity(options, knobs_, [](const char* name) { return std::getenv(name); });
-  std::string info = knobs_.transport;
+  RankInfo info{knobs_.transport, allowed_cpu_list(), ""};
   if (identity.size > 1 && knobs_.transport != "tcp") {
     shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size);
-    info += ";" + shm_->info();
+    info.mailbox = shm_->info();
   }
-  world_ = World::join(identity, knobs_, info);
+  world_ = World::join(identity, knobs_, info.text());
   choose_transports();
 }
 
@@ -69,24 +73,28 @@ std::string Job::transport_names() const {
 
 void Job::choose_transports() {
   std::map<std::string, int> host_numbers;
-  std::vector<std::string> infos(static_cast<size_t>(size()));
+  std::vector<std::string> mailboxes(static_cast<size_t>(size()));
+  std::vector<std::vector<int>> local_cpus;
   const Card& own = world_->card(rank());
   local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     const Card& card = world_->card(peer);
     hosts_.push_back(host_numbers.try_emplace(card.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
-    const std::string wanted = card.transport_info.substr(0, card.transport_info.find(';'));
-    if (wanted != knobs_.transport)
+    RankInfo info = RankInfo::parse(card.transport_info);
+    if (info.transport != knobs_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
-                              knobs_.transport, peer, wanted),
+                              knobs_.transport, peer, info.transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
     if (card.host_id != own.host_id) continue;
     if (peer == rank()) local_rank_ = local_size_;
     ++local_size_;
-    if (shm_) infos[static_cast<size_t>(peer)] = card.transport_info.substr(wanted.size() + 1);
+    local_cpus.push_back(std::move(info.cpus));
+    mailboxes[static_cast<size_t>(peer)] = std::move(info.mailbox);
   }
+  const auto quota = cgroup_cpu_quota();
+  shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
   const std::string required = knobs_.require.empty() ? knobs_.transport : knobs_.require;
   if (required == "shm" && local_size_ < size())
     throw Error(ErrorCode::unavailable, "communicator",
@@ -94,7 +102,7 @@ void Job::choose_transports() {
                 "use ROPEWALK_TRANSPORT=auto, which takes TCP between hosts");
   const bool use_shm = shm_ != nullptr && local_size_ > 1;
   if (use_shm) {
-    shm_->set_peers(infos);
+    shm_->set_peers(mailboxes);
     transports_.push_back(shm_.get());
   }
   if (!use_shm || local_size_ < size()) {

@@ -29,6 +29,8 @@ class Job {
   int size() const { return world_->size(); }
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
+  /// True where the ranks of this host cannot each have a CPU: by affinity, or by cgroup quota.
+  bool shares_cpus() const { return shares_cpus_; }
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
 
@@ -55,6 +57,7 @@ class Job {
   const int exceptions_ = std::uncaught_exceptions();  // when this was made
   int local_rank_ = 0;
   int local_size_ = 1;
+  bool shares_cpus_ = false;
 };
 
 }  // namespace ropewalk

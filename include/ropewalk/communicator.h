@@ -103,8 +103,6 @@ class Plan {
   Algorithm algorithm() const;  // what the planner chose
 
  private:
-  void start_run(bool in_background);
-
   std::shared_ptr<Operation> operation_;
 };
 

@@ -23,6 +23,7 @@ constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
+constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
 
 void relax() {
 #if defined(__x86_64__)
@@ -94,14 +95,33 @@ void Driver::start_one(Operation& op) {
 void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   throw_if_failed();
   std::lock_guard lock(mutex_);
-  if (!is_finished(*op))
-    throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
-                "wait for it, or make a second plan");
-  if (op->children.empty()) start_one(*op);
-  for (const auto& child : op->children) start_one(*child);
+  start_locked(*op);
   engine_.progress();
   kick_sleepers();  // this turn may have taken what a sleeper waits for
   if (in_background && engine_.has_work()) wake_progress_thread();
+}
+
+void Driver::start_locked(Operation& op) {
+  if (!is_finished(op))
+    throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
+                "wait for it, or make a second plan");
+  if (op.children.empty()) start_one(op);
+  for (const auto& child : op.children) start_one(*child);
+}
+
+void Driver::run(const std::shared_ptr<Operation>& op) {
+  throw_if_failed();
+  {
+    std::lock_guard lock(mutex_);
+    start_locked(*op);
+    const uint32_t turns = options_.oversubscribed ? 1 : kTurnsUnderLock;
+    for (uint32_t turn = 0; turn < turns && !is_finished(*op); ++turn) {
+      if (!engine_.progress()) relax();
+    }
+    kick_sleepers();  // these turns may have taken what a sleeper waits for
+    if (is_finished(*op) && !engine_.has_work()) return;
+  }
+  wait(*op, options_.timeout_ns);
 }
 
 bool Driver::test(Operation& op) {

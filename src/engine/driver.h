@@ -37,6 +37,9 @@ class Driver {
   /// Starts a run of `operation`, or of each of its children. `in_background`: the caller may do
   /// other things before it waits, so the progress thread is to drive. Throws the job's failure.
   void start(const std::shared_ptr<Operation>& operation, bool in_background);
+  /// start, then wait for the deadline of the options: without a clock or a second lock where it
+  /// takes little time.
+  void run(const std::shared_ptr<Operation>& operation);
   /// Makes progress; true when finished. Throws the job's failure.
   bool test(Operation& operation);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
@@ -58,6 +61,7 @@ class Driver {
   };
 
   void throw_if_failed();
+  void start_locked(Operation& operation);
   void look_around(int64_t now_ns);
   bool is_finished(const Operation& operation) const;
   const Operation& unfinished_part(const Operation& operation) const;

@@ -1,6 +1,8 @@
 // One socket to a peer.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +43,13 @@ class Stream {
   /// Writes as one message what is queued (at most kBatch frames); one system call. True where all
   /// of it was written and another call may write more.
   bool send();
+  /// Writes one put past the queues; only when `idle`. Returns how many bytes of header and payload
+  /// were written; what is left then has to be posted and handed to `resume`.
+  size_t send_now(const FrameHeader& header, const std::byte* payload);
+  /// Claims the put just posted, of which `bytes` are written already.
+  void resume(size_t bytes);
+  /// Nothing is queued, and the socket may take something.
+  bool idle() const { return !has_output() && !blocked_ && error_ == 0; }
   bool has_output() const { return count_ > 0 || outbox_.pending(); }
   /// The socket took no more; to be tried again when it is writable.
   bool blocked() const { return blocked_; }
@@ -53,7 +62,8 @@ class Stream {
   /// Closes the socket; `fd` is -1 from then on.
   void close();
 
-  uint32_t interest = 0;  // what epoll watches for; kept here by the transport
+  static constexpr uint32_t kNotWatched = ~0u;
+  uint32_t interest = kNotWatched;  // what epoll watches for; kept here by the transport
 
  private:
   static constexpr size_t kBatch = 16;           // frames in one system call
@@ -67,6 +77,7 @@ class Stream {
     bool put;  // counts in the outbox
   };
 
+  size_t write(std::span<const iovec> pieces, size_t total);
   void enqueue(const Outbox::Piece& piece);
   void fill();
   size_t gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const;

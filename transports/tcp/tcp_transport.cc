@@ -11,9 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "transports/tcp/inbox.h"
-#include "transports/tcp/outbox.h"
-#include "transports/tcp/stream.h"
+#include "transports/tcp/peer.h"
 
 namespace ropewalk {
 namespace {
@@ -51,35 +49,6 @@ class TcpMemory final : public Memory {
 };
 
 }  // namespace
-
-struct TcpTransport::Link {
-  Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-       std::span<const std::byte> hello, const tcp::Regions& regions);
-  Peer& peer;
-  Stream stream;
-};
-
-struct TcpTransport::Peer {
-  enum class State : uint8_t { linking, linked, lost, dropped };
-
-  explicit Peer(int rank_) : rank(rank_) {}
-  bool open() const { return state == State::linking || state == State::linked; }
-
-  const int rank;
-  State state = State::linking;
-  bool lost_to_tell = false;  // `lost` was not given out yet
-  bool in_ready = false;
-  int ended = 0;                             // streams that the peer has closed
-  std::vector<std::byte> hello;              // ours, for the peer
-  std::vector<std::unique_ptr<Link>> links;  // by stream; null: no socket yet
-  tcp::Inbox inbox;
-  tcp::Outbox outbox;
-  std::string why;
-};
-
-TcpTransport::Link::Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-                         std::span<const std::byte> hello, const tcp::Regions& regions)
-    : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
 
 TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
     : rank_(rank), size_(size), streams_(streams), sockets_(sockets) {
@@ -183,12 +152,8 @@ void TcpTransport::add_link(Peer& peer, int index, int fd) {
   auto& link = peer.links[static_cast<size_t>(index)];
   link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
   links_.push_back(link.get());
-  epoll_event event{};
-  event.events = link->stream.interest = EPOLLIN;
-  event.data.ptr = link.get();
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0)
-    return lose(peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
-  flush(peer);  // the hello
+  if (watching_links_) watch(*link);
+  if (peer.open()) flush(peer);  // the hello
 }
 
 // Makes epoll report what the stream waits for.
@@ -196,12 +161,29 @@ void TcpTransport::watch(Link& link) {
   Stream& stream = link.stream;
   const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
                             (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
-  if (stream.fd() < 0 || stream.interest == interest) return;
+  if (!watching_links_ || stream.fd() < 0 || stream.interest == interest) return;
   epoll_event event{};
-  event.events = stream.interest = interest;
+  event.events = interest;
   event.data.ptr = &link;
-  [[maybe_unused]] const int result = epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream.fd(), &event);
-  assert(result == 0);  // the descriptor was added before, and MOD needs no memory
+  const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  stream.interest = interest;
+  if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
+    lose(link.peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
+}
+
+void TcpTransport::watch_links(bool on) {
+  if (on == watching_links_) return;
+  watching_links_ = on;
+  for (size_t i = links_.size(); i-- > 0;) {
+    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
+    Stream& stream = links_[i]->stream;
+    if (on) {
+      watch(*links_[i]);
+    } else if (stream.interest != Stream::kNotWatched) {
+      stream.interest = Stream::kNotWatched;
+      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);
+    }
+  }
 }
 
 // Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
@@ -233,7 +215,6 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   }
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
-  const bool was_empty = outbox.empty();
   tcp::Outbox::Put put;
   put.source = source;
   put.key = key.id;
@@ -241,8 +222,13 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   put.cookie = cookie;
   put.bytes = static_cast<uint32_t>(bytes);
   put.notice = notice;
-  outbox.post(put);
-  flush(*p);
+  const bool was_empty = outbox.empty();
+  if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
+    if (write_now(*p, put)) return Posted::done;
+  } else {
+    outbox.post(put);
+    flush(*p);
+  }
   if (!p->open()) return Posted::lost;
   if (was_empty && outbox.done()) {
     outbox.take();
@@ -256,6 +242,32 @@ std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
   return nullptr;
 }
 
+// The short way for the only stream with nothing queued. True where the whole put was written; else
+// the rest is posted, or the peer is lost.
+bool TcpTransport::write_now(Peer& peer, const tcp::Outbox::Put& put) {
+  Stream& stream = peer.links[0]->stream;
+  const tcp::FrameHeader header{
+      tcp::FrameKind::put,        put.notice, put.key, put.offset, put.bytes, put.bytes,
+      peer.outbox.next_sequence()};
+  const size_t written = stream.send_now(header, put.source);
+  if (written == tcp::kFrameHeaderBytes + put.bytes) {
+    peer.outbox.pass();
+    return true;
+  }
+  peer.outbox.post(put);
+  stream.resume(written);
+  if (check_broken(peer, stream)) watch(*peer.links[0]);
+  return false;
+}
+
+// False where the socket has failed and the peer is lost. After a reset what the peer sent before
+// it may still be read: `receive` will find the end.
+bool TcpTransport::check_broken(Peer& peer, const Stream& stream) {
+  if (!stream.broken() || stream.error() == EPIPE || stream.error() == ECONNRESET) return true;
+  lose(peer, errno_text(stream.error()));
+  return false;
+}
+
 // Writes to the peer's streams in turn until they take no more or nothing is left.
 void TcpTransport::flush(Peer& peer) {
   int calls = 0;
@@ -267,9 +279,7 @@ void TcpTransport::flush(Peer& peer) {
       if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
       more |= stream.send();
       ++calls;
-      // After a reset what the peer sent before it may still be read: `receive` will find the end.
-      if (stream.broken() && stream.error() != EPIPE && stream.error() != ECONNRESET)
-        return lose(peer, errno_text(stream.error()));
+      if (!check_broken(peer, stream)) return;
     }
   }
   for (auto& link : peer.links)
@@ -281,7 +291,9 @@ void TcpTransport::flush(Peer& peer) {
 size_t TcpTransport::poll(std::span<Completion> into) {
   if (any_stalled_) resume_stalled();
   if (ready_count_ == 0) {
-    if (pending_.empty() && links_.size() <= kReadEachMax) {
+    const bool each = pending_.empty() && links_.size() <= kReadEachMax;
+    watch_links(!each);
+    if (each) {
       poll_each();
     } else {
       poll_events();
@@ -293,7 +305,9 @@ size_t TcpTransport::poll(std::span<Completion> into) {
 bool TcpTransport::arm() {
   if (any_stalled_) resume_stalled();
   if (!pending_.empty()) take_sockets();
-  for (Link* link : links_) watch(*link);
+  watch_links(true);
+  for (size_t i = links_.size(); i-- > 0;)
+    if (i < links_.size()) watch(*links_[i]);
   return ready_count_ == 0;
 }
 

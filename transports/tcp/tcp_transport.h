@@ -7,9 +7,14 @@
 
 #include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
+#include "transports/tcp/outbox.h"
 #include "transports/tcp/regions.h"
 
 namespace ropewalk {
+
+namespace tcp {
+class Stream;
+}
 
 /// A put travels as a frame, header and payload, and is received straight into its region; memory
 /// need not be registered to be a source. docs/protocol.md has every byte.
@@ -56,6 +61,7 @@ class TcpTransport final : public Transport {
   bool take_sockets(Peer& peer);
   void add_link(Peer& peer, int index, int fd);
   void watch(Link& link);
+  void watch_links(bool on);
   void watch_for_sockets(bool on);
 
   void poll_each();
@@ -63,6 +69,8 @@ class TcpTransport final : public Transport {
   void receive(Link& link);
   void received(Link& link);
   void resume_stalled();
+  bool write_now(Peer& peer, const tcp::Outbox::Put& put);
+  bool check_broken(Peer& peer, const tcp::Stream& stream);
   void flush(Peer& peer);
   void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
@@ -80,6 +88,9 @@ class TcpTransport final : public Transport {
   SocketSource& sockets_;
   int epoll_fd_ = -1;
   bool watching_for_sockets_ = false;
+  // The sockets are in the epoll set. While each is read in turn they are not: every packet would
+  // cost its sender a wake-up that nobody waits for.
+  bool watching_links_ = true;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   tcp::Regions regions_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "transports/tcp/inbox.h"
@@ -14,6 +15,10 @@
 #include "transports/tcp/tcp_transport.h"
 
 namespace ropewalk {
+
+inline std::string errno_text(int error) {
+  return std::generic_category().message(error);
+}
 
 struct TcpTransport::Link {
   inline Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
@@ -40,8 +45,9 @@ struct TcpTransport::Peer {
   std::string why;
 };
 
-inline TcpTransport::Link::Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-                         std::span<const std::byte> hello, const tcp::Regions& regions)
+inline TcpTransport::Link::Link(Peer& peer_, int fd, int rank,
+                                const tcp::Reader::Expected& expected,
+                                std::span<const std::byte> hello, const tcp::Regions& regions)
     : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
 
 }  // namespace ropewalk

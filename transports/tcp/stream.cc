@@ -16,8 +16,6 @@ namespace {
 // A put is cut only where there are streams to share it: large enough to hide the cost of a call,
 // small enough to keep four streams busy with one slice of a megabyte.
 constexpr uint32_t kStripeBytes = 256 << 10;
-// Up to this, copying a payload behind its header costs less than a second piece of the message.
-constexpr uint32_t kCopiedBytes = 2 << 10;
 
 // The C library's send and recv are cancellation points: in a process with threads each pays two
 // atomic operations for what nothing here uses. No call here blocks.
@@ -80,12 +78,12 @@ Stream::Received Stream::receive() {
 
 bool Stream::send() {
   fill();
-  if (count_ == 0 || error_ != 0) return false;
-  std::array<iovec, 2 * kBatch> pieces;
+  if ((count_ == 0 && held() == 0) || error_ != 0) return false;
+  std::array<iovec, 2 * kBatch + 1> pieces;
   size_t total = 0;
   const size_t count = gather(pieces, total);
   const size_t bytes = write(std::span(pieces).first(count), total);
-  retire(bytes);
+  retire(retire_held(bytes));
   return bytes == total;
 }
 
@@ -109,19 +107,32 @@ size_t Stream::write(std::span<const iovec> pieces, size_t total) {
   return written;
 }
 
+bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
+  if (header.bytes > kHeldBytes - kFrameHeaderBytes ||
+      held_end_ + kFrameHeaderBytes + header.bytes > kHeldBytes)
+    return false;
+  encode(header, held_.data() + held_end_);
+  held_end_ += kFrameHeaderBytes;
+  if (header.bytes > 0) std::memcpy(held_.data() + held_end_, payload, header.bytes);
+  held_end_ += header.bytes;
+  return true;
+}
+
 size_t Stream::send_now(const FrameHeader& header, const std::byte* payload) {
-  std::array<std::byte, kFrameHeaderBytes + kCopiedBytes> head;
+  FrameBytes head;
   encode(header, head.data());
-  const size_t total = kFrameHeaderBytes + header.bytes;
-  if (header.bytes > kCopiedBytes) {
-    const std::array<iovec, 2> pieces = {
-        iovec{head.data(), kFrameHeaderBytes},
-        iovec{const_cast<std::byte*>(payload), size_t{header.bytes}}};
-    return write(pieces, total);
-  }
-  if (header.bytes > 0) std::memcpy(head.data() + kFrameHeaderBytes, payload, header.bytes);
-  const iovec piece = {head.data(), total};
-  return write(std::span(&piece, 1), total);
+  const std::array<iovec, 3> pieces = {
+      iovec{held_.data() + held_begin_, held()}, iovec{head.data(), head.size()},
+      iovec{const_cast<std::byte*>(payload), size_t{header.bytes}}};
+  return retire_held(write(pieces, held() + head.size() + header.bytes));
+}
+
+// Returns how many of the `bytes` written stood behind those held back.
+size_t Stream::retire_held(size_t bytes) {
+  const size_t of_held = std::min(bytes, held());
+  held_begin_ += of_held;
+  if (held() == 0) held_begin_ = held_end_ = 0;
+  return bytes - of_held;
 }
 
 void Stream::resume(size_t bytes) {
@@ -156,8 +167,8 @@ void Stream::fill() {
   }
 }
 
-size_t Stream::gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const {
-  size_t count = 0, skip = sent_;
+size_t Stream::gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const {
+  size_t count = 0, skip = 0;
   const auto add = [&](const std::byte* from, size_t bytes) {
     const size_t skipped = std::min(skip, bytes);
     skip -= skipped;
@@ -165,6 +176,8 @@ size_t Stream::gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const 
     into[count++] = {const_cast<std::byte*>(from) + skipped, bytes - skipped};
     total += bytes - skipped;
   };
+  add(held_.data() + held_begin_, held());
+  skip = sent_;
   for (size_t i = 0; i < count_; ++i) {
     const Outgoing& out = queue_[(first_ + i) % kBatch];
     add(out.head.data(), out.head_bytes);

@@ -22,19 +22,12 @@ using tcp::Stream;
 // as much as the one that reads.
 constexpr size_t kReadEachMax = 4;
 constexpr int kEventsMax = 64;
+// Up to this a put may be held back: copying it costs less than a system call.
+constexpr uint32_t kHeldPutBytes = 2 << 10;
 // A put writes at most about this much before it returns, a poll reads at most so often per socket:
 // neither direction waits long for the other.
 constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
-
-std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
-
-[[noreturn]] void fail_system(const char* operation, const char* call) {
-  throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
-              "raise the limit on open files (ulimit -n)");
-}
 
 class TcpMemory final : public Memory {
  public:
@@ -62,6 +55,7 @@ TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int stream
   ready_.resize(count);
   pending_.reserve(count);
   links_.reserve(count * static_cast<size_t>(streams));
+  held_back_.reserve(count);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd_ < 0) fail_system("tcp", "epoll_create1");
 }
@@ -83,120 +77,6 @@ std::unique_ptr<Memory> TcpTransport::register_memory(const Region& region) {
 
 TcpTransport::Peer* TcpTransport::find(int peer) const {
   return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
-}
-
-// ---- Linking ----
-
-void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
-  if (peer < 0 || peer >= size_ || peer == rank_)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
-  if (hello.size() > kHelloBytesMax)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
-  auto& slot = peers_[static_cast<size_t>(peer)];
-  if (slot) return;
-  slot = std::make_unique<Peer>(peer);
-  slot->hello.assign(hello.begin(), hello.end());
-  slot->links.resize(static_cast<size_t>(streams_));
-  pending_.push_back(slot.get());
-  watch_for_sockets(true);
-  for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
-  take_sockets();
-}
-
-bool TcpTransport::is_wanted(int peer) const {
-  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
-}
-
-bool TcpTransport::connected(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> TcpTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  if (p == nullptr || p->links[0] == nullptr) return {};
-  return p->links[0]->stream.reader().hello();
-}
-
-void TcpTransport::take_sockets() {
-  for (size_t i = pending_.size(); i-- > 0;) {
-    if (i >= pending_.size() || !take_sockets(*pending_[i])) continue;
-    pending_[i] = pending_.back();
-    pending_.pop_back();
-  }
-  if (pending_.empty()) watch_for_sockets(false);
-}
-
-// True where the peer has all its sockets. May lose the peer.
-bool TcpTransport::take_sockets(Peer& peer) {
-  bool complete = true;
-  for (int index = 0; index < streams_ && peer.open(); ++index) {
-    if (peer.links[static_cast<size_t>(index)] != nullptr) continue;
-    const int fd = sockets_.take(peer.rank, index);
-    if (fd >= 0) {
-      add_link(peer, index, fd);
-    } else {
-      complete = false;
-    }
-  }
-  return complete && peer.open();
-}
-
-void TcpTransport::add_link(Peer& peer, int index, int fd) {
-  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(index),
-                                       static_cast<uint32_t>(streams_)};
-  // Only stream 0 carries what the caller has to say.
-  const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
-  auto& link = peer.links[static_cast<size_t>(index)];
-  link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
-  links_.push_back(link.get());
-  if (watching_links_) watch(*link);
-  if (peer.open()) flush(peer);  // the hello
-}
-
-// Makes epoll report what the stream waits for.
-void TcpTransport::watch(Link& link) {
-  Stream& stream = link.stream;
-  const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
-                            (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
-  if (!watching_links_ || stream.fd() < 0 || stream.interest == interest) return;
-  epoll_event event{};
-  event.events = interest;
-  event.data.ptr = &link;
-  const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  stream.interest = interest;
-  if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
-    lose(link.peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
-}
-
-void TcpTransport::watch_links(bool on) {
-  if (on == watching_links_) return;
-  watching_links_ = on;
-  for (size_t i = links_.size(); i-- > 0;) {
-    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
-    Stream& stream = links_[i]->stream;
-    if (on) {
-      watch(*links_[i]);
-    } else if (stream.interest != Stream::kNotWatched) {
-      stream.interest = Stream::kNotWatched;
-      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);
-    }
-  }
-}
-
-// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
-// source's descriptor readable.
-void TcpTransport::watch_for_sockets(bool on) {
-  const int fd = sockets_.event_fd();
-  if (fd < 0 || on == watching_for_sockets_) return;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.ptr = nullptr;
-  if (epoll_ctl(epoll_fd_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0 && on)
-    fail_system("connect", "epoll_ctl");
-  watching_for_sockets_ = on;
 }
 
 // ---- Putting ----
@@ -224,7 +104,7 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   put.notice = notice;
   const bool was_empty = outbox.empty();
   if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
-    if (write_now(*p, put)) return Posted::done;
+    if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;
   } else {
     outbox.post(put);
     flush(*p);
@@ -242,29 +122,49 @@ std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
   return nullptr;
 }
 
-// The short way for the only stream with nothing queued. True where the whole put was written; else
-// the rest is posted, or the peer is lost.
-bool TcpTransport::write_now(Peer& peer, const tcp::Outbox::Put& put) {
-  Stream& stream = peer.links[0]->stream;
+// The short way for the only stream with nothing queued. True where the put needs nothing more;
+// else what is left of it is posted, or the peer is lost.
+bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
+  Stream& stream = link.stream;
+  tcp::Outbox& outbox = link.peer.outbox;
   const tcp::FrameHeader header{
-      tcp::FrameKind::put,        put.notice, put.key, put.offset, put.bytes, put.bytes,
-      peer.outbox.next_sequence()};
-  const size_t written = stream.send_now(header, put.source);
-  if (written == tcp::kFrameHeaderBytes + put.bytes) {
-    peer.outbox.pass();
+      tcp::FrameKind::put,   put.notice, put.key, put.offset, put.bytes, put.bytes,
+      outbox.next_sequence()};
+  const bool is_listed = stream.held() > 0;
+  if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
+    outbox.pass();
+    if (!is_listed) held_back_.push_back(&link);
+    if (!gathering_) release();
     return true;
   }
-  peer.outbox.post(put);
+  const size_t written = stream.send_now(header, put.source);
+  if (written == tcp::kFrameHeaderBytes + put.bytes) {
+    outbox.pass();
+    return true;
+  }
+  outbox.post(put);
   stream.resume(written);
-  if (check_broken(peer, stream)) watch(*peer.links[0]);
+  if (check_broken(link)) watch(link);
   return false;
+}
+
+void TcpTransport::release() {
+  gathering_ = false;
+  while (!held_back_.empty()) {
+    Link& link = *held_back_.back();
+    held_back_.pop_back();
+    if (link.stream.held() == 0 || link.stream.blocked()) continue;
+    link.stream.send();
+    if (check_broken(link)) watch(link);
+  }
 }
 
 // False where the socket has failed and the peer is lost. After a reset what the peer sent before
 // it may still be read: `receive` will find the end.
-bool TcpTransport::check_broken(Peer& peer, const Stream& stream) {
-  if (!stream.broken() || stream.error() == EPIPE || stream.error() == ECONNRESET) return true;
-  lose(peer, errno_text(stream.error()));
+bool TcpTransport::check_broken(Link& link) {
+  const int error = link.stream.error();
+  if (error == 0 || error == EPIPE || error == ECONNRESET) return true;
+  lose(link.peer, errno_text(error));
   return false;
 }
 
@@ -279,7 +179,7 @@ void TcpTransport::flush(Peer& peer) {
       if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
       more |= stream.send();
       ++calls;
-      if (!check_broken(peer, stream)) return;
+      if (!check_broken(*link)) return;
     }
   }
   for (auto& link : peer.links)
@@ -473,6 +373,7 @@ void TcpTransport::close(Link& link) {
   // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, link.stream.fd(), nullptr);
   link.stream.close();
+  std::erase(held_back_, &link);
   *std::find(links_.begin(), links_.end(), &link) = links_.back();
   links_.pop_back();
 }

@@ -16,9 +16,9 @@ namespace ropewalk {
 /// need not be registered to be a source. docs/protocol.md has every byte.
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
-/// call and the receiver one, or less between `gather` and `release`. Limits: 128 puts under way
-/// per peer (then `full`), 256 notices per peer that were not polled (then the peer's frames wait
-/// in the socket), 1 GiB per put.
+/// call and the receiver one, or a part of one between `gather` and `release`. Limits: 128 puts
+/// under way per peer (then `full`), 256 notices per peer that were not polled (then the peer's
+/// frames wait in the socket), 1 GiB per put.
 ///
 /// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
 /// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to

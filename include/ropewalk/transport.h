@@ -98,6 +98,11 @@ class Transport {
   virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
                      RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;
 
+  /// From `gather` to `release` a transport may hold back small puts, so that several to one peer
+  /// leave together; their answers stay the same. Without `gather` no put waits for another.
+  virtual void gather() {}
+  virtual void release() {}
+
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
   /// where it cannot be mapped. Cheap when mapped before. Valid until the peer deregisters.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;

@@ -35,6 +35,10 @@ class Outbox {
 
   /// Not when `full`. Returns the put's sequence number.
   uint64_t post(const Put& put);
+  /// The sequence number of the next put.
+  uint64_t next_sequence() const { return end_; }
+  /// Counts a put that was written whole without having been posted; only when `empty`.
+  void pass() { first_ = next_ = ++end_; }
   /// The next piece, of at most `bytes_max`. Only when `pending`. Sequence numbers never fall.
   Piece claim(uint32_t bytes_max);
   /// A claimed piece of put `sequence` was written whole.

@@ -57,6 +57,7 @@ void Reader::resume() {
 }
 
 void Reader::parse() {
+  target_ = nullptr;
   while (left_ > 0 ? copy_payload() : begin_frame()) {
   }
   if (begin_ == end_) {
@@ -103,7 +104,7 @@ bool Reader::begin_put(const FrameHeader& header) {
   } else if (header.sequence < last_sequence_) {
     violation_ = "sent its puts out of order";
   } else if (header.bytes > 0 &&
-             regions_.find(header.key, header.offset, header.bytes) == nullptr) {
+             (target_ = regions_.find(header.key, header.offset, header.bytes)) == nullptr) {
     violation_ = kOutside;
   } else if (inbox_.beyond(header.sequence)) {
     stalled_ = true;
@@ -124,12 +125,13 @@ bool Reader::begin_put(const FrameHeader& header) {
 bool Reader::copy_payload() {
   const auto bytes = static_cast<uint32_t>(std::min<size_t>(left_, end_ - begin_));
   if (bytes == 0) return false;
-  std::byte* target = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, bytes);
-  if (target == nullptr) {
+  if (target_ == nullptr)
+    target_ = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, bytes);
+  if (target_ == nullptr) {
     violation_ = kOutside;
     return false;
   }
-  std::memcpy(target, buffer_.get() + begin_, bytes);
+  std::memcpy(target_, buffer_.get() + begin_, bytes);
   begin_ += bytes;
   payload_arrived(bytes);
   return true;

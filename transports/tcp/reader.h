@@ -65,9 +65,10 @@ class Reader {
   size_t begin_ = 0, end_ = 0;  // bytes in the buffer that were not digested
   size_t read_bytes_;           // how much to read into an empty buffer
 
-  FrameHeader frame_;    // the put whose payload is arriving
-  uint32_t left_ = 0;    // payload of it that is still to come
-  uint32_t direct_ = 0;  // of that, what the last `prepare` pointed straight at the region
+  FrameHeader frame_;            // the put whose payload is arriving
+  uint32_t left_ = 0;            // payload of it that is still to come
+  std::byte* target_ = nullptr;  // of that payload; only within one `parse`
+  uint32_t direct_ = 0;          // of that, what the last `prepare` pointed straight at the region
 
   bool stalled_ = false;
   const char* violation_ = nullptr;

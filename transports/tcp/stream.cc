@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,13 @@ namespace {
 // A put is cut only where there are streams to share it: large enough to hide the cost of a call,
 // small enough to keep four streams busy with one slice of a megabyte.
 constexpr uint32_t kStripeBytes = 256 << 10;
+
+// The C library's send and recv are cancellation points: in a process with threads each pays two
+// atomic operations for what nothing here uses. No call here blocks.
+template <class... Arguments>
+ssize_t call(long number, Arguments... arguments) {
+  return ::syscall(number, arguments...);
+}
 
 }  // namespace
 
@@ -53,8 +61,9 @@ Stream::Received Stream::receive() {
   if (count == 0) return Received::nothing;
   ssize_t bytes;
   do {
-    bytes = count == 1 ? ::recv(fd_, places[0].iov_base, places[0].iov_len, 0)
-                       : ::readv(fd_, places.data(), count);
+    bytes = count == 1 ? call(SYS_recvfrom, fd_, places[0].iov_base, places[0].iov_len, 0, nullptr,
+                              nullptr)
+                       : call(SYS_readv, fd_, places.data(), count);
   } while (bytes < 0 && errno == EINTR);
   if (bytes == 0) return Received::end;
   if (bytes < 0) {
@@ -69,29 +78,66 @@ Stream::Received Stream::receive() {
 
 bool Stream::send() {
   fill();
-  if (count_ == 0 || error_ != 0) return false;
-  std::array<iovec, 2 * kBatch> pieces;
+  if ((count_ == 0 && held() == 0) || error_ != 0) return false;
+  std::array<iovec, 2 * kBatch + 1> pieces;
   size_t total = 0;
+  const size_t count = gather(pieces, total);
+  const size_t bytes = write(std::span(pieces).first(count), total);
+  retire(retire_held(bytes));
+  return bytes == total;
+}
+
+// One system call. Returns how much of `total` the socket took, and notes why it was not all.
+size_t Stream::write(std::span<const iovec> pieces, size_t total) {
   msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = gather(pieces, total);
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
   ssize_t bytes;
   do {
-    bytes = message.msg_iovlen == 1
-                ? ::send(fd_, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
-                : ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+    bytes = pieces.size() == 1 ? call(SYS_sendto, fd_, pieces[0].iov_base, pieces[0].iov_len,
+                                      MSG_NOSIGNAL, nullptr, 0)
+                               : call(SYS_sendmsg, fd_, &message, MSG_NOSIGNAL);
   } while (bytes < 0 && errno == EINTR);
-  if (bytes < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      blocked_ = true;
-    } else {
-      error_ = errno;
-    }
-    return false;
+  if (bytes < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+    error_ = errno;
+    return 0;
   }
-  retire(static_cast<size_t>(bytes));
-  blocked_ = static_cast<size_t>(bytes) < total;
-  return !blocked_;
+  const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
+  blocked_ = written < total;
+  return written;
+}
+
+bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
+  if (header.bytes > kHeldBytes - kFrameHeaderBytes ||
+      held_end_ + kFrameHeaderBytes + header.bytes > kHeldBytes)
+    return false;
+  encode(header, held_.data() + held_end_);
+  held_end_ += kFrameHeaderBytes;
+  if (header.bytes > 0) std::memcpy(held_.data() + held_end_, payload, header.bytes);
+  held_end_ += header.bytes;
+  return true;
+}
+
+size_t Stream::send_now(const FrameHeader& header, const std::byte* payload) {
+  FrameBytes head;
+  encode(header, head.data());
+  const std::array<iovec, 3> pieces = {
+      iovec{held_.data() + held_begin_, held()}, iovec{head.data(), head.size()},
+      iovec{const_cast<std::byte*>(payload), size_t{header.bytes}}};
+  return retire_held(write(pieces, held() + head.size() + header.bytes));
+}
+
+// Returns how many of the `bytes` written stood behind those held back.
+size_t Stream::retire_held(size_t bytes) {
+  const size_t of_held = std::min(bytes, held());
+  held_begin_ += of_held;
+  if (held() == 0) held_begin_ = held_end_ = 0;
+  return bytes - of_held;
+}
+
+void Stream::resume(size_t bytes) {
+  fill();
+  sent_ = bytes;
 }
 
 void Stream::enqueue(const Outbox::Piece& piece) {
@@ -121,8 +167,8 @@ void Stream::fill() {
   }
 }
 
-size_t Stream::gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const {
-  size_t count = 0, skip = sent_;
+size_t Stream::gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const {
+  size_t count = 0, skip = 0;
   const auto add = [&](const std::byte* from, size_t bytes) {
     const size_t skipped = std::min(skip, bytes);
     skip -= skipped;
@@ -130,6 +176,8 @@ size_t Stream::gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const 
     into[count++] = {const_cast<std::byte*>(from) + skipped, bytes - skipped};
     total += bytes - skipped;
   };
+  add(held_.data() + held_begin_, held());
+  skip = sent_;
   for (size_t i = 0; i < count_; ++i) {
     const Outgoing& out = queue_[(first_ + i) % kBatch];
     add(out.head.data(), out.head_bytes);

@@ -1,6 +1,8 @@
 // One socket to a peer.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +43,20 @@ class Stream {
   /// Writes as one message what is queued (at most kBatch frames); one system call. True where all
   /// of it was written and another call may write more.
   bool send();
-  bool has_output() const { return count_ > 0 || outbox_.pending(); }
+  /// Copies one put behind what is held back; only when `idle`. False where it is too long, or
+  /// there is no room left.
+  bool hold(const FrameHeader& header, const std::byte* payload);
+  /// Bytes held back: whole frames, but for those that a socket took in part. They go first.
+  size_t held() const { return held_end_ - held_begin_; }
+  /// Writes what is held back and one put past the queues; only when `idle`. Returns how many bytes
+  /// of the put's header and payload were written; if that is not all, the put has to be posted and
+  /// handed to `resume`.
+  size_t send_now(const FrameHeader& header, const std::byte* payload);
+  /// Claims the put just posted, of which `bytes` are written already.
+  void resume(size_t bytes);
+  /// Nothing is queued behind what is held back, and the socket may take something.
+  bool idle() const { return !queued() && !blocked_ && error_ == 0; }
+  bool has_output() const { return held() > 0 || queued(); }
   /// The socket took no more; to be tried again when it is writable.
   bool blocked() const { return blocked_; }
   void unblock() { blocked_ = false; }
@@ -53,11 +68,13 @@ class Stream {
   /// Closes the socket; `fd` is -1 from then on.
   void close();
 
-  uint32_t interest = 0;  // what epoll watches for; kept here by the transport
+  static constexpr uint32_t kNotWatched = ~0u;
+  uint32_t interest = kNotWatched;  // what epoll watches for; kept here by the transport
 
  private:
   static constexpr size_t kBatch = 16;           // frames in one system call
   static constexpr uint32_t kInlineBytes = 216;  // payload copied behind its header
+  static constexpr size_t kHeldBytes = 4 << 10;
 
   struct Outgoing {
     std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload
@@ -67,9 +84,12 @@ class Stream {
     bool put;  // counts in the outbox
   };
 
+  bool queued() const { return count_ > 0 || outbox_.pending(); }
+  size_t write(std::span<const iovec> pieces, size_t total);
+  size_t retire_held(size_t bytes);
   void enqueue(const Outbox::Piece& piece);
   void fill();
-  size_t gather(std::array<iovec, 2 * kBatch>& into, size_t& total) const;
+  size_t gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const;
   void retire(size_t bytes);
 
   int fd_;
@@ -80,6 +100,8 @@ class Stream {
   std::array<Outgoing, kBatch> queue_;
   size_t first_ = 0, count_ = 0;  // of queue_, a ring
   size_t sent_ = 0;               // bytes of the first that are written
+  std::array<std::byte, kHeldBytes> held_;
+  size_t held_begin_ = 0, held_end_ = 0;
   bool blocked_ = false;
   int error_ = 0;
 };

@@ -11,9 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "transports/tcp/inbox.h"
-#include "transports/tcp/outbox.h"
-#include "transports/tcp/stream.h"
+#include "transports/tcp/peer.h"
 
 namespace ropewalk {
 namespace {
@@ -24,19 +22,12 @@ using tcp::Stream;
 // as much as the one that reads.
 constexpr size_t kReadEachMax = 4;
 constexpr int kEventsMax = 64;
+// Up to this a put may be held back: copying it costs less than a system call.
+constexpr uint32_t kHeldPutBytes = 2 << 10;
 // A put writes at most about this much before it returns, a poll reads at most so often per socket:
 // neither direction waits long for the other.
 constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
-
-std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
-
-[[noreturn]] void fail_system(const char* operation, const char* call) {
-  throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
-              "raise the limit on open files (ulimit -n)");
-}
 
 class TcpMemory final : public Memory {
  public:
@@ -52,35 +43,6 @@ class TcpMemory final : public Memory {
 
 }  // namespace
 
-struct TcpTransport::Link {
-  Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-       std::span<const std::byte> hello, const tcp::Regions& regions);
-  Peer& peer;
-  Stream stream;
-};
-
-struct TcpTransport::Peer {
-  enum class State : uint8_t { linking, linked, lost, dropped };
-
-  explicit Peer(int rank_) : rank(rank_) {}
-  bool open() const { return state == State::linking || state == State::linked; }
-
-  const int rank;
-  State state = State::linking;
-  bool lost_to_tell = false;  // `lost` was not given out yet
-  bool in_ready = false;
-  int ended = 0;                             // streams that the peer has closed
-  std::vector<std::byte> hello;              // ours, for the peer
-  std::vector<std::unique_ptr<Link>> links;  // by stream; null: no socket yet
-  tcp::Inbox inbox;
-  tcp::Outbox outbox;
-  std::string why;
-};
-
-TcpTransport::Link::Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-                         std::span<const std::byte> hello, const tcp::Regions& regions)
-    : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
-
 TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
     : rank_(rank), size_(size), streams_(streams), sockets_(sockets) {
   if (size < 1 || rank < 0 || rank >= size)
@@ -93,6 +55,7 @@ TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int stream
   ready_.resize(count);
   pending_.reserve(count);
   links_.reserve(count * static_cast<size_t>(streams));
+  held_back_.reserve(count);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd_ < 0) fail_system("tcp", "epoll_create1");
 }
@@ -116,107 +79,6 @@ TcpTransport::Peer* TcpTransport::find(int peer) const {
   return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
 }
 
-// ---- Linking ----
-
-void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
-  if (peer < 0 || peer >= size_ || peer == rank_)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
-  if (hello.size() > kHelloBytesMax)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
-  auto& slot = peers_[static_cast<size_t>(peer)];
-  if (slot) return;
-  slot = std::make_unique<Peer>(peer);
-  slot->hello.assign(hello.begin(), hello.end());
-  slot->links.resize(static_cast<size_t>(streams_));
-  pending_.push_back(slot.get());
-  watch_for_sockets(true);
-  for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
-  take_sockets();
-}
-
-bool TcpTransport::is_wanted(int peer) const {
-  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
-}
-
-bool TcpTransport::connected(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> TcpTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  if (p == nullptr || p->links[0] == nullptr) return {};
-  return p->links[0]->stream.reader().hello();
-}
-
-void TcpTransport::take_sockets() {
-  for (size_t i = pending_.size(); i-- > 0;) {
-    if (i >= pending_.size() || !take_sockets(*pending_[i])) continue;
-    pending_[i] = pending_.back();
-    pending_.pop_back();
-  }
-  if (pending_.empty()) watch_for_sockets(false);
-}
-
-// True where the peer has all its sockets. May lose the peer.
-bool TcpTransport::take_sockets(Peer& peer) {
-  bool complete = true;
-  for (int index = 0; index < streams_ && peer.open(); ++index) {
-    if (peer.links[static_cast<size_t>(index)] != nullptr) continue;
-    const int fd = sockets_.take(peer.rank, index);
-    if (fd >= 0) {
-      add_link(peer, index, fd);
-    } else {
-      complete = false;
-    }
-  }
-  return complete && peer.open();
-}
-
-void TcpTransport::add_link(Peer& peer, int index, int fd) {
-  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(index),
-                                       static_cast<uint32_t>(streams_)};
-  // Only stream 0 carries what the caller has to say.
-  const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
-  auto& link = peer.links[static_cast<size_t>(index)];
-  link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
-  links_.push_back(link.get());
-  epoll_event event{};
-  event.events = link->stream.interest = EPOLLIN;
-  event.data.ptr = link.get();
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0)
-    return lose(peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
-  flush(peer);  // the hello
-}
-
-// Makes epoll report what the stream waits for.
-void TcpTransport::watch(Link& link) {
-  Stream& stream = link.stream;
-  const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
-                            (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
-  if (stream.fd() < 0 || stream.interest == interest) return;
-  epoll_event event{};
-  event.events = stream.interest = interest;
-  event.data.ptr = &link;
-  [[maybe_unused]] const int result = epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream.fd(), &event);
-  assert(result == 0);  // the descriptor was added before, and MOD needs no memory
-}
-
-// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
-// source's descriptor readable.
-void TcpTransport::watch_for_sockets(bool on) {
-  const int fd = sockets_.event_fd();
-  if (fd < 0 || on == watching_for_sockets_) return;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.ptr = nullptr;
-  if (epoll_ctl(epoll_fd_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0 && on)
-    fail_system("connect", "epoll_ctl");
-  watching_for_sockets_ = on;
-}
-
 // ---- Putting ----
 
 Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
@@ -233,7 +95,6 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   }
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
-  const bool was_empty = outbox.empty();
   tcp::Outbox::Put put;
   put.source = source;
   put.key = key.id;
@@ -241,8 +102,13 @@ Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_
   put.cookie = cookie;
   put.bytes = static_cast<uint32_t>(bytes);
   put.notice = notice;
-  outbox.post(put);
-  flush(*p);
+  const bool was_empty = outbox.empty();
+  if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
+    if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;
+  } else {
+    outbox.post(put);
+    flush(*p);
+  }
   if (!p->open()) return Posted::lost;
   if (was_empty && outbox.done()) {
     outbox.take();
@@ -256,6 +122,52 @@ std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
   return nullptr;
 }
 
+// The short way for the only stream with nothing queued. True where the put needs nothing more;
+// else what is left of it is posted, or the peer is lost.
+bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
+  Stream& stream = link.stream;
+  tcp::Outbox& outbox = link.peer.outbox;
+  const tcp::FrameHeader header{
+      tcp::FrameKind::put,   put.notice, put.key, put.offset, put.bytes, put.bytes,
+      outbox.next_sequence()};
+  const bool is_listed = stream.held() > 0;
+  if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
+    outbox.pass();
+    if (!is_listed) held_back_.push_back(&link);
+    if (!gathering_) release();
+    return true;
+  }
+  const size_t written = stream.send_now(header, put.source);
+  if (written == tcp::kFrameHeaderBytes + put.bytes) {
+    outbox.pass();
+    return true;
+  }
+  outbox.post(put);
+  stream.resume(written);
+  if (check_broken(link)) watch(link);
+  return false;
+}
+
+void TcpTransport::release() {
+  gathering_ = false;
+  while (!held_back_.empty()) {
+    Link& link = *held_back_.back();
+    held_back_.pop_back();
+    if (link.stream.held() == 0 || link.stream.blocked()) continue;
+    link.stream.send();
+    if (check_broken(link)) watch(link);
+  }
+}
+
+// False where the socket has failed and the peer is lost. After a reset what the peer sent before
+// it may still be read: `receive` will find the end.
+bool TcpTransport::check_broken(Link& link) {
+  const int error = link.stream.error();
+  if (error == 0 || error == EPIPE || error == ECONNRESET) return true;
+  lose(link.peer, errno_text(error));
+  return false;
+}
+
 // Writes to the peer's streams in turn until they take no more or nothing is left.
 void TcpTransport::flush(Peer& peer) {
   int calls = 0;
@@ -267,9 +179,7 @@ void TcpTransport::flush(Peer& peer) {
       if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
       more |= stream.send();
       ++calls;
-      // After a reset what the peer sent before it may still be read: `receive` will find the end.
-      if (stream.broken() && stream.error() != EPIPE && stream.error() != ECONNRESET)
-        return lose(peer, errno_text(stream.error()));
+      if (!check_broken(*link)) return;
     }
   }
   for (auto& link : peer.links)
@@ -281,7 +191,9 @@ void TcpTransport::flush(Peer& peer) {
 size_t TcpTransport::poll(std::span<Completion> into) {
   if (any_stalled_) resume_stalled();
   if (ready_count_ == 0) {
-    if (pending_.empty() && links_.size() <= kReadEachMax) {
+    const bool each = pending_.empty() && links_.size() <= kReadEachMax;
+    watch_links(!each);
+    if (each) {
       poll_each();
     } else {
       poll_events();
@@ -293,7 +205,9 @@ size_t TcpTransport::poll(std::span<Completion> into) {
 bool TcpTransport::arm() {
   if (any_stalled_) resume_stalled();
   if (!pending_.empty()) take_sockets();
-  for (Link* link : links_) watch(*link);
+  watch_links(true);
+  for (size_t i = links_.size(); i-- > 0;)
+    if (i < links_.size()) watch(*links_[i]);
   return ready_count_ == 0;
 }
 
@@ -459,6 +373,7 @@ void TcpTransport::close(Link& link) {
   // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, link.stream.fd(), nullptr);
   link.stream.close();
+  std::erase(held_back_, &link);
   *std::find(links_.begin(), links_.end(), &link) = links_.back();
   links_.pop_back();
 }

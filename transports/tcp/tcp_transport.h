@@ -7,6 +7,7 @@
 
 #include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
+#include "transports/tcp/outbox.h"
 #include "transports/tcp/regions.h"
 
 namespace ropewalk {
@@ -15,8 +16,9 @@ namespace ropewalk {
 /// need not be registered to be a source. docs/protocol.md has every byte.
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
-/// call and the receiver one. Limits: 128 puts under way per peer (then `full`), 256 notices per
-/// peer that were not polled (then the peer's frames wait in the socket), 1 GiB per put.
+/// call and the receiver one, or a part of one between `gather` and `release`. Limits: 128 puts
+/// under way per peer (then `full`), 256 notices per peer that were not polled (then the peer's
+/// frames wait in the socket), 1 GiB per put.
 ///
 /// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
 /// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to
@@ -40,6 +42,8 @@ class TcpTransport final : public Transport {
   std::span<const std::byte> hello_of(int peer) const override;
   Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  void gather() override { gathering_ = true; }
+  void release() override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_; }
@@ -51,11 +55,13 @@ class TcpTransport final : public Transport {
   struct Peer;
   struct Link;  // a stream with the peer it belongs to
 
+  [[noreturn]] static void fail_system(const char* operation, const char* call);
   Peer* find(int peer) const;
   void take_sockets();
   bool take_sockets(Peer& peer);
   void add_link(Peer& peer, int index, int fd);
   void watch(Link& link);
+  void watch_links(bool on);
   void watch_for_sockets(bool on);
 
   void poll_each();
@@ -63,6 +69,8 @@ class TcpTransport final : public Transport {
   void receive(Link& link);
   void received(Link& link);
   void resume_stalled();
+  bool write_now(Link& link, const tcp::Outbox::Put& put);
+  bool check_broken(Link& link);
   void flush(Peer& peer);
   void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
@@ -80,10 +88,15 @@ class TcpTransport final : public Transport {
   SocketSource& sockets_;
   int epoll_fd_ = -1;
   bool watching_for_sockets_ = false;
+  // The sockets are in the epoll set. While each is read in turn they are not: every packet would
+  // cost its sender a wake-up that nobody waits for.
+  bool watching_links_ = true;
+  bool gathering_ = false;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   tcp::Regions regions_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
   std::vector<Link*> links_;                  // open sockets
+  std::vector<Link*> held_back_;              // open sockets with puts to be released
   std::vector<Peer*> pending_;                // peers that lack sockets
   // Peers with something for `poll` to give, each at most once: a ring of size_ places.
   std::vector<Peer*> ready_;

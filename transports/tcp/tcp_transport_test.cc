@@ -93,6 +93,69 @@ TEST_P(Links, GiveNoticesInOrderAndNotBeforeTheBytes) {
   }));
 }
 
+TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
+  Job job(2, kind(), streams(), 4096, socket_buffer_bytes());
+  job.link_all();
+  const std::vector<std::byte> source = pattern(4096, 5);
+  job[0].transport.gather();
+  for (uint32_t i = 0; i < 4; ++i) {
+    std::vector<std::byte> bytes(source.begin() + i * 100, source.begin() + (i + 1) * 100);
+    const Posted posted = job[0].put(1, i == 2 ? std::span<std::byte>() : bytes, i * 100, i);
+    if (streams() > 1) continue;
+    EXPECT_EQ(posted, Posted::done);
+    std::fill(bytes.begin(), bytes.end(), std::byte{});  // `done`: the source is free
+    job[1].poll();
+    EXPECT_TRUE(job[1].notices.empty());
+  }
+  job[0].transport.release();
+  ASSERT_TRUE(until([&] {
+    if (streams() > 1) job[0].poll();
+    job[1].poll();
+    return job[1].notices.size() == 4;
+  }));
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(job[1].notices[i].notice, i);
+  if (streams() == 1) {
+    EXPECT_TRUE(std::equal(source.begin(), source.begin() + 200, job[1].region.begin()));
+    EXPECT_TRUE(
+        std::equal(source.begin() + 300, source.begin() + 400, job[1].region.begin() + 300));
+  }
+}
+
+// Puts of every length between small and large while the socket takes them, takes a part, and takes
+// nothing: the receiver looks only when the sender can do no more.
+TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
+  constexpr size_t kPuts = 600;
+  const std::vector<std::byte> source = pattern(1 << 20, 6);
+  const auto length = [](size_t i) { return i % 37 == 36 ? size_t{300'000} : i * 67 % 3000; };
+  size_t total = 0;
+  for (size_t i = 0; i < kPuts; ++i) total += length(i);
+  Job job(2, kind(), streams(), total, socket_buffer_bytes());
+  job.link_all();
+  size_t posted = 0, at = 0, done = 0;
+  ASSERT_TRUE(until([&] {
+    job[0].transport.gather();
+    bool full = false;
+    for (size_t i = 0; i < 5 && posted < kPuts && !full; ++i) {
+      const Posted result = job[0].put(1, std::span(source).first(length(posted)), at,
+                                       static_cast<uint32_t>(posted), posted);
+      full = result == Posted::full;
+      if (result == Posted::done) ++done;
+      if (!full) at += length(posted++);
+    }
+    job[0].transport.release();
+    job[0].poll();
+    if (full || posted == kPuts) job[1].poll();
+    return job[1].notices.size() == kPuts && done + job[0].finished.size() == kPuts;
+  }));
+  at = 0;
+  for (size_t i = 0; i < kPuts; at += length(i++)) {
+    ASSERT_EQ(job[1].notices[i].notice, i);
+    ASSERT_EQ(job[1].notices[i].bytes, length(i));
+    ASSERT_EQ(std::memcmp(job[1].region.data() + at, source.data(), length(i)), 0);
+  }
+  EXPECT_TRUE(std::is_sorted(job[0].finished.begin(), job[0].finished.end()));
+}
+
 // More puts than the sender's queue and the receiver's window hold, and a receiver that does not
 // look for a while.
 TEST_P(Links, AreFullAndThenGoOn) {

@@ -1,0 +1,131 @@
+// How the transport comes by sockets, and which of them epoll watches.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <cassert>
+#include <cerrno>
+
+#include "transports/tcp/peer.h"
+
+namespace ropewalk {
+
+using tcp::Stream;
+
+void TcpTransport::fail_system(const char* operation, const char* call) {
+  throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
+              "raise the limit on open files (ulimit -n)");
+}
+
+void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
+  if (peer < 0 || peer >= size_ || peer == rank_)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
+  if (hello.size() > kHelloBytesMax)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
+  auto& slot = peers_[static_cast<size_t>(peer)];
+  if (slot) return;
+  slot = std::make_unique<Peer>(peer);
+  slot->hello.assign(hello.begin(), hello.end());
+  slot->links.resize(static_cast<size_t>(streams_));
+  pending_.push_back(slot.get());
+  watch_for_sockets(true);
+  for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
+  take_sockets();
+}
+
+bool TcpTransport::is_wanted(int peer) const {
+  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+}
+
+bool TcpTransport::connected(int peer) const {
+  const Peer* p = find(peer);
+  return p != nullptr && p->state == Peer::State::linked;
+}
+
+std::span<const std::byte> TcpTransport::hello_of(int peer) const {
+  const Peer* p = find(peer);
+  if (p == nullptr || p->links[0] == nullptr) return {};
+  return p->links[0]->stream.reader().hello();
+}
+
+void TcpTransport::take_sockets() {
+  for (size_t i = pending_.size(); i-- > 0;) {
+    if (i >= pending_.size() || !take_sockets(*pending_[i])) continue;
+    pending_[i] = pending_.back();
+    pending_.pop_back();
+  }
+  if (pending_.empty()) watch_for_sockets(false);
+}
+
+// True where the peer has all its sockets. May lose the peer.
+bool TcpTransport::take_sockets(Peer& peer) {
+  bool complete = true;
+  for (int index = 0; index < streams_ && peer.open(); ++index) {
+    if (peer.links[static_cast<size_t>(index)] != nullptr) continue;
+    const int fd = sockets_.take(peer.rank, index);
+    if (fd >= 0) {
+      add_link(peer, index, fd);
+    } else {
+      complete = false;
+    }
+  }
+  return complete && peer.open();
+}
+
+void TcpTransport::add_link(Peer& peer, int index, int fd) {
+  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(index),
+                                       static_cast<uint32_t>(streams_)};
+  // Only stream 0 carries what the caller has to say.
+  const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
+  auto& link = peer.links[static_cast<size_t>(index)];
+  link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
+  links_.push_back(link.get());
+  if (watching_links_) watch(*link);
+  if (peer.open()) flush(peer);  // the hello
+}
+
+// Makes epoll report what the stream waits for.
+void TcpTransport::watch(Link& link) {
+  Stream& stream = link.stream;
+  const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
+                            (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
+  if (!watching_links_ || stream.fd() < 0 || stream.interest == interest) return;
+  epoll_event event{};
+  event.events = interest;
+  event.data.ptr = &link;
+  const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  stream.interest = interest;
+  if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
+    lose(link.peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
+}
+
+void TcpTransport::watch_links(bool on) {
+  if (on == watching_links_) return;
+  watching_links_ = on;
+  for (size_t i = links_.size(); i-- > 0;) {
+    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
+    Stream& stream = links_[i]->stream;
+    if (on) {
+      watch(*links_[i]);
+    } else if (stream.interest != Stream::kNotWatched) {
+      stream.interest = Stream::kNotWatched;
+      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);
+    }
+  }
+}
+
+// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
+// source's descriptor readable.
+void TcpTransport::watch_for_sockets(bool on) {
+  const int fd = sockets_.event_fd();
+  if (fd < 0 || on == watching_for_sockets_) return;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = nullptr;
+  if (epoll_ctl(epoll_fd_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0 && on)
+    fail_system("connect", "epoll_ctl");
+  watching_for_sockets_ = on;
+}
+
+}  // namespace ropewalk

@@ -53,24 +53,33 @@ def run_contender(case, contender, build, under, iterations_min):
     return results
 
 
-def run_rounds(cases, rounds, build, under, quick):
-    """Every contender runs every case once a round, in an order that rotates from round to round.
-    Returns (measurements, failures)."""
-    measurements, failures = [], []
+def turns(cases, rounds):
+    """(round, case, contender): every contender runs every case once a round, in an order that
+    rotates from round to round."""
     for number in range(rounds):
         for case in cases:
             shift = number % len(case.contenders)
             for contender in case.contenders[shift:] + case.contenders[:shift]:
-                say(f"round {number + 1} of {rounds}: {case.name}: {contender.key}")
-                try:
-                    results = run_contender(case, contender, build, under, 2 if quick else 5)
-                except JobFailed as error:
-                    say(f"  failed: {error}")
-                    failures.append({"round": number, "case": case.name,
-                                     "contender": contender.key, "why": str(error)})
-                    continue
-                measurements += [{"round": number, "group": case.group, "name": contender.name,
-                                  "transport": case.transport, **result} for result in results]
+                yield number, case, contender
+
+
+def run_rounds(cases, rounds, build, under, quick):
+    """Returns (measurements, failures); what there is, when interrupted."""
+    measurements, failures = [], []
+    for number, case, contender in turns(cases, rounds):
+        say(f"round {number + 1} of {rounds}: {case.name}: {contender.key}")
+        try:
+            results = run_contender(case, contender, build, under, 2 if quick else 5)
+        except (JobFailed, KeyboardInterrupt) as error:
+            why = str(error) or "interrupted"
+            say(f"  failed: {why}")
+            failures.append({"round": number, "case": case.name, "contender": contender.key,
+                             "why": why})
+            if isinstance(error, KeyboardInterrupt):
+                break
+            continue
+        measurements += [{"round": number, "group": case.group, "name": contender.name,
+                          "transport": case.transport, **result} for result in results]
     return measurements, failures
 
 

@@ -52,8 +52,8 @@ def panel(summary, group, title, kind):
                          f"title '{TITLES.get(name, name)}'")
     if not lines:
         return ""
-    return (f"{data}set title '{title}'\nset ylabel '{axis}'\nset ytics ({ticks(y_ticks)})\nset key {legend} reverse Left\n"
-            f"plot {', '.join(lines)}\n")
+    return (f"{data}set title '{title}'\nset ylabel '{axis}'\nset ytics ({ticks(y_ticks)})\n"
+            f"set key {legend} reverse Left\nplot {', '.join(lines)}\n")
 
 
 def script(summary, kind, output):

@@ -119,7 +119,7 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_LINK_TIMEOUT", "0.8",
        "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 16"},
-      {"ROPEWALK_SLICE_BYTES", "256K", "largest slice of a message; the same on every rank"},
+      {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
       {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},

@@ -26,7 +26,7 @@ struct Knobs {
   std::chrono::nanoseconds link_timeout =
       std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
   int tcp_streams = 1;                 // ROPEWALK_TCP_STREAMS: sockets per peer
-  size_t slice_bytes = 256 << 10;      // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
+  size_t slice_bytes = 1 << 20;        // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
   bool progress_thread = true;         // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;     // ROPEWALK_PROGRESS_CPU
   LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug

@@ -99,13 +99,20 @@ bool Engine::may_run(const Operation& op) const {
 
 bool Engine::progress() {
   if (failure() != nullptr) return false;
-  poll_transports();
+  // First what a start, or a message in a mapped slot, made possible; then what polls bring.
+  bool moved = advance();
+  if (failure() == nullptr && poll_transports()) moved |= advance();
+  return moved && failure() == nullptr;
+}
+
+bool Engine::advance() {
+  if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
+  for (Transport* transport : transports_) transport->gather();
   bool moved = false;
-  for (size_t i = 0; i < active_.size();) {
+  for (size_t i = 0; i < active_.size() && failure() == nullptr;) {
     Operation& op = *active_[i];
     if (may_run(op) && run(op)) moved = true;
-    if (failure() != nullptr) return false;
-    if (op.unfinished == 0) {
+    if (op.unfinished == 0 && failure() == nullptr) {
       active_.erase(active_.begin() + static_cast<ptrdiff_t>(i));
       finish(op);
       moved = true;
@@ -116,6 +123,7 @@ bool Engine::progress() {
   owing_ = false;
   for (Link* link : open_links_)
     if (link->ready()) owing_ |= !link->flush();
+  for (Transport* transport : transports_) transport->release();
   return moved;
 }
 
@@ -157,12 +165,14 @@ void Engine::finish(Operation& op) {
   op.state.store(Operation::State::done, std::memory_order_release);
 }
 
-void Engine::poll_transports() {
-  std::array<Completion, 64> completions;
+bool Engine::poll_transports() {
+  bool found = false;
   for (size_t t = 0; t < transports_.size(); ++t) {
-    const size_t count = transports_[t]->poll(completions);
-    for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions[i]);
+    const size_t count = transports_[t]->poll(completions_);
+    for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
+    found |= count > 0;
   }
+  return found;
 }
 
 void Engine::on_completion(int transport, const Completion& completion) {

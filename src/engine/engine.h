@@ -60,7 +60,8 @@ class Engine {
  private:
   // engine.cc
   Link& link_to(int peer);
-  void poll_transports();
+  bool advance();
+  bool poll_transports();
   void on_completion(int transport, const Completion& completion);
   void on_notice(int peer, uint32_t notice);
   void on_lost(int transport, int peer);
@@ -79,7 +80,7 @@ class Engine {
   bool invite(Operation& operation, PassPeer& host);
   bool welcome(Operation& operation, PassPeer& guest);
   bool serve(Operation& operation, OwnedBlock& block);
-  static void pass(Operation& operation, const OwnedBlock& block);
+  static void pass(Operation& operation, const OwnedBlock& block, uint32_t slices);
 
   // fifos: engine.cc, send.cc, receive.cc, local.cc
   bool run_fifos(Operation& operation);
@@ -147,6 +148,7 @@ class Engine {
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
   bool owing_ = false;           // some link owes notices that the transport refused
   std::array<const Operation*, kContexts> context_owner_{};
+  std::array<Completion, 64> completions_;  // of one poll
   static constexpr size_t kHistory = 64;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
   struct Pair {

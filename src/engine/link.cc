@@ -85,6 +85,7 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   const uint64_t offset = slot_offset(s, out_[s].sent);
   const size_t payload_at = payload_offset(payload_bytes);
   header.number = out_[s].sent + 1;
+  header.credits = static_cast<uint16_t>(in_[s].credits_owed);
   std::byte* slot = peer_inbox_here_ != nullptr ? peer_inbox_here_ + offset : outbox(offset);
   std::memcpy(slot, &header, offsetof(EagerHeader, number));
   if (payload_bytes > 0) std::memcpy(slot + payload_at, payload, payload_bytes);
@@ -96,7 +97,18 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
                                make_notice(NoticeKind::eager, s))))
     return false;
   ++out_[s].sent;
+  in_[s].credits_owed = 0;
   return true;
+}
+
+bool Link::arrive(int s) {
+  Outgoing& out = out_[s];
+  const EagerHeader* header = slot(s, in_[s].arrived++);
+  out.credited += header->credits;
+  if (out.sent - out.credited <= kSlots && in_[s].arrived - in_[s].popped <= kSlots) return true;
+  give_up(ErrorCode::protocol, "it gave back slots that it was not sent",
+          "check that all ranks run the same version of Ropewalk");
+  return false;
 }
 
 const Grant* Link::grant(int s) const {
@@ -147,7 +159,7 @@ bool Link::on_notice(uint32_t notice) {
   if (s >= kStreams) return false;
   switch (notice_kind(notice)) {
     case NoticeKind::eager:
-      return peer_inbox_here_ == nullptr && ++in_[s].arrived - in_[s].popped <= kSlots;
+      return peer_inbox_here_ == nullptr && arrive(s);
     case NoticeKind::credit:
       out_[s].credited += amount;
       return out_[s].sent - out_[s].credited <= kSlots;

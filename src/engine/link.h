@@ -37,8 +37,8 @@ class Link {
 
   // --- sending, on stream s ---
   bool can_send(int s) const { return out_[s].sent - out_[s].credited < kSlots; }
-  /// Fills the next eager slot (the header's number is set here). Requires can_send. False: the
-  /// transport is full, try again.
+  /// Fills the next eager slot (the header's number and credits are set here). Requires can_send.
+  /// False: the transport is full, try again.
   bool send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
   /// The oldest grant not yet finished with, or null.
   const Grant* grant(int s) const;
@@ -66,8 +66,7 @@ class Link {
     if (std::atomic_ref(const_cast<uint32_t&>(next->number)).load(std::memory_order_acquire) !=
         number)
       return false;
-    in_[s].arrived = number;
-    return true;
+    return arrive(s);
   }
   /// The message that arrived last. Only when one has.
   const EagerHeader& newest(int s) const { return *slot(s, in_[s].arrived - 1); }
@@ -82,7 +81,7 @@ class Link {
   uint32_t slices_arrived(int s) const { return in_[s].data - in_[s].data_taken; }
   void take_slice(int s) { ++in_[s].data_taken; }
   /// Lets the peer reuse a window slot, or exposed memory.
-  void consume(int s) { owe(s, &Incoming::consumed_owed, 1); }
+  void consume(int s, uint32_t slices = 1) { owe(s, &Incoming::consumed_owed, slices); }
 
   /// Address of exposed or granted memory of the peer; null, with `trouble`, where it cannot be
   /// mapped.
@@ -113,6 +112,8 @@ class Link {
     uint32_t data = 0, data_taken = 0, consumed_owed = 0;
   };
 
+  /// Books the next message. False: it makes no sense.
+  bool arrive(int s);
   bool notify(NoticeKind kind, int s, uint32_t amount);
   bool accepted(Posted posted);
   void give_up(ErrorCode code, std::string reason, std::string advice);

@@ -167,28 +167,32 @@ bool Engine::welcome(Operation& op, PassPeer& guest) {
 /// This rank as owner of `block`.
 bool Engine::serve(Operation& op, OwnedBlock& block) {
   bool moved = false;
-  for (size_t bytes = 0; block.done < block.slices && bytes < kTurnBytes;
-       bytes += op.program.slice_bytes) {
+  const uint32_t turn = std::max<uint32_t>(1, kTurnBytes / op.program.slice_bytes);
+  const uint32_t end = std::min(block.slices, block.done + turn);
+  while (block.done < end) {
+    uint32_t slices = end - block.done;  // as many at once as lie there
     for (uint32_t g : block.guests) {
       const PassPeer& guest = op.passes.peers[g];
       if (!guest.accepted) return moved;
-      if (guest.is_staged() && guest.link->slices_arrived(guest.stream) == 0) return moved;
+      if (guest.is_staged())
+        slices = std::min({slices, 1u, guest.link->slices_arrived(guest.stream)});
     }
-    pass(op, block);
+    if (slices == 0) return moved;
+    pass(op, block, slices);
     for (uint32_t g : block.guests) {
       PassPeer& guest = op.passes.peers[g];
-      guest.link->consume(guest.stream);
+      guest.link->consume(guest.stream, slices);
       if (!guest.is_staged()) continue;
       guest.link->take_slice(guest.stream);
       guest.link->flush();  // it waits to stage the next slice
     }
-    ++block.done;
+    block.done += slices;
     moved = true;
   }
   return moved;
 }
 
-void Engine::pass(Operation& op, const OwnedBlock& block) {
+void Engine::pass(Operation& op, const OwnedBlock& block, uint32_t slices) {
   const size_t slice_bytes = op.program.slice_bytes;
   const size_t begin = block.done * slice_bytes;
   const auto offset = [&](const Place& place) {
@@ -207,7 +211,7 @@ void Engine::pass(Operation& op, const OwnedBlock& block) {
     at.targets[at.target_count++] = guest.their_out + offset(guest.out_place);
   }
   if (at.source_count == 0 || at.target_count == 0) return;
-  const size_t bytes = slice_length(block.bytes, slice_bytes, block.done);
+  const size_t bytes = std::min(slices * slice_bytes, block.bytes - begin);
   if (op.passes.averages) return average(at, bytes, op.program);
   reduce(std::span(at.targets.data(), at.target_count),
          std::span(at.sources.data(), at.source_count), bytes / size_of(op.program.type),

@@ -45,13 +45,14 @@ constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
 }
 
-enum class MessageKind : uint32_t { eager = 1, announced = 2, exposed = 3, invitation = 4 };
+enum class MessageKind : uint16_t { eager = 1, announced = 2, exposed = 3, invitation = 4 };
 
 struct EagerHeader {
   Signature signature;
   uint64_t bytes = 0;  // of the message
   MessageKind kind = MessageKind::eager;
-  uint32_t number = 0;  // of the message on its stream, from 1; written last where mapped
+  uint16_t credits = 0;  // so many slots of the other direction may be reused, as by `credit`
+  uint32_t number = 0;   // of the message on its stream, from 1; written last where mapped
 };
 static_assert(sizeof(EagerHeader) == 48);
 

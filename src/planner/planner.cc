@@ -12,9 +12,12 @@
 namespace ropewalk {
 namespace {
 
-constexpr size_t kSliceMin = 64 << 10;  // below, a message costs more than pipelining gains
-constexpr size_t kSlicesWanted = 4;     // per block: enough to hide adding behind moving
-constexpr size_t kSliceAlign = 64;      // a cache line; whole elements of every type
+/// Shorter slices cost more than pipelining gains: one that is sent, and one that is read where it
+/// lies.
+constexpr size_t kSentSliceMin = 512 << 10, kMappedSliceMin = 16 << 10;
+constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
+constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
+constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
 
 /// Into how many blocks the builders cut the vector.
 size_t parts_of(const Question& question, const Hosts& hosts, Algorithm algorithm) {
@@ -40,10 +43,12 @@ size_t choose_slice_bytes(const Question& question, const Hosts& hosts, Algorith
     // One slice of every rank's buffer at once should fit in half of L2.
     slice = std::bit_floor(
         std::max<size_t>(question.l2_bytes / 2 / static_cast<size_t>(question.ranks), 1));
-    slice = std::max<size_t>(slice, kSliceMin / 4);
+    slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
-    slice = std::bit_floor(question.bytes / parts_of(question, hosts, algorithm) / kSlicesWanted);
-    slice = std::max(slice, kSliceMin);
+    const size_t block = question.bytes / parts_of(question, hosts, algorithm);
+    slice = std::max(std::bit_floor(block / kSlicesWanted), kSentSliceMin);
+    // Staging slots are as long as a slice: no longer than what they hold.
+    slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
   }
   const size_t knob = std::max<size_t>(question.slice_bytes_max, 1);
   if (slice > knob) slice = knob < kSliceAlign ? knob : knob / kSliceAlign * kSliceAlign;

@@ -21,9 +21,9 @@ struct Question {
   int root = 0;
   CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
   Algorithm forced = Algorithm::automatic;
-  bool mapped = false;  // every peer is load_store: receivers read the senders' memory
-  size_t slice_bytes_max = 256 << 10;  // the knob
-  size_t l2_bytes = 1 << 20;           // of a core
+  bool mapped = false;               // every peer is load_store: receivers read the senders' memory
+  size_t slice_bytes_max = 1 << 20;  // the knob
+  size_t l2_bytes = 1 << 20;         // of a core
 };
 
 /// One algorithm as the planner saw it.

@@ -38,7 +38,7 @@ bool is_bandwidth_optimal(Algorithm algorithm) {
          algorithm == Algorithm::halving_doubling;
 }
 
-TEST(Planner, MappedAllReduceIsDirectAtEverySize) {
+TEST(Planner, MappedAllReduceIsDirectUnlessShort) {
   for (int ranks : {2, 3, 4, 8, 16, 32})
     for (size_t bytes = 1; bytes <= size_t{1} << 32; bytes *= 2)
       EXPECT_EQ(chosen(mapped_question(Collective::all_reduce, bytes, ranks)), Algorithm::direct)
@@ -141,13 +141,25 @@ TEST(Planner, SlicesStayWithinTheirLimits) {
           const size_t slice = choose(q).slice_bytes;
           EXPECT_LE(slice, knob);
           EXPECT_EQ(slice % 64, 0u);
-          EXPECT_GE(slice, std::min(knob / 64 * 64, 64 * kKiB));
+          EXPECT_GE(slice, 64u);
         }
 }
 
 TEST(Planner, LongBlocksAreCutWithinTheKnob) {
-  EXPECT_EQ(choose(question(Collective::all_reduce, 64 * kMiB, 4, 1)).slice_bytes, 256 * kKiB);
-  EXPECT_EQ(choose(question(Collective::all_reduce, 8, 4, 1)).slice_bytes, 64 * kKiB);
+  const auto slice_of = [](size_t bytes) {
+    return choose(question(Collective::all_reduce, bytes, 4, 1)).slice_bytes;
+  };
+  EXPECT_EQ(slice_of(64 * kMiB), 1 * kMiB);
+  EXPECT_EQ(slice_of(4 * kMiB), 512 * kKiB);
+}
+
+// Staging memory is made of slots as long as a slice.
+TEST(Planner, SlicesAreNoLongerThanBlocks) {
+  Question q = question(Collective::all_reduce, 400'000, 4, 1);
+  q.forced = Algorithm::ring;
+  EXPECT_EQ(choose(q).slice_bytes, 100'032u);
+  q.bytes = 8;
+  EXPECT_EQ(choose(q).slice_bytes, 64u);
 }
 
 TEST(Planner, MappedSlicesFillHalfOfL2Together) {

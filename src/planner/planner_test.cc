@@ -39,10 +39,13 @@ bool is_bandwidth_optimal(Algorithm algorithm) {
 }
 
 TEST(Planner, MappedAllReduceIsDirectUnlessShort) {
+  const auto choice = [](size_t bytes, int ranks) {
+    return chosen(mapped_question(Collective::all_reduce, bytes, ranks));
+  };
   for (int ranks : {2, 3, 4, 8, 16, 32})
-    for (size_t bytes = 1; bytes <= size_t{1} << 32; bytes *= 2)
-      EXPECT_EQ(chosen(mapped_question(Collective::all_reduce, bytes, ranks)), Algorithm::direct)
-          << ranks << " ranks, " << bytes << " bytes";
+    for (size_t bytes = 1024; bytes <= size_t{1} << 32; bytes *= 2)
+      EXPECT_EQ(choice(bytes, ranks), Algorithm::direct) << ranks << " ranks, " << bytes;
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(choice(8, ranks), Algorithm::one_shot) << ranks << " ranks";
 }
 
 TEST(Planner, SmallAllReduceOverTcpTakesFewestRounds) {
@@ -51,8 +54,8 @@ TEST(Planner, SmallAllReduceOverTcpTakesFewestRounds) {
       EXPECT_EQ(chosen(question(Collective::all_reduce, bytes, ranks, 1)),
                 Algorithm::recursive_doubling)
           << ranks << " ranks, " << bytes << " bytes";
-  // Three ranks fold one in and out, which direct does not need.
-  EXPECT_EQ(chosen(question(Collective::all_reduce, 8, 3, 1)), Algorithm::direct);
+  // Three ranks fold one in and out, which one_shot does not need.
+  EXPECT_EQ(chosen(question(Collective::all_reduce, 8, 3, 1)), Algorithm::one_shot);
 }
 
 TEST(Planner, LargeAllReduceOverTcpMovesFewestBytes) {
@@ -162,13 +165,14 @@ TEST(Planner, SlicesAreNoLongerThanBlocks) {
   EXPECT_EQ(choose(q).slice_bytes, 64u);
 }
 
-TEST(Planner, MappedSlicesFillHalfOfL2Together) {
+TEST(Planner, MappedSlicesFitIntoHalfOfL2Together) {
   Question q = mapped_question(Collective::all_reduce, 64 * kMiB, 4);
-  EXPECT_EQ(choose(q).slice_bytes, 128 * kKiB);
-  q.l2_bytes = 2 * kMiB;
-  EXPECT_EQ(choose(q).slice_bytes, 256 * kKiB);
-  q.l2_bytes = 512 * kKiB;
   EXPECT_EQ(choose(q).slice_bytes, 64 * kKiB);
+  q.l2_bytes = 256 * kKiB;
+  EXPECT_EQ(choose(q).slice_bytes, 32 * kKiB);
+  q.ranks = 64;
+  q.hosts.assign(64, 0);
+  EXPECT_EQ(choose(q).slice_bytes, 16 * kKiB);
 }
 
 TEST(Planner, ForcedAlgorithmIsTaken) {
@@ -188,7 +192,7 @@ TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
-    EXPECT_EQ(error.failure().advice, "use auto or one of: ring, tree, direct");
+    EXPECT_EQ(error.failure().advice, "use auto or one of: ring, tree, direct, scattered");
     EXPECT_NE(error.failure().reason.find("halving_doubling"), std::string::npos);
   }
   q.collective = Collective::send;
@@ -197,7 +201,7 @@ TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
 
 TEST(Planner, ExplainsEveryCandidate) {
   const Choice choice = choose(question(Collective::all_reduce, kMiB, 4, 4));
-  ASSERT_EQ(choice.candidates.size(), 6u);
+  ASSERT_EQ(choice.candidates.size(), 7u);
   EXPECT_EQ(choice.candidates.front().algorithm, choice.algorithm);
   for (const Candidate& candidate : choice.candidates) {
     EXPECT_FALSE(candidate.reason.empty());

@@ -157,8 +157,8 @@ constexpr double kSlotPenalty = 5;
 double one_shot(const Terms& t) {
   const double others = t.n - 1, bytes = others * t.bytes;
   const double move = moving(t, bytes, t.all_cross) * t.incast() * (t.mapped ? kSlotPenalty : 1);
-  return t.link.latency_s + others * t.slices_of(t.bytes) * t.link.overhead_s + move +
-         adding(t, bytes);
+  const double posts = 2 * others * t.slices_of(t.bytes) * t.link.overhead_s;  // and as many taken
+  return t.link.latency_s + posts + move + adding(t, bytes);
 }
 
 /// One message each way, between the root and an owner, or an owner and all.

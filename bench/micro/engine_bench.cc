@@ -90,7 +90,6 @@ BENCHMARK_CAPTURE(eager, driver, Algorithm::recursive_doubling, true)
     ->UseManualTime();
 BENCHMARK_CAPTURE(sliced, ring, Algorithm::ring, false)->Arg(2)->Arg(4)->Arg(16)->UseManualTime();
 BENCHMARK_CAPTURE(sliced, ring_mapped, Algorithm::ring, true)->Arg(4)->Arg(16)->UseManualTime();
-BENCHMARK_CAPTURE(sliced, direct_fused, Algorithm::direct, true)->Arg(4)->UseManualTime();
 
 }  // namespace
 }  // namespace ropewalk::micro

@@ -101,18 +101,18 @@ bool Engine::progress() {
   if (failure() != nullptr) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.
   bool moved = advance();
-  if (failure() == nullptr && poll_transports()) moved |= advance();
-  return moved && failure() == nullptr;
+  if (!failed_ && poll_transports() && !failed_) moved |= advance();
+  return moved && !failed_;
 }
 
 bool Engine::advance() {
   if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
   for (Transport* transport : transports_) transport->gather();
   bool moved = false;
-  for (size_t i = 0; i < active_.size() && failure() == nullptr;) {
+  for (size_t i = 0; i < active_.size() && !failed_;) {
     Operation& op = *active_[i];
     if (may_run(op) && run(op)) moved = true;
-    if (op.unfinished == 0 && failure() == nullptr) {
+    if (op.unfinished == 0 && !failed_) {
       active_.erase(active_.begin() + static_cast<ptrdiff_t>(i));
       finish(op);
       moved = true;
@@ -148,7 +148,7 @@ bool Engine::run_fifos(Operation& op) {
       again |= op.program.fifos[f].sending ? advance_send(op, f) : advance_receive(op, f);
     }
     if (!op.program.locals.empty()) again |= advance_locals(op);
-    if (failure() != nullptr) return false;
+    if (failed_) return false;
     moved |= again;
   }
   return moved;
@@ -201,7 +201,6 @@ void Engine::on_notice(int peer, uint32_t notice) {
     return fail({ErrorCode::protocol, "transport",
                  "rank " + std::to_string(peer) + " sent a notice that makes no sense",
                  "check that all ranks run the same version of Ropewalk", rank_, peer});
-  if (notice_kind(notice) == NoticeKind::eager) check_arrival(peer, notice_stream(notice));
   if (notice_kind(notice) == NoticeKind::probe) check_probe(peer);
 }
 

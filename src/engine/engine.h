@@ -113,7 +113,7 @@ class Engine {
   // checks.cc
   bool check_header(const Operation& operation, const Link& link, const EagerHeader& header,
                     MessageKind kind, size_t bytes);
-  void check_arrival(int peer, int stream);
+  void check_arrivals();
   void check_probe(int peer);
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
   void fail(Failure failure);
@@ -146,6 +146,7 @@ class Engine {
   std::vector<Operation*> active_;  // in order of start
   uint32_t next_sequence_ = 0;
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
+  bool failed_ = false;          // this engine has reported a failure
   bool owing_ = false;           // some link owes notices that the transport refused
   std::array<const Operation*, kContexts> context_owner_{};
   std::array<Completion, 64> completions_;  // of one poll

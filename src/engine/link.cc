@@ -1,5 +1,6 @@
 #include "engine/link.h"
 
+#include <bit>
 #include <cstring>
 
 namespace ropewalk {
@@ -29,8 +30,7 @@ void Link::connect() {
   }
 }
 
-bool Link::ready() {
-  if (ready_) return true;
+bool Link::try_ready() {
   if (!connecting_ || !transport_.connected(peer_)) return false;
   Hello hello;
   const auto bytes = transport_.hello_of(peer_);
@@ -178,10 +178,9 @@ bool Link::on_notice(uint32_t notice) {
 }
 
 bool Link::flush() {
-  if (owing_ == 0) return true;
-  for (int s = 0; s < kStreams; ++s) {
+  for (uint32_t left = owing_; left != 0; left &= left - 1) {
+    const int s = std::countr_zero(left);
     Incoming& in = in_[s];
-    // Credits go back in batches: half a ring costs the sender nothing and saves notices.
     if (in.credits_owed >= kCreditBatch && notify(NoticeKind::credit, s, in.credits_owed))
       in.credits_owed = 0;
     if (in.consumed_owed > 0 && notify(NoticeKind::consumed, s, in.consumed_owed))

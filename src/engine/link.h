@@ -33,7 +33,7 @@ class Link {
   void connect();
   /// Why nothing more will come of this link, if that is known here.
   const std::optional<Failure>& trouble() const { return trouble_; }
-  bool ready();
+  bool ready() { return ready_ || try_ready(); }
 
   // --- sending, on stream s ---
   bool can_send(int s) const { return out_[s].sent - out_[s].credited < kSlots; }
@@ -68,11 +68,10 @@ class Link {
       return false;
     return arrive(s);
   }
-  /// The message that arrived last. Only when one has.
-  const EagerHeader& newest(int s) const { return *slot(s, in_[s].arrived - 1); }
   void pop(int s) {
     ++in_[s].popped;
-    owe(s, &Incoming::credits_owed, 1);
+    // Credits go back in batches: half a ring costs the sender nothing and saves notices.
+    if (++in_[s].credits_owed >= kCreditBatch) owing_ |= 1u << s;
   }
   bool can_grant(int s) const { return in_[s].granted - in_[s].grants_done < kGrants; }
   bool send_grant(int s, const Grant& grant);
@@ -81,7 +80,10 @@ class Link {
   uint32_t slices_arrived(int s) const { return in_[s].data - in_[s].data_taken; }
   void take_slice(int s) { ++in_[s].data_taken; }
   /// Lets the peer reuse a window slot, or exposed memory.
-  void consume(int s, uint32_t slices = 1) { owe(s, &Incoming::consumed_owed, slices); }
+  void consume(int s, uint32_t slices = 1) {
+    in_[s].consumed_owed += slices;
+    owing_ |= 1u << s;
+  }
 
   /// Address of exposed or granted memory of the peer; null, with `trouble`, where it cannot be
   /// mapped.
@@ -112,6 +114,7 @@ class Link {
     uint32_t data = 0, data_taken = 0, consumed_owed = 0;
   };
 
+  bool try_ready();
   /// Books the next message. False: it makes no sense.
   bool arrive(int s);
   bool notify(NoticeKind kind, int s, uint32_t amount);
@@ -119,10 +122,6 @@ class Link {
   void give_up(ErrorCode code, std::string reason, std::string advice);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                    uint64_t cookie = 0);
-  void owe(int s, uint32_t Incoming::*owed, uint32_t amount) {
-    in_[s].*owed += amount;
-    owing_ |= 1u << s;
-  }
   const EagerHeader* slot(int s, uint32_t number) const {
     return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, number)));
   }

@@ -191,7 +191,7 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   if (scratch > 0) op->scratch = allocate(scratch, transports_);
   op->program =
       compile(schedule, blocks, call, slice_bytes, op->scratch ? op->scratch->data() : nullptr);
-  if (can_run_in_order(op->program)) op->runner = Runner::in_order;
+  if (can_run_in_order(op->program, algorithm)) op->runner = Runner::in_order;
   prepare_fifos(*op, binder);
   return op;
 }

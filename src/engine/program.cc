@@ -263,13 +263,14 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
   return Compiler(schedule, blocks, call, slice_bytes, scratch).run();
 }
 
-bool can_run_in_order(const Program& program) {
+bool can_run_in_order(const Program& program, Algorithm algorithm) {
   // What the peer has popped but not yet told may hold the rest of the ring.
-  constexpr size_t kMessagesMax = kSlots - kCreditBatch + 1;
+  constexpr size_t kFreeSlots = kSlots - kCreditBatch + 1;
   const auto is_short = [](const ProgramStep& step) { return step.bytes <= kEagerBytesMax; };
-  const auto fits = [](const Fifo& fifo) { return fifo.steps.size() <= kMessagesMax; };
+  const auto fits = [](const Fifo& fifo) { return fifo.steps.size() <= kFreeSlots; };
   return std::all_of(program.steps.begin(), program.steps.end(), is_short) &&
-         std::all_of(program.fifos.begin(), program.fifos.end(), fits);
+         (list_order_credits(algorithm) <= kFreeSlots ||
+          std::all_of(program.fifos.begin(), program.fifos.end(), fits));
 }
 
 }  // namespace ropewalk

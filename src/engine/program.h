@@ -64,7 +64,7 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
                 size_t slice_bytes, std::byte* scratch);
 
 /// Whether steps may run one after the other, in list order: every message fits into an eager slot,
-/// and so few share a stream that sends never wait for receives (schedules are verified to run so).
-bool can_run_in_order(const Program& program);
+/// and a stream has the slots that schedules of `algorithm` are verified to need for that.
+bool can_run_in_order(const Program& program, Algorithm algorithm);
 
 }  // namespace ropewalk

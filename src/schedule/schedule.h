@@ -86,6 +86,12 @@ struct ScheduleKey {
 /// The schedule of `rank`. `key.algorithm` must be one of `algorithms_for(key.collective)`.
 Schedule build_schedule(const ScheduleKey& key, int rank);
 
+/// How many blocks a FIFO must hold for ranks that run their steps strictly in list order: as many
+/// as there are where an algorithm sends long runs before it receives.
+constexpr uint32_t list_order_credits(Algorithm algorithm) {
+  return algorithm == Algorithm::two_level ? UINT32_MAX : 5;
+}
+
 /// Whether the collective adds up data, or only moves it.
 bool is_reduction(Collective collective);
 

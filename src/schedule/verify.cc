@@ -89,7 +89,8 @@ class Replay {
       : key_(key),
         schedules_(schedules),
         in_list_order_(credits == kInListOrder),
-        credits_(in_list_order_ ? UINT32_MAX : static_cast<uint32_t>(credits)),
+        credits_(in_list_order_ ? list_order_credits(key.algorithm)
+                                : static_cast<uint32_t>(credits)),
         report_(report),
         findings_(schedules, report),
         graph_(graph_of(schedules)),

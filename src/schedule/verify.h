@@ -55,7 +55,8 @@ inline constexpr size_t kFindingsMax = 32;
 
 /// `credits` >= 1: a FIFO holds that many blocks, and a send completes when there is room. 0:
 /// rendezvous, a send completes when its receive is ready too. kInListOrder: each rank runs its
-/// steps one after the other, and a FIFO holds all blocks (how the engine runs short messages).
+/// steps one after the other, and a FIFO holds list_order_credits(key.algorithm) blocks (how the
+/// engine runs short messages).
 inline constexpr int kInListOrder = -1;
 VerifyReport verify(const ScheduleKey& key, int credits);
 /// The same for schedules (one per rank) that claim to implement `key`.

@@ -53,39 +53,51 @@ std::optional<Engine::Blocker> Engine::blocker_of_fifo(const Operation& op, size
   return blocked_at(i);
 }
 
-/// Whom `op` waits for; empty where it waits for its turn.
-std::vector<Engine::Blocker> Engine::blockers(const Operation& op) const {
-  std::vector<Blocker> found;
-  if (!may_run(op)) return found;
+/// What `op` waits for from `peer`, as its guest or its host.
+std::optional<Engine::Blocker> Engine::blocker_of_pass(const Operation& op, const PassPeer& peer) {
+  if (peer.is_guest) {
+    const OwnedBlock& block = op.passes.owned[peer.owned];
+    if (!peer.accepted) return Blocker{peer.link, false, block.number, 0, 1};
+    if (peer.is_staged() && block.done < block.slices)
+      return Blocker{peer.link, false, block.number, block.done, block.slices};
+  }
+  if (peer.is_host && (!peer.invited || peer.returned < peer.slices))
+    return Blocker{peer.link, true, peer.block, peer.returned, peer.slices};
+  return {};
+}
+
+/// Calls `visit` with whom `op` waits for; not at all where it waits for its turn.
+template <class Visit>
+void Engine::visit_blockers(const Operation& op, const Visit& visit) const {
+  if (!may_run(op)) return;
   switch (op.runner) {
     case Runner::fifos:
       for (size_t f = 0; f < op.fifos.size(); ++f)
-        if (const auto blocker = blocker_of_fifo(op, f)) found.push_back(*blocker);
+        if (const auto blocker = blocker_of_fifo(op, f)) visit(*blocker);
       break;
     case Runner::in_order:
       if (!op.linked) {
         for (const FifoState& fifo : op.fifos)
-          if (!fifo.link->ready()) found.push_back({fifo.link, false, 0, 0, 1});
+          if (!fifo.link->ready()) visit(Blocker{fifo.link, false, 0, 0, 1});
       } else if (op.next_step < op.program.steps.size()) {
         const ProgramStep& step = op.program.steps[op.next_step];
-        found.push_back({op.fifos[op.steps[op.next_step].fifo].link, step.action == Action::send,
-                         step.block, 0, 1});
+        visit(Blocker{op.fifos[op.steps[op.next_step].fifo].link, step.action == Action::send,
+                      step.block, 0, 1});
       }
       break;
     case Runner::passes:
-      for (const PassPeer& peer : op.passes.peers) {
-        if (peer.is_guest && !peer.accepted)
-          found.push_back({peer.link, false, op.passes.owned[peer.owned].number, 0, 1});
-        else if (peer.is_guest && peer.is_staged() &&
-                 op.passes.owned[peer.owned].done < op.passes.owned[peer.owned].slices)
-          found.push_back({peer.link, false, op.passes.owned[peer.owned].number,
-                           op.passes.owned[peer.owned].done, op.passes.owned[peer.owned].slices});
-        else if (peer.is_host && (!peer.invited || peer.returned < peer.slices))
-          found.push_back({peer.link, true, peer.block, peer.returned, peer.slices});
-      }
+      for (const PassPeer& peer : op.passes.peers)
+        if (const auto blocker = blocker_of_pass(op, peer)) visit(*blocker);
       break;
   }
-  return found;
+}
+
+std::optional<Engine::Blocker> Engine::first_blocker(const Operation& op) const {
+  std::optional<Blocker> first;
+  visit_blockers(op, [&](const Blocker& blocker) {
+    if (!first) first = blocker;
+  });
+  return first;
 }
 
 void Engine::fail(Failure failure) {
@@ -170,10 +182,9 @@ void Engine::check_stalled(int64_t now_ns) {
     op->probed_ns = now_ns;
     answer_connects();
     check_arrivals();
-    for (const Blocker& blocker : blockers(*op)) {
-      if (failure() != nullptr) return;
-      probe(*op, blocker, now_ns);
-    }
+    visit_blockers(*op, [&](const Blocker& blocker) {
+      if (failure() == nullptr) probe(*op, blocker, now_ns);
+    });
     if (failure() != nullptr) return;
   }
 }
@@ -206,12 +217,11 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
 }
 
 std::string Engine::what_blocks(const Operation& op) const {
-  const std::vector<Blocker> found = blockers(op);
-  if (found.empty()) return "waiting for an earlier operation to end";
-  const Blocker& first = found.front();
+  const std::optional<Blocker> first = first_blocker(op);
+  if (!first) return "waiting for an earlier operation to end";
   return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)",
-                     first.link->peer(), first.to_take ? "take" : "send", first.block, first.done,
-                     first.slices);
+                     first->link->peer(), first->to_take ? "take" : "send", first->block,
+                     first->done, first->slices);
 }
 
 std::string Engine::what_blocks() const {
@@ -220,8 +230,8 @@ std::string Engine::what_blocks() const {
 }
 
 void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
-  const std::vector<Blocker> found = blockers(op);
-  const int peer = found.empty() ? -1 : found.front().link->peer();
+  const std::optional<Blocker> first = first_blocker(op);
+  const int peer = first ? first->link->peer() : -1;
   fail(
       {ErrorCode::timeout, name_of(op),
        fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,

@@ -125,8 +125,11 @@ class Engine {
     int32_t block;
     uint32_t done, slices;
   };
-  std::vector<Blocker> blockers(const Operation& operation) const;
+  template <class Visit>
+  void visit_blockers(const Operation& operation, const Visit& visit) const;
+  std::optional<Blocker> first_blocker(const Operation& operation) const;
   std::optional<Blocker> blocker_of_fifo(const Operation& operation, size_t fifo) const;
+  static std::optional<Blocker> blocker_of_pass(const Operation& operation, const PassPeer& peer);
   void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
   void answer_connects();
 

@@ -118,8 +118,11 @@ void EngineJob::replay(const std::vector<TransportCall>& calls) {
 
 size_t EngineJob::steps() const {
   size_t steps = 0;
-  for (const auto& operation : operations_)
+  for (const auto& operation : operations_) {
     for (const ProgramStep& step : operation->program.steps) steps += step.slices;
+    for (const OwnedBlock& block : operation->passes.owned)
+      steps += 2 * block.slices * (block.sources.size() + block.targets.size());
+  }
   return steps;
 }
 

@@ -5,7 +5,7 @@
 // ns_per_step is the whole; transport_ns_per_step is what the network without a wire took of it,
 // measured by making the engines' calls on it again, in turn with the runs; engine_ns_per_step is
 // the rest. CPU time, medians of batches. Nothing is added and slices are not moved; the 56 bytes
-// of an eager message are. Arguments: ranks.
+// of an eager message are, and what owners hand out in direct_mapped. Arguments: ranks.
 #include <benchmark/benchmark.h>
 
 #include <ctime>
@@ -90,6 +90,7 @@ BENCHMARK_CAPTURE(eager, driver, Algorithm::recursive_doubling, true)
     ->UseManualTime();
 BENCHMARK_CAPTURE(sliced, ring, Algorithm::ring, false)->Arg(2)->Arg(4)->Arg(16)->UseManualTime();
 BENCHMARK_CAPTURE(sliced, ring_mapped, Algorithm::ring, true)->Arg(4)->Arg(16)->UseManualTime();
+BENCHMARK_CAPTURE(sliced, direct_mapped, Algorithm::direct, true)->Arg(4)->UseManualTime();
 
 }  // namespace
 }  // namespace ropewalk::micro

@@ -4,32 +4,22 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "transports/fake/forwarding_transport.h"
+
 namespace ropewalk::micro {
 namespace {
 
 /// Adds nothing: the kernels are measured by themselves.
 void add_nothing(void*, const void*, size_t, DataType, void*) {}
 
-class Recorder final : public Transport {
+class Recorder final : public ForwardingTransport {
  public:
   Recorder(Transport& below, int rank, std::vector<TransportCall>& calls)
-      : below_(below), rank_(rank), calls_(calls) {}
-  std::string_view name() const override { return below_.name(); }
-  Abilities abilities() const override { return below_.abilities(); }
-  std::unique_ptr<Memory> register_memory(const Region& region) override {
-    return below_.register_memory(region);
-  }
-  void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
-  bool connected(int peer) const override { return below_.connected(peer); }
-  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
-  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
+      : ForwardingTransport(below), rank_(rank), calls_(calls) {}
   Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
              uint64_t offset, uint32_t notice, uint64_t cookie) override {
     calls_.push_back({rank_, true, peer, source, bytes, key, offset, notice});
     return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
-  }
-  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    return below_.map(peer, key, offset, bytes);
   }
   size_t poll(std::span<Completion> into) override {
     TransportCall call;
@@ -37,13 +27,8 @@ class Recorder final : public Transport {
     calls_.push_back(call);
     return below_.poll(into);
   }
-  int event_fd() const override { return below_.event_fd(); }
-  bool arm() override { return below_.arm(); }
-  void drop(int peer) override { below_.drop(peer); }
-  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
 
  private:
-  Transport& below_;
   const int rank_;
   std::vector<TransportCall>& calls_;
 };
@@ -135,7 +120,8 @@ size_t EngineJob::steps() const {
   size_t steps = 0;
   for (const auto& operation : operations_) {
     for (const ProgramStep& step : operation->program.steps) steps += step.slices;
-    for (const OwnedBlock& block : operation->passes.owned) steps += block.slices;
+    for (const OwnedBlock& block : operation->passes.owned)
+      steps += 2 * block.slices * (block.sources.size() + block.targets.size());
   }
   return steps;
 }

@@ -42,7 +42,7 @@ class EngineJob {
   void run();
   /// Makes `calls` again; of a job that recorded them, and that is not run any more.
   void replay(const std::vector<TransportCall>& calls);
-  /// Steps times slices, over all ranks.
+  /// Steps times slices, over all ranks: of the schedule, also where passes take their place.
   size_t steps() const;
 
  private:

@@ -20,7 +20,7 @@ struct DriverOptions {
   int64_t timeout_ns = 30'000'000'000;
   bool progress_thread = true;
   std::optional<int> progress_cpu;
-  bool oversubscribed = false;  // more local ranks than CPUs: give the CPU away early
+  bool oversubscribed = false;  // local ranks share CPUs: give the CPU away early
 };
 
 class Driver {

@@ -55,7 +55,7 @@ struct Fragment {
   size_t bytes = 0;
 };
 
-/// How an operation runs; chosen alike on all ranks.
+/// How an operation runs. All ranks choose `passes` alike; the other two look the same to peers.
 enum class Runner : uint8_t {
   in_order,  // short messages: one step after the other, in list order
   fifos,     // anything: each (peer, lane, direction) on its own, slice by slice

@@ -77,7 +77,7 @@ bool Engine::accept(Operation& op, size_t f, uint32_t i) {
         exposure.window > 0 ? exposure.window * op.program.slice_bytes : step.bytes;
     state.incoming = fifo.link->map(exposure.key, exposure.offset, reach);
     state.incoming_window = exposure.window;
-    if (state.incoming == nullptr) return false;  // probe_blockers will say why
+    if (state.incoming == nullptr) return false;  // check_stalled will say why
   } else {
     state.incoming = fifo.window.base;
     state.incoming_window = kWindowSlots;

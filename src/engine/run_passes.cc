@@ -155,7 +155,7 @@ bool Engine::welcome(Operation& op, PassPeer& guest) {
   std::byte* in = nullptr;
   guest.their_out = nullptr;
   if (!map(invitation.in, in) || !map(invitation.out, guest.their_out))
-    return false;  // probe_blockers will say why
+    return false;  // check_stalled will say why
   guest.their_in = in;
   guest.in_place = invitation.in;
   guest.out_place = invitation.out;

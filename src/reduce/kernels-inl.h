@@ -164,8 +164,8 @@ HWY_NOINLINE void reduce_span(const ReduceArguments& a) {
   if (offset < bytes) reduce_rest<E, Op>(a, offset, bytes - offset, step);
 }
 
-/// Two sources into one destination is every receive-and-reduce step; two into two is the fused
-/// allreduce of two ranks over shared memory.
+/// Two sources into one destination is every receive-and-reduce step; two into two is what an owner
+/// does in an all_reduce of two ranks over mapped memory.
 template <class E, class Op>
 void reduce_elements(const ReduceArguments& a) {
   if (a.source_count == 2 && a.destination_count == 1) {

@@ -4,8 +4,8 @@
 // behind registered memory, through /proc/PID/fd. A put is a memcpy into the peer's memory, then an
 // entry in the ring of this sender in the peer's mailbox. A receiver that wants to sleep sets
 // `asleep` in its mailbox and looks at all rings once more; a sender looks at `asleep` after every
-// notice and rings only then. Stores and loads of both are sequentially consistent, so one of the
-// two always sees the other.
+// notice, and in `wake`, and rings only then. Stores and loads of both are sequentially consistent,
+// so one of the two always sees the other.
 //
 // Threads: as transport.h says; besides, registrations may begin and end on any thread.
 // A dead peer is not noticed here (shared memory outlives it): the control connection does that.

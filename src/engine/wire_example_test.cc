@@ -1,0 +1,220 @@
+// What docs/protocol.md prints as examples is what the engine sends.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "question.h"
+#include "transports/fake/forwarding_transport.h"
+#include "transports/fake/instant_fabric.h"
+#include "transports/tcp/frame.h"
+
+namespace ropewalk {
+namespace {
+
+/// The indented lines after "<!-- bytes: NAME -->", without what stands behind two blanks. Bytes
+/// are written as "00 2a ff".
+std::string printed(const std::string& name) {
+  const char* path = std::getenv("PROTOCOL_DOCUMENT");  // meson sets it
+  std::ifstream document(path == nullptr ? "docs/protocol.md" : path);
+  std::string line, hex;
+  while (std::getline(document, line) && line != "<!-- bytes: " + name + " -->") continue;
+  while (std::getline(document, line) && (line.empty() || line.starts_with("    "))) {
+    const std::string bytes = line.substr(std::min<size_t>(line.size(), 4));
+    const size_t end = bytes.find("  ");
+    if (end != 0 && !bytes.empty()) hex += (hex.empty() ? "" : " ") + bytes.substr(0, end);
+  }
+  return hex;
+}
+
+std::string hex_of(const std::byte* bytes, size_t count) {
+  std::string hex;
+  for (size_t i = 0; i < count; ++i) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned>(bytes[i]);
+    if (i > 0) hex += ' ';
+    hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return hex;
+}
+std::string hex_of(const std::vector<std::byte>& bytes) {
+  return hex_of(bytes.data(), bytes.size());
+}
+
+struct Put {
+  std::vector<std::byte> bytes;
+  RemoteKey key;
+  uint64_t offset;
+  uint32_t notice;
+};
+
+/// How a transport makes the id of a key of a slot in its table, used for the first time.
+using IdOf = uint64_t (*)(uint64_t slot);
+constexpr uint64_t tcp_id(uint64_t slot) {
+  return uint64_t{1} << 32 | slot;  // transports/tcp/regions.h
+}
+constexpr uint64_t shm_id(uint64_t slot) {
+  return (slot + 1) << 14 | slot;  // transports/shm/region_table.h
+}
+constexpr uint64_t slot_of(uint64_t id) {
+  return id & 0x3fff;
+}
+
+/// Keeps what passes; names memory as TCP or shared memory would.
+class Recorder final : public ForwardingTransport {
+ public:
+  Recorder(Transport& below, IdOf id_of) : ForwardingTransport(below), id_of_(id_of) {}
+  std::vector<std::byte> hello;
+  std::vector<Put> puts;
+  std::vector<Region> regions;
+
+  std::unique_ptr<Memory> register_memory(const Region& region) override {
+    const RemoteKey key{id_of_(regions.size()), region.bytes};
+    regions.push_back(region);
+    return std::make_unique<Named>(below_.register_memory(region), key);
+  }
+  void connect(int peer, std::span<const std::byte> bytes) override {
+    hello.assign(bytes.begin(), bytes.end());
+    below_.connect(peer, bytes);
+  }
+  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+    puts.push_back({{source, source + bytes}, key, offset, notice});
+    return below_.put(peer, source, memory, bytes, below(key), offset, notice, cookie);
+  }
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
+    return below_.map(peer, below(key), offset, bytes);
+  }
+
+ private:
+  class Named final : public Memory {
+   public:
+    Named(std::unique_ptr<Memory> below, RemoteKey key) : below_(std::move(below)), key_(key) {}
+    RemoteKey key() const override { return key_; }
+
+   private:
+    const std::unique_ptr<Memory> below_;
+    const RemoteKey key_;
+  };
+  /// InstantFabric counts regions from 1.
+  static RemoteKey below(RemoteKey key) { return {slot_of(key.id) + 1, key.bytes}; }
+
+  const IdOf id_of_;
+};
+
+class NoFailures final : public Monitor {
+ public:
+  const Failure* failure() const noexcept override { return nullptr; }
+  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
+  bool has_left(int) const noexcept override { return false; }
+  int event_fd() const noexcept override { return -1; }
+};
+
+/// Two ranks that call all_reduce once, as the planner wants it.
+class Pair {
+ public:
+  Pair(bool mapped, std::vector<int> hosts)
+      : hosts_(std::move(hosts)), fabric_(2, {.load_store = mapped}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      transports_[rank] =
+          std::make_unique<Recorder>(fabric_.transport(rank), mapped ? shm_id : tcp_id);
+      engines_[rank] =
+          std::make_unique<Engine>(rank, 2, std::vector<Transport*>{transports_[rank].get()},
+                                   std::vector<int>{0, 0}, memories_[rank], monitor_, clock_);
+    }
+  }
+
+  Recorder& transport(int rank) { return *transports_[rank]; }
+  float* allocate(int rank, size_t count) {
+    buffers_.push_back(std::make_shared<RegisteredMemory>(count * sizeof(float)));
+    buffers_.back()->register_with(*transports_[rank]);
+    memories_[rank].add(buffers_.back());
+    return reinterpret_cast<float*>(buffers_.back()->data());
+  }
+
+  void all_reduce(std::array<float*, 2> vectors, size_t count) {
+    for (int rank = 0; rank < 2; ++rank) {
+      Call call;
+      call.in = call.out = vectors[rank];
+      call.count = count;
+      const Choice choice = choose_for(call, Knobs(), hosts_);
+      const Schedule schedule =
+          build_schedule({call.collective, choice.algorithm, 2, 0, hosts_}, rank);
+      operations_.push_back(
+          engines_[rank]->prepare(call, schedule, choice.algorithm, choice.slice_bytes));
+      engines_[rank]->start(*operations_.back());
+    }
+    constexpr int kTurnsMax = 100;
+    for (int turn = 0; turn < kTurnsMax; ++turn)
+      for (auto& engine : engines_) engine->progress();
+    for (const auto& operation : operations_) EXPECT_EQ(operation->state, Operation::State::done);
+  }
+
+ private:
+  const std::vector<int> hosts_;
+  const MonotonicClock clock_;
+  NoFailures monitor_;
+  InstantFabric fabric_;
+  std::array<std::unique_ptr<Recorder>, 2> transports_;
+  std::array<MemoryRegistry, 2> memories_;
+  std::array<std::unique_ptr<Engine>, 2> engines_;
+  std::vector<std::shared_ptr<RegisteredMemory>> buffers_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+};
+
+std::string frame(const tcp::FrameHeader& header) {
+  std::vector<std::byte> bytes(tcp::kFrameHeaderBytes);
+  tcp::encode(header, bytes.data());
+  return hex_of(bytes);
+}
+
+TEST(WireExample, ShortMessageOverTcp) {
+  Pair pair(false, {0, 1});
+  std::array<std::array<float, 2>, 2> vectors = {{{1, 2}, {3, 4}}};
+  pair.all_reduce({vectors[0].data(), vectors[1].data()}, 2);
+  EXPECT_EQ(vectors[0], (std::array<float, 2>{4, 6}));
+
+  const Recorder& sender = pair.transport(0);
+  ASSERT_EQ(sender.puts.size(), 1u);
+  EXPECT_EQ(pair.transport(1).puts.size(), 1u);
+  const Put& put = sender.puts[0];
+  EXPECT_EQ(hex_of(put.bytes), printed("eager message"));
+  EXPECT_EQ(put.notice, 0x10000001u);
+  EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 675968u);
+
+  const auto bytes = static_cast<uint32_t>(put.bytes.size());
+  EXPECT_EQ(frame({tcp::FrameKind::put, put.notice, put.key.id, put.offset, bytes, bytes,
+                   /*sequence=*/0}),
+            printed("its frame"));
+  const auto hello_bytes = static_cast<uint32_t>(sender.hello.size());
+  EXPECT_EQ(frame({tcp::FrameKind::hello, tcp::kProtocolVersion, /*rank=*/0, /*stream=*/0,
+                   hello_bytes, /*streams=*/1, 0}) +
+                " " + hex_of(sender.hello),
+            printed("hello"));
+}
+
+TEST(WireExample, InvitationOverSharedMemory) {
+  constexpr size_t kCount = 16384;
+  Pair pair(true, {0, 0});
+  const std::array<float*, 2> vectors = {pair.allocate(0, kCount), pair.allocate(1, kCount)};
+  for (size_t i = 0; i < kCount; ++i) vectors[0][i] = 1, vectors[1][i] = 2;
+  pair.all_reduce(vectors, kCount);
+  EXPECT_EQ(std::count(vectors[0], vectors[0] + kCount, 3.0f), kCount);
+
+  const std::byte* inbox = pair.transport(1).regions[1].base;
+  EXPECT_EQ(hex_of(inbox, 48) + " " + hex_of(inbox + 64, 64), printed("invitation"));
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
+    EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,47 @@
+// A transport that is another one: for those that watch, or change, what passes.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ropewalk/transport.h"
+
+namespace ropewalk {
+
+/// `below` outlives it. Threads: as `below`.
+class ForwardingTransport : public Transport {
+ public:
+  explicit ForwardingTransport(Transport& below) : below_(below) {}
+
+  std::string_view name() const override { return below_.name(); }
+  Abilities abilities() const override { return below_.abilities(); }
+  std::unique_ptr<Memory> register_memory(const Region& region) override {
+    return below_.register_memory(region);
+  }
+  void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
+  bool connected(int peer) const override { return below_.connected(peer); }
+  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
+  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
+  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
+  }
+  void gather() override { below_.gather(); }
+  void release() override { below_.release(); }
+  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
+    return below_.map(peer, key, offset, bytes);
+  }
+  void wake(int peer) override { below_.wake(peer); }
+  size_t poll(std::span<Completion> into) override { return below_.poll(into); }
+  int event_fd() const override { return below_.event_fd(); }
+  bool arm() override { return below_.arm(); }
+  void drop(int peer) override { below_.drop(peer); }
+  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
+
+ protected:
+  Transport& below_;
+};
+
+}  // namespace ropewalk

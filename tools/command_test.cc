@@ -155,14 +155,15 @@ TEST(Command, ExplainForetellsWhatBenchRuns) {
 TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
   const std::string direct = "all_reduce --bytes 1M -n 8 --algorithm direct";
   using testing::Contains;
-  EXPECT_THAT(ways(explained(direct)), AllOf(Contains("read_in_pass"), Contains("stored")));
-  EXPECT_THAT(ways(explained(direct + " --buffers plain")), Contains("read_from_copy"));
+  EXPECT_THAT(ways(explained(direct)),
+              AllOf(Contains("read_in_pass"), Contains("written_in_pass")));
+  EXPECT_THAT(ways(explained(direct + " --buffers plain")), Contains("through_window"));
   EXPECT_THAT(ways(explained(direct + " --transport tcp")), Contains("staged"));
   EXPECT_THAT(ways(explained("all_reduce --bytes 64 -n 8")), testing::Each("eager"));
   const auto forced = explained("all_reduce --bytes 1M -n 8 --algorithm ring");
   EXPECT_EQ(forced["algorithm"], "ring");
   EXPECT_THAT(forced["why"].get<std::string>(), HasSubstr("forced"));
-  EXPECT_EQ(forced["passed_over"].size(), 5U);
+  EXPECT_EQ(forced["passed_over"].size(), 6U);
   EXPECT_THAT(run("explain all_reduce --bytes 1M -n 16 --hosts 2").out,
               AllOf(HasSubstr("shm within hosts, tcp between them"), HasSubstr("passed over"),
                     HasSubstr("predicted")));

@@ -25,7 +25,7 @@ TEST(Knobs, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(knobs.transport, "auto");
   EXPECT_EQ(knobs.timeout, 30s);
   EXPECT_EQ(knobs.link_timeout, 800ms);
-  EXPECT_EQ(knobs.slice_bytes, 256u << 10);
+  EXPECT_EQ(knobs.slice_bytes, 1u << 20);
   EXPECT_TRUE(knobs.progress_thread);
 }
 

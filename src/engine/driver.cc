@@ -147,6 +147,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
       std::lock_guard lock(driver.mutex_);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
       driver.kick_sleepers();
+      driver.engine_.forget_withdrawn();
       // Bytes that a transport could not take yet must not wait for the next call.
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }

@@ -104,8 +104,12 @@ class Transport {
   virtual void release() {}
 
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped. Cheap when mapped before. Valid until the peer deregisters.
+  /// where it cannot be mapped. Cheap when mapped before. Valid until `forget_withdrawn`, even when
+  /// the peer deregisters before, as one does that fails.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
+  /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
+  /// of theirs may be used.
+  virtual void forget_withdrawn() {}
 
   /// Where `load_store`: lets `peer`, should it sleep, see what was stored into its memory through
   /// `map`. Cheap where it does not. Without load_store there is nothing to call it for.

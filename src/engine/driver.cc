@@ -98,7 +98,9 @@ void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   start_locked(*op);
   engine_.progress();
   kick_sleepers();  // this turn may have taken what a sleeper waits for
-  if (in_background && engine_.has_work()) wake_progress_thread();
+  // Where it has ended already, bytes that a transport could not take yet must not wait for the
+  // next call.
+  if ((in_background || is_finished(*op)) && engine_.has_work()) wake_progress_thread();
 }
 
 void Driver::start_locked(Operation& op) {
@@ -119,7 +121,10 @@ void Driver::run(const std::shared_ptr<Operation>& op) {
       if (!engine_.progress()) relax();
     }
     kick_sleepers();  // these turns may have taken what a sleeper waits for
-    if (is_finished(*op) && !engine_.has_work()) return;
+    if (is_finished(*op)) {
+      if (engine_.has_work()) wake_progress_thread();  // as in start
+      return;
+    }
   }
   wait(*op, options_.timeout_ns);
 }
@@ -147,7 +152,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
       std::lock_guard lock(driver.mutex_);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
       driver.kick_sleepers();
-      // Bytes that a transport could not take yet must not wait for the next call.
+      driver.engine_.forget_withdrawn();
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};

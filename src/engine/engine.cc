@@ -127,6 +127,12 @@ bool Engine::advance() {
   return moved;
 }
 
+void Engine::forget_withdrawn() {
+  if (!active_.empty()) return;
+  for (Transport* transport : transports_) transport->forget_withdrawn();
+  for (Link* link : open_links_) link->find_inbox_again();
+}
+
 bool Engine::run(Operation& op) {
   if (!op.begun) begin(op);
   const bool linked = is_linked(op);

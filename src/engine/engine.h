@@ -50,6 +50,9 @@ class Engine {
   /// Looks for messages that peers stored into mapped inboxes; true when there are new ones. Before
   /// sleeping, after Transport::arm.
   bool look_for_arrivals();
+  /// Gives back peers' memory that they no longer name, unless an operation is under way, which may
+  /// be using it. Cheap where there is none.
+  void forget_withdrawn();
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".

@@ -66,6 +66,10 @@ std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   return address;
 }
 
+void Link::find_inbox_again() {
+  if (peer_inbox_here_ != nullptr) peer_inbox_here_ = map(peer_inbox_, 0, kInboxBytes);
+}
+
 bool Link::accepted(Posted posted) {
   if (posted == Posted::lost) lost_ = true;
   if (posted == Posted::posted) ++puts_under_way_;

@@ -89,6 +89,9 @@ class Link {
   /// mapped.
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
 
+  /// After Transport::forget_withdrawn: the peer may have gone, and its inbox with it.
+  void find_inbox_again();
+
   /// Does nothing while the last probe is still on its way out.
   void send_probe(const Probe& probe);
   void probe_sent() { probing_ = false; }

@@ -171,6 +171,7 @@ bool Engine::are_all_mapped() const {
 
 std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
                                            Algorithm algorithm, size_t slice_bytes) {
+  forget_withdrawn();
   auto op = std::make_shared<Operation>();
   op->call = call;
   op->algorithm = algorithm;

@@ -53,7 +53,6 @@ void RegionPublisher::withdraw(uint64_t id) {
 }
 
 bool PeerRegions::map(uint64_t id) {
-  forget_withdrawn();
   const uint64_t slot = id % kRegionsMax;
   const RegionEntry& entry = table_->entries[slot];
   try {

@@ -189,6 +189,10 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
   return peer.regions.find(key.id, offset, bytes);
 }
 
+void ShmTransport::forget_withdrawn() {
+  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.forget_withdrawn();
+}
+
 void ShmTransport::wake(int rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.state != LinkState::linked) return;
@@ -243,10 +247,10 @@ bool ShmTransport::has_news() const {
 }
 
 bool ShmTransport::arm() {
-  // Idle: time to give back memory that peers have freed.
-  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.forget_withdrawn();
   armed_ = true;
   mailbox_.header().asleep.store(1, std::memory_order_seq_cst);
+  // Pairs with the fence of a peer's `wake`: the caller looks afterwards for what was stored.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!has_news()) return true;
   // Nobody rang: no byte to clear, so poll need not try. Else it must.
   if (mailbox_.header().asleep.exchange(0, std::memory_order_seq_cst) != 0) armed_ = false;

@@ -60,6 +60,7 @@ class ShmTransport final : public Transport {
   Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+  void forget_withdrawn() override;
 
   void wake(int peer) override;
 

@@ -1,0 +1,122 @@
+// Who turns the crank.
+#include "engine/driver.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "transports/fake/instant_fabric.h"
+
+namespace ropewalk {
+namespace {
+
+class NothingFails final : public Monitor {
+ public:
+  const Failure* failure() const noexcept override { return nullptr; }
+  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
+  bool has_left(int) const noexcept override { return false; }
+  int event_fd() const noexcept override { return -1; }
+};
+
+/// Keeps puts to itself until it has been polled often, as a transport does whose peer is slow.
+class SlowTransport final : public Transport {
+ public:
+  static constexpr int kPolls = 10'000;
+
+  explicit SlowTransport(Transport& below) : below_(below) {}
+  std::string_view name() const override { return "slow"; }
+  Abilities abilities() const override { return below_.abilities(); }
+  std::unique_ptr<Memory> register_memory(const Region& region) override {
+    return below_.register_memory(region);
+  }
+  void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
+  bool connected(int peer) const override { return below_.connected(peer); }
+  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
+  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
+  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+    put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
+    done_ = {Completion::Kind::put_done, peer, 0, 0, cookie};
+    polls_left_ = kPolls;
+    return Posted::posted;
+  }
+  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  size_t poll(std::span<Completion> into) override {
+    if (!put_) return below_.poll(into);
+    if (--polls_left_ > 0) return 0;
+    put_();
+    put_ = {};
+    into[0] = done_;
+    return 1;
+  }
+  int event_fd() const override { return -1; }
+  bool arm() override { return false; }
+  void drop(int peer) override { below_.drop(peer); }
+  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
+
+ private:
+  Transport& below_;
+  std::function<void()> put_;
+  Completion done_;
+  int polls_left_ = 0;
+};
+
+/// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.
+class DriverTest : public ::testing::Test {
+ protected:
+  DriverTest() {
+    for (Engine* engine : {&engine0, &engine1}) {
+      Call call;
+      call.collective = Collective::broadcast;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      const Schedule schedule =
+          build_schedule({Collective::broadcast, Algorithm::direct, 2, 0, {}}, engine->rank());
+      operations.push_back(engine->prepare(call, schedule, Algorithm::direct, 4096));
+    }
+    engine1.start(*operations[1]);
+    engine1.progress();  // connects
+  }
+
+  bool has_work() {
+    return driver.locked([&] { return engine0.has_work(); });
+  }
+  void expect_sent_in_the_end() {
+    for (int i = 0; i < 10'000 && has_work(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_FALSE(has_work());
+    driver.stop();
+    engine1.progress();
+    EXPECT_EQ(operations[1]->state, Operation::State::done);
+  }
+
+  std::array<float, 2> data{};
+  const MonotonicClock clock;
+  NothingFails monitor;
+  InstantFabric fabric{2};
+  SlowTransport slow{fabric.transport(0)};
+  MemoryRegistry memories;
+  Engine engine0{0, 2, {&slow}, {0, 0}, memories, monitor, clock};
+  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  std::vector<std::shared_ptr<Operation>> operations;
+  Driver driver{engine0, clock, -1, {}};
+};
+
+TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterARun) {
+  driver.run(operations[0]);
+  EXPECT_EQ(operations[0]->state, Operation::State::done);
+  expect_sent_in_the_end();
+}
+
+TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterAStart) {
+  driver.start(operations[0], false);
+  driver.wait(*operations[0], driver.timeout_ns());
+  EXPECT_EQ(operations[0]->state, Operation::State::done);
+  expect_sent_in_the_end();
+}
+
+}  // namespace
+}  // namespace ropewalk

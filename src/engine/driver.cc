@@ -18,7 +18,7 @@ namespace ropewalk {
 namespace {
 
 constexpr int64_t kSpin_ns = 50'000;              // then yield
-constexpr int64_t kYield_ns = 2'000'000;          // then block
+constexpr int64_t kYield_ns = 20'000'000;         // then block
 constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;

@@ -210,6 +210,17 @@ TEST_P(LinkTest, SlicesAreCountedAndConsumed) {
   EXPECT_EQ(there.consumed(kStream), there.to_be_consumed(kStream));
 }
 
+TEST_P(LinkTest, MoreIsConsumedThanANoticeCanTell) {
+  const uint32_t slices = 2 * kNoticeAmountMax + 5;
+  for (uint32_t i = 0; i < slices; ++i) here.consume(kStream);
+  for (int turn = 0; turn < 3; ++turn) {
+    here.flush();
+    ASSERT_TRUE(settle());
+  }
+  EXPECT_TRUE(here.flush());
+  EXPECT_EQ(there.consumed(kStream), slices);
+}
+
 TEST_P(LinkTest, NoticesThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::data, kStreams)));
   EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::credit, kStream)));  // nothing was sent

@@ -227,6 +227,39 @@ TEST(Simulation, EveryCaseOnTheFakeNetwork) {
     }
 }
 
+/// A guest names memory that its host cannot map.
+TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
+  FakeOptions options;
+  options.load_store = options.needs_registration = true;
+  SimulatedJob job(3, 1, options);
+  std::vector<std::shared_ptr<RegisteredMemory>> memories;
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 3; ++rank) {
+    memories.push_back(std::make_shared<RegisteredMemory>(40'000));
+    // Rank 1's is registered where its peers do not look.
+    memories.back()->register_with(job.transport(rank == 1 ? 2 : rank));
+    job.memories(rank).add(memories.back());
+    Call call;
+    call.in = call.out = memories.back()->data();
+    call.count = 10'000;
+    const ScheduleKey key{Collective::all_reduce, Algorithm::direct, 3, 0, {}};
+    operations.push_back(
+        job.engine(rank).prepare(call, build_schedule(key, rank), Algorithm::direct, kSliceBytes));
+    job.engine(rank).start(*operations.back());
+  }
+  ASSERT_EQ(operations[0]->runner, Runner::passes);
+  const auto is_done = [&](int rank) {
+    return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
+  };
+  EXPECT_EQ(job.run(is_done, [](int) {}), "");
+  for (int rank = 0; rank < 3; ++rank) {
+    const Failure* failure = job.engine(rank).failure();
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->code, ErrorCode::unavailable) << failure->text();
+    EXPECT_EQ(failure->peer, 1) << failure->text();
+  }
+}
+
 TEST(Simulation, SlowAndFullNetworksGiveRightResults) {
   run_all(false);
 }

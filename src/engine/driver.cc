@@ -68,6 +68,7 @@ void Driver::throw_if_failed() {
 }
 
 void Driver::kick_sleepers() {
+  ++moves_;
   if (sleepers_ == 0) return;
   const uint64_t count = sleepers_;
   [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
@@ -164,6 +165,7 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
       std::lock_guard lock(mutex_);
       moved = engine_.progress();
       if (moved) kick_sleepers();
+      patience.moves_seen = moves_;
     }
     if (is_finished(op)) return;
     throw_if_failed();
@@ -214,16 +216,17 @@ void Driver::idle(Patience& patience) {
   }
   patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
   patience.blocked = true;
-  block(kBlock_ns);
+  block(kBlock_ns, patience.moves_seen);
 }
 
-void Driver::block(int64_t limit_ns) {
+void Driver::block(int64_t limit_ns, uint64_t moves_seen) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
   fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
+    if (moves_ != moves_seen) return;
     for (Transport* transport : engine_.transports()) {
       if (!transport->arm()) return;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
@@ -261,6 +264,7 @@ void Driver::run_progress_thread() {
     }
     const bool moved = engine_.progress();
     if (moved) kick_sleepers();
+    patience.moves_seen = moves_;
     lock.unlock();
     if (moved)
       patience = {};

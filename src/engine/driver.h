@@ -57,7 +57,8 @@ class Driver {
   struct Patience {
     int64_t idle_since_ns = 0;
     uint32_t spins = 0;
-    bool blocked = false;  // the last idle() slept
+    bool blocked = false;     // the last idle() slept
+    uint64_t moves_seen = 0;  // moves_ after one's own last turn
   };
 
   void throw_if_failed();
@@ -66,9 +67,11 @@ class Driver {
   bool is_finished(const Operation& operation) const;
   const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
-  void block(int64_t limit_ns);
+  /// Not where another thread has moved anything since.
+  void block(int64_t limit_ns, uint64_t moves_seen);
   void run_progress_thread();
   // Under mutex_.
+  /// After turns in which something may have moved.
   void kick_sleepers();
   void wake_progress_thread();
   void start_one(Operation& operation);
@@ -83,6 +86,7 @@ class Driver {
   const UniqueFd kick_fd_;       // a semaphore: wakes threads in block()
   // Under mutex_:
   uint64_t sleepers_ = 0;  // threads in block(); whoever polls in their stead kicks them
+  uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
   int64_t looked_ns_ = 0;
   bool stopping_ = false;
   std::thread progress_;

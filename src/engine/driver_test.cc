@@ -21,13 +21,11 @@ class NothingFails final : public Monitor {
   int event_fd() const noexcept override { return -1; }
 };
 
-/// Keeps puts to itself until it has been polled often, as a transport does whose peer is slow.
-class SlowTransport final : public Transport {
+/// Another transport, but for what is overridden.
+class Wrapper : public Transport {
  public:
-  static constexpr int kPolls = 10'000;
-
-  explicit SlowTransport(Transport& below) : below_(below) {}
-  std::string_view name() const override { return "slow"; }
+  explicit Wrapper(Transport& below) : below_(below) {}
+  std::string_view name() const override { return "wrapper"; }
   Abilities abilities() const override { return below_.abilities(); }
   std::unique_ptr<Memory> register_memory(const Region& region) override {
     return below_.register_memory(region);
@@ -38,12 +36,32 @@ class SlowTransport final : public Transport {
   std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
   Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
              uint64_t offset, uint32_t notice, uint64_t cookie) override {
+    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
+  }
+  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  size_t poll(std::span<Completion> into) override { return below_.poll(into); }
+  int event_fd() const override { return -1; }
+  bool arm() override { return below_.arm(); }
+  void drop(int peer) override { below_.drop(peer); }
+  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
+
+ protected:
+  Transport& below_;
+};
+
+/// Keeps puts to itself until it has been polled often, as a transport does whose peer is slow.
+class SlowTransport final : public Wrapper {
+ public:
+  static constexpr int kPolls = 10'000;
+
+  using Wrapper::Wrapper;
+  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
+             uint64_t offset, uint32_t notice, uint64_t cookie) override {
     put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
     done_ = {Completion::Kind::put_done, peer, 0, 0, cookie};
     polls_left_ = kPolls;
     return Posted::posted;
   }
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override {
     if (!put_) return below_.poll(into);
     if (--polls_left_ > 0) return 0;
@@ -52,17 +70,76 @@ class SlowTransport final : public Transport {
     into[0] = done_;
     return 1;
   }
-  int event_fd() const override { return -1; }
   bool arm() override { return false; }
-  void drop(int peer) override { below_.drop(peer); }
-  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
 
  private:
-  Transport& below_;
   std::function<void()> put_;
   Completion done_;
   int polls_left_ = 0;
 };
+
+/// Counts how often somebody went to sleep on it.
+class CountingTransport final : public Wrapper {
+ public:
+  using Wrapper::Wrapper;
+  bool arm() override {
+    ++armed;
+    return below_.arm();
+  }
+  int armed = 0;
+};
+
+/// A millisecond later each time it is asked; between two of a waiter's looks something may happen.
+class SteppingClock final : public Clock {
+ public:
+  int64_t now_ns() const override {
+    if (++asked_ == happens_at && happens) happens();
+    return now_ns_ += 1'000'000;
+  }
+  std::function<void()> happens;
+  int happens_at = 0;
+
+ private:
+  mutable int asked_ = 0;
+  mutable int64_t now_ns_ = 0;
+};
+
+TEST(DriverOfManyThreads, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
+  SteppingClock clock;
+  NothingFails monitor;
+  MemoryRegistry memories;
+  InstantFabric fabric{2};
+  CountingTransport transport{fabric.transport(0)};
+  Engine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  DriverOptions options;
+  options.progress_thread = false;
+  Driver driver{engine0, clock, -1, options};
+  std::array<float, 2> data{};
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (Engine* engine : {&engine0, &engine1}) {
+    Call call;
+    call.collective = Collective::broadcast;
+    call.root = 1;
+    call.in = call.out = data.data();
+    call.count = data.size();
+    const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, 1, {}};
+    operations.push_back(
+        engine->prepare(call, build_schedule(key, engine->rank()), Algorithm::direct, 4096));
+  }
+  // The second look ends the waiter's patience: it is about to sleep.
+  clock.happens_at = 2;
+  clock.happens = [&] {
+    engine1.start(*operations[1]);
+    engine1.progress();
+    driver.test(*operations[0]);  // as another thread
+    driver.test(*operations[0]);
+  };
+  driver.start(operations[0], false);
+  driver.wait(*operations[0], driver.timeout_ns());
+  EXPECT_EQ(operations[0]->state, Operation::State::done);
+  EXPECT_EQ(transport.armed, 0);
+}
 
 /// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.
 class DriverTest : public ::testing::Test {

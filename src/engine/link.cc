@@ -1,5 +1,6 @@
 #include "engine/link.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -187,8 +188,8 @@ bool Link::flush() {
     Incoming& in = in_[s];
     if (in.credits_owed >= kCreditBatch && notify(NoticeKind::credit, s, in.credits_owed))
       in.credits_owed = 0;
-    if (in.consumed_owed > 0 && notify(NoticeKind::consumed, s, in.consumed_owed))
-      in.consumed_owed = 0;
+    const uint32_t consumed = std::min(in.consumed_owed, kNoticeAmountMax);
+    if (consumed > 0 && notify(NoticeKind::consumed, s, consumed)) in.consumed_owed -= consumed;
     if (in.credits_owed < kCreditBatch && in.consumed_owed == 0) owing_ &= ~(1u << s);
   }
   return owing_ == 0 || lost_;

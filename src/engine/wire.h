@@ -138,6 +138,7 @@ enum class NoticeKind : uint32_t {
   consumed = 5,  // `amount` slices of a window, or of exposed data, were read
   probe = 6,     // the probe slot was filled
 };
+inline constexpr uint32_t kNoticeAmountMax = 0xfffff;
 constexpr uint32_t make_notice(NoticeKind kind, int stream, uint32_t amount = 1) {
   return static_cast<uint32_t>(kind) << 28 | static_cast<uint32_t>(stream) << 20 | amount;
 }
@@ -148,7 +149,7 @@ constexpr int notice_stream(uint32_t notice) {
   return static_cast<int>(notice >> 20 & 0xff);
 }
 constexpr uint32_t notice_amount(uint32_t notice) {
-  return notice & 0xfffff;
+  return notice & kNoticeAmountMax;
 }
 
 }  // namespace ropewalk

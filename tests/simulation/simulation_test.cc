@@ -128,6 +128,60 @@ std::string run_seed(uint64_t seed, bool with_faults) {
   return wrong;
 }
 
+/// `c` as a rank may get it wrong.
+Case altered(const Case& c, std::mt19937_64& random) {
+  const auto differs = [&c](const Case& other) {
+    return other.collective != c.collective || other.algorithm != c.algorithm ||
+           other.type != c.type || other.op != c.op || other.root != c.root ||
+           other.count != c.count;
+  };
+  Case other = c;
+  while (!differs(other)) other = random_case(random, c.ranks);
+  other.uneven &= other.collective != Collective::all_to_all;
+  if (random() % 2 == 0) return other;
+  // Nearly the same.
+  Case near = c;
+  const auto& algorithms = algorithms_for(c.collective);
+  near.algorithm = algorithms[random() % algorithms.size()];
+  if (near.algorithm == c.algorithm) near.count += 1 + random() % 100;
+  return near;
+}
+
+/// One rank makes another call than the others, which then go on together.
+std::string run_mismatch(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const int ranks = 2 + static_cast<int>(random() % 4);
+  SimulatedJob job(ranks, seed, random_options(random, ranks, false));
+  std::vector<Case> cases;
+  for (int i = 0; i < 3; ++i) cases.push_back(random_case(random, ranks));
+  for (Case& c : cases)  // whose counts may differ without anybody's harm
+    c.uneven &= c.collective != Collective::all_to_all;
+  Case last;
+  last.algorithm = Algorithm::direct;
+  last.ranks = ranks;
+  last.count = 20;
+  for (int i = 0; i < 8; ++i) cases.push_back(last);
+  std::vector<Case> wrong_cases = cases;
+  const size_t which = random() % 3;
+  const int culprit = static_cast<int>(random() % static_cast<uint64_t>(ranks));
+  wrong_cases[which] = altered(cases[which], random);
+  std::vector<std::unique_ptr<RankProgram>> programs;
+  for (int rank = 0; rank < ranks; ++rank)
+    programs.push_back(
+        std::make_unique<RankProgram>(job, rank, rank == culprit ? wrong_cases : cases));
+  std::string wrong = job.run([&](int rank) { return programs[static_cast<size_t>(rank)]->done(); },
+                              [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Failure* failure = job.engine(rank).failure();
+    if (failure != nullptr && failure->code == ErrorCode::mismatch) continue;
+    wrong += " rank " + std::to_string(rank) + ": ";
+    wrong += failure == nullptr ? "no error" : failure->text();
+  }
+  if (wrong.empty()) return wrong;
+  return wrong + "\n  " + cases[which].text() + "\n  rank " + std::to_string(culprit) + ": " +
+         wrong_cases[which].text();
+}
+
 /// One case on all ranks of `job`; empty when it ends with the right answer.
 std::string run_case(SimulatedJob& job, const Case& c) {
   std::vector<std::unique_ptr<RankProgram>> programs;
@@ -173,8 +227,48 @@ TEST(Simulation, EveryCaseOnTheFakeNetwork) {
     }
 }
 
+/// A guest names memory that its host cannot map.
+TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
+  FakeOptions options;
+  options.load_store = options.needs_registration = true;
+  SimulatedJob job(3, 1, options);
+  std::vector<std::shared_ptr<RegisteredMemory>> memories;
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < 3; ++rank) {
+    memories.push_back(std::make_shared<RegisteredMemory>(40'000));
+    // Rank 1's is registered where its peers do not look.
+    memories.back()->register_with(job.transport(rank == 1 ? 2 : rank));
+    job.memories(rank).add(memories.back());
+    Call call;
+    call.in = call.out = memories.back()->data();
+    call.count = 10'000;
+    const ScheduleKey key{Collective::all_reduce, Algorithm::direct, 3, 0, {}};
+    operations.push_back(
+        job.engine(rank).prepare(call, build_schedule(key, rank), Algorithm::direct, kSliceBytes));
+    job.engine(rank).start(*operations.back());
+  }
+  ASSERT_EQ(operations[0]->runner, Runner::passes);
+  const auto is_done = [&](int rank) {
+    return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
+  };
+  EXPECT_EQ(job.run(is_done, [](int) {}), "");
+  for (int rank = 0; rank < 3; ++rank) {
+    const Failure* failure = job.engine(rank).failure();
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->code, ErrorCode::unavailable) << failure->text();
+    EXPECT_EQ(failure->peer, 1) << failure->text();
+  }
+}
+
 TEST(Simulation, SlowAndFullNetworksGiveRightResults) {
   run_all(false);
+}
+TEST(Simulation, MismatchedCallsEndInErrorsThatSaySo) {
+  const auto [first, last] = seeds();
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    const std::string wrong = run_mismatch(seed);
+    EXPECT_EQ(wrong, "") << "replay with ROPEWALK_SEEDS=" << seed;
+  }
 }
 TEST(Simulation, LostRanksAndCutLinksEndInErrorsThatNameARank) {
   run_all(true);

@@ -33,7 +33,9 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 }
 
 [[noreturn]] void become_rank(const RankStart& start, pid_t parent, int out, int err, int report) {
-  setsid();
+  // A group, for signals, but no session: each session is scheduled as one (sched(7), autogroup),
+  // so that ranks of several could not yield to each other.
+  setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before prctl
 

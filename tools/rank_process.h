@@ -20,7 +20,7 @@ struct RankStart {
 };
 
 /// A running rank, or why there is none (`error` != 0, errno of `failed_step`). The rank leads a
-/// session and process group of its own (group id == pid) and dies with the calling process.
+/// process group of its own (group id == pid) and dies with the calling process.
 struct RankProcess {
   pid_t pid = -1;
   UniqueFd out, err;  // read ends of its standard output and error, non-blocking

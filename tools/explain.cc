@@ -96,7 +96,7 @@ std::string why_slices(const Explanation& explanation, const Question& question)
   if (longest <= explanation.choice.slice_bytes) return "no message is longer";
   if (explanation.choice.slice_bytes == question.slice_bytes_max)
     return "the longest that ROPEWALK_SLICE_BYTES allows";
-  if (question.mapped) return "a slice of each rank's buffer at once fits in half of an L2 cache";
+  if (question.mapped) return "staging windows of that length stay in cache";
   return "about four a block, to hide adding behind moving; not too short";
 }
 

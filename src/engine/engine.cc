@@ -34,6 +34,12 @@ Link& Engine::link_to(int peer) {
   return *link;
 }
 
+bool Engine::has_work() const {
+  const auto has_unsent = [](const Transport* transport) { return transport->has_unsent(); };
+  return !active_.empty() || puts_under_way_ > 0 || owing_ ||
+         std::any_of(transports_.begin(), transports_.end(), has_unsent);
+}
+
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
   op.unfinished = op.runner == Runner::fifos ? static_cast<uint32_t>(op.steps.size()) : 1;

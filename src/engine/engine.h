@@ -40,7 +40,7 @@ class Engine {
   bool progress();
 
   /// True while operations are under way, or bytes that a transport could not take at once.
-  bool has_work() const { return !active_.empty() || puts_under_way_ > 0 || owing_; }
+  bool has_work() const;
   /// The job's failure, as soon as this rank knows it.
   const Failure* failure() const { return monitor_.failure(); }
 

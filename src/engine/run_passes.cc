@@ -57,6 +57,11 @@ void average(const PassArguments& at, size_t bytes, const Program& program) {
   }
 }
 
+bool is_among(const std::vector<uint32_t>& peers, const PassPeer& guest, const Operation& op) {
+  return std::any_of(peers.begin(), peers.end(),
+                     [&](uint32_t index) { return &op.passes.peers[index] == &guest; });
+}
+
 }  // namespace
 
 void Engine::begin_passes(Operation& op) {
@@ -154,6 +159,14 @@ bool Engine::welcome(Operation& op, PassPeer& guest) {
   };
   std::byte* in = nullptr;
   guest.their_out = nullptr;
+  const bool expected = is_among(block.sources, guest, op) == (invitation.in.given != 0) &&
+                        is_among(block.targets, guest, op) == (invitation.out.given != 0);
+  if (block.bytes > 0 && !expected) {
+    fail({ErrorCode::protocol, operation_name(op.signature),
+          "rank " + std::to_string(guest.rank) + " invites to other parts of the block than it has",
+          "check that all ranks run the same version of Ropewalk", rank_, guest.rank});
+    return false;
+  }
   if (!map(invitation.in, in) || !map(invitation.out, guest.their_out))
     return false;  // check_stalled will say why
   guest.their_in = in;

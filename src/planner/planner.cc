@@ -25,10 +25,11 @@ size_t parts_of(const Question& question, const Hosts& hosts, Algorithm algorith
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::barrier:
+      if (algorithm == Algorithm::scattered) return static_cast<size_t>(question.ranks);
       return algorithm == Algorithm::tree ? 2 : 1;
     case Collective::all_reduce:
       if (algorithm == Algorithm::tree) return 2;
-      if (algorithm == Algorithm::recursive_doubling) return 1;
+      if (algorithm == Algorithm::recursive_doubling || algorithm == Algorithm::one_shot) return 1;
       if (algorithm == Algorithm::two_level)
         return static_cast<size_t>(hosts.size_min()) * static_cast<size_t>(hosts.count());
       [[fallthrough]];

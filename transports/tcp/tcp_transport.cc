@@ -148,6 +148,11 @@ bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
   return false;
 }
 
+bool TcpTransport::has_unsent() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const Link* link) { return link->stream.has_output(); });
+}
+
 void TcpTransport::release() {
   gathering_ = false;
   while (!held_back_.empty()) {

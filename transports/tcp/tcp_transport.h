@@ -44,6 +44,7 @@ class TcpTransport final : public Transport {
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
   void gather() override { gathering_ = true; }
   void release() override;
+  bool has_unsent() const override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_; }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 
 namespace ropewalk {
@@ -21,40 +22,12 @@ class NothingFails final : public Monitor {
   int event_fd() const noexcept override { return -1; }
 };
 
-/// Another transport, but for what is overridden.
-class Wrapper : public Transport {
- public:
-  explicit Wrapper(Transport& below) : below_(below) {}
-  std::string_view name() const override { return "wrapper"; }
-  Abilities abilities() const override { return below_.abilities(); }
-  std::unique_ptr<Memory> register_memory(const Region& region) override {
-    return below_.register_memory(region);
-  }
-  void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
-  bool connected(int peer) const override { return below_.connected(peer); }
-  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
-  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
-  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
-  }
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
-  size_t poll(std::span<Completion> into) override { return below_.poll(into); }
-  int event_fd() const override { return -1; }
-  bool arm() override { return below_.arm(); }
-  void drop(int peer) override { below_.drop(peer); }
-  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
-
- protected:
-  Transport& below_;
-};
-
 /// Keeps puts to itself until it has been polled often, as a transport does whose peer is slow.
-class SlowTransport final : public Wrapper {
+class SlowTransport final : public ForwardingTransport {
  public:
   static constexpr int kPolls = 10'000;
 
-  using Wrapper::Wrapper;
+  using ForwardingTransport::ForwardingTransport;
   Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
              uint64_t offset, uint32_t notice, uint64_t cookie) override {
     put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
@@ -79,9 +52,9 @@ class SlowTransport final : public Wrapper {
 };
 
 /// Counts how often somebody went to sleep on it.
-class CountingTransport final : public Wrapper {
+class CountingTransport final : public ForwardingTransport {
  public:
-  using Wrapper::Wrapper;
+  using ForwardingTransport::ForwardingTransport;
   bool arm() override {
     ++armed;
     return below_.arm();

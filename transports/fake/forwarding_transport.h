@@ -30,9 +30,11 @@ class ForwardingTransport : public Transport {
   }
   void gather() override { below_.gather(); }
   void release() override { below_.release(); }
+  bool has_unsent() const override { return below_.has_unsent(); }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
     return below_.map(peer, key, offset, bytes);
   }
+  void forget_withdrawn() override { below_.forget_withdrawn(); }
   void wake(int peer) override { below_.wake(peer); }
   size_t poll(std::span<Completion> into) override { return below_.poll(into); }
   int event_fd() const override { return below_.event_fd(); }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <thread>
 
 #include "base/log.h"
 #include "rank_info.h"
@@ -64,6 +65,20 @@ void Job::leave(const std::function<void()>& progress) {
   while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
 }
 
+/// A peer whose mailbox is gone has failed already: then it, or its neighbour, says why.
+void Job::open_mailboxes(const std::vector<std::string>& mailboxes) {
+  constexpr auto kNewsTravel = std::chrono::seconds(1);
+  try {
+    shm_->set_peers(mailboxes);
+  } catch (const Error&) {
+    const auto deadline = std::chrono::steady_clock::now() + kNewsTravel;
+    while (monitor().failure() == nullptr && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (const Failure* failure = monitor().failure()) throw Error(*failure);
+    throw;
+  }
+}
+
 std::string Job::transport_names() const {
   std::string names;
   for (const Transport* transport : transports_)
@@ -102,7 +117,7 @@ void Job::choose_transports() {
                 "use ROPEWALK_TRANSPORT=auto, which takes TCP between hosts");
   const bool use_shm = shm_ != nullptr && local_size_ > 1;
   if (use_shm) {
-    shm_->set_peers(mailboxes);
+    open_mailboxes(mailboxes);
     transports_.push_back(shm_.get());
   }
   if (!use_shm || local_size_ < size()) {

@@ -46,6 +46,7 @@ class Job {
 
  private:
   void choose_transports();
+  void open_mailboxes(const std::vector<std::string>& mailboxes);
 
   Knobs knobs_;
   std::unique_ptr<ShmTransport> shm_;  // made before joining: peers need its address

@@ -194,9 +194,11 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
   Link& link = *blocker.link;
   const int peer = link.peer();
   int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
+  int64_t& left_ns = pairs_[static_cast<size_t>(peer)].left_ns;
   if (lost_ns == 0 && link.lost()) lost_ns = now_ns;
   const bool has_left = monitor_.has_left(peer);
-  if (has_left && now_ns - op.moved_ns >= kLeftGrace_ns)
+  if (has_left && left_ns == 0) left_ns = now_ns;
+  if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= kLeftGrace_ns)
     return fail({ErrorCode::peer_lost, name_of(op),
                  fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                  "every rank must make the same calls before it leaves", rank_, peer});

@@ -161,6 +161,7 @@ class Engine {
   struct Pair {
     uint32_t sends_started = 0, sends_done = 0, recvs_started = 0, recvs_done = 0;
     int64_t lost_ns = 0;  // when the transport lost the peer; 0: not
+    int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
   };
   std::vector<Pair> pairs_;
 };

@@ -23,6 +23,7 @@ std::vector<Outcome> outcomes(const std::string& transport,
       [&](Communicator& comm) {
         Outcome& outcome = outcomes[static_cast<size_t>(comm.rank())];
         try {
+          comm.barrier();  // nobody fails while others still join
           body(comm);
           for (int i = 0; i < 100; ++i) comm.barrier();  // whoever got through learns it here
         } catch (const Error& error) {

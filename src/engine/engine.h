@@ -6,6 +6,7 @@
 // call of its own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -72,6 +73,10 @@ class Engine {
   bool run(Operation& operation);
   void begin(Operation& operation);
   static bool is_linked(Operation& operation);
+  void finish(Operation& operation);
+  Transport& transport_to(int peer) const {
+    return *transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])];
+  }
 
   // in_order.cc
   bool run_in_order(Operation& operation);
@@ -85,9 +90,6 @@ class Engine {
   bool serve(Operation& operation, OwnedBlock& block);
   static void pass(Operation& operation, const OwnedBlock& block, uint32_t slices);
 
-  // fifos: engine.cc, send.cc, receive.cc, local.cc
-  bool run_fifos(Operation& operation);
-  void finish(Operation& operation);
   // prepare.cc
   class Binder;
   void prepare_fifos(Operation& operation, Binder& binder);
@@ -96,9 +98,9 @@ class Engine {
                       const std::vector<BlockMemory>& blocks, Binder& binder);
   void give_windows(Operation& operation, const std::vector<std::pair<Link*, Window*>>& windows);
   bool are_all_mapped() const;
-  Transport& transport_to(int peer) const {
-    return *transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])];
-  }
+
+  // The FIFO runner: engine.cc, send.cc, receive.cc, local.cc
+  bool run_fifos(Operation& operation);
   bool advance_send(Operation& operation, size_t fifo);
   bool announce(Operation& operation, size_t fifo, uint32_t step);
   bool send_slice(Operation& operation, size_t fifo, uint32_t step);
@@ -166,14 +168,15 @@ class Engine {
   std::vector<Pair> pairs_;
 };
 
-/// How many bytes slice `slice` of a step of `bytes` has, and where it begins.
+/// Where slice `slice` begins, and how many of the `bytes` of a message it has.
 inline size_t slice_begin(const Program& program, uint32_t slice) {
   return static_cast<size_t>(slice) * program.slice_bytes;
 }
+inline size_t slice_length(size_t bytes, size_t slice_bytes, uint32_t slice) {
+  return std::min(slice_bytes, bytes - slice * slice_bytes);
+}
 inline size_t slice_length(const Program& program, const ProgramStep& step, uint32_t slice) {
-  if (step.slices == 1) return step.bytes;
-  const size_t begin = slice_begin(program, slice);
-  return begin + program.slice_bytes <= step.bytes ? program.slice_bytes : step.bytes - begin;
+  return slice_length(step.bytes, program.slice_bytes, slice);
 }
 
 }  // namespace ropewalk

@@ -70,11 +70,13 @@ class Maker {
 
   void serve(const Step& step) {
     const uint32_t index = peer_index(step.peer);
+    PassPeer& guest = passes_.peers[index];
     OwnedBlock& owned = passes_.owned[owned_index_.at(step.block)];
     (is_send(step.op) ? owned.targets : owned.sources).push_back(index);
-    if (!passes_.peers[index].is_guest) owned.guests.push_back(index);
-    passes_.peers[index].is_guest = true;
-    passes_.peers[index].owned = owned_index_.at(step.block);
+    if (!guest.is_guest) owned.guests.push_back(index);
+    (is_send(step.op) ? guest.takes : guest.gives) = true;
+    guest.is_guest = true;
+    guest.owned = owned_index_.at(step.block);
   }
 
   void visit(const Step& step) {

@@ -70,8 +70,10 @@ struct PassPeer {
   uint32_t consumed_seen = 0;  // on the link, before this run
 
   // As guest. Fixed:
-  bool is_guest = false;
-  uint32_t owned = 0;  // index into Passes::owned
+  bool is_guest = false;  // gives or takes
+  bool gives = false;     // the owned block has a part of it
+  bool takes = false;     // it wants the result
+  uint32_t owned = 0;     // index into Passes::owned
   // Of the run:
   bool accepted = false;
   Place in_place, out_place;  // as invited

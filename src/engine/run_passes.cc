@@ -14,10 +14,6 @@ constexpr size_t kPieceBytes = 16 << 10;
 /// After so many bytes other operations, and news of failures, get their turn.
 constexpr size_t kTurnBytes = 1 << 20;
 
-size_t slice_length(size_t bytes, size_t slice_bytes, uint32_t slice) {
-  return std::min(slice_bytes, bytes - slice * slice_bytes);
-}
-
 bool stages_in(const PassPeer& peer) {
   return peer.window.base != nullptr && peer.in != nullptr && !peer.in_at.known;
 }
@@ -55,11 +51,6 @@ void average(const PassArguments& at, size_t bytes, const Program& program) {
     const std::byte* averaged = targets[0];
     reduce(all_targets.subspan(1), std::span(&averaged, 1), count, program.type, program.op);
   }
-}
-
-bool is_among(const std::vector<uint32_t>& peers, const PassPeer& guest, const Operation& op) {
-  return std::any_of(peers.begin(), peers.end(),
-                     [&](uint32_t index) { return &op.passes.peers[index] == &guest; });
 }
 
 }  // namespace
@@ -107,8 +98,8 @@ bool Engine::visit(Operation& op, PassPeer& host) {
   }
   const size_t slice_bytes = op.program.slice_bytes;
   // Notices of an earlier operation's windows may still be on their way: a signed difference.
-  while (host.returned<host.slices&& static_cast<int32_t>(link.consumed(s) - host.consumed_seen -
-                                                          host.returned)> 0) {
+  const auto done = static_cast<int32_t>(link.consumed(s) - host.consumed_seen);
+  while (host.returned < host.slices && static_cast<int32_t>(host.returned) < done) {
     if (stages_out(host))
       std::memcpy(host.out + host.returned * slice_bytes,
                   host.window.base + host.returned % kWindowSlots * slice_bytes,
@@ -159,8 +150,8 @@ bool Engine::welcome(Operation& op, PassPeer& guest) {
   };
   std::byte* in = nullptr;
   guest.their_out = nullptr;
-  const bool expected = is_among(block.sources, guest, op) == (invitation.in.given != 0) &&
-                        is_among(block.targets, guest, op) == (invitation.out.given != 0);
+  const bool expected =
+      guest.gives == (invitation.in.given != 0) && guest.takes == (invitation.out.given != 0);
   if (block.bytes > 0 && !expected) {
     fail({ErrorCode::protocol, operation_name(op.signature),
           "rank " + std::to_string(guest.rank) + " invites to other parts of the block than it has",

@@ -1,7 +1,9 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include "barrier.h"
 #include "segment.h"
@@ -48,6 +50,15 @@ PeerOptions parse_options(int argc, char** argv) {
   }
   options.registered = buffers == "registered";
   return options;
+}
+
+int run_program(const char* program, int (*run)(int argc, char** argv), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    return 1;
+  }
 }
 
 int launched_rank() {

@@ -24,6 +24,9 @@ struct PeerOptions {
 /// Prints what is wrong, or the help, and exits.
 PeerOptions parse_options(int argc, char** argv);
 
+/// What main does: runs `run`, and names `program` in the text of what it throws.
+int run_program(const char* program, int (*run)(int argc, char** argv), int argc, char** argv);
+
 /// This process's rank, as `ropewalk run` or an MPI launcher gave it; 0 without one.
 int launched_rank();
 

@@ -122,10 +122,5 @@ int run_peer(int argc, char** argv) {
 }  // namespace ropewalk::peers
 
 int main(int argc, char** argv) {
-  try {
-    return ropewalk::peers::run_peer(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "tcp_limit: %s\n", error.what());
-    return 1;
-  }
+  return ropewalk::peers::run_program("tcp_limit", ropewalk::peers::run_peer, argc, argv);
 }

@@ -8,19 +8,12 @@
 #include <functional>
 #include <thread>
 
+#include "bootstrap/monitor_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 
 namespace ropewalk {
 namespace {
-
-class NothingFails final : public Monitor {
- public:
-  const Failure* failure() const noexcept override { return nullptr; }
-  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
-  bool has_left(int) const noexcept override { return false; }
-  int event_fd() const noexcept override { return -1; }
-};
 
 /// Keeps puts to itself until it has been polled often, as a transport does whose peer is slow.
 class SlowTransport final : public ForwardingTransport {

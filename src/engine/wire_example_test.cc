@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/monitor_testing.h"
 #include "engine/engine.h"
 #include "question.h"
 #include "transports/fake/forwarding_transport.h"
@@ -109,14 +110,6 @@ class Recorder final : public ForwardingTransport {
   const IdOf id_of_;
 };
 
-class NoFailures final : public Monitor {
- public:
-  const Failure* failure() const noexcept override { return nullptr; }
-  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
-  bool has_left(int) const noexcept override { return false; }
-  int event_fd() const noexcept override { return -1; }
-};
-
 /// Two ranks that call all_reduce once, as the planner wants it.
 class Pair {
  public:
@@ -160,7 +153,7 @@ class Pair {
  private:
   const std::vector<int> hosts_;
   const MonotonicClock clock_;
-  NoFailures monitor_;
+  NothingFails monitor_;
   InstantFabric fabric_;
   std::array<std::unique_ptr<Recorder>, 2> transports_;
   std::array<MemoryRegistry, 2> memories_;

@@ -4,19 +4,12 @@
 
 #include <cstdlib>
 
+#include "bootstrap/monitor_testing.h"
 #include "engine/engine.h"
 #include "transports/shm/shm_transport.h"
 
 namespace ropewalk::testing {
 namespace {
-
-class NothingFails final : public Monitor {
- public:
-  const Failure* failure() const noexcept override { return nullptr; }
-  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
-  bool has_left(int) const noexcept override { return false; }
-  int event_fd() const noexcept override { return -1; }
-};
 
 /// Three ranks in one thread, each with some registered memory.
 class MemoryOfARankThatFailed : public ::testing::Test {

@@ -37,9 +37,8 @@ TEST(FailureWhileOthersJoin, IsReportedInsteadOfTheMissingMailbox) {
     std::vector<std::string> endings(kRanks);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank)
-      threads.emplace_back([&, rank] {
-        endings[static_cast<size_t>(rank)] = ending_of(rank, coordinator, fd);
-      });
+      threads.emplace_back(
+          [&, rank] { endings[static_cast<size_t>(rank)] = ending_of(rank, coordinator, fd); });
     for (std::thread& thread : threads) thread.join();
     for (const std::string& ending : endings) {
       ASSERT_NE(ending.find("rank 3"), std::string::npos) << ending;  // aborted, or died

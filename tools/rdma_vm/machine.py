@@ -62,7 +62,7 @@ class Machine:
     def _base(self, image, accel, wishes):
         return [cache.find_tool("qemu-system-x86_64"), "-nodefaults", "-display", "none",
                 "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,
-                "-cpu", "max", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
+                "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
                 "-append", "quiet console=ttyS0 panic=-1 mitigations=off",
                 "-serial", f"file:{self._escaped(self.folder / 'console')}"]

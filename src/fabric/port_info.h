@@ -1,0 +1,36 @@
+// What a rank tells the others of an RDMA port, when it joins, so that all choose and pair alike
+// (docs/protocol.md, "Frames"). Plain data; needs no libibverbs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ropewalk::verbs {
+
+enum class LinkLayer : uint8_t { infiniband = 1, ethernet = 2 };
+std::string_view name_of(LinkLayer layer);  // "infiniband", "ethernet"
+
+inline constexpr size_t kPortsMax = 8;  // that one rank uses, and tells of
+inline constexpr size_t kDeviceNameBytesMax = 63;
+
+struct PortInfo {
+  std::string device;  // "mlx5_0"
+  uint8_t number = 1;
+  LinkLayer link_layer = LinkLayer::infiniband;
+  std::string subnet;  // "192.168.1.0/24", "fe80::/64"; of InfiniBand the GID's prefix; empty: unknown
+  uint32_t rate_gbps = 0;
+
+  bool operator==(const PortInfo&) const = default;
+};
+
+/// "mlx5_0:1|ethernet|192.168.1.0/24|100,...": without semicolons, at most 1024 bytes for kPortsMax.
+std::string port_list_text(const std::vector<PortInfo>& ports);
+/// The inverse; empty for an empty text. Throws Error(protocol) for what is no such text.
+std::vector<PortInfo> parse_port_list(std::string_view text);
+
+/// True for a device name that can travel: letters, digits, and what names have between them.
+bool is_device_name(std::string_view name);
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,42 @@
+// GIDs: the addresses of RDMA ports, and which one of a port is taken. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ropewalk::verbs {
+
+using Gid = std::array<std::byte, 16>;
+
+enum class GidType : uint8_t { infiniband, roce_v1, roce_v2 };
+std::string_view name_of(GidType type);  // "IB", "RoCE v1", "RoCE v2"
+
+/// One row of a port's table that is not zero.
+struct GidEntry {
+  Gid gid{};
+  uint32_t index = 0;
+  GidType type = GidType::infiniband;
+  std::string interface;  // of the network device, of Ethernet; empty: unknown
+};
+
+/// "192.168.1.2" of an IPv4 address in a GID, else as an IPv6 address is written.
+std::string text_of(const Gid& gid);
+bool is_zero(const Gid& gid);
+bool is_ipv4(const Gid& gid);
+
+struct GidChoice {
+  std::optional<GidEntry> entry;
+  std::string reason;  // why this one; or why none
+};
+
+/// Of an Ethernet port: RoCE v2 before v1; then addresses of wider reach before link-local and
+/// loopback ones, IPv4 before IPv6; then the lowest index. Of an InfiniBand port: the lowest index.
+/// `wished`, an index, decides alone.
+GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished);
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,52 @@
+// The ports of RDMA adapters that this process can use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/port_info.h"
+#include "transports/verbs/gid.h"
+
+namespace ropewalk::verbs {
+
+class Adapter;
+
+/// A remote key has room for the keys of so many.
+inline constexpr size_t kAdaptersMax = 2;
+
+struct Port {
+  std::shared_ptr<Adapter> adapter;
+  uint8_t number = 1;
+};
+
+/// What a peer needs to reach a port now. Queried afresh for every link: GIDs and LIDs change.
+struct PortAddress {
+  LinkLayer link_layer = LinkLayer::infiniband;
+  uint16_t lid = 0;  // of InfiniBand
+  Gid gid{};
+  uint8_t gid_index = 0;  // at this end; nothing to a peer
+  uint8_t mtu = 0;        // an ibv_mtu: the port's active one
+};
+
+/// From the knobs.
+struct Wishes {
+  std::string hca;               // ROPEWALK_IB_HCA
+  std::optional<int> gid_index;  // ROPEWALK_IB_GID_INDEX
+};
+
+/// Usable ports, at most kPortsMax on at most kAdaptersMax adapters, the nearest to the CPUs of
+/// this process first. `why_not` gets a sentence for each port that was passed over, or for all:
+/// what is wrong, and how to mend it. Empty, with a sentence, where there is no adapter.
+std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why_not);
+
+/// Throws Error(unavailable) that names device, port and the way out where the port is down or has
+/// no GID that can be used.
+PortAddress address_of(const Port& port, const Wishes& wishes);
+
+/// What the other ranks are told of it. Throws what address_of throws.
+PortInfo info_of(const Port& port, const Wishes& wishes);
+
+}  // namespace ropewalk::verbs

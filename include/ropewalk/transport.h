@@ -34,13 +34,17 @@ struct RemoteKey {
 };
 
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
-/// file from `memfd_offset`, so that local peers can map it too.
+/// file from `memfd_offset`, so that local peers can map it too. Where `dmabuf` >= 0 it is memory
+/// of an accelerator, exported as that file, and `base` an address that only the device can follow:
+/// for transports with adapters that reach devices directly.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
   int memfd = -1;
   size_t memfd_offset = 0;
   bool source_only = false;  // no peer will write here: it may be read-only memory
+  int dmabuf = -1;
+  size_t dmabuf_offset = 0;
 };
 
 /// A registration; ends with the object. The transport must outlive it. Not movable.

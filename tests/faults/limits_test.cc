@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/faults/forked_job.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -22,7 +23,7 @@ void use_up_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-class Limits : public ::testing::TestWithParam<const char*> {};
+class Limits : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   constexpr int kRanks = 3, kPoor = 1;
@@ -46,7 +47,7 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::Values("tcp", "shm"));
+INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace
 }  // namespace ropewalk::testing

@@ -1,4 +1,5 @@
 """One virtual machine: its QEMU process, and the sockets that lead into it."""
+import contextlib
 import os
 import pathlib
 import shlex
@@ -95,11 +96,14 @@ class Machine:
     def last_words(self):
         """What QEMU and the machine's console said, shortened: for an error."""
         texts = []
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            texts.append(f"QEMU ended with status {self.process.wait(timeout=1)}")
         for name in ("qemu.log", "console"):
             path = self.folder / name
             lines = path.read_text(errors="replace").split("\n") if path.exists() else []
             texts += [line.rstrip() for line in lines if line.strip()][-15:]
-        return "\n  ".join(texts) or "it said nothing"
+        return "\n  ".join(texts + ["more --memory, or another --accel, may help; --verbose shows how "
+                                     "it was started"])
 
     def end(self):
         self.process.kill()

@@ -2,6 +2,7 @@
 // (docs/protocol.md, "Frames"). Plain data; needs no libibverbs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,13 +20,15 @@ struct PortInfo {
   std::string device;  // "mlx5_0"
   uint8_t number = 1;
   LinkLayer link_layer = LinkLayer::infiniband;
-  std::string subnet;  // "192.168.1.0/24", "fe80::/64"; of InfiniBand the GID's prefix; empty: unknown
+  std::string
+      subnet;  // "192.168.1.0/24", "fe80::/64"; of InfiniBand the GID's prefix; empty: unknown
   uint32_t rate_gbps = 0;
 
   bool operator==(const PortInfo&) const = default;
 };
 
-/// "mlx5_0:1|ethernet|192.168.1.0/24|100,...": without semicolons, at most 1024 bytes for kPortsMax.
+/// "mlx5_0:1|ethernet|192.168.1.0/24|100,...": without semicolons, at most 1056 bytes for
+/// kPortsMax.
 std::string port_list_text(const std::vector<PortInfo>& ports);
 /// The inverse; empty for an empty text. Throws Error(protocol) for what is no such text.
 std::vector<PortInfo> parse_port_list(std::string_view text);

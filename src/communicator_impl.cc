@@ -105,9 +105,23 @@ std::shared_ptr<Operation> Communicator::Impl::start(std::span<const Call> calls
                                                      bool in_background) {
   check(calls);
   std::lock_guard lock(cache_mutex_);
-  auto op = cached(calls);
+  const auto op = cached_or_failed(calls);
   driver_->start(op, in_background);
   return op;
+}
+
+/// Where this rank lacks what the call needs, peers may be in the call already: they fail with this
+/// rank's reason instead of waiting for it.
+std::shared_ptr<Operation> Communicator::Impl::cached_or_failed(std::span<const Call> calls) {
+  try {
+    return cached(calls);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::system) throw;
+    Failure failure = error.failure();
+    failure.rank = failure.peer = rank();
+    job_.monitor().report(failure);
+    throw Error(failure);
+  }
 }
 
 void Communicator::Impl::check(std::span<const Call> calls) const {

@@ -21,6 +21,8 @@ struct Abilities {
   bool put = false;                 // one-sided write plus notice
   bool load_store = false;          // `map` gives pointers into the peer's memory
   bool needs_registration = false;  // not any memory can be registered: Region::memfd is needed
+  bool registered_sources = false;  // put needs the source's Memory; see there
+  size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
   size_t op_bytes_max = size_t{1} << 30;
 };
 
@@ -28,23 +30,36 @@ struct Abilities {
 /// messages as 16 bytes.
 struct RemoteKey {
   uint64_t id = 0;
-  uint64_t bytes = 0;  // length of the region
+  uint64_t bytes = 0;  // from Memory::base() to the end of what may be written
 };
 
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
-/// file from `memfd_offset`, so that local peers can map it too.
+/// file from `memfd_offset`, so that local peers can map it too. Where `dmabuf` >= 0 it is memory
+/// of an accelerator, exported as that file, and `base` an address that only the device can follow:
+/// for transports with adapters that reach devices directly.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
   int memfd = -1;
   size_t memfd_offset = 0;
+  bool source_only = false;  // no peer will write here: it may be read-only memory
+  int dmabuf = -1;
+  size_t dmabuf_offset = 0;
 };
 
 /// A registration; ends with the object. The transport must outlive it. Not movable.
+/// Threads: `current` may be called by any; the rest does not change.
 class Memory {
  public:
   virtual ~Memory() = default;
   virtual RemoteKey key() const = 0;
+  /// The address that offset 0 of `key()` names: the region's begin, or below it where a transport
+  /// registers whole pages.
+  virtual const std::byte* base() const = 0;
+  /// False once the pages under the region may no longer be those that were registered (its owner
+  /// has unmapped them), or where nobody would notice: register anew for the next use. One that is
+  /// not current still covers puts under way.
+  virtual bool current() const { return true; }
 };
 
 struct Completion {
@@ -76,7 +91,7 @@ class Transport {
   virtual std::string_view name() const = 0;
   virtual Abilities abilities() const = 0;
 
-  /// Makes `region` a legal target of peers' puts (and, where the transport needs it, a source).
+  /// Makes `region` a legal source of puts and, unless it is source_only, target of peers' puts.
   /// Throws Error(exhausted) with the exact fix where a limit forbids it.
   virtual std::unique_ptr<Memory> register_memory(const Region& region) = 0;
 
@@ -92,8 +107,12 @@ class Transport {
 
   /// Writes `bytes` at `source` to `offset` of the peer's region `key`; when all are visible there
   /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
-  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source_memory` may be
-  /// null; `source` must stay untouched until put_done.
+  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source` must stay
+  /// untouched until put_done.
+  /// Where `registered_sources`, `source_memory` must be a registration of this transport, alive
+  /// until put_done, that holds all of [source, source + bytes); it may be null where `bytes` is at
+  /// most `inline_bytes_max`, and everywhere else it is not looked at. `lost` where it is another
+  /// one; why_lost says so.
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
   virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
                      RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;

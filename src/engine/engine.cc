@@ -5,6 +5,15 @@
 #include <cstring>
 
 namespace ropewalk {
+namespace {
+
+/// Whether the names of the caller's plain memory still mean that memory.
+bool is_current(const Operation& op) {
+  return std::all_of(op.plain.begin(), op.plain.end(),
+                     [](const PlainMemory& plain) { return plain.registration->current(); });
+}
+
+}  // namespace
 
 Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
                MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
@@ -42,6 +51,7 @@ bool Engine::has_work() const {
 
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
+  if (!op.bound || !is_current(op)) bind_anew(op);
   op.unfinished = op.runner == Runner::fifos ? static_cast<uint32_t>(op.steps.size()) : 1;
   op.begun = false;
   if (op.is_point_to_point()) {
@@ -168,6 +178,10 @@ bool Engine::run_fifos(Operation& op) {
 
 void Engine::finish(Operation& op) {
   for (const Fragment& piece : op.fragments) std::memcpy(piece.out, piece.packed, piece.bytes);
+  if (!is_current(op)) {
+    op.plain.clear();
+    op.bound = false;
+  }
   if (op.is_point_to_point()) {
     Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
     ++(op.call.collective == Collective::send ? pair.sends_done : pair.recvs_done);

@@ -34,7 +34,8 @@ class Engine {
   std::shared_ptr<Operation> prepare(const Call& call, const Schedule& schedule,
                                      Algorithm algorithm, size_t slice_bytes);
 
-  /// Begins a run. The operation must be idle or done, and stay alive until done.
+  /// Begins a run. The operation must be idle or done, and stay alive until done. Throws Error, and
+  /// the job fails, where its memory must be registered anew and cannot be.
   void start(Operation& operation);
 
   /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
@@ -92,11 +93,15 @@ class Engine {
 
   // prepare.cc
   class Binder;
-  void prepare_fifos(Operation& operation, Binder& binder);
-  static bool bind_steps(Operation& operation, size_t fifo, Binder& binder);
+  using Windows = std::vector<std::pair<Link*, Window*>>;
+  void prepare_fifos(Operation& operation);
   void prepare_passes(Operation& operation, const Schedule& schedule,
-                      const std::vector<BlockMemory>& blocks, Binder& binder);
-  void give_windows(Operation& operation, const std::vector<std::pair<Link*, Window*>>& windows);
+                      const std::vector<BlockMemory>& blocks);
+  void bind(Operation& operation);
+  static bool bind_steps(Operation& operation, size_t fifo, Binder& binder);
+  static bool bind_peer(PassPeer& peer, Binder& binder);
+  void give_windows(Operation& operation, const Windows& windows);
+  void bind_anew(Operation& operation);
   bool are_all_mapped() const;
 
   // The FIFO runner: engine.cc, send.cc, receive.cc, local.cc

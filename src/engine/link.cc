@@ -121,10 +121,10 @@ const Grant* Link::grant(int s) const {
   return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
 }
 
-Posted Link::put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
-                       uint64_t offset, uint64_t cookie) {
+Posted Link::put_slice(int s, const std::byte* source, const Memory* memory, size_t bytes,
+                       const Grant& grant, uint64_t offset, uint64_t cookie) {
   const Posted posted =
-      transport_.put(peer_, source, nullptr, bytes, grant.key, grant.offset + offset,
+      transport_.put(peer_, source, memory, bytes, grant.key, grant.offset + offset,
                      make_notice(NoticeKind::data, s), cookie);
   accepted(posted);
   return posted;

@@ -28,6 +28,7 @@ class Link {
   Transport& transport() const { return transport_; }
   bool mapped() const { return abilities_.load_store; }
   bool needs_registration() const { return abilities_.needs_registration; }
+  bool registered_sources() const { return abilities_.registered_sources; }
 
   /// Begins connecting, once. `ready` turns true when messages can flow.
   void connect();
@@ -43,9 +44,10 @@ class Link {
   /// The oldest grant not yet finished with, or null.
   const Grant* grant(int s) const;
   void finish_grant(int s) { ++out_[s].grants_used; }
-  /// Puts one slice where a grant says. `cookie` comes back in put_done unless Posted::done.
-  Posted put_slice(int s, const std::byte* source, size_t bytes, const Grant& grant,
-                   uint64_t offset, uint64_t cookie);
+  /// Puts one slice where a grant says. `memory` as Transport::put's source_memory. `cookie` comes
+  /// back in put_done unless Posted::done.
+  Posted put_slice(int s, const std::byte* source, const Memory* memory, size_t bytes,
+                   const Grant& grant, uint64_t offset, uint64_t cookie);
   /// Tells that a slice of exposed data is ready. False: try again.
   bool notify_slice(int s) { return notify(NoticeKind::data, s, 1); }
   /// How many slices the peer has consumed on this stream, ever; and how many it is to consume.

@@ -194,7 +194,7 @@ TEST_P(LinkTest, SlicesAreCountedAndConsumed) {
   grant.key = target.registrations()[0]->key();
   grant.offset = 16;
   there.expect_consumed(kStream, 3);
-  EXPECT_NE(there.put_slice(kStream, source, 32, grant, 16, 0), Posted::lost);
+  EXPECT_NE(there.put_slice(kStream, source, nullptr, 32, grant, 16, 0), Posted::lost);
   EXPECT_TRUE(there.notify_slice(kStream));
   EXPECT_TRUE(there.notify_slice(kStream));
   ASSERT_TRUE(settle());

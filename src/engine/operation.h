@@ -35,9 +35,10 @@ struct StepState {
   class Operation* operation = nullptr;
   uint32_t fifo = 0;
   uint32_t slices = 1;
-  bool eager = false;    // travels whole, in a slot
-  bool exposed = false;  // stays where it is; the peer maps it
-  Reachable reachable;   // exposed send: the source; receive_copy: the target
+  bool eager = false;                     // travels whole, in a slot
+  bool exposed = false;                   // stays where it is; the peer maps it
+  Reachable reachable;                    // exposed send: the source; receive_copy: the target
+  const Memory* source_memory = nullptr;  // other sends, where the transport wants it
   // Of the run.
   uint32_t issued = 0, done = 0, consumed = 0;  // slices
   bool announced = false;
@@ -45,6 +46,13 @@ struct StepState {
   bool windowed = false;                // slices go through a window
   const std::byte* incoming = nullptr;  // receiving: exposed data, or its window
   uint32_t incoming_window = 0;         // slots of that window; 0: the data lies whole
+};
+
+/// The caller's plain memory, registered for one operation.
+struct PlainMemory {
+  int transport = 0;
+  Region region;
+  std::unique_ptr<Memory> registration;
 };
 
 /// A caller's buffer that is a piece of a fused operation's packed vector.
@@ -83,11 +91,14 @@ class Operation {
   std::shared_ptr<Driver> driver;
   std::unique_ptr<RegisteredMemory> scratch;  // blocks that the caller gave no memory for
   std::unique_ptr<RegisteredMemory> windows;
-  std::vector<std::unique_ptr<Memory>> registrations;  // of the caller's output, by transport
-  std::vector<std::weak_ptr<RegisteredMemory>> uses;   // the caller's registered memory
-  std::vector<std::shared_ptr<Operation>> children;    // a group: all that it waits for
-  std::vector<Fragment> fragments;                     // packed before the start, unpacked after
-  std::shared_ptr<RegisteredMemory> packed;            // holds the fragments
+  std::vector<std::weak_ptr<RegisteredMemory>> uses;  // the caller's registered memory
+  std::vector<std::shared_ptr<Operation>> children;   // a group: all that it waits for
+  std::vector<Fragment> fragments;                    // packed before the start, unpacked after
+  std::shared_ptr<RegisteredMemory> packed;           // holds the fragments
+
+  // Fixed from one bind to the next: steps' and peers' names for memory, and
+  std::vector<PlainMemory> plain;
+  bool bound = false;
 
   // Of the run; under the engine's lock, but for `state`.
   std::atomic<State> state{State::idle};

@@ -1,5 +1,6 @@
 // Binding a schedule to a call's memory: everything that a run must not spend time on.
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "engine/engine.h"
@@ -25,14 +26,20 @@ Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes
   return s;
 }
 
-Reachable reach(const RegisteredMemory& memory, int transport, const std::byte* address) {
-  return {true, memory.registrations()[static_cast<size_t>(transport)]->key(),
-          static_cast<uint64_t>(address - memory.data())};
+Reachable reach(const Memory& memory, const std::byte* address) {
+  return {true, memory.key(), static_cast<uint64_t>(address - memory.base())};
 }
 
-bool contains(const RegisteredMemory* memory, const std::byte* address, size_t bytes) {
-  return memory != nullptr && address >= memory->data() &&
-         address + bytes <= memory->data() + memory->bytes();
+bool contains(const std::byte* base, size_t base_bytes, const std::byte* address, size_t bytes) {
+  return base != nullptr && address >= base && address + bytes <= base + base_bytes;
+}
+
+/// One region that holds both.
+Region hull(const Region& a, const Region& b) {
+  Region both;
+  both.base = std::min(a.base, b.base);
+  both.bytes = static_cast<size_t>(std::max(a.base + a.bytes, b.base + b.bytes) - both.base);
+  return both;
 }
 
 /// Registered with every transport, in the order of their indices.
@@ -45,45 +52,67 @@ std::unique_ptr<RegisteredMemory> allocate(size_t bytes,
 
 }  // namespace
 
-/// Finds, or makes, the names by which peers reach this operation's memory.
+/// Finds, or makes, the registrations of this operation's memory.
 class Engine::Binder {
  public:
   Binder(Operation& op, const std::vector<Transport*>& transports, MemoryRegistry& memories,
          int rank, int size)
       : op_(op), transports_(transports), memories_(memories) {
     const Extent extent = extent_of(op.call, rank, size);
-    out_ = {static_cast<std::byte*>(op.call.out), extent.out * size_of(op.call.type), -1, 0};
-    op.registrations.resize(transports.size());
+    const size_t element = size_of(op.call.type);
+    // `in` is written only where it is a part of `out`, or the other way round.
+    in_.base = static_cast<std::byte*>(const_cast<void*>(op.call.in));
+    in_.bytes = extent.in * element;
+    in_.source_only = true;
+    out_.base = static_cast<std::byte*>(op.call.out);
+    out_.bytes = extent.out * element;
+    const bool overlap = in_.bytes > 0 && out_.bytes > 0 && in_.base < out_.base + out_.bytes &&
+                         out_.base < in_.base + in_.bytes;
+    if (overlap) in_ = out_ = hull(in_, out_);
+  }
+
+  /// Where memory is registered already; null elsewhere.
+  const Memory* find(int transport, const std::byte* address, size_t bytes) {
+    const auto t = static_cast<size_t>(transport);
+    for (const RegisteredMemory* own : {op_.scratch.get(), op_.passes.saved.get()})
+      if (own != nullptr && contains(own->data(), own->bytes(), address, bytes))
+        return own->registrations()[t].get();
+    const auto memory = memories_.find(address, bytes);
+    if (!memory) return nullptr;
+    op_.uses.emplace_back(memory);
+    return memory->registrations()[t].get();
+  }
+
+  /// The caller's plain memory is registered for this operation: its input or output as a whole.
+  const Memory& find_or_register(int transport, const std::byte* address, size_t bytes) {
+    if (const Memory* found = find(transport, address, bytes)) return *found;
+    const auto holds = [&](const Region& region) {
+      return contains(region.base, region.bytes, address, bytes);
+    };
+    for (const PlainMemory& plain : op_.plain)
+      if (plain.transport == transport && holds(plain.region)) return *plain.registration;
+    const Region& region = holds(out_) ? out_ : in_;
+    assert(holds(region));
+    op_.plain.push_back(
+        {transport, region, transports_[static_cast<size_t>(transport)]->register_memory(region)});
+    return *op_.plain.back().registration;
   }
 
   Reachable source(int transport, const std::byte* address, size_t bytes) {
-    for (const RegisteredMemory* own : {op_.scratch.get(), op_.passes.saved.get()})
-      if (contains(own, address, bytes)) return reach(*own, transport, address);
-    if (auto memory = memories_.find(address, bytes))
-      return use(*memory, memory, transport, address);
-    return {};
+    const Memory* memory = find(transport, address, bytes);
+    return memory == nullptr ? Reachable{} : reach(*memory, address);
   }
 
   Reachable target(int transport, std::byte* address, size_t bytes, bool needs_registration) {
-    const Reachable found = source(transport, address, bytes);
-    if (found.known || needs_registration) return found;
-    auto& registration = op_.registrations[static_cast<size_t>(transport)];
-    if (!registration)
-      registration = transports_[static_cast<size_t>(transport)]->register_memory(out_);
-    return {true, registration->key(), static_cast<uint64_t>(address - out_.base)};
+    if (needs_registration) return source(transport, address, bytes);
+    return reach(find_or_register(transport, address, bytes), address);
   }
 
  private:
-  Reachable use(const RegisteredMemory& memory, const std::shared_ptr<RegisteredMemory>& shared,
-                int transport, const std::byte* address) {
-    op_.uses.emplace_back(shared);
-    return reach(memory, transport, address);
-  }
-
   Operation& op_;
   const std::vector<Transport*>& transports_;
   MemoryRegistry& memories_;
-  Region out_;
+  Region in_, out_;
 };
 
 /// Decides for each step of fifo `f` how its data travels; true where a window is needed.
@@ -101,6 +130,8 @@ bool Engine::bind_steps(Operation& op, size_t f, Binder& binder) {
     state.exposed = for_reduce && link.mapped();
     if (fixed.sending && state.exposed)
       state.reachable = binder.source(transport, step.source, step.bytes);
+    else if (fixed.sending && link.registered_sources())
+      state.source_memory = &binder.find_or_register(transport, step.source, step.bytes);
     if (step.action == Action::receive_copy)
       state.reachable =
           binder.target(transport, step.target, step.bytes, link.needs_registration());
@@ -110,18 +141,57 @@ bool Engine::bind_steps(Operation& op, size_t f, Binder& binder) {
   return needs_window;
 }
 
-void Engine::give_windows(Operation& op, const std::vector<std::pair<Link*, Window*>>& windows) {
-  if (windows.empty()) return;
+/// The same for one of the peers of passes.
+bool Engine::bind_peer(PassPeer& peer, Binder& binder) {
+  if (peer.bytes == 0) return false;
+  const int transport = peer.link->transport_index();
+  if (peer.in != nullptr) peer.in_at = binder.source(transport, peer.in, peer.bytes);
+  if (peer.out != nullptr)
+    peer.out_at = binder.target(transport, peer.out, peer.bytes, peer.link->needs_registration());
+  return (peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known);
+}
+
+/// Names the memory of an operation that is not under way.
+void Engine::bind(Operation& op) {
+  op.uses.clear();
+  op.plain.clear();
+  Binder binder(op, transports_, memories_, rank_, size_);
+  Windows windows;
+  for (size_t f = 0; f < op.fifos.size(); ++f)
+    if (bind_steps(op, f, binder)) windows.emplace_back(op.fifos[f].link, &op.fifos[f].window);
+  for (PassPeer& peer : op.passes.peers)
+    if (bind_peer(peer, binder)) windows.emplace_back(peer.link, &peer.window);
+  give_windows(op, windows);
+  op.bound = true;
+}
+
+void Engine::give_windows(Operation& op, const Windows& windows) {
+  const auto is_missing = [](const auto& entry) { return entry.second->base == nullptr; };
+  if (std::none_of(windows.begin(), windows.end(), is_missing)) return;
   const size_t window_bytes = kWindowSlots * op.program.slice_bytes;
   op.windows = allocate(windows.size() * window_bytes, transports_);
   for (size_t w = 0; w < windows.size(); ++w) {
     const auto& [link, window] = windows[w];
+    const auto transport = static_cast<size_t>(link->transport_index());
     window->base = op.windows->data() + w * window_bytes;
-    window->at = reach(*op.windows, link->transport_index(), window->base);
+    window->at = reach(*op.windows->registrations()[transport], window->base);
   }
 }
 
-void Engine::prepare_fifos(Operation& op, Binder& binder) {
+void Engine::bind_anew(Operation& op) {
+  op.bound = false;
+  try {
+    bind(op);
+  } catch (const Error& error) {
+    // Peers may have started it, and would wait.
+    Failure failure = error.failure();
+    failure.rank = failure.peer = rank_;
+    fail(failure);
+    throw Error(failure);
+  }
+}
+
+void Engine::prepare_fifos(Operation& op) {
   op.steps = std::vector<StepState>(op.program.steps.size());
   for (size_t i = 0; i < op.steps.size(); ++i) {
     op.steps[i].operation = &op;
@@ -129,18 +199,14 @@ void Engine::prepare_fifos(Operation& op, Binder& binder) {
     op.steps[i].eager = op.program.steps[i].bytes <= kEagerBytesMax;
   }
   op.fifos.resize(op.program.fifos.size());
-  std::vector<std::pair<Link*, Window*>> windows;
   for (size_t f = 0; f < op.fifos.size(); ++f) {
-    FifoState& fifo = op.fifos[f];
-    fifo.link = &link_to(op.program.fifos[f].peer);
-    fifo.stream = stream_of(kPointToPointContext, 0);
-    if (bind_steps(op, f, binder)) windows.emplace_back(fifo.link, &fifo.window);
+    op.fifos[f].link = &link_to(op.program.fifos[f].peer);
+    op.fifos[f].stream = stream_of(kPointToPointContext, 0);
   }
-  give_windows(op, windows);
 }
 
 void Engine::prepare_passes(Operation& op, const Schedule& schedule,
-                            const std::vector<BlockMemory>& blocks, Binder& binder) {
+                            const std::vector<BlockMemory>& blocks) {
   const size_t in_bytes = extent_of(op.call, rank_, size_).in * size_of(op.call.type);
   const bool overwrites =
       op.call.collective == Collective::all_to_all && op.call.in == op.call.out && in_bytes > 0;
@@ -149,18 +215,7 @@ void Engine::prepare_passes(Operation& op, const Schedule& schedule,
   op.passes = make_passes(op.call, schedule, blocks, op.program.slice_bytes,
                           saved ? saved->data() : nullptr);
   op.passes.saved = std::move(saved);
-  std::vector<std::pair<Link*, Window*>> windows;
-  for (PassPeer& peer : op.passes.peers) {
-    peer.link = &link_to(peer.rank);
-    if (peer.bytes == 0) continue;
-    const int transport = peer.link->transport_index();
-    if (peer.in != nullptr) peer.in_at = binder.source(transport, peer.in, peer.bytes);
-    if (peer.out != nullptr)
-      peer.out_at = binder.target(transport, peer.out, peer.bytes, peer.link->needs_registration());
-    if ((peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known))
-      windows.emplace_back(peer.link, &peer.window);
-  }
-  give_windows(op, windows);
+  for (PassPeer& peer : op.passes.peers) peer.link = &link_to(peer.rank);
 }
 
 bool Engine::are_all_mapped() const {
@@ -178,14 +233,14 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   op->signature = signature_of(call, algorithm, slice_bytes);
 
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  Binder binder(*op, transports_, memories_, rank_, size_);
   if (size_ > 1 && are_all_mapped() && can_pass(call, schedule, blocks)) {
     op->runner = Runner::passes;
     op->program.type = call.type;
     op->program.op = call.op;
     op->program.ranks = size_;
     op->program.slice_bytes = slice_bytes;
-    prepare_passes(*op, schedule, blocks, binder);
+    prepare_passes(*op, schedule, blocks);
+    bind(*op);
     return op;
   }
   const size_t scratch = scratch_bytes(schedule, blocks, call);
@@ -193,7 +248,8 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   op->program =
       compile(schedule, blocks, call, slice_bytes, op->scratch ? op->scratch->data() : nullptr);
   if (can_run_in_order(op->program, algorithm)) op->runner = Runner::in_order;
-  prepare_fifos(*op, binder);
+  prepare_fifos(*op);
+  bind(*op);
   return op;
 }
 

@@ -81,8 +81,8 @@ bool Engine::send_slice(Operation& op, size_t f, uint32_t i) {
   }
   const Posted posted =
       fifo.link->put_slice(fifo.stream, step.source + slice_begin(op.program, state.issued),
-                           slice_length(op.program, step, state.issued), *grant, offset,
-                           reinterpret_cast<uint64_t>(&state));
+                           state.source_memory, slice_length(op.program, step, state.issued),
+                           *grant, offset, reinterpret_cast<uint64_t>(&state));
   if (posted == Posted::full || posted == Posted::lost) return false;
   ++state.issued;
   if (state.windowed) {

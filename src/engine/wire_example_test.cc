@@ -99,6 +99,7 @@ class Recorder final : public ForwardingTransport {
    public:
     Named(std::unique_ptr<Memory> below, RemoteKey key) : below_(std::move(below)), key_(key) {}
     RemoteKey key() const override { return key_; }
+    const std::byte* base() const override { return below_->base(); }
 
    private:
     const std::unique_ptr<Memory> below_;

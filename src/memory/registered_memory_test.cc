@@ -166,6 +166,7 @@ class CountingTransport final : public Transport {
     explicit Registration(int* live) : live(live) { ++*live; }
     ~Registration() override { --*live; }
     RemoteKey key() const override { return {1, 2}; }
+    const std::byte* base() const override { return nullptr; }
     int* live;
   };
   std::string_view name() const override { return "counting"; }

@@ -8,6 +8,7 @@
 #include "tests/local_world.h"
 #include "tests/support/cases.h"
 #include "tests/support/reference.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -48,8 +49,8 @@ TEST_P(EveryCase, GivesTheRightAnswer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Slow, EveryCase,
-                         ::testing::Combine(::testing::Values("shm", "tcp"),
-                                            ::testing::Range(1, 10)));
+                         ::testing::Combine(::testing::ValuesIn(transports_under_test()),
+                                            ::testing::ValuesIn(rank_counts_under_test())));
 
 class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
 
@@ -175,10 +176,9 @@ TEST_P(Collectives, MessagesBetweenPairsArriveInOrder) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shm, Collectives,
-                         ::testing::Combine(::testing::Values("shm"), ::testing::Range(1, 10)));
-INSTANTIATE_TEST_SUITE_P(Tcp, Collectives,
-                         ::testing::Combine(::testing::Values("tcp"), ::testing::Range(1, 10)));
+INSTANTIATE_TEST_SUITE_P(Transports, Collectives,
+                         ::testing::Combine(::testing::ValuesIn(transports_under_test()),
+                                            ::testing::ValuesIn(rank_counts_under_test())));
 
 }  // namespace
 }  // namespace ropewalk::testing

@@ -98,11 +98,17 @@ std::vector<Completion> TransportSuite::notices_seen(int rank) {
 Posted TransportSuite::put(int from, int to, const Target* source, size_t source_offset,
                            size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
                            uint64_t cookie) {
+  return until_taken([&] {
+    return at(from).put(to, source ? source->data() + source_offset : nullptr,
+                        source ? source->registration() : nullptr, bytes, key, offset, notice,
+                        cookie);
+  });
+}
+
+Posted TransportSuite::until_taken(const std::function<Posted()>& put) {
   const auto deadline = SteadyClock::now() + kPatience;
   for (;;) {
-    const Posted posted =
-        at(from).put(to, source ? source->data() + source_offset : nullptr,
-                     source ? source->registration() : nullptr, bytes, key, offset, notice, cookie);
+    const Posted posted = put();
     posted_ += posted == Posted::posted;
     if (posted != Posted::full || SteadyClock::now() > deadline) return posted;
     pump();

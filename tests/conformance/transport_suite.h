@@ -43,6 +43,8 @@ TransportKind shm_kind();
 TransportKind tcp_kind(int streams);
 /// `load_store` with the ability to map; else puts only.
 TransportKind fake_kind(uint64_t seed, bool load_store);
+/// Refuses sources that are not registered, as a network card does.
+TransportKind fake_card_kind(uint64_t seed);
 TransportKind instant_kind(bool load_store);
 
 /// A target of puts: registered memory with its key.
@@ -75,6 +77,8 @@ class TransportSuite : public testing::TestWithParam<TransportKind> {
   /// Puts `bytes` from the start of `source`, again and again while the answer is `full`.
   Posted put(int from, int to, const Target* source, size_t source_offset, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie = 0);
+  /// Calls `put`, again and again while the answer is `full`.
+  Posted until_taken(const std::function<Posted()>& put);
 
   std::unique_ptr<TransportGroup> group_;
   std::vector<std::vector<Completion>> seen_;

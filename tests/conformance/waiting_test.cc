@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/local_world.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -16,7 +17,7 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
-class Waiting : public ::testing::TestWithParam<const char*> {};
+class Waiting : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Waiting, UsesLittleOfTheCpu) {
   run_ranks(4, GetParam(), [](Communicator& comm) {
@@ -38,7 +39,7 @@ TEST_P(Waiting, UsesLittleOfTheCpu) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Waiting, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Transports, Waiting, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace
 }  // namespace ropewalk::testing

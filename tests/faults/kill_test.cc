@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/faults/forked_job.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -60,7 +61,7 @@ int entries_in(const char* folder) {
   return count;
 }
 
-class Faults : public ::testing::TestWithParam<const char*> {};
+class Faults : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Faults, EveryKillIsNamedWithinASecond) {
   const char* text = std::getenv("ROPEWALK_KILLS");
@@ -132,7 +133,7 @@ TEST_P(Faults, ARankThatLeavesEarlyIsNamed) {
   expect_named(job.verdicts(3, 5), 3, 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::Values("tcp", "shm"));
+INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace
 }  // namespace ropewalk::testing

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tests/local_world.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -34,7 +35,7 @@ std::vector<Outcome> outcomes(const std::string& transport,
   return outcomes;
 }
 
-class Mismatch : public ::testing::TestWithParam<const char*> {
+class Mismatch : public ::testing::TestWithParam<std::string> {
  protected:
   void expect_named(const std::function<void(Communicator&)>& body, const std::string& one,
                     const std::string& other) {
@@ -315,7 +316,7 @@ TEST_P(Mismatch, IsNotSeenWhereThereIsNone) {
     EXPECT_FALSE(outcome.failed) << outcome.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, ::testing::Values("tcp", "shm"));
+INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, ::testing::ValuesIn(transports_under_test()));
 
 // --- calls that are wrong by themselves: an error here, and the job goes on ---
 

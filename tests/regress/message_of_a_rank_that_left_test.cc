@@ -5,11 +5,12 @@
 #include <thread>
 
 #include "tests/faults/forked_job.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
 
-class MessageOfARankThatLeft : public ::testing::TestWithParam<const char*> {};
+class MessageOfARankThatLeft : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MessageOfARankThatLeft, IsStillGood) {
   Options options;
@@ -30,7 +31,8 @@ TEST_P(MessageOfARankThatLeft, IsStillGood) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, MessageOfARankThatLeft, ::testing::Values("tcp", "shm"));
+INSTANTIATE_TEST_SUITE_P(Transports, MessageOfARankThatLeft,
+                         ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace
 }  // namespace ropewalk::testing

@@ -94,7 +94,9 @@ FakeOptions random_options(std::mt19937_64& random, int ranks, bool with_faults)
   options.latency_max_ns = random() % 2 == 0 ? 20'000 : 2'000'000;
   options.full_probability = random() % 2 == 0 ? 0.1 : 0.6;
   options.load_store = random() % 2 == 0;
-  options.needs_registration = options.load_store;
+  options.registered_sources = random() % 2 == 0;
+  options.needs_registration = options.load_store && !options.registered_sources;
+  options.plain_is_current = random() % 2 == 0;
   options.puts_in_flight_max = random() % 2 == 0 ? 4 : 64;
   const auto at_ns = static_cast<int64_t>(random() % 20'000'000);
   const int victim = static_cast<int>(random() % static_cast<uint64_t>(ranks));
@@ -211,9 +213,10 @@ void run_all(bool with_faults) {
 
 TEST(Simulation, EveryCaseOnTheFakeNetwork) {
   for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const bool load_store : {false, true}) {
+    for (const char* kind : {"put", "load_store", "card"}) {
       FakeOptions options;
-      options.load_store = options.needs_registration = load_store;
+      options.load_store = options.needs_registration = kind == std::string("load_store");
+      options.registered_sources = kind == std::string("card");
       SimulatedJob job(ranks, static_cast<uint64_t>(ranks), options);
       std::vector<Case> cases = cases_of_every_size(ranks);
       const std::vector<Case> kinds = cases_of_every_kind(ranks);
@@ -225,6 +228,45 @@ TEST(Simulation, EveryCaseOnTheFakeNetwork) {
         ASSERT_EQ(wrong, "") << c.text();
       }
     }
+}
+
+/// Plain memory that nobody watches may be other memory in the next run.
+TEST(Simulation, PlainMemoryThatIsNotCurrentIsRegisteredForEachRun) {
+  for (const bool is_current : {false, true}) {
+    constexpr size_t kCount = 30'000;
+    FakeOptions options;
+    options.registered_sources = true;
+    options.plain_is_current = is_current;
+    SimulatedJob job(2, 1, options);
+    std::vector<std::vector<float>> in(2, std::vector<float>(kCount)), out = in;
+    std::vector<std::shared_ptr<Operation>> operations;
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto r = static_cast<size_t>(rank);
+      Call call;
+      call.in = in[r].data();
+      call.out = out[r].data();
+      call.count = kCount;
+      const ScheduleKey key{Collective::all_reduce, Algorithm::ring, 2, 0, {}};
+      operations.push_back(
+          job.engine(rank).prepare(call, build_schedule(key, rank), Algorithm::ring, kSliceBytes));
+    }
+    for (int run = 1; run <= 3; ++run) {
+      for (int rank = 0; rank < 2; ++rank) {
+        const auto r = static_cast<size_t>(rank);
+        std::fill(in[r].begin(), in[r].end(), static_cast<float>(run));
+        job.engine(rank).start(*operations[r]);
+        EXPECT_EQ(operations[r]->plain.size(), 2u) << "input and output";
+      }
+      const auto is_done = [&](int rank) {
+        return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
+      };
+      ASSERT_EQ(job.run(is_done, [](int) {}), "");
+      for (size_t r = 0; r < 2; ++r) {
+        EXPECT_EQ(out[r], std::vector<float>(kCount, 2.0f * static_cast<float>(run)));
+        EXPECT_EQ(operations[r]->plain.size(), is_current ? 2u : 0u);
+      }
+    }
+  }
 }
 
 /// A guest names memory that its host cannot map.

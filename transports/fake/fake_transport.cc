@@ -11,18 +11,44 @@ namespace ropewalk {
 class FakeTransport::Registration final : public Memory {
  public:
   Registration(FakeTransport& transport, uint64_t id, const Region& region)
-      : transport_(transport), key_{id, region.bytes} {
+      : transport_(transport),
+        key_{id, region.bytes},
+        base_(region.base),
+        current_(region.memfd >= 0 || transport.fabric_.options_.plain_is_current) {
     transport_.regions_[id] = region;
+    transport_.region_ids_[this] = id;
   }
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
-  ~Registration() override { transport_.regions_.erase(key_.id); }
+  ~Registration() override {
+    transport_.regions_.erase(key_.id);
+    transport_.region_ids_.erase(this);
+  }
   RemoteKey key() const override { return key_; }
+  const std::byte* base() const override { return base_; }
+  bool current() const override { return current_; }
 
  private:
   FakeTransport& transport_;
   RemoteKey key_;
+  const std::byte* base_;
+  const bool current_;
 };
+
+namespace {
+
+constexpr uintptr_t kPageBytes = 4096;
+
+Region in_whole_pages(const Region& region) {
+  const auto begin = reinterpret_cast<uintptr_t>(region.base);
+  const size_t before = begin % kPageBytes;
+  Region pages = region;
+  pages.base -= before;
+  pages.bytes = (before + region.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return pages;
+}
+
+}  // namespace
 
 FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
     : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
@@ -30,13 +56,17 @@ FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
 Abilities FakeTransport::abilities() const {
   return {.put = true,
           .load_store = fabric_.options_.load_store,
-          .needs_registration = fabric_.options_.needs_registration};
+          .needs_registration = fabric_.options_.needs_registration,
+          .registered_sources = fabric_.options_.registered_sources,
+          .inline_bytes_max = fabric_.options_.inline_bytes_max};
 }
 
 std::unique_ptr<Memory> FakeTransport::register_memory(const Region& region) {
   // The rank in the id makes a key that is used on the wrong rank an unknown one.
   const uint64_t id = static_cast<uint64_t>(rank_ + 1) << 32 | ++registrations_;
-  return std::make_unique<Registration>(*this, id, region);
+  const bool is_plain = region.memfd < 0;
+  return std::make_unique<Registration>(
+      *this, id, is_plain && fabric_.options_.registered_sources ? in_whole_pages(region) : region);
 }
 
 int64_t FakeTransport::arrival_of(Side& to, size_t bytes) {
@@ -83,8 +113,9 @@ std::span<const std::byte> FakeTransport::hello_of(int peer) const {
   return side(peer).hello;
 }
 
-Posted FakeTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
-                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
+Posted FakeTransport::put(int peer, const std::byte* source, const Memory* source_memory,
+                          size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+                          uint64_t cookie) {
   Side& to = side(peer);
   if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
   if (!to.hello_here) return Posted::full;
@@ -95,12 +126,18 @@ Posted FakeTransport::put(int peer, const std::byte* source, const Memory*, size
                          bytes, offset, key.bytes);
     return Posted::lost;
   }
+  if (std::string why = check_source(source_memory, source, bytes); !why.empty()) {
+    give_up(to);
+    to.why = "a put was refused: " + why;
+    return Posted::lost;
+  }
   if (to.on_the_way.size() >= fabric_.options_.puts_in_flight_max ||
       fabric_.chance(fabric_.options_.full_probability))
     return Posted::full;
   const bool done = to.puts_to_finish == 0 && fabric_.chance(fabric_.options_.done_probability);
   auto message = std::make_shared<Message>();
   message->source = source;
+  message->source_memory = source_memory;
   message->bytes = bytes;
   message->key = key;
   message->offset = offset;
@@ -117,10 +154,10 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   to.on_the_way.push_back(message);
   int64_t read_ns = now;
   if (done) {
-    read_source(*message);
+    read_source(peer, *message);
   } else {
     read_ns = fabric_.between(now, arrival_ns);
-    fabric_.schedule(read_ns, [this, message] { read_source(*message); });
+    fabric_.schedule(read_ns, [this, peer, message] { read_source(peer, *message); });
   }
   fabric_.schedule(arrival_ns, [this, peer, message, done] {
     if (message->cancelled) return;
@@ -137,8 +174,23 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   fabric_.schedule(to.last_done_ns, [this, peer, message] { complete(peer, message); });
 }
 
-void FakeTransport::read_source(Message& message) {
+std::string FakeTransport::check_source(const Memory* memory, const std::byte* source,
+                                        size_t bytes) const {
+  const FakeOptions& options = fabric_.options_;
+  if (!options.registered_sources || bytes <= options.inline_bytes_max) return {};
+  const auto found = region_ids_.find(memory);
+  if (found == region_ids_.end()) return "its source is not registered";
+  const Region& region = regions_.at(found->second);
+  const auto offset = static_cast<size_t>(source - region.base);
+  if (source < region.base || offset > region.bytes || bytes > region.bytes - offset)
+    return "its source does not lie in the memory that is given for it";
+  return {};
+}
+
+void FakeTransport::read_source(int peer, Message& message) {
   if (message.cancelled || message.was_read) return;
+  if (!check_source(message.source_memory, message.source, message.bytes).empty())
+    return fabric_.cut(rank_, peer, "a source was deregistered before its put had been done");
   message.was_read = true;
   if (message.bytes > 0) message.payload.assign(message.source, message.source + message.bytes);
 }

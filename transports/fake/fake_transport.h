@@ -39,6 +39,7 @@ class FakeTransport final : public Transport {
   /// A put on its way.
   struct Message {
     const std::byte* source;
+    const Memory* source_memory;
     size_t bytes;
     RemoteKey key;
     uint64_t offset;
@@ -69,7 +70,9 @@ class FakeTransport final : public Transport {
   const Side& side(int peer) const { return sides_.at(static_cast<size_t>(peer)); }
   int64_t arrival_of(Side& to, size_t bytes);
   void send(int peer, std::shared_ptr<Message> message, bool done);
-  void read_source(Message& message);
+  void read_source(int peer, Message& message);
+  /// Empty, or why `memory` does not make the source readable.
+  std::string check_source(const Memory* memory, const std::byte* source, size_t bytes) const;
   void arrive(int from, Message& message);
   void complete(int peer, const std::shared_ptr<Message>& message);
   void tear(int peer, bool source_readable);
@@ -82,7 +85,8 @@ class FakeTransport final : public Transport {
   const int rank_;
   std::vector<Side> sides_;  // by peer
   std::map<uint64_t, Region> regions_;
-  uint64_t registrations_ = 0;  // ever
+  std::map<const Memory*, uint64_t> region_ids_;  // of what is registered
+  uint64_t registrations_ = 0;                    // ever
   std::deque<Completion> completions_;
 };
 

@@ -23,7 +23,8 @@ class InstantTransport final : public Transport {
   }
   std::unique_ptr<Memory> register_memory(const Region& region) override {
     regions_.push_back(region);
-    return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes});
+    return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes},
+                                          region.base);
   }
 
   void connect(int peer, std::span<const std::byte> hello) override {
@@ -99,15 +100,18 @@ class InstantTransport final : public Transport {
  private:
   class Registration final : public Memory {
    public:
-    Registration(InstantTransport& transport, RemoteKey key) : transport_(transport), key_(key) {}
+    Registration(InstantTransport& transport, RemoteKey key, const std::byte* base)
+        : transport_(transport), key_(key), base_(base) {}
     Registration(const Registration&) = delete;
     Registration& operator=(const Registration&) = delete;
     ~Registration() override { transport_.regions_[key_.id - 1] = {}; }
     RemoteKey key() const override { return key_; }
+    const std::byte* base() const override { return base_; }
 
    private:
     InstantTransport& transport_;
     const RemoteKey key_;
+    const std::byte* const base_;
   };
   struct Side {
     bool connecting = false, hello_here = false;

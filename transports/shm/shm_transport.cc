@@ -32,15 +32,17 @@ uint64_t inode_of(const UniqueFd& fd) {
 class ShmMemory final : public Memory {
  public:
   ShmMemory(shm::RegionPublisher& publisher, const Region& region)
-      : publisher_(publisher), key_{publisher.publish(region), region.bytes} {}
+      : publisher_(publisher), key_{publisher.publish(region), region.bytes}, base_(region.base) {}
   ShmMemory(const ShmMemory&) = delete;
   ShmMemory& operator=(const ShmMemory&) = delete;
   ~ShmMemory() override { publisher_.withdraw(key_.id); }
   RemoteKey key() const override { return key_; }
+  const std::byte* base() const override { return base_; }
 
  private:
   shm::RegionPublisher& publisher_;
   RemoteKey key_;
+  const std::byte* base_;
 };
 
 Error bad_argument(std::string reason) {

@@ -32,13 +32,15 @@ constexpr int kReceiveCallsMax = 4;
 class TcpMemory final : public Memory {
  public:
   TcpMemory(tcp::Regions& regions, const Region& region)
-      : regions_(regions), key_{regions.add(region), region.bytes} {}
+      : regions_(regions), key_{regions.add(region), region.bytes}, base_(region.base) {}
   ~TcpMemory() override { regions_.remove(key_.id); }
   RemoteKey key() const override { return key_; }
+  const std::byte* base() const override { return base_; }
 
  private:
   tcp::Regions& regions_;
   const RemoteKey key_;
+  const std::byte* const base_;
 };
 
 }  // namespace

@@ -1,0 +1,53 @@
+// A rank that cannot get what a call needs fails with the limit to raise, and so do all others,
+// which are in the call already.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "tests/faults/forked_job.h"
+#include "tests/support/under_test.h"
+
+namespace ropewalk::testing {
+namespace {
+
+/// No more descriptors for this process.
+void use_up_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const int next = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+  ::close(next);
+  limit.rlim_cur = static_cast<rlim_t>(next);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+class Limits : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
+  constexpr int kRanks = 3, kPoor = 1;
+  Options options;
+  options.size = kRanks;
+  options.transport = GetParam();
+  options.timeout = std::chrono::seconds(30);
+  const auto body = [](Communicator& comm) {
+    std::vector<float> plain(300'000, 1);  // staged: the call needs memory of its own
+    comm.barrier();
+    if (comm.rank() == kPoor) use_up_descriptors();
+    comm.all_reduce(std::span(plain));
+  };
+  ForkedJob job(kRanks, options, body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
+    EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    EXPECT_NE(verdict.text.find("ulimit -n"), std::string::npos) << verdict.text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::ValuesIn(transports_under_test()));
+
+}  // namespace
+}  // namespace ropewalk::testing

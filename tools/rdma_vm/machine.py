@@ -1,0 +1,108 @@
+"""One virtual machine: its QEMU process, and the sockets that lead into it."""
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+
+from rdma_vm import cache
+from rdma_vm.failure import say
+
+NODE_SCRIPT = pathlib.Path(__file__).resolve().parent / "node"
+PORTS = ("control", "out", "err")
+
+
+def write_run_folder(folder, wishes, node):
+    """What the scripts `init` and `node` read in the machine."""
+    addresses = [f"10.99.0.{number + 1}" for number in range(wishes.nodes)]
+    environment = dict(os.environ) | {
+        "RDMA_VM_NODE": str(node), "RDMA_VM_NODES": str(wishes.nodes),
+        "RDMA_VM_ADDRESS": addresses[node], "RDMA_VM_ADDRESSES": ",".join(addresses)}
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    files = {
+        "settings": f"node={node} nodes={wishes.nodes} ranks={wishes.ranks} "
+                    f"adapters={wishes.adapters} mtu_bytes={wishes.mtu_bytes} "
+                    f"netem={shlex.quote(wishes.netem)}\n",
+        "writable": "".join(f"{path}\n" for path in wishes.writable),
+        "command": f"#!/bin/sh\ncd {shlex.quote(wishes.folder)} || exit 125\n"
+                   f'exec env -i {shlex.join(variables)} "$@" {shlex.join(wishes.command)}\n',
+    }
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text, errors="surrogateescape")
+    (folder / "command").chmod(0o755)
+    shutil.copy(NODE_SCRIPT, folder / "node")
+    shutil.copy(cache.busybox(), folder / "busybox")
+
+
+class Machine:
+    """Owns the process and the host's ends of the sockets; `links` are its ends of the network."""
+
+    def __init__(self, image, accel, wishes, node, folder, links):
+        self.node = node
+        self.folder = folder
+        write_run_folder(folder, wishes, node)
+        self.sockets, far = {}, {}
+        for name in PORTS:
+            self.sockets[name], far[name] = socket.socketpair()
+        inherited = [*far.values(), *links]
+        command = [*self._base(image, accel, wishes), *self._shares(wishes.writable),
+                   *self._ports(far), *self._network(links)]
+        if wishes.verbose:
+            say(shlex.join(command))
+        # The machine must not outlive this process, nor take part in the terminal's Ctrl-C.
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.DEVNULL,
+            stdout=(folder / "qemu.log").open("wb"), stderr=subprocess.STDOUT,
+            pass_fds=[one.fileno() for one in inherited], start_new_session=True)
+        for one in inherited:
+            one.close()
+
+    def _base(self, image, accel, wishes):
+        return [cache.find_tool("qemu-system-x86_64"), "-nodefaults", "-display", "none",
+                "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,
+                "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
+                "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
+                "-append", "quiet console=ttyS0 panic=-1 mitigations=off",
+                "-serial", f"file:{self._escaped(self.folder / 'console')}"]
+
+    @staticmethod
+    def _escaped(path):
+        return str(path).replace(",", ",,")
+
+    def _shares(self, writable):
+        shares = [("host", "/", ",readonly=on"), ("run", self.folder, ",readonly=on"),
+                  *((f"writable{number}", path, "") for number, path in enumerate(writable))]
+        for tag, path, more in shares:
+            yield "-virtfs"
+            yield (f"local,path={self._escaped(path)},mount_tag={tag},security_model=none,"
+                   f"multidevs=remap{more}")
+
+    @staticmethod
+    def _ports(far):
+        yield from ("-device", "virtio-serial-pci")
+        for name, end in far.items():
+            yield from ("-chardev", f"socket,id={name},fd={end.fileno()}",
+                        "-device", f"virtserialport,chardev={name},name={name}")
+
+    def _network(self, links):
+        for number, link in enumerate(links):
+            mac = f"52:54:00:99:{number:02x}:{self.node + 1:02x}"
+            yield from ("-netdev", f"socket,id=link{number},fd={link.fileno()}",
+                        "-device", f"virtio-net-pci,netdev=link{number},mac={mac},romfile=")
+
+    def last_words(self):
+        """What QEMU and the machine's console said, shortened: for an error."""
+        texts = []
+        for name in ("qemu.log", "console"):
+            path = self.folder / name
+            lines = path.read_text(errors="replace").split("\n") if path.exists() else []
+            texts += [line.rstrip() for line in lines if line.strip()][-15:]
+        return "\n  ".join(texts) or "it said nothing"
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        for one in self.sockets.values():
+            one.close()

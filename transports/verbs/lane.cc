@@ -1,0 +1,119 @@
+#include "transports/verbs/lane.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+
+#include "ropewalk/status.h"
+#include "transports/verbs/adapter.h"
+
+namespace ropewalk::verbs {
+
+Lane::Lane(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDepths& depths,
+           uint32_t peer, uint8_t index)
+    : depths_(depths),
+      id_{0, peer, index, false},
+      queue_pair_(port, settings, cq, depths),
+      notices_(depths.receives - kSpare) {
+  for (uint32_t left = depths.receives; left > 0;) {
+    const uint32_t count = std::min(left, kBatch);
+    if (const int error = post_receives(count); error != 0)
+      throw Error(ErrorCode::exhausted, "connect",
+                  port.adapter->name() + ": cannot post receives: " + std::strerror(error));
+    left -= count;
+  }
+}
+
+// A notice needs no place: the bytes were written before it.
+int Lane::post_receives(uint32_t count) {
+  std::array<ibv_recv_wr, kBatch> receives{};
+  for (uint32_t i = 0; i < count; ++i) {
+    receives[i].wr_id = id_.pack();
+    receives[i].next = i + 1 < count ? &receives[i + 1] : nullptr;
+  }
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(queue_pair_.get(), receives.data(), &bad);
+}
+
+Lane::Request& Lane::next_request() {
+  Request& request = requests_[held_++];
+  WorkId id = id_;
+  id.is_send = true;
+  id.position = posted_++;
+  request.send = {};
+  request.send.wr_id = id.pack();
+  request.send.sg_list = &request.place;
+  // Each signal also tells that all sends before it are done: their places in the queue are free.
+  if (posted_ - asked_ >= depths_.sends / 4) {
+    request.send.send_flags = IBV_SEND_SIGNALED;
+    asked_ = posted_;
+  }
+  return request;
+}
+
+uint32_t Lane::put(const Write& write, bool now) {
+  assert(can_put() && held_ < kBatch);
+  Request& request = next_request();
+  ibv_send_wr& send = request.send;
+  send.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  send.imm_data = htonl(write.notice);
+  send.wr.rdma.remote_addr = write.remote_at;
+  send.wr.rdma.rkey = write.remote_key;
+  if (write.copied) {
+    send.send_flags |= IBV_SEND_INLINE;
+    const std::byte* source = write.source;
+    if (!now && write.bytes > 0) {
+      std::memcpy(request.copy.data(), source, write.bytes);
+      source = request.copy.data();
+    }
+    request.place = {reinterpret_cast<uint64_t>(source), write.bytes, 0};
+  } else {
+    send.send_flags |= IBV_SEND_SIGNALED;  // the source waits for it
+    asked_ = posted_;
+    request.place = {write.local_at, write.bytes, write.local_key};
+  }
+  send.num_sge = write.bytes > 0 ? 1 : 0;
+  ++sent_;
+  return posted_;
+}
+
+int Lane::flush() {
+  if (held_ == 0) return 0;
+  for (uint32_t i = 0; i + 1 < held_; ++i) requests_[i].send.next = &requests_[i + 1].send;
+  held_ = 0;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(queue_pair_.get(), &requests_[0].send, &bad);
+}
+
+int Lane::received() {
+  if (++to_receive_ < kBatch) return 0;
+  to_receive_ -= kBatch;
+  return post_receives(kBatch);
+}
+
+int Lane::give_credits() {
+  if (taken_ - credits_given_ < notices_.size() / 4) return 0;
+  if (held_ == kBatch || posted_ - completed_ + 1 >= depths_.sends) return 0;
+  Request& request = next_request();
+  request.send.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send.imm_data = htonl(taken_);
+  request.send.send_flags |= IBV_SEND_INLINE;
+  request.send.num_sge = 0;
+  credits_given_ = taken_;
+  return flush();
+}
+
+int Lane::ask_for_completion() {
+  if (asked_ == posted_ || posted_ - completed_ >= depths_.sends) return 0;
+  Request& request = next_request();
+  request.send.opcode = IBV_WR_RDMA_WRITE;
+  request.send.send_flags = IBV_SEND_SIGNALED;
+  request.send.num_sge = 0;
+  asked_ = posted_;
+  return flush();
+}
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,345 @@
+// How the transport comes by its links: a handshake over an authenticated socket per peer, which
+// stays open and tells when the peer has gone.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "transports/verbs/peer.h"
+
+namespace ropewalk {
+
+using verbs::Lane;
+using verbs::LaneAddress;
+
+namespace {
+
+// Per lane and direction; fewer where the device allows fewer.
+constexpr uint32_t kSends = 256;
+constexpr uint32_t kReceives = 256 + Lane::kSpare;
+constexpr uint32_t kFirstCompletions = 1024;
+
+[[noreturn]] void fail_system(const char* call) {
+  throw Error(ErrorCode::system, "verbs",
+              fmt::format("{}: {}", call, std::generic_category().message(errno)),
+              "raise the limit on open files (ulimit -n)");
+}
+
+verbs::QueueDepths depths_on(const verbs::Adapter& adapter) {
+  const auto most = static_cast<uint32_t>(adapter.limits().max_qp_wr);
+  return {std::min(kSends, most), std::min(kReceives, most)};
+}
+
+}  // namespace
+
+VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_)
+    : adapter(std::move(adapter_)), channel(ibv_create_comp_channel(adapter->context())) {
+  if (channel == nullptr) fail_system("ibv_create_comp_channel");
+  fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+  cq = ibv_create_cq(adapter->context(), kFirstCompletions, nullptr, channel, 0);
+  if (cq != nullptr) return;
+  const int error = errno;
+  ibv_destroy_comp_channel(channel);
+  errno = error;
+  fail_system("ibv_create_cq");
+}
+
+VerbsTransport::Device::~Device() {
+  ibv_destroy_cq(cq);
+  ibv_destroy_comp_channel(channel);
+}
+
+VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
+                               std::vector<verbs::Port> ports, Options options)
+    : rank_(rank),
+      size_(size),
+      sockets_(sockets),
+      ports_(std::move(ports)),
+      options_(std::move(options)),
+      epoll_fd_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (size < 1 || rank < 0 || rank >= size)
+    throw Error(ErrorCode::invalid_argument, "verbs", fmt::format("rank {} of {}", rank, size));
+  if (!epoll_fd_) fail_system("epoll_create1");
+  for (const verbs::Port& port : ports_) add_port(port);
+  if (adapters_.empty() || adapters_.size() > verbs::kAdaptersMax)
+    throw Error(
+        ErrorCode::invalid_argument, "verbs",
+        fmt::format("{} adapters; 1 to {} can be used", adapters_.size(), verbs::kAdaptersMax),
+        "set ROPEWALK_IB_HCA");
+  const auto count = static_cast<size_t>(size);
+  peers_.resize(count);
+  ready_.resize(count);
+  linking_.reserve(count);
+  held_.reserve(count);
+  failing_.reserve(count);
+}
+
+void VerbsTransport::add_port(const verbs::Port& port) {
+  ibv_port_attr attributes{};
+  if (ibv_query_port(port.adapter->context(), port.number, &attributes) == 0)
+    put_bytes_max_ = std::min<size_t>(put_bytes_max_, attributes.max_msg_sz);
+  const auto found = std::find(adapters_.begin(), adapters_.end(), port.adapter);
+  const auto index = static_cast<uint32_t>(found - adapters_.begin());
+  device_of_port_.push_back(static_cast<uint8_t>(index));
+  if (found != adapters_.end()) return;
+  adapters_.push_back(port.adapter);
+  devices_.push_back(std::make_unique<Device>(port.adapter));
+  Device& device = *devices_.back();
+  // What is no longer goes into the request itself; only a queue pair tells how long that may be.
+  const verbs::QueuePair probe(port, options_.settings, device.cq, {Lane::kBatch, Lane::kBatch});
+  inline_bytes_max_ = std::min(inline_bytes_max_, probe.inline_bytes_max());
+  const int events = port.adapter->context()->async_fd;
+  fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
+  watch(Source::events, index, events, EPOLLIN);
+  watch(Source::completions, index, device.channel->fd, EPOLLIN);
+}
+
+VerbsTransport::~VerbsTransport() {
+  say_farewell();
+  for (const auto& peer : peers_)
+    if (peer && peer->open()) close(*peer);
+}
+
+void VerbsTransport::watch(Source source, uint32_t index, int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<uint64_t>(source) << 32 | index;
+  if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
+}
+
+// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
+// source's descriptor readable.
+void VerbsTransport::watch_for_sockets(bool on) {
+  const int fd = sockets_.event_fd();
+  if (fd < 0 || on == watching_for_sockets_) return;
+  if (on)
+    watch(Source::sockets, 0, fd, EPOLLIN | EPOLLET);
+  else
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  watching_for_sockets_ = on;
+}
+
+// ---- Linking ----
+
+void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
+  if (peer < 0 || peer >= size_ || peer == rank_)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
+  if (hello.size() > kHelloBytesMax)
+    throw Error(ErrorCode::invalid_argument, "connect",
+                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
+  auto& slot = peers_[static_cast<size_t>(peer)];
+  if (slot) return;
+  auto added = std::make_unique<Peer>(peer);
+  add_lanes(*added);
+  verbs::Handshake own;
+  own.rank = static_cast<uint32_t>(rank_);
+  own.notices = added->lanes[0]->notices_max();
+  own.hello.assign(hello.begin(), hello.end());
+  for (size_t i = 0; i < added->lanes.size(); ++i) {
+    const Lane& lane = *added->lanes[i];
+    own.lanes.push_back({added->own_ports[i], lane.queue_pair().number(),
+                         lane.queue_pair().packet_number(), lane.adapter});
+  }
+  added->to_send = verbs::encode(own);
+  slot = std::move(added);
+  linking_.push_back(slot.get());
+  watch_for_sockets(true);
+  sockets_.request(peer, 0);
+  take_sockets();
+}
+
+// Makes the completion queue long enough for so many more.
+void VerbsTransport::make_room(Device& device, uint32_t completions) {
+  const uint32_t wanted = device.completions + completions;
+  if (wanted > static_cast<uint32_t>(device.cq->cqe)) {
+    const auto most = static_cast<uint32_t>(device.adapter->limits().max_cqe);
+    const uint32_t length = std::max(wanted, std::min(2 * wanted, most));
+    if (const int error = ibv_resize_cq(device.cq, static_cast<int>(length)); error != 0)
+      throw Error(
+          ErrorCode::exhausted, "connect",
+          fmt::format("{}: no completion queue of {} entries (the device allows {}): {}",
+                      device.adapter->name(), length, most, std::generic_category().message(error)),
+          "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES");
+  }
+  device.completions = wanted;
+}
+
+void VerbsTransport::add_lanes(Peer& peer) {
+  std::vector<uint8_t> ports;
+  if (options_.lanes.empty())
+    for (size_t i = 0; i < ports_.size(); ++i) ports.push_back(static_cast<uint8_t>(i));
+  else
+    ports = options_.lanes[static_cast<size_t>(peer.rank)];
+  for (const uint8_t index : ports) {
+    const verbs::Port& port = ports_[index];
+    Device& device = *devices_[device_of_port_[index]];
+    const verbs::QueueDepths depths = depths_on(*port.adapter);
+    peer.own_ports.push_back(verbs::address_of(port, options_.wishes));
+    make_room(device, depths.sends + depths.receives);
+    try {
+      peer.lanes.push_back(std::make_unique<Lane>(port, options_.settings, device.cq, depths,
+                                                  static_cast<uint32_t>(peer.rank),
+                                                  static_cast<uint8_t>(peer.lanes.size())));
+    } catch (const Error&) {
+      device.completions -= depths.sends + depths.receives;
+      for (const auto& lane : peer.lanes)
+        devices_[lane->adapter]->completions -= lane->completions_max();
+      throw;
+    }
+    peer.lanes.back()->adapter = device_of_port_[index];
+  }
+}
+
+bool VerbsTransport::is_wanted(int peer) const {
+  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+}
+
+bool VerbsTransport::connected(int peer) const {
+  const Peer* p = find(peer);
+  return p != nullptr && p->state == Peer::State::linked;
+}
+
+std::span<const std::byte> VerbsTransport::hello_of(int peer) const {
+  const Peer* p = find(peer);
+  if (p == nullptr || !p->reader.complete()) return {};
+  return p->reader.handshake().hello;
+}
+
+void VerbsTransport::take_sockets() {
+  bool all = true;
+  for (size_t i = linking_.size(); i-- > 0;) {
+    if (i >= linking_.size() || linking_[i]->socket) continue;
+    Peer& peer = *linking_[i];
+    const int fd = sockets_.take(peer.rank, 0);
+    all &= fd >= 0;
+    if (fd < 0) continue;
+    peer.socket = UniqueFd(fd);
+    watch(Source::peer, static_cast<uint32_t>(peer.rank), fd, EPOLLIN);
+    advance(peer);
+  }
+  if (all) watch_for_sockets(false);
+}
+
+// Goes as far with the link as the socket allows.
+void VerbsTransport::advance(Peer& peer) {
+  if (peer.open() && peer.socket) send_greeting(peer);
+  if (peer.open() && peer.socket) read_greeting(peer);
+}
+
+void VerbsTransport::send_greeting(Peer& peer) {
+  while (peer.sent < peer.to_send.size()) {
+    const ssize_t written = ::send(peer.socket.get(), peer.to_send.data() + peer.sent,
+                                   peer.to_send.size() - peer.sent, MSG_NOSIGNAL);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    // Why the peer closed it is found by reading.
+    if (written < 0) return;
+    peer.sent += static_cast<size_t>(written);
+  }
+}
+
+void VerbsTransport::read_greeting(Peer& peer) {
+  std::array<std::byte, verbs::kHandshakeBytesMax + 1> bytes;
+  const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) {
+    peer.why = count == 0 ? std::string("connection closed by the peer")
+                          : std::generic_category().message(errno);
+    failing_.push_back(&peer);
+    return;
+  }
+  for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count))) {
+    if (peer.state == Peer::State::greeting) {
+      if (!peer.reader.take(byte))
+        return lose(peer, fmt::format("rank {} {}", peer.rank, peer.reader.violation()));
+      if (peer.reader.complete() && !start_lanes(peer)) return;
+    } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
+      peer.state = Peer::State::linked;
+      std::erase(linking_, &peer);
+    } else {
+      return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+    }
+  }
+}
+
+// Both sides' addresses are known. False where the peer was lost.
+bool VerbsTransport::start_lanes(Peer& peer) {
+  const verbs::Handshake& theirs = peer.reader.handshake();
+  std::string trouble;
+  if (theirs.rank != static_cast<uint32_t>(peer.rank))
+    trouble = fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank);
+  else if (theirs.lanes.size() != peer.lanes.size())
+    trouble = fmt::format("rank {} offers {} lanes, this rank {}: set ROPEWALK_IB_LANES alike",
+                          peer.rank, theirs.lanes.size(), peer.lanes.size());
+  for (size_t i = 0; trouble.empty() && i < peer.lanes.size(); ++i) {
+    Lane& lane = *peer.lanes[i];
+    const LaneAddress& address = theirs.lanes[i];
+    lane.set_peer(theirs.notices, address.adapter);
+    trouble = lane.queue_pair().start(peer.own_ports[i], address);
+    if (!trouble.empty())
+      trouble = fmt::format("{} port {}: {}", lane.queue_pair().port().adapter->name(),
+                            lane.queue_pair().port().number, trouble);
+  }
+  if (!trouble.empty()) {
+    lose(peer, std::move(trouble));
+    return false;
+  }
+  peer.state = Peer::State::waiting;
+  peer.to_send.push_back(verbs::kReady);
+  send_greeting(peer);
+  return true;
+}
+
+// ---- Waiting ----
+
+// Sockets and events: what never comes with a completion.
+void VerbsTransport::look_around() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t data = events[static_cast<size_t>(i)].data.u64;
+    const auto index = static_cast<size_t>(data & 0xffffffff);
+    switch (static_cast<Source>(data >> 32)) {
+      case Source::sockets:
+        break;
+      case Source::completions:
+        break;  // `arm` reads them
+      case Source::events:
+        read_events(*devices_[index]);
+        break;
+      case Source::peer:
+        advance(*peers_[index]);
+        break;
+    }
+  }
+  if (watching_for_sockets_) take_sockets();
+  for (size_t i = linking_.size(); i-- > 0;)
+    if (i < linking_.size()) advance(*linking_[i]);
+  check_ports();
+  if (!failing_.empty()) drain();
+}
+
+bool VerbsTransport::arm() {
+  look_around();
+  for (const auto& device : devices_) {
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    while (device->armed && ibv_get_cq_event(device->channel, &queue, &context) == 0) {
+      ibv_ack_cq_events(queue, 1);
+      device->armed = false;
+    }
+    if (!device->armed && ibv_req_notify_cq(device->cq, 0) != 0) return false;
+    device->armed = true;
+  }
+  drain();  // what came before the request will not be told
+  return ready_count_ == 0;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,93 @@
+// What the transport keeps per peer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/memfd.h"
+#include "transports/verbs/handshake.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/verbs_transport.h"
+
+namespace ropewalk {
+
+struct VerbsTransport::Peer {
+  enum class State : uint8_t {
+    greeting,  // the handshake has not come, or the socket
+    waiting,   // this side can receive; the peer has not said that it can
+    linked,
+    lost,
+    dropped,
+  };
+  static constexpr uint32_t kPutsMax = 256;  // a power of two
+
+  /// A put whose put_done is still to come.
+  struct Put {
+    uint64_t cookie = 0;
+    uint8_t lanes = 0;  // of these the position must be reached; 0: its source is free already
+    std::array<uint32_t, verbs::kLanesMax> ends{};
+  };
+
+  explicit Peer(int rank_) : rank(rank_) {}
+  bool open() const { return state <= State::linked; }
+
+  bool put_done() const {
+    if (first_put == end_put) return false;
+    const Put& put = puts[first_put % kPutsMax];
+    for (size_t lane = 0; lane < put.lanes; ++lane)
+      if (!lanes[lane]->is_done(put.ends[lane])) return false;
+    return true;
+  }
+  bool notice_ready() const {
+    const verbs::Lane& first = *lanes.front();
+    if (!first.has_notice()) return false;
+    if (!is_striped(first.front().bytes)) return true;
+    for (const auto& lane : lanes)
+      if (!lane->has_notice()) return false;
+    return true;
+  }
+  /// Long puts use all lanes. The first carries at least kStripeBytes of those and no other does,
+  /// so that the receiver knows them by the length of what arrives there.
+  bool is_striped(size_t bytes) const {
+    return lanes.size() > 1 && bytes >= VerbsTransport::kStripeBytes;
+  }
+
+  const int rank;
+  State state = State::greeting;
+  bool lost_to_tell = false;
+  bool in_ready = false;
+  bool is_held = false;            // lanes hold sends back until `release`
+  std::vector<std::byte> to_send;  // handshake, then kReady
+  size_t sent = 0;                 // of to_send
+  UniqueFd socket;
+  verbs::HandshakeReader reader;
+  std::vector<std::unique_ptr<verbs::Lane>> lanes;
+  std::vector<verbs::PortAddress> own_ports;  // by lane
+  std::array<Put, kPutsMax> puts;             // a ring
+  uint32_t first_put = 0, end_put = 0;
+  std::string why;
+};
+
+/// An adapter, and the queue of all that its queue pairs complete.
+struct VerbsTransport::Device {
+  explicit Device(std::shared_ptr<verbs::Adapter> adapter_);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::shared_ptr<verbs::Adapter> adapter;
+  ibv_comp_channel* channel = nullptr;
+  ibv_cq* cq = nullptr;
+  uint32_t completions = 0;  // that its queue pairs may have at once
+  bool armed = false;        // the channel will tell of the next completion
+  /// By port number: when it went down, in ns of steady_clock; 0: it is up.
+  std::array<int64_t, 256> down_since_ns{};
+  bool any_down = false;
+};
+
+enum class VerbsTransport::Source : uint32_t { sockets, completions, events, peer };
+
+}  // namespace ropewalk

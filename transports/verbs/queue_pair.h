@@ -1,0 +1,56 @@
+// One reliable connection's end: an RC queue pair.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+
+#include "transports/verbs/handshake.h"
+
+namespace ropewalk::verbs {
+
+/// How connections behave; from the knobs. Alike on every rank, but for what fabrics make
+/// different.
+struct Settings {
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;  // of RoCE: DSCP in the upper six bits
+  uint16_t pkey_index = 0;
+  uint8_t timeout = 14;            // an answer is awaited for about 4.096 us * 2^timeout
+  uint8_t retries = 5;             // so often a packet is sent again before the peer is lost
+  uint8_t mtu_max = IBV_MTU_4096;  // an ibv_mtu
+};
+
+struct QueueDepths {
+  uint32_t sends = 0, receives = 0;
+};
+
+/// Owns the ibv_qp. Neither copyable nor movable.
+class QueuePair {
+ public:
+  /// `cq` takes the completions of both directions. Receives can be posted at once, and before
+  /// `start`. Throws Error(exhausted, system) that names the device.
+  QueuePair(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDepths& depths);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  ibv_qp* get() const { return qp_; }
+  uint32_t number() const { return qp_->qp_num; }
+  /// What peers are told: random, so that packets of an earlier connection are no packets of this.
+  uint32_t packet_number() const { return packet_number_; }
+  uint32_t inline_bytes_max() const { return inline_bytes_max_; }
+  const Port& port() const { return port_; }
+
+  /// Joins it with the peer's end: it can receive, and send. Empty, or what went wrong.
+  std::string start(const PortAddress& own, const LaneAddress& peer);
+
+ private:
+  const Port port_;
+  const Settings settings_;
+  uint32_t packet_number_ = 0;
+  uint32_t inline_bytes_max_ = 0;
+  ibv_qp* qp_ = nullptr;
+};
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,206 @@
+// How the transport notices that something is wrong, and what it says of it.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+#include "base/log.h"
+#include "transports/verbs/peer.h"
+
+namespace ropewalk {
+
+using verbs::Lane;
+
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+std::string name_of(const verbs::Port& port) {
+  return fmt::format("{} port {}", port.adapter->name(), port.number);
+}
+
+/// What a failed completion means to whoever has to mend it.
+std::string meaning_of(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+      return "it does not answer: its process or host has gone, the path is cut, or packets of the "
+             "full MTU do not pass (ROPEWALK_IB_MTU lowers it)";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "it takes no more messages";
+    case IBV_WC_REM_ACCESS_ERR:
+      return "it refused a write: the remote key is not, or no longer, valid there";
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+      return "it failed to carry out a write";
+    case IBV_WC_LOC_PROT_ERR:
+      return "the source of a put is not, or no longer, registered memory";
+    case IBV_WC_WR_FLUSH_ERR:
+      return "the queue pair was stopped";
+    case IBV_WC_FATAL_ERR:
+      return "the adapter failed";
+    default:
+      return "the queue pair failed";
+  }
+}
+
+}  // namespace
+
+void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
+  if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
+  peer.why = fmt::format("{}: {} ({})", name_of(lane.queue_pair().port()),
+                         meaning_of(completion.status), ibv_wc_status_str(completion.status));
+  failing_.push_back(&peer);
+}
+
+void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
+  lose(peer, fmt::format("{}: cannot post to its queue pair: {}", name_of(lane.queue_pair().port()),
+                         std::generic_category().message(error)));
+}
+
+void VerbsTransport::read_events(Device& device) {
+  ibv_async_event event;
+  while (ibv_get_async_event(device.adapter->context(), &event) == 0) {
+    on_event(device, event);
+    ibv_ack_async_event(&event);
+  }
+}
+
+void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
+  const auto port = static_cast<uint8_t>(event.element.port_num);
+  const std::string& name = device.adapter->name();
+  switch (event.event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+      return lose_all_on(device, 0, fmt::format("{} failed or was removed", name));
+    case IBV_EVENT_PORT_ERR:
+      log(LogLevel::warn, rank_, "{} port {} is down", name, port);
+      device.down_since_ns[port] = now_ns();
+      device.any_down = true;
+      return;
+    case IBV_EVENT_PORT_ACTIVE:
+      log(LogLevel::info, rank_, "{} port {} is up", name, port);
+      device.down_since_ns[port] = 0;
+      return;
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_LID_CHANGE:
+      // Links that stand may fail now, and then say so; new ones ask for the address anew.
+      log(LogLevel::warn, rank_, "{} port {}: {}", name, port,
+          ibv_event_type_str(event.event_type));
+      return;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      for (const auto& peer : peers_) {
+        if (!peer || !peer->open()) continue;
+        for (const auto& lane : peer->lanes)
+          if (lane->queue_pair().get() == event.element.qp)
+            return lose(*peer, fmt::format("{}: {}", name, ibv_event_type_str(event.event_type)));
+      }
+      return;
+    case IBV_EVENT_CQ_ERR:
+      return lose_all_on(device, 0, fmt::format("{}: the completion queue overran", name));
+    default:
+      log(LogLevel::debug, rank_, "{}: {}", name, ibv_event_type_str(event.event_type));
+  }
+}
+
+// A link may flap: only a port that stays down costs its peers.
+void VerbsTransport::check_ports() {
+  for (const auto& device : devices_) {
+    if (!device->any_down) continue;
+    device->any_down = false;
+    for (size_t port = 0; port < device->down_since_ns.size(); ++port) {
+      const int64_t since = device->down_since_ns[port];
+      if (since == 0) continue;
+      if (now_ns() - since < kPortDownMaxNs) {
+        device->any_down = true;
+        continue;
+      }
+      device->down_since_ns[port] = 0;
+      lose_all_on(*device, static_cast<int>(port),
+                  fmt::format("{} port {} is down: check the cable and the switch, or `ip link`",
+                              device->adapter->name(), port));
+    }
+  }
+}
+
+/// `port` 0: all ports of the device.
+void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why) {
+  for (const auto& peer : peers_) {
+    if (!peer || !peer->open()) continue;
+    const bool uses = std::any_of(peer->lanes.begin(), peer->lanes.end(), [&](const auto& lane) {
+      const verbs::Port& own = lane->queue_pair().port();
+      return own.adapter == device.adapter && (port == 0 || own.number == port);
+    });
+    if (uses) lose(*peer, why);
+  }
+}
+
+void VerbsTransport::lose(Peer& peer, std::string why) {
+  if (!peer.open()) return;
+  peer.why = std::move(why);
+  peer.state = Peer::State::lost;
+  peer.lost_to_tell = true;
+  close(peer);
+  publish(peer);
+}
+
+// Ends its queue pairs: the adapter reads no source any more and writes no target.
+void VerbsTransport::close(Peer& peer) {
+  if (peer.socket) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  peer.socket = {};
+  for (const auto& lane : peer.lanes)
+    devices_[lane->adapter]->completions -= lane->completions_max();
+  peer.lanes.clear();
+  peer.first_put = peer.end_put;
+  std::erase(linking_, &peer);
+  std::erase(held_, &peer);
+  std::erase(failing_, &peer);
+  peer.is_held = false;
+}
+
+void VerbsTransport::drop(int peer) {
+  Peer* p = find(peer);
+  if (p == nullptr) return;
+  if (p->open()) close(*p);
+  p->state = Peer::State::dropped;
+  p->lost_to_tell = false;
+}
+
+std::string VerbsTransport::why_lost(int peer) const {
+  const Peer* p = find(peer);
+  return p == nullptr ? std::string() : p->why;
+}
+
+// A put that was answered `done` is still the adapter's to send, and would go with the queue pair.
+void VerbsTransport::say_farewell() {
+  // The adapter gives up by itself, later than this only where its timeouts are set long.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (const auto& peer : peers_) {
+    if (!peer || peer->state != Peer::State::linked) continue;
+    for (const auto& lane : peer->lanes) {
+      lane->flush();
+      lane->ask_for_completion();
+    }
+  }
+  const auto waits = [](const std::unique_ptr<Peer>& peer) {
+    return peer && peer->state == Peer::State::linked &&
+           std::any_of(peer->lanes.begin(), peer->lanes.end(),
+                       [](const auto& lane) { return !lane->is_done(lane->position()); });
+  };
+  while (std::any_of(peers_.begin(), peers_.end(), waits) &&
+         std::chrono::steady_clock::now() < deadline) {
+    drain();
+    std::array<Completion, 64> ignored;
+    collect(ignored);
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,139 @@
+// The transport over RDMA adapters: InfiniBand and RoCE.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/sockets.h"
+#include "memory/memfd.h"
+#include "ropewalk/transport.h"
+#include "transports/verbs/lane.h"
+#include "transports/verbs/ports.h"
+#include "transports/verbs/registration.h"
+
+namespace ropewalk {
+
+/// A put is an RDMA write with immediate data, which is the notice; the adapter reads the source
+/// and writes the target itself. docs/protocol.md has what ranks say to each other before.
+///
+/// Each pair of ranks has one or more reliable connections, its lanes, over one or more ports. Puts
+/// of at least kStripeBytes are cut over all lanes; all others take the first.
+///
+/// After a link stands nothing here allocates or blocks, and no put or poll makes a system call
+/// (but where the adapter is made in software). Limits, then `full`: 256 puts under way per peer,
+/// fewer where the device's queues are shorter.
+///
+/// A peer is lost when the adapter gives up sending to it (ROPEWALK_IB_TIMEOUT, ROPEWALK_IB_RETRY),
+/// when its process ends (the socket of the handshake stays open and tells), when the port is down
+/// for longer than kPortDownMax, and when it does what it may not.
+class VerbsTransport final : public Transport {
+ public:
+  static constexpr size_t kStripeBytes = 32 << 10;
+  static constexpr int64_t kPortDownMaxNs = 500'000'000;
+
+  struct Options {
+    verbs::Settings settings;
+    verbs::Wishes wishes;
+    /// By peer: the index of this rank's port for each lane; both ranks must have as many. Where
+    /// empty, one lane on each port.
+    std::vector<std::vector<uint8_t>> lanes;
+  };
+
+  /// `ports` (at least one) lie on at most verbs::kAdaptersMax adapters. `sockets` must outlive the
+  /// transport. Throws Error(invalid_argument, exhausted, system).
+  VerbsTransport(int rank, int size, SocketSource& sockets, std::vector<verbs::Port> ports,
+                 Options options);
+  /// Waits until peers have what was put to them, no longer than they would be waited for anyway.
+  ~VerbsTransport() override;
+
+  std::string_view name() const override { return "verbs"; }
+  Abilities abilities() const override {
+    return {.put = true,
+            .registered_sources = true,
+            .inline_bytes_max = inline_bytes_max_,
+            .op_bytes_max = put_bytes_max_};
+  }
+  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  void connect(int peer, std::span<const std::byte> hello) override;
+  bool connected(int peer) const override;
+  bool is_wanted(int peer) const override;
+  std::span<const std::byte> hello_of(int peer) const override;
+  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  void gather() override { gathering_ = true; }
+  void release() override;
+  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  size_t poll(std::span<Completion> into) override;
+  int event_fd() const override { return epoll_fd_.get(); }
+  bool arm() override;
+  void drop(int peer) override;
+  std::string why_lost(int peer) const override;
+
+ private:
+  struct Peer;
+  struct Device;                 // an adapter in use
+  enum class Source : uint32_t;  // what an epoll event speaks of
+
+  Peer* find(int peer) const;
+
+  // linking.cc
+  void watch(Source source, uint32_t index, int fd, uint32_t events);
+  void watch_for_sockets(bool on);
+  void add_port(const verbs::Port& port);
+  void make_room(Device& device, uint32_t completions);
+  void add_lanes(Peer& peer);
+  void take_sockets();
+  void advance(Peer& peer);
+  void send_greeting(Peer& peer);
+  void read_greeting(Peer& peer);
+  bool start_lanes(Peer& peer);
+  void look_around();
+
+  // verbs_transport.cc
+  bool has_room(const Peer& peer, size_t lanes) const;
+  bool write(Peer& peer, verbs::Lane& lane, const verbs::Lane::Write& put);
+  void drain();
+  void completed(const ibv_wc& completion);
+  void arrived(Peer& peer, verbs::Lane& lane, const ibv_wc& completion);
+  void publish(Peer& peer);
+  size_t collect(std::span<Completion> into);
+  size_t collect(Peer& peer, std::span<Completion> into);
+  Completion take_notice(Peer& peer);
+
+  // trouble.cc
+  void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
+  void failed_to_post(Peer& peer, const verbs::Lane& lane, int error);
+  void read_events(Device& device);
+  void on_event(Device& device, const ibv_async_event& event);
+  void check_ports();
+  void lose_all_on(const Device& device, int port, const std::string& why);
+  void lose(Peer& peer, std::string why);
+  void close(Peer& peer);
+  void say_farewell();
+
+  const int rank_;
+  const int size_;
+  SocketSource& sockets_;
+  const std::vector<verbs::Port> ports_;
+  const Options options_;
+  UniqueFd epoll_fd_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
+  std::vector<uint8_t> device_of_port_;                    // by index into ports_
+  std::vector<std::unique_ptr<Peer>> peers_;               // by rank; null where never connected
+  std::vector<Peer*> linking_;                             // peers not yet linked
+  std::vector<Peer*> held_;                                // peers with puts to be released
+  std::vector<Peer*> failing_;  // to be lost when the completion queues are empty
+  // Peers with something for `poll` to give, each at most once: a ring of size_ places.
+  std::vector<Peer*> ready_;
+  size_t ready_first_ = 0, ready_count_ = 0;
+  bool gathering_ = false;
+  bool watching_for_sockets_ = false;
+  uint32_t polls_ = 0;
+  uint32_t inline_bytes_max_ = verbs::Lane::kInlineMax;
+  size_t put_bytes_max_ = size_t{1} << 30;
+};
+
+}  // namespace ropewalk

@@ -2,6 +2,7 @@
 // (docs/protocol.md, "Frames"). Plain data; needs no libibverbs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@ struct PortInfo {
   bool operator==(const PortInfo&) const = default;
 };
 
-/// "mlx5_0:1|ethernet|192.168.1.0/24|100,...": without semicolons, at most 1024 bytes for
+/// "mlx5_0:1|ethernet|192.168.1.0/24|100,...": without semicolons, at most 1056 bytes for
 /// kPortsMax.
 std::string port_list_text(const std::vector<PortInfo>& ports);
 /// The inverse; empty for an empty text. Throws Error(protocol) for what is no such text.

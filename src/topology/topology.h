@@ -18,6 +18,9 @@ void bind_thread_to_cpu(int cpu);
 /// Binds [address, address + bytes) to the NUMA node of the calling thread's CPU, where the machine
 /// has more than one; best effort (returns false and changes nothing when hwloc cannot).
 bool bind_memory_near_caller(void* address, size_t bytes);
+/// Of the CPUs that this process may use, the share (0 to 1) that is local to the device whose
+/// folder in /sys this is: where its bus is attached. 1 where the machine does not say.
+double local_share(const std::string& device_folder);
 /// Equal on two processes exactly where one can map the other's memory files through /proc:
 /// boot id, pid namespace, user namespace, effective user id. Printable, at most 512 bytes.
 std::string host_identity();

@@ -66,7 +66,7 @@ class Machine:
                 "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
                 "-append", "quiet console=ttyS0 panic=-1 mitigations=off",
-                "-serial", f"file:{self._escaped(self.folder / 'console')}"]
+                "-serial", f"file:{self.folder / 'console'}"]
 
     @staticmethod
     def _escaped(path):

@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "fabric/port_info.h"
+#include "fabric/select_ports.h"
 #include "transports/verbs/gid.h"
 
 namespace ropewalk::verbs {
 
 class Adapter;
-
-/// A remote key has room for the keys of so many.
-inline constexpr size_t kAdaptersMax = 2;
 
 struct Port {
   std::shared_ptr<Adapter> adapter;

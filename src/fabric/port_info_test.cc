@@ -1,0 +1,56 @@
+#include "fabric/port_info.h"
+
+#include <gtest/gtest.h>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk::verbs {
+namespace {
+
+TEST(PortInfo, IsReadAsWritten) {
+  const std::vector<PortInfo> ports = {
+      {"mlx5_0", 1, LinkLayer::infiniband, "fe80::/64", 200},
+      {"rxe0", 2, LinkLayer::ethernet, "192.168.1.0/24", 3},
+      {"bnxt-re.1", 255, LinkLayer::ethernet, "", 0},
+  };
+  const std::string text = port_list_text(ports);
+  EXPECT_EQ(text,
+            "mlx5_0:1|infiniband|fe80::/64|200,rxe0:2|ethernet|192.168.1.0/24|3,"
+            "bnxt-re.1:255|ethernet||0");
+  EXPECT_EQ(parse_port_list(text), ports);
+  EXPECT_TRUE(parse_port_list("").empty());
+}
+
+TEST(PortInfo, TheLongestListIsWithinItsLimit) {
+  const std::string subnet = "1111:2222:3333:4444:5555:6666:7777:8888/128";
+  const std::vector<PortInfo> ports(
+      kPortsMax,
+      {std::string(kDeviceNameBytesMax, 'm'), 255, LinkLayer::infiniband, subnet, 999'999});
+  const std::string text = port_list_text(ports);
+  EXPECT_LE(text.size(), 1056u);
+  EXPECT_EQ(parse_port_list(text), ports);
+  EXPECT_THROW(parse_port_list(text + ",rxe0:1|ethernet||1"), Error);
+}
+
+TEST(PortInfo, NonsenseIsRefused) {
+  for (const char* text :
+       {"x", ",", "rxe0:1|ethernet||1,", ",rxe0:1|ethernet||1", "rxe0|ethernet||1",
+        "rxe0:0|ethernet||1", "rxe0:256|ethernet||1", "rxe0:01|ethernet||1", "rxe0:|ethernet||1",
+        ":1|ethernet||1", "r xe:1|ethernet||1", "rxe0:1|Ethernet||1", "rxe0:1||1",
+        "rxe0:1|ethernet|10.0.0.0/8", "rxe0:1|ethernet|net|1", "rxe0:1|ethernet||",
+        "rxe0:1|ethernet||-1", "rxe0:1|ethernet||1000000", "rxe0:1|ethernet||1|", "a:b:1|ethernet||1",
+        "rxe0:1|ethernet|1111:2222:3333:4444:5555:6666:7777:8888/1280|1"})
+    EXPECT_THROW(parse_port_list(text), Error) << text;
+}
+
+TEST(PortInfo, NamesOfDevices) {
+  EXPECT_TRUE(is_device_name("mlx5_0"));
+  EXPECT_TRUE(is_device_name(std::string(kDeviceNameBytesMax, 'x')));
+  for (const std::string name :
+       {"", "a b", "a;b", "a,b", "a|b", "a:b", "a/b"})
+    EXPECT_FALSE(is_device_name(name)) << name;
+  EXPECT_FALSE(is_device_name(std::string(kDeviceNameBytesMax + 1, 'x')));
+}
+
+}  // namespace
+}  // namespace ropewalk::verbs

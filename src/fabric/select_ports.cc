@@ -1,0 +1,63 @@
+#include "fabric/select_ports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace ropewalk::verbs {
+namespace {
+
+/// mlx5_2 before mlx5_10: shorter names first where the beginnings are equal but for digits.
+bool name_before(const std::string& x, const std::string& y) {
+  const auto stem = [](const std::string& name) {
+    return name.substr(0, name.find_last_not_of("0123456789") + 1);
+  };
+  if (stem(x) == stem(y) && x.size() != y.size()) return x.size() < y.size();
+  return x < y;
+}
+
+bool is_preferred(const PortCandidate& x, const PortCandidate& y) {
+  if (x.local_share != y.local_share) return x.local_share > y.local_share;
+  if (x.info.rate_gbps != y.info.rate_gbps) return x.info.rate_gbps > y.info.rate_gbps;
+  if (x.info.device != y.info.device) return name_before(x.info.device, y.info.device);
+  return x.info.number < y.info.number;
+}
+
+}  // namespace
+
+std::vector<size_t> select_ports(const std::vector<PortCandidate>& candidates, bool named,
+                                 std::vector<std::string>& why_not) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t x, size_t y) { return is_preferred(candidates[x], candidates[y]); });
+  uint32_t fastest_gbps = 0;
+  for (const PortCandidate& candidate : candidates)
+    fastest_gbps = std::max(fastest_gbps, candidate.info.rate_gbps);
+
+  std::vector<size_t> chosen;
+  std::set<std::string> adapters;
+  for (const size_t i : order) {
+    const PortInfo& info = candidates[i].info;
+    const auto leave_out = [&](const std::string& why) {
+      why_not.push_back(fmt::format("{} port {} is left out: {}; to use it, name it in "
+                                    "ROPEWALK_IB_HCA",
+                                    info.device, info.number, why));
+    };
+    if (!named && info.rate_gbps < fastest_gbps / 2) {
+      leave_out(fmt::format("{} Gb/s, another has {}", info.rate_gbps, fastest_gbps));
+    } else if (!adapters.contains(info.device) && adapters.size() == kAdaptersMax) {
+      leave_out(fmt::format("{} other adapters are as near or nearer", kAdaptersMax));
+    } else if (chosen.size() == kPortsMax) {
+      leave_out(fmt::format("{} other ports are in use", kPortsMax));
+    } else {
+      adapters.insert(info.device);
+      chosen.push_back(i);
+    }
+  }
+  return chosen;
+}
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,33 @@
+// The RDMA devices of this host.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <string>
+#include <vector>
+
+namespace ropewalk::verbs {
+
+/// Owns what ibv_get_device_list gives. Neither copyable nor movable.
+class DeviceList {
+ public:
+  /// Asks libibverbs only where the kernel knows of any device.
+  DeviceList();
+  ~DeviceList();
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+
+  /// In the order of their names.
+  const std::vector<ibv_device*>& devices() const { return devices_; }
+  /// Those that the kernel knows and libibverbs does not give; each with the reason and what to do:
+  /// "mlx5_0: ...; sudo modprobe ib_uverbs".
+  const std::vector<std::string>& missing() const { return missing_; }
+  bool empty() const { return devices_.empty() && missing_.empty(); }
+
+ private:
+  ibv_device** list_ = nullptr;
+  std::vector<ibv_device*> devices_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace ropewalk::verbs

@@ -1,0 +1,91 @@
+#include "transports/verbs/gid.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace ropewalk::verbs {
+namespace {
+
+constexpr size_t kIpv4At = 12;  // in an IPv4-mapped address: ::ffff:a.b.c.d
+
+unsigned byte_of(const Gid& gid, size_t at) {
+  return std::to_integer<unsigned>(gid[at]);
+}
+
+/// Reaches no further than the link, or this host.
+bool is_narrow(const Gid& gid) {
+  if (is_ipv4(gid))
+    return byte_of(gid, kIpv4At) == 127 ||
+           (byte_of(gid, kIpv4At) == 169 && byte_of(gid, kIpv4At + 1) == 254);
+  return byte_of(gid, 0) == 0xfe && (byte_of(gid, 1) & 0xc0) == 0x80;
+}
+
+/// Smaller is better.
+auto order_of(const GidEntry& entry) {
+  return std::tuple(entry.type != GidType::roce_v2, is_narrow(entry.gid), !is_ipv4(entry.gid),
+                    entry.index);
+}
+
+std::string list_of(std::span<const GidEntry> table) {
+  std::string list;
+  for (const GidEntry& entry : table)
+    list += fmt::format("{}{} {} ({})", list.empty() ? "" : ", ", entry.index, text_of(entry.gid),
+                        name_of(entry.type));
+  return list.empty() ? "none" : list;
+}
+
+}  // namespace
+
+std::string_view name_of(GidType type) {
+  switch (type) {
+    case GidType::infiniband:
+      return "IB";
+    case GidType::roce_v1:
+      return "RoCE v1";
+    case GidType::roce_v2:
+      return "RoCE v2";
+  }
+  return "unknown";
+}
+
+std::string text_of(const Gid& gid) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (is_ipv4(gid))
+    inet_ntop(AF_INET, gid.data() + kIpv4At, text, sizeof text);
+  else
+    inet_ntop(AF_INET6, gid.data(), text, sizeof text);
+  return text;
+}
+
+bool is_zero(const Gid& gid) {
+  return std::all_of(gid.begin(), gid.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+bool is_ipv4(const Gid& gid) {
+  return std::all_of(gid.begin(), gid.begin() + 10, [](std::byte b) { return b == std::byte{0}; }) &&
+         gid[10] == std::byte{0xff} && gid[11] == std::byte{0xff};
+}
+
+GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished) {
+  if (wished) {
+    for (const GidEntry& entry : table)
+      if (entry.index == static_cast<uint32_t>(*wished)) return {entry, "ROPEWALK_IB_GID_INDEX"};
+    return {{},
+            fmt::format("ROPEWALK_IB_GID_INDEX={}, but its GIDs are: {}", *wished, list_of(table))};
+  }
+  if (table.empty()) return {{}, "its table of GIDs is empty"};
+  const auto best =
+      std::min_element(table.begin(), table.end(), [](const GidEntry& x, const GidEntry& y) {
+        return order_of(x) < order_of(y);
+      });
+  if (best->type == GidType::infiniband) return {*best, "the port's own"};
+  const char* reach = is_narrow(best->gid) ? "a link-local address, there is no other"
+                      : is_ipv4(best->gid) ? "an IPv4 address"
+                                           : "a global IPv6 address, there is no IPv4 one";
+  return {*best, fmt::format("{}, {}", name_of(best->type), reach)};
+}
+
+}  // namespace ropewalk::verbs

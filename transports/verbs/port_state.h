@@ -1,0 +1,42 @@
+// What a port is now: for choosing, for linking, and for `ropewalk doctor`.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transports/verbs/adapter.h"
+#include "transports/verbs/gid.h"
+#include "transports/verbs/ports.h"
+
+namespace ropewalk::verbs {
+
+struct PortState {
+  ibv_port_state state = IBV_PORT_NOP;
+  LinkLayer link_layer = LinkLayer::infiniband;
+  uint16_t lid = 0;
+  ibv_mtu mtu_active = IBV_MTU_256, mtu_max = IBV_MTU_256;
+  uint32_t rate_gbps = 0;
+  std::string interface;       // under RoCE: its network device; empty where unknown
+  std::vector<GidEntry> gids;  // in the order of their indices
+  GidChoice gid;
+  std::string problem, fix;  // problem: why no rank can use it; empty where all is well
+};
+
+/// Never throws; what cannot be queried is a problem.
+PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes);
+
+std::string_view name_of(ibv_port_state state);  // "ACTIVE", "DOWN"
+int bytes_of(ibv_mtu mtu);
+
+/// In Gb/s, from ibv_port_attr's codes; 0 for codes that are not known.
+uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed);
+
+/// In /sys.
+std::string folder_of(const std::string& device);
+/// No PCI or other device behind it: rdma_rxe, siw.
+bool is_software(const std::string& device);
+
+}  // namespace ropewalk::verbs

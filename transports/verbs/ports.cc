@@ -1,0 +1,139 @@
+#include "transports/verbs/ports.h"
+
+#include <fmt/format.h>
+
+#include "fabric/port_filter.h"
+#include "memory/lock_limit.h"
+#include "ropewalk/status.h"
+#include "topology/topology.h"
+#include "transports/verbs/adapter.h"
+#include "transports/verbs/device_list.h"
+#include "transports/verbs/network.h"
+#include "transports/verbs/port_state.h"
+
+namespace ropewalk::verbs {
+namespace {
+
+constexpr int kInfiniBandSubnetBits = 64;
+
+std::string sentence_of(const std::string& device, uint8_t number, const PortState& state) {
+  return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.fix);
+}
+
+/// Adapters whose queue pairs are not those of InfiniBand and RoCE: iWARP, EFA, usNIC.
+bool can_connect(const ibv_device& device) {
+  return device.transport_type == IBV_TRANSPORT_IB;
+}
+
+PortInfo info_from(const std::string& device, uint8_t number, const PortState& state) {
+  PortInfo info{device, number, state.link_layer, {}, state.rate_gbps};
+  if (!state.gid.entry) return info;
+  const GidEntry& gid = *state.gid.entry;
+  info.subnet = state.link_layer == LinkLayer::infiniband
+                    ? network_text(gid.gid, kInfiniBandSubnetBits)
+                    : network_of(gid.interface, gid.gid);
+  return info;
+}
+
+struct Found {
+  std::vector<Port> ports;
+  std::vector<PortCandidate> candidates;  // of the same index
+};
+
+void look_at_ports(const std::shared_ptr<Adapter>& adapter, const PortFilter& filter,
+                   const Wishes& wishes, Found& found, std::vector<std::string>& why_not) {
+  const std::string& name = adapter->name();
+  const double share = local_share(folder_of(name) + "/device");
+  for (uint8_t number = 1; number <= adapter->limits().phys_port_cnt; ++number) {
+    if (!filter.allows(name, number)) {
+      why_not.push_back(fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number,
+                                    wishes.hca));
+      continue;
+    }
+    const PortState state = examine(*adapter, number, wishes);
+    if (!state.problem.empty()) {
+      why_not.push_back(sentence_of(name, number, state));
+      continue;
+    }
+    found.ports.push_back({adapter, number});
+    found.candidates.push_back({info_from(name, number, state), share});
+  }
+}
+
+void look_at_device(ibv_device* device, const PortFilter& filter, const Wishes& wishes,
+                    Found& found, std::vector<std::string>& why_not) {
+  const std::string name = ibv_get_device_name(device);
+  if (!filter.allows_device(name)) {
+    why_not.push_back(fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name, wishes.hca));
+  } else if (!can_connect(*device)) {
+    why_not.push_back(fmt::format("{}: it has no reliable connections of InfiniBand or RoCE; use TCP "
+                                  "on its network device",
+                                  name));
+  } else if (!is_device_name(name)) {
+    why_not.push_back(fmt::format("\"{}\": other ranks could not be told this name; "
+                                  "sudo rdma dev set \"{}\" name rdma0",
+                                  name, name));
+  } else {
+    try {
+      look_at_ports(std::make_shared<Adapter>(device), filter, wishes, found, why_not);
+    } catch (const Error& error) {
+      why_not.push_back(
+          fmt::format("{}; {}", error.failure().reason, error.failure().advice));
+    }
+  }
+}
+
+PortState usable_state(const Port& port, const Wishes& wishes) {
+  PortState state = examine(*port.adapter, port.number, wishes);
+  if (!state.problem.empty())
+    throw Error(ErrorCode::unavailable, "verbs",
+                fmt::format("{} port {}: {}", port.adapter->name(), port.number, state.problem),
+                state.fix);
+  return state;
+}
+
+}  // namespace
+
+std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why_not) {
+  const auto filter = PortFilter::parse(wishes.hca);
+  if (!filter)
+    throw Error(ErrorCode::invalid_argument, "verbs",
+                fmt::format("ROPEWALK_IB_HCA=\"{}\" is no list of devices", wishes.hca),
+                "write mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
+  const DeviceList list;
+  why_not = list.missing();
+  if (list.empty()) why_not.emplace_back("there is no RDMA adapter");
+  const LockLimit limit = lock_limit();
+  if (!list.devices().empty() && !limit.suffices()) {
+    why_not.push_back(fmt::format("{}, RDMA needs {} MiB and more; {}", text_of(limit),
+                                  kLockedBytesWanted >> 20, way_to_raise(limit)));
+    return {};
+  }
+  Found found;
+  for (ibv_device* device : list.devices())
+    look_at_device(device, *filter, wishes, found, why_not);
+  const bool named = !filter->allows_all();
+  std::vector<Port> ports;
+  for (const size_t i : select_ports(found.candidates, named, why_not))
+    ports.push_back(found.ports[i]);
+  return ports;
+}
+
+PortAddress address_of(const Port& port, const Wishes& wishes) {
+  const PortState state = usable_state(port, wishes);
+  PortAddress address;
+  address.link_layer = state.link_layer;
+  address.lid = state.lid;
+  address.mtu = static_cast<uint8_t>(state.mtu_active);
+  if (state.gid.entry) {
+    address.gid = state.gid.entry->gid;
+    address.gid_index = static_cast<uint8_t>(state.gid.entry->index);
+  }
+  return address;
+}
+
+PortInfo info_of(const Port& port, const Wishes& wishes) {
+  return info_from(port.adapter->name(), port.number, usable_state(port, wishes));
+}
+
+}  // namespace ropewalk::verbs

@@ -1,5 +1,4 @@
 """Runs the jobs: contenders take turns, in rounds."""
-import json
 import os
 import pathlib
 import signal
@@ -43,11 +42,9 @@ def run_contender(case, contender, build, under, iterations_min):
     # In memory where there is such a folder: a disk's write-back would disturb.
     parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
-        words = [*under, *contender.command(build, case),
-                 "--budget-ms", str(case.budget_ms), "--iterations-min", str(iterations_min),
-                 "--segment", str(pathlib.Path(folder) / "segment")]
-        output = run_job(words)
-    results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        segment = pathlib.Path(folder) / "segment"
+        output = run_job([*under, *contender.command(build, case, segment, iterations_min)])
+    results = list(contender.read(output))
     if not results:
         raise JobFailed(f"printed no result: {output[-2000:]}")
     return results

@@ -65,7 +65,8 @@ bool is_zero(const Gid& gid) {
 }
 
 bool is_ipv4(const Gid& gid) {
-  return std::all_of(gid.begin(), gid.begin() + 10, [](std::byte b) { return b == std::byte{0}; }) &&
+  return std::all_of(gid.begin(), gid.begin() + 10,
+                     [](std::byte b) { return b == std::byte{0}; }) &&
          gid[10] == std::byte{0xff} && gid[11] == std::byte{0xff};
 }
 
@@ -77,10 +78,9 @@ GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished)
             fmt::format("ROPEWALK_IB_GID_INDEX={}, but its GIDs are: {}", *wished, list_of(table))};
   }
   if (table.empty()) return {{}, "its table of GIDs is empty"};
-  const auto best =
-      std::min_element(table.begin(), table.end(), [](const GidEntry& x, const GidEntry& y) {
-        return order_of(x) < order_of(y);
-      });
+  const auto best = std::min_element(
+      table.begin(), table.end(),
+      [](const GidEntry& x, const GidEntry& y) { return order_of(x) < order_of(y); });
   if (best->type == GidType::infiniband) return {*best, "the port's own"};
   const char* reach = is_narrow(best->gid) ? "a link-local address, there is no other"
                       : is_ipv4(best->gid) ? "an IPv4 address"

@@ -1,4 +1,5 @@
 """One virtual machine: its QEMU process, and the sockets that lead into it."""
+import contextlib
 import os
 import pathlib
 import shlex
@@ -65,7 +66,7 @@ class Machine:
                 "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
                 "-append", "quiet console=ttyS0 panic=-1 mitigations=off",
-                "-serial", f"file:{self._escaped(self.folder / 'console')}"]
+                "-serial", f"file:{self.folder / 'console'}"]
 
     @staticmethod
     def _escaped(path):
@@ -95,11 +96,14 @@ class Machine:
     def last_words(self):
         """What QEMU and the machine's console said, shortened: for an error."""
         texts = []
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            texts.append(f"QEMU ended with status {self.process.wait(timeout=1)}")
         for name in ("qemu.log", "console"):
             path = self.folder / name
             lines = path.read_text(errors="replace").split("\n") if path.exists() else []
             texts += [line.rstrip() for line in lines if line.strip()][-15:]
-        return "\n  ".join(texts) or "it said nothing"
+        return "\n  ".join(texts + ["more --memory, or another --accel, may help; --verbose shows how "
+                                     "it was started"])
 
     def end(self):
         self.process.kill()

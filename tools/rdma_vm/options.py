@@ -83,10 +83,14 @@ def seconds(word):
     return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
 
 
+class Format(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog):
+        super().__init__(prog, width=100)
+
+
 def parser():
     result = argparse.ArgumentParser(prog="rdma-vm", usage=USAGE, description=HELP, epilog=EPILOG,
-                                     allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+                                     allow_abbrev=False, formatter_class=Format)
     add = result.add_argument
     add("--writable", action="append", default=[], metavar="DIR",
         help="what COMMAND writes here is kept too; may be given again")

@@ -108,19 +108,24 @@ class Run:
         for printer in self.printers.values():
             printer.finish()
 
+    def out_of_time(self):
+        for printer in self.printers.values():
+            printer.finish()
+        raise Failure(f"the run took longer than {self.wishes.timeout_s:g} s (--timeout) and was "
+                      "ended", STATUS_TIMEOUT)
+
     def status(self):
         deadline = self.begin + self.wishes.timeout_s
         if not self.wait_for(self.up, min(deadline, self.begin + BOOT_S_MAX)):
+            if time.monotonic() >= deadline:
+                self.out_of_time()
             slow = next(one for one in self.machines if one.node not in self.up)
-            raise Failure(f"the machine of node {slow.node} did not come up in time:\n"
+            raise Failure(f"the machine of node {slow.node} did not come up in {BOOT_S_MAX} s:\n"
                           f"  {slow.last_words()}")
         self.note("up")
         self.tell(b"go")
         if not self.wait_for(self.statuses, deadline):
-            for printer in self.printers.values():
-                printer.finish()
-            raise Failure(f"the run took longer than {self.wishes.timeout_s:g} s (--timeout) and "
-                          "was ended", STATUS_TIMEOUT)
+            self.out_of_time()
         self.note("the command ended")
         self.finish()
         self.note("off")

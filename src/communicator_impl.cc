@@ -166,7 +166,7 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
       return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.knobs()));
     });
   }
-  const Choice choice = choose_for(call, job_.knobs(), job_.hosts());
+  const Choice choice = choose_for(call, job_.knobs(), job_.choice(), job_.hosts());
   const ScheduleKey key{call.collective, choice.algorithm, size(), call.root, job_.hosts()};
   const Schedule schedule = build_schedule(key, rank());
   return driver_->locked(

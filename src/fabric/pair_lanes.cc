@@ -61,9 +61,8 @@ std::vector<LanePair> pair_lanes(const std::vector<PortInfo>& a, const std::vect
     };
     // The first of the least loaded: pairs are in the order of both lists.
     const auto least =
-        std::min_element(pairs.begin(), pairs.end(), [&](const Candidate& x, const Candidate& y) {
-          return load(x) < load(y);
-        });
+        std::min_element(pairs.begin(), pairs.end(),
+                         [&](const Candidate& x, const Candidate& y) { return load(x) < load(y); });
     ++lanes_of_a[least->ports.a];
     ++lanes_of_b[least->ports.b];
     chosen.push_back(least->ports);

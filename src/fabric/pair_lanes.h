@@ -16,8 +16,9 @@ struct LanePair {
 
 /// Only ports of one link layer are joined, InfiniBand where both have it. Of those, where any two
 /// are in the same known subnet, only such; and none that is slower than half of the fastest pair,
-/// since a message is cut over all lanes alike. Lanes are spread evenly over the ports. `lanes` == 0:
-/// as many as the rank with more ports in use has of them. Empty where no two ports can be joined.
+/// since a message is cut over all lanes alike. Lanes are spread evenly over the ports. `lanes` ==
+/// 0: as many as the rank with more ports in use has of them. Empty where no two ports can be
+/// joined.
 std::vector<LanePair> pair_lanes(const std::vector<PortInfo>& a, const std::vector<PortInfo>& b,
                                  int lanes);
 

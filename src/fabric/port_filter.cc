@@ -48,9 +48,8 @@ bool PortFilter::allows_device(std::string_view device) const {
   if (!excludes_)
     return std::any_of(entries_.begin(), entries_.end(),
                        [&](const Entry& entry) { return names(entry, device); });
-  return std::none_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.port == 0 && names(entry, device);
-  });
+  return std::none_of(entries_.begin(), entries_.end(),
+                      [&](const Entry& entry) { return entry.port == 0 && names(entry, device); });
 }
 
 }  // namespace ropewalk::verbs

@@ -23,9 +23,8 @@ TEST(PortInfo, IsReadAsWritten) {
 
 TEST(PortInfo, TheLongestListIsWithinItsLimit) {
   const std::string subnet = "1111:2222:3333:4444:5555:6666:7777:8888/128";
-  const std::vector<PortInfo> ports(
-      kPortsMax,
-      {std::string(kDeviceNameBytesMax, 'm'), 255, LinkLayer::infiniband, subnet, 999'999});
+  const std::vector<PortInfo> ports(kPortsMax, {std::string(kDeviceNameBytesMax, 'm'), 255,
+                                                LinkLayer::infiniband, subnet, 999'999});
   const std::string text = port_list_text(ports);
   EXPECT_LE(text.size(), 1056u);
   EXPECT_EQ(parse_port_list(text), ports);
@@ -33,21 +32,34 @@ TEST(PortInfo, TheLongestListIsWithinItsLimit) {
 }
 
 TEST(PortInfo, NonsenseIsRefused) {
-  for (const char* text :
-       {"x", ",", "rxe0:1|ethernet||1,", ",rxe0:1|ethernet||1", "rxe0|ethernet||1",
-        "rxe0:0|ethernet||1", "rxe0:256|ethernet||1", "rxe0:01|ethernet||1", "rxe0:|ethernet||1",
-        ":1|ethernet||1", "r xe:1|ethernet||1", "rxe0:1|Ethernet||1", "rxe0:1||1",
-        "rxe0:1|ethernet|10.0.0.0/8", "rxe0:1|ethernet|net|1", "rxe0:1|ethernet||",
-        "rxe0:1|ethernet||-1", "rxe0:1|ethernet||1000000", "rxe0:1|ethernet||1|", "a:b:1|ethernet||1",
-        "rxe0:1|ethernet|1111:2222:3333:4444:5555:6666:7777:8888/1280|1"})
+  for (const char* text : {"x",
+                           ",",
+                           "rxe0:1|ethernet||1,",
+                           ",rxe0:1|ethernet||1",
+                           "rxe0|ethernet||1",
+                           "rxe0:0|ethernet||1",
+                           "rxe0:256|ethernet||1",
+                           "rxe0:01|ethernet||1",
+                           "rxe0:|ethernet||1",
+                           ":1|ethernet||1",
+                           "r xe:1|ethernet||1",
+                           "rxe0:1|Ethernet||1",
+                           "rxe0:1||1",
+                           "rxe0:1|ethernet|10.0.0.0/8",
+                           "rxe0:1|ethernet|net|1",
+                           "rxe0:1|ethernet||",
+                           "rxe0:1|ethernet||-1",
+                           "rxe0:1|ethernet||1000000",
+                           "rxe0:1|ethernet||1|",
+                           "a:b:1|ethernet||1",
+                           "rxe0:1|ethernet|1111:2222:3333:4444:5555:6666:7777:8888/1280|1"})
     EXPECT_THROW(parse_port_list(text), Error) << text;
 }
 
 TEST(PortInfo, NamesOfDevices) {
   EXPECT_TRUE(is_device_name("mlx5_0"));
   EXPECT_TRUE(is_device_name(std::string(kDeviceNameBytesMax, 'x')));
-  for (const std::string name :
-       {"", "a b", "a;b", "a,b", "a|b", "a:b", "a/b"})
+  for (const std::string name : {"", "a b", "a;b", "a,b", "a|b", "a:b", "a/b"})
     EXPECT_FALSE(is_device_name(name)) << name;
   EXPECT_FALSE(is_device_name(std::string(kDeviceNameBytesMax + 1, 'x')));
 }

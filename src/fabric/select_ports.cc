@@ -42,9 +42,10 @@ std::vector<size_t> select_ports(const std::vector<PortCandidate>& candidates, b
   for (const size_t i : order) {
     const PortInfo& info = candidates[i].info;
     const auto leave_out = [&](const std::string& why) {
-      why_not.push_back(fmt::format("{} port {} is left out: {}; to use it, name it in "
-                                    "ROPEWALK_IB_HCA",
-                                    info.device, info.number, why));
+      why_not.push_back(
+          fmt::format("{} port {} is left out: {}; to use it, name it in "
+                      "ROPEWALK_IB_HCA",
+                      info.device, info.number, why));
     };
     if (!named && info.rate_gbps < fastest_gbps / 2) {
       leave_out(fmt::format("{} Gb/s, another has {}", info.rate_gbps, fastest_gbps));

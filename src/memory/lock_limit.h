@@ -12,8 +12,8 @@ inline constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 inline constexpr size_t kLockedBytesWanted = size_t{64} << 20;
 
 struct LockLimit {
-  size_t bytes = kUnlimited;      // RLIMIT_MEMLOCK; unlimited with the capability to ignore it
-  size_t hard_bytes = kUnlimited; // as far as the process may raise it itself
+  size_t bytes = kUnlimited;       // RLIMIT_MEMLOCK; unlimited with the capability to ignore it
+  size_t hard_bytes = kUnlimited;  // as far as the process may raise it itself
   bool suffices() const { return bytes >= kLockedBytesWanted; }
 };
 LockLimit lock_limit();

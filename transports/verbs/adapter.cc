@@ -16,8 +16,8 @@ std::string advice_for(int error, const char* node) {
   switch (error) {
     case EACCES:
     case EPERM:
-      return fmt::format("sudo chmod a+rw /dev/infiniband/{} (the package rdma-core does it at boot)",
-                         node);
+      return fmt::format(
+          "sudo chmod a+rw /dev/infiniband/{} (the package rdma-core does it at boot)", node);
     case ENOENT:
     case ENXIO:
     case ENODEV:

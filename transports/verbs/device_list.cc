@@ -34,13 +34,12 @@ DeviceList::DeviceList() {
       return name == ibv_get_device_name(device);
     });
     if (!listed)
-      missing_.push_back(
-          has_uverbs ? fmt::format("{}: libibverbs has no driver for it; "
-                                   "sudo apt-get install ibverbs-providers",
-                                   name)
-                     : fmt::format("{}: the kernel's ib_uverbs is not loaded; "
-                                   "sudo modprobe ib_uverbs",
-                                   name));
+      missing_.push_back(has_uverbs ? fmt::format("{}: libibverbs has no driver for it; "
+                                                  "sudo apt-get install ibverbs-providers",
+                                                  name)
+                                    : fmt::format("{}: the kernel's ib_uverbs is not loaded; "
+                                                  "sudo modprobe ib_uverbs",
+                                                  name));
   }
 }
 

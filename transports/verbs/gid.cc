@@ -25,8 +25,10 @@ bool is_narrow(const Gid& gid) {
 
 /// Smaller is better.
 auto order_of(const GidEntry& entry) {
-  return std::tuple(entry.type != GidType::roce_v2, is_narrow(entry.gid), !is_ipv4(entry.gid),
-                    entry.index);
+  // An InfiniBand subnet whose prefix nobody has set has the link-local one.
+  const bool is_roce = entry.type != GidType::infiniband;
+  return std::tuple(entry.type != GidType::roce_v2, is_roce && is_narrow(entry.gid),
+                    is_roce && !is_ipv4(entry.gid), entry.index);
 }
 
 std::string list_of(std::span<const GidEntry> table) {
@@ -65,7 +67,8 @@ bool is_zero(const Gid& gid) {
 }
 
 bool is_ipv4(const Gid& gid) {
-  return std::all_of(gid.begin(), gid.begin() + 10, [](std::byte b) { return b == std::byte{0}; }) &&
+  return std::all_of(gid.begin(), gid.begin() + 10,
+                     [](std::byte b) { return b == std::byte{0}; }) &&
          gid[10] == std::byte{0xff} && gid[11] == std::byte{0xff};
 }
 
@@ -77,10 +80,9 @@ GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished)
             fmt::format("ROPEWALK_IB_GID_INDEX={}, but its GIDs are: {}", *wished, list_of(table))};
   }
   if (table.empty()) return {{}, "its table of GIDs is empty"};
-  const auto best =
-      std::min_element(table.begin(), table.end(), [](const GidEntry& x, const GidEntry& y) {
-        return order_of(x) < order_of(y);
-      });
+  const auto best = std::min_element(
+      table.begin(), table.end(),
+      [](const GidEntry& x, const GidEntry& y) { return order_of(x) < order_of(y); });
   if (best->type == GidType::infiniband) return {*best, "the port's own"};
   const char* reach = is_narrow(best->gid) ? "a link-local address, there is no other"
                       : is_ipv4(best->gid) ? "an IPv4 address"

@@ -69,8 +69,7 @@ TEST(Gid, OfEqualOnesTheFirst) {
 }
 
 TEST(Gid, AWishDecidesAlone) {
-  const std::vector<GidEntry> table = {entry(0, "fe80::1", GidType::roce_v1),
-                                       entry(1, "10.0.0.1")};
+  const std::vector<GidEntry> table = {entry(0, "fe80::1", GidType::roce_v1), entry(1, "10.0.0.1")};
   EXPECT_EQ(chosen(table, 0), 0);
   EXPECT_EQ(chosen(table, 2), -1);
   EXPECT_EQ(choose_gid(table, 2).reason,

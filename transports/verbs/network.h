@@ -10,8 +10,8 @@ namespace ropewalk::verbs {
 /// "192.168.1.0/24": the network in which `interface` has the address `gid`; of a link-local IPv6
 /// address "fe80::/64". Empty where the interface has no such address.
 std::string network_of(const std::string& interface, const Gid& gid);
-/// Pure: the first `bits` of the address, as text. `bits` count from the IPv4 address' begin where it
-/// is one.
+/// Pure: the first `bits` of the address, as text. `bits` count from the IPv4 address' begin where
+/// it is one.
 std::string network_text(const Gid& gid, int bits);
 
 /// In bytes; 0 where there is no such interface.

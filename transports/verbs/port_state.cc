@@ -66,16 +66,17 @@ void find_why_down(PortState& port, uint8_t physical) {
   constexpr uint8_t kPolling = 2, kDisabled = 3;
   if (port.link_layer == LinkLayer::infiniband) {
     const bool trained = port.state == IBV_PORT_INIT || port.state == IBV_PORT_ARMED;
-    port.fix = trained ? "start the fabric's subnet manager (sudo systemctl start opensm, on one host)"
-               : physical == kPolling    ? "connect the cable, or switch on the port at its other end"
+    port.fix = trained
+                   ? "start the fabric's subnet manager (sudo systemctl start opensm, on one host)"
+               : physical == kPolling  ? "connect the cable, or switch on the port at its other end"
                : physical == kDisabled ? "sudo ibportstate -D 0 1 enable"
                                        : "check the cable: ibstat, iblinkinfo";
   } else if (port.interface.empty()) {
     port.fix = "bring its network device up: rdma link, then sudo ip link set DEVICE up";
   } else {
-    port.fix = is_up(port.interface)
-                   ? fmt::format("check the cable of {}: ethtool {}", port.interface, port.interface)
-                   : fmt::format("sudo ip link set {} up", port.interface);
+    port.fix = is_up(port.interface) ? fmt::format("check the cable of {}: ethtool {}",
+                                                   port.interface, port.interface)
+                                     : fmt::format("sudo ip link set {} up", port.interface);
   }
 }
 
@@ -138,7 +139,8 @@ uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed) {
     double value;
   };
   constexpr Row kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
-  constexpr Row kLaneGbps[] = {{1, 2.5}, {2, 5}, {4, 10}, {8, 10}, {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+  constexpr Row kLaneGbps[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
+                               {16, 14}, {32, 25}, {64, 50}, {128, 100}};
   double width = 0, lane = 0;
   for (const Row& row : kWidths)
     if (row.code == active_width) width = row.value;

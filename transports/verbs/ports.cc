@@ -46,8 +46,8 @@ void look_at_ports(const std::shared_ptr<Adapter>& adapter, const PortFilter& fi
   const double share = local_share(folder_of(name) + "/device");
   for (uint8_t number = 1; number <= adapter->limits().phys_port_cnt; ++number) {
     if (!filter.allows(name, number)) {
-      why_not.push_back(fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number,
-                                    wishes.hca));
+      why_not.push_back(
+          fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number, wishes.hca));
       continue;
     }
     const PortState state = examine(*adapter, number, wishes);
@@ -66,19 +66,20 @@ void look_at_device(ibv_device* device, const PortFilter& filter, const Wishes& 
   if (!filter.allows_device(name)) {
     why_not.push_back(fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name, wishes.hca));
   } else if (!can_connect(*device)) {
-    why_not.push_back(fmt::format("{}: it has no reliable connections of InfiniBand or RoCE; use TCP "
-                                  "on its network device",
-                                  name));
+    why_not.push_back(
+        fmt::format("{}: it has no reliable connections of InfiniBand or RoCE; use TCP "
+                    "on its network device",
+                    name));
   } else if (!is_device_name(name)) {
-    why_not.push_back(fmt::format("\"{}\": other ranks could not be told this name; "
-                                  "sudo rdma dev set \"{}\" name rdma0",
-                                  name, name));
+    why_not.push_back(
+        fmt::format("\"{}\": other ranks could not be told this name; "
+                    "sudo rdma dev set \"{}\" name rdma0",
+                    name, name));
   } else {
     try {
       look_at_ports(std::make_shared<Adapter>(device), filter, wishes, found, why_not);
     } catch (const Error& error) {
-      why_not.push_back(
-          fmt::format("{}; {}", error.failure().reason, error.failure().advice));
+      why_not.push_back(fmt::format("{}; {}", error.failure().reason, error.failure().advice));
     }
   }
 }
@@ -110,8 +111,7 @@ std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why
     return {};
   }
   Found found;
-  for (ibv_device* device : list.devices())
-    look_at_device(device, *filter, wishes, found, why_not);
+  for (ibv_device* device : list.devices()) look_at_device(device, *filter, wishes, found, why_not);
   const bool named = !filter->allows_all();
   std::vector<Port> ports;
   for (const size_t i : select_ports(found.candidates, named, why_not))

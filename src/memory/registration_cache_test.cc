@@ -157,6 +157,13 @@ constexpr std::pair<const char*, Change> kChanges[] = {
        ::munmap(moved, 2 * kPage);
        map_pages(1, memory + 2 * kPage);
      }},
+    {"mremap that leaves the addresses",
+     [](std::byte* memory) {
+       // The C library passes no fifth argument on, which the kernel looks at.
+       const long moved = ::syscall(SYS_mremap, memory + 2 * kPage, kPage, kPage,
+                                    MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+       ::munmap(reinterpret_cast<void*>(moved), kPage);
+     }},
     {"mremap onto",
      [](std::byte* memory) {
        std::byte* other = map_pages(1);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -11,6 +12,7 @@
 
 #include "base/log.h"
 #include "rank_info.h"
+#include "rdma.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
 #include "topology/topology.h"
@@ -26,14 +28,10 @@ Knobs merge(Knobs knobs, const Options& options) {
   if (options.timeout) knobs.timeout = *options.timeout;
   if (options.progress_thread) knobs.progress_thread = *options.progress_thread;
   if (options.progress_cpu) knobs.progress_cpu = options.progress_cpu;
-  if (knobs.transport != "auto" && knobs.transport != "shm" && knobs.transport != "tcp")
+  if (!is_transport_name(knobs.transport))
     throw Error(ErrorCode::unavailable, "communicator",
                 fmt::format("there is no transport \"{}\"", knobs.transport),
-                "use auto, shm or tcp");
-  if (knobs.require == "rdma")
-    throw Error(ErrorCode::unavailable, "communicator",
-                "ROPEWALK_REQUIRE=rdma, but this build has no RDMA transport",
-                "unset ROPEWALK_REQUIRE to run over shared memory and TCP");
+                fmt::format("use {}", kTransportNamesText));
   return knobs;
 }
 
@@ -45,13 +43,24 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
   const Identity identity =
       find_identity(options, knobs_, [](const char* name) { return std::getenv(name); });
+  const auto wants = [this](const char* name) {
+    return knobs_.transport == name || knobs_.transport == "auto";
+  };
   RankInfo info{knobs_.transport, allowed_cpu_list(), ""};
-  if (identity.size > 1 && knobs_.transport != "tcp") {
+  if (identity.size > 1 && wants("shm")) {
     shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size);
     info.mailbox = shm_->info();
   }
+  if (identity.size > 1 && wants("verbs")) {
+    rdma_ = std::make_unique<Rdma>(knobs_);
+    info.ports = rdma_->ports();
+    info.no_ports = fmt::format("{}", fmt::join(rdma_->why_not(), ", and "));
+    const LogLevel level = info.ports.empty() ? LogLevel::debug : LogLevel::info;
+    log(level, identity.rank, "RDMA ports: {}", verbs::port_list_text(info.ports));
+    for (const std::string& why : rdma_->why_not()) log(level, identity.rank, "{}", why);
+  }
   world_ = World::join(identity, knobs_, info.text());
-  choose_transports();
+  make_transports(meet_others());
 }
 
 void Job::leave(const std::function<void()>& progress) {
@@ -86,55 +95,65 @@ std::string Job::transport_names() const {
   return names.empty() ? "self" : names;
 }
 
-void Job::choose_transports() {
+/// Finds out who is where; what each rank said of itself, by rank.
+std::vector<RankInfo> Job::meet_others() {
   std::map<std::string, int> host_numbers;
-  std::vector<std::string> mailboxes(static_cast<size_t>(size()));
+  std::vector<RankInfo> infos;
   std::vector<std::vector<int>> local_cpus;
-  const Card& own = world_->card(rank());
-  local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     const Card& card = world_->card(peer);
     hosts_.push_back(host_numbers.try_emplace(card.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
-    RankInfo info = RankInfo::parse(card.transport_info);
-    if (info.transport != knobs_.transport)
+    infos.push_back(RankInfo::parse(card.transport_info));
+    if (infos.back().transport != knobs_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
-                              knobs_.transport, peer, info.transport),
+                              knobs_.transport, peer, infos.back().transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
-    if (card.host_id != own.host_id) continue;
+  }
+  local_size_ = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!is_local(peer)) continue;
     if (peer == rank()) local_rank_ = local_size_;
     ++local_size_;
-    local_cpus.push_back(std::move(info.cpus));
-    mailboxes[static_cast<size_t>(peer)] = std::move(info.mailbox);
+    local_cpus.push_back(infos[static_cast<size_t>(peer)].cpus);
   }
   const auto quota = cgroup_cpu_quota();
   shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
-  const std::string required = knobs_.require.empty() ? knobs_.transport : knobs_.require;
-  if (required == "shm" && local_size_ < size())
-    throw Error(ErrorCode::unavailable, "communicator",
-                "shared memory was asked for, but the ranks are on several hosts",
-                "use ROPEWALK_TRANSPORT=auto, which takes TCP between hosts");
-  const bool use_shm = shm_ != nullptr && local_size_ > 1;
+  return infos;
+}
+
+void Job::make_transports(const std::vector<RankInfo>& infos) {
+  std::vector<RankReport> reports;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto at = static_cast<size_t>(peer);
+    reports.push_back({infos[at], world_->card(peer).host_name, hosts_[at]});
+  }
+  choice_ = choose_transports(knobs_.transport, knobs_.require, reports);
+  if (rank() == 0 && size() > 1)
+    log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}; {}",
+        size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),
+        choice_.reason);
+  const bool use_shm = choice_.within == Means::shm && local_size_ > 1;
   if (use_shm) {
+    std::vector<std::string> mailboxes(infos.size());
+    for (int peer = 0; peer < size(); ++peer)
+      if (is_local(peer))
+        mailboxes[static_cast<size_t>(peer)] = infos[static_cast<size_t>(peer)].mailbox;
     open_mailboxes(mailboxes);
     transports_.push_back(shm_.get());
   }
-  if (!use_shm || local_size_ < size()) {
-    if (size() > 1) {
-      tcp_ = std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);
-      transports_.push_back(tcp_.get());
-    }
+  if (choice_.uses(Means::verbs)) {
+    std::vector<std::vector<verbs::PortInfo>> ports;
+    for (const RankInfo& info : infos) ports.push_back(info.ports);
+    network_ = rdma_->make_transport(rank(), world_->sockets(), ports);
+  } else if (choice_.uses(Means::tcp)) {
+    network_ =
+        std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);
   }
-  for (int peer = 0; peer < size(); ++peer) {
-    const bool local = world_->card(peer).host_id == own.host_id;
-    route_.push_back(use_shm && !local ? 1 : 0);
-  }
-  if (rank() == 0 && size() > 1)
-    log(LogLevel::info, 0, "{} ranks on {} hosts: {}", size(), host_numbers.size(),
-        !use_shm                  ? "TCP between all"
-        : transports_.size() == 1 ? "shared memory between all"
-                                  : "shared memory within hosts, TCP between them");
+  if (network_) transports_.push_back(network_.get());
+  if (!choice_.uses(Means::verbs)) rdma_.reset();
+  for (int peer = 0; peer < size(); ++peer) route_.push_back(use_shm && !is_local(peer) ? 1 : 0);
 }
 
 }  // namespace ropewalk

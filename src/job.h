@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "bootstrap/world.h"
+#include "rdma.h"
 #include "ropewalk/communicator.h"
+#include "transport_choice.h"
 #include "transports/shm/shm_transport.h"
 
 namespace ropewalk {
@@ -34,10 +36,11 @@ class Job {
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
 
+  const TransportChoice& choice() const { return choice_; }
   const std::vector<Transport*>& transports() const { return transports_; }
   /// By peer: index into transports().
   const std::vector<int>& route() const { return route_; }
-  /// "shm", "tcp", "shm+tcp"; "self" in a job of one.
+  /// "shm", "tcp", "verbs", "shm+tcp", "shm+verbs"; "self" in a job of one.
   std::string transport_names() const;
 
   /// Leaves in order, and calls `progress` until all have: peers may still wait for bytes in this
@@ -45,13 +48,20 @@ class Job {
   void leave(const std::function<void()>& progress);
 
  private:
-  void choose_transports();
+  std::vector<RankInfo> meet_others();
+  void make_transports(const std::vector<RankInfo>& infos);
+  bool is_local(int peer) const {
+    return hosts_[static_cast<size_t>(peer)] == hosts_[static_cast<size_t>(rank())];
+  }
   void open_mailboxes(const std::vector<std::string>& mailboxes);
 
   Knobs knobs_;
-  std::unique_ptr<ShmTransport> shm_;  // made before joining: peers need its address
+  // Made before joining, where they may be wanted: peers are told of them.
+  std::unique_ptr<ShmTransport> shm_;
+  std::unique_ptr<Rdma> rdma_;
   std::unique_ptr<World> world_;
-  std::unique_ptr<Transport> tcp_;
+  std::unique_ptr<Transport> network_;  // TCP or verbs; null where all is shared memory
+  TransportChoice choice_;
   std::vector<Transport*> transports_;
   std::vector<int> route_;
   std::vector<int> hosts_;

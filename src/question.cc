@@ -22,19 +22,35 @@ Algorithm forced_by(const Knobs& knobs, Collective collective) {
   return applies ? *wanted : Algorithm::automatic;
 }
 
+/// `otherwise` where no two ranks are joined so: it then counts for nothing.
+LinkCost cost_of(Means means, LinkCost otherwise) {
+  switch (means) {
+    case Means::none:
+      return otherwise;
+    case Means::shm:
+      return kSharedMemoryLink;
+    case Means::tcp:
+      return kTcpLink;
+    case Means::verbs:
+      return kVerbsLink;
+  }
+  return otherwise;
+}
+
 }  // namespace
 
-bool all_mapped(const Knobs& knobs, const std::vector<int>& hosts) {
+bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts) {
   const bool one_host =
       std::all_of(hosts.begin(), hosts.end(), [&hosts](int host) { return host == hosts.front(); });
-  return one_host && hosts.size() > 1 && (knobs.transport == "auto" || knobs.transport == "shm");
+  return one_host && hosts.size() > 1 && transports.within == Means::shm;
 }
 
 size_t slice_bytes_max(const Knobs& knobs) {
   return std::max(knobs.slice_bytes / 64 * 64, kEagerBytesMax);
 }
 
-Question question_for(const Call& call, const Knobs& knobs, const std::vector<int>& hosts) {
+Question question_for(const Call& call, const Knobs& knobs, const TransportChoice& transports,
+                      const std::vector<int>& hosts) {
   Question question;
   question.collective = call.collective;
   question.ranks = static_cast<int>(hosts.size());
@@ -45,17 +61,18 @@ Question question_for(const Call& call, const Knobs& knobs, const std::vector<in
   question.root = call.root;
   question.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) question.forced = forced_by(knobs, call.collective);
-  question.mapped = all_mapped(knobs, hosts);
-  // From the knob, not from which transports this rank happens to use.
-  if (knobs.transport == "tcp") question.cost.intra = kTcpLink;
+  question.mapped = all_mapped(transports, hosts);
+  question.cost.intra = cost_of(transports.within, kSharedMemoryLink);
+  question.cost.inter = cost_of(transports.between, kTcpLink);
   question.slice_bytes_max = slice_bytes_max(knobs);
   return question;
 }
 
-Choice choose_for(const Call& call, const Knobs& knobs, const std::vector<int>& hosts) {
+Choice choose_for(const Call& call, const Knobs& knobs, const TransportChoice& transports,
+                  const std::vector<int>& hosts) {
   if (hosts.size() == 1)
     return {algorithms_for(call.collective).front(), slice_bytes_max(knobs), 0, {}};
-  Choice choice = choose(question_for(call, knobs, hosts));
+  Choice choice = choose(question_for(call, knobs, transports, hosts));
   choice.slice_bytes = std::max(choice.slice_bytes / 64 * 64, kEagerBytesMax);
   return choice;
 }

@@ -7,19 +7,22 @@
 #include "bootstrap/knobs.h"
 #include "planner/planner.h"
 #include "ropewalk/communicator.h"
+#include "transport_choice.h"
 
 namespace ropewalk {
 
 /// True where every rank can map every other's memory. `hosts`: the number of each rank's host.
-bool all_mapped(const Knobs& knobs, const std::vector<int>& hosts);
+bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts);
 /// ROPEWALK_SLICE_BYTES, as slices can be.
 size_t slice_bytes_max(const Knobs& knobs);
 
 /// Made only of what all ranks know alike. `hosts` has an entry per rank. Throws Error(unavailable)
 /// where ROPEWALK_ALGORITHM names none.
-Question question_for(const Call& call, const Knobs& knobs, const std::vector<int>& hosts);
+Question question_for(const Call& call, const Knobs& knobs, const TransportChoice& transports,
+                      const std::vector<int>& hosts);
 /// The planner's choice, with slices as the engine can run them. In a job of one there is nothing
 /// to choose from, and no candidate. Throws what `choose` throws.
-Choice choose_for(const Call& call, const Knobs& knobs, const std::vector<int>& hosts);
+Choice choose_for(const Call& call, const Knobs& knobs, const TransportChoice& transports,
+                  const std::vector<int>& hosts);
 
 }  // namespace ropewalk

@@ -8,18 +8,46 @@ namespace ropewalk {
 namespace {
 
 TEST(RankInfo, IsReadAsWritten) {
-  const RankInfo info{"auto", {0, 1, 2, 7}, "12;34"};
-  EXPECT_EQ(info.text(), "auto;0-2,7;12;34");
+  const RankInfo info{"auto", {0, 1, 2, 7}, "shm1:12:34"};
+  EXPECT_EQ(info.text(), "auto;0-2,7;shm1:12:34;");
   const RankInfo read = RankInfo::parse(info.text());
   EXPECT_EQ(read.transport, info.transport);
   EXPECT_EQ(read.cpus, info.cpus);
   EXPECT_EQ(read.mailbox, info.mailbox);
-  EXPECT_EQ(RankInfo::parse("tcp;3;").mailbox, "");
+  EXPECT_TRUE(read.ports.empty());
+  EXPECT_EQ(read.no_ports, "");
+  EXPECT_EQ(RankInfo::parse("tcp;3;;").mailbox, "");
+}
+
+TEST(RankInfo, TellsOfPorts) {
+  const RankInfo info{"verbs",
+                      {3},
+                      "",
+                      {{"mlx5_0", 1, verbs::LinkLayer::ethernet, "10.0.0.0/8", 100},
+                       {"mlx5_1", 2, verbs::LinkLayer::infiniband, "fe80::/64", 200}}};
+  EXPECT_EQ(info.text(),
+            "verbs;3;;mlx5_0:1|ethernet|10.0.0.0/8|100,mlx5_1:2|infiniband|fe80::/64|200");
+  EXPECT_EQ(RankInfo::parse(info.text()).ports, info.ports);
+}
+
+TEST(RankInfo, TellsWhyThereAreNoPorts) {
+  const RankInfo info{"auto", {0}, "m", {}, "mlx5_0 port 1: is DOWN; sudo ip link set eth2 up"};
+  EXPECT_EQ(info.text(), "auto;0;m;!mlx5_0 port 1: is DOWN; sudo ip link set eth2 up");
+  EXPECT_EQ(RankInfo::parse(info.text()).no_ports, info.no_ports);
+}
+
+TEST(RankInfo, AReasonIsOneShortLine) {
+  const RankInfo info{"auto", {0}, "", {}, "a\nb" + std::string(9999, 'x')};
+  const std::string told = RankInfo::parse(info.text()).no_ports;
+  EXPECT_EQ(told.size(), kNoPortsBytesMax);
+  EXPECT_TRUE(told.starts_with("a bxx") && told.ends_with("x...")) << told;
 }
 
 TEST(RankInfo, NonsenseIsRefused) {
-  for (const char* text : {"", "auto", "auto;0-1", "auto;x;y"})
+  for (const char* text : {"", "auto", "auto;0-1", "auto;0-1;m", "auto;x;y;", "auto;0;;x",
+                           "auto;0;;!", "auto;0;;rxe0:1|ethernet||1,"})
     EXPECT_THROW(RankInfo::parse(text), Error) << text;
+  EXPECT_THROW(RankInfo::parse("auto;0;;!" + std::string(kNoPortsBytesMax + 1, 'x')), Error);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "bench_job.h"
 #include "bench_options.h"
 #include "bench_rank.h"
+#include "bootstrap/knobs.h"
 #include "command.h"
 #include "hosts.h"
 #include "words.h"
@@ -81,7 +82,7 @@ void add_flags(CLI::App& bench, BenchFlags& flags) {
   bench.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:1,node2:1");
   bench.add_option("--remote-ropewalk", flags.remote_ropewalk,
                    "path of ropewalk on the other hosts; default: as here");
-  bench.add_option("--transport", flags.transport, "auto, shm or tcp");
+  bench.add_option("--transport", flags.transport, kTransportNamesText);
   bench.add_option("--sizes", flags.sizes, "bytes: 8,64K,1M or 8:64M (doubling)")
       ->capture_default_str();
   bench.add_option("--dtype", flags.type, "element type")->capture_default_str();

@@ -35,10 +35,6 @@ void check(const ExplainOptions& options) {
   if (options.kind.reduces() && !is_reducible(options.type, options.op))
     refuse(fmt::format("{} is not defined on {}", name_of(options.op.kind), name_of(options.type)),
            "choose another --op or --dtype");
-  if (options.knobs.transport == "shm" && options.hosts > 1)
-    throw Error(ErrorCode::unavailable, "explain",
-                "shared memory was asked for, but the ranks are on several hosts",
-                "use --transport auto, which takes TCP between hosts");
 }
 
 std::vector<int> hosts_by_rank(const ExplainOptions& options) {
@@ -67,12 +63,21 @@ Call call_of(const ExplainOptions& options, const BenchShape& shape) {
   return call;
 }
 
-std::string transport_text(const ExplainOptions& options) {
-  if (options.ranks == 1) return "none: the job has one rank";
-  if (options.knobs.transport == "tcp") return "tcp between all ranks";
-  if (options.hosts == 1) return "shm between all ranks";
-  if (options.hosts == options.ranks) return "tcp between all ranks: each has a host of its own";
-  return "shm within hosts, tcp between them";
+/// As the ranks of a job would choose that all have what this machine has. Verbs that are asked for
+/// are taken to be there.
+TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
+  RankReport like_here;
+  like_here.info.transport = options.knobs.transport;
+  like_here.info.ports = options.ports;
+  like_here.info.no_ports = options.no_ports;
+  if (options.knobs.transport == "verbs" && options.ports.empty())
+    like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
+  std::vector<RankReport> ranks(hosts.size(), like_here);
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    ranks[rank].host = hosts[rank];
+    ranks[rank].host_name = fmt::format("{}", hosts[rank]);
+  }
+  return ropewalk::choose_transports(options.knobs.transport, options.knobs.require, ranks);
 }
 
 std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
@@ -101,11 +106,12 @@ std::string why_slices(const Explanation& explanation, const Question& question)
 }
 
 std::vector<Traffic> traffic(const Call& call, const Choice& choice, const ExplainOptions& options,
-                             const std::vector<int>& hosts, const ChannelSetting& setting) {
+                             const std::vector<int>& hosts, const TransportChoice& transports,
+                             const ChannelSetting& setting) {
   const Schedule schedule = build_schedule(
       {call.collective, choice.algorithm, options.ranks, call.root, hosts}, options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (all_mapped(options.knobs, hosts) && can_pass(call, schedule, blocks))
+  if (all_mapped(transports, hosts) && can_pass(call, schedule, blocks))
     return traffic_of(make_passes(call, schedule, blocks, choice.slice_bytes, nullptr), setting);
   return traffic_of(compile(schedule, blocks, call, choice.slice_bytes, kScratch), setting);
 }
@@ -121,20 +127,24 @@ Explanation explain(const ExplainOptions& options) {
   const Call call = call_of(options, shape);
   Explanation explanation;
   explanation.bytes = total_bytes(call, options.ranks);
-  explanation.transport = transport_text(options);
-  explanation.choice = choose_for(call, options.knobs, hosts);
-  const Question question = question_for(call, options.knobs, hosts);
+  explanation.transports = choose_transports(options, hosts);
+  explanation.transport = text_of(explanation.transports);
+  if (!explanation.transports.reason.empty())
+    explanation.transport += ": " + explanation.transports.reason;
+  explanation.choice = choose_for(call, options.knobs, explanation.transports, hosts);
+  const Question question = question_for(call, options.knobs, explanation.transports, hosts);
   explanation.forced_by_knob =
       options.algorithm == Algorithm::automatic && question.forced != Algorithm::automatic;
   std::vector<bool> mapped;
   for (const int host : hosts)
-    mapped.push_back(options.knobs.transport != "tcp" &&
+    mapped.push_back(explanation.transports.within == Means::shm &&
                      host == hosts[static_cast<size_t>(options.rank)]);
   const ChannelSetting setting{
       [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
-    explanation.traffic = traffic(call, explanation.choice, options, hosts, setting);
+    explanation.traffic =
+        traffic(call, explanation.choice, options, hosts, explanation.transports, setting);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, question);
   return explanation;

@@ -9,6 +9,7 @@
 #include "bootstrap/knobs.h"
 #include "channel.h"
 #include "planner/planner.h"
+#include "transport_choice.h"
 
 namespace ropewalk::tools {
 
@@ -24,11 +25,15 @@ struct ExplainOptions {
   Algorithm algorithm = Algorithm::automatic;
   bool registered = true;
   Knobs knobs;  // as a communicator's would be
+  // What every rank is taken to say of RDMA; of no use on one host, or with --transport verbs.
+  std::vector<verbs::PortInfo> ports;
+  std::string no_ports = "there is no RDMA adapter";
 };
 
 struct Explanation {
   size_t bytes = 0;       // cut to whole elements and equal parts
-  std::string transport;  // "shm between all ranks"
+  std::string transport;  // "shm within hosts, tcp between them: ..."
+  TransportChoice transports;
   bool forced_by_knob = false;
   Choice choice;
   std::string why;         // this algorithm

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "explain.h"
 #include "hosts.h"
+#include "rdma.h"
 #include "words.h"
 
 namespace ropewalk::tools {
@@ -21,6 +22,7 @@ constexpr const char* kExamples =
     "  ropewalk explain broadcast --bytes 4K -n 8 --transport tcp --buffers plain --json\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8 --algorithm ring\n"
     "It asks what a communicator asks, and heeds the same ROPEWALK_* variables; nothing is run.\n"
+    "Every host is taken to have the RDMA ports that this one has.\n"
     "Receives and sends are those of one rank (--rank).";
 
 struct ExplainFlags {
@@ -29,6 +31,14 @@ struct ExplainFlags {
   int ranks = 2, hosts = 1, rank = 0, root = 0;
   bool json = false;
 };
+
+// Every host is taken to have what this one has.
+void look_for_rdma(ExplainOptions& options) {
+  if (options.hosts < 2 || options.knobs.transport != "auto") return;
+  const Rdma rdma(options.knobs);
+  options.ports = rdma.ports();
+  if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
+}
 
 ExplainOptions options_of(const ExplainFlags& flags) {
   ExplainOptions options;
@@ -58,6 +68,7 @@ ExplainOptions options_of(const ExplainFlags& flags) {
   options.registered = flags.buffers == "registered";
   options.knobs = knobs_from_environment();
   if (!flags.transport.empty()) options.knobs.transport = flags.transport;
+  look_for_rdma(options);
   return options;
 }
 
@@ -79,7 +90,8 @@ void add_explain_command(CLI::App& app, Request& request) {
   command->add_option("--dtype", flags->type, "element type")->capture_default_str();
   command->add_option("--op", flags->op, "reduction")->capture_default_str();
   command->add_option("--transport", flags->transport, "default: ROPEWALK_TRANSPORT, else auto")
-      ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kTransportNames.begin(), kTransportNames.end())));
   command->add_option("--buffers", flags->buffers, "kind of memory")
       ->check(CLI::IsMember({"registered", "plain"}))
       ->capture_default_str();

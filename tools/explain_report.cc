@@ -31,12 +31,17 @@ std::string call_text(const ExplainOptions& options, const Explanation& explanat
                             options.registered ? "registered" : "plain");
 }
 
-std::string traffic_text(const Traffic& traffic) {
+std::string_view transport_of(const Traffic& traffic, const TransportChoice& choice) {
+  if (traffic.mapped) return name_of(Means::shm);
+  return name_of(choice.uses(Means::verbs) ? Means::verbs : Means::tcp);
+}
+
+std::string traffic_text(const Traffic& traffic, const TransportChoice& choice) {
   const std::string size = traffic.bytes == traffic.messages * traffic.bytes_max
                                ? bytes_text(traffic.bytes_max)
                                : "up to " + bytes_text(traffic.bytes_max);
-  return fmt::format("  {:<8} {:>5} x {:<14} {}  {}\n", traffic.sending ? "sends" : "receives",
-                     traffic.messages, size, traffic.mapped ? "shm" : "tcp",
+  return fmt::format("  {:<8} {:>5} x {:<14} {:<5}  {}\n", traffic.sending ? "sends" : "receives",
+                     traffic.messages, size, transport_of(traffic, choice),
                      describe(traffic.way, traffic.sending));
 }
 
@@ -52,7 +57,8 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
   text += fmt::format("transport  {}\n", explanation.transport);
   if (!explanation.traffic.empty()) {
     text += fmt::format("channel    of rank {}\n", options.rank);
-    for (const Traffic& traffic : explanation.traffic) text += traffic_text(traffic);
+    for (const Traffic& traffic : explanation.traffic)
+      text += traffic_text(traffic, explanation.transports);
   }
   if (choice.candidates.size() < 2) return text;
   text += "passed over\n";
@@ -86,7 +92,7 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
   for (const Traffic& traffic : explanation.traffic) {
     nlohmann::ordered_json entry;
     entry["direction"] = traffic.sending ? "send" : "receive";
-    entry["transport"] = traffic.mapped ? "shm" : "tcp";
+    entry["transport"] = transport_of(traffic, explanation.transports);
     entry["way"] = name_of(traffic.way);
     entry["messages"] = traffic.messages;
     entry["bytes"] = traffic.bytes;

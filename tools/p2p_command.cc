@@ -5,6 +5,7 @@
 
 #include "bench_job.h"
 #include "bench_options.h"
+#include "bootstrap/knobs.h"
 #include "command.h"
 #include "p2p_rank.h"
 
@@ -43,7 +44,7 @@ void add_flags(CLI::App& command, P2pFlags& flags) {
   command.add_option("--hosts", flags.ranks.hosts, "two hosts, by ssh: node1,node2");
   command.add_option("--remote-ropewalk", flags.ranks.remote_ropewalk,
                      "path of ropewalk on the other hosts; default: as here");
-  command.add_option("--transport", flags.transport, "auto, shm or tcp");
+  command.add_option("--transport", flags.transport, kTransportNamesText);
   if (flags.options.kind != P2pKind::signal)
     command.add_option("--sizes", flags.sizes, "bytes: 8,64K,1M or 8:64M (doubling)")
         ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "bootstrap/net.h"
+#include "fabric/port_filter.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
 
@@ -88,6 +89,26 @@ LogLevel level_named(std::string_view word) {
   return LogLevel::warn;
 }
 
+void parse_ib_knobs(const Reader& read, Knobs& knobs) {
+  constexpr int kPkeyIndexMax = 65535;
+  knobs.ib_hca = read.text("ROPEWALK_IB_HCA").value_or("");
+  if (!verbs::PortFilter::parse(knobs.ib_hca))
+    Reader::bad("ROPEWALK_IB_HCA", knobs.ib_hca,
+                "a list of RDMA devices: mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
+  knobs.ib_gid_index = read.integer("ROPEWALK_IB_GID_INDEX", 0, 255);
+  const auto number = [&read](const char* name, long low, long high, int& into) {
+    into = read.integer(name, low, high).value_or(into);
+  };
+  number("ROPEWALK_IB_TC", 0, 255, knobs.ib_traffic_class);
+  number("ROPEWALK_IB_SL", 0, 15, knobs.ib_service_level);
+  number("ROPEWALK_IB_PKEY", 0, kPkeyIndexMax, knobs.ib_pkey_index);
+  number("ROPEWALK_IB_TIMEOUT", 1, 22, knobs.ib_timeout);
+  number("ROPEWALK_IB_RETRY", 0, 7, knobs.ib_retry);
+  number("ROPEWALK_IB_LANES", 1, 8, knobs.ib_lanes);
+  knobs.ib_mtu = std::stoi(read.choice("ROPEWALK_IB_MTU", {"256", "512", "1024", "2048", "4096"},
+                                       std::to_string(knobs.ib_mtu)));
+}
+
 std::vector<std::string_view> algorithm_names() {
   std::vector<std::string_view> names;
   for (int i = 0; i < kAlgorithms; ++i) names.push_back(name_of(static_cast<Algorithm>(i)));
@@ -95,6 +116,10 @@ std::vector<std::string_view> algorithm_names() {
 }
 
 }  // namespace
+
+bool is_transport_name(std::string_view name) {
+  return std::find(kTransportNames.begin(), kTransportNames.end(), name) != kTransportNames.end();
+}
 
 const std::vector<KnobInfo>& knob_infos() {
   static const std::vector<KnobInfo> infos = {
@@ -108,7 +133,7 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "a fixed public key",
        "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
-      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp"},
+      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp, verbs; the same on every rank"},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto",
        "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, "
@@ -119,6 +144,21 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_LINK_TIMEOUT", "0.8",
        "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 16"},
+      {"ROPEWALK_IB_HCA", "all that are usable",
+       "RDMA devices by name or prefix: mlx5_0,mlx5_1 or mlx5_0:1 (port 1); =mlx5_1 for exactly "
+       "this name; ^mlx5_3 for all but these"},
+      {"ROPEWALK_IB_GID_INDEX", "chosen",
+       "row of the ports' GID table, 0 to 255; see `ropewalk doctor`"},
+      {"ROPEWALK_IB_TC", "0", "RoCE: traffic class, 0 to 255; DSCP is its upper six bits"},
+      {"ROPEWALK_IB_SL", "0", "InfiniBand: service level; RoCE: priority; 0 to 15"},
+      {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},
+      {"ROPEWALK_IB_TIMEOUT", "14",
+       "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this: 67 ms"},
+      {"ROPEWALK_IB_RETRY", "5",
+       "0 to 7: how often it is sent again. A peer that answers nothing is lost after (this + 1) * "
+       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 0.4 s; some adapters take up to four times as long"},
+      {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
+      {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
@@ -142,7 +182,8 @@ Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
   if (knobs.job_key.size() > kJobKeyBytesMax)
     Reader::bad("ROPEWALK_JOB_KEY", "(hidden)",
                 fmt::format("at most {} bytes long", kJobKeyBytesMax));
-  knobs.transport = read.choice("ROPEWALK_TRANSPORT", {"auto", "shm", "tcp"}, knobs.transport);
+  knobs.transport = read.choice("ROPEWALK_TRANSPORT",
+                                {kTransportNames.begin(), kTransportNames.end()}, knobs.transport);
   knobs.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, knobs.require);
   knobs.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), knobs.algorithm);
   knobs.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
@@ -150,6 +191,7 @@ Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
   knobs.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, knobs.timeout);
   knobs.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, knobs.link_timeout);
   knobs.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(knobs.tcp_streams);
+  parse_ib_knobs(read, knobs);
   knobs.slice_bytes =
       read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, knobs.slice_bytes);
   knobs.progress_thread =

@@ -1,6 +1,7 @@
 // Every environment variable that Ropewalk reads, in one place. `ropewalk env` prints them.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -18,7 +19,7 @@ struct Knobs {
   std::optional<std::string> coordinator;  // ROPEWALK_COORDINATOR=host:port
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
   std::string job_key;             // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
-  std::string transport = "auto";  // ROPEWALK_TRANSPORT: auto, shm, tcp
+  std::string transport = "auto";  // ROPEWALK_TRANSPORT: one of kTransportNames
   std::string require;             // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
   std::string algorithm = "auto";  // ROPEWALK_ALGORITHM: force one where it applies
   std::string socket_ifname;       // ROPEWALK_SOCKET_IFNAME: interface name or prefix
@@ -26,11 +27,26 @@ struct Knobs {
   std::chrono::nanoseconds link_timeout =
       std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
   int tcp_streams = 1;                 // ROPEWALK_TCP_STREAMS: sockets per peer
+  std::string ib_hca;                  // ROPEWALK_IB_HCA: RDMA devices and ports to use
+  std::optional<int> ib_gid_index;     // ROPEWALK_IB_GID_INDEX
+  int ib_traffic_class = 0;            // ROPEWALK_IB_TC
+  int ib_service_level = 0;            // ROPEWALK_IB_SL
+  int ib_pkey_index = 0;               // ROPEWALK_IB_PKEY: index into the port's table
+  int ib_timeout = 14;                 // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this
+  int ib_retry = 5;                    // ROPEWALK_IB_RETRY
+  int ib_lanes = 0;                    // ROPEWALK_IB_LANES: queue pairs per peer; 0: one per port
+  int ib_mtu = 4096;                   // ROPEWALK_IB_MTU: bytes of a packet, at most
   size_t slice_bytes = 1 << 20;        // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
   bool progress_thread = true;         // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;     // ROPEWALK_PROGRESS_CPU
   LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug
 };
+
+/// What ROPEWALK_TRANSPORT and Options::transport may be.
+inline constexpr std::array<std::string_view, 4> kTransportNames = {"auto", "shm", "tcp", "verbs"};
+/// "auto, shm, tcp or verbs", for help texts.
+inline constexpr const char* kTransportNamesText = "auto, shm, tcp or verbs";
+bool is_transport_name(std::string_view name);
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.
 struct KnobInfo {

@@ -42,6 +42,15 @@ TEST(Knobs, ReadsEveryVariable) {
                              {"ROPEWALK_TIMEOUT", "1.5"},
                              {"ROPEWALK_LINK_TIMEOUT", "250ms"},
                              {"ROPEWALK_TCP_STREAMS", "4"},
+                             {"ROPEWALK_IB_HCA", "^mlx5_3"},
+                             {"ROPEWALK_IB_GID_INDEX", "3"},
+                             {"ROPEWALK_IB_TC", "106"},
+                             {"ROPEWALK_IB_SL", "5"},
+                             {"ROPEWALK_IB_PKEY", "2"},
+                             {"ROPEWALK_IB_TIMEOUT", "12"},
+                             {"ROPEWALK_IB_RETRY", "7"},
+                             {"ROPEWALK_IB_LANES", "8"},
+                             {"ROPEWALK_IB_MTU", "1024"},
                              {"ROPEWALK_SLICE_BYTES", "1M"},
                              {"ROPEWALK_PROGRESS_THREAD", "0"},
                              {"ROPEWALK_PROGRESS_CPU", "7"},
@@ -58,6 +67,15 @@ TEST(Knobs, ReadsEveryVariable) {
   EXPECT_EQ(knobs.timeout, 1500ms);
   EXPECT_EQ(knobs.link_timeout, 250ms);
   EXPECT_EQ(knobs.tcp_streams, 4);
+  EXPECT_EQ(knobs.ib_hca, "^mlx5_3");
+  EXPECT_EQ(knobs.ib_gid_index, 3);
+  EXPECT_EQ(knobs.ib_traffic_class, 106);
+  EXPECT_EQ(knobs.ib_service_level, 5);
+  EXPECT_EQ(knobs.ib_pkey_index, 2);
+  EXPECT_EQ(knobs.ib_timeout, 12);
+  EXPECT_EQ(knobs.ib_retry, 7);
+  EXPECT_EQ(knobs.ib_lanes, 8);
+  EXPECT_EQ(knobs.ib_mtu, 1024);
   EXPECT_EQ(knobs.slice_bytes, 1u << 20);
   EXPECT_FALSE(knobs.progress_thread);
   EXPECT_EQ(knobs.progress_cpu, 7);
@@ -75,6 +93,12 @@ TEST(Knobs, EveryBadValueIsNamed) {
       {"ROPEWALK_TIMEOUT", "1e3"},      {"ROPEWALK_LINK_TIMEOUT", "1ms"},
       {"ROPEWALK_TCP_STREAMS", "65"},   {"ROPEWALK_SLICE_BYTES", "1"},
       {"ROPEWALK_SLICE_BYTES", "1.5M"}, {"ROPEWALK_PROGRESS_THREAD", "yes"},
+      {"ROPEWALK_IB_HCA", "^"},         {"ROPEWALK_IB_HCA", "mlx5_0:x"},
+      {"ROPEWALK_IB_GID_INDEX", "256"}, {"ROPEWALK_IB_TC", "256"},
+      {"ROPEWALK_IB_SL", "16"},         {"ROPEWALK_IB_PKEY", "-1"},
+      {"ROPEWALK_IB_TIMEOUT", "0"},     {"ROPEWALK_IB_TIMEOUT", "23"},
+      {"ROPEWALK_IB_RETRY", "8"},       {"ROPEWALK_IB_LANES", "0"},
+      {"ROPEWALK_IB_LANES", "9"},       {"ROPEWALK_IB_MTU", "1500"},
       {"ROPEWALK_PROGRESS_CPU", "-1"},  {"ROPEWALK_LOG", "verbose"}};
   for (const auto& [name, value] : bad) {
     try {
@@ -86,6 +110,21 @@ TEST(Knobs, EveryBadValueIsNamed) {
           << error.what();
     }
   }
+}
+
+TEST(Knobs, NamesOfTransports) {
+  for (const std::string_view name : kTransportNames) {
+    EXPECT_TRUE(is_transport_name(name));
+    EXPECT_EQ(parse({{"ROPEWALK_TRANSPORT", std::string(name)}}).transport, name);
+  }
+  EXPECT_FALSE(is_transport_name("ib"));
+}
+
+// ROPEWALK_IB_RETRY promises an error within a second on adapters that keep to their timeout.
+TEST(Knobs, APeerThatAnswersNothingIsLostWithinASecond) {
+  const Knobs knobs = parse({});
+  const double seconds = (knobs.ib_retry + 1) * 4.096e-6 * (1 << knobs.ib_timeout);
+  EXPECT_LT(seconds, 1);
 }
 
 TEST(Knobs, TheJobKeyIsNeverShown) {

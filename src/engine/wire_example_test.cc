@@ -138,7 +138,7 @@ class Pair {
       Call call;
       call.in = call.out = vectors[rank];
       call.count = count;
-      const Choice choice = choose_for(call, Knobs(), hosts_);
+      const Choice choice = choose_for(call, Knobs(), {Means::shm, Means::tcp}, hosts_);
       const Schedule schedule =
           build_schedule({call.collective, choice.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(

@@ -25,8 +25,10 @@ bool is_narrow(const Gid& gid) {
 
 /// Smaller is better.
 auto order_of(const GidEntry& entry) {
-  return std::tuple(entry.type != GidType::roce_v2, is_narrow(entry.gid), !is_ipv4(entry.gid),
-                    entry.index);
+  // An InfiniBand subnet whose prefix nobody has set has the link-local one.
+  const bool is_roce = entry.type != GidType::infiniband;
+  return std::tuple(entry.type != GidType::roce_v2, is_roce && is_narrow(entry.gid),
+                    is_roce && !is_ipv4(entry.gid), entry.index);
 }
 
 std::string list_of(std::span<const GidEntry> table) {

@@ -1,0 +1,21 @@
+// In place of rdma.cc where Ropewalk is built without libibverbs.
+#include "rdma.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+
+struct Rdma::Ports {};
+
+Rdma::Rdma(const Knobs& knobs)
+    : knobs_(knobs),
+      why_not_{"its Ropewalk is built without verbs; sudo apt-get install libibverbs-dev, then build "
+               "anew with meson setup -Dverbs=enabled"} {}
+
+Rdma::~Rdma() = default;
+
+std::unique_ptr<Transport> Rdma::make_transport(
+    int, SocketSource&, const std::vector<std::vector<verbs::PortInfo>>&) const {
+  throw Error(ErrorCode::unavailable, "verbs", why_not_.front());
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,42 @@
+// Which transports a job takes. Pure: made of what all ranks know of each other, so that every rank
+// chooses alike.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rank_info.h"
+
+namespace ropewalk {
+
+enum class Means : uint8_t { none, shm, tcp, verbs };
+std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs"
+
+struct TransportChoice {
+  Means within = Means::none;   // between ranks of one host; none where no two share one
+  Means between = Means::none;  // between hosts; none where there is one
+  std::string reason = {};      // one sentence, or more, in words
+  bool is_fallback = false;     // some ranks could use RDMA, but it is not used
+
+  bool uses(Means means) const { return within == means || between == means; }
+  bool operator==(const TransportChoice&) const = default;
+};
+
+struct RankReport {
+  RankInfo info;
+  std::string host_name;  // for people
+  int host = 0;           // equal on ranks that can share memory
+};
+
+/// `wish` is ROPEWALK_TRANSPORT: "auto" takes shared memory within a host, and between hosts verbs
+/// where every rank has a usable port and all have one link layer in common, else TCP. `require` is
+/// ROPEWALK_REQUIRE. Throws Error(unavailable) that names a rank and what it lacks where the wish
+/// cannot be met.
+TransportChoice choose_transports(std::string_view wish, std::string_view require,
+                                  const std::vector<RankReport>& ranks);
+
+/// "shm within hosts, verbs between them".
+std::string text_of(const TransportChoice& choice);
+
+}  // namespace ropewalk

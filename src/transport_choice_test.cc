@@ -1,0 +1,154 @@
+#include "transport_choice.h"
+
+#include <gtest/gtest.h>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+using verbs::LinkLayer;
+
+enum Ports { none, ib, eth, both };
+
+RankReport rank_on(int host, Ports ports, std::string why = "there is no RDMA adapter") {
+  RankReport report;
+  report.info.transport = "auto";
+  report.host = host;
+  report.host_name = std::string(1, static_cast<char>('a' + host));
+  if (ports == ib || ports == both)
+    report.info.ports.push_back({"mlx5_0", 1, LinkLayer::infiniband, "fe80::/64", 100});
+  if (ports == eth || ports == both)
+    report.info.ports.push_back({"mlx5_1", 1, LinkLayer::ethernet, "10.0.0.0/8", 100});
+  if (ports == none) report.info.no_ports = std::move(why);
+  return report;
+}
+
+TransportChoice choose(const char* wish, const std::vector<RankReport>& ranks,
+                       const char* require = "") {
+  return choose_transports(wish, require, ranks);
+}
+
+std::string refusal(const char* wish, const std::vector<RankReport>& ranks,
+                    const char* require = "") {
+  try {
+    const TransportChoice choice = choose_transports(wish, require, ranks);
+    return "took " + text_of(choice);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_FALSE(error.failure().advice.empty());
+    return error.failure().reason;
+  }
+}
+
+void expect(const TransportChoice& choice, Means within, Means between) {
+  EXPECT_EQ(name_of(choice.within), name_of(within)) << choice.reason;
+  EXPECT_EQ(name_of(choice.between), name_of(between)) << choice.reason;
+}
+
+const std::vector<RankReport> kOneHost = {rank_on(0, none), rank_on(0, none)};
+const std::vector<RankReport> kTwoHosts = {rank_on(0, none), rank_on(1, none)};
+const std::vector<RankReport> kTwoByTwo = {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth),
+                                           rank_on(1, eth)};
+
+TEST(TransportChoice, AJobOfOneNeedsNone) {
+  for (const char* require : {"", "rdma", "shm", "tcp"}) {
+    const TransportChoice choice = choose("auto", {rank_on(0, none)}, require);
+    expect(choice, Means::none, Means::none);
+    EXPECT_EQ(text_of(choice), "none: the job has one rank");
+  }
+}
+
+TEST(TransportChoice, AutoOnOneHostIsSharedMemory) {
+  expect(choose("auto", kOneHost), Means::shm, Means::none);
+  expect(choose("auto", {rank_on(0, ib), rank_on(0, ib)}), Means::shm, Means::none);
+  EXPECT_EQ(text_of(choose("auto", kOneHost)), "shm between all ranks");
+}
+
+TEST(TransportChoice, AutoBetweenHostsIsVerbsWhereAllCan) {
+  const TransportChoice choice = choose("auto", kTwoByTwo);
+  expect(choice, Means::shm, Means::verbs);
+  EXPECT_FALSE(choice.is_fallback);
+  EXPECT_EQ(text_of(choice), "shm within hosts, verbs between them");
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), Means::none, Means::verbs);
+}
+
+TEST(TransportChoice, AutoFallsBackToTcpAndSaysWhy) {
+  const std::string why = "mlx5_0 port 1: is DOWN; sudo ip link set eth2 up";
+  const TransportChoice choice =
+      choose("auto", {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth), rank_on(1, none, why)});
+  expect(choice, Means::shm, Means::tcp);
+  EXPECT_EQ(choice.reason, "rank 3 (host b): " + why);
+  EXPECT_TRUE(choice.is_fallback);
+}
+
+TEST(TransportChoice, NobodyHavingPortsIsNoFallback) {
+  const TransportChoice choice = choose("auto", kTwoHosts);
+  expect(choice, Means::none, Means::tcp);
+  EXPECT_FALSE(choice.is_fallback);
+  EXPECT_EQ(choice.reason,
+            "rank 0 (host a): there is no RDMA adapter; 1 other rank too can use no RDMA port");
+}
+
+// One host: RDMA would not have been used anyway.
+TEST(TransportChoice, OneHostWithPartOfThePortsIsNoFallback) {
+  EXPECT_FALSE(choose("auto", {rank_on(0, eth), rank_on(0, none)}).is_fallback);
+}
+
+TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
+  expect(choose("auto", {rank_on(0, both), rank_on(1, ib), rank_on(2, both)}), Means::none,
+         Means::verbs);
+  expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), Means::none,
+         Means::verbs);
+  const TransportChoice choice = choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, ib)});
+  expect(choice, Means::none, Means::tcp);
+  EXPECT_TRUE(choice.is_fallback);
+  EXPECT_EQ(choice.reason,
+            "the ranks' ports have no link layer in common: rank 1 (host b) has no InfiniBand, rank "
+            "2 (host c) no Ethernet (RoCE)");
+}
+
+TEST(TransportChoice, VerbsIsForAllPairs) {
+  expect(choose("verbs", kTwoByTwo), Means::verbs, Means::verbs);
+  expect(choose("verbs", {rank_on(0, ib), rank_on(0, ib)}), Means::verbs, Means::none);
+  EXPECT_EQ(refusal("verbs", {rank_on(0, ib), rank_on(0, none)}),
+            "verbs was asked for, but rank 1 (host a): there is no RDMA adapter");
+  EXPECT_NE(refusal("verbs", {rank_on(0, ib), rank_on(1, eth)}).find("no link layer in common"),
+            std::string::npos);
+}
+
+TEST(TransportChoice, ShmIsForOneHost) {
+  expect(choose("shm", kOneHost), Means::shm, Means::none);
+  EXPECT_NE(refusal("shm", kTwoHosts).find("several hosts"), std::string::npos);
+}
+
+TEST(TransportChoice, TcpIsForAllPairs) {
+  expect(choose("tcp", kOneHost), Means::tcp, Means::none);
+  expect(choose("tcp", kTwoByTwo), Means::tcp, Means::tcp);
+}
+
+TEST(TransportChoice, RequireRdma) {
+  expect(choose("auto", kTwoByTwo, "rdma"), Means::shm, Means::verbs);
+  expect(choose("verbs", kTwoByTwo, "rdma"), Means::verbs, Means::verbs);
+  // Within a host nothing slower than RDMA is taken.
+  expect(choose("auto", kOneHost, "rdma"), Means::shm, Means::none);
+  EXPECT_EQ(refusal("auto", {rank_on(0, eth), rank_on(1, none, "mlx5_0 port 1: is DOWN; fix")}, "rdma"),
+            "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
+  EXPECT_EQ(refusal("tcp", kTwoByTwo, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
+  EXPECT_EQ(refusal("tcp", kOneHost, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
+}
+
+TEST(TransportChoice, RequireShm) {
+  expect(choose("auto", kOneHost, "shm"), Means::shm, Means::none);
+  EXPECT_EQ(refusal("auto", kTwoByTwo, "shm"),
+            "ROPEWALK_REQUIRE=shm, but the job would take shm within hosts, verbs between them");
+  EXPECT_NE(refusal("tcp", kOneHost, "shm").find("tcp between all"), std::string::npos);
+}
+
+TEST(TransportChoice, RequireTcpIsAlwaysMet) {
+  expect(choose("auto", kTwoHosts, "tcp"), Means::none, Means::tcp);
+  expect(choose("auto", kTwoByTwo, "tcp"), Means::shm, Means::verbs);
+}
+
+}  // namespace
+}  // namespace ropewalk

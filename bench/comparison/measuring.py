@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from comparison.contenders import environment
 
@@ -63,8 +64,9 @@ def turns(cases, rounds):
 def run_rounds(cases, rounds, build, under, quick):
     """Returns (measurements, failures); what there is, when interrupted."""
     measurements, failures = [], []
+    begin = time.monotonic()
     for number, case, contender in turns(cases, rounds):
-        say(f"round {number + 1} of {rounds}: {case.name}: {contender.key}")
+        say(f"{time.monotonic() - begin:.0f} s, round {number + 1} of {rounds}: {case.name}: {contender.key}")
         try:
             results = run_contender(case, contender, build, under, 2 if quick else 5)
         except (JobFailed, KeyboardInterrupt) as error:

@@ -31,13 +31,13 @@ CASES = [
     verbs(LATENCY, "8,1M", (PUT, c.perftest("ib_write_lat")), quick_sizes="8"),
     verbs(PING_PONG, "8", (ECHO,)),
     verbs(TWO, "8", ALL, quick_sizes="8"),
-    verbs(ONE_WAY, "64K,1M", (PUT_ONE_WAY, c.perftest("ib_write_bw")), budget_ms=500,
+    verbs(ONE_WAY, "64K,1M", (PUT_ONE_WAY, c.perftest("ib_write_bw")), budget_ms=300,
           quick_sizes="64K"),
-    verbs(BOTH_WAYS, "64K,1M", (PUT_BOTH_WAYS, c.perftest("ib_write_bw_both")), budget_ms=500,
+    verbs(BOTH_WAYS, "8,64K,1M", (PUT_BOTH_WAYS, c.perftest("ib_write_bw_both")), budget_ms=300,
           quick_sizes="64K"),
     verbs(TWO, "1M", ALL, quick_sizes="64K"),
     verbs(FOUR, "1M", (c.ropewalk(),), ranks=4),
-    verbs(LONG_BOTH_WAYS, LONGEST, (c.perftest("ib_write_bw_both"),), budget_ms=500),
+    verbs(LONG_BOTH_WAYS, LONGEST, (c.perftest("ib_write_bw_both"),), budget_ms=300),
     verbs(TWO, "16M", ALL),
 ]
 
@@ -47,7 +47,7 @@ ROWS = [
     Row(PING_PONG, "8", ()),
     *(Row(ONE_WAY, size, (Want.bandwidth(0.95, "perftest", "`ib_write_bw`"),), in_mbs=True)
       for size in ("64K", "1M")),
-    *(Row(BOTH_WAYS, size, (), in_mbs=True) for size in ("64K", "1M")),
+    *(Row(BOTH_WAYS, size, (), in_mbs=True) for size in ("8", "64K", "1M")),
     Row(TWO, "8", (Want.time_at_most(1.5, "perftest"),)),
     *(Row(TWO, size, (Want.bandwidth(0.9, "perftest", BOUND),)) for size in ("1M", "16M")),
     Row(FOUR, "1M", (Want.bandwidth(0.8, "perftest", BOUND),)),

@@ -35,7 +35,7 @@ CASES = [
           quick_sizes="64K"),
     verbs(BOTH_WAYS, "8,64K,1M", (PUT_BOTH_WAYS, c.perftest("ib_write_bw_both")), budget_ms=300,
           quick_sizes="64K"),
-    verbs(TWO, "1M", ALL, quick_sizes="64K"),
+    verbs(TWO, "1M", ALL),
     verbs(FOUR, "1M", (c.ropewalk(),), ranks=4),
     verbs(LONG_BOTH_WAYS, LONGEST, (c.perftest("ib_write_bw_both"),), budget_ms=300),
     verbs(TWO, "16M", ALL),

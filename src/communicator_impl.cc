@@ -141,13 +141,27 @@ std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> call
     cache_.splice(cache_.begin(), cache_, entry);
     return cache_.front().operation;
   }
-  cache_.push_front({{calls.begin(), calls.end()}, prepare(calls)});
+  cache_.push_front({{calls.begin(), calls.end()}, prepare_making_room(calls)});
   for (auto entry = cache_.end(); cache_.size() > kCacheEntries && entry != cache_.begin();) {
     --entry;
     if (entry->operation.use_count() == 1 && is_idle(*entry->operation))
       entry = cache_.erase(entry);
   }
   return cache_.front().operation;
+}
+
+/// Idle operations hold staging memory and registrations, which count against the process's limits.
+std::shared_ptr<Operation> Communicator::Impl::prepare_making_room(std::span<const Call> calls) {
+  try {
+    return prepare(calls);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted) throw;
+    const auto given_up = cache_.remove_if([](const Cached& entry) {
+      return entry.operation.use_count() == 1 && is_idle(*entry.operation);
+    });
+    if (given_up == 0) throw;
+  }
+  return prepare(calls);
 }
 
 std::shared_ptr<Operation> Communicator::Impl::prepare(std::span<const Call> calls) {

@@ -48,6 +48,7 @@ class Communicator::Impl {
   /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
   std::shared_ptr<Operation> cached(std::span<const Call> calls);
   std::shared_ptr<Operation> cached_or_failed(std::span<const Call> calls);
+  std::shared_ptr<Operation> prepare_making_room(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare(std::span<const Call> calls);
   std::shared_ptr<Operation> prepare_one(const Call& call);
   std::shared_ptr<Operation> prepare_group(std::span<const Call> calls);

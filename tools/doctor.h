@@ -20,6 +20,7 @@ Diagnosis check_open_files();
 Diagnosis check_memory();
 Diagnosis check_huge_pages();
 Diagnosis check_memfd();
+Diagnosis check_unmap_watch();  // registrations of plain memory can be kept
 Diagnosis check_peer_memory();  // another process of this user can open our memory file
 Diagnosis check_cpus();
 // Network (doctor_network.cc).

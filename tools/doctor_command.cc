@@ -17,9 +17,9 @@ constexpr const char* kExamples =
     "Exit status: 0; 1 where a line says FAIL.";
 
 int run_doctor(const std::string& coordinator) {
-  std::vector<Diagnosis> all = {check_memlock(),    check_open_files(), check_memory(),
-                                check_huge_pages(), check_memfd(),      check_peer_memory(),
-                                check_cpus()};
+  std::vector<Diagnosis> all = {check_memlock(),     check_open_files(), check_memory(),
+                                check_huge_pages(),  check_memfd(),      check_unmap_watch(),
+                                check_peer_memory(), check_cpus()};
   for (const auto& check : {check_interfaces, check_rdma})
     for (Diagnosis& diagnosis : check()) all.push_back(std::move(diagnosis));
   if (!coordinator.empty()) all.push_back(check_coordinator(coordinator));

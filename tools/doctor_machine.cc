@@ -11,6 +11,7 @@
 
 #include "doctor.h"
 #include "memory/lock_limit.h"
+#include "memory/unmap_watch.h"
 #include "topology/topology.h"
 #include "unique_fd.h"
 
@@ -106,6 +107,17 @@ Diagnosis check_memfd() {
   }
   return {Severity::fail, "memfd", fmt::format("memory files do not work: {}", strerror(errno)),
           "allow memfd_create and mmap in the container's seccomp profile"};
+}
+
+Diagnosis check_unmap_watch() {
+  const auto watch = UnmapWatch::of_process();
+  if (watch->refusal().empty())
+    return {Severity::ok, "userfaultfd",
+            "works: RDMA registers memory that was not allocated by Ropewalk once", ""};
+  return {Severity::warn, "userfaultfd",
+          watch->refusal() +
+              "; RDMA registers memory that was not allocated by Ropewalk for every operation",
+          watch->advice()};
 }
 
 Diagnosis check_peer_memory() {

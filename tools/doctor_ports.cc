@@ -37,8 +37,8 @@ std::string gids_of(const SeenPort& port) {
       text += fmt::format(", {} more", state.gids.size() - kGidsShown);
       break;
     }
-    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", gid.index, verbs::text_of(gid.gid),
-                        name_of(gid.type));
+    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", gid.index,
+                        verbs::text_of(gid.gid), name_of(gid.type));
   }
   if (state.gid.entry)
     text += fmt::format("; takes {}: {}", state.gid.entry->index, state.gid.reason);
@@ -55,20 +55,20 @@ std::vector<Diagnosis> diagnose(const SeenPort& port) {
     found.push_back({Severity::ok, title, facts_of(port), ""});
   else
     found.push_back({Severity::warn, title, state.problem, state.fix});
-  if (!state.gids.empty())
-    found.push_back({Severity::ok, title + " GIDs", gids_of(port), ""});
+  if (!state.gids.empty()) found.push_back({Severity::ok, title + " GIDs", gids_of(port), ""});
   const int packet = verbs::bytes_of(state.mtu_active);
   const bool could_be_longer = packet < std::min(verbs::bytes_of(state.mtu_max), kLongestPacket);
   if (state.problem.empty() && state.link_layer == LinkLayer::ethernet && could_be_longer) {
     const std::string interface = state.interface.empty() ? "its network device" : state.interface;
-    const std::string why =
-        port.interface_mtu > 0 ? fmt::format("{} has an MTU of {}", interface, port.interface_mtu)
-                               : fmt::format("of the MTU of {}", interface);
-    found.push_back({Severity::warn, title + " MTU",
-                     fmt::format("packets of {} bytes, because {}: raise it on all hosts and switches",
-                                 packet, why),
-                     fmt::format("sudo ip link set {} mtu 9000",
-                                 state.interface.empty() ? "DEVICE" : state.interface)});
+    const std::string why = port.interface_mtu > 0
+                                ? fmt::format("{} has an MTU of {}", interface, port.interface_mtu)
+                                : fmt::format("of the MTU of {}", interface);
+    found.push_back(
+        {Severity::warn, title + " MTU",
+         fmt::format("packets of {} bytes, because {}: raise it on all hosts and switches", packet,
+                     why),
+         fmt::format("sudo ip link set {} mtu 9000",
+                     state.interface.empty() ? "DEVICE" : state.interface)});
   }
   return found;
 }

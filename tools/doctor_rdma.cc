@@ -27,8 +27,8 @@ std::vector<std::string> adapters_without_driver() {
     const std::string folder = entry.path();
     const std::string vendor = read_file(folder + "/vendor").value_or("");
     const std::string kind = read_file(folder + "/class").value_or("");
-    const bool could = kind.starts_with("0x0207") ||
-                       (vendor.starts_with("0x15b3") && kind.starts_with("0x02"));
+    const bool could =
+        kind.starts_with("0x0207") || (vendor.starts_with("0x15b3") && kind.starts_with("0x02"));
     if (could && !std::filesystem::exists(folder + "/infiniband", error))
       addresses.push_back(entry.path().filename());
   }

@@ -1,37 +1,16 @@
 #include "bootstrap/control.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <exception>
 
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
 constexpr int64_t kTellLateNs = 1'000'000'000;
-
-/// The application's signal handlers must not run on the control thread.
-std::thread start_thread(std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Error(ErrorCode::exhausted, "bootstrap",
-                fmt::format("cannot start the control thread: {}", error.what()),
-                "raise the limit of processes: ulimit -u");
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), "ropewalk-control");
-  return thread;
-}
 
 }  // namespace
 
@@ -47,7 +26,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboa
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   start_joining();
-  thread_ = start_thread([this] { run(); });
+  thread_ = start_thread("bootstrap", "ropewalk-ctl", [this] { run(); });
 }
 
 Control::~Control() {

@@ -33,7 +33,6 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   options.timeout = std::chrono::seconds(30);
   const auto body = [](Communicator& comm) {
     std::vector<float> plain(300'000, 1);  // staged: the call needs memory of its own
-    comm.barrier();
     if (comm.rank() == kPoor) use_up_descriptors();
     comm.all_reduce(std::span(plain));
   };
@@ -44,6 +43,28 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("ulimit -n"), std::string::npos) << verdict.text;
+  }
+}
+
+TEST(IdleOperations, GiveUpWhatTheyHold) {
+  constexpr int kRanks = 2;
+  Options options;
+  options.size = kRanks;
+  options.transport = "tcp";
+  options.timeout = std::chrono::seconds(30);
+  const auto body = [](Communicator& comm) {
+    std::vector<float> plain(300'000, 1);
+    comm.all_reduce(std::span(plain));
+    use_up_descriptors();
+    for (size_t less = 1; less <= 3; ++less)  // other calls, so that others are prepared
+      comm.all_reduce(std::span(plain).subspan(less));
+    if (plain.back() != 16) throw Error(ErrorCode::system, "test", "a wrong sum");
+  };
+  ForkedJob job(kRanks, options, body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    EXPECT_EQ(verdict.code, 0) << verdict.text;
   }
 }
 

@@ -65,7 +65,8 @@ class Machine:
                 "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,
                 "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
-                "-append", "quiet console=ttyS0 panic=-1 mitigations=off",
+                "-append", "quiet console=ttyS0 panic=-1 mitigations=off "
+                "tsc=reliable clocksource=tsc",
                 "-serial", f"file:{self.folder / 'console'}"]
 
     @staticmethod

@@ -1,7 +1,5 @@
 #include "transports/verbs/handshake.h"
 
-#include <infiniband/verbs.h>
-
 #include <algorithm>
 #include <cassert>
 
@@ -10,6 +8,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x42565752;  // "RWVB"
 constexpr uint32_t kMask24 = 0xffffff;
+constexpr uint8_t kMtu256 = 1, kMtu4096 = 5;  // of ibv_mtu
 
 /// Little-endian, whatever the machine.
 template <class Integer>
@@ -40,7 +39,7 @@ class Cursor {
 bool is_sound(const LaneAddress& lane) {
   const bool known_layer =
       lane.port.link_layer == LinkLayer::infiniband || lane.port.link_layer == LinkLayer::ethernet;
-  return known_layer && lane.port.mtu >= IBV_MTU_256 && lane.port.mtu <= IBV_MTU_4096 &&
+  return known_layer && lane.port.mtu >= kMtu256 && lane.port.mtu <= kMtu4096 &&
          lane.queue_pair <= kMask24 && lane.packet_number <= kMask24 && lane.adapter < 2;
 }
 

@@ -181,7 +181,9 @@ void VerbsTransport::add_lanes(Peer& peer) {
     const verbs::Port& port = ports_[index];
     Device& device = *devices_[device_of_port_[index]];
     const verbs::QueueDepths depths = depths_on(*port.adapter);
-    peer.own_ports.push_back(verbs::address_of(port, options_.wishes));
+    verbs::PortAddress address = verbs::address_of(port, options_.wishes);
+    address.mtu = std::min(address.mtu, options_.settings.mtu_max);
+    peer.own_ports.push_back(address);
     make_room(device, depths.sends + depths.receives);
     try {
       peer.lanes.push_back(std::make_unique<Lane>(port, options_.settings, device.cq, depths,

@@ -81,7 +81,7 @@ std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
     return "its port is of another link layer (InfiniBand, Ethernet)";
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = static_cast<ibv_mtu>(std::min({own.mtu, peer.port.mtu, settings_.mtu_max}));
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(own.mtu, peer.port.mtu));
   attributes.dest_qp_num = peer.queue_pair;
   attributes.rq_psn = peer.packet_number;
   attributes.max_dest_rd_atomic = 1;

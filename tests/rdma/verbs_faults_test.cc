@@ -1,0 +1,184 @@
+// What goes wrong between two verbs transports has a name, and costs that peer only.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "memory/registered_memory.h"
+#include "tests/rdma/machine.h"
+#include "tests/rdma/verbs_group.h"
+
+namespace ropewalk::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Polls all of `ranks` until `done`; false after five seconds.
+template <class Done>
+bool until(VerbsGroup& group, std::initializer_list<int> ranks, const Done& done) {
+  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  std::array<Completion, 64> into;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    for (const int rank : ranks) {
+      group.at(rank).poll(into);
+      group.at(rank).arm();
+    }
+  }
+  return true;
+}
+
+void link(VerbsGroup& group, int a, int b) {
+  group.at(a).connect(b, {});
+  group.at(b).connect(a, {});
+  ASSERT_TRUE(
+      until(group, {a, b}, [&] { return group.at(a).connected(b) && group.at(b).connected(a); }))
+      << group.at(a).why_lost(b) << group.at(b).why_lost(a);
+}
+
+/// Registered with one transport.
+struct Piece {
+  Piece(Transport& transport, size_t bytes) : memory(bytes) { memory.register_with(transport); }
+  const Memory* registration() const { return memory.registrations()[0].get(); }
+  RegisteredMemory memory;
+};
+
+TEST(VerbsFaults, AWrongKeyIsRefusedAndNamed) {
+  VerbsGroup group(3, 1);
+  link(group, 0, 1);
+  link(group, 0, 2);
+  const Piece source(group.at(0), 8192), target(group.at(1), 8192);
+  RemoteKey key = target.registration()->key();
+  key.id ^= 0xff;
+  ASSERT_NE(group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0),
+            Posted::lost);
+  ASSERT_TRUE(until(group, {0, 1, 2}, [&] { return !group.at(0).connected(1); }));
+  EXPECT_NE(group.at(0).why_lost(1).find("remote key"), std::string::npos)
+      << group.at(0).why_lost(1);
+  EXPECT_NE(group.at(0).why_lost(1).find(kAdapter), std::string::npos) << group.at(0).why_lost(1);
+  ASSERT_TRUE(until(group, {0, 1, 2}, [&] { return !group.at(1).connected(0); }));
+  EXPECT_TRUE(group.at(0).connected(2));
+  EXPECT_EQ(std::count(target.memory.data(), target.memory.data() + 8192, std::byte{0}), 8192);
+}
+
+TEST(VerbsFaults, ARegionThatHasGoneIsNotWritten) {
+  VerbsGroup group(2, 1);
+  link(group, 0, 1);
+  const Piece source(group.at(0), 8192);
+  auto target = std::make_unique<Piece>(group.at(1), 8192);
+  const RemoteKey key = target->registration()->key();
+  target.reset();
+  group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0);
+  ASSERT_TRUE(until(group, {0, 1}, [&] { return !group.at(0).connected(1); }));
+}
+
+TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
+  for (const size_t garbage_bytes : {size_t{1}, size_t{19}, size_t{20}, size_t{4096}}) {
+    VerbsGroup group(2, 1);
+    group.at(0).connect(1, {});
+    int socket = -1;
+    while (socket < 0) socket = group.sockets(1).take(0, 0);
+    const std::vector<std::byte> garbage(garbage_bytes, std::byte{0x5a});
+    ASSERT_EQ(::send(socket, garbage.data(), garbage.size(), 0),
+              static_cast<ssize_t>(garbage.size()));
+    ::shutdown(socket, SHUT_WR);
+    ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+    EXPECT_FALSE(group.at(0).connected(1));
+    ::close(socket);
+  }
+}
+
+TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
+  VerbsGroup group(2, 1);
+  group.at(0).connect(1, {});
+  int socket = -1;
+  while (socket < 0) socket = group.sockets(1).take(0, 0);
+  verbs::Handshake handshake;
+  handshake.rank = 1;
+  handshake.notices = 64;
+  std::vector<std::string> why_not;
+  const auto ports = verbs::find_ports({}, why_not);
+  handshake.lanes = {{verbs::address_of(ports.at(0), {}), 17, 0, 0}};
+  auto bytes = verbs::encode(handshake);
+  bytes.push_back(verbs::kReady);
+  bytes.push_back(verbs::kReady);
+  ASSERT_EQ(::send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+  EXPECT_EQ(group.at(0).why_lost(1), "rank 1 sent bytes after its handshake");
+  ::close(socket);
+}
+
+TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
+  VerbsGroup group(2, 2, [](int rank, VerbsTransport::Options& options) {
+    if (rank == 1) options.lanes[0].pop_back();
+  });
+  group.at(0).connect(1, {});
+  group.at(1).connect(0, {});
+  ASSERT_TRUE(until(group, {0, 1}, [&] {
+    return !group.at(0).why_lost(1).empty() && !group.at(1).why_lost(0).empty();
+  }));
+  EXPECT_NE(group.at(0).why_lost(1).find("ROPEWALK_IB_LANES"), std::string::npos);
+}
+
+TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
+  VerbsGroup group(2, 1, [](int rank, VerbsTransport::Options& options) {
+    options.settings.mtu_max = rank == 0 ? IBV_MTU_1024 : IBV_MTU_4096;
+  });
+  link(group, 0, 1);
+  constexpr size_t kBytes = 100'000;
+  const Piece a(group.at(0), kBytes), b(group.at(1), kBytes);
+  for (const int from : {0, 1}) {
+    const Piece& source = from == 0 ? a : b;
+    const Piece& target = from == 0 ? b : a;
+    std::memset(source.memory.data(), 7 + from, kBytes);
+    std::array<Completion, 8> into;
+    ASSERT_NE(group.at(from).put(1 - from, source.memory.data(), source.registration(), kBytes,
+                                 target.registration()->key(), 0, 1, 0),
+              Posted::lost);
+    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    while (group.at(1 - from).poll(into) == 0)
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    EXPECT_EQ(std::memcmp(source.memory.data(), target.memory.data(), kBytes), 0);
+    ASSERT_TRUE(until(group, {0, 1}, [&] { return true; }));
+  }
+}
+
+TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
+  VerbsGroup group(2, 1);
+  link(group, 0, 1);
+  const Unplugged unplugged;
+  ASSERT_TRUE(
+      until(group, {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
+  EXPECT_NE(group.at(0).why_lost(1).find("rxe0 port 1 is down"), std::string::npos)
+      << group.at(0).why_lost(1);
+}
+
+TEST(VerbsFaults, APortThatIsDownCannotBeUsed) {
+  const Unplugged unplugged;
+  std::vector<std::string> why_not;
+  EXPECT_TRUE(verbs::find_ports({}, why_not).empty());
+  ASSERT_FALSE(why_not.empty());
+  EXPECT_NE(why_not[0].find(kAdapter), std::string::npos) << why_not[0];
+}
+
+TEST(VerbsFaults, AGidThatIsNotThereIsNamed) {
+  std::vector<std::string> why_not;
+  EXPECT_TRUE(verbs::find_ports({.hca = "", .gid_index = 77}, why_not).empty());
+  ASSERT_FALSE(why_not.empty());
+  EXPECT_NE(why_not[0].find("77"), std::string::npos) << why_not[0];
+}
+
+TEST(VerbsFaults, NoRegistrationIsLeftBehind) {
+  const std::string before = objects_in_use();
+  {
+    VerbsGroup group(2, 2);
+    link(group, 0, 1);
+    const Piece piece(group.at(0), 1 << 20);
+    EXPECT_NE(objects_in_use(), before);
+  }
+  EXPECT_EQ(objects_in_use(), before);
+}
+
+}  // namespace
+}  // namespace ropewalk::testing

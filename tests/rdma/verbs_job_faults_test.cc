@@ -1,0 +1,106 @@
+// Jobs over verbs whose network goes away.
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/faults/forked_job.h"
+#include "tests/rdma/machine.h"
+
+namespace ropewalk::testing {
+namespace {
+
+constexpr int kRanks = 3;
+
+Options over_verbs() {
+  Options options;
+  options.size = kRanks;
+  options.transport = "verbs";
+  return options;
+}
+
+void reduce_for_ever(Communicator& comm) {
+  auto large = comm.allocate<float>(100'000);
+  auto small = comm.allocate<float>(16);
+  while (true) {
+    comm.all_reduce(large.span());
+    comm.all_reduce(small.span());
+    for (float& x : large) x = 1;
+  }
+}
+
+void expect_told_of_the_adapter(ForkedJob& job) {
+  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+    ASSERT_TRUE(verdict.told);
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::peer_lost)) << verdict.text;
+    EXPECT_GE(verdict.peer, 0) << verdict.text;
+    EXPECT_NE(verdict.text.find(kAdapter), std::string::npos) << verdict.text;
+  }
+}
+
+TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileDataFlows) {
+  ForkedJob job(kRanks, over_verbs(), reduce_for_ever);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  job.mark();
+  const Unplugged unplugged;
+  expect_told_of_the_adapter(job);
+}
+
+TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileRanksWait) {
+  ForkedJob job(kRanks, over_verbs(), [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(30));
+    comm.barrier();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  job.mark();
+  const Unplugged unplugged;
+  const auto verdicts = job.verdicts(1, 5);
+  for (const int rank : {0, 2}) {
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    ASSERT_TRUE(verdict.told);
+    EXPECT_NE(verdict.text.find(kAdapter), std::string::npos) << verdict.text;
+  }
+}
+
+TEST(VerbsJobFaults, KilledRanksLeaveNoRegistrationsBehind) {
+  const std::string before = objects_in_use();
+  {
+    ForkedJob job(kRanks, over_verbs(), reduce_for_ever);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_NE(objects_in_use(), before);
+    for (int rank = 0; rank < kRanks; ++rank) job.signal(rank, SIGKILL);
+  }
+  EXPECT_EQ(objects_in_use(), before);
+}
+
+/// Gives up root's right to lock as much memory as it likes.
+void become_nobody(rlim_t memlock_bytes) {
+  const rlimit limit{memlock_bytes, memlock_bytes};
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  ASSERT_EQ(::setgroups(0, nullptr), 0);
+  ASSERT_EQ(::setresuid(65534, 65534, 65534), 0);
+}
+
+TEST(VerbsJobFaults, TooLittleMemlockIsNamedWithTheWayOut) {
+  shell("chmod 666 /dev/infiniband/uverbs*");
+  ForkedJob job(kRanks, over_verbs(), [](Communicator& comm) {
+    comm.barrier();
+    become_nobody(4 << 20);
+    comm.allocate<float>(8 << 20);
+  });
+  job.mark();
+  bool told_of_memlock = false;
+  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+    ASSERT_TRUE(verdict.told);
+    EXPECT_NE(verdict.code, 0) << verdict.text;
+    told_of_memlock |= verdict.text.find("ulimit -l") != std::string::npos;
+  }
+  EXPECT_TRUE(told_of_memlock);
+}
+
+}  // namespace
+}  // namespace ropewalk::testing

@@ -8,8 +8,9 @@ struct Rdma::Ports {};
 
 Rdma::Rdma(const Knobs& knobs)
     : knobs_(knobs),
-      why_not_{"its Ropewalk is built without verbs; sudo apt-get install libibverbs-dev, then build "
-               "anew with meson setup -Dverbs=enabled"} {}
+      why_not_{
+          "its Ropewalk is built without verbs; sudo apt-get install libibverbs-dev, then build "
+          "anew with meson setup -Dverbs=enabled"} {}
 
 Rdma::~Rdma() = default;
 

@@ -26,8 +26,8 @@ class Rdma {
   /// Of each port that cannot be used: why, and what to do. One sentence where there is no adapter.
   const std::vector<std::string>& why_not() const { return why_not_; }
 
-  /// A transport to all ranks, whose ports are `ports_of` by rank, this rank's among them: lanes are
-  /// paired by pair_lanes. Only where there are ports. `sockets` must outlive it. Throws Error.
+  /// A transport to all ranks, whose ports are `ports_of` by rank, this rank's among them: lanes
+  /// are paired by pair_lanes. Only where there are ports. `sockets` must outlive it. Throws Error.
   std::unique_ptr<Transport> make_transport(
       int rank, SocketSource& sockets,
       const std::vector<std::vector<verbs::PortInfo>>& ports_of) const;

@@ -24,8 +24,8 @@ bool has_layer(const RankReport& rank, LinkLayer layer) {
 
 /// What keeps the job from RDMA.
 struct Obstacle {
-  std::string reason;    // empty: nothing
-  bool some_can = false; // though some ranks have ports
+  std::string reason;     // empty: nothing
+  bool some_can = false;  // though some ranks have ports
 };
 
 std::string name_of_rank(size_t rank, const RankReport& report) {
@@ -43,18 +43,19 @@ Obstacle find_obstacle(const std::vector<RankReport>& ranks) {
   if (first != ranks.end()) {
     const auto count = static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), lacks));
     const std::string& why = first->info.no_ports;
-    return {fmt::format("{}: {}{}", name_of_rank(static_cast<size_t>(first - ranks.begin()), *first),
-                        why.empty() ? "it did not look for RDMA ports" : why,
-                        others_text(count - 1)),
-            count < ranks.size()};
+    return {
+        fmt::format("{}: {}{}", name_of_rank(static_cast<size_t>(first - ranks.begin()), *first),
+                    why.empty() ? "it did not look for RDMA ports" : why, others_text(count - 1)),
+        count < ranks.size()};
   }
   for (const LinkLayer layer : {LinkLayer::infiniband, LinkLayer::ethernet})
     if (std::all_of(ranks.begin(), ranks.end(),
                     [layer](const RankReport& rank) { return has_layer(rank, layer); }))
       return {};
   const auto without = [&](LinkLayer layer) {
-    const auto at = std::find_if(ranks.begin(), ranks.end(),
-                                 [layer](const RankReport& rank) { return !has_layer(rank, layer); });
+    const auto at = std::find_if(ranks.begin(), ranks.end(), [layer](const RankReport& rank) {
+      return !has_layer(rank, layer);
+    });
     return name_of_rank(static_cast<size_t>(at - ranks.begin()), *at);
   };
   return {fmt::format("the ranks' ports have no link layer in common: {} has no InfiniBand, {} no "
@@ -77,8 +78,7 @@ void check_required(std::string_view wish, std::string_view require, const Trans
                     const Obstacle& obstacle) {
   if (require == "rdma" && choice.uses(Means::tcp)) {
     if (wish == "tcp")
-      refuse("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp",
-             "unset one of the two");
+      refuse("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp", "unset one of the two");
     refuse("ROPEWALK_REQUIRE=rdma, but " + obstacle.reason, kSeeDoctor);
   }
   if (require == "shm" && (choice.uses(Means::tcp) || choice.uses(Means::verbs)))

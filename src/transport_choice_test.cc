@@ -100,12 +100,14 @@ TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
          Means::verbs);
   expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), Means::none,
          Means::verbs);
-  const TransportChoice choice = choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, ib)});
+  const TransportChoice choice =
+      choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, ib)});
   expect(choice, Means::none, Means::tcp);
   EXPECT_TRUE(choice.is_fallback);
-  EXPECT_EQ(choice.reason,
-            "the ranks' ports have no link layer in common: rank 1 (host b) has no InfiniBand, rank "
-            "2 (host c) no Ethernet (RoCE)");
+  EXPECT_EQ(
+      choice.reason,
+      "the ranks' ports have no link layer in common: rank 1 (host b) has no InfiniBand, rank "
+      "2 (host c) no Ethernet (RoCE)");
 }
 
 TEST(TransportChoice, VerbsIsForAllPairs) {
@@ -132,8 +134,9 @@ TEST(TransportChoice, RequireRdma) {
   expect(choose("verbs", kTwoByTwo, "rdma"), Means::verbs, Means::verbs);
   // Within a host nothing slower than RDMA is taken.
   expect(choose("auto", kOneHost, "rdma"), Means::shm, Means::none);
-  EXPECT_EQ(refusal("auto", {rank_on(0, eth), rank_on(1, none, "mlx5_0 port 1: is DOWN; fix")}, "rdma"),
-            "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
+  EXPECT_EQ(
+      refusal("auto", {rank_on(0, eth), rank_on(1, none, "mlx5_0 port 1: is DOWN; fix")}, "rdma"),
+      "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
   EXPECT_EQ(refusal("tcp", kTwoByTwo, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
   EXPECT_EQ(refusal("tcp", kOneHost, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
 }

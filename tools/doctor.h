@@ -25,9 +25,13 @@ Diagnosis check_peer_memory();  // another process of this user can open our mem
 Diagnosis check_cpus();
 // Network (doctor_network.cc).
 std::vector<Diagnosis> check_interfaces();
-Diagnosis check_rdma();
 /// Whether `coordinator`, "host:port", accepts connections, tried for at most 3 s.
 Diagnosis check_coordinator(const std::string& coordinator);
+
+/// Adapters, ports, GIDs, and what a rank would take of them (doctor_rdma.cc; where Ropewalk is
+/// built without libibverbs doctor_no_rdma.cc). Problems are failures where ROPEWALK_* variables
+/// demand RDMA.
+std::vector<Diagnosis> check_rdma();
 
 /// "ok    memlock: text; fix: command".
 std::string line_of(const Diagnosis& diagnosis);

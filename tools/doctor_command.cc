@@ -19,8 +19,9 @@ constexpr const char* kExamples =
 int run_doctor(const std::string& coordinator) {
   std::vector<Diagnosis> all = {check_memlock(),     check_open_files(), check_memory(),
                                 check_huge_pages(),  check_memfd(),      check_unmap_watch(),
-                                check_peer_memory(), check_cpus(),       check_rdma()};
-  for (Diagnosis& diagnosis : check_interfaces()) all.push_back(std::move(diagnosis));
+                                check_peer_memory(), check_cpus()};
+  for (const auto& check : {check_interfaces, check_rdma})
+    for (Diagnosis& diagnosis : check()) all.push_back(std::move(diagnosis));
   if (!coordinator.empty()) all.push_back(check_coordinator(coordinator));
   bool failed = false;
   for (const Diagnosis& diagnosis : all) {

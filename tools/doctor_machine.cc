@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "doctor.h"
+#include "memory/lock_limit.h"
 #include "memory/unmap_watch.h"
 #include "topology/topology.h"
 #include "unique_fd.h"
@@ -17,12 +18,7 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr rlim_t kMemlockWanted = rlim_t{64} << 20;
 constexpr rlim_t kFilesWanted = 4096;
-
-std::string size_text(rlim_t bytes) {
-  return bytes == RLIM_INFINITY ? "unlimited" : fmt::format("{} MiB", bytes >> 20);
-}
 
 // The number after "Name:" in a file like /proc/meminfo, in its unit; -1 where there is none.
 int64_t field_of(const char* path, const std::string& name) {
@@ -43,17 +39,10 @@ std::string first_line(const char* path) {
 }  // namespace
 
 Diagnosis check_memlock() {
-  rlimit limit{};
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  const std::string text = fmt::format("{} can be locked (RDMA registers memory by locking it)",
-                                       size_text(limit.rlim_cur));
-  if (limit.rlim_cur >= kMemlockWanted) return {Severity::ok, "memlock", text, ""};
-  return {
-      Severity::warn, "memlock", text,
-      limit.rlim_max == RLIM_INFINITY
-          ? "ulimit -l unlimited"
-          : "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf, then log "
-            "in again (containers: --ulimit memlock=-1)"};
+  const LockLimit limit = lock_limit();
+  const std::string text = text_of(limit) + " (RDMA registers memory by locking it)";
+  if (limit.suffices()) return {Severity::ok, "memlock", text, ""};
+  return {Severity::warn, "memlock", text, way_to_raise(limit)};
 }
 
 Diagnosis check_open_files() {

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -66,18 +65,6 @@ std::vector<Diagnosis> check_interfaces() {
     found.push_back({Severity::fail, "interfaces", error.failure().reason, error.failure().advice});
   }
   return found;
-}
-
-Diagnosis check_rdma() {
-  std::vector<std::string> devices;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
-    devices.push_back(entry.path().filename());
-  }
-  if (devices.empty()) {
-    return {Severity::ok, "rdma", "no RDMA device here: shared memory and TCP are used", ""};
-  }
-  return {Severity::ok, "rdma", fmt::format("devices: {}", fmt::join(devices, ", ")), ""};
 }
 
 Diagnosis check_coordinator(const std::string& coordinator) {

@@ -32,8 +32,8 @@ bool until(VerbsGroup& group, std::initializer_list<int> ranks, const Done& done
 void link(VerbsGroup& group, int a, int b) {
   group.at(a).connect(b, {});
   group.at(b).connect(a, {});
-  ASSERT_TRUE(until(group, {a, b},
-                    [&] { return group.at(a).connected(b) && group.at(b).connected(a); }))
+  ASSERT_TRUE(
+      until(group, {a, b}, [&] { return group.at(a).connected(b) && group.at(b).connected(a); }))
       << group.at(a).why_lost(b) << group.at(b).why_lost(a);
 }
 
@@ -148,8 +148,8 @@ TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   VerbsGroup group(2, 1);
   link(group, 0, 1);
   const Unplugged unplugged;
-  ASSERT_TRUE(until(group, {0, 1},
-                    [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
+  ASSERT_TRUE(
+      until(group, {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
   EXPECT_NE(group.at(0).why_lost(1).find("rxe0 port 1 is down"), std::string::npos)
       << group.at(0).why_lost(1);
 }

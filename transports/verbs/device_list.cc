@@ -1,7 +1,5 @@
 #include "transports/verbs/device_list.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -33,13 +31,12 @@ DeviceList::DeviceList() {
     const bool listed = std::any_of(devices_.begin(), devices_.end(), [&](ibv_device* device) {
       return name == ibv_get_device_name(device);
     });
-    if (!listed)
-      missing_.push_back(has_uverbs ? fmt::format("{}: libibverbs has no driver for it; "
-                                                  "sudo apt-get install ibverbs-providers",
-                                                  name)
-                                    : fmt::format("{}: the kernel's ib_uverbs is not loaded; "
-                                                  "sudo modprobe ib_uverbs",
-                                                  name));
+    if (listed) continue;
+    if (has_uverbs)
+      missing_.push_back(
+          {name, "libibverbs has no driver for it", "sudo apt-get install ibverbs-providers"});
+    else
+      missing_.push_back({name, "the kernel's ib_uverbs is not loaded", "sudo modprobe ib_uverbs"});
   }
 }
 

@@ -19,15 +19,22 @@ class DeviceList {
 
   /// In the order of their names.
   const std::vector<ibv_device*>& devices() const { return devices_; }
-  /// Those that the kernel knows and libibverbs does not give; each with the reason and what to do:
-  /// "mlx5_0: ...; sudo modprobe ib_uverbs".
-  const std::vector<std::string>& missing() const { return missing_; }
+  struct Missing {
+    std::string device, why, fix;
+  };
+  /// Those that the kernel knows and libibverbs does not give.
+  const std::vector<Missing>& missing() const { return missing_; }
   bool empty() const { return devices_.empty() && missing_.empty(); }
 
  private:
   ibv_device** list_ = nullptr;
   std::vector<ibv_device*> devices_;
-  std::vector<std::string> missing_;
+  std::vector<Missing> missing_;
 };
+
+/// False of adapters whose queue pairs are not those of InfiniBand and RoCE: iWARP, EFA, usNIC.
+inline bool has_reliable_connections(const ibv_device& device) {
+  return device.transport_type == IBV_TRANSPORT_IB;
+}
 
 }  // namespace ropewalk::verbs

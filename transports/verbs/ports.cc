@@ -20,11 +20,6 @@ std::string sentence_of(const std::string& device, uint8_t number, const PortSta
   return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.fix);
 }
 
-/// Adapters whose queue pairs are not those of InfiniBand and RoCE: iWARP, EFA, usNIC.
-bool can_connect(const ibv_device& device) {
-  return device.transport_type == IBV_TRANSPORT_IB;
-}
-
 PortInfo info_from(const std::string& device, uint8_t number, const PortState& state) {
   PortInfo info{device, number, state.link_layer, {}, state.rate_gbps};
   if (!state.gid.entry) return info;
@@ -65,7 +60,7 @@ void look_at_device(ibv_device* device, const PortFilter& filter, const Wishes& 
   const std::string name = ibv_get_device_name(device);
   if (!filter.allows_device(name)) {
     why_not.push_back(fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name, wishes.hca));
-  } else if (!can_connect(*device)) {
+  } else if (!has_reliable_connections(*device)) {
     why_not.push_back(
         fmt::format("{}: it has no reliable connections of InfiniBand or RoCE; use TCP "
                     "on its network device",
@@ -102,7 +97,8 @@ std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why
                 fmt::format("ROPEWALK_IB_HCA=\"{}\" is no list of devices", wishes.hca),
                 "write mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
   const DeviceList list;
-  why_not = list.missing();
+  for (const DeviceList::Missing& missing : list.missing())
+    why_not.push_back(fmt::format("{}: {}; {}", missing.device, missing.why, missing.fix));
   if (list.empty()) why_not.emplace_back("there is no RDMA adapter");
   const LockLimit limit = lock_limit();
   if (!list.devices().empty() && !limit.suffices()) {

@@ -1,0 +1,25 @@
+// In place of doctor_rdma.cc where Ropewalk is built without libibverbs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "bootstrap/knobs.h"
+#include "doctor.h"
+#include "rdma.h"
+
+namespace ropewalk::tools {
+
+std::vector<Diagnosis> check_rdma() {
+  std::vector<std::string> devices;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error))
+    devices.push_back(entry.path().filename());
+  const Rdma rdma(knobs_from_environment());
+  if (devices.empty())
+    return {{Severity::ok, "rdma", "no RDMA adapter here: shared memory and TCP are used", ""}};
+  return {{Severity::warn, "rdma",
+           fmt::format("{}: not used: {}", fmt::join(devices, ", "), rdma.why_not().front()), ""}};
+}
+
+}  // namespace ropewalk::tools

@@ -43,6 +43,12 @@ class Want:
                     lambda ratio, name: f"{ratio:.2f} of the time of {who((name,))}")
 
     @staticmethod
+    def bandwidth(part, against, bound):
+        """At least so much of a bandwidth; `bound` says whose."""
+        return Want((against,), 1 / part, f"≥ {part:g} of the bandwidth of {bound}",
+                    lambda ratio, name: f"{1 / ratio:.2f} of the bandwidth of {bound}")
+
+    @staticmethod
     def elements(times, size_ratio, *against):
         """So many times the elements a second, where an element is so many times smaller."""
         return Want(against, size_ratio / times, f"≥ {times:g}x as many elements a second as float32",
@@ -60,6 +66,10 @@ class Row:
     size: str
     wants: tuple
     subject: str = "Ropewalk"
+    in_mbs: bool = False  # shown in MB/s, not in microseconds
+
+    def shown(self, us):
+        return self.bytes / us if self.in_mbs else us
 
     @property
     def bytes(self):
@@ -83,6 +93,7 @@ IN_SHM = (c.ropewalk(), c.open_mpi(), c.MPICH, c.SHM_LIMIT)
 BY_TCP = (c.ropewalk(), c.OPEN_MPI_TCP, *c.GLOO, c.TCP_LIMIT, c.PING_PONG)
 
 # Large sizes apart from small ones, so that contenders take turns often.
+COLUMNS = ("Open MPI", "MPICH", "Gloo", "limit")
 CASES = [
     Case(SHM, "8:1K", IN_SHM, budget_ms=100, quick_sizes="8,1K"),
     Case(SHM, "2K:256K", IN_SHM, budget_ms=150, quick_sizes="64K"),
@@ -122,9 +133,14 @@ ROWS = [
 ]
 
 
-def chosen_cases(pattern, quick):
+def bounds(_):
+    """The limits are measured themselves: nothing is made from other measurements."""
+    return []
+
+
+def chosen_cases(all_cases, pattern, quick):
     """The cases whose names contain the pattern (or match it, where it has wildcards)."""
-    cases = [case for case in CASES if not quick or case.quick_sizes]
+    cases = [case for case in all_cases if not quick or case.quick_sizes]
     if quick:
         cases = [dataclasses.replace(case, sizes=case.quick_sizes, budget_ms=3) for case in cases]
     return [case for case in cases if pattern in case.name or fnmatch.fnmatch(case.name, pattern)]

@@ -1,10 +1,12 @@
 """Who is compared: how each contender's ranks are started, and what has to be installed for it."""
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAMS = "bench/peers"  # in the build folder
 INSTALL = "tools/dependencies bench"
 
@@ -12,7 +14,7 @@ INSTALL = "tools/dependencies bench"
 @dataclasses.dataclass(frozen=True)
 class Contender:
     name: str  # who; variants of one name are alternatives, of which the fastest counts
-    program: str
+    program: str  # in the folder PROGRAMS, or with its whole path
     launcher: str  # ropewalk, openmpi, mpich, or none: the program starts its own threads
     variant: str = ""
     launcher_options: tuple = ()
@@ -22,8 +24,8 @@ class Contender:
     def key(self):
         return f"{self.name}/{self.variant}" if self.variant else self.name
 
-    def command(self, build, case):
-        """The command line that measures `case`, less --segment."""
+    def command(self, build, case, segment, iterations_min):
+        """The command line that measures `case`; `segment`: a file that is not there yet."""
         starts = {
             "ropewalk": [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin",
                          *self.launcher_options, "-n", case.ranks, "--"],
@@ -37,7 +39,43 @@ class Contender:
                  "--transport", case.transport, "--sizes", case.sizes, *self.options]
         if self.variant:
             words += ["--variant", self.variant]
+        words += ["--budget-ms", case.budget_ms, "--iterations-min", iterations_min,
+                  "--segment", segment]
         return [str(word) for word in words]
+
+    def read(self, output):
+        """A dictionary a size, from what the command prints."""
+        return json_lines(output)
+
+
+def json_lines(output):
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkContender:
+    """`ropewalk bench put` or pingpong between two ranks. It decides itself how often."""
+    kind: str
+    options: tuple = ()
+    by_bandwidth: bool = False  # a message's time is taken from the bandwidth
+    name: str = "Ropewalk"
+    variant: str = ""
+
+    @property
+    def key(self):
+        return self.name
+
+    def command(self, build, case, _segment, _iterations_min):
+        return [str(build / "tools/ropewalk"), "bench", self.kind, "--transport", case.transport,
+                "--sizes", case.sizes, "--json", *self.options]
+
+    def read(self, output):
+        for line in json_lines(output):
+            times = {name: line[name] for name in ("min_us", "median_us", "p99_us")}
+            if self.by_bandwidth:
+                times = dict.fromkeys(times, line["bytes"] / line["bw_gbs"] / 1e3)
+            yield {"variant": self.variant, "bytes": line["bytes"], "checked": True,
+                   "iterations": line["iterations"], "wrong": line["wrong"], **times}
 
 
 def ropewalk(name="Ropewalk", *options):
@@ -46,6 +84,10 @@ def ropewalk(name="Ropewalk", *options):
 
 def open_mpi(name="Open MPI", *launcher_options):
     return Contender(name, "openmpi_peer", "openmpi", launcher_options=launcher_options)
+
+
+def perftest(variant):
+    return Contender("perftest", ROOT / "bench/peers/perftest_peer", "none", variant)
 
 
 def gloo(variant):
@@ -57,6 +99,7 @@ OPEN_MPI_TCP = open_mpi("Open MPI", "--mca", "pml", "ob1", "--mca", "btl", "tcp,
                         "--mca", "btl_tcp_if_include", "lo")
 OPEN_MPI_YIELDING = open_mpi("Open MPI", "--mca", "mpi_yield_when_idle", "1")
 OPEN_MPI_SPINNING = open_mpi("Open MPI without yielding", "--mca", "mpi_yield_when_idle", "0")
+GLOO_VERBS = tuple(gloo(variant) for variant in ("halving_doubling", "ring_chunked"))
 GLOO = tuple(gloo(variant) for variant in ("ring", "bcube", "halving_doubling", "ring_chunked"))
 SHM_LIMIT = Contender("limit", "shm_limit", "none")
 COPY_LIMITS = tuple(Contender("limit", "shm_limit", "none", variant)
@@ -72,6 +115,12 @@ PACKAGES = {
     "libmpich-dev": "mpich.pc",
     "libgloo-dev": "/usr/include/gloo/allreduce.h",
     "gnuplot-nox": "gnuplot",
+    "libibverbs-dev": "libibverbs.pc",
+}
+RDMA_PACKAGES = {
+    "qemu-system-x86": "qemu-system-x86_64",
+    "busybox-static": "busybox",
+    "perftest": "ib_write_lat",
 }
 
 
@@ -81,8 +130,9 @@ def is_there(what):
     return pathlib.Path(what).exists() if what.startswith("/") else shutil.which(what) is not None
 
 
-def missing_packages():
-    return [package for package, what in PACKAGES.items() if not is_there(what)]
+def missing_packages(rdma):
+    needed = PACKAGES | (RDMA_PACKAGES if rdma else {})
+    return [package for package, what in needed.items() if not is_there(what)]
 
 
 def environment():

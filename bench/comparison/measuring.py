@@ -1,5 +1,4 @@
 """Runs the jobs: contenders take turns, in rounds."""
-import json
 import os
 import pathlib
 import signal
@@ -7,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from comparison.contenders import environment
 
@@ -43,11 +43,9 @@ def run_contender(case, contender, build, under, iterations_min):
     # In memory where there is such a folder: a disk's write-back would disturb.
     parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
-        words = [*under, *contender.command(build, case),
-                 "--budget-ms", str(case.budget_ms), "--iterations-min", str(iterations_min),
-                 "--segment", str(pathlib.Path(folder) / "segment")]
-        output = run_job(words)
-    results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        segment = pathlib.Path(folder) / "segment"
+        output = run_job([*under, *contender.command(build, case, segment, iterations_min)])
+    results = list(contender.read(output))
     if not results:
         raise JobFailed(f"printed no result: {output[-2000:]}")
     return results
@@ -66,8 +64,9 @@ def turns(cases, rounds):
 def run_rounds(cases, rounds, build, under, quick):
     """Returns (measurements, failures); what there is, when interrupted."""
     measurements, failures = [], []
+    begin = time.monotonic()
     for number, case, contender in turns(cases, rounds):
-        say(f"round {number + 1} of {rounds}: {case.name}: {contender.key}")
+        say(f"{time.monotonic() - begin:.0f} s, round {number + 1} of {rounds}: {case.name}: {contender.key}")
         try:
             results = run_contender(case, contender, build, under, 2 if quick else 5)
         except (JobFailed, KeyboardInterrupt) as error:

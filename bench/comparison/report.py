@@ -2,7 +2,6 @@
 import dataclasses
 import statistics
 
-COLUMNS = ["Open MPI", "MPICH", "Gloo", "limit"]
 ASIDE = {"Open MPI without yielding": ("Open MPI", "without yielding"),
          "ping-pong": ("limit", "ping-pong, one way")}  # beside another's number
 
@@ -49,7 +48,7 @@ def cell(column, row, entries):
     entry = entries.get((row.group, column, row.bytes))
     if entry is None:
         return ""
-    text = number(entry["median_us"])
+    text = number(row.shown(entry["median_us"]))
     if column == "Gloo":
         text += f" ({entry['variant']})"
     for name, (beside, label) in ASIDE.items():
@@ -66,22 +65,23 @@ def judged_rows(rows, summary):
             if (row.group, row.subject, row.bytes) in entries], entries
 
 
-def row_lines(rows, summary):
+def row_lines(rows, columns, summary):
     judged, entries = judged_rows(rows, summary)
     for group in dict.fromkeys(row.group for row, _ in judged):
         yield [f"**{group}**"]
         for row, found in (one for one in judged if one[0].group == group):
-            yield [f"{row.size}", number(entries[row.group, row.subject, row.bytes]["median_us"]),
-                   *(cell(column, row, entries) for column in COLUMNS),
+            own = entries[row.group, row.subject, row.bytes]
+            yield [row.size, number(row.shown(own["median_us"])),
+                   *(cell(column, row, entries) for column in columns),
                    "<br>".join(one.measured for one in found),
                    "<br>".join(one.wanted for one in found),
                    "<br>".join("met" if one.met else "missed" for one in found)]
 
 
-def table(rows, summary):
-    head = ["bytes", "Ropewalk", *COLUMNS, "Ropewalk is", "wanted", "verdict"]
-    lines = [head, ["--:"] * (2 + len(COLUMNS)) + ["---"] * 3]
-    lines += [line + [""] * (len(head) - len(line)) for line in row_lines(rows, summary)]
+def table(rows, columns, summary):
+    head = ["bytes", "Ropewalk", *columns, "Ropewalk is", "wanted", "verdict"]
+    lines = [head, ["--:"] * (2 + len(columns)) + ["---"] * 3]
+    lines += [line + [""] * (len(head) - len(line)) for line in row_lines(rows, columns, summary)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

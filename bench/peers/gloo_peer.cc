@@ -1,11 +1,13 @@
-// The same all_reduce by Gloo over TCP on the loopback interface. Variants: ring and bcube (its
-// newer interface), halving_doubling and ring_chunked (its older one, by buffers fixed once).
+// The same all_reduce by Gloo: over TCP on the loopback interface, or with --transport verbs over
+// the first RDMA adapter. Variants: ring and bcube (its newer interface, for TCP only),
+// halving_doubling and ring_chunked (its older one, by buffers fixed once).
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/ibverbs/device.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <cstdio>
@@ -67,10 +69,18 @@ std::unique_ptr<Runner> make_runner(const GlooContext& context, const PeerOption
   throw std::invalid_argument("--variant: " + options.variant);
 }
 
-GlooContext connect(const PeerOptions& options, int rank) {
+std::shared_ptr<gloo::transport::Device> open_device(const PeerOptions& options) {
+  if (options.transport == "verbs") {
+    constexpr int kPort = 1, kGidIndex = 1;  // RoCE v2 by IPv4, in the machine of tools/rdma-vm
+    return gloo::transport::ibverbs::CreateDevice({.name = "", .port = kPort, .index = kGidIndex});
+  }
   gloo::transport::tcp::attr attributes;
   attributes.iface = "lo";
-  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  return gloo::transport::tcp::CreateDevice(attributes);
+}
+
+GlooContext connect(const PeerOptions& options, int rank) {
+  auto device = open_device(options);
   const std::string folder = options.segment + ".gloo";
   std::filesystem::create_directories(folder);
   gloo::rendezvous::FileStore store(folder);

@@ -14,7 +14,7 @@ struct PeerOptions {
   tools::BenchKind kind;
   DataType type = DataType::float32;
   std::vector<size_t> sizes;  // bytes of the whole vector
-  std::string transport;      // Ropewalk: shm or tcp
+  std::string transport;      // Ropewalk: shm, tcp or verbs; Gloo: tcp or verbs
   std::string variant;        // of the contender: an algorithm, a kind of measurement
   bool registered = true;     // Ropewalk: kind of memory
   double budget_ms = 250;     // measured time for each size

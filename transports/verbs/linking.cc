@@ -62,7 +62,10 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
       sockets_(sockets),
       ports_(std::move(ports)),
       options_(std::move(options)),
-      epoll_fd_(epoll_create1(EPOLL_CLOEXEC)) {
+      epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      plain_memory_([this](const Region& pages) {
+        return std::make_unique<verbs::AdapterPages>(pages, adapters_);
+      }) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "verbs", fmt::format("rank {} of {}", rank, size));
   if (!epoll_fd_) fail_system("epoll_create1");

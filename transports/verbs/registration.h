@@ -1,4 +1,4 @@
-// Memory that adapters may read and write.
+// Memory as adapters know it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,37 +8,60 @@
 #include <memory>
 #include <span>
 
+#include "memory/registration_cache.h"
 #include "ropewalk/transport.h"
 #include "transports/verbs/adapter.h"
 #include "transports/verbs/ports.h"
 
 namespace ropewalk::verbs {
 
-/// Registered with every adapter, so that each lane may use it. Addresses on the wire count from
-/// `base()` (ibv_reg_mr_iova), so that a key and an offset name a byte on all adapters alike.
-class Registration final : public Memory {
+/// Pages as every adapter knows them, so that each lane may use them. Addresses on the wire count
+/// from their begin (ibv_reg_mr_iova), so that a key and an offset name a byte on all adapters
+/// alike.
+class AdapterPages final : public PinnedPages {
  public:
-  /// Whole pages from the one that holds `region.base`. Throws Error(exhausted) with the limit to
+  /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit to
   /// raise, Error(unavailable) where an adapter cannot have such memory.
-  Registration(const Region& region, std::span<const std::shared_ptr<Adapter>> adapters);
-  ~Registration() override;
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
+  AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters);
+  ~AdapterPages() override;
+  AdapterPages(const AdapterPages&) = delete;
+  AdapterPages& operator=(const AdapterPages&) = delete;
 
-  RemoteKey key() const override { return key_; }
-  const std::byte* base() const override { return base_; }
-  bool contains(const std::byte* source, size_t bytes) const {
-    return source >= base_ && bytes <= key_.bytes &&
-           static_cast<size_t>(source - base_) <= key_.bytes - bytes;
-  }
+  /// The rkeys, one in each half.
+  uint64_t id() const { return id_; }
   uint32_t local_key(size_t adapter) const { return regions_[adapter]->lkey; }
 
  private:
   void end();
 
-  std::byte* base_ = nullptr;
-  RemoteKey key_;
+  uint64_t id_ = 0;
   std::array<ibv_mr*, kAdaptersMax> regions_{};
+};
+
+/// Memory that adapters may read and write: whole pages, from the one that holds the region's first
+/// byte.
+class Registration final : public Memory {
+ public:
+  /// Of this registration alone.
+  Registration(const Region& pages, std::unique_ptr<AdapterPages> own);
+  /// Shared with others, through the cache.
+  explicit Registration(std::unique_ptr<RegistrationCache::Use> use);
+
+  RemoteKey key() const override { return {pages_->id(), bytes_}; }
+  const std::byte* base() const override { return base_; }
+  bool current() const override { return use_ == nullptr || use_->current(); }
+  bool contains(const std::byte* source, size_t bytes) const {
+    return source >= base_ && bytes <= bytes_ &&
+           static_cast<size_t>(source - base_) <= bytes_ - bytes;
+  }
+  uint32_t local_key(size_t adapter) const { return pages_->local_key(adapter); }
+
+ private:
+  const std::byte* base_;
+  const size_t bytes_;
+  std::unique_ptr<AdapterPages> own_;
+  std::unique_ptr<RegistrationCache::Use> use_;
+  const AdapterPages* pages_;
 };
 
 /// The part of a key that is for writes to adapter `adapter`.

@@ -122,6 +122,7 @@ class VerbsTransport final : public Transport {
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
+  RegistrationCache plain_memory_;
   std::vector<std::unique_ptr<Peer>> peers_;               // by rank; null where never connected
   std::vector<Peer*> linking_;                             // peers not yet linked
   std::vector<Peer*> held_;                                // peers with puts to be released

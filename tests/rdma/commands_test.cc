@@ -25,8 +25,7 @@ std::string job_on_two_hosts(const std::string& environment, const std::string& 
         "all_reduce --sizes 64K --iterations 2 --json; echo exit $? ) 2>&1",
         environment, more, number, port, ropewalk_program);
   };
-  const std::string text =
-      output_of(rank(1, of_rank_1) + " & " + rank(0, "") + "; wait");
+  const std::string text = output_of(rank(1, of_rank_1) + " & " + rank(0, "") + "; wait");
   ++port;
   return text;
 }
@@ -66,16 +65,17 @@ TEST(Choice, BetweenHostsVerbsAreTakenByThemselves) {
 
 TEST(Choice, WhereOneRankCannotTcpIsTakenWithAWarning) {
   const std::string text = job_on_two_hosts("", "ROPEWALK_IB_HCA=mlx5");
-  EXPECT_THAT(text, AllOf(HasSubstr("warn: 2 ranks on 2 hosts: tcp between all ranks; rank 1 (host"),
-                          HasSubstr("rxe0: ROPEWALK_IB_HCA=mlx5 leaves it out"),
-                          HasSubstr("\"transport\":\"tcp\"")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("warn: 2 ranks on 2 hosts: tcp between all ranks; rank 1 (host"),
+                    HasSubstr("rxe0: ROPEWALK_IB_HCA=mlx5 leaves it out"),
+                    HasSubstr("\"transport\":\"tcp\"")));
 }
 
 TEST(Choice, RequiringRdmaRefusesToFallBack) {
   const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma", "ROPEWALK_IB_HCA=mlx5");
-  EXPECT_THAT(text, AllOf(HasSubstr("ROPEWALK_REQUIRE=rdma, but rank 1 (host"),
-                          HasSubstr("rxe0: ROPEWALK_IB_HCA=mlx5 leaves it out"),
-                          Not(HasSubstr("exit 0"))));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("ROPEWALK_REQUIRE=rdma, but rank 1 (host"),
+                  HasSubstr("rxe0: ROPEWALK_IB_HCA=mlx5 leaves it out"), Not(HasSubstr("exit 0"))));
 }
 
 TEST(Choice, ExplainForetellsIt) {

@@ -20,14 +20,14 @@
 namespace ropewalk::verbs {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ropewalk::testing::kAdapter;
 using ropewalk::testing::kNetworkDevice;
 using ropewalk::testing::output_of;
 using ropewalk::testing::shell;
 using ropewalk::testing::Unplugged;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> reasons(const Wishes& wishes = {}) {
   std::vector<std::string> why_not;

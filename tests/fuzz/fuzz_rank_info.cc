@@ -1,5 +1,5 @@
-// Feeds the parser of what ranks say of themselves, and of ROPEWALK_IB_HCA. What it accepts, it must
-// write in a form that reads back alike.
+// Feeds the parser of what ranks say of themselves, and of ROPEWALK_IB_HCA. What it accepts, it
+// must write in a form that reads back alike.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -75,7 +75,7 @@ Diagnoses check_device(ibv_device* device, const verbs::Wishes& wishes) {
       for (Diagnosis& diagnosis : diagnose(port)) found.push_back(std::move(diagnosis));
     }
   } catch (const Error& error) {
-    found.push_back({Severity::warn, title, error.failure().reason, error.failure().advice});
+    found.push_back({Severity::warn, "rdma", error.failure().reason, error.failure().advice});
   }
   return found;
 }

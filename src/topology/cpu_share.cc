@@ -70,6 +70,8 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     const size_t dash = range.find('-');
     const int first = parse_cpu(range.substr(0, dash));
     const int last = dash == std::string_view::npos ? first : parse_cpu(range.substr(dash + 1));
+    if (last < first || (!cpus.empty() && first <= cpus.back()))
+      throw Error(ErrorCode::protocol, "cpu list", fmt::format("\"{}\" is out of order", range));
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
   }
   return cpus;

@@ -9,7 +9,8 @@ namespace ropewalk {
 
 /// "0-3,8", as the kernel writes it; empty for no CPUs. `cpus` in order.
 std::string cpu_list_text(const std::vector<int>& cpus);
-/// The inverse. Throws Error(protocol) for what is no such text.
+/// The inverse; for a text in order, each CPU once. Throws Error(protocol) for what is no such
+/// text.
 std::vector<int> parse_cpu_list(std::string_view text);
 
 /// True where every rank can be given one of its allowed CPUs that no other rank is given: a

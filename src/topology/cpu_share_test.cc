@@ -20,7 +20,8 @@ TEST(CpuShare, ListsAreWrittenAsTheKernelWritesThem) {
 }
 
 TEST(CpuShare, WhatIsNoListIsRefused) {
-  for (const char* text : {"x", "1-", "-3", "1,,2", "1-x", "99999999999", "1048576"})
+  for (const char* text :
+       {"3-1", "1,1", "2,1", "0-3,2-5", "x", "1-", "-3", "1,,2", "1-x", "99999999999", "1048576"})
     EXPECT_THROW(parse_cpu_list(text), Error) << text;
 }
 

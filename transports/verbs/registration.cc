@@ -38,8 +38,7 @@ ibv_mr* register_pages(ibv_pd* pd, void* base, size_t bytes, int access) {
 AdapterPages::AdapterPages(const Region& pages,
                            std::span<const std::shared_ptr<Adapter>> adapters) {
   // What peers may write the adapter must be able to write; read-only pages it could not.
-  const int access =
-      pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const int access = pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const size_t bytes = std::max<size_t>(pages.bytes, 1);
   for (size_t i = 0; i < adapters.size(); ++i) {
     ibv_pd* pd = adapters[i]->pd();

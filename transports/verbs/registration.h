@@ -20,8 +20,8 @@ namespace ropewalk::verbs {
 /// alike.
 class AdapterPages final : public PinnedPages {
  public:
-  /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit to
-  /// raise, Error(unavailable) where an adapter cannot have such memory.
+  /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit
+  /// to raise, Error(unavailable) where an adapter cannot have such memory.
   AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters);
   ~AdapterPages() override;
   AdapterPages(const AdapterPages&) = delete;

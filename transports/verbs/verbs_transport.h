@@ -123,10 +123,10 @@ class VerbsTransport final : public Transport {
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
   RegistrationCache plain_memory_;
-  std::vector<std::unique_ptr<Peer>> peers_;               // by rank; null where never connected
-  std::vector<Peer*> linking_;                             // peers not yet linked
-  std::vector<Peer*> held_;                                // peers with puts to be released
-  std::vector<Peer*> failing_;  // to be lost when the completion queues are empty
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
+  std::vector<Peer*> linking_;                // peers not yet linked
+  std::vector<Peer*> held_;                   // peers with puts to be released
+  std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
   // Peers with something for `poll` to give, each at most once: a ring of size_ places.
   std::vector<Peer*> ready_;
   size_t ready_first_ = 0, ready_count_ = 0;

@@ -35,7 +35,10 @@ void reduce_for_ever(Communicator& comm) {
 void expect_told_of_the_adapter(ForkedJob& job) {
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
     ASSERT_TRUE(verdict.told);
-    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::peer_lost)) << verdict.text;
+    // Unavailable: it had not linked with all yet.
+    EXPECT_TRUE(verdict.code == static_cast<int>(ErrorCode::peer_lost) ||
+                verdict.code == static_cast<int>(ErrorCode::unavailable))
+        << verdict.text;
     EXPECT_GE(verdict.peer, 0) << verdict.text;
     EXPECT_NE(verdict.text.find(kAdapter), std::string::npos) << verdict.text;
   }
@@ -43,7 +46,7 @@ void expect_told_of_the_adapter(ForkedJob& job) {
 
 TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileDataFlows) {
   ForkedJob job(kRanks, over_verbs(), reduce_for_ever);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   job.mark();
   const Unplugged unplugged;
   expect_told_of_the_adapter(job);
@@ -94,12 +97,14 @@ TEST(VerbsJobFaults, TooLittleMemlockIsNamedWithTheWayOut) {
   });
   job.mark();
   bool told_of_memlock = false;
+  std::string texts;
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
     ASSERT_TRUE(verdict.told);
     EXPECT_NE(verdict.code, 0) << verdict.text;
-    told_of_memlock |= verdict.text.find("ulimit -l") != std::string::npos;
+    texts += verdict.text + "\n";
+    told_of_memlock |= verdict.text.find("memlock unlimited") != std::string::npos;
   }
-  EXPECT_TRUE(told_of_memlock);
+  EXPECT_TRUE(told_of_memlock) << texts;
 }
 
 }  // namespace

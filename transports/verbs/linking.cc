@@ -268,6 +268,7 @@ void VerbsTransport::read_greeting(Peer& peer) {
     } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
       peer.state = Peer::State::linked;
       std::erase(linking_, &peer);
+      publish(peer);  // it may have been the first to be ready, and have put something
     } else {
       return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
     }

@@ -1,4 +1,5 @@
-// Which transports a test program tries: suite rdma runs the same programs over verbs.
+// What a test program tries, from its environment: suite rdma runs the same programs over verbs, in
+// a slow machine.
 #pragma once
 
 #include <cstdlib>
@@ -20,6 +21,13 @@ inline std::vector<int> rank_counts_under_test() {
   for (int ranks = 1; ranks <= (most != nullptr ? std::atoi(most) : 9); ++ranks)
     counts.push_back(ranks);
   return counts;
+}
+
+/// How many times as long as usual things may take here: TEST_SLOWNESS, or 1. For machines that are
+/// emulated.
+inline double slowness() {
+  const char* text = std::getenv("TEST_SLOWNESS");
+  return text != nullptr ? std::atof(text) : 1;
 }
 
 }  // namespace ropewalk::testing

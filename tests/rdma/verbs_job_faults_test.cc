@@ -69,6 +69,36 @@ TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileRanksWait) {
   }
 }
 
+TEST(VerbsJobFaults, ARemovedNetworkDeviceIsNamed) {
+  ForkedJob job(kRanks, over_verbs(), reduce_for_ever);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  job.mark();
+  shell("ip link del link0");
+  expect_told_of_the_adapter(job);
+  make_adapter();
+}
+
+// The kernel's driver of Soft-RoCE lets those finish who use the adapter.
+TEST(VerbsJobFaults, ARemovedAdapterServesTheJobToItsEnd) {
+  {
+    ForkedJob job(kRanks, over_verbs(), [](Communicator& comm) {
+      auto buffer = comm.allocate<float>(1000);
+      comm.barrier();
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      for (int i = 0; i < 20; ++i) comm.all_reduce(buffer.span());
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    shell("rdma link del rxe0 &");
+    for (const Verdict& verdict : job.verdicts(-1, 20)) EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
+  const double deadline_s = now_s() + 20;
+  while (output_of("rdma link").find(kAdapter) != std::string::npos) {
+    ASSERT_LT(now_s(), deadline_s) << "the adapter is still in use";
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  make_adapter();
+}
+
 TEST(VerbsJobFaults, KilledRanksLeaveNoRegistrationsBehind) {
   const std::string before = objects_in_use();
   {

@@ -16,6 +16,7 @@
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"
+#include "transports/verbs/handshake.h"
 
 namespace ropewalk {
 namespace {
@@ -208,6 +209,21 @@ TEST(WireExample, InvitationOverSharedMemory) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
     EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);
   }
+}
+
+TEST(WireExample, HandshakeOfVerbs) {
+  verbs::Handshake handshake;
+  handshake.rank = 3;
+  handshake.notices = 256;
+  verbs::LaneAddress& lane = handshake.lanes.emplace_back();
+  lane.queue_pair = 0x11;
+  lane.packet_number = 0x123456;
+  lane.port.link_layer = verbs::LinkLayer::ethernet;
+  lane.port.mtu = 5;
+  const std::array<int, 6> address = {0xff, 0xff, 10, 99, 0, 1};
+  for (size_t i = 0; i < address.size(); ++i)
+    lane.port.gid[10 + i] = static_cast<std::byte>(address[i]);
+  EXPECT_EQ(hex_of(verbs::encode(handshake)), printed("verbs handshake"));
 }
 
 }  // namespace

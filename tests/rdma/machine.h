@@ -42,9 +42,10 @@ class Unplugged {
 
 /// What the machine has from its start (tools/rdma_vm/node).
 inline void make_adapter() {
-  shell("ip link show dev link0 >/dev/null 2>&1 || { ip link add link0 type veth peer name end0 && "
-        "ip link set end0 mtu 9000 up && ip link set link0 mtu 9000 up && "
-        "ip address add 10.99.0.1/24 dev link0; }");
+  shell(
+      "ip link show dev link0 >/dev/null 2>&1 || { ip link add link0 type veth peer name end0 && "
+      "ip link set end0 mtu 9000 up && ip link set link0 mtu 9000 up && "
+      "ip address add 10.99.0.1/24 dev link0; }");
   shell("rdma link add rxe0 type rxe netdev link0");
 }
 

@@ -144,6 +144,37 @@ TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
   }
 }
 
+// Once the last bytes of a put were in no lane's piece where a piece was a whole number of packets.
+TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
+  constexpr size_t kStripe = VerbsTransport::kStripeBytes;
+  for (const size_t lanes : {size_t{2}, size_t{3}, size_t{8}}) {
+    VerbsGroup group(2, lanes);
+    link(group, 0, 1);
+    const size_t even = lanes * 40960;
+    const Piece source(group.at(0), even + lanes), target(group.at(1), even + lanes);
+    for (size_t i = 0; i < even + lanes; ++i)
+      source.memory.data()[i] = static_cast<std::byte>(1 + i % 251);
+    for (const size_t bytes : {kStripe - 1, kStripe, kStripe + 1, 2 * kStripe + 1, even - 1, even,
+                               even + 1, even + lanes - 1, even + lanes}) {
+      std::memset(target.memory.data(), 0, even + lanes);
+      ASSERT_EQ(group.at(0).put(1, source.memory.data(), source.registration(), bytes,
+                                target.registration()->key(), 0, 1, 0),
+                Posted::posted);
+      std::array<Completion, 8> into;
+      size_t there = 0, done = 0;
+      const auto deadline = std::chrono::steady_clock::now() + 5s;
+      while (there == 0 || done == 0) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << bytes << " over " << lanes;
+        there += group.at(1).poll(into);
+        done += group.at(0).poll(std::span(into).last(1));
+      }
+      EXPECT_EQ(into[0].bytes, bytes) << lanes << " lanes";
+      EXPECT_EQ(std::memcmp(source.memory.data(), target.memory.data(), bytes), 0)
+          << bytes << " over " << lanes;
+    }
+  }
+}
+
 TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   VerbsGroup group(2, 1);
   link(group, 0, 1);

@@ -74,8 +74,9 @@ Posted VerbsTransport::put(int peer, const std::byte* source, const Memory* sour
     return Posted::lost;
   }
   // The first lane's piece is at least kStripeBytes long (Peer::is_striped).
+  const size_t share = (bytes + lanes - 1) / lanes;
   const size_t piece =
-      std::max(kStripeBytes, (bytes / lanes + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
+      std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
   Peer::Put& put = p->puts[p->end_put % Peer::kPutsMax];
   put.cookie = cookie;
   put.lanes = copied ? 0 : static_cast<uint8_t>(lanes);

@@ -67,8 +67,9 @@ void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
 void VerbsTransport::read_events(Device& device) {
   ibv_async_event event;
   while (ibv_get_async_event(device.adapter->context(), &event) == 0) {
-    on_event(device, event);
+    // First: ibv_destroy_qp waits until the events of its queue pair are acknowledged.
     ibv_ack_async_event(&event);
+    on_event(device, event);
   }
 }
 

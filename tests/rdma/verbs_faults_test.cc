@@ -1,9 +1,11 @@
 // What goes wrong between two verbs transports has a name, and costs that peer only.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "memory/registered_memory.h"
 #include "tests/rdma/machine.h"
@@ -171,6 +173,26 @@ TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
       EXPECT_EQ(into[0].bytes, bytes) << lanes << " lanes";
       EXPECT_EQ(std::memcmp(source.memory.data(), target.memory.data(), bytes), 0)
           << bytes << " over " << lanes;
+    }
+  }
+}
+
+// Once who had been told `full` slept on: `poll` takes credits and says nothing.
+TEST(VerbsFaults, CreditsEndASleep) {
+  VerbsGroup group(2, 1);
+  link(group, 0, 1);
+  std::array<Completion, 64> into;
+  for (int round = 0; round < 5; ++round) {
+    while (group.at(0).put(1, nullptr, nullptr, 0, {}, 0, 7, 0) == Posted::done) {
+    }
+    for (size_t taken = 0; taken < 100;) taken += group.at(1).poll(into);
+    std::this_thread::sleep_for(50ms);  // the credits are there, but for a very slow machine
+    while (group.at(0).put(1, nullptr, nullptr, 0, {}, 0, 7, 0) == Posted::full) {
+      EXPECT_EQ(group.at(0).poll(into), 0U);
+      pollfd event{group.at(0).event_fd(), POLLIN, 0};
+      if (group.at(0).arm()) {
+        ASSERT_EQ(::poll(&event, 1, 2000), 1);
+      }
     }
   }
 }

@@ -268,6 +268,7 @@ void VerbsTransport::read_greeting(Peer& peer) {
     } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
       peer.state = Peer::State::linked;
       std::erase(linking_, &peer);
+      can_do_more_ = true;
       publish(peer);  // it may have been the first to be ready, and have put something
     } else {
       return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
@@ -345,7 +346,7 @@ bool VerbsTransport::arm() {
     device->armed = true;
   }
   drain();  // what came before the request will not be told
-  return ready_count_ == 0;
+  return ready_count_ == 0 && !std::exchange(can_do_more_, false);
 }
 
 }  // namespace ropewalk

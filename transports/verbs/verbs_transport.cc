@@ -149,6 +149,7 @@ void VerbsTransport::drain() {
     do {
       count = ibv_poll_cq(device->cq, kCompletionsAtOnce, completions.data());
       for (int i = 0; i < count; ++i) completed(completions[static_cast<size_t>(i)]);
+      can_do_more_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }
   while (!failing_.empty()) {

@@ -132,6 +132,9 @@ class VerbsTransport final : public Transport {
   size_t ready_first_ = 0, ready_count_ = 0;
   bool gathering_ = false;
   bool watching_for_sockets_ = false;
+  // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what
+  // `poll` has no word for.
+  bool can_do_more_ = false;
   uint32_t polls_ = 0;
   uint32_t inline_bytes_max_ = verbs::Lane::kInlineMax;
   size_t put_bytes_max_ = size_t{1} << 30;

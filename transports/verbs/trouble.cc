@@ -184,7 +184,9 @@ std::string VerbsTransport::why_lost(int peer) const {
 void VerbsTransport::say_farewell() {
   // The adapter gives up by itself, later than this only where its timeouts are set long.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  watch_for_sockets(false);
   for (const auto& peer : peers_) {
+    if (peer && peer->state < Peer::State::linked) drop(peer->rank);
     if (!peer || peer->state != Peer::State::linked) continue;
     for (const auto& lane : peer->lanes) {
       lane->flush();
@@ -201,6 +203,7 @@ void VerbsTransport::say_farewell() {
     drain();
     std::array<Completion, 64> ignored;
     collect(ignored);
+    look_around();  // peers that have gone first will acknowledge nothing
     std::this_thread::yield();
   }
 }

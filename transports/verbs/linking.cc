@@ -94,8 +94,9 @@ void VerbsTransport::add_port(const verbs::Port& port) {
   adapters_.push_back(port.adapter);
   devices_.push_back(std::make_unique<Device>(port.adapter));
   Device& device = *devices_.back();
-  // What is no longer goes into the request itself; only a queue pair tells how long that may be.
-  const verbs::QueuePair probe(port, options_.settings, device.cq, {Lane::kBatch, Lane::kBatch});
+  // What is no longer goes into the request itself; only a queue pair tells how long that may be,
+  // and one that is as deep as the lanes, since depth and length share what the device has.
+  const verbs::QueuePair probe(port, options_.settings, device.cq, depths_on(*port.adapter));
   inline_bytes_max_ = std::min(inline_bytes_max_, probe.inline_bytes_max());
   const int events = port.adapter->context()->async_fd;
   fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
@@ -143,7 +144,8 @@ void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
   add_lanes(*added);
   verbs::Handshake own;
   own.rank = static_cast<uint32_t>(rank_);
-  own.notices = added->lanes[0]->notices_max();
+  own.notices = verbs::kNoticesMax;
+  for (const auto& lane : added->lanes) own.notices = std::min(own.notices, lane->notices_max());
   own.hello.assign(hello.begin(), hello.end());
   for (size_t i = 0; i < added->lanes.size(); ++i) {
     const Lane& lane = *added->lanes[i];
@@ -184,16 +186,18 @@ void VerbsTransport::add_lanes(Peer& peer) {
     const verbs::Port& port = ports_[index];
     Device& device = *devices_[device_of_port_[index]];
     const verbs::QueueDepths depths = depths_on(*port.adapter);
-    verbs::PortAddress address = verbs::address_of(port, options_.wishes);
-    address.mtu = std::min(address.mtu, options_.settings.mtu_max);
-    peer.own_ports.push_back(address);
-    make_room(device, depths.sends + depths.receives);
+    uint32_t counted = 0;
     try {
+      verbs::PortAddress address = verbs::address_of(port, options_.wishes);
+      address.mtu = std::min(address.mtu, options_.settings.mtu_max);
+      peer.own_ports.push_back(address);
+      make_room(device, depths.sends + depths.receives);
+      counted = depths.sends + depths.receives;
       peer.lanes.push_back(std::make_unique<Lane>(port, options_.settings, device.cq, depths,
                                                   static_cast<uint32_t>(peer.rank),
                                                   static_cast<uint8_t>(peer.lanes.size())));
     } catch (const Error&) {
-      device.completions -= depths.sends + depths.receives;
+      device.completions -= counted;
       for (const auto& lane : peer.lanes)
         devices_[lane->adapter]->completions -= lane->completions_max();
       throw;

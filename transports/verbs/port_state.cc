@@ -85,7 +85,7 @@ void find_problem(PortState& port, uint8_t physical, const Wishes& wishes) {
     port.problem = fmt::format("is {}", name_of(port.state));
     find_why_down(port, physical);
   } else if (port.link_layer == LinkLayer::infiniband) {
-    if (port.lid == 0) {
+    if (port.lid == 0 && !port.needs_grh) {
       port.problem = "has no LID";
       port.fix = "start the fabric's subnet manager (sudo systemctl start opensm, on one host)";
     } else if (wishes.gid_index && !port.gid.entry) {
@@ -162,6 +162,7 @@ PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes) 
   port.link_layer = attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::ethernet
                                                                      : LinkLayer::infiniband;
   port.lid = attributes.lid;
+  port.needs_grh = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port.mtu_active = attributes.active_mtu;
   port.mtu_max = attributes.max_mtu;
   port.rate_gbps = rate_gbps(attributes.active_width, attributes.active_speed);

@@ -17,6 +17,7 @@ struct PortState {
   ibv_port_state state = IBV_PORT_NOP;
   LinkLayer link_layer = LinkLayer::infiniband;
   uint16_t lid = 0;
+  bool needs_grh = false;  // InfiniBand that routes by GID even within a subnet
   ibv_mtu mtu_active = IBV_MTU_256, mtu_max = IBV_MTU_256;
   uint32_t rate_gbps = 0;
   std::string interface;       // under RoCE: its network device; empty where unknown

@@ -120,6 +120,7 @@ PortAddress address_of(const Port& port, const Wishes& wishes) {
   PortAddress address;
   address.link_layer = state.link_layer;
   address.lid = state.lid;
+  address.needs_grh = state.needs_grh;
   address.mtu = static_cast<uint8_t>(state.mtu_active);
   if (state.gid.entry) {
     address.gid = state.gid.entry->gid;

@@ -25,8 +25,9 @@ struct PortAddress {
   LinkLayer link_layer = LinkLayer::infiniband;
   uint16_t lid = 0;  // of InfiniBand
   Gid gid{};
-  uint8_t gid_index = 0;  // at this end; nothing to a peer
-  uint8_t mtu = 0;        // an ibv_mtu: the port's active one
+  uint8_t gid_index = 0;   // at this end; nothing to a peer
+  uint8_t mtu = 0;         // an ibv_mtu: the port's active one
+  bool needs_grh = false;  // at this end; nothing to a peer
 };
 
 /// From the knobs.

@@ -90,8 +90,9 @@ std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
   route.port_num = port_.number;
   route.sl = settings_.service_level;
   route.dlid = peer.port.lid;
-  // Within an InfiniBand subnet the LID is enough; the subnet is the upper half of the GID.
-  route.is_global = own.link_layer == LinkLayer::ethernet ||
+  // Within an InfiniBand subnet the LID is enough, unless the port says otherwise; the subnet is
+  // the upper half of the GID.
+  route.is_global = own.link_layer == LinkLayer::ethernet || own.needs_grh ||
                     !std::equal(own.gid.begin(), own.gid.begin() + 8, peer.port.gid.begin());
   if (route.is_global) {
     std::memcpy(route.grh.dgid.raw, peer.port.gid.data(), peer.port.gid.size());

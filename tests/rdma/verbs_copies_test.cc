@@ -1,5 +1,5 @@
-// Planned calls on registered memory over verbs copy nothing: the adapter reads the caller's buffer,
-// or a window of slots that the reduction reads, and writes the peers' final buffers.
+// Planned calls on registered memory over verbs copy nothing: the adapter reads the caller's
+// buffer, or a window of slots that the reduction reads, and writes the peers' final buffers.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -197,6 +197,30 @@ TEST(VerbsFaults, CreditsEndASleep) {
   }
 }
 
+TEST(VerbsFaults, WhatCameBeforeALossIsGivenOut) {
+  VerbsGroup group(2, 1);
+  link(group, 0, 1);
+  constexpr uint32_t kNotices = 5;
+  for (uint32_t i = 0; i < kNotices; ++i)
+    ASSERT_EQ(group.at(1).put(0, nullptr, nullptr, 0, {}, 0, i, 0), Posted::done);
+  group.end(1);
+  EXPECT_FALSE(group.at(0).arm());  // sees all of it at once
+  std::vector<uint32_t> got;
+  bool lost = false;
+  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  while (!lost && std::chrono::steady_clock::now() < deadline) {
+    std::array<Completion, 1> one;
+    if (group.at(0).poll(one) == 0) {
+      group.at(0).arm();
+      continue;
+    }
+    lost = one[0].kind == Completion::Kind::lost;
+    if (!lost) got.push_back(one[0].notice);
+  }
+  EXPECT_TRUE(lost);
+  EXPECT_EQ(got, (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+}
+
 TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   VerbsGroup group(2, 1);
   link(group, 0, 1);

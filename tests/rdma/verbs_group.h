@@ -17,6 +17,8 @@ class VerbsGroup {
   VerbsGroup(int ranks, size_t lanes, const Adjust& adjust = {});
 
   VerbsTransport& at(int rank) { return *transports_.at(static_cast<size_t>(rank)); }
+  /// Ends the transport of one rank, as its process's end would.
+  void end(int rank) { transports_.at(static_cast<size_t>(rank)).reset(); }
   SocketSource& sockets(int rank) { return network_.source(rank); }
 
  private:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -22,8 +23,9 @@ namespace {
 
 // Per lane and direction; fewer where the device allows fewer.
 constexpr uint32_t kSends = 256;
-constexpr uint32_t kReceives = 256 + Lane::kSpare;
-constexpr uint32_t kFirstCompletions = 1024;
+constexpr uint32_t kNotices = 256;
+constexpr uint32_t kFirstCompletions = 4096;
+constexpr uint32_t kShortestQueue = 128;
 
 [[noreturn]] void fail_system(const char* call) {
   throw Error(ErrorCode::system, "verbs",
@@ -33,7 +35,14 @@ constexpr uint32_t kFirstCompletions = 1024;
 
 verbs::QueueDepths depths_on(const verbs::Adapter& adapter) {
   const auto most = static_cast<uint32_t>(adapter.limits().max_qp_wr);
-  return {std::min(kSends, most), std::min(kReceives, most)};
+  if (most < kShortestQueue)
+    throw Error(ErrorCode::unavailable, "verbs",
+                fmt::format("{}: its queue pairs hold {} requests, fewer than {}", adapter.name(),
+                            most, kShortestQueue),
+                "leave it out with ROPEWALK_IB_HCA, or use ROPEWALK_TRANSPORT=tcp");
+  // A ring of notices is counted modulo 2^32.
+  return {std::min(kSends, most),
+          std::min(kNotices, std::bit_floor(most - Lane::kSpare)) + Lane::kSpare};
 }
 
 }  // namespace
@@ -42,7 +51,10 @@ VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_)
     : adapter(std::move(adapter_)), channel(ibv_create_comp_channel(adapter->context())) {
   if (channel == nullptr) fail_system("ibv_create_comp_channel");
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-  cq = ibv_create_cq(adapter->context(), kFirstCompletions, nullptr, channel, 0);
+  cq = ibv_create_cq(
+      adapter->context(),
+      static_cast<int>(std::min<uint32_t>(kFirstCompletions, adapter->limits().max_cqe)), nullptr,
+      channel, 0);
   if (cq != nullptr) return;
   const int error = errno;
   ibv_destroy_comp_channel(channel);
@@ -259,10 +271,8 @@ void VerbsTransport::read_greeting(Peer& peer) {
   const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) {
-    peer.why = count == 0 ? std::string("connection closed by the peer")
-                          : std::generic_category().message(errno);
-    failing_.push_back(&peer);
-    return;
+    return lose_later(peer, count == 0 ? std::string("connection closed by the peer")
+                                       : std::generic_category().message(errno));
   }
   for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count))) {
     if (peer.state == Peer::State::greeting) {

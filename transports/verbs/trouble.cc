@@ -53,10 +53,9 @@ std::string meaning_of(ibv_wc_status status) {
 }  // namespace
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
-  if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
-  peer.why = fmt::format("{}: {} ({})", name_of(lane.queue_pair().port()),
-                         meaning_of(completion.status), ibv_wc_status_str(completion.status));
-  failing_.push_back(&peer);
+  lose_later(peer,
+             fmt::format("{}: {} ({})", name_of(lane.queue_pair().port()),
+                         meaning_of(completion.status), ibv_wc_status_str(completion.status)));
 }
 
 void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
@@ -141,6 +140,13 @@ void VerbsTransport::lose_all_on(const Device& device, int port, const std::stri
     });
     if (uses) lose(*peer, why);
   }
+}
+
+// After all that came from it before.
+void VerbsTransport::lose_later(Peer& peer, std::string why) {
+  if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
+  peer.why = std::move(why);
+  failing_.push_back(&peer);
 }
 
 void VerbsTransport::lose(Peer& peer, std::string why) {

@@ -141,7 +141,8 @@ size_t VerbsTransport::poll(std::span<Completion> into) {
   return collect(into);
 }
 
-// What was complete when it was called. A peer that failed is lost after all that came from it.
+// A batch of completions of each adapter; all of them where a peer has failed, who is lost after
+// all that came from it.
 void VerbsTransport::drain() {
   std::array<ibv_wc, kCompletionsAtOnce> completions;
   for (const auto& device : devices_) {
@@ -152,10 +153,12 @@ void VerbsTransport::drain() {
       can_do_more_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }
-  while (!failing_.empty()) {
-    Peer& peer = *failing_.back();
-    failing_.pop_back();
-    lose(peer, std::move(peer.why));
+  for (size_t i = failing_.size(); i-- > 0;) {
+    Peer& peer = *failing_[i];
+    if (peer.state == Peer::State::linked && (peer.notice_ready() || peer.put_done()))
+      publish(peer);  // and it is lost the next time
+    else
+      lose(peer, std::string(peer.why));
   }
 }
 

@@ -109,6 +109,7 @@ class VerbsTransport final : public Transport {
   void on_event(Device& device, const ibv_async_event& event);
   void check_ports();
   void lose_all_on(const Device& device, int port, const std::string& why);
+  void lose_later(Peer& peer, std::string why);
   void lose(Peer& peer, std::string why);
   void close(Peer& peer);
   void say_farewell();

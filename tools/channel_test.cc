@@ -119,8 +119,10 @@ TEST(Channel, SaysWhatTheEnginePrepares) {
       for (const int ranks : {2, 3, 6})
         for (const size_t count : {size_t{100}, size_t{20011}})
           for (const bool mapped : {false, true})
-            for (const bool registered : {false, true})
+            for (const bool registered : {false, true}) {
+              if (collective == Collective::barrier && count > 100) continue;  // carries one byte
               expect_as_prepared({collective, algorithm, ranks, count, mapped, registered});
+            }
   }
 }
 

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "tests/faults/forked_job.h"
@@ -31,12 +33,27 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   options.size = kRanks;
   options.transport = GetParam();
   options.timeout = std::chrono::seconds(30);
-  const auto body = [](Communicator& comm) {
+  int all_joined[2];
+  ASSERT_EQ(::pipe(all_joined), 0);
+  const auto body = [&](Communicator& comm) {
     std::vector<float> plain(300'000, 1);  // staged: the call needs memory of its own
-    if (comm.rank() == kPoor) use_up_descriptors();
-    comm.all_reduce(std::span(plain));
+    if (comm.rank() == kPoor) {
+      char byte = 0;
+      EXPECT_EQ(::read(all_joined[0], &byte, 1), 1);
+      use_up_descriptors();
+    }
+    try {
+      comm.all_reduce(std::span(plain));
+    } catch (const Error&) {
+      // News of the failure must not meet that of this process's end on the way.
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      throw;
+    }
   };
   ForkedJob job(kRanks, options, body);
+  EXPECT_EQ(::write(all_joined[1], "x", 1), 1);
+  ::close(all_joined[0]);
+  ::close(all_joined[1]);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
     ASSERT_TRUE(verdict.told) << "hangs";

@@ -117,4 +117,15 @@ std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
   return verdicts;
 }
 
+void reduce_for_ever(Communicator& comm) {
+  auto large = comm.allocate<float>(300'000);
+  auto small = comm.allocate<float>(16);
+  while (true) {
+    comm.all_reduce(large.span());
+    comm.all_reduce(small.span());
+    comm.all_reduce(std::span<float>(large.data(), 5000));
+    for (float& x : large) x = 1;
+  }
+}
+
 }  // namespace ropewalk::testing

@@ -47,6 +47,9 @@ class ForkedJob {
   double marked_s_ = 0;
 };
 
+/// All-reduces of several sizes until something fails: a body.
+void reduce_for_ever(Communicator& comm);
+
 /// Seconds on the monotonic clock, the same in all processes.
 double now_s();
 

@@ -26,18 +26,6 @@ Options options_for(const std::string& transport, double timeout_s) {
   return options;
 }
 
-/// All-reduces of several sizes until something fails.
-void reduce_for_ever(Communicator& comm) {
-  auto large = comm.allocate<float>(300'000);
-  auto small = comm.allocate<float>(16);
-  while (true) {
-    comm.all_reduce(large.span());
-    comm.all_reduce(small.span());
-    comm.all_reduce(std::span<float>(large.data(), 5000));
-    for (float& x : large) x = 1;
-  }
-}
-
 void sleep_s(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }

@@ -22,16 +22,6 @@ Options over_verbs() {
   return options;
 }
 
-void reduce_for_ever(Communicator& comm) {
-  auto large = comm.allocate<float>(100'000);
-  auto small = comm.allocate<float>(16);
-  while (true) {
-    comm.all_reduce(large.span());
-    comm.all_reduce(small.span());
-    for (float& x : large) x = 1;
-  }
-}
-
 void expect_told_of_the_adapter(ForkedJob& job) {
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
     ASSERT_TRUE(verdict.told);

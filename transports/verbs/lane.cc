@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 
 #include "ropewalk/status.h"
@@ -54,7 +53,7 @@ Lane::Request& Lane::next_request() {
   return request;
 }
 
-uint32_t Lane::put(const Write& write, bool now) {
+void Lane::put(const Write& write, bool now) {
   assert(can_put() && held_ < kBatch);
   Request& request = next_request();
   ibv_send_wr& send = request.send;
@@ -77,7 +76,6 @@ uint32_t Lane::put(const Write& write, bool now) {
   }
   send.num_sge = write.bytes > 0 ? 1 : 0;
   ++sent_;
-  return posted_;
 }
 
 int Lane::flush() {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "transports/verbs/queue_pair.h"
@@ -74,9 +73,9 @@ class Lane {
   bool can_put() const {
     return sent_ - credited_ < peer_notices_ && posted_ - completed_ + kReserve < depths_.sends;
   }
-  /// Begins a write; it leaves with `flush`, at once where `now`. Returns the position after it.
-  /// Only when `can_put`, and fewer than kBatch are held back.
-  uint32_t put(const Write& write, bool now);
+  /// Begins a write, which leaves with `flush`. Where that is not called at once (`now`), what is
+  /// inline is copied. Only when `can_put`, and fewer than kBatch are held back.
+  void put(const Write& write, bool now);
   uint32_t held() const { return held_; }
   /// Hands what is held back to the adapter; 0 or an errno.
   int flush();
@@ -125,9 +124,9 @@ class Lane {
   const WorkId id_;
   QueuePair queue_pair_;
   std::array<Request, kBatch> requests_;
-  uint32_t held_ = 0;  // of requests_
-  uint32_t posted_ = 0, completed_ = 0,
-           asked_ = 0;  // sends; asked_: position after the last signal
+  uint32_t held_ = 0;                    // of requests_
+  uint32_t posted_ = 0, completed_ = 0;  // sends
+  uint32_t asked_ = 0;                   // position after the last that asked for a completion
   uint32_t sent_ = 0, credited_ = 0, peer_notices_ = 0;
   std::vector<Notice> notices_;  // a ring
   uint32_t arrived_ = 0, taken_ = 0, credits_given_ = 0;

@@ -305,8 +305,7 @@ bool VerbsTransport::start_lanes(Peer& peer) {
     lane.set_peer(theirs.notices, address.adapter);
     trouble = lane.queue_pair().start(peer.own_ports[i], address);
     if (!trouble.empty())
-      trouble = fmt::format("{} port {}: {}", lane.queue_pair().port().adapter->name(),
-                            lane.queue_pair().port().number, trouble);
+      trouble = fmt::format("{}: {}", name_of(lane.queue_pair().port()), trouble);
   }
   if (!trouble.empty()) {
     lose(peer, std::move(trouble));

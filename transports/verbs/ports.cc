@@ -83,8 +83,7 @@ PortState usable_state(const Port& port, const Wishes& wishes) {
   PortState state = examine(*port.adapter, port.number, wishes);
   if (!state.problem.empty())
     throw Error(ErrorCode::unavailable, "verbs",
-                fmt::format("{} port {}: {}", port.adapter->name(), port.number, state.problem),
-                state.fix);
+                fmt::format("{}: {}", name_of(port), state.problem), state.fix);
   return state;
 }
 
@@ -113,6 +112,10 @@ std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why
   for (const size_t i : select_ports(found.candidates, named, why_not))
     ports.push_back(found.ports[i]);
   return ports;
+}
+
+std::string name_of(const Port& port) {
+  return fmt::format("{} port {}", port.adapter->name(), port.number);
 }
 
 PortAddress address_of(const Port& port, const Wishes& wishes) {

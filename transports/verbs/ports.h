@@ -20,6 +20,9 @@ struct Port {
   uint8_t number = 1;
 };
 
+/// "mlx5_0 port 1".
+std::string name_of(const Port& port);
+
 /// What a peer needs to reach a port now. Queried afresh for every link: GIDs and LIDs change.
 struct PortAddress {
   LinkLayer link_layer = LinkLayer::infiniband;

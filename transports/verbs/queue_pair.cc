@@ -68,7 +68,7 @@ QueuePair::QueuePair(const Port& port, const Settings& settings, ibv_cq* cq,
   if (trouble.empty()) return;
   ibv_destroy_qp(qp_);
   throw Error(ErrorCode::system, "connect",
-              fmt::format("{} port {}: queue pair {}", port.adapter->name(), port.number, trouble),
+              fmt::format("{}: queue pair {}", name_of(port), trouble),
               "check ROPEWALK_IB_PKEY, and the port with `ropewalk doctor`");
 }
 

@@ -1,5 +1,4 @@
 // How the transport notices that something is wrong, and what it says of it.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
@@ -20,10 +19,6 @@ namespace {
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
-std::string name_of(const verbs::Port& port) {
-  return fmt::format("{} port {}", port.adapter->name(), port.number);
 }
 
 /// What a failed completion means to whoever has to mend it.

@@ -2,11 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <utility>
 
 #include "transports/verbs/peer.h"

@@ -1,7 +1,6 @@
 // The transport over RDMA adapters: InfiniBand and RoCE.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

@@ -152,8 +152,21 @@ void Job::make_transports(const std::vector<RankInfo>& infos) {
         std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);
   }
   if (network_) transports_.push_back(network_.get());
+  check_slices();
   if (!choice_.uses(Means::verbs)) rdma_.reset();
   for (int peer = 0; peer < size(); ++peer) route_.push_back(use_shm && !is_local(peer) ? 1 : 0);
+}
+
+void Job::check_slices() const {
+  for (const Transport* transport : transports_) {
+    const size_t most = transport->abilities().op_bytes_max;
+    if (knobs_.slice_bytes <= most) continue;
+    throw Error(ErrorCode::invalid_argument, "communicator",
+                fmt::format("ROPEWALK_SLICE_BYTES is {}, but on rank {} {} moves at most {} bytes "
+                            "at once",
+                            knobs_.slice_bytes, rank(), transport->name(), most),
+                fmt::format("set ROPEWALK_SLICE_BYTES={} on every rank", most));
+  }
 }
 
 }  // namespace ropewalk

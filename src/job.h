@@ -50,6 +50,7 @@ class Job {
  private:
   std::vector<RankInfo> meet_others();
   void make_transports(const std::vector<RankInfo>& infos);
+  void check_slices() const;
   bool is_local(int peer) const {
     return hosts_[static_cast<size_t>(peer)] == hosts_[static_cast<size_t>(rank())];
   }

@@ -16,9 +16,9 @@ def run_inside(root, under, options):
     say("booting the machine")
     with tempfile.TemporaryDirectory(prefix="compare-") as folder:
         path = pathlib.Path(folder) / "measured.json"
-        done = subprocess.run([*under, root / "tools/rdma-vm", "--timeout", TIMEOUT, "--writable",
-                               folder, "--", root / "bench/compare", *options, "--measure-into",
-                               path], stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run([*under, root / "tools/rdma-vm", "--timeout", TIMEOUT, "--no-avx",
+                               "--writable", folder, "--", root / "bench/compare", *options,
+                               "--measure-into", path], stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0 or not path.exists():
             raise SystemExit(f"compare: tools/rdma-vm ended with status {done.returncode}")
         return json.loads(path.read_text(encoding="utf-8"))

@@ -27,7 +27,11 @@ void Link::connect() {
     transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
   } catch (const Error& error) {
     // Perhaps the peer has just died: the engine waits a little for the monitor to say so.
-    give_up(error.code(), error.failure().reason, error.failure().advice);
+    trouble_ =
+        Failure{error.code(), "link",
+                "cannot link with rank " + std::to_string(peer_) + ": " + error.failure().reason,
+                error.failure().advice};
+    lost_ = true;
   }
 }
 

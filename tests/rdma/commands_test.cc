@@ -56,6 +56,13 @@ TEST(Doctor, FailsOnlyWhereRdmaIsDemanded) {
               AllOf(HasSubstr("FAIL rdma choice"), HasSubstr("exit 1")));
 }
 
+TEST(Choice, ASliceThatThePortCannotMoveIsRefusedAtTheStart) {
+  const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma ROPEWALK_SLICE_BYTES=64M");
+  EXPECT_THAT(text, AllOf(HasSubstr("ROPEWALK_SLICE_BYTES is 67108864"), HasSubstr("verbs moves"),
+                          HasSubstr("set ROPEWALK_SLICE_BYTES=8388608 on every rank"),
+                          Not(HasSubstr("exit 0"))));
+}
+
 TEST(Choice, BetweenHostsVerbsAreTakenByThemselves) {
   const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma");
   EXPECT_THAT(text, AllOf(HasSubstr("verbs between all ranks; every rank has a usable RDMA port"),

@@ -227,8 +227,30 @@ TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   const Unplugged unplugged;
   ASSERT_TRUE(
       until(group, {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
-  EXPECT_NE(group.at(0).why_lost(1).find("rxe0 port 1 is down"), std::string::npos)
+  EXPECT_NE(group.at(0).why_lost(1).find("rank 0's rxe0 port 1 is down"), std::string::npos)
       << group.at(0).why_lost(1);
+}
+
+TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
+  VerbsGroup group(2, 1);
+  {
+    const Unplugged unplugged;
+    group.at(0).connect(1, {});
+    group.at(1).connect(0, {});
+    std::array<Completion, 8> none;
+    for (const int rank : {0, 1}) EXPECT_EQ(group.at(rank).poll(none), 0u);
+    EXPECT_FALSE(group.at(0).arm());  // nothing would tell when to try again
+  }
+  link(group, 0, 1);
+}
+
+TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
+  VerbsGroup group(2, 1);
+  const Unplugged unplugged;
+  group.at(0).connect(1, {});
+  ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+  const std::string why = group.at(0).why_lost(1);
+  EXPECT_EQ(why.rfind("on rank 0: rxe0 port 1", 0), 0u) << why;
 }
 
 TEST(VerbsFaults, APortThatIsDownCannotBeUsed) {

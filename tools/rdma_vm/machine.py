@@ -61,9 +61,12 @@ class Machine:
             one.close()
 
     def _base(self, image, accel, wishes):
+        processor = "max,la57=off"
+        if accel == "tcg" and not wishes.avx:
+            processor += ",avx=off,avx2=off,fma=off,f16c=off"
         return [cache.find_tool("qemu-system-x86_64"), "-nodefaults", "-display", "none",
                 "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,
-                "-cpu", "max,la57=off", "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
+                "-cpu", processor, "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
                 "-append", "quiet console=ttyS0 panic=-1 mitigations=off "
                 "tsc=reliable clocksource=tsc",

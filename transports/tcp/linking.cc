@@ -17,12 +17,7 @@ void TcpTransport::fail_system(const char* operation, const char* call) {
 }
 
 void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
-  if (peer < 0 || peer >= size_ || peer == rank_)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
-  if (hello.size() > kHelloBytesMax)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
+  check_connect(rank_, size_, peer, hello);
   auto& slot = peers_[static_cast<size_t>(peer)];
   if (slot) return;
   slot = std::make_unique<Peer>(peer);

@@ -46,7 +46,7 @@ class TcpMemory final : public Memory {
 }  // namespace
 
 TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
-    : rank_(rank), size_(size), streams_(streams), sockets_(sockets) {
+    : rank_(rank), size_(size), streams_(streams), sockets_(sockets), ready_(size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("rank {} of {}", rank, size));
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
@@ -54,7 +54,6 @@ TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int stream
                 fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
   const auto count = static_cast<size_t>(size);
   peers_.resize(count);
-  ready_.resize(count);
   pending_.reserve(count);
   links_.reserve(count * static_cast<size_t>(streams));
   held_back_.reserve(count);
@@ -197,7 +196,7 @@ void TcpTransport::flush(Peer& peer) {
 
 size_t TcpTransport::poll(std::span<Completion> into) {
   if (any_stalled_) resume_stalled();
-  if (ready_count_ == 0) {
+  if (ready_.empty()) {
     const bool each = pending_.empty() && links_.size() <= kReadEachMax;
     watch_links(!each);
     if (each) {
@@ -215,7 +214,7 @@ bool TcpTransport::arm() {
   watch_links(true);
   for (size_t i = links_.size(); i-- > 0;)
     if (i < links_.size()) watch(*links_[i]);
-  return ready_count_ == 0;
+  return ready_.empty();
 }
 
 void TcpTransport::poll_each() {
@@ -296,22 +295,15 @@ void TcpTransport::resume_stalled() {
 void TcpTransport::publish(Peer& peer) {
   if (peer.state == Peer::State::dropped) return;
   const bool has_notice = peer.state != Peer::State::linking && peer.inbox.ready();
-  if (peer.in_ready || !(has_notice || peer.outbox.done() || peer.lost_to_tell)) return;
-  peer.in_ready = true;
-  ready_[(ready_first_ + ready_count_++) % ready_.size()] = &peer;
+  if (has_notice || peer.outbox.done() || peer.lost_to_tell) ready_.add(peer);
 }
 
 size_t TcpTransport::collect(std::span<Completion> into) {
-  size_t count = 0;
-  while (ready_count_ > 0 && count < into.size()) {
-    Peer& peer = *ready_[ready_first_];
-    ready_first_ = (ready_first_ + 1) % ready_.size();
-    --ready_count_;
-    peer.in_ready = false;
-    count += collect(peer, into.subspan(count));
+  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+    const size_t count = collect(peer, rest);
     publish(peer);  // what did not fit
-  }
-  return count;
+    return count;
+  });
 }
 
 size_t TcpTransport::collect(Peer& peer, std::span<Completion> into) {

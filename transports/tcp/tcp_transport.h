@@ -7,6 +7,7 @@
 
 #include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
+#include "transports/network_peers.h"
 #include "transports/tcp/outbox.h"
 #include "transports/tcp/regions.h"
 
@@ -99,9 +100,7 @@ class TcpTransport final : public Transport {
   std::vector<Link*> links_;                  // open sockets
   std::vector<Link*> held_back_;              // open sockets with puts to be released
   std::vector<Peer*> pending_;                // peers that lack sockets
-  // Peers with something for `poll` to give, each at most once: a ring of size_ places.
-  std::vector<Peer*> ready_;
-  size_t ready_first_ = 0, ready_count_ = 0;
+  ReadyPeers<Peer> ready_;
 };
 
 }  // namespace ropewalk

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/clock.h"
 #include "transports/verbs/peer.h"
 
 namespace ropewalk {
@@ -77,7 +78,8 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
       epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
       plain_memory_([this](const Region& pages) {
         return std::make_unique<verbs::AdapterPages>(pages, adapters_);
-      }) {
+      }),
+      ready_(size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "verbs", fmt::format("rank {} of {}", rank, size));
   if (!epoll_fd_) fail_system("epoll_create1");
@@ -89,7 +91,6 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
         "set ROPEWALK_IB_HCA");
   const auto count = static_cast<size_t>(size);
   peers_.resize(count);
-  ready_.resize(count);
   linking_.reserve(count);
   held_.reserve(count);
   failing_.reserve(count);
@@ -144,32 +145,64 @@ void VerbsTransport::watch_for_sockets(bool on) {
 // ---- Linking ----
 
 void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
-  if (peer < 0 || peer >= size_ || peer == rank_)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("rank {} cannot link with rank {} of {}", rank_, peer, size_));
-  if (hello.size() > kHelloBytesMax)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
+  check_connect(rank_, size_, peer, hello);
   auto& slot = peers_[static_cast<size_t>(peer)];
   if (slot) return;
-  auto added = std::make_unique<Peer>(peer);
-  add_lanes(*added);
-  verbs::Handshake own;
-  own.rank = static_cast<uint32_t>(rank_);
-  own.notices = verbs::kNoticesMax;
-  for (const auto& lane : added->lanes) own.notices = std::min(own.notices, lane->notices_max());
-  own.hello.assign(hello.begin(), hello.end());
-  for (size_t i = 0; i < added->lanes.size(); ++i) {
-    const Lane& lane = *added->lanes[i];
-    own.lanes.push_back({added->own_ports[i], lane.queue_pair().number(),
-                         lane.queue_pair().packet_number(), lane.adapter});
-  }
-  added->to_send = verbs::encode(own);
+  auto added = std::make_unique<Peer>(peer, hello);
+  added->prepare_by_ns = MonotonicClock().now_ns() + kPortDownMaxNs;
+  prepare(*added);
   slot = std::move(added);
   linking_.push_back(slot.get());
   watch_for_sockets(true);
   sockets_.request(peer, 0);
   take_sockets();
+}
+
+// Makes the peer's lanes and the handshake; nothing yet while a port is down, for it may flap.
+void VerbsTransport::prepare(Peer& peer) {
+  std::vector<uint8_t> ports;
+  if (options_.lanes.empty())
+    for (size_t i = 0; i < ports_.size(); ++i) ports.push_back(static_cast<uint8_t>(i));
+  else
+    ports = options_.lanes[static_cast<size_t>(peer.rank)];
+  if (!find_addresses(peer, ports)) return;
+  add_lanes(peer, ports);
+  verbs::Handshake own;
+  own.rank = static_cast<uint32_t>(rank_);
+  own.notices = verbs::kNoticesMax;
+  for (const auto& lane : peer.lanes) own.notices = std::min(own.notices, lane->notices_max());
+  own.hello = peer.hello;
+  for (size_t i = 0; i < peer.lanes.size(); ++i) {
+    const Lane& lane = *peer.lanes[i];
+    own.lanes.push_back({peer.own_ports[i], lane.queue_pair().number(),
+                         lane.queue_pair().packet_number(), lane.adapter});
+  }
+  peer.to_send = verbs::encode(own);
+}
+
+// Afresh for each link: addresses change. False where one is to be asked for again.
+bool VerbsTransport::find_addresses(Peer& peer, std::span<const uint8_t> ports) {
+  peer.own_ports.clear();
+  try {
+    for (const uint8_t index : ports) {
+      peer.own_ports.push_back(verbs::address_of(ports_[index], options_.wishes));
+      uint8_t& mtu = peer.own_ports.back().mtu;
+      mtu = std::min(mtu, options_.settings.mtu_max);
+    }
+    return true;
+  } catch (const Error&) {
+    if (MonotonicClock().now_ns() < peer.prepare_by_ns) return false;
+    throw;
+  }
+}
+
+void VerbsTransport::prepare_again(Peer& peer) {
+  try {
+    prepare(peer);
+  } catch (const Error& error) {
+    lose(peer,
+         fmt::format("on rank {}: {}; {}", rank_, error.failure().reason, error.failure().advice));
+  }
 }
 
 // Makes the completion queue long enough for so many more.
@@ -188,21 +221,13 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
   device.completions = wanted;
 }
 
-void VerbsTransport::add_lanes(Peer& peer) {
-  std::vector<uint8_t> ports;
-  if (options_.lanes.empty())
-    for (size_t i = 0; i < ports_.size(); ++i) ports.push_back(static_cast<uint8_t>(i));
-  else
-    ports = options_.lanes[static_cast<size_t>(peer.rank)];
+void VerbsTransport::add_lanes(Peer& peer, std::span<const uint8_t> ports) {
   for (const uint8_t index : ports) {
     const verbs::Port& port = ports_[index];
     Device& device = *devices_[device_of_port_[index]];
     const verbs::QueueDepths depths = depths_on(*port.adapter);
     uint32_t counted = 0;
     try {
-      verbs::PortAddress address = verbs::address_of(port, options_.wishes);
-      address.mtu = std::min(address.mtu, options_.settings.mtu_max);
-      peer.own_ports.push_back(address);
       make_room(device, depths.sends + depths.receives);
       counted = depths.sends + depths.receives;
       peer.lanes.push_back(std::make_unique<Lane>(port, options_.settings, device.cq, depths,
@@ -250,6 +275,8 @@ void VerbsTransport::take_sockets() {
 
 // Goes as far with the link as the socket allows.
 void VerbsTransport::advance(Peer& peer) {
+  if (!peer.prepared()) prepare_again(peer);
+  if (!peer.prepared()) return;
   if (peer.open() && peer.socket) send_greeting(peer);
   if (peer.open() && peer.socket) read_greeting(peer);
 }
@@ -359,7 +386,9 @@ bool VerbsTransport::arm() {
     device->armed = true;
   }
   drain();  // what came before the request will not be told
-  return ready_count_ == 0 && !std::exchange(can_do_more_, false);
+  const bool all_prepared = std::all_of(linking_.begin(), linking_.end(),
+                                        [](const Peer* peer) { return peer->prepared(); });
+  return ready_.empty() && all_prepared && !std::exchange(can_do_more_, false);
 }
 
 }  // namespace ropewalk

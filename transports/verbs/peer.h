@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,10 @@ struct VerbsTransport::Peer {
     std::array<uint32_t, verbs::kLanesMax> ends{};
   };
 
-  explicit Peer(int rank_) : rank(rank_) {}
+  Peer(int rank_, std::span<const std::byte> hello_)
+      : rank(rank_), hello(hello_.begin(), hello_.end()) {}
+  /// It has lanes, or needs none any more.
+  bool prepared() const { return !lanes.empty() || !open(); }
   bool open() const { return state <= State::linked; }
 
   bool put_done() const {
@@ -56,6 +60,8 @@ struct VerbsTransport::Peer {
   }
 
   const int rank;
+  const std::vector<std::byte> hello;  // ours, for the peer
+  int64_t prepare_by_ns = 0;           // until then a port that is down may come up
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;

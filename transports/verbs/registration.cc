@@ -23,28 +23,45 @@ namespace {
               "use memory of allocate(), or ROPEWALK_TRANSPORT=tcp");
 }
 
-/// Address 0 of the key is `base`. Null, with errno.
-ibv_mr* register_pages(ibv_pd* pd, void* base, size_t bytes, int access) {
+// Adapters map memory in entries as large as its address and the key's agree on, up to this and
+// beyond; the kernel wants the offset inside a page of a dmabuf and the key's to be alike.
+constexpr uint64_t kEntryBytes = 2 << 20;
+
+uint64_t begin_within_entry(const Region& pages) {
+  if (pages.memfd >= 0) return 0;  // aligned where it is huge
+  const uint64_t begin =
+      pages.dmabuf >= 0 ? pages.dmabuf_offset : reinterpret_cast<uintptr_t>(pages.base);
+  return begin % kEntryBytes;
+}
+
+/// Null, with errno.
+ibv_mr* register_pages(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t first, int access) {
+  return pages.dmabuf >= 0
+             ? ibv_reg_dmabuf_mr(pd, pages.dmabuf_offset, bytes, first, pages.dmabuf, access)
+             : ibv_reg_mr_iova2(pd, pages.base, bytes, first, access);
+}
+
+/// Null, with errno.
+ibv_mr* register_relaxed(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t first,
+                         int access) {
   // Nothing here relies on the order of bytes within a put: the notice comes after all of them.
   // Some drivers refuse the wish, others ignore it.
-  if (ibv_mr* region = ibv_reg_mr_iova2(pd, base, bytes, 0, access | IBV_ACCESS_RELAXED_ORDERING))
+  if (ibv_mr* region =
+          register_pages(pd, pages, bytes, first, access | IBV_ACCESS_RELAXED_ORDERING))
     return region;
   if (errno != EOPNOTSUPP && errno != EINVAL) return nullptr;
-  return ibv_reg_mr_iova2(pd, base, bytes, 0, access);
+  return register_pages(pd, pages, bytes, first, access);
 }
 
 }  // namespace
 
-AdapterPages::AdapterPages(const Region& pages,
-                           std::span<const std::shared_ptr<Adapter>> adapters) {
+AdapterPages::AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters)
+    : first_(begin_within_entry(pages)) {
   // What peers may write the adapter must be able to write; read-only pages it could not.
   const int access = pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const size_t bytes = std::max<size_t>(pages.bytes, 1);
   for (size_t i = 0; i < adapters.size(); ++i) {
-    ibv_pd* pd = adapters[i]->pd();
-    regions_[i] = pages.dmabuf >= 0
-                      ? ibv_reg_dmabuf_mr(pd, pages.dmabuf_offset, bytes, 0, pages.dmabuf, access)
-                      : register_pages(pd, pages.base, bytes, access);
+    regions_[i] = register_relaxed(adapters[i]->pd(), pages, bytes, first_, access);
     if (regions_[i] == nullptr) {
       const int error = errno;
       end();
@@ -64,10 +81,10 @@ void AdapterPages::end() {
 }
 
 Registration::Registration(const Region& pages, std::unique_ptr<AdapterPages> own)
-    : base_(pages.base), bytes_(pages.bytes), own_(std::move(own)), pages_(own_.get()) {}
+    : begin_(pages.base), bytes_(pages.bytes), own_(std::move(own)), pages_(own_.get()) {}
 
 Registration::Registration(std::unique_ptr<RegistrationCache::Use> use)
-    : base_(use->pages().base),
+    : begin_(use->pages().base),
       bytes_(use->pages().bytes),
       use_(std::move(use)),
       pages_(&static_cast<const AdapterPages&>(use_->pinned())) {}

@@ -15,9 +15,10 @@
 
 namespace ropewalk::verbs {
 
-/// Pages as every adapter knows them, so that each lane may use them. Addresses on the wire count
-/// from their begin (ibv_reg_mr_iova), so that a key and an offset name a byte on all adapters
-/// alike.
+/// Pages as every adapter knows them, so that each lane may use them. Addresses on the wire are
+/// the keys' own (ibv_reg_mr_iova), so that a key and an offset name a byte on all adapters alike.
+/// They begin at `first`: 0, and for memory that is not Ropewalk's own where the pages begin within
+/// a huge one, so that adapters can map huge pages whole.
 class AdapterPages final : public PinnedPages {
  public:
   /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit
@@ -29,11 +30,13 @@ class AdapterPages final : public PinnedPages {
 
   /// The rkeys, one in each half.
   uint64_t id() const { return id_; }
+  uint64_t first() const { return first_; }
   uint32_t local_key(size_t adapter) const { return regions_[adapter]->lkey; }
 
  private:
   void end();
 
+  const uint64_t first_;
   uint64_t id_ = 0;
   std::array<ibv_mr*, kAdaptersMax> regions_{};
 };
@@ -47,17 +50,17 @@ class Registration final : public Memory {
   /// Shared with others, through the cache.
   explicit Registration(std::unique_ptr<RegistrationCache::Use> use);
 
-  RemoteKey key() const override { return {pages_->id(), bytes_}; }
-  const std::byte* base() const override { return base_; }
+  RemoteKey key() const override { return {pages_->id(), pages_->first() + bytes_}; }
+  const std::byte* base() const override { return begin_ - pages_->first(); }
   bool current() const override { return use_ == nullptr || use_->current(); }
   bool contains(const std::byte* source, size_t bytes) const {
-    return source >= base_ && bytes <= bytes_ &&
-           static_cast<size_t>(source - base_) <= bytes_ - bytes;
+    return source >= begin_ && bytes <= bytes_ &&
+           static_cast<size_t>(source - begin_) <= bytes_ - bytes;
   }
   uint32_t local_key(size_t adapter) const { return pages_->local_key(adapter); }
 
  private:
-  const std::byte* base_;
+  const std::byte* begin_;
   const size_t bytes_;
   std::unique_ptr<AdapterPages> own_;
   std::unique_ptr<RegistrationCache::Use> use_;

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "transports/verbs/peer.h"
 
@@ -16,10 +17,6 @@ namespace ropewalk {
 using verbs::Lane;
 
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 /// What a failed completion means to whoever has to mend it.
 std::string meaning_of(ibv_wc_status status) {
@@ -54,8 +51,9 @@ void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completi
 }
 
 void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
-  lose(peer, fmt::format("{}: cannot post to its queue pair: {}", name_of(lane.queue_pair().port()),
-                         std::generic_category().message(error)));
+  lose(peer,
+       fmt::format("rank {}'s {}: cannot post to the queue pair: {}", rank_,
+                   name_of(lane.queue_pair().port()), std::generic_category().message(error)));
 }
 
 void VerbsTransport::read_events(Device& device) {
@@ -72,10 +70,10 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
   const std::string& name = device.adapter->name();
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-      return lose_all_on(device, 0, fmt::format("{} failed or was removed", name));
+      return lose_all_on(device, 0, fmt::format("rank {}'s {} failed or was removed", rank_, name));
     case IBV_EVENT_PORT_ERR:
       log(LogLevel::warn, rank_, "{} port {} is down", name, port);
-      device.down_since_ns[port] = now_ns();
+      device.down_since_ns[port] = MonotonicClock().now_ns();
       device.any_down = true;
       return;
     case IBV_EVENT_PORT_ACTIVE:
@@ -95,11 +93,13 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
         if (!peer || !peer->open()) continue;
         for (const auto& lane : peer->lanes)
           if (lane->queue_pair().get() == event.element.qp)
-            return lose(*peer, fmt::format("{}: {}", name, ibv_event_type_str(event.event_type)));
+            return lose(*peer, fmt::format("rank {}'s {}: {}", rank_, name,
+                                           ibv_event_type_str(event.event_type)));
       }
       return;
     case IBV_EVENT_CQ_ERR:
-      return lose_all_on(device, 0, fmt::format("{}: the completion queue overran", name));
+      return lose_all_on(device, 0,
+                         fmt::format("rank {}'s {}: the completion queue overran", rank_, name));
     default:
       log(LogLevel::debug, rank_, "{}: {}", name, ibv_event_type_str(event.event_type));
   }
@@ -113,14 +113,15 @@ void VerbsTransport::check_ports() {
     for (size_t port = 0; port < device->down_since_ns.size(); ++port) {
       const int64_t since = device->down_since_ns[port];
       if (since == 0) continue;
-      if (now_ns() - since < kPortDownMaxNs) {
+      if (MonotonicClock().now_ns() - since < kPortDownMaxNs) {
         device->any_down = true;
         continue;
       }
       device->down_since_ns[port] = 0;
       lose_all_on(*device, static_cast<int>(port),
-                  fmt::format("{} port {} is down: check the cable and the switch, or `ip link`",
-                              device->adapter->name(), port));
+                  fmt::format("rank {}'s {} port {} is down: check the cable and the switch, or "
+                              "`ip link`",
+                              rank_, device->adapter->name(), port));
     }
   }
 }

@@ -132,7 +132,7 @@ void VerbsTransport::release() {
 // ---- Polling ----
 
 size_t VerbsTransport::poll(std::span<Completion> into) {
-  if (ready_count_ == 0) {
+  if (ready_.empty()) {
     drain();
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
   }
@@ -193,22 +193,15 @@ void VerbsTransport::publish(Peer& peer) {
   if (peer.in_ready || peer.state == Peer::State::dropped) return;
   const bool has_news = peer.lost_to_tell || (peer.state == Peer::State::linked &&
                                               (peer.notice_ready() || peer.put_done()));
-  if (!has_news) return;
-  peer.in_ready = true;
-  ready_[(ready_first_ + ready_count_++) % ready_.size()] = &peer;
+  if (has_news) ready_.add(peer);
 }
 
 size_t VerbsTransport::collect(std::span<Completion> into) {
-  size_t count = 0;
-  while (ready_count_ > 0 && count < into.size()) {
-    Peer& peer = *ready_[ready_first_];
-    ready_first_ = (ready_first_ + 1) % ready_.size();
-    --ready_count_;
-    peer.in_ready = false;
-    count += collect(peer, into.subspan(count));
+  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+    const size_t count = collect(peer, rest);
     publish(peer);  // what did not fit
-  }
-  return count;
+    return count;
+  });
 }
 
 size_t VerbsTransport::collect(Peer& peer, std::span<Completion> into) {

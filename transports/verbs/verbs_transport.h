@@ -8,6 +8,7 @@
 #include "bootstrap/sockets.h"
 #include "memory/memfd.h"
 #include "ropewalk/transport.h"
+#include "transports/network_peers.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/ports.h"
 #include "transports/verbs/registration.h"
@@ -82,7 +83,10 @@ class VerbsTransport final : public Transport {
   void watch_for_sockets(bool on);
   void add_port(const verbs::Port& port);
   void make_room(Device& device, uint32_t completions);
-  void add_lanes(Peer& peer);
+  void prepare(Peer& peer);
+  void prepare_again(Peer& peer);
+  bool find_addresses(Peer& peer, std::span<const uint8_t> ports);
+  void add_lanes(Peer& peer, std::span<const uint8_t> ports);
   void take_sockets();
   void advance(Peer& peer);
   void send_greeting(Peer& peer);
@@ -127,9 +131,7 @@ class VerbsTransport final : public Transport {
   std::vector<Peer*> linking_;                // peers not yet linked
   std::vector<Peer*> held_;                   // peers with puts to be released
   std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
-  // Peers with something for `poll` to give, each at most once: a ring of size_ places.
-  std::vector<Peer*> ready_;
-  size_t ready_first_ = 0, ready_count_ = 0;
+  ReadyPeers<Peer> ready_;
   bool gathering_ = false;
   bool watching_for_sockets_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what

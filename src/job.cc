@@ -161,11 +161,13 @@ void Job::check_slices() const {
   for (const Transport* transport : transports_) {
     const size_t most = transport->abilities().op_bytes_max;
     if (knobs_.slice_bytes <= most) continue;
-    throw Error(ErrorCode::invalid_argument, "communicator",
-                fmt::format("ROPEWALK_SLICE_BYTES is {}, but on rank {} {} moves at most {} bytes "
-                            "at once",
-                            knobs_.slice_bytes, rank(), transport->name(), most),
-                fmt::format("set ROPEWALK_SLICE_BYTES={} on every rank", most));
+    const Failure failure{
+        ErrorCode::invalid_argument, "communicator",
+        fmt::format("ROPEWALK_SLICE_BYTES is {}, but on rank {} {} moves at most {} bytes at once",
+                    knobs_.slice_bytes, rank(), transport->name(), most),
+        fmt::format("set ROPEWALK_SLICE_BYTES={} on every rank", most), rank()};
+    monitor().report(failure);
+    throw Error(failure);
   }
 }
 

@@ -78,7 +78,7 @@ bool P2pLink::poll() {
         on_notice(done[i].notice);
         break;
       case Completion::Kind::lost:
-        fail(ErrorCode::peer_lost, setup_.transport.why_lost(setup_.peer));
+        fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
     }
   }
   return count > 0;
@@ -101,7 +101,8 @@ void P2pLink::post(const std::byte* source, size_t bytes, uint64_t offset, uint3
     return posted != Posted::full;
   };
   if (!taken()) wait_until(taken);
-  if (posted == Posted::lost) fail(ErrorCode::peer_lost, setup_.transport.why_lost(setup_.peer));
+  if (posted == Posted::lost)
+    fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
   if (posted == Posted::posted) ++under_way_;
 }
 

@@ -53,8 +53,8 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual RemoteKey key() const = 0;
-  /// The address that offset 0 of `key()` names: the region's begin, or below it where a transport
-  /// registers whole pages.
+  /// The address that offset 0 of `key()` names: the region's begin or below it. What lies between
+  /// may not be written.
   virtual const std::byte* base() const = 0;
   /// False once the pages under the region may no longer be those that were registered (its owner
   /// has unmapped them), or where nobody would notice: register anew for the next use. One that is
@@ -149,6 +149,8 @@ class Transport {
   virtual void drop(int peer) = 0;
   /// Why `poll` said `lost`: "connection reset by peer".
   virtual std::string why_lost(int peer) const = 0;
+  /// What to do about it, where the reason lies at this end; else empty.
+  virtual std::string way_out(int /*peer*/) const { return {}; }
 };
 
 }  // namespace ropewalk

@@ -209,11 +209,15 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
     trouble.peer = peer;
     return fail(std::move(trouble));
   }
-  if (expired)
-    return fail(
-        {ErrorCode::peer_lost, name_of(op),
-         fmt::format("the connection to rank {} broke: {}", peer, link.transport().why_lost(peer)),
-         fmt::format("see rank {}'s own output for why it ended", peer), rank_, peer});
+  if (expired) {
+    std::string advice = link.transport().way_out(peer);
+    if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
+    const char* what = link.ready() ? "the connection to rank {} broke: {}"
+                                    : "there is no connection to rank {}: {}";
+    return fail({ErrorCode::peer_lost, name_of(op),
+                 fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)),
+                 std::move(advice), rank_, peer});
+  }
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
 }

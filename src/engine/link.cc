@@ -27,11 +27,7 @@ void Link::connect() {
     transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
   } catch (const Error& error) {
     // Perhaps the peer has just died: the engine waits a little for the monitor to say so.
-    trouble_ =
-        Failure{error.code(), "link",
-                "cannot link with rank " + std::to_string(peer_) + ": " + error.failure().reason,
-                error.failure().advice};
-    lost_ = true;
+    give_up(error.code(), "no link can be made: " + error.failure().reason, error.failure().advice);
   }
 }
 

@@ -232,14 +232,18 @@ TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
 }
 
 TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
-  VerbsGroup group(2, 1);
+  VerbsGroup group(4, 1, [](int, VerbsTransport::Options& options) {
+    options.port_down_max_ns = 20'000'000'000;
+  });
   {
     const Unplugged unplugged;
-    group.at(0).connect(1, {});
+    for (const int peer : {1, 2, 3}) group.at(0).connect(peer, {});
     group.at(1).connect(0, {});
     std::array<Completion, 8> none;
     for (const int rank : {0, 1}) EXPECT_EQ(group.at(rank).poll(none), 0u);
-    EXPECT_FALSE(group.at(0).arm());  // nothing would tell when to try again
+    EXPECT_FALSE(group.at(0).arm());  // no event would tell when the wait is over
+    group.at(0).drop(2);
+    EXPECT_EQ(group.at(0).put(3, nullptr, nullptr, 0, {}, 0, 1, 0), Posted::full);
   }
   link(group, 0, 1);
 }
@@ -249,8 +253,33 @@ TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
   const Unplugged unplugged;
   group.at(0).connect(1, {});
   ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
-  const std::string why = group.at(0).why_lost(1);
-  EXPECT_EQ(why.rfind("on rank 0: rxe0 port 1", 0), 0u) << why;
+  EXPECT_EQ(group.at(0).why_lost(1), "rank 0's rxe0 port 1: is DOWN");
+  EXPECT_EQ(group.at(0).way_out(1), "sudo ip link set link0 up");
+}
+
+// Keys' addresses begin where the memory begins within 2 MiB.
+TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
+  constexpr size_t kHuge = 2 << 20, kBytes = 100'000;
+  VerbsGroup group(2, 1);
+  link(group, 0, 1);
+  const Piece source(group.at(0), kBytes);
+  std::vector<std::byte> room(3 * kHuge);
+  const auto begin = reinterpret_cast<uintptr_t>(room.data());
+  std::byte* const huge = room.data() + (kHuge - begin % kHuge);
+  uint8_t round = 1;
+  for (std::byte* target : {huge, huge + 4096, huge + 5000, huge + kHuge - kBytes / 2}) {
+    std::memset(source.memory.data(), ++round, kBytes);
+    const auto memory = group.at(1).register_memory({target, kBytes});
+    const RemoteKey key = memory->key();
+    EXPECT_GE(memory->base() + key.bytes, target + kBytes);
+    const auto offset = static_cast<uint64_t>(target - memory->base());
+    ASSERT_NE(
+        group.at(0).put(1, source.memory.data(), source.registration(), kBytes, key, offset, 1, 0),
+        Posted::lost);
+    ASSERT_TRUE(until(group, {0, 1},
+                      [&] { return std::memcmp(target, source.memory.data(), kBytes) == 0; }));
+    EXPECT_TRUE(group.at(0).connected(1)) << group.at(0).why_lost(1);
+  }
 }
 
 TEST(VerbsFaults, APortThatIsDownCannotBeUsed) {

@@ -63,6 +63,7 @@ class Machine:
     def _base(self, image, accel, wishes):
         processor = "max,la57=off"
         if accel == "tcg" and not wishes.avx:
+            # What builds upon AVX goes with it: programs look for it alone.
             processor += ",avx=off,avx2=off,fma=off,f16c=off"
         return [cache.find_tool("qemu-system-x86_64"), "-nodefaults", "-display", "none",
                 "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,

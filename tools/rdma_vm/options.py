@@ -156,4 +156,5 @@ def parse(words):
                   writable=folders(current, given.writable, reader.error), nodes=given.nodes,
                   ranks=given.ranks, adapters=given.adapters, mtu_bytes=given.mtu,
                   netem=" ".join(netem), memory=given.memory, cpus=given.cpus,
-                  avx=not given.no_avx, accel=given.accel, timeout_s=given.timeout, verbose=given.verbose)
+                  avx=not given.no_avx, accel=given.accel, timeout_s=given.timeout,
+                  verbose=given.verbose)

@@ -1,37 +1,15 @@
 #include "transports/tcp/frame.h"
 
-#include <bit>
-#include <cstring>
-
 #include "ropewalk/transport.h"
+#include "transports/little_endian.h"
 
 namespace ropewalk::tcp {
 namespace {
 
 constexpr uint32_t kMagic = 0x545752;  // "RWT"; the kind is the fourth byte
 
-template <class T>
-T little_endian(T value) {
-  if constexpr (std::endian::native == std::endian::big) {
-    T swapped = 0;
-    for (size_t i = 0; i < sizeof(T); ++i, value >>= 8) swapped = (swapped << 8) | (value & 0xff);
-    return swapped;
-  }
-  return value;
-}
-
-template <class T>
-void store(std::byte* at, T value) {
-  value = little_endian(value);
-  std::memcpy(at, &value, sizeof value);
-}
-
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return little_endian(value);
-}
+using little_endian::load;
+using little_endian::store;
 
 }  // namespace
 

@@ -3,38 +3,17 @@
 #include <algorithm>
 #include <cassert>
 
+#include "transports/little_endian.h"
+
 namespace ropewalk::verbs {
 namespace {
+
+using little_endian::append;
+using little_endian::Cursor;
 
 constexpr uint32_t kMagic = 0x42565752;  // "RWVB"
 constexpr uint32_t kMask24 = 0xffffff;
 constexpr uint8_t kMtu256 = 1, kMtu4096 = 5;  // of ibv_mtu
-
-/// Little-endian, whatever the machine.
-template <class Integer>
-void append(std::vector<std::byte>& to, Integer value) {
-  for (size_t i = 0; i < sizeof(Integer); ++i)
-    to.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
-}
-
-class Cursor {
- public:
-  explicit Cursor(const std::byte* at) : at_(at) {}
-  template <class Integer>
-  Integer take() {
-    uint64_t value = 0;
-    for (size_t i = 0; i < sizeof(Integer); ++i)
-      value |= std::to_integer<uint64_t>(*at_++) << (8 * i);
-    return static_cast<Integer>(value);
-  }
-  void take(std::byte* to, size_t bytes) {
-    std::copy_n(at_, bytes, to);
-    at_ += bytes;
-  }
-
- private:
-  const std::byte* at_;
-};
 
 bool is_sound(const LaneAddress& lane) {
   const bool known_layer =

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "transports/verbs/peer.h"
 
 namespace ropewalk {
@@ -27,6 +28,8 @@ constexpr uint32_t kSends = 256;
 constexpr uint32_t kNotices = 256;
 constexpr uint32_t kFirstCompletions = 4096;
 constexpr uint32_t kShortestQueue = 128;
+// A port that is away is looked at so often: that asks the kernel, and the adapter.
+constexpr int64_t kPrepareAgainNs = 2'000'000;
 
 [[noreturn]] void fail_system(const char* call) {
   throw Error(ErrorCode::system, "verbs",
@@ -149,7 +152,7 @@ void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
   auto& slot = peers_[static_cast<size_t>(peer)];
   if (slot) return;
   auto added = std::make_unique<Peer>(peer, hello);
-  added->prepare_by_ns = MonotonicClock().now_ns() + kPortDownMaxNs;
+  added->prepare_by_ns = MonotonicClock().now_ns() + options_.port_down_max_ns;
   prepare(*added);
   slot = std::move(added);
   linking_.push_back(slot.get());
@@ -158,7 +161,8 @@ void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
   take_sockets();
 }
 
-// Makes the peer's lanes and the handshake; nothing yet while a port is down, for it may flap.
+// Makes the peer's lanes and the handshake; nothing yet while a port is away: it could be used when
+// the job began, and may only flap.
 void VerbsTransport::prepare(Peer& peer) {
   std::vector<uint8_t> ports;
   if (options_.lanes.empty())
@@ -190,18 +194,25 @@ bool VerbsTransport::find_addresses(Peer& peer, std::span<const uint8_t> ports) 
       mtu = std::min(mtu, options_.settings.mtu_max);
     }
     return true;
-  } catch (const Error&) {
-    if (MonotonicClock().now_ns() < peer.prepare_by_ns) return false;
-    throw;
+  } catch (const Error& error) {
+    const int64_t now_ns = MonotonicClock().now_ns();
+    if (now_ns >= peer.prepare_by_ns) throw;
+    if (peer.prepare_again_ns == 0)
+      log(LogLevel::warn, rank_, "the link with rank {} waits: {}", peer.rank,
+          error.failure().reason);
+    peer.prepare_again_ns = now_ns + kPrepareAgainNs;
+    return false;
   }
 }
 
 void VerbsTransport::prepare_again(Peer& peer) {
+  if (MonotonicClock().now_ns() < peer.prepare_again_ns) return;
   try {
     prepare(peer);
   } catch (const Error& error) {
-    lose(peer,
-         fmt::format("on rank {}: {}; {}", rank_, error.failure().reason, error.failure().advice));
+    lose(peer, fmt::format("rank {}'s {}", rank_, error.failure().reason), error.failure().advice);
+  } catch (const std::exception& error) {
+    lose(peer, fmt::format("rank {} could make no queue pair: {}", rank_, error.what()));
   }
 }
 
@@ -237,6 +248,7 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const uint8_t> ports) {
       device.completions -= counted;
       for (const auto& lane : peer.lanes)
         devices_[lane->adapter]->completions -= lane->completions_max();
+      peer.lanes.clear();
       throw;
     }
     peer.lanes.back()->adapter = device_of_port_[index];
@@ -331,8 +343,7 @@ bool VerbsTransport::start_lanes(Peer& peer) {
     const LaneAddress& address = theirs.lanes[i];
     lane.set_peer(theirs.notices, address.adapter);
     trouble = lane.queue_pair().start(peer.own_ports[i], address);
-    if (!trouble.empty())
-      trouble = fmt::format("{}: {}", name_of(lane.queue_pair().port()), trouble);
+    if (!trouble.empty()) trouble = fmt::format("{}: {}", own_name(lane), trouble);
   }
   if (!trouble.empty()) {
     lose(peer, std::move(trouble));

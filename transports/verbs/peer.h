@@ -61,7 +61,8 @@ struct VerbsTransport::Peer {
 
   const int rank;
   const std::vector<std::byte> hello;  // ours, for the peer
-  int64_t prepare_by_ns = 0;           // until then a port that is down may come up
+  // While a port is away; by MonotonicClock. When it is given up, and when it is looked at next.
+  int64_t prepare_by_ns = 0, prepare_again_ns = 0;
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
@@ -71,10 +72,10 @@ struct VerbsTransport::Peer {
   UniqueFd socket;
   verbs::HandshakeReader reader;
   std::vector<std::unique_ptr<verbs::Lane>> lanes;
-  std::vector<verbs::PortAddress> own_ports;  // by lane
+  std::vector<verbs::PortAddress> own_ports;  // by lane, where prepared
   std::array<Put, kPutsMax> puts;             // a ring
   uint32_t first_put = 0, end_put = 0;
-  std::string why;
+  std::string why, way_out;
 };
 
 /// An adapter, and the queue of all that its queue pairs complete.
@@ -89,7 +90,7 @@ struct VerbsTransport::Device {
   ibv_cq* cq = nullptr;
   uint32_t completions = 0;  // that its queue pairs may have at once
   bool armed = false;        // the channel will tell of the next completion
-  /// By port number: when it went down, in ns of steady_clock; 0: it is up.
+  /// By port number: when it went down, in ns of MonotonicClock; 0: it is up.
   std::array<int64_t, 256> down_since_ns{};
   bool any_down = false;
 };

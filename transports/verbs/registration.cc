@@ -28,10 +28,9 @@ namespace {
 constexpr uint64_t kEntryBytes = 2 << 20;
 
 uint64_t begin_within_entry(const Region& pages) {
-  if (pages.memfd >= 0) return 0;  // aligned where it is huge
-  const uint64_t begin =
-      pages.dmabuf >= 0 ? pages.dmabuf_offset : reinterpret_cast<uintptr_t>(pages.base);
-  return begin % kEntryBytes;
+  if (pages.memfd >= 0) return pages.memfd_offset % kEntryBytes;
+  if (pages.dmabuf >= 0) return pages.dmabuf_offset % kEntryBytes;
+  return reinterpret_cast<uintptr_t>(pages.base) % kEntryBytes;
 }
 
 /// Null, with errno.

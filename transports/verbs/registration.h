@@ -17,8 +17,8 @@ namespace ropewalk::verbs {
 
 /// Pages as every adapter knows them, so that each lane may use them. Addresses on the wire are
 /// the keys' own (ibv_reg_mr_iova), so that a key and an offset name a byte on all adapters alike.
-/// They begin at `first`: 0, and for memory that is not Ropewalk's own where the pages begin within
-/// a huge one, so that adapters can map huge pages whole.
+/// They begin at `first`, which is where the pages begin within 2 MiB of their address space or
+/// file, so that adapters can map huge pages whole.
 class AdapterPages final : public PinnedPages {
  public:
   /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit
@@ -51,7 +51,10 @@ class Registration final : public Memory {
   explicit Registration(std::unique_ptr<RegistrationCache::Use> use);
 
   RemoteKey key() const override { return {pages_->id(), pages_->first() + bytes_}; }
-  const std::byte* base() const override { return begin_ - pages_->first(); }
+  const std::byte* base() const override {
+    return reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(begin_) -
+                                              pages_->first());
+  }
   bool current() const override { return use_ == nullptr || use_->current(); }
   bool contains(const std::byte* source, size_t bytes) const {
     return source >= begin_ && bytes <= bytes_ &&

@@ -22,15 +22,16 @@ namespace {
 std::string meaning_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
-      return "it does not answer: its process or host has gone, the path is cut, or packets of the "
+      return "the peer does not answer: its process or host has gone, the path is cut, or packets "
+             "of the "
              "full MTU do not pass (ROPEWALK_IB_MTU lowers it)";
     case IBV_WC_RNR_RETRY_EXC_ERR:
-      return "it takes no more messages";
+      return "the peer takes no more messages";
     case IBV_WC_REM_ACCESS_ERR:
-      return "it refused a write: the remote key is not, or no longer, valid there";
+      return "the peer refused a write: the remote key is not, or no longer, valid there";
     case IBV_WC_REM_OP_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
-      return "it failed to carry out a write";
+      return "the peer failed to carry out a write";
     case IBV_WC_LOC_PROT_ERR:
       return "the source of a put is not, or no longer, registered memory";
     case IBV_WC_WR_FLUSH_ERR:
@@ -45,15 +46,13 @@ std::string meaning_of(ibv_wc_status status) {
 }  // namespace
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
-  lose_later(peer,
-             fmt::format("{}: {} ({})", name_of(lane.queue_pair().port()),
-                         meaning_of(completion.status), ibv_wc_status_str(completion.status)));
+  lose_later(peer, fmt::format("{}: {} ({})", own_name(lane), meaning_of(completion.status),
+                               ibv_wc_status_str(completion.status)));
 }
 
 void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
-  lose(peer,
-       fmt::format("rank {}'s {}: cannot post to the queue pair: {}", rank_,
-                   name_of(lane.queue_pair().port()), std::generic_category().message(error)));
+  lose(peer, fmt::format("{}: cannot post to the queue pair: {}", own_name(lane),
+                         std::generic_category().message(error)));
 }
 
 void VerbsTransport::read_events(Device& device) {
@@ -70,7 +69,8 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
   const std::string& name = device.adapter->name();
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-      return lose_all_on(device, 0, fmt::format("rank {}'s {} failed or was removed", rank_, name));
+      return lose_all_on(device, 0, fmt::format("rank {}'s {} failed or was removed", rank_, name),
+                         "dmesg | tail, for what the driver says");
     case IBV_EVENT_PORT_ERR:
       log(LogLevel::warn, rank_, "{} port {} is down", name, port);
       device.down_since_ns[port] = MonotonicClock().now_ns();
@@ -99,7 +99,8 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
       return;
     case IBV_EVENT_CQ_ERR:
       return lose_all_on(device, 0,
-                         fmt::format("rank {}'s {}: the completion queue overran", rank_, name));
+                         fmt::format("rank {}'s {}: the completion queue overran", rank_, name),
+                         "report it with the name of the adapter");
     default:
       log(LogLevel::debug, rank_, "{}: {}", name, ibv_event_type_str(event.event_type));
   }
@@ -113,28 +114,28 @@ void VerbsTransport::check_ports() {
     for (size_t port = 0; port < device->down_since_ns.size(); ++port) {
       const int64_t since = device->down_since_ns[port];
       if (since == 0) continue;
-      if (MonotonicClock().now_ns() - since < kPortDownMaxNs) {
+      if (MonotonicClock().now_ns() - since < options_.port_down_max_ns) {
         device->any_down = true;
         continue;
       }
       device->down_since_ns[port] = 0;
       lose_all_on(*device, static_cast<int>(port),
-                  fmt::format("rank {}'s {} port {} is down: check the cable and the switch, or "
-                              "`ip link`",
-                              rank_, device->adapter->name(), port));
+                  fmt::format("rank {}'s {} port {} is down", rank_, device->adapter->name(), port),
+                  "check the cable and the switch, or `ip link`");
     }
   }
 }
 
 /// `port` 0: all ports of the device.
-void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why) {
+void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why,
+                                 const std::string& way_out) {
   for (const auto& peer : peers_) {
     if (!peer || !peer->open()) continue;
     const bool uses = std::any_of(peer->lanes.begin(), peer->lanes.end(), [&](const auto& lane) {
       const verbs::Port& own = lane->queue_pair().port();
       return own.adapter == device.adapter && (port == 0 || own.number == port);
     });
-    if (uses) lose(*peer, why);
+    if (uses) lose(*peer, why, way_out);
   }
 }
 
@@ -145,9 +146,10 @@ void VerbsTransport::lose_later(Peer& peer, std::string why) {
   failing_.push_back(&peer);
 }
 
-void VerbsTransport::lose(Peer& peer, std::string why) {
+void VerbsTransport::lose(Peer& peer, std::string why, std::string way_out) {
   if (!peer.open()) return;
   peer.why = std::move(why);
+  peer.way_out = std::move(way_out);
   peer.state = Peer::State::lost;
   peer.lost_to_tell = true;
   close(peer);
@@ -180,6 +182,15 @@ void VerbsTransport::drop(int peer) {
 std::string VerbsTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
   return p == nullptr ? std::string() : p->why;
+}
+
+std::string VerbsTransport::way_out(int peer) const {
+  const Peer* p = find(peer);
+  return p == nullptr ? std::string() : p->way_out;
+}
+
+std::string VerbsTransport::own_name(const Lane& lane) const {
+  return fmt::format("rank {}'s {}", rank_, name_of(lane.queue_pair().port()));
 }
 
 // A put that was answered `done` is still the adapter's to send, and would go with the queue pair.

@@ -27,11 +27,10 @@ namespace ropewalk {
 ///
 /// A peer is lost when the adapter gives up sending to it (ROPEWALK_IB_TIMEOUT, ROPEWALK_IB_RETRY),
 /// when its process ends (the socket of the handshake stays open and tells), when the port is down
-/// for longer than kPortDownMax, and when it does what it may not.
+/// for longer than Options::port_down_max_ns, and when it does what it may not.
 class VerbsTransport final : public Transport {
  public:
   static constexpr size_t kStripeBytes = 32 << 10;
-  static constexpr int64_t kPortDownMaxNs = 500'000'000;
 
   struct Options {
     verbs::Settings settings;
@@ -39,6 +38,8 @@ class VerbsTransport final : public Transport {
     /// By peer: the index of this rank's port for each lane; both ranks must have as many. Where
     /// empty, one lane on each port.
     std::vector<std::vector<uint8_t>> lanes;
+    /// A port that is down for longer costs its peers their links, made or in the making.
+    int64_t port_down_max_ns = 500'000'000;
   };
 
   /// `ports` (at least one) lie on at most verbs::kAdaptersMax adapters. `sockets` must outlive the
@@ -70,6 +71,7 @@ class VerbsTransport final : public Transport {
   bool arm() override;
   void drop(int peer) override;
   std::string why_lost(int peer) const override;
+  std::string way_out(int peer) const override;
 
  private:
   struct Peer;
@@ -111,9 +113,11 @@ class VerbsTransport final : public Transport {
   void read_events(Device& device);
   void on_event(Device& device, const ibv_async_event& event);
   void check_ports();
-  void lose_all_on(const Device& device, int port, const std::string& why);
+  void lose_all_on(const Device& device, int port, const std::string& why,
+                   const std::string& way_out);
   void lose_later(Peer& peer, std::string why);
-  void lose(Peer& peer, std::string why);
+  void lose(Peer& peer, std::string why, std::string way_out = {});
+  std::string own_name(const verbs::Lane& lane) const;
   void close(Peer& peer);
   void say_farewell();
 

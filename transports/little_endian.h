@@ -1,0 +1,62 @@
+// Integers as they travel: little-endian, whatever the machine.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace ropewalk::little_endian {
+
+template <class Integer>
+Integer convert(Integer value) {
+  if constexpr (std::endian::native == std::endian::big) {
+    Integer swapped = 0;
+    for (size_t i = 0; i < sizeof(Integer); ++i, value >>= 8)
+      swapped = static_cast<Integer>((swapped << 8) | (value & 0xff));
+    return swapped;
+  }
+  return value;
+}
+
+template <class Integer>
+void store(std::byte* at, Integer value) {
+  value = convert(value);
+  std::memcpy(at, &value, sizeof value);
+}
+
+template <class Integer>
+Integer load(const std::byte* at) {
+  Integer value;
+  std::memcpy(&value, at, sizeof value);
+  return convert(value);
+}
+
+template <class Integer>
+void append(std::vector<std::byte>& to, Integer value) {
+  to.resize(to.size() + sizeof value);
+  store(to.data() + to.size() - sizeof value, value);
+}
+
+/// Takes one after the other; the caller knows that there are enough bytes.
+class Cursor {
+ public:
+  explicit Cursor(const std::byte* at) : at_(at) {}
+  template <class Integer>
+  Integer take() {
+    const auto value = load<Integer>(at_);
+    at_ += sizeof(Integer);
+    return value;
+  }
+  void take(std::byte* to, size_t bytes) {
+    std::copy_n(at_, bytes, to);
+    at_ += bytes;
+  }
+
+ private:
+  const std::byte* at_;
+};
+
+}  // namespace ropewalk::little_endian

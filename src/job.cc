@@ -17,6 +17,7 @@
 #include "topology/cpu_share.h"
 #include "topology/topology.h"
 #include "transports/tcp/tcp_transport.h"
+#include "ucx.h"
 
 namespace ropewalk {
 namespace {
@@ -58,6 +59,14 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     const LogLevel level = info.ports.empty() ? LogLevel::debug : LogLevel::info;
     log(level, identity.rank, "RDMA ports: {}", verbs::port_list_text(info.ports));
     for (const std::string& why : rdma_->why_not()) log(level, identity.rank, "{}", why);
+  }
+  // To look opens devices, so only where verbs will not do.
+  if (identity.size > 1 && wants("ucx") && info.ports.empty()) {
+    UcxReport report = look_at_ucx();
+    info.ucx = std::move(report.version);
+    info.fabrics = std::move(report.fabrics);
+    log(LogLevel::debug, identity.rank, "UCX {}{}: {}", info.ucx, report.why_not,
+        fmt::join(info.fabrics, ", "));
   }
   world_ = World::join(identity, knobs_, info.text());
   make_transports(meet_others());
@@ -147,6 +156,10 @@ void Job::make_transports(const std::vector<RankInfo>& infos) {
     std::vector<std::vector<verbs::PortInfo>> ports;
     for (const RankInfo& info : infos) ports.push_back(info.ports);
     network_ = rdma_->make_transport(rank(), world_->sockets(), ports);
+  } else if (choice_.uses(Means::ucx)) {
+    std::vector<bool> local;
+    for (int peer = 0; peer < size(); ++peer) local.push_back(is_local(peer));
+    network_ = make_ucx_transport(rank(), world_->sockets(), std::move(local));
   } else if (choice_.uses(Means::tcp)) {
     network_ =
         std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);

@@ -40,7 +40,7 @@ class Job {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// By peer: index into transports().
   const std::vector<int>& route() const { return route_; }
-  /// "shm", "tcp", "verbs", "shm+tcp", "shm+verbs"; "self" in a job of one.
+  /// "shm", "tcp", "verbs", "ucx", "shm+tcp", ...; "self" in a job of one.
   std::string transport_names() const;
 
   /// Leaves in order, and calls `progress` until all have: peers may still wait for bytes in this
@@ -61,7 +61,7 @@ class Job {
   std::unique_ptr<ShmTransport> shm_;
   std::unique_ptr<Rdma> rdma_;
   std::unique_ptr<World> world_;
-  std::unique_ptr<Transport> network_;  // TCP or verbs; null where all is shared memory
+  std::unique_ptr<Transport> network_;  // null where all is shared memory
   TransportChoice choice_;
   std::vector<Transport*> transports_;
   std::vector<int> route_;

@@ -33,6 +33,8 @@ LinkCost cost_of(Means means, LinkCost otherwise) {
       return kTcpLink;
     case Means::verbs:
       return kVerbsLink;
+    case Means::ucx:
+      return kUcxLink;
   }
   return otherwise;
 }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "ropewalk/status.h"
 #include "topology/cpu_share.h"
@@ -24,17 +26,50 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Of versions and fabrics: "rc_mlx5/mlx5_0:1".
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kFabricBytesMax &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || std::string_view("._-/:@").find(c) != std::string::npos;
+         });
+}
+
+/// "1.13.1 rc_mlx5/mlx5_0:1 dc_mlx5/mlx5_0:1"; empty without UCX.
+std::string ucx_text(const RankInfo& info) {
+  if (!is_name(info.ucx)) return {};
+  std::string text = info.ucx;
+  size_t told = 0;
+  for (const std::string& fabric : info.fabrics)
+    if (is_name(fabric) && told++ < kFabricsMax) text += " " + fabric;
+  return text;
+}
+
+bool parse_ucx(std::string_view text, RankInfo& info) {
+  for (size_t count = 0; !text.empty(); ++count) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view name = text.substr(0, end);
+    if (!is_name(name) || count > kFabricsMax || end + 1 == text.size()) return false;
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (count == 0)
+      info.ucx = name;
+    else
+      info.fabrics.emplace_back(name);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string RankInfo::text() const {
   const std::string rdma = !ports.empty()     ? verbs::port_list_text(ports)
                            : no_ports.empty() ? std::string()
                                               : "!" + one_line(no_ports);
-  return fmt::format("{};{};{};{}", transport, cpu_list_text(cpus), mailbox, rdma);
+  return fmt::format("{};{};{};{};{}", transport, cpu_list_text(cpus), mailbox, ucx_text(*this),
+                     rdma);
 }
 
 RankInfo RankInfo::parse(std::string_view text) {
-  std::array<std::string_view, 3> fields;
+  std::array<std::string_view, 4> fields;
   std::string_view rest = text;
   for (std::string_view& field : fields) {
     const size_t end = rest.find(';');
@@ -43,6 +78,7 @@ RankInfo RankInfo::parse(std::string_view text) {
     rest.remove_prefix(end + 1);
   }
   RankInfo info{std::string(fields[0]), parse_cpu_list(fields[1]), std::string(fields[2])};
+  if (!parse_ucx(fields[3], info)) refuse(text);
   if (!rest.starts_with('!')) {
     info.ports = verbs::parse_port_list(rest);
     return info;

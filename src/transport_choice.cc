@@ -64,24 +64,54 @@ Obstacle find_obstacle(const std::vector<RankReport>& ranks) {
           true};
 }
 
+/// "1.13" of "1.13.1".
+std::string_view release_of(std::string_view version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+/// What keeps the job from UCX, and from a fabric through it; empty: nothing.
+std::string no_ucx(const std::vector<RankReport>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string& version = ranks[rank].info.ucx;
+    if (version.empty()) return fmt::format("{} has no UCX", name_of_rank(rank, ranks[rank]));
+    if (release_of(version) != release_of(ranks[0].info.ucx))
+      return fmt::format("{} has UCX {}, {} has {}", name_of_rank(0, ranks[0]), ranks[0].info.ucx,
+                         name_of_rank(rank, ranks[rank]), version);
+  }
+  return {};
+}
+
+std::string no_fabric(const std::vector<RankReport>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].info.fabrics.empty())
+      return fmt::format("{}: UCX reaches no fabric but sockets", name_of_rank(rank, ranks[rank]));
+  return {};
+}
+
 constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 
-void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obstacle) {
+void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obstacle,
+                const std::vector<RankReport>& ranks) {
+  if (wish == "ucx" && !no_ucx(ranks).empty())
+    refuse("ucx was asked for, but " + no_ucx(ranks), kSeeDoctor);
   if (wish == "shm" && several_hosts)
     refuse("shared memory was asked for, but the ranks are on several hosts",
-           "use ROPEWALK_TRANSPORT=auto, which takes verbs or TCP between hosts");
+           "use ROPEWALK_TRANSPORT=auto, which takes verbs, UCX or TCP between hosts");
   if (wish == "verbs" && !obstacle.reason.empty())
     refuse("verbs was asked for, but " + obstacle.reason, kSeeDoctor);
 }
 
 void check_required(std::string_view wish, std::string_view require, const TransportChoice& choice,
-                    const Obstacle& obstacle) {
+                    const Obstacle& obstacle, const std::vector<RankReport>& ranks) {
+  if (require == "rdma" && choice.uses(Means::ucx) && !no_fabric(ranks).empty())
+    refuse("ROPEWALK_REQUIRE=rdma, but " + no_fabric(ranks), kSeeDoctor);
   if (require == "rdma" && choice.uses(Means::tcp)) {
     if (wish == "tcp")
       refuse("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp", "unset one of the two");
     refuse("ROPEWALK_REQUIRE=rdma, but " + obstacle.reason, kSeeDoctor);
   }
-  if (require == "shm" && (choice.uses(Means::tcp) || choice.uses(Means::verbs)))
+  if (require == "shm" &&
+      (choice.uses(Means::tcp) || choice.uses(Means::verbs) || choice.uses(Means::ucx)))
     refuse(fmt::format("ROPEWALK_REQUIRE=shm, but the job would take {}", text_of(choice)),
            wish == "auto" ? "start all ranks on one host" : "unset ROPEWALK_TRANSPORT");
 }
@@ -89,7 +119,7 @@ void check_required(std::string_view wish, std::string_view require, const Trans
 }  // namespace
 
 std::string_view name_of(Means means) {
-  constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs"};
+  constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs", "ucx"};
   return kNames[static_cast<size_t>(means)];
 }
 
@@ -111,21 +141,30 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   const bool several_hosts = hosts.size() > 1;
   const bool some_share = hosts.size() < ranks.size();
   const Obstacle obstacle = find_obstacle(ranks);
-  check_wish(wish, several_hosts, obstacle);
+  check_wish(wish, several_hosts, obstacle, ranks);
 
   const bool can_rdma = obstacle.reason.empty();
   const bool is_auto = wish == "auto";
-  const Means network = wish == "verbs" || (is_auto && can_rdma) ? Means::verbs : Means::tcp;
+  const bool can_ucx = no_ucx(ranks).empty() && no_fabric(ranks).empty();
+  Means network = Means::tcp;
+  if (wish == "verbs" || (is_auto && can_rdma))
+    network = Means::verbs;
+  else if (wish == "ucx" || (is_auto && can_ucx))
+    network = Means::ucx;
   if (some_share) choice.within = is_auto || wish == "shm" ? Means::shm : network;
   if (several_hosts) choice.between = network;
   if (!is_auto)
     choice.reason = fmt::format("{} was asked for", wish);
   else if (!several_hosts)
     choice.reason = "all ranks are on one host";
+  else if (network == Means::verbs)
+    choice.reason = "every rank has a usable RDMA port";
   else
-    choice.reason = can_rdma ? "every rank has a usable RDMA port" : obstacle.reason;
-  choice.is_fallback = is_auto && several_hosts && obstacle.some_can;
-  check_required(wish, require, choice, obstacle);
+    choice.reason = network == Means::ucx
+                        ? "UCX reaches a fabric on every rank, verbs does not: " + obstacle.reason
+                        : obstacle.reason;
+  choice.is_fallback = network == Means::tcp && is_auto && several_hosts && obstacle.some_can;
+  check_required(wish, require, choice, obstacle, ranks);
   return choice;
 }
 

@@ -10,8 +10,8 @@
 
 namespace ropewalk {
 
-enum class Means : uint8_t { none, shm, tcp, verbs };
-std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs"
+enum class Means : uint8_t { none, shm, tcp, verbs, ucx };
+std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs", "ucx"
 
 struct TransportChoice {
   Means within = Means::none;   // between ranks of one host; none where no two share one
@@ -30,9 +30,9 @@ struct RankReport {
 };
 
 /// `wish` is ROPEWALK_TRANSPORT: "auto" takes shared memory within a host, and between hosts verbs
-/// where every rank has a usable port and all have one link layer in common, else TCP. `require` is
-/// ROPEWALK_REQUIRE. Throws Error(unavailable) that names a rank and what it lacks where the wish
-/// cannot be met.
+/// where every rank has a usable port and all have one link layer in common, else UCX where it
+/// reaches a fabric on every rank, else TCP. `require` is ROPEWALK_REQUIRE. Throws
+/// Error(unavailable) that names a rank and what it lacks where the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
                                   const std::vector<RankReport>& ranks);
 

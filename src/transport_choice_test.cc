@@ -119,6 +119,44 @@ TEST(TransportChoice, VerbsIsForAllPairs) {
             std::string::npos);
 }
 
+RankReport with_ucx(RankReport report, std::vector<std::string> fabrics) {
+  report.info.ucx = "1.13.1";
+  report.info.fabrics = std::move(fabrics);
+  return report;
+}
+
+TEST(TransportChoice, UcxIsTakenWhereItAloneReachesAFabric) {
+  const RankReport here = with_ucx(rank_on(0, none), {"dc_mlx5/mlx5_0:1"});
+  const RankReport there = with_ucx(rank_on(1, none), {"dc_mlx5/mlx5_0:1"});
+  const TransportChoice choice = choose("auto", {here, here, there});
+  expect(choice, Means::shm, Means::ucx);
+  EXPECT_FALSE(choice.is_fallback);
+  EXPECT_EQ(text_of(choice), "shm within hosts, ucx between them");
+  EXPECT_NE(choice.reason.find("there is no RDMA adapter"), std::string::npos) << choice.reason;
+  expect(choose("auto", {here, there}, "rdma"), Means::none, Means::ucx);
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), Means::none, Means::verbs);
+  expect(choose("auto", {here, with_ucx(rank_on(1, none), {})}), Means::none, Means::tcp);
+  expect(choose("auto", {here, rank_on(1, none)}), Means::none, Means::tcp);
+}
+
+TEST(TransportChoice, UcxIsForAllPairs) {
+  const RankReport sockets_only = with_ucx(rank_on(0, none), {});
+  expect(choose("ucx", {sockets_only, sockets_only}), Means::ucx, Means::none);
+  expect(choose("ucx", {sockets_only, with_ucx(rank_on(1, none), {})}), Means::none, Means::ucx);
+  EXPECT_EQ(refusal("ucx", {sockets_only, rank_on(1, ib)}),
+            "ucx was asked for, but rank 1 (host b) has no UCX");
+  RankReport older = with_ucx(rank_on(1, none), {});
+  older.info.ucx = "1.13.0";
+  expect(choose("ucx", {sockets_only, older}), Means::none, Means::ucx);
+  older.info.ucx = "1.12.1";
+  EXPECT_EQ(refusal("ucx", {sockets_only, older}),
+            "ucx was asked for, but rank 0 (host a) has UCX 1.13.1, rank 1 (host b) has 1.12.1");
+  EXPECT_EQ(refusal("ucx", {sockets_only, sockets_only}, "rdma"),
+            "ROPEWALK_REQUIRE=rdma, but rank 0 (host a): UCX reaches no fabric but sockets");
+  EXPECT_NE(refusal("ucx", {sockets_only, sockets_only}, "shm").find("ucx between all"),
+            std::string::npos);
+}
+
 TEST(TransportChoice, ShmIsForOneHost) {
   expect(choose("shm", kOneHost), Means::shm, Means::none);
   EXPECT_NE(refusal("shm", kTwoHosts).find("several hosts"), std::string::npos);

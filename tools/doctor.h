@@ -33,6 +33,9 @@ Diagnosis check_coordinator(const std::string& coordinator);
 /// demand RDMA.
 std::vector<Diagnosis> check_rdma();
 
+/// UCX, what it has here, and whether it is built in (doctor_ucx.cc).
+Diagnosis check_ucx();
+
 /// "ok    memlock: text; fix: command".
 std::string line_of(const Diagnosis& diagnosis);
 

@@ -22,6 +22,7 @@ int run_doctor(const std::string& coordinator) {
                                 check_peer_memory(), check_cpus()};
   for (const auto& check : {check_interfaces, check_rdma})
     for (Diagnosis& diagnosis : check()) all.push_back(std::move(diagnosis));
+  all.push_back(check_ucx());
   if (!coordinator.empty()) all.push_back(check_coordinator(coordinator));
   bool failed = false;
   for (const Diagnosis& diagnosis : all) {

@@ -63,8 +63,8 @@ Call call_of(const ExplainOptions& options, const BenchShape& shape) {
   return call;
 }
 
-/// As the ranks of a job would choose that all have what this machine has. Verbs that are asked for
-/// are taken to be there.
+/// As the ranks of a job would choose that all have what this machine has. Verbs or UCX that are
+/// asked for are taken to be there.
 TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
   RankReport like_here;
   like_here.info.transport = options.knobs.transport;
@@ -72,6 +72,7 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
   like_here.info.no_ports = options.no_ports;
   if (options.knobs.transport == "verbs" && options.ports.empty())
     like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
+  if (options.knobs.transport == "ucx") like_here.info.ucx = "assumed";
   std::vector<RankReport> ranks(hosts.size(), like_here);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     ranks[rank].host = hosts[rank];

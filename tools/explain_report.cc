@@ -33,7 +33,7 @@ std::string call_text(const ExplainOptions& options, const Explanation& explanat
 
 std::string_view transport_of(const Traffic& traffic, const TransportChoice& choice) {
   if (traffic.mapped) return name_of(Means::shm);
-  return name_of(choice.uses(Means::verbs) ? Means::verbs : Means::tcp);
+  return name_of(choice.between == Means::none ? choice.within : choice.between);
 }
 
 std::string traffic_text(const Traffic& traffic, const TransportChoice& choice) {

@@ -40,7 +40,7 @@ struct Options {
   std::optional<std::string> coordinator;  // "host:port" at which rank 0 listens
   std::optional<int> coordinator_fd;       // rank 0 only: a socket that listens there already
   std::optional<std::string> key;          // the job's secret, the same on every rank
-  std::optional<std::string> transport;    // "auto", "shm", "tcp", "verbs"
+  std::optional<std::string> transport;    // "auto", "shm", "tcp", "verbs", "ucx"
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind the progress thread to this CPU
@@ -120,7 +120,7 @@ class Communicator {
   int size() const;
   int local_rank() const;  // among the ranks of this host
   int local_size() const;
-  /// How the ranks are reached: "shm", "tcp", "verbs", "shm+tcp", "shm+verbs", or "self" for a job
+  /// How the ranks are reached: "shm", "tcp", "verbs", "ucx", "shm+tcp", ..., or "self" for a job
   /// of one.
   std::string transport() const;
 

@@ -123,7 +123,7 @@ class Transport {
   virtual void release() {}
 
   /// True while bytes of puts, perhaps of such as are `done`, wait for `poll` to send them.
-  virtual bool has_unsent() const { return false; }
+  virtual bool has_unsent() { return false; }
 
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
   /// where it cannot be mapped. Cheap when mapped before. Valid until `forget_withdrawn`, even when

@@ -133,7 +133,7 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "a fixed public key",
        "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
-      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp, verbs; the same on every rank"},
+      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp, verbs, ucx; the same on every rank"},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto",
        "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, "

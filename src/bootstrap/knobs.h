@@ -43,9 +43,10 @@ struct Knobs {
 };
 
 /// What ROPEWALK_TRANSPORT and Options::transport may be.
-inline constexpr std::array<std::string_view, 4> kTransportNames = {"auto", "shm", "tcp", "verbs"};
-/// "auto, shm, tcp or verbs", for help texts.
-inline constexpr const char* kTransportNamesText = "auto, shm, tcp or verbs";
+inline constexpr std::array<std::string_view, 5> kTransportNames = {"auto", "shm", "tcp", "verbs",
+                                                                    "ucx"};
+/// "auto, shm, tcp, verbs or ucx", for help texts.
+inline constexpr const char* kTransportNamesText = "auto, shm, tcp, verbs or ucx";
 bool is_transport_name(std::string_view name);
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.

@@ -43,8 +43,8 @@ Link& Engine::link_to(int peer) {
   return *link;
 }
 
-bool Engine::has_work() const {
-  const auto has_unsent = [](const Transport* transport) { return transport->has_unsent(); };
+bool Engine::has_work() {
+  const auto has_unsent = [](Transport* transport) { return transport->has_unsent(); };
   return !active_.empty() || puts_under_way_ > 0 || owing_ ||
          std::any_of(transports_.begin(), transports_.end(), has_unsent);
 }

@@ -42,7 +42,7 @@ class Engine {
   bool progress();
 
   /// True while operations are under way, or bytes that a transport could not take at once.
-  bool has_work() const;
+  bool has_work();
   /// The job's failure, as soon as this rank knows it.
   const Failure* failure() const { return monitor_.failure(); }
 

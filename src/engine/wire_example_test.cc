@@ -16,6 +16,8 @@
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"
+#include "transports/ucx/handshake.h"
+#include "transports/ucx/message.h"
 #include "transports/verbs/handshake.h"
 
 namespace ropewalk {
@@ -224,6 +226,18 @@ TEST(WireExample, HandshakeOfVerbs) {
   for (size_t i = 0; i < address.size(); ++i)
     lane.port.gid[10 + i] = static_cast<std::byte>(address[i]);
   EXPECT_EQ(hex_of(verbs::encode(handshake)), printed("verbs handshake"));
+}
+
+TEST(WireExample, MessagesOverUcx) {
+  const std::vector<std::byte> address(4, std::byte{0xaa});
+  EXPECT_EQ(hex_of(ucx::encode(ucx::Handshake{3, 0x1122334400000001, address, {}})),
+            printed("ucx handshake"));
+  std::array<std::byte, ucx::kPutHeaderBytes> put;
+  ucx::encode(ucx::PutHeader{0x1122334400000001, 0x100000002, 4096, 7, 5, 2}, put.data());
+  EXPECT_EQ(hex_of(put.data(), put.size()), printed("ucx put"));
+  std::array<std::byte, ucx::kCreditBytes> credit;
+  ucx::encode(ucx::Credit{0x1122334400000001, 66}, credit.data());
+  EXPECT_EQ(hex_of(credit.data(), credit.size()), printed("ucx credit"));
 }
 
 }  // namespace

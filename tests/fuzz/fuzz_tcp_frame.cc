@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include "memory/regions.h"
 #include "transports/tcp/inbox.h"
 #include "transports/tcp/reader.h"
-#include "transports/tcp/regions.h"
 
 using namespace ropewalk;
 using namespace ropewalk::tcp;

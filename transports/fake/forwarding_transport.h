@@ -30,7 +30,7 @@ class ForwardingTransport : public Transport {
   }
   void gather() override { below_.gather(); }
   void release() override { below_.release(); }
-  bool has_unsent() const override { return below_.has_unsent(); }
+  bool has_unsent() override { return below_.has_unsent(); }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
     return below_.map(peer, key, offset, bytes);
   }

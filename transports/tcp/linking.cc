@@ -11,6 +11,10 @@ namespace ropewalk {
 
 using tcp::Stream;
 
+namespace {
+constexpr uint64_t kSocketsTag = 0;  // no link's address
+}  // namespace
+
 void TcpTransport::fail_system(const char* operation, const char* call) {
   throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
               "raise the limit on open files (ulimit -n)");
@@ -24,7 +28,7 @@ void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
   slot->hello.assign(hello.begin(), hello.end());
   slot->links.resize(static_cast<size_t>(streams_));
   pending_.push_back(slot.get());
-  watch_for_sockets(true);
+  socket_watch_.set(true, epoll_fd_, kSocketsTag);
   for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
   take_sockets();
 }
@@ -50,7 +54,7 @@ void TcpTransport::take_sockets() {
     pending_[i] = pending_.back();
     pending_.pop_back();
   }
-  if (pending_.empty()) watch_for_sockets(false);
+  if (pending_.empty()) socket_watch_.set(false, epoll_fd_, kSocketsTag);
 }
 
 // True where the peer has all its sockets. May lose the peer.
@@ -108,19 +112,6 @@ void TcpTransport::watch_links(bool on) {
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);
     }
   }
-}
-
-// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
-// source's descriptor readable.
-void TcpTransport::watch_for_sockets(bool on) {
-  const int fd = sockets_.event_fd();
-  if (fd < 0 || on == watching_for_sockets_) return;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.ptr = nullptr;
-  if (epoll_ctl(epoll_fd_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) != 0 && on)
-    fail_system("connect", "epoll_ctl");
-  watching_for_sockets_ = on;
 }
 
 }  // namespace ropewalk

@@ -22,7 +22,7 @@ inline std::string errno_text(int error) {
 
 struct TcpTransport::Link {
   inline Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-              std::span<const std::byte> hello, const tcp::Regions& regions);
+              std::span<const std::byte> hello, const Regions& regions);
   Peer& peer;
   tcp::Stream stream;
 };
@@ -47,7 +47,7 @@ struct TcpTransport::Peer {
 
 inline TcpTransport::Link::Link(Peer& peer_, int fd, int rank,
                                 const tcp::Reader::Expected& expected,
-                                std::span<const std::byte> hello, const tcp::Regions& regions)
+                                std::span<const std::byte> hello, const Regions& regions)
     : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
 
 }  // namespace ropewalk

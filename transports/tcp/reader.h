@@ -9,10 +9,10 @@
 #include <memory>
 #include <span>
 
+#include "memory/regions.h"
 #include "ropewalk/transport.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/inbox.h"
-#include "transports/tcp/regions.h"
 
 namespace ropewalk::tcp {
 

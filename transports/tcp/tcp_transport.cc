@@ -31,14 +31,14 @@ constexpr int kReceiveCallsMax = 4;
 
 class TcpMemory final : public Memory {
  public:
-  TcpMemory(tcp::Regions& regions, const Region& region)
+  TcpMemory(Regions& regions, const Region& region)
       : regions_(regions), key_{regions.add(region), region.bytes}, base_(region.base) {}
   ~TcpMemory() override { regions_.remove(key_.id); }
   RemoteKey key() const override { return key_; }
   const std::byte* base() const override { return base_; }
 
  private:
-  tcp::Regions& regions_;
+  Regions& regions_;
   const RemoteKey key_;
   const std::byte* const base_;
 };
@@ -46,7 +46,12 @@ class TcpMemory final : public Memory {
 }  // namespace
 
 TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
-    : rank_(rank), size_(size), streams_(streams), sockets_(sockets), ready_(size) {
+    : rank_(rank),
+      size_(size),
+      streams_(streams),
+      sockets_(sockets),
+      socket_watch_(sockets),
+      ready_(size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("rank {} of {}", rank, size));
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
@@ -149,7 +154,7 @@ bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
   return false;
 }
 
-bool TcpTransport::has_unsent() const {
+bool TcpTransport::has_unsent() {
   return std::any_of(links_.begin(), links_.end(),
                      [](const Link* link) { return link->stream.has_output(); });
 }

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "bootstrap/sockets.h"
+#include "memory/regions.h"
 #include "ropewalk/transport.h"
 #include "transports/network_peers.h"
+#include "transports/socket_watch.h"
 #include "transports/tcp/outbox.h"
-#include "transports/tcp/regions.h"
 
 namespace ropewalk {
 
@@ -45,7 +46,7 @@ class TcpTransport final : public Transport {
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
   void gather() override { gathering_ = true; }
   void release() override;
-  bool has_unsent() const override;
+  bool has_unsent() override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_; }
@@ -64,7 +65,6 @@ class TcpTransport final : public Transport {
   void add_link(Peer& peer, int index, int fd);
   void watch(Link& link);
   void watch_links(bool on);
-  void watch_for_sockets(bool on);
 
   void poll_each();
   void poll_events();
@@ -89,13 +89,13 @@ class TcpTransport final : public Transport {
   const int streams_;
   SocketSource& sockets_;
   int epoll_fd_ = -1;
-  bool watching_for_sockets_ = false;
+  SocketWatch socket_watch_;
   // The sockets are in the epoll set. While each is read in turn they are not: every packet would
   // cost its sender a wake-up that nobody waits for.
   bool watching_links_ = true;
   bool gathering_ = false;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
-  tcp::Regions regions_;
+  Regions regions_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
   std::vector<Link*> links_;                  // open sockets
   std::vector<Link*> held_back_;              // open sockets with puts to be released

@@ -61,48 +61,33 @@ std::vector<std::byte> encode(const Handshake& handshake) {
   return bytes;
 }
 
-bool HandshakeReader::refuse(const char* violation) {
-  violation_ = violation;
-  return false;
-}
-
-bool HandshakeReader::take(std::byte byte) {
-  if (violation_ != nullptr) return false;
-  assert(!complete_);
-  bytes_.push_back(byte);
-  if (bytes_.size() < wanted_) return true;
-  if (bytes_.size() == kHandshakeHeadBytes && !parse_head()) return false;
-  return bytes_.size() < wanted_ || parse_rest();
-}
-
-bool HandshakeReader::parse_head() {
-  Cursor cursor(bytes_.data());
-  if (cursor.take<uint32_t>() != kMagic) return refuse("sent bytes that are no handshake");
+const char* parse_head(const std::byte* head, Handshake& handshake, size_t& rest_bytes) {
+  Cursor cursor(head);
+  if (cursor.take<uint32_t>() != kMagic) return "sent bytes that are no handshake";
   if (cursor.take<uint16_t>() != kHandshakeVersion)
-    return refuse("speaks another version of the verbs protocol");
+    return "speaks another version of the verbs protocol";
   const auto lanes = cursor.take<uint16_t>();
-  handshake_.rank = cursor.take<uint32_t>();
-  handshake_.notices = cursor.take<uint32_t>();
+  handshake.rank = cursor.take<uint32_t>();
+  handshake.notices = cursor.take<uint32_t>();
   const auto hello_bytes = cursor.take<uint32_t>();
-  if (lanes == 0 || lanes > kLanesMax) return refuse("offers no lane, or too many");
-  if (handshake_.notices == 0 || handshake_.notices > kNoticesMax)
-    return refuse("offers to take no notices, or too many");
-  if (hello_bytes > kHelloBytesMax) return refuse("sent too long a hello");
-  handshake_.lanes.resize(lanes);
-  handshake_.hello.resize(hello_bytes);
-  wanted_ = kHandshakeHeadBytes + lanes * kLaneAddressBytes + hello_bytes;
-  return true;
+  if (lanes == 0 || lanes > kLanesMax) return "offers no lane, or too many";
+  if (handshake.notices == 0 || handshake.notices > kNoticesMax)
+    return "offers to take no notices, or too many";
+  if (hello_bytes > kHelloBytesMax) return "sent too long a hello";
+  handshake.lanes.resize(lanes);
+  handshake.hello.resize(hello_bytes);
+  rest_bytes = lanes * kLaneAddressBytes + hello_bytes;
+  return nullptr;
 }
 
-bool HandshakeReader::parse_rest() {
-  Cursor cursor(bytes_.data() + kHandshakeHeadBytes);
-  for (LaneAddress& lane : handshake_.lanes) {
+const char* parse_rest(const std::byte* rest, Handshake& handshake) {
+  Cursor cursor(rest);
+  for (LaneAddress& lane : handshake.lanes) {
     lane = take_lane(cursor);
-    if (!is_sound(lane)) return refuse("sent an address that makes no sense");
+    if (!is_sound(lane)) return "sent an address that makes no sense";
   }
-  cursor.take(handshake_.hello.data(), handshake_.hello.size());
-  complete_ = true;
-  return true;
+  cursor.take(handshake.hello.data(), handshake.hello.size());
+  return nullptr;
 }
 
 }  // namespace ropewalk::verbs

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ropewalk/transport.h"
+#include "transports/handshake_reader.h"
 #include "transports/verbs/ports.h"
 
 namespace ropewalk::verbs {
@@ -41,26 +42,8 @@ inline constexpr std::byte kReady{0x52};
 
 std::vector<std::byte> encode(const Handshake& handshake);
 
-/// Reads a handshake as its bytes come in.
-class HandshakeReader {
- public:
-  /// Takes the next byte. False: it can be no handshake; see `violation`.
-  bool take(std::byte byte);
-  bool complete() const { return complete_; }
-  /// The end of a sentence about the sender: "sent bytes that are no handshake".
-  const char* violation() const { return violation_; }
-  const Handshake& handshake() const { return handshake_; }
-
- private:
-  bool parse_head();
-  bool parse_rest();
-  bool refuse(const char* violation);
-
-  std::vector<std::byte> bytes_;
-  size_t wanted_ = kHandshakeHeadBytes;
-  bool complete_ = false;
-  const char* violation_ = nullptr;
-  Handshake handshake_;
-};
+const char* parse_head(const std::byte* head, Handshake& handshake, size_t& rest_bytes);
+const char* parse_rest(const std::byte* rest, Handshake& handshake);
+using HandshakeReader = ropewalk::HandshakeReader<Handshake, kHandshakeHeadBytes>;
 
 }  // namespace ropewalk::verbs

@@ -79,6 +79,7 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
       ports_(std::move(ports)),
       options_(std::move(options)),
       epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      socket_watch_(sockets),
       plain_memory_([this](const Region& pages) {
         return std::make_unique<verbs::AdapterPages>(pages, adapters_);
       }),
@@ -129,20 +130,12 @@ VerbsTransport::~VerbsTransport() {
 void VerbsTransport::watch(Source source, uint32_t index, int fd, uint32_t events) {
   epoll_event event{};
   event.events = events;
-  event.data.u64 = static_cast<uint64_t>(source) << 32 | index;
+  event.data.u64 = tag_of(source, index);
   if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
 }
 
-// Edge-triggered: sockets that other ranks opened, and nobody here has asked for yet, keep the
-// source's descriptor readable.
 void VerbsTransport::watch_for_sockets(bool on) {
-  const int fd = sockets_.event_fd();
-  if (fd < 0 || on == watching_for_sockets_) return;
-  if (on)
-    watch(Source::sockets, 0, fd, EPOLLIN | EPOLLET);
-  else
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  watching_for_sockets_ = on;
+  socket_watch_.set(on, epoll_fd_.get(), tag_of(Source::sockets, 0));
 }
 
 // ---- Linking ----
@@ -377,7 +370,7 @@ void VerbsTransport::look_around() {
         break;
     }
   }
-  if (watching_for_sockets_) take_sockets();
+  if (socket_watch_.on()) take_sockets();
   for (size_t i = linking_.size(); i-- > 0;)
     if (i < linking_.size()) advance(*linking_[i]);
   check_ports();

@@ -9,6 +9,7 @@
 #include "memory/memfd.h"
 #include "ropewalk/transport.h"
 #include "transports/network_peers.h"
+#include "transports/socket_watch.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/ports.h"
 #include "transports/verbs/registration.h"
@@ -81,6 +82,9 @@ class VerbsTransport final : public Transport {
   Peer* find(int peer) const;
 
   // linking.cc
+  static uint64_t tag_of(Source source, uint32_t index) {
+    return static_cast<uint64_t>(source) << 32 | index;
+  }
   void watch(Source source, uint32_t index, int fd, uint32_t events);
   void watch_for_sockets(bool on);
   void add_port(const verbs::Port& port);
@@ -127,6 +131,7 @@ class VerbsTransport final : public Transport {
   const std::vector<verbs::Port> ports_;
   const Options options_;
   UniqueFd epoll_fd_;
+  SocketWatch socket_watch_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
@@ -137,7 +142,6 @@ class VerbsTransport final : public Transport {
   std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
   ReadyPeers<Peer> ready_;
   bool gathering_ = false;
-  bool watching_for_sockets_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what
   // `poll` has no word for.
   bool can_do_more_ = false;

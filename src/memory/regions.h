@@ -8,7 +8,7 @@
 
 #include "ropewalk/transport.h"
 
-namespace ropewalk::tcp {
+namespace ropewalk {
 
 /// A key id is slot | generation << 32: one array access finds the region, and the key of a region
 /// that has gone never names a later one (generations start at 1; 2^32 reuses of a slot later the
@@ -40,4 +40,4 @@ class Regions {
   std::vector<uint32_t> free_;
 };
 
-}  // namespace ropewalk::tcp
+}  // namespace ropewalk

@@ -1,6 +1,6 @@
-#include "transports/tcp/regions.h"
+#include "memory/regions.h"
 
-namespace ropewalk::tcp {
+namespace ropewalk {
 
 uint64_t Regions::add(const Region& region) {
   if (region.base == nullptr)
@@ -27,4 +27,4 @@ void Regions::remove(uint64_t id) {
   if (++slot.generation != 0) free_.push_back(index);
 }
 
-}  // namespace ropewalk::tcp
+}  // namespace ropewalk

@@ -1,0 +1,22 @@
+// In place of ucx.cc where Ropewalk is built without UCX.
+#include "ropewalk/status.h"
+#include "ucx.h"
+
+namespace ropewalk {
+
+namespace {
+constexpr const char* kWayOut =
+    "sudo apt-get install libucx-dev, then build anew with meson setup -Ducx=enabled";
+}  // namespace
+
+UcxReport look_at_ucx() {
+  UcxReport report;
+  report.why_not = std::string("it is not built in; ") + kWayOut;
+  return report;
+}
+
+std::unique_ptr<Transport> make_ucx_transport(int, SocketSource&, std::vector<bool>) {
+  throw Error(ErrorCode::unavailable, "ucx", "this Ropewalk is built without UCX", kWayOut);
+}
+
+}  // namespace ropewalk

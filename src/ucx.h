@@ -1,0 +1,26 @@
+// UCX on this machine, and the transport over it: the only door to UCX, so that nothing else asks
+// whether Ropewalk was built with it (ucx.cc) or without (no_ucx.cc).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/sockets.h"
+#include "ropewalk/transport.h"
+
+namespace ropewalk {
+
+struct UcxReport {
+  std::string version;               // "1.13.1"; empty where it cannot be used
+  std::string why_not;               // where it cannot: what to do
+  std::vector<std::string> all;      // its transports with their devices: "posix/memory"
+  std::vector<std::string> fabrics;  // of these what reaches hosts better than sockets do
+};
+UcxReport look_at_ucx();
+
+/// `sockets` must outlive it; `is_local` by rank: whether it is on this host. Throws Error.
+std::unique_ptr<Transport> make_ucx_transport(int rank, SocketSource& sockets,
+                                              std::vector<bool> is_local);
+
+}  // namespace ropewalk

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "doctor.h"
+#include "ucx.h"
+
+namespace ropewalk::tools {
+
+Diagnosis check_ucx() {
+  const UcxReport report = look_at_ucx();
+  if (report.version.empty())
+    return {Severity::ok, "ucx", "ROPEWALK_TRANSPORT=ucx cannot be used: " + report.why_not, ""};
+  return {Severity::ok, "ucx",
+          fmt::format(
+              "version {}; transports and devices: {}; fabrics besides sockets: {}", report.version,
+              fmt::join(report.all, ", "),
+              report.fabrics.empty() ? "none" : fmt::format("{}", fmt::join(report.fabrics, ", "))),
+          ""};
+}
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,51 @@
+// What has arrived from one peer: which puts are in place, and their notices in order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace ropewalk::ucx {
+
+/// A window over the peer's puts. UCX completes messages in any order: a long one fetches its bytes
+/// while later ones arrive. Notices leave in the order of sequence numbers, which wrap at 2^32.
+class Inbox {
+ public:
+  static constexpr uint32_t kWindow =
+      256;  // puts that a peer may send before it is told of `taken`
+
+  /// False where the put was sent twice, or lies beyond the window.
+  bool begin(uint32_t sequence, uint32_t notice, uint32_t bytes) {
+    Put& put = at(sequence);
+    if (sequence - taken_ >= kWindow || put.state != State::none) return false;
+    put = {notice, bytes, State::begun};
+    return true;
+  }
+  /// The bytes of a put that has begun are in place.
+  void arrived(uint32_t sequence) { at(sequence).state = State::whole; }
+
+  struct Notice {
+    uint32_t notice, bytes;
+  };
+  bool ready() const { return puts_[taken_ % kWindow].state == State::whole; }
+  /// Removes the oldest put; only when `ready`.
+  Notice take() {
+    Put& put = at(taken_++);
+    put.state = State::none;
+    return {put.notice, put.bytes};
+  }
+  /// How many were taken, ever.
+  uint32_t taken() const { return taken_; }
+
+ private:
+  enum class State : uint8_t { none, begun, whole };
+  struct Put {
+    uint32_t notice = 0, bytes = 0;
+    State state = State::none;
+  };
+  Put& at(uint32_t sequence) { return puts_[sequence % kWindow]; }
+
+  std::array<Put, kWindow> puts_{};
+  uint32_t taken_ = 0;
+};
+
+}  // namespace ropewalk::ucx

@@ -1,0 +1,260 @@
+// How the transport comes by its links: a handshake over an authenticated socket per peer, which
+// stays open and tells when the peer has gone.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "transports/ucx/peer.h"
+
+namespace ropewalk {
+
+namespace {
+
+// Tags of epoll events: a peer's is its rank.
+constexpr uint64_t kSocketsTag = uint64_t{1} << 32, kWorkerTag = kSocketsTag + 1,
+                   kNapTag = kSocketsTag + 2;
+
+// After so many refusals of UCX to sleep, one after the other, that brought nothing.
+constexpr uint32_t kBusyArmsMax = 64;
+constexpr long kNapNs = 2'000'000;
+
+[[noreturn]] void fail_system(const char* call) {
+  throw Error(ErrorCode::system, "ucx",
+              fmt::format("{}: {}", call, std::generic_category().message(errno)),
+              "raise the limit on open files (ulimit -n)");
+}
+
+int checked_size(int rank, int size) {
+  if (size < 1 || rank < 0 || rank >= size)
+    throw Error(ErrorCode::invalid_argument, "ucx", fmt::format("rank {} of {}", rank, size));
+  return size;
+}
+
+// Keeps messages of former links apart; it is no secret from who can read the network.
+uint64_t name_link(int peer) {
+  return uint64_t{std::random_device{}()} << 32 | static_cast<uint32_t>(peer);
+}
+
+}  // namespace
+
+UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint64_t link_,
+                         std::span<const std::byte> hello)
+    : owner(owner_), rank(rank_), link(link_) {
+  for (Put& put : puts) put.peer = this;
+  to_send = ucx::encode(
+      {static_cast<uint32_t>(owner.rank_), link, owner.address_, {hello.begin(), hello.end()}});
+}
+
+UcxTransport::UcxTransport(int rank, SocketSource& sockets, std::vector<bool> is_local)
+    : rank_(rank),
+      size_(checked_size(rank, static_cast<int>(is_local.size()))),
+      sockets_(sockets),
+      is_local_(std::move(is_local)),
+      epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      nap_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      socket_watch_(sockets),
+      ready_(size_),
+      worker_(size_),
+      address_(worker_.address()) {
+  if (!epoll_fd_) fail_system("epoll_create1");
+  if (!nap_fd_) fail_system("timerfd_create");
+  const auto count = static_cast<size_t>(size_);
+  peers_.resize(count);
+  linking_.reserve(count);
+  failing_.reserve(count);
+  set_handler(ucx::kPutMessage, on_put);
+  set_handler(ucx::kCreditMessage, on_credit);
+  watch_worker(true);
+  watch(nap_fd_.get(), kNapTag);
+}
+
+UcxTransport::~UcxTransport() {
+  // After a failure the sources and targets of what is under way may have gone already: UCX must
+  // not move anything again, and it does not bear to be ended so (1.13 asserts).
+  const auto touches_memory = [](const auto& peer) {
+    return peer && peer->under_way > (peer->telling ? 1u : 0u);
+  };
+  if (std::any_of(peers_.begin(), peers_.end(), touches_memory)) {
+    worker_.abandon();
+    return;
+  }
+  say_farewell();
+  for (const auto& peer : peers_)
+    if (peer && peer->open()) close(*peer);
+  if (flush_ != nullptr) ucx::lib().ucp_request_free(flush_);
+}
+
+void UcxTransport::watch(int fd, uint64_t tag) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag;
+  if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
+}
+
+void UcxTransport::watch_for_sockets(bool on) {
+  socket_watch_.set(on, epoll_fd_.get(), kSocketsTag);
+}
+
+void UcxTransport::connect(int peer, std::span<const std::byte> hello) {
+  check_connect(rank_, size_, peer, hello);
+  auto& slot = peers_[static_cast<size_t>(peer)];
+  if (slot) return;
+  slot = std::make_unique<Peer>(*this, peer, name_link(peer), hello);
+  linking_.push_back(slot.get());
+  watch_for_sockets(true);
+  sockets_.request(peer, 0);
+  take_sockets();
+}
+
+bool UcxTransport::is_wanted(int peer) const {
+  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+}
+
+bool UcxTransport::connected(int peer) const {
+  const Peer* p = find(peer);
+  return p != nullptr && p->state == Peer::State::linked;
+}
+
+std::span<const std::byte> UcxTransport::hello_of(int peer) const {
+  const Peer* p = find(peer);
+  if (p == nullptr || !p->reader.complete()) return {};
+  return p->reader.handshake().hello;
+}
+
+void UcxTransport::take_sockets() {
+  bool all = true;
+  for (size_t i = linking_.size(); i-- > 0;) {
+    if (i >= linking_.size() || linking_[i]->socket) continue;
+    Peer& peer = *linking_[i];
+    const int fd = sockets_.take(peer.rank, 0);
+    all &= fd >= 0;
+    if (fd < 0) continue;
+    peer.socket = UniqueFd(fd);
+    watch(fd, static_cast<uint64_t>(peer.rank));
+    advance(peer);
+  }
+  if (all) watch_for_sockets(false);
+}
+
+// Goes as far with the link as the socket allows.
+void UcxTransport::advance(Peer& peer) {
+  if (peer.open() && peer.socket) send_greeting(peer);
+  if (peer.open() && peer.socket) read_greeting(peer);
+  if (peer.state == Peer::State::greeting && peer.reader.complete() &&
+      peer.sent == peer.to_send.size())
+    start(peer);
+}
+
+void UcxTransport::send_greeting(Peer& peer) {
+  while (peer.sent < peer.to_send.size()) {
+    const ssize_t written = ::send(peer.socket.get(), peer.to_send.data() + peer.sent,
+                                   peer.to_send.size() - peer.sent, MSG_NOSIGNAL);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;  // for now, or for ever: then reading tells why
+    peer.sent += static_cast<size_t>(written);
+  }
+}
+
+void UcxTransport::read_greeting(Peer& peer) {
+  std::array<std::byte, 4096> bytes;
+  const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) {
+    // One that has gone makes the descriptor readable for ever.
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+    return lose_later(peer, count == 0 ? std::string("connection closed by the peer")
+                                       : std::generic_category().message(errno));
+  }
+  for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count))) {
+    if (peer.reader.complete())
+      return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+    if (!peer.reader.take(byte))
+      return lose(peer, fmt::format("rank {} {}", peer.rank, peer.reader.violation()));
+  }
+}
+
+// The peer's address is known, and the peer takes what is sent to it since before it told it.
+void UcxTransport::start(Peer& peer) {
+  const ucx::Handshake& theirs = peer.reader.handshake();
+  if (theirs.rank != static_cast<uint32_t>(peer.rank))
+    return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(theirs.address.data());
+  const bool may_share = is_local_[static_cast<size_t>(peer.rank)] && worker_.shares_memory();
+  peer.can_force = !may_share;
+  params.err_mode = may_share ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {on_failure, &peer};
+  const ucs_status_t status = ucx::lib().ucp_ep_create(worker_.get(), &params, &peer.endpoint);
+  if (status != UCS_OK) {
+    peer.endpoint = nullptr;
+    return lose(peer, fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
+                                  ucx::text_of(status)));
+  }
+  peer.state = Peer::State::linked;
+  std::erase(linking_, &peer);
+  can_do_more();
+  publish(peer);  // it may have been the first to be ready, and have put something
+}
+
+// ---- Waiting ----
+
+// Sockets, which no progress of UCX moves.
+void UcxTransport::look_around() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t tag = events[static_cast<size_t>(i)].data.u64;
+    uint64_t expirations = 0;
+    if (tag < kSocketsTag) advance(*peers_[tag]);
+    if (tag == kNapTag) [[maybe_unused]]
+      const ssize_t got = ::read(nap_fd_.get(), &expirations, sizeof expirations);
+  }
+  if (socket_watch_.on()) take_sockets();
+  for (size_t i = linking_.size(); i-- > 0;)
+    if (i < linking_.size()) advance(*linking_[i]);
+}
+
+bool UcxTransport::arm() {
+  look_around();
+  drain();
+  if (!failing_.empty()) lose_failing();
+  if (stopped_) return ready_.empty();
+  if (!ready_.empty()) return false;
+  const bool is_armed = worker_.arm();
+  if (std::exchange(can_do_more_, false)) return false;
+  if (!is_armed && ++busy_arms_ < kBusyArmsMax) return false;
+  watch_worker(is_armed);
+  if (!is_armed) nap();
+  return true;
+}
+
+// While it is not armed its descriptor may be readable for ever.
+void UcxTransport::watch_worker(bool on) {
+  if (on == watching_worker_) return;
+  watching_worker_ = on;
+  if (on)
+    watch(worker_.event_fd(), kWorkerTag);
+  else
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, worker_.event_fd(), nullptr);
+}
+
+// UCX does not sleep while a message waits for room in a peer's queue in shared memory, and nothing
+// tells when there is some. A peer that is long away from its queue must not cost a processor.
+void UcxTransport::nap() {
+  itimerspec after{};
+  after.it_value.tv_nsec = kNapNs;
+  timerfd_settime(nap_fd_.get(), 0, &after, nullptr);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,135 @@
+// What UCX calls while it progresses. Nothing here ends an endpoint: that waits until it returns.
+#include <cstring>
+
+#include "transports/ucx/peer.h"
+
+namespace ropewalk {
+
+// The peer whose link it is; null for what no open link has sent.
+UcxTransport::Peer* UcxTransport::find_link(uint64_t link) const {
+  Peer* peer = find(static_cast<int>(link & 0xffffffff));
+  return peer != nullptr && peer->link == link && peer->open() ? peer : nullptr;
+}
+
+void UcxTransport::set_handler(unsigned id, ucp_am_recv_callback_t handler) {
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                     UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+  param.id = id;
+  param.cb = handler;
+  param.arg = this;
+  param.flags = UCP_AM_FLAG_WHOLE_MSG;
+  const ucs_status_t status = ucx::lib().ucp_worker_set_am_recv_handler(worker_.get(), &param);
+  if (status != UCS_OK)
+    throw Error(ErrorCode::unavailable, "ucx",
+                "ucp_worker_set_am_recv_handler: " + ucx::text_of(status));
+}
+
+// ---- Arriving ----
+
+ucs_status_t UcxTransport::on_put(void* self, const void* header, size_t header_bytes, void* data,
+                                  size_t bytes, const ucp_am_recv_param_t* about) {
+  auto& transport = *static_cast<UcxTransport*>(self);
+  const bool is_rendezvous = (about->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  auto* payload = static_cast<std::byte*>(data);
+  if (header_bytes == ucx::kPutHeaderBytes) {
+    transport.arrived(static_cast<const std::byte*>(header), data, bytes, is_rendezvous);
+  } else if (header_bytes == 0 && !is_rendezvous && bytes >= ucx::kPutHeaderBytes) {
+    transport.arrived(payload, payload + ucx::kPutHeaderBytes, bytes - ucx::kPutHeaderBytes, false);
+  }
+  return UCS_OK;
+}
+
+void UcxTransport::arrived(const std::byte* encoded, void* data, size_t bytes, bool is_rendezvous) {
+  const ucx::PutHeader header = ucx::decode_put(encoded);
+  Peer* peer = find_link(header.link);
+  if (peer == nullptr) return;
+  if (!take_credits(*peer, header.taken))
+    return lose_later(*peer, "it gave back more than it was sent");
+  const uint32_t sequence = ucx::widen(header.sequence, peer->inbox.taken());
+  if (bytes > abilities().op_bytes_max ||
+      !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes)))
+    return lose_later(*peer, "it sent more than it may, or the same twice");
+  std::byte* target = nullptr;
+  if (bytes > 0 && (target = regions_.find(header.key, header.offset, bytes)) == nullptr)
+    return lose_later(*peer, "it put to memory that is not, or no longer, registered");
+  if (is_rendezvous) return receive(*peer, sequence, target, data, bytes);
+  if (bytes > 0) std::memcpy(target, data, bytes);
+  peer->inbox.arrived(sequence);
+  publish(*peer);
+}
+
+void UcxTransport::receive(Peer& peer, uint32_t sequence, std::byte* target, void* data,
+                           size_t bytes) {
+  Receive& receive = peer.receives[sequence % ucx::Inbox::kWindow];
+  receive = {&peer, sequence};
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.recv_am = on_received;
+  param.user_data = &receive;
+  ucs_status_ptr_t request =
+      ucx::lib().ucp_am_recv_data_nbx(worker_.get(), data, target, bytes, &param);
+  if (UCS_PTR_IS_ERR(request))
+    return lose_later(peer,
+                      "it could not be fetched from: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  if (request != nullptr) {
+    ++peer.under_way;
+    return;
+  }
+  peer.inbox.arrived(sequence);
+  publish(peer);
+}
+
+void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void* receive) {
+  const auto [peer, sequence] = *static_cast<Receive*>(receive);
+  ucx::lib().ucp_request_free(request);
+  --peer->under_way;
+  if (status != UCS_OK)
+    return peer->owner.lose_later(*peer, "it could not be fetched from: " + ucx::text_of(status));
+  peer->inbox.arrived(sequence);
+  peer->owner.publish(*peer);
+}
+
+ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_bytes, void* data,
+                                     size_t bytes, const ucp_am_recv_param_t* about) {
+  auto& transport = *static_cast<UcxTransport*>(self);
+  if (header_bytes != 0 || bytes != ucx::kCreditBytes ||
+      (about->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
+    return UCS_OK;
+  const ucx::Credit credit = ucx::decode_credit(static_cast<const std::byte*>(data));
+  Peer* peer = transport.find_link(credit.link);
+  if (peer != nullptr && !transport.take_credits(*peer, credit.taken))
+    transport.lose_later(*peer, "it gave back more than it was sent");
+  return UCS_OK;
+}
+
+// ---- Leaving ----
+
+void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
+  auto& sent = *static_cast<Put*>(put);
+  Peer& peer = *sent.peer;
+  ucx::lib().ucp_request_free(request);
+  --peer.under_way;
+  if (status != UCS_OK)
+    return peer.owner.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
+  sent.sent = true;
+  peer.owner.can_do_more();
+  peer.owner.publish(peer);
+}
+
+void UcxTransport::on_credit_sent(void* request, ucs_status_t status, void* about) {
+  Peer& peer = *static_cast<Peer*>(about);
+  ucx::lib().ucp_request_free(request);
+  --peer.under_way;
+  peer.telling = false;
+  if (status != UCS_OK)
+    return peer.owner.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
+  if (peer.endpoint != nullptr) peer.owner.give_credits(peer);
+}
+
+void UcxTransport::on_failure(void* about, ucp_ep_h, ucs_status_t status) {
+  Peer& peer = *static_cast<Peer*>(about);
+  peer.owner.lose_later(peer, "the connection failed: " + ucx::text_of(status));
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,71 @@
+// What the transport keeps per peer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transports/ucx/handshake.h"
+#include "transports/ucx/inbox.h"
+#include "transports/ucx/message.h"
+#include "transports/ucx/ucx_transport.h"
+
+namespace ropewalk {
+
+/// UCX reads `message` until `sent`.
+struct UcxTransport::Put {
+  /// Bytes of puts up to this are copied behind the header: one message, one piece.
+  static constexpr size_t kCopiedMax = 216;
+
+  Peer* peer = nullptr;
+  uint64_t cookie = 0;
+  bool sent = false;
+  std::array<std::byte, ucx::kPutHeaderBytes + kCopiedMax> message;
+};
+
+struct UcxTransport::Receive {
+  Peer* peer = nullptr;
+  uint32_t sequence = 0;
+};
+
+struct UcxTransport::Peer {
+  enum class State : uint8_t { greeting, linked, lost, dropped };
+  static constexpr uint32_t kPutsMax = 256;  // a power of two
+
+  Peer(UcxTransport& owner_, int rank_, uint64_t link_, std::span<const std::byte> hello);
+  bool open() const { return state <= State::linked; }
+
+  bool put_done() const { return first_put != end_put && puts[first_put % kPutsMax].sent; }
+  bool can_put() const {
+    return end_put - first_put < kPutsMax && end_put - credited < ucx::Inbox::kWindow;
+  }
+
+  UcxTransport& owner;
+  const int rank;
+  const uint64_t link;  // our name for the link: the rank in the low half, the rest at random
+  State state = State::greeting;
+  bool lost_to_tell = false;
+  bool in_ready = false;
+  std::vector<std::byte> to_send;  // the handshake
+  size_t sent = 0;                 // of to_send
+  UniqueFd socket;
+  ucx::HandshakeReader reader;
+  ucp_ep_h endpoint = nullptr;
+  bool can_force = false;          // the endpoint may be closed by force
+  void* closing = nullptr;         // UCX's request, while the endpoint ends
+  uint32_t under_way = 0;          // requests that UCX has not completed
+  std::array<Put, kPutsMax> puts;  // a ring
+  uint32_t first_put = 0, end_put = 0;
+  uint32_t credited = 0;  // of our puts, how many the peer has taken
+  ucx::Inbox inbox;
+  std::array<Receive, ucx::Inbox::kWindow> receives;  // by sequence
+  uint32_t told = 0;                                  // of inbox.taken(), what the peer was told
+  bool telling = false;                               // a credit message is under way
+  std::array<std::byte, ucx::kCreditBytes> credit;
+  std::string why;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,123 @@
+// Lost peers, and the farewell.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "transports/ucx/peer.h"
+
+namespace ropewalk {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+// For the last messages of this rank, and for what UCX still does for a peer that is lost.
+constexpr auto kFarewellMax = std::chrono::seconds(1);
+constexpr auto kEndingMax = std::chrono::milliseconds(50);
+}  // namespace
+
+// After all that came from it before, and not while UCX calls.
+void UcxTransport::lose_later(Peer& peer, std::string why) {
+  if (!peer.open() || std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
+  peer.why = std::move(why);
+  failing_.push_back(&peer);
+}
+
+void UcxTransport::lose_failing() {
+  drain();
+  for (size_t i = failing_.size(); i-- > 0;) {
+    if (i >= failing_.size()) continue;
+    Peer& peer = *failing_[i];
+    if (peer.state == Peer::State::linked && (peer.inbox.ready() || peer.put_done()))
+      publish(peer);  // and it is lost the next time
+    else
+      lose(peer, std::string(peer.why));
+  }
+}
+
+void UcxTransport::lose(Peer& peer, std::string why) {
+  if (!peer.open()) return;
+  peer.why = std::move(why);
+  peer.state = Peer::State::lost;
+  peer.lost_to_tell = true;
+  close(peer);
+  publish(peer);
+}
+
+// UCX reads no source any more and writes no target after this.
+void UcxTransport::close(Peer& peer) {
+  begin_close(peer);
+  finish_close(peer);
+}
+
+// The socket stays open: its end would tell the peer that this process has gone, before it hears
+// the true reason.
+void UcxTransport::begin_close(Peer& peer) {
+  if (peer.socket) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  std::erase(linking_, &peer);
+  std::erase(failing_, &peer);
+  if (peer.endpoint == nullptr) return;
+  const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
+  if (!peer.can_force) {
+    // It ends with the worker. What is under way would go on, could it not be cancelled with all.
+    if (peer.under_way > 0) stop(peer);
+    return;
+  }
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  void* request = ucx::lib().ucp_ep_close_nbx(endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) peer.closing = request;
+}
+
+void UcxTransport::finish_close(Peer& peer) {
+  if (!peer.can_force || stopped_) return;
+  const auto is_ending = [&peer] {
+    return peer.under_way > 0 || (peer.closing != nullptr && ucx::lib().ucp_request_check_status(
+                                                                 peer.closing) == UCS_INPROGRESS);
+  };
+  const auto deadline = Clock::now() + kEndingMax;
+  while (is_ending() && Clock::now() < deadline) worker_.progress();
+  if (peer.closing != nullptr) ucx::lib().ucp_request_free(std::exchange(peer.closing, nullptr));
+}
+
+// Never lets UCX move anything again: a job that has lost a rank has failed anyway.
+void UcxTransport::stop(const Peer& lost) {
+  if (std::exchange(stopped_, true)) return;
+  for (const auto& peer : peers_)
+    if (peer && peer->open() && peer.get() != &lost)
+      lose(*peer, fmt::format("UCX was stopped, because rank {} was lost while it moved bytes: {}",
+                              lost.rank, lost.why));
+}
+
+void UcxTransport::drop(int peer) {
+  Peer* p = find(peer);
+  if (p == nullptr) return;
+  const bool was_open = p->open();
+  p->state = Peer::State::dropped;
+  if (was_open) close(*p);
+  p->socket = {};
+  p->lost_to_tell = false;
+}
+
+std::string UcxTransport::why_lost(int peer) const {
+  const Peer* p = find(peer);
+  return p == nullptr ? std::string() : p->why;
+}
+
+// A put that was answered `done` may still be UCX's to send.
+void UcxTransport::say_farewell() {
+  const auto deadline = Clock::now() + kFarewellMax;
+  watch_for_sockets(false);
+  for (const auto& peer : peers_)
+    if (peer && peer->state == Peer::State::greeting) drop(peer->rank);
+  std::array<Completion, 64> ignored;
+  while (has_unsent() && Clock::now() < deadline) {
+    poll(ignored);
+    look_around();  // peers that have gone first will acknowledge nothing
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,230 @@
+#include "transports/ucx/ucx_transport.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "transports/ucx/peer.h"
+
+namespace ropewalk {
+
+using ucx::Inbox;
+
+namespace {
+
+// While polls find nothing, sockets are looked at so often.
+constexpr uint32_t kPollsPerLook = 4096;
+// The peer is told of so many of its puts at once.
+constexpr uint32_t kCreditsAtOnce = Inbox::kWindow / 4;
+
+/// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
+/// UCX finds it in its cache.
+class UcxMemory final : public Memory {
+ public:
+  UcxMemory(Regions& regions, ucp_context_h context, const Region& region)
+      : regions_(regions), context_(context), base_(region.base) {
+    // Other memory may be unmapped by its owner at any time: UCX's own cache notices that.
+    if (region.memfd >= 0) map(region);
+    try {
+      key_ = {regions_.add(region), region.bytes};
+    } catch (...) {
+      unmap();
+      throw;
+    }
+  }
+  ~UcxMemory() override {
+    regions_.remove(key_.id);
+    unmap();
+  }
+  RemoteKey key() const override { return key_; }
+  const std::byte* base() const override { return base_; }
+
+ private:
+  void map(const Region& region) {
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = region.base;
+    params.length = region.bytes;
+    if (const ucs_status_t status = ucx::lib().ucp_mem_map(context_, &params, &handle_);
+        status != UCS_OK)
+      throw Error(status == UCS_ERR_NO_MEMORY || status == UCS_ERR_IO_ERROR
+                      ? ErrorCode::exhausted
+                      : ErrorCode::unavailable,
+                  "register memory", "ucp_mem_map: " + ucx::text_of(status),
+                  "raise the memlock limit (ulimit -l unlimited), or use ROPEWALK_TRANSPORT=tcp");
+  }
+  void unmap() {
+    if (handle_ != nullptr) ucx::lib().ucp_mem_unmap(context_, handle_);
+  }
+
+  Regions& regions_;
+  const ucp_context_h context_;
+  const std::byte* const base_;
+  ucp_mem_h handle_ = nullptr;
+  RemoteKey key_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> UcxTransport::register_memory(const Region& region) {
+  return std::make_unique<UcxMemory>(regions_, worker_.context(), region);
+}
+
+UcxTransport::Peer* UcxTransport::find(int peer) const {
+  return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
+}
+
+// ---- Putting ----
+
+Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
+                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
+  Peer* p = find(peer);
+  assert(p != nullptr);
+  if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
+  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
+    lose(*p, "a put was refused: it does not lie in the peer's region");
+    return Posted::lost;
+  }
+  if (!p->can_put()) return Posted::full;
+
+  Put& put = p->puts[p->end_put % Peer::kPutsMax];
+  put.cookie = cookie;
+  put.sent = false;
+  encode(ucx::PutHeader{p->reader.handshake().link, bytes > 0 ? key.id : 0, bytes > 0 ? offset : 0,
+                        notice, static_cast<uint16_t>(p->end_put),
+                        static_cast<uint16_t>(p->inbox.taken())},
+         put.message.data());
+  p->told = p->inbox.taken();
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_sent;
+  param.user_data = &put;
+  ucs_status_ptr_t request = nullptr;
+  if (bytes <= Put::kCopiedMax) {
+    if (bytes > 0) std::memcpy(put.message.data() + ucx::kPutHeaderBytes, source, bytes);
+    request = ucx::lib().ucp_am_send_nbx(p->endpoint, ucx::kPutMessage, nullptr, 0,
+                                         put.message.data(), ucx::kPutHeaderBytes + bytes, &param);
+  } else {
+    request = ucx::lib().ucp_am_send_nbx(p->endpoint, ucx::kPutMessage, put.message.data(),
+                                         ucx::kPutHeaderBytes, source, bytes, &param);
+  }
+  if (UCS_PTR_IS_ERR(request)) {
+    lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+    return Posted::lost;
+  }
+  unflushed_ = true;
+  const bool was_first = p->first_put == p->end_put;
+  ++p->end_put;
+  put.sent = request == nullptr;
+  if (!put.sent) ++p->under_way;
+  if (!put.sent || !was_first) {
+    publish(*p);
+    return Posted::posted;
+  }
+  ++p->first_put;
+  return Posted::done;
+}
+
+// ---- Polling ----
+
+size_t UcxTransport::poll(std::span<Completion> into) {
+  if (ready_.empty()) {
+    if (!stopped_) worker_.progress();
+    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    if (!failing_.empty()) lose_failing();
+  }
+  return collect(into);
+}
+
+// Moves all there is, but not for ever: UCX counts what it has only tried.
+void UcxTransport::drain() {
+  constexpr int kTurnsMax = 256;
+  for (int turn = 0; turn < kTurnsMax && !stopped_ && worker_.progress(); ++turn) {
+  }
+}
+
+// UCX may hold back bytes of messages that it has answered: a flush is done when it no longer does,
+// which is mostly at once.
+bool UcxTransport::has_unsent() {
+  if (flush_ != nullptr && ucx::lib().ucp_request_check_status(flush_) != UCS_INPROGRESS)
+    ucx::lib().ucp_request_free(std::exchange(flush_, nullptr));
+  if (flush_ == nullptr && std::exchange(unflushed_, false)) {
+    const ucp_request_param_t param{};
+    ucs_status_ptr_t request = ucx::lib().ucp_worker_flush_nbx(worker_.get(), &param);
+    if (!UCS_PTR_IS_ERR(request)) flush_ = request;
+  }
+  return flush_ != nullptr;
+}
+
+bool UcxTransport::take_credits(Peer& peer, uint16_t low) {
+  // Messages may overtake each other: an older count is no news.
+  const auto ahead = static_cast<int16_t>(low - static_cast<uint16_t>(peer.credited));
+  if (ahead <= 0) return true;
+  const uint32_t taken = peer.credited + static_cast<uint32_t>(ahead);
+  if (taken - peer.credited > peer.end_put - peer.credited) return false;
+  can_do_more();
+  peer.credited = taken;
+  return true;
+}
+
+void UcxTransport::give_credits(Peer& peer) {
+  const uint32_t taken = peer.inbox.taken();
+  if (peer.telling || taken - peer.told < kCreditsAtOnce) return;
+  encode(ucx::Credit{peer.reader.handshake().link, static_cast<uint16_t>(taken)},
+         peer.credit.data());
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_credit_sent;
+  param.user_data = &peer;
+  ucs_status_ptr_t request =
+      ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kCreditMessage, nullptr, 0, peer.credit.data(),
+                                 ucx::kCreditBytes, &param);
+  if (UCS_PTR_IS_ERR(request))
+    return lose_later(peer, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  peer.told = taken;
+  unflushed_ = true;
+  peer.telling = request != nullptr;
+  if (peer.telling) ++peer.under_way;
+}
+
+// ---- Giving out ----
+
+// Queues the peer for `collect` where it has something.
+void UcxTransport::publish(Peer& peer) {
+  if (peer.state == Peer::State::dropped) return;
+  const bool has_news = peer.lost_to_tell || (peer.state == Peer::State::linked &&
+                                              (peer.inbox.ready() || peer.put_done()));
+  if (!has_news) return;
+  busy_arms_ = 0;
+  ready_.add(peer);
+}
+
+size_t UcxTransport::collect(std::span<Completion> into) {
+  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+    const size_t count = collect(peer, rest);
+    publish(peer);  // what did not fit
+    return count;
+  });
+}
+
+size_t UcxTransport::collect(Peer& peer, std::span<Completion> into) {
+  size_t count = 0;
+  if (peer.state == Peer::State::linked) {
+    for (; count < into.size() && peer.put_done(); ++count)
+      into[count] = {Completion::Kind::put_done, peer.rank, 0, 0,
+                     peer.puts[peer.first_put++ % Peer::kPutsMax].cookie};
+    for (; count < into.size() && peer.inbox.ready(); ++count) {
+      const Inbox::Notice notice = peer.inbox.take();
+      into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
+    }
+    give_credits(peer);
+  }
+  if (count < into.size() && peer.lost_to_tell) {
+    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
+    peer.lost_to_tell = false;
+  }
+  return count;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,138 @@
+// The transport over UCX, for fabrics that Ropewalk does not speak itself.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/sockets.h"
+#include "memory/memfd.h"
+#include "memory/regions.h"
+#include "ropewalk/transport.h"
+#include "transports/network_peers.h"
+#include "transports/socket_watch.h"
+#include "transports/ucx/worker.h"
+
+namespace ropewalk {
+
+/// A put is an active message: a short one carries its bytes, of a long one UCX fetches them
+/// straight into the region (rendezvous). README.md tells why. Which wires, devices and lanes are
+/// used is UCX's to choose, by its own variables (UCX_TLS, UCX_NET_DEVICES, UCX_MAX_RNDV_RAILS,
+/// ...).
+///
+/// Limits, then `full`: 256 puts under way per peer, or that the peer has not polled. Ropewalk's
+/// own code allocates nothing after a link stands; UCX keeps pools, which grow.
+///
+/// A peer is lost when its process ends (the socket of the handshake stays open and tells), when it
+/// does what it may not, and when UCX says that its endpoint failed. Within a host UCX is not asked
+/// to where it may use shared memory: of that it cannot tell (1.13), and would not use it. There it
+/// cannot cancel what is under way to a peer that is lost, either; then all other peers are lost,
+/// too.
+class UcxTransport final : public Transport {
+ public:
+  /// `sockets` must outlive the transport. `is_local` by rank: whether it is on this host. Throws
+  /// Error(invalid_argument, unavailable, system).
+  UcxTransport(int rank, SocketSource& sockets, std::vector<bool> is_local);
+  /// Waits until what was `done` has left, a second at most.
+  ~UcxTransport() override;
+
+  std::string_view name() const override { return "ucx"; }
+  Abilities abilities() const override { return {.put = true}; }
+  /// The region must not end while a peer may still write it: a put to a region that has gone
+  /// costs the peer its link.
+  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  void connect(int peer, std::span<const std::byte> hello) override;
+  bool connected(int peer) const override;
+  bool is_wanted(int peer) const override;
+  std::span<const std::byte> hello_of(int peer) const override;
+  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  bool has_unsent() override;
+  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  size_t poll(std::span<Completion> into) override;
+  int event_fd() const override { return epoll_fd_.get(); }
+  bool arm() override;
+  void drop(int peer) override;
+  std::string why_lost(int peer) const override;
+
+ private:
+  struct Peer;
+  struct Put;      // a message under way
+  struct Receive;  // the bytes of a long put under way
+
+  Peer* find(int peer) const;
+  Peer* find_link(uint64_t link) const;
+
+  // linking.cc
+  void watch(int fd, uint64_t tag);
+  void watch_for_sockets(bool on);
+  void take_sockets();
+  void advance(Peer& peer);
+  void send_greeting(Peer& peer);
+  void read_greeting(Peer& peer);
+  void start(Peer& peer);
+  void look_around();
+  void watch_worker(bool on);
+  void nap();
+
+  // ucx_transport.cc
+  void set_handler(unsigned id, ucp_am_recv_callback_t handler);
+  void drain();
+  void can_do_more() {
+    can_do_more_ = true;
+    busy_arms_ = 0;
+  }
+  void give_credits(Peer& peer);
+  bool take_credits(Peer& peer, uint16_t low);
+  void publish(Peer& peer);
+  size_t collect(std::span<Completion> into);
+  size_t collect(Peer& peer, std::span<Completion> into);
+
+  // messages.cc: UCX calls these while it progresses
+  static ucs_status_t on_put(void* self, const void* header, size_t header_bytes, void* data,
+                             size_t bytes, const ucp_am_recv_param_t* about);
+  static ucs_status_t on_credit(void* self, const void* header, size_t header_bytes, void* data,
+                                size_t bytes, const ucp_am_recv_param_t* about);
+  static void on_sent(void* request, ucs_status_t status, void* put);
+  static void on_credit_sent(void* request, ucs_status_t status, void* peer);
+  static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
+  static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
+  void arrived(const std::byte* header, void* data, size_t bytes, bool is_rendezvous);
+  void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
+
+  // trouble.cc
+  void lose_later(Peer& peer, std::string why);
+  void lose_failing();
+  void lose(Peer& peer, std::string why);
+  void close(Peer& peer);
+  void begin_close(Peer& peer);
+  void finish_close(Peer& peer);
+  void stop(const Peer& lost);
+  void say_farewell();
+
+  const int rank_;
+  const int size_;
+  SocketSource& sockets_;
+  const std::vector<bool> is_local_;  // by rank
+  UniqueFd epoll_fd_, nap_fd_;        // nap_fd_: a timer, in the set of the other
+  SocketWatch socket_watch_;
+  Regions regions_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
+  std::vector<Peer*> linking_;                // peers not yet linked
+  std::vector<Peer*> failing_;                // to be lost when UCX has moved all it can
+  ReadyPeers<Peer> ready_;
+  // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
+  // word for.
+  bool can_do_more_ = false;
+  bool watching_worker_ = false;
+  bool stopped_ = false;    // UCX is never to move anything again
+  bool unflushed_ = false;  // something was put since the last flush began
+  void* flush_ = nullptr;   // UCX's request, while a flush is under way
+  uint32_t polls_ = 0;
+  uint32_t busy_arms_ = 0;  // since anything came
+  // Last: at its end UCX completes what was under way, and calls.
+  ucx::Worker worker_;
+  const std::vector<std::byte> address_;  // of worker_
+};
+
+}  // namespace ropewalk

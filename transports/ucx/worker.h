@@ -1,0 +1,46 @@
+// A UCX worker with its context: everything of UCX that is not about one peer.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "transports/ucx/library.h"
+
+namespace ropewalk::ucx {
+
+std::string text_of(ucs_status_t status);
+
+/// Reads UCX's own settings (UCX_TLS, UCX_NET_DEVICES, ...) from the environment.
+/// Threads: one at a time.
+class Worker {
+ public:
+  /// For jobs of so many ranks. Throws Error(unavailable) with what UCX says.
+  explicit Worker(int ranks);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// UCX may move messages through shared memory, as far as its settings say.
+  bool shares_memory() const { return shares_memory_; }
+  ucp_context_h context() const { return context_; }
+  ucp_worker_h get() const { return worker_; }
+  /// Leaves all to the end of the process.
+  void abandon() { worker_ = nullptr; }
+  /// By which peers reach it.
+  std::vector<std::byte> address() const;
+  /// Readable, once `arm` has said true, when there is something to progress.
+  int event_fd() const { return event_fd_; }
+  /// False: there is something to progress already.
+  bool arm();
+  /// Moves what can be moved; false where that was nothing.
+  bool progress() { return lib().ucp_worker_progress(worker_) != 0; }
+
+ private:
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int event_fd_ = -1;
+  bool shares_memory_ = false;
+};
+
+}  // namespace ropewalk::ucx

@@ -16,7 +16,7 @@ struct RankInfo {
   std::string mailbox;                      // its address in shared memory; empty without
   std::vector<verbs::PortInfo> ports = {};  // of RDMA, that it can use; the nearest first
   std::string no_ports = {};  // why there are none; empty where there are, or nobody looked
-  std::string ucx = {};       // its version; empty where it is not built in, or nobody looked
+  std::string ucx = {};       // its version; empty where there is none, or nobody looked
   std::vector<std::string> fabrics = {};  // that UCX reaches, but sockets: "rc_mlx5/mlx5_0:1"
 
   /// `no_ports` is cut to kNoPortsBytesMax, and told only where there are none; of `fabrics` the

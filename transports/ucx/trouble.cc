@@ -96,6 +96,7 @@ void UcxTransport::drop(int peer) {
   if (p == nullptr) return;
   const bool was_open = p->open();
   p->state = Peer::State::dropped;
+  if (was_open) p->why = "it was given up";
   if (was_open) close(*p);
   p->socket = {};
   p->lost_to_tell = false;

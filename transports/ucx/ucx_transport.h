@@ -61,7 +61,6 @@ class UcxTransport final : public Transport {
   struct Receive;  // the bytes of a long put under way
 
   Peer* find(int peer) const;
-  Peer* find_link(uint64_t link) const;
 
   // linking.cc
   void watch(int fd, uint64_t tag);
@@ -76,7 +75,6 @@ class UcxTransport final : public Transport {
   void nap();
 
   // ucx_transport.cc
-  void set_handler(unsigned id, ucp_am_recv_callback_t handler);
   void drain();
   void can_do_more() {
     can_do_more_ = true;
@@ -88,7 +86,9 @@ class UcxTransport final : public Transport {
   size_t collect(std::span<Completion> into);
   size_t collect(Peer& peer, std::span<Completion> into);
 
-  // messages.cc: UCX calls these while it progresses
+  // messages.cc; UCX calls the static ones while it progresses
+  void set_handler(unsigned id, ucp_am_recv_callback_t handler);
+  Peer* find_link(uint64_t link) const;
   static ucs_status_t on_put(void* self, const void* header, size_t header_bytes, void* data,
                              size_t bytes, const ucp_am_recv_param_t* about);
   static ucs_status_t on_credit(void* self, const void* header, size_t header_bytes, void* data,

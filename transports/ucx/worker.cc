@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ropewalk/status.h"
+#include "transports/ucx/wires.h"
 
 namespace ropewalk::ucx {
 namespace {
@@ -43,22 +44,6 @@ struct Config {
   ucp_config_t* config = nullptr;
 };
 
-/// Whether such a list allows a transport that moves messages through shared memory.
-bool names_shared_memory(std::string_view wires) {
-  constexpr std::string_view kNames[] = {"all", "shm", "sm", "mm", "posix", "sysv", "xpmem"};
-  const bool excludes = wires.starts_with('^');
-  if (excludes) wires.remove_prefix(1);
-  bool all_excluded = true;
-  for (const std::string_view name : kNames) {
-    const std::string list = "," + std::string(wires) + ",";
-    const bool is_named = list.find("," + std::string(name) + ",") != std::string::npos;
-    if (is_named && !excludes) return true;
-    if (is_named && (name == "shm" || name == "sm" || name == "mm")) return false;
-    all_excluded &= is_named || name == "all" || name == "shm" || name == "sm" || name == "mm";
-  }
-  return excludes && !all_excluded;
-}
-
 }  // namespace
 
 std::string text_of(ucs_status_t status) {
@@ -76,7 +61,7 @@ Worker::Worker(int ranks) {
   params.name = "ropewalk";
   check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.config, &context_),
         "ucp_init");
-  shares_memory_ = names_shared_memory(config.wires());
+  shares_memory_ = allows_shared_memory(config.wires());
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;

@@ -2,7 +2,6 @@
 // stays open and tells when the peer has gone.
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -50,7 +49,7 @@ UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint64_t link_,
                          std::span<const std::byte> hello)
     : owner(owner_), rank(rank_), link(link_) {
   for (Put& put : puts) put.peer = this;
-  to_send = ucx::encode(
+  greeting.to_send = ucx::encode(
       {static_cast<uint32_t>(owner.rank_), link, owner.address_, {hello.begin(), hello.end()}});
 }
 
@@ -126,65 +125,41 @@ bool UcxTransport::connected(int peer) const {
 
 std::span<const std::byte> UcxTransport::hello_of(int peer) const {
   const Peer* p = find(peer);
-  if (p == nullptr || !p->reader.complete()) return {};
-  return p->reader.handshake().hello;
+  return p == nullptr ? std::span<const std::byte>() : p->greeting.hello();
 }
 
 void UcxTransport::take_sockets() {
-  bool all = true;
-  for (size_t i = linking_.size(); i-- > 0;) {
-    if (i >= linking_.size() || linking_[i]->socket) continue;
-    Peer& peer = *linking_[i];
-    const int fd = sockets_.take(peer.rank, 0);
-    all &= fd >= 0;
-    if (fd < 0) continue;
-    peer.socket = UniqueFd(fd);
-    watch(fd, static_cast<uint64_t>(peer.rank));
+  const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
+    watch(peer.greeting.socket.get(), static_cast<uint64_t>(peer.rank));
     advance(peer);
-  }
+  });
   if (all) watch_for_sockets(false);
 }
 
 // Goes as far with the link as the socket allows.
 void UcxTransport::advance(Peer& peer) {
-  if (peer.open() && peer.socket) send_greeting(peer);
-  if (peer.open() && peer.socket) read_greeting(peer);
-  if (peer.state == Peer::State::greeting && peer.reader.complete() &&
-      peer.sent == peer.to_send.size())
-    start(peer);
-}
-
-void UcxTransport::send_greeting(Peer& peer) {
-  while (peer.sent < peer.to_send.size()) {
-    const ssize_t written = ::send(peer.socket.get(), peer.to_send.data() + peer.sent,
-                                   peer.to_send.size() - peer.sent, MSG_NOSIGNAL);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;  // for now, or for ever: then reading tells why
-    peer.sent += static_cast<size_t>(written);
-  }
-}
-
-void UcxTransport::read_greeting(Peer& peer) {
-  std::array<std::byte, 4096> bytes;
-  const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) {
+  if (!peer.open() || !peer.greeting.socket) return;
+  Greeting<ucx::HandshakeReader>& greeting = peer.greeting;
+  greeting.send();
+  const std::string trouble = greeting.receive([&](std::byte byte) {
+    if (greeting.reader.complete())
+      lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+    else if (!greeting.reader.take(byte))
+      lose(peer, fmt::format("rank {} {}", peer.rank, greeting.reader.violation()));
+    return peer.open();
+  });
+  if (!trouble.empty()) {
     // One that has gone makes the descriptor readable for ever.
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
-    return lose_later(peer, count == 0 ? std::string("connection closed by the peer")
-                                       : std::generic_category().message(errno));
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, greeting.socket.get(), nullptr);
+    lose_later(peer, trouble);
   }
-  for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count))) {
-    if (peer.reader.complete())
-      return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
-    if (!peer.reader.take(byte))
-      return lose(peer, fmt::format("rank {} {}", peer.rank, peer.reader.violation()));
-  }
+  if (peer.state == Peer::State::greeting && greeting.reader.complete() && greeting.all_sent())
+    start(peer);
 }
 
 // The peer's address is known, and the peer takes what is sent to it since before it told it.
 void UcxTransport::start(Peer& peer) {
-  const ucx::Handshake& theirs = peer.reader.handshake();
+  const ucx::Handshake& theirs = peer.greeting.reader.handshake();
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
     return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
   ucp_ep_params_t params{};

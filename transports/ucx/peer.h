@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "transports/greeting.h"
 #include "transports/ucx/handshake.h"
 #include "transports/ucx/inbox.h"
 #include "transports/ucx/message.h"
@@ -49,10 +50,7 @@ struct UcxTransport::Peer {
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
-  std::vector<std::byte> to_send;  // the handshake
-  size_t sent = 0;                 // of to_send
-  UniqueFd socket;
-  ucx::HandshakeReader reader;
+  Greeting<ucx::HandshakeReader> greeting;
   ucp_ep_h endpoint = nullptr;
   bool can_force = false;          // the endpoint may be closed by force
   void* closing = nullptr;         // UCX's request, while the endpoint ends

@@ -54,7 +54,8 @@ void UcxTransport::close(Peer& peer) {
 // The socket stays open: its end would tell the peer that this process has gone, before it hears
 // the true reason.
 void UcxTransport::begin_close(Peer& peer) {
-  if (peer.socket) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  if (peer.greeting.socket)
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.greeting.socket.get(), nullptr);
   std::erase(linking_, &peer);
   std::erase(failing_, &peer);
   if (peer.endpoint == nullptr) return;
@@ -98,7 +99,7 @@ void UcxTransport::drop(int peer) {
   p->state = Peer::State::dropped;
   if (was_open) p->why = "it was given up";
   if (was_open) close(*p);
-  p->socket = {};
+  p->greeting.socket = {};
   p->lost_to_tell = false;
 }
 

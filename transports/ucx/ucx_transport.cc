@@ -91,8 +91,8 @@ Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
   put.cookie = cookie;
   put.sent = false;
-  encode(ucx::PutHeader{p->reader.handshake().link, bytes > 0 ? key.id : 0, bytes > 0 ? offset : 0,
-                        notice, static_cast<uint16_t>(p->end_put),
+  encode(ucx::PutHeader{p->greeting.reader.handshake().link, bytes > 0 ? key.id : 0,
+                        bytes > 0 ? offset : 0, notice, static_cast<uint16_t>(p->end_put),
                         static_cast<uint16_t>(p->inbox.taken())},
          put.message.data());
   p->told = p->inbox.taken();
@@ -171,7 +171,7 @@ bool UcxTransport::take_credits(Peer& peer, uint16_t low) {
 void UcxTransport::give_credits(Peer& peer) {
   const uint32_t taken = peer.inbox.taken();
   if (peer.telling || taken - peer.told < kCreditsAtOnce) return;
-  encode(ucx::Credit{peer.reader.handshake().link, static_cast<uint16_t>(taken)},
+  encode(ucx::Credit{peer.greeting.reader.handshake().link, static_cast<uint16_t>(taken)},
          peer.credit.data());
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

@@ -67,8 +67,6 @@ class UcxTransport final : public Transport {
   void watch_for_sockets(bool on);
   void take_sockets();
   void advance(Peer& peer);
-  void send_greeting(Peer& peer);
-  void read_greeting(Peer& peer);
   void start(Peer& peer);
   void look_around();
   void watch_worker(bool on);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -174,7 +173,7 @@ void VerbsTransport::prepare(Peer& peer) {
     own.lanes.push_back({peer.own_ports[i], lane.queue_pair().number(),
                          lane.queue_pair().packet_number(), lane.adapter});
   }
-  peer.to_send = verbs::encode(own);
+  peer.greeting.to_send = verbs::encode(own);
 }
 
 // Afresh for each link: addresses change. False where one is to be asked for again.
@@ -259,72 +258,48 @@ bool VerbsTransport::connected(int peer) const {
 
 std::span<const std::byte> VerbsTransport::hello_of(int peer) const {
   const Peer* p = find(peer);
-  if (p == nullptr || !p->reader.complete()) return {};
-  return p->reader.handshake().hello;
+  return p == nullptr ? std::span<const std::byte>() : p->greeting.hello();
 }
 
 void VerbsTransport::take_sockets() {
-  bool all = true;
-  for (size_t i = linking_.size(); i-- > 0;) {
-    if (i >= linking_.size() || linking_[i]->socket) continue;
-    Peer& peer = *linking_[i];
-    const int fd = sockets_.take(peer.rank, 0);
-    all &= fd >= 0;
-    if (fd < 0) continue;
-    peer.socket = UniqueFd(fd);
-    watch(Source::peer, static_cast<uint32_t>(peer.rank), fd, EPOLLIN);
+  const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
+    watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get(), EPOLLIN);
     advance(peer);
-  }
+  });
   if (all) watch_for_sockets(false);
 }
 
 // Goes as far with the link as the socket allows.
 void VerbsTransport::advance(Peer& peer) {
   if (!peer.prepared()) prepare_again(peer);
-  if (!peer.prepared()) return;
-  if (peer.open() && peer.socket) send_greeting(peer);
-  if (peer.open() && peer.socket) read_greeting(peer);
+  if (!peer.open() || !peer.prepared() || !peer.greeting.socket) return;
+  peer.greeting.send();
+  const std::string trouble = peer.greeting.receive([&](std::byte byte) {
+    take_greeting(peer, byte);
+    return peer.open();
+  });
+  if (!trouble.empty()) lose_later(peer, trouble);
 }
 
-void VerbsTransport::send_greeting(Peer& peer) {
-  while (peer.sent < peer.to_send.size()) {
-    const ssize_t written = ::send(peer.socket.get(), peer.to_send.data() + peer.sent,
-                                   peer.to_send.size() - peer.sent, MSG_NOSIGNAL);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) return;
-    // Why the peer closed it is found by reading.
-    if (written < 0) return;
-    peer.sent += static_cast<size_t>(written);
+void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
+  verbs::HandshakeReader& reader = peer.greeting.reader;
+  if (peer.state == Peer::State::greeting) {
+    if (!reader.take(byte))
+      return lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+    if (reader.complete()) start_lanes(peer);
+  } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
+    peer.state = Peer::State::linked;
+    std::erase(linking_, &peer);
+    can_do_more_ = true;
+    publish(peer);  // it may have been the first to be ready, and have put something
+  } else {
+    lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
   }
 }
 
-void VerbsTransport::read_greeting(Peer& peer) {
-  std::array<std::byte, verbs::kHandshakeBytesMax + 1> bytes;
-  const ssize_t count = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) {
-    return lose_later(peer, count == 0 ? std::string("connection closed by the peer")
-                                       : std::generic_category().message(errno));
-  }
-  for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count))) {
-    if (peer.state == Peer::State::greeting) {
-      if (!peer.reader.take(byte))
-        return lose(peer, fmt::format("rank {} {}", peer.rank, peer.reader.violation()));
-      if (peer.reader.complete() && !start_lanes(peer)) return;
-    } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
-      peer.state = Peer::State::linked;
-      std::erase(linking_, &peer);
-      can_do_more_ = true;
-      publish(peer);  // it may have been the first to be ready, and have put something
-    } else {
-      return lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
-    }
-  }
-}
-
-// Both sides' addresses are known. False where the peer was lost.
-bool VerbsTransport::start_lanes(Peer& peer) {
-  const verbs::Handshake& theirs = peer.reader.handshake();
+// Both sides' addresses are known. May lose the peer.
+void VerbsTransport::start_lanes(Peer& peer) {
+  const verbs::Handshake& theirs = peer.greeting.reader.handshake();
   std::string trouble;
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
     trouble = fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank);
@@ -338,14 +313,10 @@ bool VerbsTransport::start_lanes(Peer& peer) {
     trouble = lane.queue_pair().start(peer.own_ports[i], address);
     if (!trouble.empty()) trouble = fmt::format("{}: {}", own_name(lane), trouble);
   }
-  if (!trouble.empty()) {
-    lose(peer, std::move(trouble));
-    return false;
-  }
+  if (!trouble.empty()) return lose(peer, std::move(trouble));
   peer.state = Peer::State::waiting;
-  peer.to_send.push_back(verbs::kReady);
-  send_greeting(peer);
-  return true;
+  peer.greeting.to_send.push_back(verbs::kReady);
+  peer.greeting.send();
 }
 
 // ---- Waiting ----

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/memfd.h"
+#include "transports/greeting.h"
 #include "transports/verbs/handshake.h"
 #include "transports/verbs/lane.h"
 #include "transports/verbs/verbs_transport.h"
@@ -66,11 +66,8 @@ struct VerbsTransport::Peer {
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
-  bool is_held = false;            // lanes hold sends back until `release`
-  std::vector<std::byte> to_send;  // handshake, then kReady
-  size_t sent = 0;                 // of to_send
-  UniqueFd socket;
-  verbs::HandshakeReader reader;
+  bool is_held = false;                       // lanes hold sends back until `release`
+  Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
   std::vector<std::unique_ptr<verbs::Lane>> lanes;
   std::vector<verbs::PortAddress> own_ports;  // by lane, where prepared
   std::array<Put, kPutsMax> puts;             // a ring

@@ -159,7 +159,8 @@ void VerbsTransport::lose(Peer& peer, std::string why, std::string way_out) {
 // Ends its queue pairs: the adapter reads no source any more and writes no target. The socket stays
 // open: its end would tell the peer that this process has gone, before it hears the true reason.
 void VerbsTransport::close(Peer& peer) {
-  if (peer.socket) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  if (peer.greeting.socket)
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.greeting.socket.get(), nullptr);
   for (const auto& lane : peer.lanes)
     devices_[lane->adapter]->completions -= lane->completions_max();
   peer.lanes.clear();
@@ -174,7 +175,7 @@ void VerbsTransport::drop(int peer) {
   Peer* p = find(peer);
   if (p == nullptr) return;
   if (p->open()) close(*p);
-  p->socket = {};
+  p->greeting.socket = {};
   p->state = Peer::State::dropped;
   p->lost_to_tell = false;
 }

@@ -95,9 +95,8 @@ class VerbsTransport final : public Transport {
   void add_lanes(Peer& peer, std::span<const uint8_t> ports);
   void take_sockets();
   void advance(Peer& peer);
-  void send_greeting(Peer& peer);
-  void read_greeting(Peer& peer);
-  bool start_lanes(Peer& peer);
+  void take_greeting(Peer& peer, std::byte byte);
+  void start_lanes(Peer& peer);
   void look_around();
 
   // verbs_transport.cc

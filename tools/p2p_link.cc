@@ -66,16 +66,15 @@ void P2pLink::idle(Patience& patience) {
 }
 
 bool P2pLink::poll() {
-  std::array<Completion, 64> done;
-  const size_t count = setup_.transport.poll(done);
-  for (size_t i = 0; i < count; ++i) {
-    if (done[i].peer != setup_.peer) continue;
-    switch (done[i].kind) {
+  const size_t count = setup_.transport.poll(completions_);
+  for (const Completion& done : std::span(completions_).first(count)) {
+    if (done.peer != setup_.peer) continue;
+    switch (done.kind) {
       case Completion::Kind::put_done:
         --under_way_;
         break;
       case Completion::Kind::notice:
-        on_notice(done[i].notice);
+        on_notice(done.notice);
         break;
       case Completion::Kind::lost:
         fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
@@ -93,11 +92,12 @@ void P2pLink::on_notice(uint32_t notice) {
   }
 }
 
-void P2pLink::post(const std::byte* source, size_t bytes, uint64_t offset, uint32_t notice) {
+void P2pLink::post(const RegisteredMemory& memory, size_t bytes, uint64_t offset, uint32_t notice) {
   Posted posted = Posted::full;
   const auto taken = [&] {
-    posted = setup_.transport.put(setup_.peer, source, out_.registrations()[0].get(), bytes,
-                                  peers_in_, offset, notice, 0);
+    posted =
+        setup_.transport.put(setup_.peer, memory.data() + offset, memory.registrations()[0].get(),
+                             bytes, peers_in_, offset, notice, 0);
     return posted != Posted::full;
   };
   if (!taken()) wait_until(taken);
@@ -107,7 +107,11 @@ void P2pLink::post(const std::byte* source, size_t bytes, uint64_t offset, uint3
 }
 
 void P2pLink::put(size_t bytes) {
-  post(out(), bytes, 0, static_cast<uint32_t>(puts_sent_++ % kExchangeNotice));
+  post(out_, bytes, 0, static_cast<uint32_t>(puts_sent_++ % kExchangeNotice));
+}
+
+void P2pLink::put_back(size_t bytes) {
+  post(in_, bytes, 0, static_cast<uint32_t>(puts_sent_++ % kExchangeNotice));
 }
 
 void P2pLink::await_puts(uint64_t count) {
@@ -122,7 +126,7 @@ void P2pLink::await_out() {
 uint64_t P2pLink::exchange(uint64_t value) {
   const size_t offset = exchange_offset(setup_.bytes_max, exchanges_++);
   memcpy(out() + offset, &value, sizeof value);
-  post(out() + offset, sizeof value, offset, kExchangeNotice);
+  post(out_, sizeof value, offset, kExchangeNotice);
   wait_until([this] { return exchanges_here_ >= exchanges_ && under_way_ == 0; });
   memcpy(&value, in() + offset, sizeof value);
   return value;

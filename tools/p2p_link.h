@@ -37,6 +37,9 @@ class P2pLink {
   /// Puts the first `bytes` of out() into the peer's in(), with a notice; 0 is a pure notice. Waits
   /// only while the transport is full.
   void put(size_t bytes);
+  /// The same from in(): what arrived goes back from where it lies. The peer must not put before it
+  /// has it all.
+  void put_back(size_t bytes);
   /// Until `count` more puts than at the last call have arrived.
   void await_puts(uint64_t count);
   /// Until the transport needs out() no longer.
@@ -60,7 +63,7 @@ class P2pLink {
   template <class Reached>
   void wait_until(Reached reached);
   void idle(Patience& patience);
-  void post(const std::byte* source, size_t bytes, uint64_t offset, uint32_t notice);
+  void post(const RegisteredMemory& memory, size_t bytes, uint64_t offset, uint32_t notice);
   void on_notice(uint32_t notice);
   [[noreturn]] void fail(ErrorCode code, const std::string& reason);
 
@@ -70,7 +73,8 @@ class P2pLink {
   RemoteKey peers_in_;
   uint64_t puts_sent_ = 0, puts_here_ = 0, puts_awaited_ = 0;
   uint64_t exchanges_ = 0, exchanges_here_ = 0;
-  uint64_t under_way_ = 0;  // put_dones still to come
+  uint64_t under_way_ = 0;                  // put_dones still to come
+  std::array<Completion, 64> completions_;  // of one poll
   uint64_t misplaced_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace ropewalk::tools {
 
 enum class P2pKind {
   put,       // one-sided writes with notice: one at a time, then many in flight
-  pingpong,  // messages there and back; the receiver takes each out of its registered buffer
+  pingpong,  // messages there and back, the same bytes: rank 1 puts what arrived
   signal,    // pure notices there and back
 };
 constexpr std::string_view name_of(P2pKind kind) {

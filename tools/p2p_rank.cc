@@ -67,12 +67,15 @@ class P2pPair {
     return static_cast<int>(leads() ? own : theirs);
   }
 
-  void answer(size_t bytes) {
+  /// There and back, once.
+  void bounce(size_t bytes) {
+    if (leads()) link_.put(bytes);
     link_.await_puts(1);
-    if (options_.kind == P2pKind::pingpong) {
-      link_.await_out();
-      memcpy(link_.out(), link_.in(), bytes);
-    }
+    if (leads()) return;
+    if (options_.kind == P2pKind::pingpong)
+      link_.put_back(bytes);
+    else
+      link_.put(bytes);
   }
 
   /// Fills `us` with halves of round trips: both ranks see the same ones.
@@ -80,9 +83,7 @@ class P2pPair {
     link_.exchange(0);
     double begin = now_us();
     for (double& time : us) {
-      if (leads()) link_.put(bytes);
-      answer(bytes);
-      if (!leads()) link_.put(bytes);
+      bounce(bytes);
       const double end = now_us();
       time = (end - begin) / 2;
       begin = end;
@@ -156,9 +157,7 @@ class P2pPair {
   /// What rank 0 sends must come back.
   uint64_t check_echo(size_t bytes, int round) {
     fill(bytes, round);
-    if (leads()) link_.put(bytes);
-    answer(bytes);
-    if (!leads()) link_.put(bytes);
+    bounce(bytes);
     const uint64_t wrong = count_wrong(bytes, 0, round);
     link_.exchange(0);
     return wrong;

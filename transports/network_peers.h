@@ -34,7 +34,9 @@ class ReadyPeers {
   void add(Peer& peer) {
     if (peer.in_ready) return;
     peer.in_ready = true;
-    ring_[(first_ + count_++) % ring_.size()] = &peer;
+    size_t at = first_ + count_++;  // no remainder: a division costs more than all else here
+    if (at >= ring_.size()) at -= ring_.size();
+    ring_[at] = &peer;
   }
 
   /// Takes peers until `into` is full or none is left. `collect(peer, rest)` fills the rest and
@@ -44,7 +46,7 @@ class ReadyPeers {
     size_t count = 0;
     while (count_ > 0 && count < into.size()) {
       Peer& peer = *ring_[first_];
-      first_ = (first_ + 1) % ring_.size();
+      if (++first_ == ring_.size()) first_ = 0;
       --count_;
       peer.in_ready = false;
       count += collect(peer, into.subspan(count));

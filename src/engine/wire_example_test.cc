@@ -230,13 +230,15 @@ TEST(WireExample, HandshakeOfVerbs) {
 
 TEST(WireExample, MessagesOverUcx) {
   const std::vector<std::byte> address(4, std::byte{0xaa});
-  EXPECT_EQ(hex_of(ucx::encode(ucx::Handshake{3, 0x1122334400000001, address, {}})),
+  EXPECT_EQ(hex_of(ucx::encode(ucx::Handshake{3, 0x33440001, address, {}})),
             printed("ucx handshake"));
   std::array<std::byte, ucx::kPutHeaderBytes> put;
-  ucx::encode(ucx::PutHeader{0x1122334400000001, 0x100000002, 4096, 7, 5, 2}, put.data());
+  ucx::encode(ucx::PutHeader{0x33440001, 7, 5, 2, 0x100000002, 4096}, put.data());
   EXPECT_EQ(hex_of(put.data(), put.size()), printed("ucx put"));
+  ucx::encode_compact(ucx::PutHeader{0x33440001, 7, 5, 2, 0x100000002, 4096}, put.data());
+  EXPECT_EQ(hex_of(put.data(), ucx::kCompactPutHeaderBytes), printed("ucx compact put"));
   std::array<std::byte, ucx::kCreditBytes> credit;
-  ucx::encode(ucx::Credit{0x1122334400000001, 66}, credit.data());
+  ucx::encode(ucx::Credit{0x33440001, 66}, credit.data());
   EXPECT_EQ(hex_of(credit.data(), credit.size()), printed("ucx credit"));
 }
 

@@ -24,7 +24,6 @@ std::vector<std::byte> encode(const Handshake& handshake) {
   append(bytes, handshake.rank);
   append(bytes, static_cast<uint32_t>(handshake.hello.size()));
   append(bytes, static_cast<uint32_t>(handshake.address.size()));
-  append(bytes, uint32_t{0});
   append(bytes, handshake.link);
   bytes.insert(bytes.end(), handshake.hello.begin(), handshake.hello.end());
   bytes.insert(bytes.end(), handshake.address.begin(), handshake.address.end());
@@ -40,8 +39,7 @@ const char* parse_head(const std::byte* head, Handshake& handshake, size_t& rest
   handshake.rank = cursor.take<uint32_t>();
   const auto hello_bytes = cursor.take<uint32_t>();
   const auto address_bytes = cursor.take<uint32_t>();
-  cursor.take<uint32_t>();  // unused
-  handshake.link = cursor.take<uint64_t>();
+  handshake.link = cursor.take<uint32_t>();
   if (hello_bytes > kHelloBytesMax) return "sent too long a hello";
   if (address_bytes == 0 || address_bytes > kAddressBytesMax)
     return "sent no address, or too long a one";

@@ -16,12 +16,12 @@ inline constexpr size_t kAddressBytesMax = 64 << 10;
 
 struct Handshake {
   uint32_t rank = 0;
-  uint64_t link = 0;               // what the peer must put into each message of this link
+  uint32_t link = 0;               // what the peer must put into each message of this link
   std::vector<std::byte> address;  // of the sender's worker, as UCX makes it
   std::vector<std::byte> hello;
 };
 
-inline constexpr size_t kHandshakeHeadBytes = 32;
+inline constexpr size_t kHandshakeHeadBytes = 24;
 
 std::vector<std::byte> encode(const Handshake& handshake);
 

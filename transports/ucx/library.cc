@@ -30,6 +30,8 @@ void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(address);
 }
 
+}  // namespace
+
 Library load() {
   Library loaded;
   void* const ucp = open("libucp.so.0");
@@ -41,13 +43,6 @@ Library load() {
   ROPEWALK_UCP_FUNCTIONS(ROPEWALK_FIND_UCP)
   ROPEWALK_UCT_FUNCTIONS(ROPEWALK_FIND_UCT)
   ROPEWALK_UCS_FUNCTIONS(ROPEWALK_FIND_UCS)
-  return loaded;
-}
-
-}  // namespace
-
-const Library& lib() {
-  static const Library loaded = load();
   return loaded;
 }
 

@@ -51,7 +51,12 @@ struct Library {
 #undef ROPEWALK_MEMBER
 };
 
+Library load();
+
 /// Stays loaded. Threads: any. Throws Error(unavailable) that names what could not be loaded.
-const Library& lib();
+inline const Library& lib() {
+  static const Library loaded = load();
+  return loaded;
+}
 
 }  // namespace ropewalk::ucx

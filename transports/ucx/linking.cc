@@ -24,6 +24,7 @@ constexpr uint64_t kSocketsTag = uint64_t{1} << 32, kWorkerTag = kSocketsTag + 1
 
 // After so many refusals of UCX to sleep, one after the other, that brought nothing.
 constexpr uint32_t kBusyArmsMax = 64;
+constexpr int kRanksMax = 1 << 16;  // that links can name
 constexpr long kNapNs = 2'000'000;
 
 [[noreturn]] void fail_system(const char* call) {
@@ -33,19 +34,19 @@ constexpr long kNapNs = 2'000'000;
 }
 
 int checked_size(int rank, int size) {
-  if (size < 1 || rank < 0 || rank >= size)
+  if (size < 1 || size > kRanksMax || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "ucx", fmt::format("rank {} of {}", rank, size));
   return size;
 }
 
 // Keeps messages of former links apart; it is no secret from who can read the network.
-uint64_t name_link(int peer) {
-  return uint64_t{std::random_device{}()} << 32 | static_cast<uint32_t>(peer);
+uint32_t name_link(int peer) {
+  return std::random_device{}() << 16 | static_cast<uint32_t>(peer);
 }
 
 }  // namespace
 
-UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint64_t link_,
+UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint32_t link_,
                          std::span<const std::byte> hello)
     : owner(owner_), rank(rank_), link(link_) {
   for (Put& put : puts) put.peer = this;
@@ -71,6 +72,7 @@ UcxTransport::UcxTransport(int rank, SocketSource& sockets, std::vector<bool> is
   linking_.reserve(count);
   failing_.reserve(count);
   set_handler(ucx::kPutMessage, on_put);
+  set_handler(ucx::kCompactPutMessage, on_compact_put);
   set_handler(ucx::kCreditMessage, on_credit);
   watch_worker(true);
   watch(nap_fd_.get(), kNapTag);

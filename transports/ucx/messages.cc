@@ -6,8 +6,8 @@
 namespace ropewalk {
 
 // The peer whose link it is; null for what no open link has sent.
-UcxTransport::Peer* UcxTransport::find_link(uint64_t link) const {
-  Peer* peer = find(static_cast<int>(link & 0xffffffff));
+UcxTransport::Peer* UcxTransport::find_link(uint32_t link) const {
+  Peer* peer = find(static_cast<int>(link & 0xffff));
   return peer != nullptr && peer->link == link && peer->open() ? peer : nullptr;
 }
 
@@ -32,16 +32,28 @@ ucs_status_t UcxTransport::on_put(void* self, const void* header, size_t header_
   auto& transport = *static_cast<UcxTransport*>(self);
   const bool is_rendezvous = (about->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   auto* payload = static_cast<std::byte*>(data);
-  if (header_bytes == ucx::kPutHeaderBytes) {
-    transport.arrived(static_cast<const std::byte*>(header), data, bytes, is_rendezvous);
-  } else if (header_bytes == 0 && !is_rendezvous && bytes >= ucx::kPutHeaderBytes) {
-    transport.arrived(payload, payload + ucx::kPutHeaderBytes, bytes - ucx::kPutHeaderBytes, false);
-  }
+  if (header_bytes == ucx::kPutHeaderBytes)
+    transport.arrived(ucx::decode_put(static_cast<const std::byte*>(header)), data, bytes,
+                      is_rendezvous);
+  else if (header_bytes == 0 && !is_rendezvous && bytes >= ucx::kPutHeaderBytes)
+    transport.arrived(ucx::decode_put(payload), payload + ucx::kPutHeaderBytes,
+                      bytes - ucx::kPutHeaderBytes, false);
   return UCS_OK;
 }
 
-void UcxTransport::arrived(const std::byte* encoded, void* data, size_t bytes, bool is_rendezvous) {
-  const ucx::PutHeader header = ucx::decode_put(encoded);
+ucs_status_t UcxTransport::on_compact_put(void* self, const void*, size_t header_bytes, void* data,
+                                          size_t bytes, const ucp_am_recv_param_t* about) {
+  auto& transport = *static_cast<UcxTransport*>(self);
+  auto* payload = static_cast<std::byte*>(data);
+  if (header_bytes == 0 && bytes >= ucx::kCompactPutHeaderBytes &&
+      (about->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)
+    transport.arrived(ucx::decode_compact_put(payload), payload + ucx::kCompactPutHeaderBytes,
+                      bytes - ucx::kCompactPutHeaderBytes, false);
+  return UCS_OK;
+}
+
+void UcxTransport::arrived(const ucx::PutHeader& header, void* data, size_t bytes,
+                           bool is_rendezvous) {
   Peer* peer = find_link(header.link);
   if (peer == nullptr) return;
   if (!take_credits(*peer, header.taken))

@@ -36,17 +36,17 @@ struct UcxTransport::Peer {
   enum class State : uint8_t { greeting, linked, lost, dropped };
   static constexpr uint32_t kPutsMax = 256;  // a power of two
 
-  Peer(UcxTransport& owner_, int rank_, uint64_t link_, std::span<const std::byte> hello);
+  Peer(UcxTransport& owner_, int rank_, uint32_t link_, std::span<const std::byte> hello);
   bool open() const { return state <= State::linked; }
 
   bool put_done() const { return first_put != end_put && puts[first_put % kPutsMax].sent; }
   bool can_put() const {
-    return end_put - first_put < kPutsMax && end_put - credited < ucx::Inbox::kWindow;
+    return end_put - first_put < kPutsMax && sent - credited < ucx::Inbox::kWindow;
   }
 
   UcxTransport& owner;
   const int rank;
-  const uint64_t link;  // our name for the link: the rank in the low half, the rest at random
+  const uint32_t link;  // our name for the link: the rank in the low half, the rest at random
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
@@ -55,9 +55,10 @@ struct UcxTransport::Peer {
   bool can_force = false;          // the endpoint may be closed by force
   void* closing = nullptr;         // UCX's request, while the endpoint ends
   uint32_t under_way = 0;          // requests that UCX has not completed
-  std::array<Put, kPutsMax> puts;  // a ring
+  std::array<Put, kPutsMax> puts;  // a ring of those whose put_done is to come
   uint32_t first_put = 0, end_put = 0;
-  uint32_t credited = 0;  // of our puts, how many the peer has taken
+  uint32_t sent = 0;      // puts, ever
+  uint32_t credited = 0;  // of those, how many the peer has taken
   ucx::Inbox inbox;
   std::array<Receive, ucx::Inbox::kWindow> receives;  // by sequence
   uint32_t told = 0;                                  // of inbox.taken(), what the peer was told

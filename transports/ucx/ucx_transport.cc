@@ -90,40 +90,51 @@ Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_
 
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
   put.cookie = cookie;
-  put.sent = false;
-  encode(ucx::PutHeader{p->greeting.reader.handshake().link, bytes > 0 ? key.id : 0,
-                        bytes > 0 ? offset : 0, notice, static_cast<uint16_t>(p->end_put),
-                        static_cast<uint16_t>(p->inbox.taken())},
-         put.message.data());
-  p->told = p->inbox.taken();
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  param.cb.send = on_sent;
-  param.user_data = &put;
-  ucs_status_ptr_t request = nullptr;
-  if (bytes <= Put::kCopiedMax) {
-    if (bytes > 0) std::memcpy(put.message.data() + ucx::kPutHeaderBytes, source, bytes);
-    request = ucx::lib().ucp_am_send_nbx(p->endpoint, ucx::kPutMessage, nullptr, 0,
-                                         put.message.data(), ucx::kPutHeaderBytes + bytes, &param);
-  } else {
-    request = ucx::lib().ucp_am_send_nbx(p->endpoint, ucx::kPutMessage, put.message.data(),
-                                         ucx::kPutHeaderBytes, source, bytes, &param);
-  }
+  const ucx::PutHeader header{.link = p->greeting.reader.handshake().link,
+                              .notice = notice,
+                              .sequence = static_cast<uint16_t>(p->sent),
+                              .taken = static_cast<uint16_t>(p->inbox.taken()),
+                              .key = bytes > 0 ? key.id : 0,
+                              .offset = bytes > 0 ? offset : 0};
+  ucs_status_ptr_t request = send(*p, put, header, source, bytes);
   if (UCS_PTR_IS_ERR(request)) {
     lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
     return Posted::lost;
   }
+  ++p->sent;
+  p->told = p->inbox.taken();
   unflushed_ = true;
-  const bool was_first = p->first_put == p->end_put;
-  ++p->end_put;
   put.sent = request == nullptr;
+  if (put.sent && p->first_put == p->end_put) return Posted::done;
+  ++p->end_put;
   if (!put.sent) ++p->under_way;
-  if (!put.sent || !was_first) {
-    publish(*p);
-    return Posted::posted;
+  publish(*p);
+  return Posted::posted;
+}
+
+// UCX's request, or its error, or null where UCX needs neither `put` nor the source any more.
+ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx::PutHeader& header,
+                                    const std::byte* source, size_t bytes) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_sent;
+  param.user_data = &put;
+  std::byte* const message = put.message.data();
+  if (bytes > Put::kCopiedMax) {
+    encode(header, message);
+    return ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kPutMessage, message,
+                                      ucx::kPutHeaderBytes, source, bytes, &param);
   }
-  ++p->first_put;
-  return Posted::done;
+  const bool compact = is_compact(header);
+  const size_t header_bytes = compact ? ucx::kCompactPutHeaderBytes : ucx::kPutHeaderBytes;
+  if (compact)
+    encode_compact(header, message);
+  else
+    encode(header, message);
+  if (bytes > 0) std::memcpy(message + header_bytes, source, bytes);
+  return ucx::lib().ucp_am_send_nbx(peer.endpoint,
+                                    compact ? ucx::kCompactPutMessage : ucx::kPutMessage, nullptr,
+                                    0, message, header_bytes + bytes, &param);
 }
 
 // ---- Polling ----
@@ -133,6 +144,7 @@ size_t UcxTransport::poll(std::span<Completion> into) {
     if (!stopped_) worker_.progress();
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
     if (!failing_.empty()) lose_failing();
+    if (ready_.empty()) return 0;
   }
   return collect(into);
 }
@@ -162,7 +174,7 @@ bool UcxTransport::take_credits(Peer& peer, uint16_t low) {
   const auto ahead = static_cast<int16_t>(low - static_cast<uint16_t>(peer.credited));
   if (ahead <= 0) return true;
   const uint32_t taken = peer.credited + static_cast<uint32_t>(ahead);
-  if (taken - peer.credited > peer.end_put - peer.credited) return false;
+  if (taken - peer.credited > peer.sent - peer.credited) return false;
   can_do_more();
   peer.credited = taken;
   return true;

@@ -11,6 +11,7 @@
 #include "ropewalk/transport.h"
 #include "transports/network_peers.h"
 #include "transports/socket_watch.h"
+#include "transports/ucx/message.h"
 #include "transports/ucx/worker.h"
 
 namespace ropewalk {
@@ -73,6 +74,8 @@ class UcxTransport final : public Transport {
   void nap();
 
   // ucx_transport.cc
+  static ucs_status_ptr_t send(const Peer& peer, Put& put, const ucx::PutHeader& header,
+                               const std::byte* source, size_t bytes);
   void drain();
   void can_do_more() {
     can_do_more_ = true;
@@ -86,16 +89,18 @@ class UcxTransport final : public Transport {
 
   // messages.cc; UCX calls the static ones while it progresses
   void set_handler(unsigned id, ucp_am_recv_callback_t handler);
-  Peer* find_link(uint64_t link) const;
+  Peer* find_link(uint32_t link) const;
   static ucs_status_t on_put(void* self, const void* header, size_t header_bytes, void* data,
                              size_t bytes, const ucp_am_recv_param_t* about);
+  static ucs_status_t on_compact_put(void* self, const void* header, size_t header_bytes,
+                                     void* data, size_t bytes, const ucp_am_recv_param_t* about);
   static ucs_status_t on_credit(void* self, const void* header, size_t header_bytes, void* data,
                                 size_t bytes, const ucp_am_recv_param_t* about);
   static void on_sent(void* request, ucs_status_t status, void* put);
   static void on_credit_sent(void* request, ucs_status_t status, void* peer);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
-  void arrived(const std::byte* header, void* data, size_t bytes, bool is_rendezvous);
+  void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
   // trouble.cc

@@ -18,6 +18,7 @@ class Case:
     ranks: int = 2
     budget_ms: int = 250  # measured time for each size
     quick_sizes: str = ""  # with --quick; empty: left out
+    environment: tuple = ()  # (name, value) of variables, of every contender
 
     @property
     def name(self):
@@ -79,6 +80,11 @@ class Row:
 def parse_size(text):
     return int(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else int(text)
 
+
+FLAG = ""  # of bench/compare
+ROUNDS = 5
+PACKAGES = c.PACKAGES
+VERSIONS = {"Open MPI": "openmpi-bin", "MPICH": "mpich", "Gloo": "libgloo-dev"}
 
 SHM = "all_reduce, shared memory, 2 ranks"
 PLAIN = "all_reduce, shared memory, 2 ranks, plain memory"

@@ -97,6 +97,9 @@ def gloo(variant):
 MPICH = Contender("MPICH", "mpich_peer", "mpich")
 OPEN_MPI_TCP = open_mpi("Open MPI", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
                         "--mca", "btl_tcp_if_include", "lo")
+# Without the two "any" it takes UCX for fabrics only.
+OPEN_MPI_UCX = open_mpi("Open MPI over UCX", "--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any",
+                        "--mca", "pml_ucx_devices", "any")
 OPEN_MPI_YIELDING = open_mpi("Open MPI", "--mca", "mpi_yield_when_idle", "1")
 OPEN_MPI_SPINNING = open_mpi("Open MPI without yielding", "--mca", "mpi_yield_when_idle", "0")
 GLOO_VERBS = tuple(gloo(variant) for variant in ("halving_doubling", "ring_chunked"))
@@ -117,11 +120,6 @@ PACKAGES = {
     "gnuplot-nox": "gnuplot",
     "libibverbs-dev": "libibverbs.pc",
 }
-RDMA_PACKAGES = {
-    "qemu-system-x86": "qemu-system-x86_64",
-    "busybox-static": "busybox",
-    "perftest": "ib_write_lat",
-}
 
 
 def is_there(what):
@@ -130,14 +128,15 @@ def is_there(what):
     return pathlib.Path(what).exists() if what.startswith("/") else shutil.which(what) is not None
 
 
-def missing_packages(rdma):
-    needed = PACKAGES | (RDMA_PACKAGES if rdma else {})
+def missing_packages(needed):
     return [package for package, what in needed.items() if not is_there(what)]
 
 
-def environment():
-    """Of the measured processes: nothing of the caller's that would change what is measured."""
+def environment(case):
+    """Of the processes that measure `case`: nothing of the caller's that would change what is
+    measured."""
     tuned = ("ROPEWALK_", "OMPI_", "MPICH_", "PMIX_", "PMI_", "UCX_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
     # mpirun refuses root without these.
-    return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   **dict(case.environment)}

@@ -21,10 +21,10 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def run_job(words):
+def run_job(words, variables):
     """Standard output of a job. Ends all its processes when it takes too long or is interrupted."""
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, env=environment(),
+                          stderr=subprocess.PIPE, text=True, env=variables,
                           start_new_session=True) as job:
         try:
             output, errors = job.communicate(timeout=JOB_TIMEOUT_S)
@@ -44,7 +44,8 @@ def run_contender(case, contender, build, under, iterations_min):
     parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
         segment = pathlib.Path(folder) / "segment"
-        output = run_job([*under, *contender.command(build, case, segment, iterations_min)])
+        output = run_job([*under, *contender.command(build, case, segment, iterations_min)],
+                         environment(case))
     results = list(contender.read(output))
     if not results:
         raise JobFailed(f"printed no result: {output[-2000:]}")

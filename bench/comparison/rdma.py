@@ -2,6 +2,12 @@
 from comparison import contenders as c
 from comparison.cases import Case, Row, Want, parse_size
 
+FLAG = "rdma"
+ROUNDS = 2
+PACKAGES = c.PACKAGES | {"qemu-system-x86": "qemu-system-x86_64", "busybox-static": "busybox",
+                         "perftest": "ib_write_lat"}
+VERSIONS = {"Open MPI": "openmpi-bin", "Gloo": "libgloo-dev", "perftest": "perftest"}
+
 LATENCY = "one-sided writes, half of a round trip"
 PING_PONG = "messages, half of a round trip"
 ONE_WAY = "one-sided writes, one way, MB/s"

@@ -25,7 +25,9 @@ constexpr uint64_t kSocketsTag = uint64_t{1} << 32, kWorkerTag = kSocketsTag + 1
 // After so many refusals of UCX to sleep, one after the other, that brought nothing.
 constexpr uint32_t kBusyArmsMax = 64;
 constexpr int kRanksMax = 1 << 16;  // that links can name
+// The first naps; each kNapsAlike of them the next are twice as long, three times.
 constexpr long kNapNs = 2'000'000;
+constexpr uint32_t kNapsAlike = 64, kNapDoublings = 3;
 
 [[noreturn]] void fail_system(const char* call) {
   throw Error(ErrorCode::system, "ucx",
@@ -210,6 +212,7 @@ bool UcxTransport::arm() {
   if (!ready_.empty()) return false;
   const bool is_armed = worker_.arm();
   if (std::exchange(can_do_more_, false)) return false;
+  if (is_armed) busy_arms_ = 0;
   if (!is_armed && ++busy_arms_ < kBusyArmsMax) return false;
   watch_worker(is_armed);
   if (!is_armed) nap();
@@ -230,7 +233,8 @@ void UcxTransport::watch_worker(bool on) {
 // tells when there is some. A peer that is long away from its queue must not cost a processor.
 void UcxTransport::nap() {
   itimerspec after{};
-  after.it_value.tv_nsec = kNapNs;
+  const uint32_t naps = busy_arms_ - kBusyArmsMax;
+  after.it_value.tv_nsec = kNapNs << std::min(naps / kNapsAlike, kNapDoublings);
   timerfd_settime(nap_fd_.get(), 0, &after, nullptr);
 }
 

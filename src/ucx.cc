@@ -1,8 +1,10 @@
 #include "ucx.h"
 
 #include "ropewalk/status.h"
+#include "transports/ucx/config.h"
 #include "transports/ucx/resources.h"
 #include "transports/ucx/ucx_transport.h"
+#include "transports/ucx/wires.h"
 
 namespace ropewalk {
 
@@ -10,13 +12,17 @@ UcxReport look_at_ucx() {
   UcxReport report;
   try {
     report.version = ucx::version();
+    const ucx::Config config;
+    const std::string wires = config.wires(), devices = config.devices();
+    for (const ucx::Resource& resource : ucx::find_resources()) {
+      report.all.push_back(resource.transport + "/" + resource.device);
+      if (resource.is_fabric() && ucx::allows_transport(wires, resource.transport) &&
+          ucx::allows_device(devices, resource.device))
+        report.fabrics.push_back(report.all.back());
+    }
   } catch (const Error& error) {
+    report.version.clear();
     report.why_not = error.failure().reason + "; " + error.failure().advice;
-    return report;
-  }
-  for (const ucx::Resource& resource : ucx::find_resources()) {
-    report.all.push_back(resource.transport + "/" + resource.device);
-    if (resource.is_fabric()) report.fabrics.push_back(report.all.back());
   }
   return report;
 }

@@ -12,10 +12,11 @@
 namespace ropewalk {
 
 struct UcxReport {
-  std::string version;               // "1.13.1"; empty where it cannot be used
-  std::string why_not;               // where it cannot: what to do
-  std::vector<std::string> all;      // its transports with their devices: "posix/memory"
-  std::vector<std::string> fabrics;  // of these what reaches hosts better than sockets do
+  std::string version;           // "1.13.1"; empty where it cannot be used
+  std::string why_not;           // where it cannot: what to do
+  std::vector<std::string> all;  // its transports with their devices: "posix/memory"
+  // Of these what reaches hosts better than sockets do, and UCX_TLS and UCX_NET_DEVICES allow.
+  std::vector<std::string> fabrics;
 };
 UcxReport look_at_ucx();
 

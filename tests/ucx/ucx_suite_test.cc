@@ -1,4 +1,6 @@
 // The conformance suite of transports, over UCX with the wires that UCX_TLS names.
+#include <algorithm>
+
 #include "tests/conformance/transport_suite.h"
 #include "transports/tcp/local_sockets.h"
 #include "transports/ucx/ucx_transport.h"
@@ -23,6 +25,44 @@ class Group final : public TransportGroup {
 TransportKind ucx_kind(bool local) {
   return {local ? "WithinAHost" : "BetweenHosts",
           [local](int ranks) { return std::make_unique<Group>(ranks, local); }};
+}
+
+// Sequence numbers and counts of what was taken have 16 bits on the wire.
+TEST_P(TransportSuite, CountsPastTwoToTheSixteenth) {
+  constexpr uint32_t kPuts = 70'000;
+  start(2);
+  const Target in(8, at(1)), out(8, at(0));
+  for (uint32_t i = 0; i < kPuts; ++i)
+    ASSERT_NE(put(0, 1, &out, 0, 8, in.key(), 0, i), Posted::lost) << i;
+  ASSERT_TRUE(until([&] { return notices(1) == kPuts; }));
+  const std::vector<Completion> arrived = notices_seen(1);
+  for (uint32_t i = 0; i < kPuts; ++i) ASSERT_EQ(arrived[i].notice, i);
+  EXPECT_TRUE(settle());
+}
+
+// Of the key of a region that uses a slot for the 70,000th time the compact header has no room.
+TEST_P(TransportSuite, FindsRegionsWithLongKeys) {
+  start(2);
+  std::vector<std::byte> target(4096);
+  Region region;
+  region.base = target.data();
+  region.bytes = target.size();
+  std::unique_ptr<Memory> memory;
+  for (int i = 0; i < 70'000; ++i) {
+    memory.reset();
+    memory = at(1).register_memory(region);
+  }
+  ASSERT_GT(memory->key().id >> 32, uint64_t{1} << 16);
+  const Target out(4096, at(0));
+  fill(out.data(), 4096, 1);
+  uint32_t sent = 0;
+  for (const size_t bytes : {8, 216, 217, 4096}) {
+    std::fill(target.begin(), target.end(), std::byte{});
+    ASSERT_NE(put(0, 1, &out, 0, bytes, memory->key(), 0, sent++), Posted::lost);
+    ASSERT_TRUE(until([&] { return notices(1) == sent; })) << at(1).why_lost(0);
+    EXPECT_EQ(wrong_bytes(target.data(), bytes, 1), 0u) << bytes;
+  }
+  EXPECT_TRUE(settle());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportSuite, ::testing::Values(ucx_kind(true), ucx_kind(false)),

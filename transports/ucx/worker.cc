@@ -1,55 +1,10 @@
 #include "transports/ucx/worker.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
-
 #include "ropewalk/status.h"
+#include "transports/ucx/config.h"
 #include "transports/ucx/wires.h"
 
 namespace ropewalk::ucx {
-namespace {
-
-void check(ucs_status_t status, const char* call) {
-  if (status == UCS_OK) return;
-  throw Error(ErrorCode::unavailable, "ucx", fmt::format("{}: {}", call, text_of(status)),
-              "look at UCX_TLS and UCX_NET_DEVICES; `ropewalk doctor` lists what UCX has here, and "
-              "UCX_LOG_LEVEL=info says more");
-}
-
-struct Config {
-  Config() { check(lib().ucp_config_read(nullptr, nullptr, &config), "ucp_config_read"); }
-  ~Config() { lib().ucp_config_release(config); }
-  Config(const Config&) = delete;
-  Config& operator=(const Config&) = delete;
-  /// UCX_TLS, from the environment or UCX's configuration file: "all", "tcp,self", "^posix".
-  std::string wires() const {
-    char* text = nullptr;
-    size_t bytes = 0;
-    FILE* stream = open_memstream(&text, &bytes);
-    if (stream == nullptr) return {};
-    lib().ucp_config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
-    std::fclose(stream);
-    const std::string all = std::string("\n") + text;
-    std::free(text);
-    constexpr std::string_view kName = "\nUCX_TLS=";
-    const size_t begin = all.find(kName);
-    if (begin == std::string::npos) return {};
-    const size_t end = all.find('\n', begin + kName.size());
-    return all.substr(begin + kName.size(), end - begin - kName.size());
-  }
-
-  ucp_config_t* config = nullptr;
-};
-
-}  // namespace
-
-std::string text_of(ucs_status_t status) {
-  return lib().ucs_status_string(status);
-}
-
 Worker::Worker(int ranks) {
   const Config config;
   ucp_params_t params{};
@@ -59,7 +14,7 @@ Worker::Worker(int ranks) {
   params.estimated_num_eps = static_cast<size_t>(ranks);
   params.mt_workers_shared = 1;  // memory is given back on its users' threads
   params.name = "ropewalk";
-  check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.config, &context_),
+  check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
         "ucp_init");
   shares_memory_ = allows_shared_memory(config.wires());
   ucp_worker_params_t worker_params{};

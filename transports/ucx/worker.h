@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "transports/ucx/config.h"
 #include "transports/ucx/library.h"
 
 namespace ropewalk::ucx {
-
-std::string text_of(ucs_status_t status);
 
 /// Reads UCX's own settings (UCX_TLS, UCX_NET_DEVICES, ...) from the environment.
 /// Threads: one at a time.

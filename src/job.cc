@@ -65,8 +65,11 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     UcxReport report = look_at_ucx();
     info.ucx = std::move(report.version);
     info.fabrics = std::move(report.fabrics);
-    log(LogLevel::debug, identity.rank, "UCX {}{}: {}", info.ucx, report.why_not,
-        fmt::join(info.fabrics, ", "));
+    if (info.ucx.empty())
+      log(knobs_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
+          "UCX cannot be used: {}", report.why_not);
+    else
+      log(LogLevel::debug, identity.rank, "UCX {}: {}", info.ucx, fmt::join(info.fabrics, ", "));
   }
   world_ = World::join(identity, knobs_, info.text());
   make_transports(meet_others());

@@ -141,13 +141,14 @@ std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> call
     cache_.splice(cache_.begin(), cache_, entry);
     return cache_.front().operation;
   }
-  cache_.push_front({{calls.begin(), calls.end()}, prepare_making_room(calls)});
+  auto fresh = prepare_making_room(calls);  // in use from here on: it is not given up below
+  cache_.push_front({{calls.begin(), calls.end()}, fresh});
   for (auto entry = cache_.end(); cache_.size() > kCacheEntries && entry != cache_.begin();) {
     --entry;
     if (entry->operation.use_count() == 1 && is_idle(*entry->operation))
       entry = cache_.erase(entry);
   }
-  return cache_.front().operation;
+  return fresh;
 }
 
 /// Idle operations hold staging memory and registrations, which count against the process's limits.

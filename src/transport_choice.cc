@@ -84,7 +84,9 @@ std::string no_ucx(const std::vector<RankReport>& ranks) {
 std::string no_fabric(const std::vector<RankReport>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].info.fabrics.empty())
-      return fmt::format("{}: UCX reaches no fabric but sockets", name_of_rank(rank, ranks[rank]));
+      return fmt::format(
+          "{}: UCX reaches no fabric but sockets that UCX_TLS and UCX_NET_DEVICES allow",
+          name_of_rank(rank, ranks[rank]));
   return {};
 }
 

@@ -152,7 +152,9 @@ TEST(TransportChoice, UcxIsForAllPairs) {
   EXPECT_EQ(refusal("ucx", {sockets_only, older}),
             "ucx was asked for, but rank 0 (host a) has UCX 1.13.1, rank 1 (host b) has 1.12.1");
   EXPECT_EQ(refusal("ucx", {sockets_only, sockets_only}, "rdma"),
-            "ROPEWALK_REQUIRE=rdma, but rank 0 (host a): UCX reaches no fabric but sockets");
+            "ROPEWALK_REQUIRE=rdma, but rank 0 (host a): UCX reaches no fabric but sockets that "
+            "UCX_TLS and "
+            "UCX_NET_DEVICES allow");
   EXPECT_NE(refusal("ucx", {sockets_only, sockets_only}, "shm").find("ucx between all"),
             std::string::npos);
 }

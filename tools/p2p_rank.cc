@@ -135,6 +135,7 @@ class P2pPair {
   }
 
   void fill(size_t bytes, int round) {
+    link_.await_out();  // the last put's source
     for (size_t i = 0; i < bytes; ++i) link_.out()[i] = pattern(i, rank_, round);
     std::fill_n(link_.in(), bytes, std::byte{});
     link_.exchange(0);

@@ -163,8 +163,16 @@ void Engine::on_lost(int transport, int peer) {
 
 /// A peer that waits for this rank in another call cannot ask before this side connects, too.
 void Engine::answer_connects() {
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && transport_to(peer).is_wanted(peer)) link_to(peer).connect();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_ || !transport_to(peer).is_wanted(peer)) continue;
+    try {
+      link_to(peer).connect();
+    } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
+      Failure failure = error.failure();
+      failure.rank = failure.peer = rank_;
+      return fail(std::move(failure));
+    }
+  }
 }
 
 bool Engine::look_for_arrivals() {
@@ -181,7 +189,7 @@ void Engine::check_stalled(int64_t now_ns) {
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
     op->probed_ns = now_ns;
     answer_connects();
-    check_arrivals();
+    if (failure() == nullptr) check_arrivals();
     visit_blockers(*op, [&](const Blocker& blocker) {
       if (failure() == nullptr) probe(*op, blocker, now_ns);
     });

@@ -61,9 +61,12 @@ void Driver::stop() {
 void Driver::throw_if_failed() {
   const Failure* failure = engine_.failure();
   if (failure == nullptr) return;
-  // Another thread may still be at work on buffers that the caller will free; it stops at its next
-  // turn.
-  { std::lock_guard lock(mutex_); }
+  {
+    // Another thread may still be at work on buffers that the caller will free, and stops at its
+    // next turn; adapters stop when they are told.
+    std::lock_guard lock(mutex_);
+    engine_.stop_transports();
+  }
   throw Error(*failure);
 }
 

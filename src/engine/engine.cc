@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace ropewalk {
 namespace {
@@ -147,6 +148,11 @@ void Engine::forget_withdrawn() {
   if (!active_.empty()) return;
   for (Transport* transport : transports_) transport->forget_withdrawn();
   for (Link* link : open_links_) link->find_inbox_again();
+}
+
+void Engine::stop_transports() {
+  if (std::exchange(stopped_, true)) return;
+  for (Transport* transport : transports_) transport->stop();
 }
 
 bool Engine::run(Operation& op) {

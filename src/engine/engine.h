@@ -55,6 +55,9 @@ class Engine {
   /// Gives back peers' memory that they no longer name, unless an operation is under way, which may
   /// be using it. Cheap where there is none.
   void forget_withdrawn();
+  /// After a failure, before callers hear of it and free their memory: transports move nothing any
+  /// more. The first call counts.
+  void stop_transports();
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
@@ -160,6 +163,7 @@ class Engine {
   uint32_t next_sequence_ = 0;
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
   bool failed_ = false;          // this engine has reported a failure
+  bool stopped_ = false;         // its transports are
   bool owing_ = false;           // some link owes notices that the transport refused
   std::array<const Operation*, kContexts> context_owner_{};
   std::array<Completion, 64> completions_;  // of one poll

@@ -132,6 +132,7 @@ TEST_F(UcxStranger, MessagesThatAreTooShortAreIgnored) {
 
 TEST_F(UcxStranger, MessagesOfOtherLinksAreIgnored) {
   for (const uint32_t link : {0u, 1u, stranger_.link() ^ 0x10000, stranger_.link() + 1, ~0u}) {
+    if (link == stranger_.link()) continue;  // one in 2^16
     ucx::PutHeader forged = header();
     forged.link = link;
     send_put(forged);

@@ -40,6 +40,7 @@ class ForwardingTransport : public Transport {
   int event_fd() const override { return below_.event_fd(); }
   bool arm() override { return below_.arm(); }
   void drop(int peer) override { below_.drop(peer); }
+  void stop() override { below_.stop(); }
   std::string why_lost(int peer) const override { return below_.why_lost(peer); }
 
  protected:

@@ -36,7 +36,11 @@ constexpr uint32_t kNapsAlike = 64, kNapDoublings = 3;
 }
 
 int checked_size(int rank, int size) {
-  if (size < 1 || size > kRanksMax || rank < 0 || rank >= size)
+  if (size > kRanksMax)
+    throw Error(ErrorCode::unavailable, "ucx",
+                fmt::format("{} ranks; links over UCX can name {}", size, kRanksMax),
+                "use ROPEWALK_TRANSPORT=verbs or tcp");
+  if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "ucx", fmt::format("rank {} of {}", rank, size));
   return size;
 }

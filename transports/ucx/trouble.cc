@@ -48,7 +48,20 @@ void UcxTransport::lose(Peer& peer, std::string why) {
 // UCX reads no source any more and writes no target after this.
 void UcxTransport::close(Peer& peer) {
   begin_close(peer);
-  finish_close(peer);
+  finish_close(peer, Clock::now() + kEndingMax);
+}
+
+void UcxTransport::stop() {
+  for (const auto& peer : peers_) {
+    if (!peer || !peer->open()) continue;
+    peer->why = "this rank has stopped";
+    peer->state = Peer::State::lost;
+    begin_close(*peer);
+  }
+  const auto deadline = Clock::now() + kEndingMax;  // of all: they end at once
+  for (const auto& peer : peers_)
+    if (peer) finish_close(*peer, deadline);
+  stopped_ = true;
 }
 
 // The socket stays open: its end would tell the peer that this process has gone, before it hears
@@ -62,7 +75,7 @@ void UcxTransport::begin_close(Peer& peer) {
   const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
   if (!peer.can_force) {
     // It ends with the worker. What is under way would go on, could it not be cancelled with all.
-    if (peer.under_way > 0) stop(peer);
+    if (peer.under_way > 0) stop_after(peer);
     return;
   }
   ucp_request_param_t param{};
@@ -72,19 +85,18 @@ void UcxTransport::begin_close(Peer& peer) {
   if (UCS_PTR_IS_PTR(request)) peer.closing = request;
 }
 
-void UcxTransport::finish_close(Peer& peer) {
+void UcxTransport::finish_close(Peer& peer, Clock::time_point deadline) {
   if (!peer.can_force || stopped_) return;
   const auto is_ending = [&peer] {
     return peer.under_way > 0 || (peer.closing != nullptr && ucx::lib().ucp_request_check_status(
                                                                  peer.closing) == UCS_INPROGRESS);
   };
-  const auto deadline = Clock::now() + kEndingMax;
   while (is_ending() && Clock::now() < deadline) worker_.progress();
   if (peer.closing != nullptr) ucx::lib().ucp_request_free(std::exchange(peer.closing, nullptr));
 }
 
 // Never lets UCX move anything again: a job that has lost a rank has failed anyway.
-void UcxTransport::stop(const Peer& lost) {
+void UcxTransport::stop_after(const Peer& lost) {
   if (std::exchange(stopped_, true)) return;
   for (const auto& peer : peers_)
     if (peer && peer->open() && peer.get() != &lost)

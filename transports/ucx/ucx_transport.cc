@@ -116,9 +116,13 @@ Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_
 ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx::PutHeader& header,
                                     const std::byte* source, size_t bytes) {
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = on_sent;
   param.user_data = &put;
+  // Of messages without a header the receiver needs the bytes at once, whatever UCX_RNDV_THRESH
+  // says.
+  param.flags = bytes > Put::kCopiedMax ? 0 : UCP_AM_SEND_FLAG_EAGER;
   std::byte* const message = put.message.data();
   if (bytes > Put::kCopiedMax) {
     encode(header, message);
@@ -159,6 +163,7 @@ void UcxTransport::drain() {
 // UCX may hold back bytes of messages that it has answered: a flush is done when it no longer does,
 // which is mostly at once.
 bool UcxTransport::has_unsent() {
+  if (stopped_) return false;
   if (flush_ != nullptr && ucx::lib().ucp_request_check_status(flush_) != UCS_INPROGRESS)
     ucx::lib().ucp_request_free(std::exchange(flush_, nullptr));
   if (flush_ == nullptr && std::exchange(unflushed_, false)) {
@@ -186,9 +191,11 @@ void UcxTransport::give_credits(Peer& peer) {
   encode(ucx::Credit{peer.greeting.reader.handshake().link, static_cast<uint16_t>(taken)},
          peer.credit.data());
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = on_credit_sent;
   param.user_data = &peer;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
   ucs_status_ptr_t request =
       ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kCreditMessage, nullptr, 0, peer.credit.data(),
                                  ucx::kCreditBytes, &param);

@@ -1,6 +1,7 @@
 // The transport over UCX, for fabrics that Ropewalk does not speak itself.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,7 @@ class UcxTransport final : public Transport {
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
+  void stop() override;
   std::string why_lost(int peer) const override;
 
  private:
@@ -109,8 +111,8 @@ class UcxTransport final : public Transport {
   void lose(Peer& peer, std::string why);
   void close(Peer& peer);
   void begin_close(Peer& peer);
-  void finish_close(Peer& peer);
-  void stop(const Peer& lost);
+  void finish_close(Peer& peer, std::chrono::steady_clock::time_point deadline);
+  void stop_after(const Peer& lost);
   void say_farewell();
 
   const int rank_;

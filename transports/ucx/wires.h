@@ -26,7 +26,8 @@ inline bool allows_device(std::string_view devices, std::string_view device) {
 
 /// As UCX_TLS names them: alone, or with others of their kind.
 inline bool allows_transport(std::string_view wires, std::string_view transport) {
-  std::vector<std::string_view> names = {"all", transport};
+  const std::string strictly = "\\" + std::string(transport);  // without what UCX would add
+  std::vector<std::string_view> names = {"all", transport, strictly};
   const auto is_one_of = [transport](auto... members) { return ((transport == members) || ...); };
   if (is_one_of("posix", "sysv", "xpmem")) names.insert(names.end(), {"mm", "sm", "shm"});
   if (is_one_of("cma", "knem")) names.insert(names.end(), {"sm", "shm"});

@@ -16,7 +16,7 @@ TEST(Wires, SharedMemoryIsAllowedByNameFamilyOrOmission) {
 
 TEST(Wires, TransportsAreAllowedByNameFamilyOrOmission) {
   for (const char* wires :
-       {"all", "ib", "rc", "rc_x", "rc_mlx5", "tcp,rc,self", "^tcp", "^ud,posix"})
+       {"all", "ib", "rc", "rc_x", "rc_mlx5", "\\rc_mlx5", "tcp,rc,self", "^tcp", "^ud,posix"})
     EXPECT_TRUE(allows_transport(wires, "rc_mlx5")) << wires;
   for (const char* wires :
        {"tcp,self", "rc_v", "ud", "^ib", "^rc_mlx5", "^rc,tcp", "rc_mlx5:aux", ""})

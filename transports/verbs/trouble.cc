@@ -180,6 +180,12 @@ void VerbsTransport::drop(int peer) {
   p->lost_to_tell = false;
 }
 
+// The sockets stay open, as in `close`.
+void VerbsTransport::stop() {
+  for (const auto& peer : peers_)
+    if (peer) lose(*peer, "this rank has stopped");
+}
+
 std::string VerbsTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
   return p == nullptr ? std::string() : p->why;

@@ -71,6 +71,7 @@ class VerbsTransport final : public Transport {
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
+  void stop() override;
   std::string why_lost(int peer) const override;
   std::string way_out(int peer) const override;
 

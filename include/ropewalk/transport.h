@@ -149,8 +149,9 @@ class Transport {
   virtual void drop(int peer) = 0;
   /// After this no byte moves from or to memory here but by `map`: callers free theirs when a job
   /// has failed, and adapters, this one's and the peers', do not know. Only the destructor is
-  /// called then, and `drop`, `has_unsent`, `forget_withdrawn`. Peers hear of it no sooner than by
-  /// an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll` only.
+  /// called then, and `drop`, `has_unsent`, `forget_withdrawn`, `arm`. Peers hear of it no sooner
+  /// than by an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll`
+  /// only.
   virtual void stop() {}
   /// Why `poll` said `lost`: "connection reset by peer".
   virtual std::string why_lost(int peer) const = 0;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "communicator_impl.h"
+#include "split.h"
 
 namespace ropewalk {
 namespace {
@@ -20,14 +21,21 @@ Operation& require(const std::shared_ptr<Operation>& op) {
   return *op;
 }
 
+void require_channel(const char* operation, int channel) {
+  if (channel < 0 || channel >= kChannels)
+    throw Error(ErrorCode::invalid_argument, operation,
+                fmt::format("channel {} is not in 0..{}", channel, kChannels - 1));
+}
+
 /// Waits for an operation whose handle goes away; there is nobody to throw to.
 void finish(const std::shared_ptr<Operation>& op) noexcept {
   if (!op) return;
+  // A failure that is known is thrown by the calls that follow, if it has not been.
+  const LogLevel level = op->driver->is_lost(*op) ? LogLevel::debug : LogLevel::warn;
   try {
     op->driver->wait(*op, op->driver->timeout_ns());
   } catch (const Error& error) {
-    log(LogLevel::warn, error.rank(), "an operation that nobody waited for failed: {}",
-        error.what());
+    log(level, error.rank(), "an operation that nobody waited for failed: {}", error.what());
   }
 }
 
@@ -51,6 +59,11 @@ void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const auto op = std::move(operation_);
   require(op);
   op->driver->wait(*op, timeout_of(*op, timeout));
+}
+
+bool Work::wait_for(std::chrono::nanoseconds limit) {
+  Operation& op = require(operation_);
+  return op.driver->wait_for(op, limit.count());
 }
 
 Plan& Plan::operator=(Plan&& other) noexcept {
@@ -107,9 +120,9 @@ std::string Communicator::transport() const {
   return impl_->transport();
 }
 
-void Communicator::run(const Call& call) {
+void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds> timeout) {
   const auto op = impl_->start(std::span(&call, 1), false);
-  op->driver->wait(*op, op->driver->timeout_ns());
+  op->driver->wait(*op, timeout_of(*op, timeout));
 }
 
 Work Communicator::start(const Call& call) {
@@ -128,6 +141,24 @@ Plan Communicator::plan(const Call& call) {
 
 void Communicator::barrier() {
   run(impl_->barrier_call());
+}
+
+std::optional<int> Communicator::next_sender(std::chrono::nanoseconds limit, int channel) {
+  require_channel("next_sender", channel);
+  return impl_->driver()->next_sender(channel, limit.count());
+}
+
+void Communicator::interrupt_next_sender(int channel) {
+  require_channel("interrupt_next_sender", channel);
+  impl_->driver()->interrupt_next_sender(channel);
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+  return split_communicator(*this, impl_->options(), color, key);
+}
+
+void Communicator::leave() {
+  impl_->leave();
 }
 
 void Communicator::abort(const std::string& reason) {

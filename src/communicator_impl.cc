@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/layout.h"
 #include "question.h"
@@ -19,7 +20,8 @@ bool same_call(const Call& a, const Call& b) {
   return a.collective == b.collective && a.in == b.in && a.out == b.out && a.count == b.count &&
          a.counts == b.counts && a.recv_counts == b.recv_counts && a.type == b.type &&
          a.op.kind == b.op.kind && a.op.scale == b.op.scale && a.op.function == b.op.function &&
-         a.op.context == b.op.context && a.root == b.root && a.algorithm == b.algorithm;
+         a.op.context == b.op.context && a.root == b.root && a.channel == b.channel &&
+         a.tag == b.tag && a.algorithm == b.algorithm;
 }
 
 bool is_idle(const Operation& op) {
@@ -54,7 +56,11 @@ Communicator::Impl::Impl(const Options& options) : job_(options) {
 }
 
 Communicator::Impl::~Impl() {
-  if (!driver_) return;
+  leave();
+}
+
+void Communicator::Impl::leave() {
+  if (!driver_ || std::exchange(left_, true)) return;
   job_.leave([this] { driver_->locked([this] { return engine_->progress(); }); });
   driver_->stop();
 }
@@ -84,6 +90,16 @@ void Communicator::Impl::abort(const std::string& reason) {
   job_.monitor().report({ErrorCode::aborted, "abort",
                          fmt::format("rank {} aborted the job: {}", rank(), reason), "", rank(),
                          rank()});
+}
+
+Options Communicator::Impl::options() const {
+  const Knobs& knobs = job_.knobs();
+  Options options;
+  options.transport = knobs.transport;
+  options.timeout = knobs.timeout;
+  options.progress_thread = knobs.progress_thread;
+  options.progress_cpu = knobs.progress_cpu;
+  return options;
 }
 
 Call Communicator::Impl::barrier_call() {
@@ -125,6 +141,7 @@ std::shared_ptr<Operation> Communicator::Impl::cached_or_failed(std::span<const 
 }
 
 void Communicator::Impl::check(std::span<const Call> calls) const {
+  driver_->throw_if_stopped();
   if (const Failure* failure = job_.monitor().failure()) throw Error(*failure);
   for (const Call& call : calls) check_call(call, rank(), size());
 }
@@ -175,8 +192,8 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
   if (call.collective == Collective::send || call.collective == Collective::recv) {
     Schedule schedule{size(), rank(), 1, 0, {}, {}};
     schedule.steps.push_back(
-        {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy, 0,
-         call.root});
+        {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
+         static_cast<uint8_t>(call.channel), call.root});
     return driver_->locked([&] {
       return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.knobs()));
     });

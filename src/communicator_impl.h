@@ -27,12 +27,15 @@ class Communicator::Impl {
   int local_rank() const { return job_.local_rank(); }
   int local_size() const { return job_.local_size(); }
   std::string transport() const { return job_.transport_names(); }
+  /// What a part of this communicator takes over.
+  Options options() const;
 
   std::shared_ptr<Operation> plan(const Call& call);
   /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
   std::shared_ptr<Operation> start(std::span<const Call> calls, bool in_background);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   void abort(const std::string& reason);
+  void leave();
 
   std::shared_ptr<Driver> driver() { return driver_; }
   Call barrier_call();
@@ -60,6 +63,7 @@ class Communicator::Impl {
   std::byte barrier_byte_{};
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<Driver> driver_;
+  bool left_ = false;
   std::mutex cache_mutex_;   // guards cache_; taken before the engine's
   std::list<Cached> cache_;  // most recently used first
 };

@@ -37,10 +37,11 @@ namespace ropewalk {
 struct Options {
   std::optional<int> rank;
   std::optional<int> size;
-  std::optional<std::string> coordinator;  // "host:port" at which rank 0 listens
-  std::optional<int> coordinator_fd;       // rank 0 only: a socket that listens there already
-  std::optional<std::string> key;          // the job's secret, the same on every rank
-  std::optional<std::string> transport;    // "auto", "shm", "tcp", "verbs", "ucx"
+  /// "host:port" at which rank 0 listens; several, with commas between, are tried in turn.
+  std::optional<std::string> coordinator;
+  std::optional<int> coordinator_fd;     // rank 0 only: a socket that listens there already
+  std::optional<std::string> key;        // the job's secret, the same on every rank
+  std::optional<std::string> transport;  // "auto", "shm", "tcp", "verbs", "ucx"
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind the progress thread to this CPU
@@ -54,6 +55,7 @@ struct Options {
 /// and `recv_counts` the parts received. Parts lie one behind the other in rank order.
 /// In place: in == out (all_reduce, broadcast, reduce); for reduce_scatter and scatter `out` may be
 /// this rank's part of `in`; for all_gather and gather `in` may be this rank's part of `out`.
+inline constexpr int kChannels = 2;
 struct Call {
   Collective collective = Collective::all_reduce;
   const void* in = nullptr;
@@ -63,6 +65,10 @@ struct Call {
   DataType type = DataType::float32;
   ReduceOp op = {};
   int root = 0;  // broadcast, reduce, gather, scatter; the peer of send and recv
+  /// send and recv: which of the kChannels sequences of messages between the pair. Messages of one
+  /// channel arrive in order; those of another neither wait for them nor hold them up.
+  int channel = 0;
+  uint32_t tag = 0;  // send and recv: must be equal on both sides, else the call is a mismatch
   Algorithm algorithm = Algorithm::automatic;
 };
 
@@ -81,6 +87,9 @@ class Work {
   bool test();
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// The same for at most `limit`, without failing then: true when finished. Throws Error when it
+  /// has failed.
+  bool wait_for(std::chrono::nanoseconds limit);
 
  private:
   std::shared_ptr<Operation> operation_;
@@ -112,9 +121,15 @@ class Communicator {
   static std::unique_ptr<Communicator> create(const Options& options = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the job; waits until all ranks leave, unless the communicator is broken or an exception
-  /// is being thrown, in which case the other ranks learn that this rank has gone.
+  /// Leaves the job, as `leave`.
   ~Communicator();
+
+  /// Leaves the job; waits until all ranks leave, unless the communicator is broken or an exception
+  /// is being thrown, in which case the other ranks learn that this rank has gone. For those who
+  /// cannot destroy the communicator yet because its memory is in use: afterwards calls throw
+  /// Error(invalid_argument), and Works, Plans and Buffers may still go. Not while another thread
+  /// is in a call. The second call does nothing.
+  void leave();
 
   int rank() const;
   int size() const;
@@ -133,7 +148,8 @@ class Communicator {
   }
 
   // Any call, three ways.
-  void run(const Call& call);
+  /// `timeout`: default the communicator's.
+  void run(const Call& call, std::optional<std::chrono::nanoseconds> timeout = {});
   Work start(const Call& call);
   Plan plan(const Call& call);
   /// Many calls as one operation: all are started, then the handle waits for all. Small
@@ -201,8 +217,21 @@ class Communicator {
   }
   void barrier();
 
+  /// The rank whose next message on `channel` is here, or begins to arrive, where no recv has been
+  /// started that takes it; nothing when none has come within `limit`. So a rank can receive from
+  /// whoever sends first. Throws Error when the communicator is broken.
+  std::optional<int> next_sender(std::chrono::nanoseconds limit, int channel = 0);
+  /// Makes the next_sender of this rank that waits for `channel` in another thread, or else the
+  /// next one, return at the latest now.
+  void interrupt_next_sender(int channel = 0);
+
   /// Breaks the communicator on every rank with `reason`.
   void abort(const std::string& reason);
+
+  /// Collective: a communicator for each `color`, of the ranks that gave it, in the order of (key,
+  /// rank); null where color is negative. It has its own connections, deadlines and failures, the
+  /// transport and timeout of this one, and may outlive it.
+  std::unique_ptr<Communicator> split(int color, int key = 0);
 
   class Impl;  // src/communicator_impl.h
   explicit Communicator(std::unique_ptr<Impl> impl);

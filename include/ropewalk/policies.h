@@ -1,11 +1,12 @@
-// When to average, and what: the two policies of torch-distlearn, over lists of tensors.
+// When to average, and what: the two policies of torch-distlearn and asynchronous elastic
+// averaging, over lists of tensors.
 //
 // A tensor is a span; a list may hold tensors of any lengths, the same on every rank. Each policy
-// moves the whole list in one fused operation per step. Ranks may take different numbers of steps,
-// also none. T is float, double, float16 or bfloat16; halves are computed in float.
+// moves the whole list at once. Ranks may take different numbers of steps, also none. T is float,
+// double, float16 or bfloat16; halves are computed in float.
 //
-// Threads: not thread-safe; one thread per policy object. One policy object at a time may be
-// between synchronizations on one communicator.
+// Threads: not thread-safe; one thread per policy object. One AllReduceSgd or AllReduceEa at a time
+// may be between synchronizations on one communicator; an AsyncEa brings its own connections.
 // Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
 // rank, Error(mismatch) when it differs between ranks, and whatever the communicator throws. After
 // a failed step the gradients or parameters of that call are as they were.
@@ -72,6 +73,57 @@ class AllReduceEa {
   void synchronize_center(TensorList<T> parameters);
   /// The same wait; then the parameters are broadcast from rank 0 and become the center.
   void synchronize_parameters(TensorList<T> parameters);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct AsyncEaOptions {
+  /// 0: every rank works, and owns an equal part of the center. Else the center lies on the first
+  /// `servers` ranks alone, which do not work but call `serve`; the same on every rank.
+  int servers = 0;
+};
+
+/// Elastic averaging, asynchronous form: the center is there once, cut into parts that lie in the
+/// memory of their owners. A worker exchanges with all owners at once and waits for no other
+/// worker: each rank answers from a thread of its own, also while it computes or sleeps. A rank
+/// that is slow therefore slows nobody, and nobody's update is lost or applied twice.
+///
+/// Collective, on all ranks alike: the constructor, synchronize_*, center, and the destructor. All
+/// but the constructor, which has the deadline of `comm`, wait for the slowest rank, however long
+/// it takes, as long as it lives. Calls that differ throw Error(mismatch) on every rank.
+///
+/// Memory: twice the parameters, and the part of the center.
+template <class T>
+class AsyncEa {
+ public:
+  /// `tau` and `alpha` as for AllReduceEa; `alpha` the same on every rank. Of `comm` it makes a
+  /// communicator of its own, with the same ranks; `comm` may go first.
+  AsyncEa(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options = {});
+  /// Waits until every rank has come here, and answers the others until then. While an exception is
+  /// being thrown it does not wait: the others' calls then throw Error(aborted) that names this
+  /// rank.
+  ~AsyncEa();
+  AsyncEa(const AsyncEa&) = delete;
+  AsyncEa& operator=(const AsyncEa&) = delete;
+
+  /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
+  /// center += delta; parameters -= delta, element by element with the center as it is just then.
+  /// True when it has exchanged. Not collective. Throws Error(invalid_argument) before the first
+  /// synchronization. When it throws the parameters are as they were.
+  bool average_parameters(TensorList<T> parameters);
+  /// Waits for every rank; all their exchanges are in the center then. Counts steps from 0 again.
+  /// The first call of this or the next makes the center: the parameters of the first worker. Else
+  /// `parameters` are not looked at; they are never changed.
+  void synchronize_center(TensorList<T> parameters);
+  /// The same; then the parameters of every rank become the center, bit for bit.
+  void synchronize_parameters(TensorList<T> parameters);
+  /// Waits for every rank and writes the center to `center`, the same bits on every rank. Counts
+  /// steps on.
+  void center(TensorList<T> center);
+  /// Servers only: answers until the workers destroy their policies.
+  void serve();
 
  private:
   class Impl;

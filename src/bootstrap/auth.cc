@@ -74,6 +74,13 @@ Nonce random_nonce() {
   return nonce;
 }
 
+std::string random_secret() {
+  std::array<unsigned char, 32> bytes;
+  randombytes_buf(bytes.data(), bytes.size());
+  std::array<char, 2 * bytes.size() + 1> hex;
+  return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
+}
+
 WorldId random_world_id() {
   WorldId world;
   randombytes_buf(world.data(), world.size());

@@ -12,6 +12,7 @@
 // connection is not encrypted.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "bootstrap/wire.h"
@@ -31,6 +32,8 @@ Key session_key(const Key& job, const WorldId& world);
 
 Nonce random_nonce();
 WorldId random_world_id();
+/// A job's secret: 32 random bytes in hexadecimal.
+std::string random_secret();
 
 /// What the acceptor answers to `hello`.
 Challenge challenge_for(const Key& key, const Hello& hello);

@@ -85,7 +85,7 @@ void Dialer::answer_challenge(int64_t now_ns) {
   const auto challenge = decode_challenge(answer_);
   if (!challenge) return next_address(now_ns, "what listens there is not Ropewalk");
   if (!verify(key_, hello_, *challenge)) {
-    if (hello_.purpose == Purpose::join) return refuse("another job key");
+    if (hello_.purpose == Purpose::join) return meet_stranger(now_ns);
     return next_address(now_ns, "another job listens there");
   }
   met_peer_ = true;
@@ -105,7 +105,7 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
       state_ = State::yielded;
       return;
     case Verdict::bad_key:
-      return refuse("another job key");
+      return meet_stranger(now_ns);
     case Verdict::wrong_version:
       return refuse(why_);
     case Verdict::wrong_rank:
@@ -117,6 +117,13 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
   }
 }
 
+/// One of several addresses may mean another host here, such as a bridge's, where another job
+/// listens; if all of them answer so it is the key.
+void Dialer::meet_stranger(int64_t now_ns) {
+  if (++strangers_ == addresses_.size()) return refuse("another job key");
+  next_address(now_ns, "another job listens there");
+}
+
 void Dialer::next_address(int64_t now_ns, std::string why) {
   why_ = fmt::format("{}: {}", addresses_[current_].text(), why);
   fd_.reset();
@@ -124,6 +131,7 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   until_ns_ = now_ns;
   if (++current_ == addresses_.size()) {
     current_ = 0;
+    strangers_ = 0;
     until_ns_ += pause_ns_;
     pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
   }

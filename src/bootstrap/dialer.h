@@ -44,6 +44,7 @@ class Dialer {
   void receive(int64_t now_ns);
   void answer_challenge(int64_t now_ns);
   void obey(Verdict verdict, int64_t now_ns);
+  void meet_stranger(int64_t now_ns);
   void next_address(int64_t now_ns, std::string why);
   void refuse(std::string why);
 
@@ -53,6 +54,7 @@ class Dialer {
   State state_ = State::working;
   Phase phase_ = Phase::pause;
   size_t current_ = 0;
+  size_t strangers_ = 0;  // addresses in this turn at which another job's key answered
   int64_t until_ns_ = 0;  // end of the pause, or of the phase's patience
   int64_t pause_ns_;
   UniqueFd fd_;

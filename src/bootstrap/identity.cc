@@ -178,9 +178,11 @@ void take_coordinator(Identity& identity, const Found& launcher, const Options& 
                     identity.size, identity.source),
         "set ROPEWALK_COORDINATOR=host:port on every rank (a free port on rank 0's host), or start "
         "the ranks with `ropewalk run`");
-  if (!identity.coordinator.empty() && !bootstrap::parse_endpoint(identity.coordinator))
-    fail(fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
-         "give host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535");
+  if (!identity.coordinator.empty() && bootstrap::parse_endpoints(identity.coordinator).empty())
+    fail(
+        fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
+        "give host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535, or several "
+        "of them with commas between");
 }
 
 }  // namespace

@@ -92,6 +92,18 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
   return Endpoint{std::string(host), static_cast<uint16_t>(port)};
 }
 
+std::vector<Endpoint> parse_endpoints(std::string_view text) {
+  std::vector<Endpoint> endpoints;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const auto endpoint = parse_endpoint(text.substr(begin, end - begin));
+    if (!endpoint) return {};
+    endpoints.push_back(*endpoint);
+    begin = end + 1;
+  }
+  return endpoints;
+}
+
 std::string to_text(const Endpoint& endpoint) {
   if (endpoint.host.find(':') != std::string::npos)
     return fmt::format("[{}]:{}", endpoint.host, endpoint.port);

@@ -20,7 +20,9 @@ struct Endpoint {
 };
 /// "name:port", "1.2.3.4:port" or "[v6]:port", port 1 to 65535; nothing where it is none of these.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
-/// The inverse: brackets around a v6 address.
+/// The same for a list with commas between; empty where an entry is none of these.
+std::vector<Endpoint> parse_endpoints(std::string_view text);
+/// The inverse of parse_endpoint: brackets around a v6 address.
 std::string to_text(const Endpoint& endpoint);
 
 /// A numeric IPv4 or IPv6 address with a port. IPv4 inside IPv6 (::ffff:1.2.3.4) is shown as IPv4.

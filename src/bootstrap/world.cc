@@ -111,14 +111,15 @@ UniqueFd inherited_listener(int inherited) {
 UniqueFd open_listener(const Identity& identity, const Knobs& knobs) {
   const bool is_root = identity.rank == 0;
   if (is_root && identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
-  const auto coordinator = parse_endpoint(identity.coordinator);
-  if (!coordinator)
+  const auto coordinators = parse_endpoints(identity.coordinator);
+  if (coordinators.empty())
     fail(ErrorCode::invalid_argument, identity.rank,
          fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
          "set ROPEWALK_COORDINATOR=host:port");
-  const uint16_t port = is_root ? coordinator->port : 0;
-  auto local = loopback_literal(*coordinator);
-  if (!local || !knobs.socket_ifname.empty()) return listen_everywhere(port);
+  const uint16_t port = is_root ? coordinators[0].port : 0;
+  auto local = loopback_literal(coordinators[0]);
+  if (!local || coordinators.size() > 1 || !knobs.socket_ifname.empty())
+    return listen_everywhere(port);
   local->set_port(port);
   return listen_at(*local);
 }
@@ -127,14 +128,16 @@ UniqueFd open_listener(const Identity& identity, const Knobs& knobs) {
 std::vector<SocketAddress> resolve_coordinator(const Identity& identity, int64_t deadline_ns) {
   constexpr auto kPause = std::chrono::milliseconds(100);
   const MonotonicClock clock;
-  const auto endpoint = parse_endpoint(identity.coordinator);
+  const auto endpoints = parse_endpoints(identity.coordinator);
   std::string why;
   for (;;) {
-    auto addresses = resolve(*endpoint, why);
+    std::vector<SocketAddress> addresses;
+    for (const Endpoint& endpoint : endpoints)
+      std::ranges::copy(resolve(endpoint, why), std::back_inserter(addresses));
     if (!addresses.empty()) return addresses;
     if (clock.now_ns() >= deadline_ns)
       fail(ErrorCode::timeout, identity.rank,
-           fmt::format("the coordinator's name {} has no address: {}", endpoint->host, why),
+           fmt::format("the coordinator {} has no address: {}", identity.coordinator, why),
            "correct ROPEWALK_COORDINATOR, or give an address instead of a name");
     std::this_thread::sleep_for(kPause);
   }

@@ -161,7 +161,6 @@ void Engine::on_lost(int transport, int peer) {
     pairs_[static_cast<size_t>(peer)].lost_ns = clock_.now_ns();
 }
 
-/// A peer that waits for this rank in another call cannot ask before this side connects, too.
 void Engine::answer_connects() {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !transport_to(peer).is_wanted(peer)) continue;
@@ -248,7 +247,7 @@ void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
   const int peer = first ? first->link->peer() : -1;
   fail(
       {ErrorCode::timeout, name_of(op),
-       fmt::format("no end after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
+       fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
                    what_blocks(op)),
        fmt::format(
            "is rank {} still computing, or in another call? ROPEWALK_TIMEOUT sets the limit", peer),

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "topology/topology.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int64_t kSpin_ns = 50'000;              // then yield
 constexpr int64_t kYield_ns = 20'000'000;         // then block
+constexpr int64_t kYieldForAny_ns = 200'000;      // the same where no particular message is due
 constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;
@@ -70,11 +72,26 @@ void Driver::throw_if_failed() {
   throw Error(*failure);
 }
 
+void Driver::throw_if_stopped() const {
+  if (stopping_)
+    throw Error(ErrorCode::invalid_argument, "communicator", "this rank has left the job",
+                "make every call before the communicator is left");
+}
+
 void Driver::kick_sleepers() {
   ++moves_;
   if (sleepers_ == 0) return;
+  sought_asleep_ = {};  // they will look for themselves
   const uint64_t count = sleepers_;
   [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
+}
+
+/// A message that no operation takes moves nothing, and whoever has polled may have taken the news
+/// of it from the sleeper that waits for it.
+void Driver::tell_sleepers(bool moved) {
+  for (size_t channel = 0; channel < sought_asleep_.size(); ++channel)
+    moved = moved || (sought_asleep_[channel] && engine_.has_message(static_cast<int>(channel)));
+  if (moved) kick_sleepers();
 }
 
 void Driver::wake_progress_thread() {
@@ -108,6 +125,7 @@ void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
 }
 
 void Driver::start_locked(Operation& op) {
+  throw_if_stopped();
   if (!is_finished(op))
     throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
                 "wait for it, or make a second plan");
@@ -147,8 +165,8 @@ bool Driver::test(Operation& op) {
   return is_finished(op);
 }
 
-void Driver::wait(Operation& op, int64_t timeout_ns) {
-  if (is_finished(op)) return;
+template <class Done>
+bool Driver::drive_until(const Done& done, int64_t limit_ns, int channel) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
@@ -160,20 +178,23 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};
-  Patience patience;
+  const Patience fresh{.channel = channel};
+  Patience patience = fresh;
   int64_t began_ns = 0;
-  for (uint32_t turn = 1; !is_finished(op); ++turn) {
+  for (uint32_t turn = 1;; ++turn) {
     bool moved = false;
     {
       std::lock_guard lock(mutex_);
       moved = engine_.progress();
-      if (moved) kick_sleepers();
+      tell_sleepers(moved);
       patience.moves_seen = moves_;
+      if (done()) return true;
+      throw_if_stopped();
     }
-    if (is_finished(op)) return;
     throw_if_failed();
+    if (limit_ns <= 0) return false;
     if (moved)
-      patience = {};
+      patience = fresh;
     else
       idle(patience);
     // The clock only now and then, unless idle() has just slept.
@@ -181,10 +202,36 @@ void Driver::wait(Operation& op, int64_t timeout_ns) {
     const int64_t now_ns = clock_.now_ns();
     if (began_ns == 0) began_ns = now_ns;
     look_around(now_ns);
-    if (now_ns - began_ns <= timeout_ns) continue;
-    std::lock_guard lock(mutex_);
-    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), now_ns - began_ns);
+    if (now_ns - began_ns > limit_ns) return false;
   }
+}
+
+void Driver::wait(Operation& op, int64_t timeout_ns) {
+  while (!wait_for(op, timeout_ns)) {
+    std::lock_guard lock(mutex_);
+    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), timeout_ns);
+  }
+}
+
+bool Driver::wait_for(Operation& op, int64_t limit_ns) {
+  return is_finished(op) || drive_until([&] { return is_finished(op); }, limit_ns);
+}
+
+std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
+  throw_if_failed();
+  std::optional<int> sender;
+  const auto done = [&] {
+    sender = engine_.next_sender(channel);
+    return sender || std::exchange(interrupted_[static_cast<size_t>(channel)], false);
+  };
+  drive_until(done, limit_ns, channel);
+  return sender;
+}
+
+void Driver::interrupt_next_sender(int channel) {
+  std::lock_guard lock(mutex_);
+  interrupted_[static_cast<size_t>(channel)] = true;
+  kick_sleepers();
 }
 
 const Operation& Driver::unfinished_part(const Operation& op) const {
@@ -197,6 +244,7 @@ void Driver::look_around(int64_t now_ns) {
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
+  if (engine_.failure() == nullptr) engine_.answer_connects();
   engine_.check_stalled(now_ns);
 }
 
@@ -213,28 +261,32 @@ void Driver::idle(Patience& patience) {
   if (patience.idle_since_ns == 0) patience.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - patience.idle_since_ns;
   if (idle_ns < kSpin_ns) return;
-  if (idle_ns < kSpin_ns + kYield_ns) {
+  if (idle_ns < kSpin_ns + (patience.channel == kNoChannel ? kYield_ns : kYieldForAny_ns)) {
     sched_yield();
     return;
   }
   patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
   patience.blocked = true;
-  block(kBlock_ns, patience.moves_seen);
+  block(kBlock_ns, patience);
 }
 
-void Driver::block(int64_t limit_ns, uint64_t moves_seen) {
+void Driver::block(int64_t limit_ns, const Patience& patience) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
   fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
-    if (moves_ != moves_seen) return;
+    if (moves_ != patience.moves_seen) return;
     for (Transport* transport : engine_.transports()) {
       if (!transport->arm()) return;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
     if (engine_.look_for_arrivals()) return;
+    if (patience.channel != kNoChannel) {
+      if (engine_.has_message(patience.channel)) return;
+      sought_asleep_[static_cast<size_t>(patience.channel)] = true;
+    }
     ++sleepers_;
   }
   const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
@@ -266,7 +318,7 @@ void Driver::run_progress_thread() {
       continue;
     }
     const bool moved = engine_.progress();
-    if (moved) kick_sleepers();
+    tell_sleepers(moved);
     patience.moves_seen = moves_;
     lock.unlock();
     if (moved)

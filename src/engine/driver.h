@@ -5,6 +5,7 @@
 // nobody waits.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -29,8 +30,16 @@ class Driver {
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
   ~Driver();
 
-  /// Ends the progress thread. Nothing may be started afterwards.
+  /// Ends the progress thread. Afterwards start, run, wait and next_sender throw.
   void stop();
+
+  /// Throws Error(invalid_argument) after stop().
+  void throw_if_stopped() const;
+
+  /// Whether it is known already that `operation` will not end.
+  bool is_lost(const Operation& operation) const {
+    return !is_finished(operation) && engine_.failure() != nullptr;
+  }
 
   int64_t timeout_ns() const { return options_.timeout_ns; }
 
@@ -44,6 +53,11 @@ class Driver {
   bool test(Operation& operation);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
   void wait(Operation& operation, int64_t timeout_ns);
+  /// The same for at most `limit_ns`, without failing then: true when finished.
+  bool wait_for(Operation& operation, int64_t limit_ns);
+  /// As Communicator::next_sender.
+  std::optional<int> next_sender(int channel, int64_t limit_ns);
+  void interrupt_next_sender(int channel);
 
   /// Runs `body` under the engine's lock.
   template <class Body>
@@ -53,14 +67,20 @@ class Driver {
   }
 
  private:
+  static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
   struct Patience {
+    int channel = kNoChannel;  // where messages are waited for that no recv was started for
     int64_t idle_since_ns = 0;
     uint32_t spins = 0;
     bool blocked = false;     // the last idle() slept
     uint64_t moves_seen = 0;  // moves_ after one's own last turn
   };
 
+  /// Turns the crank until `done()`, which is asked under mutex_; false after `limit_ns`. Throws
+  /// the job's failure.
+  template <class Done>
+  bool drive_until(const Done& done, int64_t limit_ns, int channel = kNoChannel);
   void throw_if_failed();
   void start_locked(Operation& operation);
   void look_around(int64_t now_ns);
@@ -68,11 +88,13 @@ class Driver {
   const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
   /// Not where another thread has moved anything since.
-  void block(int64_t limit_ns, uint64_t moves_seen);
+  void block(int64_t limit_ns, const Patience& patience);
   void run_progress_thread();
   // Under mutex_.
   /// After turns in which something may have moved.
   void kick_sleepers();
+  /// After a turn: kicks them where there is a reason.
+  void tell_sleepers(bool moved);
   void wake_progress_thread();
   void start_one(Operation& operation);
 
@@ -82,13 +104,15 @@ class Driver {
   const DriverOptions options_;
   std::mutex mutex_;  // guards the engine
   std::condition_variable work_;
-  std::atomic<int> waiters_{0};  // callers that drive
-  const UniqueFd kick_fd_;       // a semaphore: wakes threads in block()
+  std::atomic<bool> stopping_{false};  // set under mutex_
+  std::atomic<int> waiters_{0};        // callers that drive
+  const UniqueFd kick_fd_;             // a semaphore: wakes threads in block()
   // Under mutex_:
   uint64_t sleepers_ = 0;  // threads in block(); whoever polls in their stead kicks them
   uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
+  std::array<bool, kChannels> sought_asleep_{};  // a sleeper waits for messages of this channel
+  std::array<bool, kChannels> interrupted_{};    // whoever waits for them, or will, is to return
   int64_t looked_ns_ = 0;
-  bool stopping_ = false;
   std::thread progress_;
 };
 

@@ -56,9 +56,9 @@ void Engine::start(Operation& op) {
   op.unfinished = op.runner == Runner::fifos ? static_cast<uint32_t>(op.steps.size()) : 1;
   op.begun = false;
   if (op.is_point_to_point()) {
-    Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
+    Channel& channel = channel_in(pairs_, op);
     op.ticket =
-        op.call.collective == Collective::send ? pair.sends_started++ : pair.recvs_started++;
+        op.call.collective == Collective::send ? channel.sends_started++ : channel.recvs_started++;
     op.signature.sequence = op.ticket;
   } else {
     op.signature.sequence = next_sequence_++;
@@ -106,9 +106,9 @@ bool Engine::is_linked(Operation& op) {
 
 bool Engine::may_run(const Operation& op) const {
   if (op.is_point_to_point()) {
-    const Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
+    const Channel& channel = channel_in(pairs_, op);
     return op.ticket ==
-           (op.call.collective == Collective::send ? pair.sends_done : pair.recvs_done);
+           (op.call.collective == Collective::send ? channel.sends_done : channel.recvs_done);
   }
   const Operation* owner = context_owner_[op.signature.sequence % kContexts];
   return owner == nullptr || owner == &op;
@@ -189,12 +189,29 @@ void Engine::finish(Operation& op) {
     op.bound = false;
   }
   if (op.is_point_to_point()) {
-    Pair& pair = pairs_[static_cast<size_t>(op.call.root)];
-    ++(op.call.collective == Collective::send ? pair.sends_done : pair.recvs_done);
+    Channel& channel = channel_in(pairs_, op);
+    ++(op.call.collective == Collective::send ? channel.sends_done : channel.recvs_done);
   } else {
     context_owner_[op.signature.sequence % kContexts] = nullptr;
   }
   op.state.store(Operation::State::done, std::memory_order_release);
+}
+
+bool Engine::has_message(Link& link, int channel) {
+  if (!link.ready()) return false;
+  const Channel& messages =
+      pairs_[static_cast<size_t>(link.peer())].channels[static_cast<size_t>(channel)];
+  return messages.recvs_started == messages.recvs_done &&
+         link.front(stream_of(kPointToPointContext, channel)) != nullptr;
+}
+
+std::optional<int> Engine::next_sender(int channel) {
+  for (size_t i = 0; i < open_links_.size(); ++i) {
+    last_sender_ = (last_sender_ + 1) % open_links_.size();
+    Link& link = *open_links_[last_sender_];
+    if (has_message(link, channel)) return link.peer();
+  }
+  return {};
 }
 
 bool Engine::poll_transports() {

@@ -58,6 +58,15 @@ class Engine {
   /// After a failure, before callers hear of it and free their memory: transports move nothing any
   /// more. The first call counts.
   void stop_transports();
+  /// A peer that waits for this rank in another call cannot ask before this side connects, too.
+  void answer_connects();
+  /// As Communicator::next_sender, without waiting. Turns around the peers, so that all are served.
+  std::optional<int> next_sender(int channel);
+  /// Whether next_sender would tell one.
+  bool has_message(int channel) {
+    return std::ranges::any_of(open_links_,
+                               [&](Link* link) { return has_message(*link, channel); });
+  }
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
@@ -75,6 +84,7 @@ class Engine {
   void on_lost(int transport, int peer);
   bool may_run(const Operation& operation) const;
   bool run(Operation& operation);
+  bool has_message(Link& link, int channel);
   void begin(Operation& operation);
   static bool is_linked(Operation& operation);
   void finish(Operation& operation);
@@ -144,7 +154,6 @@ class Engine {
   std::optional<Blocker> blocker_of_fifo(const Operation& operation, size_t fifo) const;
   static std::optional<Blocker> blocker_of_pass(const Operation& operation, const PassPeer& peer);
   void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
-  void answer_connects();
 
   static bool slice_ready(const Operation& operation, uint32_t step, uint32_t slice,
                           uint32_t deps_end);
@@ -169,12 +178,22 @@ class Engine {
   std::array<Completion, 64> completions_;  // of one poll
   static constexpr size_t kHistory = 64;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
-  struct Pair {
+  struct Channel {
     uint32_t sends_started = 0, sends_done = 0, recvs_started = 0, recvs_done = 0;
+  };
+  struct Pair {
+    std::array<Channel, kChannels> channels;
     int64_t lost_ns = 0;  // when the transport lost the peer; 0: not
     int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
   };
   std::vector<Pair> pairs_;
+  size_t last_sender_ = 0;  // index in open_links_ of the link that next_sender() answered last
+
+  template <class Pairs>
+  static auto& channel_in(Pairs& pairs, const Operation& operation) {
+    return pairs[static_cast<size_t>(operation.call.root)]
+        .channels[static_cast<size_t>(operation.call.channel)];
+  }
 };
 
 /// Where slice `slice` begins, and how many of the `bytes` of a message it has.

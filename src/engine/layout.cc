@@ -200,6 +200,10 @@ void check_call(const Call& call, int rank, int ranks) {
                              point_to_point ? "peer" : "root", call.root, ranks - 1));
   if (point_to_point && call.root == rank)
     reject(call, "a rank cannot send to itself; copy the data instead");
+  if (call.channel < 0 || call.channel >= kChannels)
+    reject(call, fmt::format("channel {} is not in 0..{}", call.channel, kChannels - 1));
+  if (!point_to_point && (call.channel != 0 || call.tag != 0))
+    reject(call, "channel and tag go with send and recv only");
   for (const auto* counts : {&call.counts, &call.recv_counts})
     if (!counts->empty() && counts->size() != static_cast<size_t>(ranks))
       reject(call, fmt::format("{} counts were given for {} ranks", counts->size(), ranks));

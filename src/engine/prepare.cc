@@ -22,7 +22,7 @@ Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes
   // all_to_all_v: each pair has its own count, checked where the message arrives.
   const bool differs = call.collective == Collective::all_to_all && !call.counts.empty();
   s.count = call.counts.empty() ? call.count : 0;
-  s.counts_hash = differs ? 0 : hash_counts(call.counts);
+  s.counts_hash = pair ? call.tag : differs ? 0 : hash_counts(call.counts);
   return s;
 }
 
@@ -201,7 +201,7 @@ void Engine::prepare_fifos(Operation& op) {
   op.fifos.resize(op.program.fifos.size());
   for (size_t f = 0; f < op.fifos.size(); ++f) {
     op.fifos[f].link = &link_to(op.program.fifos[f].peer);
-    op.fifos[f].stream = stream_of(kPointToPointContext, 0);
+    op.fifos[f].stream = stream_of(kPointToPointContext, op.program.fifos[f].lane);
   }
 }
 

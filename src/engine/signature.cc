@@ -26,11 +26,13 @@ std::string describe(const Signature& s) {
       fmt::format("{}({} {}", name_of(collective), s.count, name_of(static_cast<DataType>(s.type)));
   if (reduces(collective)) text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
   if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
+  if (collective == Collective::send) {
+    if (s.counts_hash != 0) text += fmt::format(", tag {}", s.counts_hash);
+    return text + ")";
+  }
   if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash & 0xffffffff);
-  if (collective != Collective::send)
-    text += fmt::format(", {}, slices of {}", name_of(static_cast<Algorithm>(s.algorithm)),
-                        s.slice_bytes);
-  return text + ")";
+  return text + fmt::format(", {}, slices of {})", name_of(static_cast<Algorithm>(s.algorithm)),
+                            s.slice_bytes);
 }
 
 std::string operation_name(const Signature& s) {

@@ -16,7 +16,7 @@ struct Signature {
   int32_t root = 0;
   uint32_t slice_bytes = 0;
   uint64_t count = 0;
-  uint64_t counts_hash = 0;  // of the per-rank counts of the _v forms; 0 where there are none
+  uint64_t counts_hash = 0;  // of the per-rank counts of the _v forms; send: the tag; else 0
 
   bool operator==(const Signature&) const = default;
 };

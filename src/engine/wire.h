@@ -34,6 +34,7 @@ inline constexpr uint64_t kProbeCookie = 1;
 
 inline constexpr int kContexts = 4;  // collectives in flight
 inline constexpr int kPointToPointContext = kContexts;
+static_assert(kChannels == kLanes);  // a channel of send and recv is a lane of their context
 inline constexpr int kStreams = (kContexts + 1) * kLanes;
 inline constexpr uint32_t kSlots = 8;                 // eager messages in flight per stream
 inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back

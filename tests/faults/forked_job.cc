@@ -7,10 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
 #include "tests/local_world.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 
@@ -25,6 +28,10 @@ struct ForkedJob::Message {
 
 double now_s() {
   return static_cast<double>(MonotonicClock().now_ns()) / 1e9;
+}
+
+void sleep_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 ForkedJob::ForkedJob(int ranks, const Options& options,
@@ -115,6 +122,17 @@ std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
     verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
   }
   return verdicts;
+}
+
+void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit_s) {
+  for (int rank = 0; rank < static_cast<int>(verdicts.size()); ++rank) {
+    if (rank == victim) continue;
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    ASSERT_TRUE(verdict.told) << "rank " << rank << " hangs, or died without a word";
+    EXPECT_EQ(verdict.peer, victim) << "rank " << rank << ": " << verdict.text;
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::peer_lost)) << verdict.text;
+    EXPECT_LT(verdict.after_s, limit_s * slowness()) << verdict.text;
+  }
 }
 
 void reduce_for_ever(Communicator& comm) {

@@ -47,10 +47,14 @@ class ForkedJob {
   double marked_s_ = 0;
 };
 
+/// Every verdict but the victim's names it as lost, within `limit_s` times `slowness()`.
+void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit_s);
+
 /// All-reduces of several sizes until something fails: a body.
 void reduce_for_ever(Communicator& comm);
 
 /// Seconds on the monotonic clock, the same in all processes.
 double now_s();
+void sleep_s(double seconds);
 
 }  // namespace ropewalk::testing

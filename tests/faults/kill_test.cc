@@ -26,21 +26,6 @@ Options options_for(const std::string& transport, double timeout_s) {
   return options;
 }
 
-void sleep_s(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit_s) {
-  for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank == victim) continue;
-    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "rank " << rank << " hangs";
-    EXPECT_EQ(verdict.peer, victim) << "rank " << rank << ": " << verdict.text;
-    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::peer_lost)) << verdict.text;
-    EXPECT_LT(verdict.after_s, limit_s * slowness()) << verdict.text;
-  }
-}
-
 int entries_in(const char* folder) {
   int count = 0;
   DIR* dir = ::opendir(folder);
@@ -51,6 +36,8 @@ int entries_in(const char* folder) {
 
 class Faults : public ::testing::TestWithParam<std::string> {};
 
+// Over UCX also the test of a past bug: of 30 ranks that were killed while links were made one took
+// others with it, in whom UCX asserted.
 TEST_P(Faults, EveryKillIsNamedWithinASecond) {
   const char* text = std::getenv("TEST_KILLS");
   const int kills = text != nullptr ? std::atoi(text) : 100;

@@ -1,0 +1,42 @@
+// Where ranks meet that can tell each other a line of text in some other way: through a key-value
+// store, a file system, an older communicator.
+//
+//   ropewalk::Meeting meeting;                     // on rank 0
+//   store.set("ropewalk", meeting.invitation());
+//   auto comm = ropewalk::Communicator::create(meeting.options(0, size));
+//
+//   auto invitation = store.get("ropewalk");       // on every other rank
+//   auto comm = ropewalk::Communicator::create(ropewalk::Meeting::options(invitation, rank, size));
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ropewalk/communicator.h"
+
+namespace ropewalk {
+
+/// Rank 0's side. Must live until rank 0's `create` has returned; may then go. Movable.
+class Meeting {
+ public:
+  /// Listens on a free port of every interface (ROPEWALK_SOCKET_IFNAME chooses among them) and
+  /// makes a key. Throws Error.
+  Meeting();
+  ~Meeting();
+  Meeting(Meeting&& other) noexcept;
+  Meeting& operator=(Meeting&&) = delete;
+
+  /// One line of printable characters: this rank's addresses, most reachable first, and the job's
+  /// key. Whoever has it can join.
+  const std::string& invitation() const { return invitation_; }
+  /// How rank `rank`, which is 0 here, joins.
+  Options options(int rank, int size) const;
+  /// How the other ranks do. Throws Error(invalid_argument) where `invitation` is none.
+  static Options options(std::string_view invitation, int rank, int size);
+
+ private:
+  int listener_ = -1;
+  std::string invitation_;
+};
+
+}  // namespace ropewalk

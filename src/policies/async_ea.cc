@@ -1,0 +1,241 @@
+// Elastic averaging without waiting, after arXiv 1412.6651: see center_shard.h for an exchange.
+//
+// Where ranks meet (synchronizing, reading the center, leaving) a rank's own exchanges have ended
+// before it comes, so none is under way once all are there. Nobody's exchange can change the center
+// before it has been copied for the others: a rank goes on only when it has all copies.
+#include <fmt/format.h>
+
+#include <bit>
+#include <exception>
+#include <optional>
+
+#include "base/log.h"
+#include "policies/arrival.h"
+#include "policies/center_shard.h"
+#include "policies/exchange.h"
+#include "policies/shards.h"
+#include "ropewalk/policies.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kPieceBytes = 1 << 20;
+
+[[noreturn]] void refuse(std::string reason, std::string advice) {
+  throw Error(ErrorCode::invalid_argument, "AsyncEa", std::move(reason), std::move(advice));
+}
+
+void check_arguments(const Communicator& comm, int tau, double alpha, int servers) {
+  if (tau < 1) refuse(fmt::format("tau is {}", tau), "exchange at every tau-th step, at least 1");
+  if (!(alpha > 0 && alpha < 1))  // catches NaN too
+    refuse(fmt::format("alpha is {}", alpha), "use a moving rate between 0 and 1, both excluded");
+  if (servers < 0 || servers >= comm.size())
+    refuse(fmt::format("{} servers of {} ranks", servers, comm.size()),
+           "leave at least one rank to work");
+}
+
+}  // namespace
+
+template <class T>
+class AsyncEa<T>::Impl {
+ public:
+  Impl(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options)
+      : tau_(tau), alpha_(alpha), servers_(options.servers) {
+    check_arguments(comm, tau, alpha, servers_);
+    comm_ = comm.split(0, comm.rank());
+  }
+
+  ~Impl() {
+    try {
+      if (std::uncaught_exceptions() > exceptions_)
+        comm_->abort("an exception ended its AsyncEa");
+      else if (!left_)
+        meet(Purpose::leave, 0);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, comm_->rank(), "the end of an AsyncEa: {}", error.what());
+      comm_->abort("its AsyncEa has ended");  // nobody answers the others any more
+    }
+  }
+
+  bool average(TensorList<T> parameters) {
+    require_role(true);
+    check_length(parameters);
+    if (shard_) shard_->throw_if_failed();
+    ++step_;
+    if (step_ % tau_ != 0) return false;
+    pack(parameters);
+    exchange_->run(shard_.get());
+    const T* delta = exchange_->delta().data();
+    for (const std::span<T>& tensor : parameters)
+      for (T& parameter : tensor) parameter = narrow<T>(widen(parameter) - widen(*delta++));
+    return true;
+  }
+
+  void synchronize(Purpose purpose, TensorList<T> parameters) {
+    require_role(true);
+    if (shards_) check_length(parameters);
+    meet(purpose, length(parameters));
+    if (!shards_) {
+      make_room(length(parameters));
+      pack(parameters);
+      make_center();
+    }
+    step_ = 0;
+    if (purpose == Purpose::synchronize_parameters) read_center(parameters);
+  }
+
+  void center(TensorList<T> center) {
+    require_role(true);
+    check_length(center);
+    meet(Purpose::center, length(center));
+    read_center(center);
+  }
+
+  void serve() {
+    require_role(false);
+    while (!left_) {
+      const Arrival arrival = meet(Purpose::serve, 0);
+      left_ = arrival.purpose == Purpose::leave;
+      if (left_) return;
+      if (!shards_) {
+        make_room(arrival.elements);
+        make_center();
+      }
+      if (arrival.purpose != Purpose::synchronize_center) gather();
+    }
+  }
+
+ private:
+  bool works() const { return comm_->rank() >= servers_; }
+  bool owns() const { return servers_ == 0 || !works(); }
+
+  void require_role(bool worker) const {
+    if (works() == worker) return;
+    if (worker)
+      refuse(fmt::format("rank {} is a server", comm_->rank()), "call nothing but serve on it");
+    refuse(fmt::format("rank {} is a worker", comm_->rank()),
+           "call serve on the first AsyncEaOptions::servers ranks only");
+  }
+
+  static size_t length(TensorList<T> list) {
+    size_t total = 0;
+    for (const std::span<T>& tensor : list) total += tensor.size();
+    return total;
+  }
+
+  void check_length(TensorList<T> list) const {
+    if (!shards_) refuse("there is no center yet", "call synchronize_parameters first");
+    if (length(list) == shards_->total()) return;
+    refuse(fmt::format("the list of tensors has {} elements, but {} in earlier calls", length(list),
+                       shards_->total()),
+           "give every call of one policy object the same tensors");
+  }
+
+  Arrival meet(Purpose purpose, size_t elements) {
+    if (shard_) shard_->throw_if_failed();
+    return meet_all(*comm_, {purpose, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
+  }
+
+  void make_room(size_t total) { vector_ = comm_->allocate<T>(total); }
+
+  /// Of what the first worker has in vector_. Requests that come before this rank has its shard
+  /// wait until it answers.
+  void make_center() {
+    const int owners = servers_ > 0 ? servers_ : comm_->size();
+    const Shards shards(vector_.size(), owners, kPieceBytes / sizeof(T));
+    if (vector_.size() > 0) comm_->broadcast(vector_.span(), servers_);
+    if (works()) exchange_.emplace(*comm_, shards, vector_.span());
+    if (owns()) shard_ = std::make_unique<CenterShard<T>>(*comm_, shards, alpha_, part(shards));
+    shards_ = shards;
+  }
+
+  /// The center into vector_, on every rank.
+  void gather() {
+    if (shards_->total() == 0) return;
+    Call call;
+    call.collective = Collective::all_gather;
+    call.type = data_type_of<T>();
+    call.counts.resize(static_cast<size_t>(comm_->size()));
+    for (int owner = 0; owner < shards_->owners(); ++owner)
+      call.counts[static_cast<size_t>(owner)] = shards_->shard(owner).size;
+    call.out = vector_.data();
+    call.in = vector_.data();
+    if (shard_) {
+      shard_->copy_to(part(*shards_));
+      call.in = part(*shards_).data();
+    }
+    comm_->run(call);
+  }
+
+  /// This rank's shard of vector_.
+  std::span<T> part(const Shards& shards) const {
+    const Part own = shards.shard(comm_->rank());
+    return vector_.span().subspan(own.begin, own.size);
+  }
+
+  void read_center(TensorList<T> into) {
+    gather();
+    const T* from = vector_.data();
+    for (const std::span<T>& tensor : into) {
+      std::copy(from, from + tensor.size(), tensor.begin());
+      from += tensor.size();
+    }
+  }
+
+  void pack(TensorList<T> list) {
+    T* to = vector_.data();
+    for (const std::span<T>& tensor : list) to = std::ranges::copy(tensor, to).out;
+  }
+
+  const int tau_;
+  const double alpha_;
+  const int servers_;
+  const int exceptions_ = std::uncaught_exceptions();
+  int64_t step_ = 0;  // of this rank, since the last synchronization
+  bool left_ = false;
+  std::unique_ptr<Communicator> comm_;
+  // From the first synchronization on; shards_ is set last:
+  std::optional<Shards> shards_;
+  Buffer<T> vector_;                       // of an exchange, or the center for `gather`
+  std::optional<Exchange<T>> exchange_;    // workers
+  std::unique_ptr<CenterShard<T>> shard_;  // owners; answers the others, so it goes first
+};
+
+template <class T>
+AsyncEa<T>::AsyncEa(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options)
+    : impl_(std::make_unique<Impl>(comm, tau, alpha, options)) {}
+
+template <class T>
+AsyncEa<T>::~AsyncEa() = default;
+
+template <class T>
+bool AsyncEa<T>::average_parameters(TensorList<T> parameters) {
+  return impl_->average(parameters);
+}
+
+template <class T>
+void AsyncEa<T>::synchronize_center(TensorList<T> parameters) {
+  impl_->synchronize(Purpose::synchronize_center, parameters);
+}
+
+template <class T>
+void AsyncEa<T>::synchronize_parameters(TensorList<T> parameters) {
+  impl_->synchronize(Purpose::synchronize_parameters, parameters);
+}
+
+template <class T>
+void AsyncEa<T>::center(TensorList<T> center) {
+  impl_->center(center);
+}
+
+template <class T>
+void AsyncEa<T>::serve() {
+  impl_->serve();
+}
+
+template class AsyncEa<float>;
+template class AsyncEa<double>;
+template class AsyncEa<float16>;
+template class AsyncEa<bfloat16>;
+
+}  // namespace ropewalk

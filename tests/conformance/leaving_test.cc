@@ -1,0 +1,57 @@
+// Leaving before the communicator dies: what was allocated stays, and nothing more is taken.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+
+#include "tests/local_world.h"
+
+namespace ropewalk {
+namespace {
+
+using testing::run_ranks;
+
+class Leaving : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Leaving, MemoryCanBeReadAfterwards) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    auto values = comm.allocate<int>(1000);
+    for (int& value : values) value = comm.rank();
+    comm.all_reduce(values.span());
+    comm.leave();
+    for (const int value : values) ASSERT_EQ(value, 3);
+  });
+}
+
+TEST_P(Leaving, LaterCallsAreRefused) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    Call barrier;
+    barrier.collective = Collective::barrier;
+    std::byte byte{};
+    barrier.in = barrier.out = &byte;
+    barrier.count = 1;
+    barrier.type = DataType::uint8;
+    barrier.op = kMax;
+    Plan plan = comm.plan(barrier);
+    plan.run();
+    comm.leave();
+    comm.leave();
+    std::array<float, 4> values{};
+    for (const auto& call : {std::function([&] { comm.all_reduce(std::span<float>(values)); }),
+                             std::function([&] { comm.next_sender(std::chrono::seconds(10)); }),
+                             std::function([&] { plan.run(); })}) {
+      try {
+        call();
+        ADD_FAILURE() << "a call after leave() must throw";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Leaving, ::testing::Values("shm", "tcp"));
+
+}  // namespace
+}  // namespace ropewalk

@@ -21,6 +21,13 @@ using Bytes = std::vector<std::byte>;
 class Stranger {
  public:
   explicit Stranger(SocketSource& sockets) : worker_(2) {
+    ucp_am_handler_param_t param{};  // UCX does not bear messages without one
+    param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+    param.id = ucx::kCreditMessage;
+    param.cb = [](void*, const void*, size_t, void*, size_t, const ucp_am_recv_param_t*) {
+      return UCS_OK;
+    };
+    EXPECT_EQ(ucx::lib().ucp_worker_set_am_recv_handler(worker_.get(), &param), UCS_OK);
     sockets.request(0, 0);
     fd_ = sockets.take(0, 0);
     const Bytes own = ucx::encode(ucx::Handshake{1, kLink, worker_.address(), {}});
@@ -41,6 +48,8 @@ class Stranger {
                                               : UCP_ERR_HANDLING_MODE_PEER;  // as the transport
     params.address = reinterpret_cast<const ucp_address_t*>(reader_.handshake().address.data());
     EXPECT_EQ(ucx::lib().ucp_ep_create(worker_.get(), &params, &endpoint_), UCS_OK);
+    ucx::encode(ucx::Credit{link(), 0}, contact_.data());
+    EXPECT_FALSE(UCS_PTR_IS_ERR(post(ucx::kCreditMessage, {}, contact_)));
     return true;
   }
   uint32_t link() const { return reader_.handshake().link; }
@@ -59,6 +68,7 @@ class Stranger {
   int fd_ = -1;
   ucx::HandshakeReader reader_;
   ucp_ep_h endpoint_ = nullptr;
+  Bytes contact_ = Bytes(ucx::kCreditBytes);
 };
 
 class UcxStranger : public testing::Test {
@@ -180,6 +190,31 @@ TEST_F(UcxStranger, ACreditMessageForWhatWasNeverSentEndsTheLink) {
   ucx::encode(ucx::Credit{stranger_.link(), 1}, credit.data());
   send(ucx::kCreditMessage, {}, credit);
   expect_lost("it gave back more than it was sent");
+}
+
+// The stranger goes after every number of its own turns and of ours.
+TEST(UcxLinks, APeerThatGoesWhileTheyAreMadeIsLost) {
+  constexpr int kTurnsMax = 8;
+  for (int turn = 0; turn < kTurnsMax * kTurnsMax; ++turn) {
+    SCOPED_TRACE(turn);
+    tcp::LocalNetwork network(2, tcp::LocalNetwork::Kind::unix_sockets);
+    UcxTransport transport(0, network.source(0), {true, true});
+    std::array<Completion, 16> seen;
+    auto stranger = std::make_unique<Stranger>(network.source(1));
+    transport.connect(1, {});
+    while (!stranger->meet()) transport.poll(seen);
+    for (int i = 0; i < turn / kTurnsMax; ++i) stranger->progress();
+    for (int i = 0; i < turn % kTurnsMax; ++i) transport.poll(seen);
+    for (int i = 0; i < turn % 3; ++i) stranger->progress();
+    stranger.reset();
+    bool is_lost = false;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!is_lost && std::chrono::steady_clock::now() < deadline) {
+      const size_t count = transport.poll(seen);
+      for (size_t i = 0; i < count; ++i) is_lost |= seen[i].kind == Completion::Kind::lost;
+    }
+    EXPECT_TRUE(is_lost);
+  }
 }
 
 }  // namespace

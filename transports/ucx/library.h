@@ -16,6 +16,7 @@ namespace ropewalk::ucx {
   F(ucp_config_release)           \
   F(ucp_ep_close_nbx)             \
   F(ucp_ep_create)                \
+  F(ucp_ep_flush_nbx)             \
   F(ucp_get_version_string)       \
   F(ucp_init_version)             \
   F(ucp_mem_map)                  \

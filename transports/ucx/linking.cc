@@ -88,13 +88,16 @@ UcxTransport::~UcxTransport() {
   // After a failure the sources and targets of what is under way may have gone already: UCX must
   // not move anything again, and it does not bear to be ended so (1.13 asserts).
   const auto touches_memory = [](const auto& peer) {
-    return peer && peer->under_way > (peer->telling ? 1u : 0u);
+    return peer && peer->under_way > (peer->telling ? 1u : 0u) + (peer->flushing ? 1u : 0u);
   };
-  if (std::any_of(peers_.begin(), peers_.end(), touches_memory)) {
+  abandoned_ |= std::any_of(peers_.begin(), peers_.end(), touches_memory);
+  if (!abandoned_) say_farewell();
+  abandoned_ |= std::any_of(peers_.begin(), peers_.end(),
+                            [](const auto& peer) { return peer && peer->wiring(); });
+  if (abandoned_) {
     worker_.abandon();
     return;
   }
-  say_farewell();
   for (const auto& peer : peers_)
     if (peer && peer->open()) close(*peer);
   if (flush_ != nullptr) ucx::lib().ucp_request_free(flush_);
@@ -161,30 +164,64 @@ void UcxTransport::advance(Peer& peer) {
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, greeting.socket.get(), nullptr);
     lose_later(peer, trouble);
   }
-  if (peer.state == Peer::State::greeting && greeting.reader.complete() && greeting.all_sent())
-    start(peer);
+  if (stopped_ || !peer.open() || !greeting.reader.complete() || !greeting.all_sent()) return;
+  if (peer.endpoint == nullptr) start(peer);
+  if (peer.state == Peer::State::greeting) finish_link(peer);
 }
 
-// The peer's address is known, and the peer takes what is sent to it since before it told it.
+// The handshake is complete. UCX (1.13, and 1.22 too) asserts where a peer ends while messages of
+// its own, by which endpoints find each other, wait for a connection by TCP. So none is sent before
+// connections stand in both directions: first the lower rank makes its own, and says so by a
+// message so short that it needs no more; then the higher; and only its answer makes UCX's
+// endpoints meet.
 void UcxTransport::start(Peer& peer) {
   const ucx::Handshake& theirs = peer.greeting.reader.handshake();
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
     return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
+  if (worker_.uses_tcp() && rank_ > peer.rank && !peer.met) return;
+  const ucs_status_t status = open_endpoint(peer);
+  if (status != UCS_OK)
+    return lose(peer, fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
+                                  ucx::text_of(status)));
+  if (worker_.uses_tcp()) await_connection(peer);
+}
+
+void UcxTransport::await_connection(Peer& peer) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_flushed;
+  param.user_data = &peer;
+  ucs_status_ptr_t request = ucx::lib().ucp_ep_flush_nbx(peer.endpoint, &param);
+  if (UCS_PTR_IS_ERR(request))
+    return lose_later(peer, "it could not be reached: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  peer.flushing = request != nullptr;
+  if (peer.flushing) ++peer.under_way;
+}
+
+ucs_status_t UcxTransport::open_endpoint(Peer& peer) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(theirs.address.data());
+  params.address =
+      reinterpret_cast<const ucp_address_t*>(peer.greeting.reader.handshake().address.data());
   const bool may_share = is_local_[static_cast<size_t>(peer.rank)] && worker_.shares_memory();
   peer.can_force = !may_share;
   params.err_mode = may_share ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {on_failure, &peer};
   const ucs_status_t status = ucx::lib().ucp_ep_create(worker_.get(), &params, &peer.endpoint);
-  if (status != UCS_OK) {
-    peer.endpoint = nullptr;
-    return lose(peer, fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
-                                  ucx::text_of(status)));
+  if (status != UCS_OK) peer.endpoint = nullptr;
+  return status;
+}
+
+void UcxTransport::finish_link(Peer& peer) {
+  if (peer.endpoint == nullptr || peer.flushing) return;
+  if (worker_.uses_tcp()) {
+    if (!std::exchange(peer.greeted, true))
+      tell(peer, rank_ > peer.rank ? UCP_AM_SEND_FLAG_REPLY : 0);
+    if (!peer.met || peer.telling) return;
   }
   peer.state = Peer::State::linked;
+  peer.stood = true;
   std::erase(linking_, &peer);
   can_do_more();
   publish(peer);  // it may have been the first to be ready, and have put something

@@ -1,5 +1,6 @@
 // What UCX calls while it progresses. Nothing here ends an endpoint: that waits until it returns.
 #include <cstring>
+#include <utility>
 
 #include "transports/ucx/peer.h"
 
@@ -110,8 +111,10 @@ ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_byte
     return UCS_OK;
   const ucx::Credit credit = ucx::decode_credit(static_cast<const std::byte*>(data));
   Peer* peer = transport.find_link(credit.link);
-  if (peer != nullptr && !transport.take_credits(*peer, credit.taken))
+  if (peer == nullptr) return UCS_OK;
+  if (!transport.take_credits(*peer, credit.taken))
     transport.lose_later(*peer, "it gave back more than it was sent");
+  if (!std::exchange(peer->met, true)) transport.can_do_more();
   return UCS_OK;
 }
 
@@ -129,11 +132,22 @@ void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
   peer.owner.publish(peer);
 }
 
+void UcxTransport::on_flushed(void* request, ucs_status_t status, void* about) {
+  Peer& peer = *static_cast<Peer*>(about);
+  ucx::lib().ucp_request_free(request);
+  --peer.under_way;
+  peer.flushing = false;
+  if (status != UCS_OK)
+    return peer.owner.lose_later(peer, "it could not be reached: " + ucx::text_of(status));
+  peer.owner.can_do_more();
+}
+
 void UcxTransport::on_credit_sent(void* request, ucs_status_t status, void* about) {
   Peer& peer = *static_cast<Peer*>(about);
   ucx::lib().ucp_request_free(request);
   --peer.under_way;
   peer.telling = false;
+  if (!peer.stood) peer.owner.can_do_more();
   if (status != UCS_OK)
     return peer.owner.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
   if (peer.endpoint != nullptr) peer.owner.give_credits(peer);

@@ -38,6 +38,8 @@ struct UcxTransport::Peer {
 
   Peer(UcxTransport& owner_, int rank_, uint32_t link_, std::span<const std::byte> hello);
   bool open() const { return state <= State::linked; }
+  /// UCX is making the connection.
+  bool wiring() const { return endpoint != nullptr && !stood; }
 
   bool put_done() const { return first_put != end_put && puts[first_put % kPutsMax].sent; }
   bool can_put() const {
@@ -52,6 +54,10 @@ struct UcxTransport::Peer {
   bool in_ready = false;
   Greeting<ucx::HandshakeReader> greeting;
   ucp_ep_h endpoint = nullptr;
+  bool flushing = false;           // until UCX's own connection stands
+  bool greeted = false;            // the first message to the peer was posted
+  bool met = false;                // the first of the peer's has come
+  bool stood = false;              // the link did once
   bool can_force = false;          // the endpoint may be closed by force
   void* closing = nullptr;         // UCX's request, while the endpoint ends
   uint32_t under_way = 0;          // requests that UCX has not completed

@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 // For the last messages of this rank, and for what UCX still does for a peer that is lost.
 constexpr auto kFarewellMax = std::chrono::seconds(1);
 constexpr auto kEndingMax = std::chrono::milliseconds(50);
+// For connections that are being made, which both ends work at.
+constexpr auto kSettlingMax = std::chrono::milliseconds(300);
 }  // namespace
 
 // After all that came from it before, and not while UCX calls.
@@ -29,6 +31,7 @@ void UcxTransport::lose_failing() {
   for (size_t i = failing_.size(); i-- > 0;) {
     if (i >= failing_.size()) continue;
     Peer& peer = *failing_[i];
+    if (peer.state == Peer::State::greeting) finish_link(peer);  // it may have put, and left
     if (peer.state == Peer::State::linked && (peer.inbox.ready() || peer.put_done()))
       publish(peer);  // and it is lost the next time
     else
@@ -52,6 +55,7 @@ void UcxTransport::close(Peer& peer) {
 }
 
 void UcxTransport::stop() {
+  if (!settle()) stopped_ = abandoned_ = true;
   for (const auto& peer : peers_) {
     if (!peer || !peer->open()) continue;
     peer->why = "this rank has stopped";
@@ -72,12 +76,13 @@ void UcxTransport::begin_close(Peer& peer) {
   std::erase(linking_, &peer);
   std::erase(failing_, &peer);
   if (peer.endpoint == nullptr) return;
+  const bool was_wiring = peer.wiring();
   const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
-  if (!peer.can_force) {
-    // It ends with the worker. What is under way would go on, could it not be cancelled with all.
-    if (peer.under_way > 0) stop_after(peer);
-    return;
-  }
+  if (stopped_) return;
+  // UCX may assert where a connection ends that it is still making. And where it cannot close by
+  // force, what is under way would go on, could it not be cancelled with all.
+  if (was_wiring || (!peer.can_force && peer.under_way > 0)) return stop_after(peer);
+  if (!peer.can_force) return;  // it ends with the worker
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -98,15 +103,34 @@ void UcxTransport::finish_close(Peer& peer, Clock::time_point deadline) {
 // Never lets UCX move anything again: a job that has lost a rank has failed anyway.
 void UcxTransport::stop_after(const Peer& lost) {
   if (std::exchange(stopped_, true)) return;
+  abandoned_ = true;
   for (const auto& peer : peers_)
     if (peer && peer->open() && peer.get() != &lost)
-      lose(*peer, fmt::format("UCX was stopped, because rank {} was lost while it moved bytes: {}",
+      lose(*peer, fmt::format("UCX was stopped, because rank {} was lost while it was at work: {}",
                               lost.rank, lost.why));
+}
+
+// Until all connections that are being made stand. False: some do not.
+bool UcxTransport::settle() {
+  const auto deadline = Clock::now() + kSettlingMax;
+  const auto is_wiring = [](const auto& peer) { return peer && peer->open() && peer->wiring(); };
+  const auto is_awaited = [&is_wiring](const auto& peer) {
+    return is_wiring(peer) || (peer && peer->state == Peer::State::greeting &&
+                               peer->greeting.reader.complete() && peer->greeting.all_sent());
+  };
+  while (!stopped_ && Clock::now() < deadline &&
+         std::any_of(peers_.begin(), peers_.end(), is_awaited)) {
+    if (!worker_.progress()) std::this_thread::yield();
+    look_around();
+    if (!failing_.empty()) lose_failing();
+  }
+  return std::none_of(peers_.begin(), peers_.end(), is_wiring);
 }
 
 void UcxTransport::drop(int peer) {
   Peer* p = find(peer);
   if (p == nullptr) return;
+  if (p->wiring()) settle();
   const bool was_open = p->open();
   p->state = Peer::State::dropped;
   if (was_open) p->why = "it was given up";
@@ -124,8 +148,9 @@ std::string UcxTransport::why_lost(int peer) const {
 void UcxTransport::say_farewell() {
   const auto deadline = Clock::now() + kFarewellMax;
   watch_for_sockets(false);
+  settle();
   for (const auto& peer : peers_)
-    if (peer && peer->state == Peer::State::greeting) drop(peer->rank);
+    if (peer && peer->state == Peer::State::greeting && !peer->wiring()) drop(peer->rank);
   std::array<Completion, 64> ignored;
   while (has_unsent() && Clock::now() < deadline) {
     poll(ignored);

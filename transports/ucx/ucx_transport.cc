@@ -186,8 +186,11 @@ bool UcxTransport::take_credits(Peer& peer, uint16_t low) {
 }
 
 void UcxTransport::give_credits(Peer& peer) {
+  if (!peer.telling && peer.inbox.taken() - peer.told >= kCreditsAtOnce) tell(peer, 0);
+}
+
+void UcxTransport::tell(Peer& peer, uint32_t flags) {
   const uint32_t taken = peer.inbox.taken();
-  if (peer.telling || taken - peer.told < kCreditsAtOnce) return;
   encode(ucx::Credit{peer.greeting.reader.handshake().link, static_cast<uint16_t>(taken)},
          peer.credit.data());
   ucp_request_param_t param{};
@@ -195,7 +198,7 @@ void UcxTransport::give_credits(Peer& peer) {
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = on_credit_sent;
   param.user_data = &peer;
-  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.flags = UCP_AM_SEND_FLAG_EAGER | flags;
   ucs_status_ptr_t request =
       ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kCreditMessage, nullptr, 0, peer.credit.data(),
                                  ucx::kCreditBytes, &param);

@@ -71,6 +71,9 @@ class UcxTransport final : public Transport {
   void take_sockets();
   void advance(Peer& peer);
   void start(Peer& peer);
+  ucs_status_t open_endpoint(Peer& peer);
+  void await_connection(Peer& peer);
+  void finish_link(Peer& peer);
   void look_around();
   void watch_worker(bool on);
   void nap();
@@ -84,6 +87,7 @@ class UcxTransport final : public Transport {
     busy_arms_ = 0;
   }
   void give_credits(Peer& peer);
+  void tell(Peer& peer, uint32_t flags);
   bool take_credits(Peer& peer, uint16_t low);
   void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
@@ -99,6 +103,7 @@ class UcxTransport final : public Transport {
   static ucs_status_t on_credit(void* self, const void* header, size_t header_bytes, void* data,
                                 size_t bytes, const ucp_am_recv_param_t* about);
   static void on_sent(void* request, ucs_status_t status, void* put);
+  static void on_flushed(void* request, ucs_status_t status, void* peer);
   static void on_credit_sent(void* request, ucs_status_t status, void* peer);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
@@ -113,6 +118,7 @@ class UcxTransport final : public Transport {
   void begin_close(Peer& peer);
   void finish_close(Peer& peer, std::chrono::steady_clock::time_point deadline);
   void stop_after(const Peer& lost);
+  bool settle();
   void say_farewell();
 
   const int rank_;
@@ -131,6 +137,7 @@ class UcxTransport final : public Transport {
   bool can_do_more_ = false;
   bool watching_worker_ = false;
   bool stopped_ = false;    // UCX is never to move anything again
+  bool abandoned_ = false;  // nor to be ended
   bool unflushed_ = false;  // something was put since the last flush began
   void* flush_ = nullptr;   // UCX's request, while a flush is under way
   uint32_t polls_ = 0;

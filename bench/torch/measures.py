@@ -1,0 +1,77 @@
+"""What one rank measures: torch.distributed's all_reduce, and training with DDP."""
+import statistics
+import time
+
+
+def all_reduce(rank, sizes):
+    """Bytes -> microseconds: as `ropewalk bench` times, on ordinary tensors.
+
+    Every rank rewrites its tensor, barrier, clock, all_reduce, clock; the slowest rank counts; the
+    median over iterations.
+    """
+    import torch
+    import torch.distributed as dist
+
+    medians = {}
+    for size in sizes:
+        tensor = torch.ones(max(1, size // 4))
+        iterations = max(10, min(2000, (256 << 20) // max(size, 1 << 15)))
+        warm_up = iterations // 5
+        times = torch.zeros(warm_up + iterations, dtype=torch.float64)
+        for iteration in range(len(times)):
+            tensor.fill_(1.0)
+            dist.barrier()
+            begin = time.perf_counter()
+            dist.all_reduce(tensor)
+            times[iteration] = time.perf_counter() - begin
+        if not bool((tensor == dist.get_world_size()).all()):
+            raise RuntimeError(f"wrong sums over {dist.get_backend()}")
+        slowest = times[warm_up:].clone()
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        medians[size] = slowest.median().item() * 1e6
+    return medians
+
+
+def _model():
+    """About 25 million parameters and little arithmetic: communication decides."""
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(1024, 2048), torch.nn.ReLU(),
+                               *(layer for _ in range(5) for layer in
+                                 (torch.nn.Linear(2048, 2048), torch.nn.ReLU())),
+                               torch.nn.Linear(2048, 1024))
+
+
+def train(rank, steps=12, batch=4, trace=None):
+    """Samples a second of one rank; {"trained", "without exchange"}. Writes a trace where asked."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(_model())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x, y = torch.randn(batch, 1024), torch.randn(batch, 1024)
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+    def rate(run):
+        times = []
+        for _ in range(steps):
+            begin = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - begin)
+        return batch / statistics.median(times[steps // 4:])
+
+    rates = {"trained": rate(step)}
+    with model.no_sync():
+        rates["without exchange"] = rate(step)
+    if trace and rank == 0:
+        with torch.profiler.profile() as profile:
+            step()
+        profile.export_chrome_trace(trace)
+    elif trace:
+        step()
+    return rates

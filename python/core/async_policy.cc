@@ -1,0 +1,177 @@
+// Asynchronous elastic averaging. Its start is collective, so it cannot wait for a first list that
+// tells the type: it is told.
+#include <fmt/format.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <mutex>
+#include <variant>
+
+#include "invalid.h"
+#include "policies.h"
+#include "ropewalk/policies.h"
+#include "session.h"
+
+namespace ropewalk::python {
+namespace {
+
+constexpr const char* kName = "AsyncEA";
+
+using AnyPolicy =
+    std::variant<std::unique_ptr<AsyncEa<float>>, std::unique_ptr<AsyncEa<double>>,
+                 std::unique_ptr<AsyncEa<float16>>, std::unique_ptr<AsyncEa<bfloat16>>>;
+
+/// The session lets go of it before it leaves the job. Call without the GIL.
+class AsyncTask final : public Task {
+ public:
+  AsyncTask(AnyPolicy policy, DataType type) : type_(type), policy_(std::move(policy)) {}
+  ~AsyncTask() override { settle(); }
+
+  DataType type() const { return type_; }
+  void settle() noexcept override {
+    std::lock_guard lock(mutex_);
+    end();
+  }
+  /// As the C++ policy ends where an exception is thrown.
+  void abandon() noexcept override {
+    std::lock_guard lock(mutex_);
+    struct Thrown {};
+    try {
+      const std::unique_ptr<AsyncTask, End> at_throw(this);
+      throw Thrown();
+    } catch (const Thrown&) {
+    }
+  }
+
+  /// Calls `action(policy, tensors)`.
+  template <class Action>
+  auto apply(const std::vector<Array>& arrays, Action action) {
+    std::lock_guard lock(mutex_);
+    return std::visit(
+        [&]<class T>(std::unique_ptr<AsyncEa<T>>& policy) {
+          if (!policy)
+            reject(kName, "it is closed", "call it before close(), or inside the with block");
+          const auto tensors = spans_of<T>(arrays);
+          return action(*policy, TensorList<T>(tensors));
+        },
+        policy_);
+  }
+
+ private:
+  struct End {
+    void operator()(AsyncTask* task) const { task->end(); }
+  };
+  void end() {
+    std::visit([](auto& policy) { policy.reset(); }, policy_);
+  }
+
+  const DataType type_;
+  std::mutex mutex_;  // guards policy_
+  AnyPolicy policy_;
+};
+
+template <class T>
+AnyPolicy make(Session& session, int tau, double alpha, int servers) {
+  return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha,
+                                      AsyncEaOptions{.servers = servers});
+}
+
+AnyPolicy make(Session& session, DataType type, int tau, double alpha, int servers) {
+  switch (type) {
+    case DataType::float32:
+      return make<float>(session, tau, alpha, servers);
+    case DataType::float64:
+      return make<double>(session, tau, alpha, servers);
+    case DataType::float16:
+      return make<float16>(session, tau, alpha, servers);
+    case DataType::bfloat16:
+      return make<bfloat16>(session, tau, alpha, servers);
+    default:
+      reject(kName, fmt::format("dtype is {}", name_of(type)),
+             "use float32, float64, float16 or bfloat16");
+  }
+}
+
+class AsyncPolicy {
+ private:
+  template <class Action>
+  auto apply(const nb::sequence& list, const char* argument, Action action) {
+    const std::vector<Array> arrays = view_list(list, kName, argument);
+    if (arrays[0].type != task_->type())
+      reject(kName,
+             fmt::format("{}[0] has dtype {}, not {}", argument, name_of(arrays[0].type),
+                         name_of(task_->type())),
+             "give the policy the arrays' dtype");
+    nb::gil_scoped_release unlocked;
+    return task_->apply(arrays, action);
+  }
+
+ public:
+  AsyncPolicy(std::shared_ptr<Session> session, const std::string& dtype, int tau, double alpha,
+              int servers)
+      : session_(std::move(session)) {
+    const auto type = data_type_named(dtype);
+    if (!type)
+      reject(kName, fmt::format("dtype is {}", dtype), "use float32, float64, float16 or bfloat16");
+    nb::gil_scoped_release unlocked;
+    task_ = std::make_shared<AsyncTask>(make(*session_, *type, tau, alpha, servers), *type);
+    session_->settle_at_close(task_);
+  }
+  AsyncPolicy(const AsyncPolicy&) = delete;
+  AsyncPolicy& operator=(const AsyncPolicy&) = delete;
+  ~AsyncPolicy() {
+    nb::gil_scoped_release unlocked;
+    task_.reset();
+  }
+
+  bool average_parameters(const nb::sequence& list) {
+    return apply(list, "parameters",
+                 [](auto& policy, auto tensors) { return policy.average_parameters(tensors); });
+  }
+  void synchronize_center(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.synchronize_center(tensors); });
+  }
+  void synchronize_parameters(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.synchronize_parameters(tensors); });
+  }
+  void center(const nb::sequence& list) {
+    apply(list, "center", [](auto& policy, auto tensors) { policy.center(tensors); });
+  }
+  void serve() {
+    nb::gil_scoped_release unlocked;
+    task_->apply({}, [](auto& policy, auto) { policy.serve(); });
+  }
+  void close() {
+    nb::gil_scoped_release unlocked;
+    task_->settle();
+  }
+  void abandon() {
+    nb::gil_scoped_release unlocked;
+    task_->abandon();
+  }
+
+ private:
+  std::shared_ptr<Session> session_;  // first: goes last
+  std::shared_ptr<AsyncTask> task_;
+};
+
+}  // namespace
+
+void bind_async_policy(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<AsyncPolicy>(module, "AsyncEa")
+      .def(nb::init<std::shared_ptr<Session>, const std::string&, int, double, int>(), "session"_a,
+           "dtype"_a, "tau"_a, "alpha"_a, "servers"_a)
+      .def("average_parameters", &AsyncPolicy::average_parameters, "parameters"_a)
+      .def("synchronize_center", &AsyncPolicy::synchronize_center, "parameters"_a)
+      .def("synchronize_parameters", &AsyncPolicy::synchronize_parameters, "parameters"_a)
+      .def("center", &AsyncPolicy::center, "center"_a)
+      .def("serve", &AsyncPolicy::serve)
+      .def("close", &AsyncPolicy::close)
+      .def("abandon", &AsyncPolicy::abandon);
+}
+
+}  // namespace ropewalk::python

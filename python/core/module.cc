@@ -1,0 +1,180 @@
+// ropewalk._core: what Python needs of C++, called by the package's own modules only.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "call.h"
+#include "errors.h"
+#include "invalid.h"
+#include "policies.h"
+#include "seconds.h"
+#include "session.h"
+#include "work.h"
+
+namespace ropewalk::python {
+namespace {
+
+using namespace nb::literals;
+using SessionPointer = std::shared_ptr<Session>;
+
+SessionPointer join(std::optional<int> rank, std::optional<int> size,
+                    std::optional<std::string> coordinator, std::optional<int> coordinator_fd,
+                    std::optional<std::string> key, std::optional<std::string> transport,
+                    std::optional<double> timeout, std::optional<bool> progress_thread,
+                    std::optional<int> progress_cpu) {
+  Options options;
+  options.rank = rank;
+  options.size = size;
+  options.coordinator = std::move(coordinator);
+  options.coordinator_fd = coordinator_fd;
+  options.key = std::move(key);
+  options.transport = std::move(transport);
+  options.timeout = nanoseconds_of(timeout);
+  options.progress_thread = progress_thread;
+  options.progress_cpu = progress_cpu;
+  nb::gil_scoped_release unlocked;
+  return std::make_shared<Session>(options);
+}
+
+PreparedCall prepare(Session& session, std::string collective, nb::object x, nb::object out,
+                     std::string op, double scale, int root,
+                     std::optional<std::vector<size_t>> counts,
+                     std::optional<std::vector<size_t>> recv_counts,
+                     std::optional<std::string> algorithm) {
+  session.open();
+  return prepare_call(session, {std::move(collective), std::move(x), std::move(out), std::move(op),
+                                scale, root, counts.value_or(std::vector<size_t>()),
+                                recv_counts.value_or(std::vector<size_t>()), std::move(algorithm)});
+}
+
+void run(Session& session, const PreparedCall& prepared) {
+  Communicator& communicator = session.open();
+  nb::gil_scoped_release unlocked;
+  communicator.run(prepared.call);
+}
+
+std::unique_ptr<StartedWork> start(SessionPointer session, std::vector<PreparedCall> prepared) {
+  std::vector<Call> calls;
+  for (const PreparedCall& one : prepared) calls.push_back(one.call);
+  Communicator& communicator = session->open();
+  Work work;
+  {
+    nb::gil_scoped_release unlocked;
+    work = communicator.start_group(calls);
+  }
+  return std::make_unique<StartedWork>(std::move(session), std::move(prepared), std::move(work));
+}
+
+std::unique_ptr<RepeatedPlan> plan(SessionPointer session, const PreparedCall& prepared) {
+  Communicator& communicator = session->open();
+  Plan plan;
+  {
+    nb::gil_scoped_release unlocked;
+    plan = communicator.plan(prepared.call);
+  }
+  return std::make_unique<RepeatedPlan>(std::move(session), prepared, std::move(plan));
+}
+
+/// Registered memory and the session that it must not outlive.
+struct OwnedBuffer {
+  SessionPointer session;  // first: goes last
+  Buffer<std::byte> buffer;
+};
+
+nb::dlpack::dtype dlpack_type(DataType type) {
+  using Code = nb::dlpack::dtype_code;
+  const std::string_view name = name_of(type);
+  const Code code = type == DataType::bfloat16  ? Code::Bfloat
+                    : name.starts_with("float") ? Code::Float
+                    : name.starts_with("uint")  ? Code::UInt
+                                                : Code::Int;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(type) * 8), 1};
+}
+
+/// A numpy array, or for bfloat16, which numpy lacks, an object that has DLPack.
+nb::object allocate(SessionPointer session, const std::vector<size_t>& shape,
+                    const std::string& dtype) {
+  const auto type = data_type_named(dtype);
+  if (!type)
+    reject("allocate", fmt::format("dtype is {}", dtype),
+           "use float16, bfloat16, float32, float64 or an integer type");
+  size_t bytes = size_of(*type);
+  for (const size_t extent : shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes))
+      reject("allocate", "the shape has more bytes than fit in 64 bits", "ask for less");
+  Communicator& communicator = session->open();
+  auto owned = std::make_unique<OwnedBuffer>(session);
+  {
+    nb::gil_scoped_release unlocked;
+    owned->buffer = communicator.allocate<std::byte>(bytes);
+  }
+  std::byte* data = owned->buffer.data();
+  nb::capsule owner(owned.release(),
+                    [](void* pointer) noexcept { delete static_cast<OwnedBuffer*>(pointer); });
+  nb::ndarray<> array(data, shape.size(), shape.data(), owner, nullptr, dlpack_type(*type));
+  if (*type == DataType::bfloat16) return nb::cast(array);
+  return nb::cast(nb::ndarray<nb::numpy>(array));
+}
+
+/// The file of the libropewalk that this process runs.
+std::string library_path() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&Communicator::create), &info) == 0)
+    throw Error(ErrorCode::system, "get_library", "the loader does not know where it is");
+  return info.dli_fname;
+}
+
+void bind_session(nb::module_& module) {
+  module.def("join", &join, "rank"_a, "size"_a, "coordinator"_a, "coordinator_fd"_a, "key"_a,
+             "transport"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a);
+  nb::class_<Session>(module, "Session")
+      .def_ro("rank", &Session::rank)
+      .def_ro("size", &Session::size)
+      .def_ro("local_rank", &Session::local_rank)
+      .def_ro("local_size", &Session::local_size)
+      .def_ro("transport", &Session::transport)
+      .def_prop_ro("closed", &Session::is_closed)
+      .def("prepare", &prepare, "collective"_a, "x"_a.none(), "out"_a.none(), "op"_a, "scale"_a,
+           "root"_a, "counts"_a, "recv_counts"_a, "algorithm"_a)
+      .def("run", &run, "call"_a)
+      .def("start", &start, "calls"_a)
+      .def("plan", &plan, "call"_a)
+      .def("allocate", &allocate, "shape"_a, "dtype"_a)
+      .def(
+          "barrier", [](Session& session) { session.open().barrier(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("abort", &Session::abort, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_tasks(nb::module_& module) {
+  nb::class_<PreparedCall>(module, "Call");
+  nb::class_<StartedWork>(module, "Work")
+      .def("test", &StartedWork::test)
+      .def("wait", &StartedWork::wait, "timeout"_a);
+  nb::class_<RepeatedPlan>(module, "Plan")
+      .def("run", &RepeatedPlan::run)
+      .def("start", &RepeatedPlan::start)
+      .def("test", &RepeatedPlan::test)
+      .def("wait", &RepeatedPlan::wait, "timeout"_a)
+      .def_prop_ro("algorithm", &RepeatedPlan::algorithm);
+}
+
+}  // namespace
+}  // namespace ropewalk::python
+
+NB_MODULE(_core, module) {
+  using namespace ropewalk::python;
+  register_errors();
+  nb::set_leak_warnings(false);  // a traceback may hold a communicator until the process ends
+  module.attr("__version__") = ROPEWALK_VERSION;
+  module.def("library_path", &library_path);
+  bind_session(module);
+  bind_tasks(module);
+  bind_policies(module);
+}

@@ -1,0 +1,168 @@
+// The two policies over lists of arrays. The first list's dtype chooses the C++ template.
+#include "policies.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <variant>
+
+#include "invalid.h"
+#include "ropewalk/policies.h"
+#include "session.h"
+
+namespace ropewalk::python {
+namespace {
+
+template <template <class> class Policy>
+using AnyPolicy =
+    std::variant<std::monostate, std::unique_ptr<Policy<float>>, std::unique_ptr<Policy<double>>,
+                 std::unique_ptr<Policy<float16>>, std::unique_ptr<Policy<bfloat16>>>;
+
+/// One policy of either kind, made when the first list tells its type. Destroyed with the GIL held.
+template <template <class> class Policy, class... Arguments>
+class LazyPolicy {
+ public:
+  LazyPolicy(std::shared_ptr<Session> session, const char* name, Arguments... arguments)
+      : session_(std::move(session)), name_(name), arguments_(arguments...) {
+    make<float>();  // refuses wrong arguments now
+    policy_ = {};
+  }
+  LazyPolicy(const LazyPolicy&) = delete;
+  LazyPolicy& operator=(const LazyPolicy&) = delete;
+  ~LazyPolicy() {
+    nb::gil_scoped_release unlocked;
+    policy_ = {};
+  }
+
+  /// Calls `action(policy, tensors)` without the GIL.
+  template <class Action>
+  auto apply(const nb::sequence& list, const char* argument, Action action) {
+    const std::vector<Array> arrays = view_list(list, name_, argument);
+    session_->open();
+    nb::gil_scoped_release unlocked;
+    std::lock_guard lock(mutex_);
+    switch (arrays[0].type) {
+      case DataType::float32:
+        return apply_as<float>(arrays, action);
+      case DataType::float64:
+        return apply_as<double>(arrays, action);
+      case DataType::float16:
+        return apply_as<float16>(arrays, action);
+      case DataType::bfloat16:
+        return apply_as<bfloat16>(arrays, action);
+      default:
+        reject(name_, fmt::format("{} have dtype {}", argument, name_of(arrays[0].type)),
+               "use float32, float64, float16 or bfloat16");
+    }
+  }
+
+ private:
+  template <class T>
+  Policy<T>& make() {
+    return *std::apply(
+        [this](Arguments... arguments) -> std::unique_ptr<Policy<T>>& {
+          return policy_.template emplace<std::unique_ptr<Policy<T>>>(
+              std::make_unique<Policy<T>>(session_->open(), arguments...));
+        },
+        arguments_);
+  }
+
+  template <class T>
+  Policy<T>& policy_of() {
+    if (std::holds_alternative<std::monostate>(policy_)) return make<T>();
+    if (auto* made = std::get_if<std::unique_ptr<Policy<T>>>(&policy_)) return **made;
+    reject(name_,
+           fmt::format("the arrays have dtype {}, unlike in earlier calls",
+                       name_of(data_type_of<T>())),
+           "use one policy object per dtype");
+  }
+
+  template <class T, class Action>
+  auto apply_as(const std::vector<Array>& arrays, Action action) {
+    const auto tensors = spans_of<T>(arrays);
+    return action(policy_of<T>(), TensorList<T>(tensors));
+  }
+
+  std::shared_ptr<Session> session_;  // first: goes last
+  const char* name_;
+  std::tuple<Arguments...> arguments_;
+  std::mutex mutex_;  // guards policy_
+  AnyPolicy<Policy> policy_;
+};
+
+class Sgd : public LazyPolicy<AllReduceSgd> {
+ public:
+  explicit Sgd(std::shared_ptr<Session> session) : LazyPolicy(std::move(session), "AllReduceSGD") {}
+
+  int sum_gradients(const nb::sequence& list) {
+    return apply(list, "gradients",
+                 [](auto& policy, auto tensors) { return policy.sum_gradients(tensors); });
+  }
+  int sum_and_normalize_gradients(const nb::sequence& list) {
+    return apply(list, "gradients", [](auto& policy, auto tensors) {
+      return policy.sum_and_normalize_gradients(tensors);
+    });
+  }
+  void synchronize_parameters(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.synchronize_parameters(tensors); });
+  }
+};
+
+class Ea : public LazyPolicy<AllReduceEa, int, double> {
+ public:
+  Ea(std::shared_ptr<Session> session, int tau, double alpha)
+      : LazyPolicy(std::move(session), "AllReduceEA", tau, alpha) {}
+
+  void average_parameters(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.average_parameters(tensors); });
+  }
+  void synchronize_center(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.synchronize_center(tensors); });
+  }
+  void synchronize_parameters(const nb::sequence& list) {
+    apply(list, "parameters",
+          [](auto& policy, auto tensors) { policy.synchronize_parameters(tensors); });
+  }
+};
+
+}  // namespace
+
+std::vector<Array> view_list(const nb::sequence& list, const char* operation,
+                             const char* argument) {
+  std::vector<Array> arrays;
+  for (nb::handle item : list) {
+    const std::string name = fmt::format("{}[{}]", argument, arrays.size());
+    arrays.push_back(view_array(item, operation, name, Access::write));
+    if (arrays.back().type != arrays.front().type)
+      reject(operation,
+             fmt::format("{} has dtype {}, but {}[0] has {}", name, name_of(arrays.back().type),
+                         argument, name_of(arrays.front().type)),
+             "use one policy object per dtype");
+  }
+  if (arrays.empty())
+    reject(operation, fmt::format("{} is empty", argument), "give at least one array");
+  return arrays;
+}
+
+void bind_policies(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<Sgd>(module, "Sgd")
+      .def(nb::init<std::shared_ptr<Session>>(), "session"_a)
+      .def("sum_gradients", &Sgd::sum_gradients, "gradients"_a)
+      .def("sum_and_normalize_gradients", &Sgd::sum_and_normalize_gradients, "gradients"_a)
+      .def("synchronize_parameters", &Sgd::synchronize_parameters, "parameters"_a);
+  nb::class_<Ea>(module, "Ea")
+      .def(nb::init<std::shared_ptr<Session>, int, double>(), "session"_a, "tau"_a, "alpha"_a)
+      .def("average_parameters", &Ea::average_parameters, "parameters"_a)
+      .def("synchronize_center", &Ea::synchronize_center, "parameters"_a)
+      .def("synchronize_parameters", &Ea::synchronize_parameters, "parameters"_a);
+  bind_async_policy(module);
+}
+
+}  // namespace ropewalk::python

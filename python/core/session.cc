@@ -1,0 +1,55 @@
+#include "session.h"
+
+#include <nanobind/nanobind.h>
+
+#include "invalid.h"
+
+namespace ropewalk::python {
+
+Session::Session(const Options& options) : Session(Communicator::create(options)) {}
+
+Session::Session(std::unique_ptr<Communicator> communicator)
+    : rank(communicator->rank()),
+      size(communicator->size()),
+      local_rank(communicator->local_rank()),
+      local_size(communicator->local_size()),
+      transport(communicator->transport()),
+      communicator_(std::move(communicator)) {}
+
+Session::~Session() {
+  nanobind::gil_scoped_release unlocked;
+  communicator_.reset();
+}
+
+Communicator& Session::open() {
+  if (closed_)
+    reject("communicator", "it is closed", "call it before close(), or inside the with block");
+  return *communicator_;
+}
+
+void Session::settle_at_close(const std::shared_ptr<Task>& task) {
+  std::lock_guard lock(tasks_mutex_);
+  std::erase_if(tasks_, [](const auto& known) { return known.expired(); });
+  tasks_.push_back(task);
+}
+
+std::vector<std::shared_ptr<Task>> Session::live_tasks() {
+  std::lock_guard lock(tasks_mutex_);
+  std::vector<std::shared_ptr<Task>> live;
+  for (const auto& known : tasks_)
+    if (auto task = known.lock()) live.push_back(std::move(task));
+  return live;
+}
+
+void Session::abort(const std::string& reason) {
+  open().abort(reason);
+  for (const auto& task : live_tasks()) task->abandon();
+}
+
+void Session::close() {
+  if (closed_.exchange(true)) return;
+  for (const auto& task : live_tasks()) task->settle();
+  communicator_->leave();
+}
+
+}  // namespace ropewalk::python

@@ -1,0 +1,57 @@
+// A communicator and what Python may still hold of it: tasks, plans, policies and arrays keep their
+// session, so the communicator dies last.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ropewalk/communicator.h"
+
+namespace ropewalk::python {
+
+/// Something under way that must end before its session leaves the job.
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Waits for its end; who waits for it later learns how that was. Call without the GIL.
+  virtual void settle() noexcept = 0;
+  /// The same where the job is aborted: does not wait for other ranks.
+  virtual void abandon() noexcept {}
+};
+
+/// Thread-safe. Destroyed with the GIL held.
+class Session {
+ public:
+  /// Joins the job. Call without the GIL, as whatever may wait.
+  explicit Session(const Options& options);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  /// Throws Error(invalid_argument) once closed.
+  Communicator& open();
+  void settle_at_close(const std::shared_ptr<Task>& task);
+  /// Breaks the communicator on every rank, and what was made of it on this one.
+  void abort(const std::string& reason);
+  /// Settles what is under way, then leaves the job. The second call does nothing.
+  void close();
+  bool is_closed() const { return closed_; }
+
+  // Known for good, also when closed.
+  const int rank, size, local_rank, local_size;
+  const std::string transport;
+
+ private:
+  explicit Session(std::unique_ptr<Communicator> communicator);
+  std::vector<std::shared_ptr<Task>> live_tasks();
+
+  std::unique_ptr<Communicator> communicator_;
+  std::atomic<bool> closed_{false};
+  std::mutex tasks_mutex_;  // guards tasks_
+  std::vector<std::weak_ptr<Task>> tasks_;
+};
+
+}  // namespace ropewalk::python

@@ -1,0 +1,24 @@
+"""Allreduce and the other collectives of distributed training.
+
+Start at Communicator. Arrays are numpy arrays, CPU tensors with DLPack (PyTorch, JAX, ...) or
+objects with the buffer protocol; they are never copied in silence.
+"""
+
+from . import _core
+from .communicator import Communicator
+from .errors import (AbortedError, Error, ExhaustedError, InvalidArgumentError, MismatchError,
+                     PeerLostError, ProtocolError, RefusedError, SystemCallError, TimeoutError,
+                     UnavailableError)
+from .operations import Algorithm, Op, ScaledSum, scaled_sum
+from .paths import get_include, get_library
+from .policies import AllReduceEA, AllReduceSGD, AsyncEA
+from .work import Plan, Work
+
+__version__: str = _core.__version__
+
+__all__ = [
+    "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator", "Error",
+    "ExhaustedError", "InvalidArgumentError", "MismatchError", "Op", "PeerLostError", "Plan",
+    "ProtocolError", "RefusedError", "ScaledSum", "SystemCallError", "TimeoutError",
+    "UnavailableError", "Work", "__version__", "get_include", "get_library", "scaled_sum",
+]

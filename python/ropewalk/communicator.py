@@ -1,0 +1,307 @@
+"""Start here: Communicator."""
+
+from __future__ import annotations
+
+import operator
+from types import TracebackType
+from typing import Any, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _core
+from .errors import invalid_argument
+from .operations import AlgorithmLike, OpLike, algorithm_name, kind_and_scale
+from .work import Plan, Work
+
+Counts = Optional[Sequence[int]]
+
+
+class Communicator:
+    """Joins this process, as one rank of `size`, with the other ranks of the job.
+
+        with ropewalk.Communicator() as comm:    # rank and size come from the launcher
+            comm.all_reduce(gradients, "avg")    # in place
+
+    Every rank must call the same operations, with the same counts, dtypes, ops and roots, in the
+    same order; else every rank gets MismatchError that says who called what.
+
+    Arrays are taken in place, never copied: numpy arrays, CPU tensors with DLPack, objects with
+    the buffer protocol. What cannot be taken so (gaps between elements, another device, another
+    dtype, a read-only output) raises InvalidArgumentError before anything is sent.
+
+    Where a method has `out` and it is left out, a new numpy array is returned, of x's dtype; this
+    needs x to be a numpy array. With `async_op=True` a method returns a Work at once, whose wait()
+    gives what the method would have returned. `algorithm` (see Algorithm) is usually left out.
+
+    Any thread may call; calls of several threads are serialized, and their order must then be
+    made equal on all ranks by the caller. The interpreter's lock is released while a call waits.
+    Ctrl-C raises KeyboardInterrupt when the call under way has ended, at the latest by `timeout`.
+    """
+
+    def __init__(self, rank: Optional[int] = None, size: Optional[int] = None,
+                 coordinator: Optional[str] = None, coordinator_fd: Optional[int] = None,
+                 key: Optional[str] = None, transport: Optional[str] = None,
+                 timeout: Optional[float] = None, progress_thread: Optional[bool] = None,
+                 progress_cpu: Optional[int] = None) -> None:
+        """Joins the job; returns when all ranks have.
+
+        What is None comes from ROPEWALK_* variables, then from the launcher (`ropewalk run`,
+        torchrun, Slurm, MPI), then from defaults (`ropewalk env` prints them).
+
+        coordinator: "host:port" at which rank 0 listens.
+        coordinator_fd: rank 0 only: a socket that listens there already. It stays the caller's.
+        key: the job's secret, the same on every rank.
+        transport: "auto", "shm", "tcp", "verbs" or "ucx".
+        timeout: seconds, of every wait; default 30.
+        progress_thread: drive started operations in the background; default True.
+        progress_cpu: bind that thread to this CPU.
+        """
+        self._session = _core.join(rank, size, coordinator, coordinator_fd, key, transport, timeout,
+                                   progress_thread, progress_cpu)
+
+    @property
+    def rank(self) -> int:
+        """This process's number, from 0 to size - 1."""
+        return self._session.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks the job has."""
+        return self._session.size
+
+    @property
+    def local_rank(self) -> int:
+        """This rank's number among those of this host."""
+        return self._session.local_rank
+
+    @property
+    def local_size(self) -> int:
+        """How many ranks this host has."""
+        return self._session.local_size
+
+    @property
+    def transport(self) -> str:
+        """How the ranks are reached: "shm", "tcp", "verbs", "shm+tcp", ..., or "self"."""
+        return self._session.transport
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+        return self._session.closed
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else self.transport
+        return f"<ropewalk.Communicator: rank {self.rank} of {self.size}, {state}>"
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        orderly = error is None or (isinstance(error, SystemExit) and not error.code)
+        if not orderly and not self.closed:
+            self.abort(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def close(self) -> None:
+        """Waits for what was started here, then leaves the job; waits until all ranks leave.
+
+        After it every call raises InvalidArgumentError; arrays from allocate() stay valid. A
+        `with` block calls it; where an exception ends the block, the job is aborted first, so
+        that the other ranks learn of it at once.
+        """
+        self._session.close()
+
+    def abort(self, reason: str) -> None:
+        """Breaks the communicator on every rank, with `reason`: calls raise AbortedError."""
+        self._session.abort(reason)
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self._session.barrier()
+
+    def allocate(self, shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
+        """A zeroed array on registered memory, which every transport reaches without a copy.
+
+        For "bfloat16", which numpy lacks, an object that the methods here take and that other
+        libraries read in place: torch.from_dlpack(comm.allocate(1024, "bfloat16")).
+        The memory lives as long as the array and its views do, also after close().
+        """
+        extents = shape if isinstance(shape, Sequence) else (shape,)
+        whole = [_whole_number("allocate", "shape", extent) for extent in extents]
+        return self._session.allocate(whole, dtype_name(dtype))
+
+    def all_reduce(self, x: Any, op: OpLike = "sum", out: Any = None, *,
+                   algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Combines every rank's x, element by element; in x itself, or in `out` if given.
+
+        Returns the array with the result.
+        """
+        call = self._prepare("all_reduce", x, out, op=op, algorithm=algorithm)
+        return self._issue([call], x if out is None else out, async_op)
+
+    def all_reduce_group(self, arrays: Sequence[Any], op: OpLike = "sum", *,
+                         algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Many all_reduces in place, as one operation; small ones of equal dtype are fused.
+
+        Returns the arrays.
+        """
+        calls = [self._prepare("all_reduce", x, None, op=op, algorithm=algorithm) for x in arrays]
+        return self._issue(calls, arrays, async_op)
+
+    def plan_all_reduce(self, x: Any, op: OpLike = "sum", out: Any = None, *,
+                        algorithm: AlgorithmLike = None) -> Plan:
+        """Fixes an all_reduce, to be run many times: a run makes nothing anew."""
+        call = self._prepare("all_reduce", x, out, op=op, algorithm=algorithm)
+        return Plan(self._session.plan(call), x if out is None else out)
+
+    def reduce_scatter(self, x: Any, op: OpLike = "sum", out: Any = None, *, counts: Counts = None,
+                       algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Combines every rank's x, of shape (size, ...), and gives rank r the part [r].
+
+        With `counts`, x is flat: parts of counts[r] elements, one behind the other; the new array
+        is flat too. Returns the array with this rank's part.
+        """
+        counts = self._check_counts("reduce_scatter", "counts", counts)
+        if out is None:
+            out = self._new_part("reduce_scatter", x, counts)
+        call = self._prepare("reduce_scatter", x, out, op=op, counts=counts, algorithm=algorithm)
+        return self._issue([call], out, async_op)
+
+    def all_gather(self, x: Any, out: Any = None, *, counts: Counts = None,
+                   algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Gives every rank the x of all ranks, in rank order: an array of shape (size, *x.shape).
+
+        With `counts`, rank r brings counts[r] elements, and the new array is flat.
+        """
+        counts = self._check_counts("all_gather", "counts", counts)
+        if out is None:
+            out = self._new_whole("all_gather", x, counts)
+        call = self._prepare("all_gather", x, out, counts=counts, algorithm=algorithm)
+        return self._issue([call], out, async_op)
+
+    def broadcast(self, x: Any, root: int = 0, *, algorithm: AlgorithmLike = None,
+                  async_op: bool = False) -> Any:
+        """Copies the x of rank `root` into the x of every other rank. Returns x."""
+        call = self._prepare("broadcast", x, None, root=root, algorithm=algorithm)
+        return self._issue([call], x, async_op)
+
+    def reduce(self, x: Any, op: OpLike = "sum", root: int = 0, out: Any = None, *,
+               algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Combines every rank's x into `out` (or a new array) of rank `root`; x stays as it is.
+
+        Returns that array at the root and None elsewhere. In place: out=x.
+        """
+        at_root = self.rank == root
+        if at_root and out is None:
+            out = _new_array("reduce", x, np.shape(x))
+        call = self._prepare("reduce", x, out, op=op, root=root, algorithm=algorithm)
+        return self._issue([call], out if at_root else None, async_op)
+
+    def gather(self, x: Any, root: int = 0, out: Any = None, *, counts: Counts = None,
+               algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """As all_gather, but for rank `root` alone; the others get None."""
+        counts = self._check_counts("gather", "counts", counts)
+        at_root = self.rank == root
+        if at_root and out is None:
+            out = self._new_whole("gather", x, counts)
+        call = self._prepare("gather", x, out, root=root, counts=counts, algorithm=algorithm)
+        return self._issue([call], out if at_root else None, async_op)
+
+    def scatter(self, x: Any, root: int = 0, out: Any = None, *, counts: Counts = None,
+                algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
+        """Gives rank r the part [r] of the root's x, of shape (size, ...).
+
+        Only the root's x is looked at. `out` may be left out at the root alone: other ranks do not
+        know the shape. With `counts`, x is flat: parts of counts[r] elements. Returns the array
+        with this rank's part.
+        """
+        counts = self._check_counts("scatter", "counts", counts)
+        if out is None and self.rank == root:
+            out = self._new_part("scatter", x, counts)
+        call = self._prepare("scatter", x, out, root=root, counts=counts, algorithm=algorithm)
+        return self._issue([call], out, async_op)
+
+    def all_to_all(self, x: Any, out: Any = None, *, counts: Counts = None,
+                   recv_counts: Counts = None, algorithm: AlgorithmLike = None,
+                   async_op: bool = False) -> Any:
+        """Sends the part x[r] to rank r, and returns the parts received, in rank order.
+
+        x has size parts of equal length. With `counts`, x is flat, its parts have counts[r]
+        elements and the received ones recv_counts[r] (left out: the same); the new array is flat.
+        """
+        counts = self._check_counts("all_to_all", "counts", counts)
+        recv_counts = self._check_counts("all_to_all", "recv_counts", recv_counts)
+        if out is None:
+            received = recv_counts or counts
+            out = _new_array("all_to_all", x, (sum(received),) if received else np.shape(x))
+        call = self._prepare("all_to_all", x, out, counts=counts, recv_counts=recv_counts,
+                             algorithm=algorithm)
+        return self._issue([call], out, async_op)
+
+    def send(self, x: Any, to: int, *, async_op: bool = False) -> Any:
+        """Sends x to the rank `to`, which receives as many elements of the same dtype."""
+        return self._issue([self._prepare("send", x, None, root=to)], None, async_op)
+
+    def recv(self, x: Any, source: int, *, async_op: bool = False) -> Any:
+        """Receives into x what the rank `source` sends. Returns x."""
+        return self._issue([self._prepare("recv", x, None, root=source)], x, async_op)
+
+    def _prepare(self, collective: str, x: Any, out: Any, *, op: OpLike = "sum", root: int = 0,
+                 counts: Counts = None, recv_counts: Counts = None,
+                 algorithm: AlgorithmLike = None) -> _core.Call:
+        kind, scale = kind_and_scale(collective, op)
+        return self._session.prepare(collective, x, out, kind, scale, operator.index(root), counts,
+                                     recv_counts, algorithm_name(collective, algorithm))
+
+    def _issue(self, calls: list[_core.Call], result: Any, async_op: bool) -> Any:
+        if async_op:
+            return Work(self._session.start(calls), result)
+        if len(calls) == 1:
+            self._session.run(calls[0])
+        else:
+            self._session.start(calls).wait(None)
+        return result
+
+    def _check_counts(self, operation: str, name: str, counts: Counts) -> Optional[list[int]]:
+        if counts is None:
+            return None
+        if len(counts) != self.size:
+            raise invalid_argument(operation, f"{name} has {len(counts)} entries for {self.size} "
+                                   "ranks", "give the length of every rank's part, in rank order")
+        return [_whole_number(operation, name, count) for count in counts]
+
+    def _new_part(self, operation: str, x: Any, counts: Counts) -> np.ndarray[Any, Any]:
+        if counts is not None:
+            return _new_array(operation, x, (counts[self.rank],))
+        shape = np.shape(x)
+        if not shape or shape[0] != self.size:
+            raise invalid_argument(operation, f"x has shape {shape}, whose first dimension is not "
+                                   f"{self.size}, the number of ranks",
+                                   "reshape x to (size, ...), or give out or counts")
+        return _new_array(operation, x, shape[1:])
+
+    def _new_whole(self, operation: str, x: Any, counts: Counts) -> np.ndarray[Any, Any]:
+        shape = (self.size, *np.shape(x)) if counts is None else (sum(counts),)
+        return _new_array(operation, x, shape)
+
+
+def _new_array(operation: str, x: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    if not isinstance(x, np.ndarray):
+        raise invalid_argument(operation, f"out is None, and x is a {type(x).__name__}",
+                               "give out: new arrays are made for numpy arrays only")
+    return np.empty(shape, x.dtype)
+
+
+def _whole_number(operation: str, name: str, value: Any) -> int:
+    number = operator.index(value)
+    if number < 0:
+        raise invalid_argument(operation, f"{name} has {number}", "give 0 or more")
+    return number
+
+
+def dtype_name(dtype: Any) -> str:
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:  # "bfloat16", torch.bfloat16
+        return str(dtype).rpartition(".")[2]

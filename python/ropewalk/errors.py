@@ -1,0 +1,97 @@
+"""What Ropewalk raises. Every message says what went wrong, at which rank, and what to do next."""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(RuntimeError):
+    """A call failed.
+
+    After PeerLostError, TimeoutError, MismatchError and AbortedError the communicator is broken:
+    outputs of unfinished calls have unspecified content, and every later call raises the same.
+    """
+
+    def __init__(self, text: str, *, code: str, rank: int = -1, peer: int = -1,
+                 operation: str = "", reason: str = "", advice: str = "") -> None:
+        super().__init__(text)
+        #: What kind: "invalid argument", "mismatch", "timeout", "peer lost", "refused",
+        #: "unavailable", "exhausted", "protocol error", "system error" or "aborted".
+        self.code = code
+        #: The rank that noticed, or -1.
+        self.rank = rank
+        #: The rank at fault, or that was waited for, or -1.
+        self.peer = peer
+        #: For example "all_reduce #17".
+        self.operation = operation
+        #: One sentence.
+        self.reason = reason
+        #: What to do next; may be empty.
+        self.advice = advice
+
+
+class InvalidArgumentError(Error, ValueError):
+    """An argument is wrong. Nothing was sent, and the communicator is as it was."""
+
+
+class MismatchError(Error):
+    """Ranks called different operations, sizes, types or orders."""
+
+
+class TimeoutError(Error, builtins.TimeoutError):
+    """A deadline passed."""
+
+
+class PeerLostError(Error):
+    """A rank died, was cut off, stopped answering or left: `peer`."""
+
+
+class RefusedError(Error):
+    """Wrong key, wrong job or wrong version."""
+
+
+class UnavailableError(Error):
+    """The transport, algorithm or device asked for is not there."""
+
+
+class ExhaustedError(Error, MemoryError):
+    """Memory, descriptors or a limit ran out."""
+
+
+class ProtocolError(Error):
+    """A peer sent bytes that make no sense."""
+
+
+class SystemCallError(Error):
+    """A system call failed."""
+
+
+class AbortedError(Error):
+    """The job was aborted, here or elsewhere."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "invalid argument": InvalidArgumentError,
+    "mismatch": MismatchError,
+    "timeout": TimeoutError,
+    "peer lost": PeerLostError,
+    "refused": RefusedError,
+    "unavailable": UnavailableError,
+    "exhausted": ExhaustedError,
+    "protocol error": ProtocolError,
+    "system error": SystemCallError,
+    "aborted": AbortedError,
+}
+
+
+def from_failure(code: str, text: str, rank: int, peer: int, operation: str, reason: str,
+                 advice: str) -> Error:
+    """The exception for a failure of the C++ library."""
+    return _CLASSES.get(code, Error)(text, code=code, rank=rank, peer=peer, operation=operation,
+                                     reason=reason, advice=advice)
+
+
+def invalid_argument(operation: str, reason: str, advice: str) -> Error:
+    """The exception for an argument that was refused before C++ saw it."""
+    text = f"{operation}: {reason} [invalid argument]; {advice}"
+    return from_failure("invalid argument", text, -1, -1, operation, reason, advice)

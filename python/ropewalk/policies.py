@@ -1,0 +1,144 @@
+"""When to average, and what: the two policies of torch-distlearn and asynchronous elastic
+averaging, over lists of arrays.
+
+A list may hold arrays of any shapes, the same on every rank, of one dtype: float32, float64,
+float16 or bfloat16 (halves are computed in float32). Arrays are changed in place. A step moves the
+whole list at once. Ranks may take different numbers of steps, also none. One AllReduceSGD or
+AllReduceEA at a time may be between synchronizations on one communicator; an AsyncEA brings its own
+connections. After a failed step the arrays of that call are as they were.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Optional, Sequence
+
+from . import _core
+from .communicator import Communicator, dtype_name
+
+
+class AllReduceSGD:
+    """Synchronous data-parallel SGD."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._policy = _core.Sgd(comm._session)
+
+    def sum_gradients(self, gradients: Sequence[Any]) -> int:
+        """Sums `gradients` over the ranks that still step, and counts a step of this rank.
+
+        Returns how many ranks contributed; those in synchronize_parameters() do not.
+        """
+        return self._policy.sum_gradients(gradients)
+
+    def sum_and_normalize_gradients(self, gradients: Sequence[Any]) -> int:
+        """The same, then divides by the number of contributors where that is above 1."""
+        return self._policy.sum_and_normalize_gradients(gradients)
+
+    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+        """Puts the parameters of the rank with most steps on every rank, bit for bit.
+
+        Until every rank has called it, this rank adds zeros to the others' steps. The lowest rank
+        wins a tie; with no step anywhere since the last time, rank 0.
+        """
+        self._policy.synchronize_parameters(parameters)
+
+
+class AllReduceEA:
+    """Elastic averaging (Zhang, Choromanska, LeCun 2015), synchronous form.
+
+    Averages every `tau`-th step (>= 1) with moving rate `alpha` (0 < alpha < 1). It moves stably
+    while alpha * (size + 1) < 2; the paper takes alpha = 0.9 / size.
+    """
+
+    def __init__(self, comm: Communicator, tau: int, alpha: float) -> None:
+        self._policy = _core.Ea(comm._session, tau, alpha)
+
+    def average_parameters(self, parameters: Sequence[Any]) -> None:
+        """Call after every local step; at every tau-th, pulls parameters and center together.
+
+        delta = alpha * (parameters - center); parameters -= delta; center += sum of deltas. The
+        first call sets center = parameters.
+        """
+        self._policy.average_parameters(parameters)
+
+    def synchronize_center(self, parameters: Sequence[Any]) -> None:
+        """Takes part in the others' averaging until every rank has called it.
+
+        Then the center is broadcast from rank 0, and steps are counted from 0 again.
+        """
+        self._policy.synchronize_center(parameters)
+
+    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+        """Waits likewise; then the parameters of rank 0 become everybody's, and the center."""
+        self._policy.synchronize_parameters(parameters)
+
+
+class AsyncEA:
+    """Elastic averaging, asynchronous form: nobody waits for a slow rank.
+
+        with ropewalk.AsyncEA(comm, tau=10, alpha=0.2) as ea:
+            ea.synchronize_parameters(parameters)     # all start from those of rank 0
+            for batch in data:
+                step(batch)
+                ea.average_parameters(parameters)     # at every tenth: one round trip
+            ea.synchronize_parameters(parameters)     # the center, the same bits on every rank
+
+    The center is there once, cut into parts that lie with all ranks, or with the first `servers`
+    ranks alone, which do not work but call serve(). Each rank answers the others from a thread of
+    its own, also while it computes or sleeps. An update is applied once.
+
+    Collective, on all ranks alike: the constructor, synchronize_*(), center() and close(). They wait
+    for the slowest rank, however long it takes, as long as it lives.
+    """
+
+    def __init__(self, comm: Communicator, tau: int, alpha: float, *, dtype: Any = "float32",
+                 servers: int = 0) -> None:
+        """`dtype` is that of all arrays; `tau` and `alpha` as for AllReduceEA."""
+        self._policy = _core.AsyncEa(comm._session, dtype_name(dtype), tau, alpha, servers)
+
+    def __enter__(self) -> AsyncEA:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._policy.abandon()
+
+    def average_parameters(self, parameters: Sequence[Any]) -> bool:
+        """Call after every local step; at every tau-th, pulls parameters and center together.
+
+        delta = alpha * (parameters - center); center += delta; parameters -= delta, element by
+        element with the center as it is just then. True when it has exchanged. Not collective; not
+        before the first synchronization.
+        """
+        return self._policy.average_parameters(parameters)
+
+    def synchronize_center(self, parameters: Sequence[Any]) -> None:
+        """Waits for every rank; then the center has all their exchanges. Steps count from 0 again.
+
+        `parameters` are never changed. The first call of this or of synchronize_parameters() makes
+        the center: the parameters of the first rank that works.
+        """
+        self._policy.synchronize_center(parameters)
+
+    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+        """The same; then the parameters of every rank become the center, bit for bit."""
+        self._policy.synchronize_parameters(parameters)
+
+    def center(self, out: Sequence[Any]) -> None:
+        """Waits for every rank and writes the center into the arrays `out`. Steps count on."""
+        self._policy.center(out)
+
+    def serve(self) -> None:
+        """Servers only: answers until the workers close their policies."""
+        self._policy.serve()
+
+    def close(self) -> None:
+        """Waits until every rank calls it; the communicator's close() calls it.
+
+        A `with` block calls it; where an exception ends the block it does not wait, and the other
+        ranks get AbortedError.
+        """
+        self._policy.close()

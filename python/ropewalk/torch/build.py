@@ -1,0 +1,135 @@
+"""Compiles the extension for the PyTorch that is installed, once, and loads it.
+
+torch's C++ classes change from one minor version to the next, so a binary serves one version only.
+It is kept in ~/.cache/ropewalk (or $ROPEWALK_TORCH_CACHE), under a name that says for what it was
+built. Ranks of one host that need it at the same time wait for the first.
+"""
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Iterable
+
+import ropewalk
+
+_MODULE = "_c10d"
+_SOURCES = Path(__file__).parent / "csrc"
+_loaded: ModuleType | None = None
+
+
+def load() -> ModuleType:
+    """The extension module; compiles it where it is not there yet. Raises RuntimeError."""
+    global _loaded
+    if _loaded is None:
+        import torch  # noqa: F401 - its libraries must be there before the extension's
+
+        path = binary()
+        spec = importlib.util.spec_from_file_location(_MODULE, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _loaded = module
+    return _loaded
+
+
+def binary() -> Path:
+    """The file with the extension; compiles it where it is not there yet. Raises RuntimeError."""
+    target = _cache() / _key() / (_MODULE + ".so")
+    if target.exists():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The lock goes with its holder, also when that is killed. It saves work only: where a file
+        # system locks on each host alone, or not at all, the first to be ready counts.
+        with open(target.parent / "lock", "a") as lock:
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                _compile(target)
+    except OSError as error:
+        raise RuntimeError(f"ropewalk: the backend for PyTorch cannot be kept in {target.parent}: "
+                           f"{error}; set ROPEWALK_TORCH_CACHE to a folder of yours") from error
+    return target
+
+
+def _cache() -> Path:
+    given = os.environ.get("ROPEWALK_TORCH_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ropewalk"
+
+
+def _key() -> str:
+    """What the binary depends on, short enough for a name."""
+    import torch
+
+    digest = hashlib.sha256()
+    headers = Path(ropewalk.get_include())
+    for path in (*sorted(_SOURCES.iterdir()), *sorted(headers.rglob("*.h"))):
+        digest.update(path.read_bytes())
+    for part in (torch.__version__, torch.__file__, sys.version, ropewalk.__version__,
+                 ropewalk.get_library()):
+        digest.update(str(part).encode() + b"\0")
+    return f"torch-{torch.__version__}-{sys.implementation.cache_tag}-{digest.hexdigest()[:12]}"
+
+
+def _compile(target: Path) -> None:
+    print(f"ropewalk: compiling the backend for PyTorch (about a minute, once): {target.parent}",
+          file=sys.stderr, flush=True)
+    # All sources in one go: PyTorch's headers take longer than all else.
+    first, *more = sorted(_SOURCES.glob("*.cc"))
+    others = [part for path in more for part in ("-include", str(path))]
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        compiled, fresh = Path(folder) / "all.o", Path(folder) / target.name
+        _run([*_compile_flags(), *others, "-c", str(first), "-o", str(compiled)])
+        _run(["-shared", str(compiled), *_link_flags(), "-o", str(fresh)])
+        # Never in place of a file that others have mapped.
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, target)
+
+
+def _compile_flags() -> Iterable[str]:
+    import torch
+
+    yield from ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden",
+                f"-DTORCH_EXTENSION_NAME={_MODULE}",
+                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+                "-I" + ropewalk.get_include())
+    headers = _torch_folder() / "include"
+    for path in (headers, headers / "torch/csrc/api/include", sysconfig.get_path("include")):
+        yield from ("-isystem", str(path))
+
+
+def _link_flags() -> Iterable[str]:
+    libraries = _torch_folder() / "lib"
+    yield from (f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltorch", "-ltorch_cpu",
+                "-ltorch_python", "-lc10")
+    library = Path(ropewalk.get_library())
+    yield from (str(library), "-Wl,-rpath," + str(library.parent))
+
+
+def _torch_folder() -> Path:
+    import torch
+
+    return Path(torch.__file__).parent
+
+
+def _run(arguments: list[str]) -> None:
+    """The compiler, with these. Raises RuntimeError with what it said."""
+    command = [*os.environ.get("CXX", "c++").split(), *arguments]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        failure = f"{' '.join(command)}\n{done.stdout}" if done.returncode != 0 else None
+    except OSError as error:
+        failure = f"cannot run {command[0]}: {error}; install g++ 12 or newer, or set CXX"
+    if failure is not None:
+        raise RuntimeError(f"ropewalk: the backend for PyTorch could not be compiled:\n{failure}")

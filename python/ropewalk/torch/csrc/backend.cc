@@ -1,0 +1,172 @@
+// Life of a backend, and how requests become work.
+#include "backend.h"
+
+#include <c10/util/Exception.h>
+#include <ropewalk/meeting.h>
+
+#include <utility>
+
+namespace ropewalk::pytorch {
+namespace {
+
+constexpr const char* kMeetingKey = "ropewalk";
+
+/// Stands in the invitation's place where there is none.
+const std::string kNoMeeting = "rank 0 failed: ";
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                   std::chrono::milliseconds timeout) {
+  std::optional<Meeting> meeting;
+  Options options;
+  options.rank = rank;
+  options.size = size;
+  if (size > 1 && rank == 0) {
+    try {
+      store->set(kMeetingKey, bytes_of(meeting.emplace().invitation()));
+    } catch (const Error& error) {
+      store->set(kMeetingKey, bytes_of(kNoMeeting + error.what()));
+      throw;
+    }
+    options = meeting->options(rank, size);
+  } else if (size > 1) {
+    const std::vector<uint8_t> bytes = store->get(kMeetingKey);
+    const std::string text(bytes.begin(), bytes.end());
+    if (text.starts_with(kNoMeeting))
+      throw Error(ErrorCode::unavailable, "process group", text.substr(kNoMeeting.size()));
+    options = Meeting::options(text, rank, size);
+  }
+  options.timeout = timeout;
+  auto comm = Communicator::create(options);
+  if (meeting) store->deleteKey(kMeetingKey);  // a later group of this name meets anew
+  return comm;
+}
+
+class Started final : public Pending {
+ public:
+  Started(Work work, Request request) : request_(std::move(request)), work_(std::move(work)) {}
+  bool test() override { return end(work_.test()); }
+  bool wait_for(std::chrono::nanoseconds limit) override { return end(work_.wait_for(limit)); }
+  void wait(std::chrono::milliseconds timeout) override {
+    work_.wait(timeout);
+    end(true);
+  }
+
+ private:
+  bool end(bool ended) {
+    if (ended && request_.finish) request_.finish();
+    return ended;
+  }
+  Request request_;  // its memory is in use until work_ has ended
+  Work work_;
+};
+
+void append(Request& all, Request more) {
+  std::ranges::move(more.calls, std::back_inserter(all.calls));
+  for (auto member : {&Request::inputs, &Request::outputs, &Request::temporaries})
+    std::ranges::move(more.*member, std::back_inserter(all.*member));
+  if (more.finish)
+    all.finish = [first = std::move(all.finish), second = std::move(more.finish)] {
+      if (first) first();
+      second();
+    };
+}
+
+}  // namespace
+
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                 std::chrono::milliseconds timeout)
+    : c10d::Backend(rank, size), options_(c10::make_intrusive<Options>("ropewalk", timeout)) {
+  try {
+    membership_ = Membership::begin(join(store, rank, size, timeout));
+  } catch (const Error& error) {
+    std::rethrow_exception(as_backend_error(error));
+  }
+  init();
+}
+
+Backend::~Backend() {
+  try {
+    shutdown();
+  } catch (const std::exception& error) {
+    TORCH_WARN("leaving a process group failed: ", error.what());
+  }
+}
+
+std::string Backend::transport() {
+  return parts("transport").group->comm->transport();
+}
+
+Membership::Parts Backend::parts(const char* operation) const {
+  Membership::Parts both = membership_->parts();
+  if (!both.group)
+    C10_THROW_ERROR(DistBackendError, c10::str("rank ", getRank(), ": ", operation,
+                                               ": the process group has been destroyed"));
+  return both;
+}
+
+WorkPtr Backend::start(Request request, std::chrono::milliseconds timeout, bool is_async) {
+  if (collected_) {
+    append(*collected_, std::move(request));
+    return nullptr;
+  }
+  const auto [owner, watcher] = parts(request.title);
+  const WorkInfo info{getRank(), request.type, request.title, sequence_++, timeout};
+  const Tensors inputs = request.inputs, outputs = request.outputs;
+  try {
+    if (!is_async && request.calls.size() == 1) {
+      // Without a thread of the communicator's.
+      owner->comm->run(request.calls[0], timeout);
+      if (request.finish) request.finish();
+      return c10::make_intrusive<PendingWork>(info, owner, watcher, nullptr, inputs, outputs);
+    }
+    std::unique_ptr<Pending> pending;
+    if (!request.calls.empty()) {
+      Work work = owner->comm->start_group(request.calls);
+      pending = std::make_unique<Started>(std::move(work), std::move(request));
+    }
+    return c10::make_intrusive<PendingWork>(info, owner, watcher, std::move(pending), inputs,
+                                            outputs);
+  } catch (const Error& error) {
+    std::rethrow_exception(as_backend_error(error, info.title));
+  }
+}
+
+void Backend::startCoalescing() {
+  TORCH_CHECK(!collected_, "calls are being coalesced already");
+  collected_.emplace().title = "ropewalk:coalesced";
+  collected_->type = c10d::OpType::COALESCED;
+}
+
+WorkPtr Backend::endCoalescing() {
+  TORCH_CHECK(collected_, "no calls are being coalesced");
+  Request all = std::move(*std::exchange(collected_, std::nullopt));
+  return start(std::move(all), options_->timeout, true);
+}
+
+at::Tensor Backend::allocateTensor(long elements, at::TensorOptions options) {
+  struct Owner {
+    std::shared_ptr<Group> group;
+    Buffer<std::byte> buffer;  // goes first
+  };
+  const auto bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
+  auto owner = std::make_shared<Owner>();
+  owner->group = parts("allocate_tensor").group;
+  owner->buffer = owner->group->comm->allocate<std::byte>(bytes);
+  return at::from_blob(
+      owner->buffer.data(), {elements}, [owner](void*) {}, options);
+}
+
+void Backend::abort() {
+  if (const auto group = membership_->parts().group)
+    group->comm->abort("torch aborted the process group");
+}
+
+void Backend::shutdown() {
+  membership_->leave();
+}
+
+}  // namespace ropewalk::pytorch

@@ -1,0 +1,113 @@
+// The c10d backend "ropewalk": torch.distributed's collectives of CPU tensors, on a Communicator.
+//
+// Threads: any, as torch calls; calls of one group are made in the same order on every rank.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "group.h"
+#include "tensor.h"
+#include "work.h"
+
+namespace ropewalk::pytorch {
+
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+/// What torch asked for, as calls of the communicator.
+struct Request {
+  const char* title;  // "ropewalk:all_reduce"
+  c10d::OpType type;
+  std::vector<Call> calls;
+  Tensors inputs, outputs;
+  Tensors temporaries;           // live as long as the call
+  std::function<void()> finish;  // at the end, on whichever thread sees it
+};
+
+class Backend final : public c10d::Backend {
+ public:
+  /// Meets the other ranks through `store`, which is the group's own. Raises DistBackendError.
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+          std::chrono::milliseconds timeout);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return "ropewalk"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void setSequenceNumberForGroup() override {}
+  /// "shm", "tcp", ...: Communicator::transport.
+  std::string transport();
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  /// Sums of sparse tensors, whose result is the union of all places. Ends before it returns.
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+  /// Between the two calls are collected; the end starts them as one. Work is null meanwhile.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  /// Registered memory, which moves without a copy. It keeps the group's communicator alive.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
+
+  void abort() override;
+  void shutdown() override;  // Membership::leave
+
+ private:
+  Caller caller(const char* operation) const { return {getRank(), operation}; }
+  /// Throws after shutdown.
+  Membership::Parts parts(const char* operation) const;
+  template <class CallOptions>
+  WorkPtr submit(Request request, const CallOptions& options) {
+    const auto timeout =
+        options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+    bool is_async = true;
+    if constexpr (requires { options.asyncOp; }) is_async = options.asyncOp;
+    return start(std::move(request), timeout, is_async);
+  }
+  WorkPtr start(Request request, std::chrono::milliseconds timeout, bool is_async);
+  WorkPtr message(Collective direction, Tensors& tensors, int peer, int tag);
+
+  c10::intrusive_ptr<Options> options_;
+  std::shared_ptr<Membership> membership_;
+  std::atomic<uint64_t> sequence_{0};
+  std::optional<Request> collected_;  // between startCoalescing and endCoalescing
+};
+
+}  // namespace ropewalk::pytorch

@@ -1,0 +1,50 @@
+// A communicator as torch uses it, from joining to leaving. Leaving must not hold up those who
+// still compute.
+#pragma once
+
+#include <ropewalk/communicator.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+#include "watcher.h"
+
+namespace ropewalk::pytorch {
+
+/// Shared by a backend, its unfinished calls and the memory it gave out.
+struct Group {
+  explicit Group(std::unique_ptr<Communicator> joined) : comm(std::move(joined)) {}
+
+  const std::unique_ptr<Communicator> comm;
+  std::mutex claim;  // held from finding a sender to starting the receive from it
+  std::byte barrier_byte{};
+};
+
+/// This process's place in a group. Any thread.
+class Membership {
+ public:
+  /// What makes calls and follows them. Both are null after `leave`.
+  struct Parts {
+    std::shared_ptr<Group> group;
+    std::shared_ptr<Watcher> watcher;
+  };
+
+  static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined);
+  Parts parts() const;
+  /// Calls under way have five seconds to end; then this rank leaves. Returns when every rank has
+  /// left, or after a second: a rank may well be in another group's call for long, perhaps with
+  /// this one. The rest happens in the background. No thread may be in a call.
+  void leave();
+
+ private:
+  mutable std::mutex mutex_;
+  Parts parts_;
+};
+
+/// Leaves all groups, and waits for what then happens in the background, at most for `limit`:
+/// before the process ends, so that ranks that are still at work do not take this one for dead.
+/// False where some rank has not left by then.
+bool leave_all(std::chrono::milliseconds limit);
+
+}  // namespace ropewalk::pytorch

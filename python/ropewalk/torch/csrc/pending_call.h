@@ -1,0 +1,81 @@
+// A call under way: what it needs to its end, how it ends, and who is told.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ropewalk/communicator.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace ropewalk::pytorch {
+
+/// What drives a call, and holds its memory. Used by one thread at a time.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  // All throw ropewalk::Error when the call has failed; what follows it has been done when they say
+  // that it has ended.
+  virtual bool test() = 0;
+  /// At most for `limit`, without failing then.
+  virtual bool wait_for(std::chrono::nanoseconds limit) = 0;
+  /// Fails the call after `timeout`.
+  virtual void wait(std::chrono::milliseconds timeout) = 0;
+  /// The rank that a receive from any source took its message from; else -1.
+  virtual int source() const { return -1; }
+};
+
+/// Shared by torch's handle and the watcher. Any thread.
+class PendingCall : public std::enable_shared_from_this<PendingCall> {
+ public:
+  /// Runs what hangs on the end of a call, which may take long and may wait for other calls. Empty
+  /// where nothing does.
+  using Announcement = std::function<void()>;
+
+  /// `pending` is null where the call has ended already. `title` names it in errors.
+  PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs, const char* title,
+              std::chrono::milliseconds timeout, std::function<void()> record_end);
+
+  const std::vector<at::Tensor>& outputs() const { return outputs_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  bool has_ended() const;
+  std::exception_ptr error() const;
+  int source() const;
+
+  /// Tests, or waits for `limit` where that is not 0. Nothing while the call is under way, or
+  /// another thread is at it.
+  std::optional<Announcement> poll(std::chrono::nanoseconds limit = {});
+  /// Waits to the end; fails the call after `timeout`.
+  Announcement wait(std::chrono::milliseconds timeout);
+  /// Ends a call that nobody will drive any more.
+  Announcement give_up(const char* reason);
+  /// Tells of the end, once it is there.
+  c10::intrusive_ptr<c10::ivalue::Future> future();
+
+ private:
+  template <class Step>
+  std::optional<Announcement> advance(std::unique_lock<std::mutex> turn, const Step& step);
+  Announcement end(int source, std::exception_ptr error);
+  void settle(c10::ivalue::Future& future) const;
+
+  const std::vector<at::Tensor> outputs_;
+  const char* const title_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex turn_;  // held by the thread that drives
+  std::unique_ptr<Pending> pending_;
+  mutable std::mutex state_;  // guards what follows; taken after turn_
+  bool ended_ = false;
+  std::exception_ptr error_;
+  int source_ = -1;
+  std::function<void()> record_end_;  // the profiler's
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/// The exception that Python sees as torch.distributed.DistBackendError. It names the call with
+/// `title`: a failure that the whole job learns of has been noticed anywhere.
+std::exception_ptr as_backend_error(const Error& error, const char* title = nullptr);
+
+}  // namespace ropewalk::pytorch

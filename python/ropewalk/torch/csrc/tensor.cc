@@ -1,0 +1,173 @@
+#include "tensor.h"
+
+#include <c10/util/Exception.h>
+
+#include <optional>
+
+namespace ropewalk::pytorch {
+namespace {
+
+std::optional<DataType> type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DataType::float32;
+    case at::kDouble:
+      return DataType::float64;
+    case at::kHalf:
+      return DataType::float16;
+    case at::kBFloat16:
+      return DataType::bfloat16;
+    case at::kChar:
+      return DataType::int8;
+    case at::kByte:
+      return DataType::uint8;
+    case at::kBool:
+      return DataType::uint8;
+    case at::kShort:
+      return DataType::int16;
+    case at::kUInt16:
+      return DataType::uint16;
+    case at::kInt:
+      return DataType::int32;
+    case at::kUInt32:
+      return DataType::uint32;
+    case at::kLong:
+      return DataType::int64;
+    case at::kUInt64:
+      return DataType::uint64;
+    default:
+      return {};
+  }
+}
+
+void check(const at::Tensor& tensor, const Caller& caller) {
+  if (!tensor.defined()) caller.reject("a tensor is undefined");
+  if (!tensor.device().is_cpu())
+    caller.reject(c10::str("a tensor is on ", tensor.device(),
+                           "; this backend moves CPU tensors: call .cpu() first"));
+  if (tensor.layout() != at::kStrided)
+    caller.reject(c10::str("a tensor is ", tensor.layout(), "; call .to_dense() first"));
+  if (!tensor.is_contiguous())
+    caller.reject(c10::str("a tensor of shape ", tensor.sizes(), " and strides ", tensor.strides(),
+                           " is not contiguous; call .contiguous() first"));
+}
+
+/// Bits have no carry, so the element type does not matter.
+template <class Combine>
+void combine_bytes(void* inout, const void* in, size_t bytes, Combine combine) {
+  auto* to = static_cast<unsigned char*>(inout);
+  const auto* from = static_cast<const unsigned char*>(in);
+  for (size_t i = 0; i < bytes; ++i) to[i] = combine(to[i], from[i]);
+}
+
+void bitwise_and(void* inout, const void* in, size_t count, DataType type, void*) {
+  combine_bytes(inout, in, count * size_of(type),
+                [](unsigned char a, unsigned char b) { return a & b; });
+}
+void bitwise_or(void* inout, const void* in, size_t count, DataType type, void*) {
+  combine_bytes(inout, in, count * size_of(type),
+                [](unsigned char a, unsigned char b) { return a | b; });
+}
+void bitwise_xor(void* inout, const void* in, size_t count, DataType type, void*) {
+  combine_bytes(inout, in, count * size_of(type),
+                [](unsigned char a, unsigned char b) { return a ^ b; });
+}
+
+ReduceOp bitwise(UserReduction function) {
+  ReduceOp op;
+  op.kind = ReduceKind::user;
+  op.function = function;
+  return op;
+}
+
+/// _make_nccl_premul_sum: every rank's tensor times its own factor.
+ReduceOp scaled_sum(const c10d::ReduceOp& op, const Caller& caller) {
+  const auto* factor = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  if (factor == nullptr) caller.reject("PREMUL_SUM came without a factor");
+  ReduceOp scaled;
+  scaled.kind = ReduceKind::scaled_sum;
+  scaled.scale = factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
+                                                 : factor->double_factor;
+  return scaled;
+}
+
+ReduceOp op_of(const c10d::ReduceOp& op, at::ScalarType type, const Caller& caller) {
+  const bool is_bool = type == at::kBool;
+  const bool is_integral = c10::isIntegralType(type, true);
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return is_bool ? kMax : kSum;  // "or", as NCCL has it
+    case c10d::ReduceOp::PRODUCT:
+      return is_bool ? kMin : kProd;
+    case c10d::ReduceOp::MIN:
+      return kMin;
+    case c10d::ReduceOp::MAX:
+      return kMax;
+    case c10d::ReduceOp::AVG:
+      if (is_bool) caller.reject("booleans have no average");
+      return kAvg;
+    case c10d::ReduceOp::PREMUL_SUM:
+      if (is_integral) caller.reject(c10::str("PREMUL_SUM is not defined on ", type));
+      return scaled_sum(op, caller);
+    case c10d::ReduceOp::BAND:
+    case c10d::ReduceOp::BOR:
+    case c10d::ReduceOp::BXOR:
+      if (!is_integral) caller.reject(c10::str("bitwise operations are not defined on ", type));
+      return bitwise(op.op_ == c10d::ReduceOp::BAND  ? bitwise_and
+                     : op.op_ == c10d::ReduceOp::BOR ? bitwise_or
+                                                     : bitwise_xor);
+    default:
+      caller.reject("the reduce op is unknown");
+  }
+}
+
+bool is_linear(const c10d::ReduceOp& op) {
+  return op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG ||
+         op.op_ == c10d::ReduceOp::PREMUL_SUM;
+}
+
+}  // namespace
+
+void Caller::reject(const std::string& reason) const {
+  C10_THROW_ERROR(ValueError, c10::str("rank ", rank, ": ", operation, ": ", reason));
+}
+
+Elements moved(const at::Tensor& tensor, const Caller& caller) {
+  check(tensor, caller);
+  if (const auto type = type_of(tensor.scalar_type()))
+    return {tensor.data_ptr(), static_cast<size_t>(tensor.numel()), *type};
+  return {tensor.data_ptr(), tensor.nbytes(), DataType::uint8};
+}
+
+Reduction reduced(const at::Tensor& tensor, const c10d::ReduceOp& op, const Caller& caller) {
+  check(tensor, caller);
+  at::ScalarType type = tensor.scalar_type();
+  size_t count = static_cast<size_t>(tensor.numel());
+  if (type == at::kComplexFloat || type == at::kComplexDouble) {
+    if (!is_linear(op)) caller.reject("complex numbers have sums and averages only");
+    type = c10::toRealValueType(type);
+    count *= 2;
+  }
+  const auto known = type_of(type);
+  if (!known)
+    caller.reject(c10::str("elements of type ", type, " cannot be reduced; convert them first"));
+  return {{tensor.data_ptr(), count, *known}, op_of(op, type, caller)};
+}
+
+std::vector<size_t> counts_of(const std::vector<at::Tensor>& tensors, int ranks,
+                              const at::Tensor& alike, const Caller& caller) {
+  if (tensors.size() != static_cast<size_t>(ranks))
+    caller.reject(
+        c10::str("a list has ", tensors.size(), " tensors; the group has ", ranks, " ranks"));
+  std::vector<size_t> counts;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) caller.reject("a tensor is undefined");
+    if (tensor.scalar_type() != alike.scalar_type())
+      caller.reject(c10::str("tensors of types ", tensor.scalar_type(), " and ",
+                             alike.scalar_type(), " in one call"));
+    counts.push_back(static_cast<size_t>(tensor.numel()));
+  }
+  return counts;
+}
+
+}  // namespace ropewalk::pytorch

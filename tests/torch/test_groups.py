@@ -1,0 +1,254 @@
+"""Groups, works, timeouts and memory: what surrounds the calls."""
+
+import datetime
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from groups import run_group, start_group
+
+transports = pytest.mark.parametrize("transport", ["shm", "tcp"])
+
+
+def backend_of(group=None):
+    return (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+
+
+def the_transport(name):
+    assert backend_of().transport == name and dist.get_backend() == "ropewalk"
+
+
+@transports
+def test_the_transport_is_the_one_asked_for(transport):
+    run_group(2, the_transport, transport, transport=transport)
+
+
+def sub_groups():
+    rank = dist.get_rank()
+    low, high = dist.new_group([0, 1]), dist.new_group([1, 2, 3])
+    alone = dist.new_group([3])
+    mine = [g for g in (low, high, alone) if dist.get_rank(g) >= 0]
+    # Groups have calls under way at the same time, begun in different orders.
+    tensors = [torch.full((50000,), 1.0) for _ in mine]
+    works = [dist.all_reduce(x, group=g, async_op=True) for x, g in zip(tensors, mine)]
+    for work, x, g in reversed(list(zip(works, tensors, mine))):
+        work.wait()
+        assert (x == dist.get_world_size(g)).all()
+    if rank in (1, 2, 3):
+        x = torch.full((2,), float(rank))
+        dist.broadcast(x, src=2, group=high)
+        assert (x == 2).all()
+    # One group goes, the others go on.
+    if rank in (0, 1):
+        dist.destroy_process_group(low)
+    if rank in (1, 2, 3):
+        x = torch.ones(1)
+        dist.all_reduce(x, group=high)
+        assert x == 3
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x == 4
+    shifted, members = dist.new_subgroups(2)
+    assert len(members) == 2
+    dist.all_reduce(x, group=shifted)
+    assert x == 8
+
+
+@transports
+def test_sub_groups(transport):
+    run_group(4, sub_groups, transport=transport)
+
+
+def futures():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.full((1000,), float(rank))
+    work = dist.all_reduce(x, async_op=True)
+    halved = work.get_future().then(lambda future: future.value()[0] / 2)
+    assert (halved.wait() == size * (size - 1) / 4).all()
+    assert work.wait() and work.is_completed() and work.is_success()
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    assert work.get_future().wait()[0] is not None
+    both = torch.futures.collect_all([dist.all_reduce(torch.ones(9), async_op=True).get_future()
+                                      for _ in range(3)]).wait()
+    assert all((future.value()[0] == size).all() for future in both)
+    gathered = dist.all_gather_into_tensor(torch.empty(3 * size), torch.ones(3), async_op=True)
+    gathered = gathered.get_future().wait()
+    assert (gathered[0] == 1).all()
+
+
+def dropped():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.full((1 << 18,), 1.0 + rank)
+    y = torch.ones(5)
+    dist.all_reduce(x, async_op=True)  # nobody keeps the work
+    parts = [torch.empty(1 << 18) for _ in range(size)]
+    dist.all_gather(parts, torch.full((1 << 18,), float(rank)), async_op=True)
+    seen = weakref.ref(dist.all_reduce(y, async_op=True))
+    assert seen() is None or seen().wait()
+    dist.barrier()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if (x == size * (size + 1) // 2).all() and all((p == r).all() for r, p in enumerate(parts)):
+            return
+        time.sleep(0.01)
+    raise AssertionError(x, parts)
+
+
+def from_many_threads():
+    """A group for each, as PyTorch asks of its users."""
+    groups = [dist.new_group() for _ in range(4)]
+    wrong = []
+
+    def work(group):
+        for i in range(20):
+            x = torch.full((100,), float(i))
+            dist.all_reduce(x, group=group)
+            if not (x == i * dist.get_world_size()).all():
+                wrong.append(i)
+    threads = [threading.Thread(target=work, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def registered_memory():
+    size = dist.get_world_size()
+    backend = backend_of()
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    x = backend.allocate_tensor(1 << 16, dtype=torch.float32, device=torch.device("cpu"))
+    x.fill_(2)
+    dist.all_reduce(x)
+    assert x.shape == (1 << 16,) and (x == 2 * size).all()
+    view = x[100:200]
+    dist.all_reduce(view)
+    assert (view == 2 * size * size).all()
+    half = backend.allocate_tensor(8, dtype=torch.bfloat16, device=torch.device("cpu"))
+    half.fill_(1)
+    dist.all_reduce(half, dist.ReduceOp.AVG)
+    assert (half == 1).all()
+    del backend
+    dist.destroy_process_group()
+    assert (view == 2 * size * size).all()  # memory stays valid
+    view.fill_(0)
+
+
+@transports
+@pytest.mark.parametrize("body", [futures, dropped, from_many_threads, registered_memory])
+def test_works_and_memory(body, transport):
+    run_group(3, body, transport=transport)
+
+
+def again(folder):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for turn in range(3):
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        assert (x == size).all()
+        kept = dist.group.WORLD if turn == 1 else None  # a reference must not hold up the next
+        dist.destroy_process_group()
+        start_group(os.path.join(folder, f"store{turn}"), rank, size)
+    del kept
+
+
+@transports
+def test_a_process_joins_again(transport, tmp_path):
+    run_group(3, again, str(tmp_path), transport=transport)
+
+
+def alone():
+    x = torch.arange(3.0)
+    dist.all_reduce(x)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    out = torch.empty(3)
+    dist.all_to_all_single(out, x)
+    dist.reduce_scatter_tensor(out, x)
+    parts = [torch.empty(3)]
+    dist.all_gather(parts, x, async_op=True).wait()
+    assert torch.equal(parts[0], torch.arange(3.0)) and torch.equal(out, torch.arange(3.0))
+    assert backend_of().transport == "self"
+    group = dist.new_group([0])
+    dist.barrier(group)
+
+
+def test_a_group_of_one():
+    run_group(1, alone)
+
+
+def time_limits():
+    """Its own for each group; a changed one holds from then on."""
+    rank = dist.get_rank()
+    short = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    changed = dist.new_group()
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), changed)
+    for group, limit_s in [(short, 1), (changed, 2)]:
+        if rank == 0:
+            began = time.monotonic()
+            with pytest.raises(dist.DistBackendError, match=r"all_reduce.*[12](\.0)? s"):
+                dist.all_reduce(torch.ones(2), group=group)
+            assert limit_s * 0.9 < time.monotonic() - began < limit_s + 3
+    dist.barrier()  # with half a minute's time
+
+
+def late_futures():
+    """A future of a call that fails has its error."""
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(2), async_op=True)
+        with pytest.raises(Exception, match="all_reduce"):
+            work.get_future().wait()
+        assert work.exception() is not None and not work.is_success()
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_timeouts(transport):
+    run_group(2, time_limits, transport=transport)
+
+
+def test_a_future_fails():
+    run_group(2, late_futures, timeout_s=2)
+
+
+def detailed():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = torch.ones(10)
+    dist.all_reduce(x)
+    out = torch.empty(10 * size)
+    dist.all_gather_into_tensor(out, x)
+    assert (out == size).all()
+    group = dist.new_group([0, 1])
+    if rank < 2:
+        dist.all_reduce(x, group=group)
+    dist.barrier()
+
+
+def test_the_detailed_debug_level():
+    """PyTorch wraps the backend then, and compares every call over gloo beforehand."""
+    script = ("import sys; sys.path.insert(0, %r); import test_groups, groups; "
+              "groups.run_group(3, test_groups.detailed)" % os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", script], timeout=120, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
+                               "TORCH_CPP_LOG_LEVEL": "ERROR"})
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_profiler_names_calls():
+    run_group(2, profiled)
+
+
+def profiled():
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(4))
+        dist.all_gather_into_tensor(torch.empty(8), torch.ones(4))
+    names = {event.name for event in profile.events()}
+    assert {"ropewalk:all_reduce", "ropewalk:all_gather"} <= names

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -16,7 +17,13 @@ Lane::Lane(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDe
     : depths_(depths),
       id_{0, peer, index, false},
       queue_pair_(port, settings, cq, depths),
-      notices_(depths.receives - kSpare) {
+      notices_max_(depths.receives - kSpare),
+      notices_(std::bit_ceil(notices_max_)) {
+  for (Request& request : requests_) request.send.sg_list = &request.place;
+  for (uint32_t i = 0; i < kBatch; ++i) {
+    receives_[i].wr_id = id_.pack();
+    receives_[i].next = i + 1 < kBatch ? &receives_[i + 1] : nullptr;
+  }
   for (uint32_t left = depths.receives; left > 0;) {
     const uint32_t count = std::min(left, kBatch);
     if (const int error = post_receives(count); error != 0)
@@ -28,13 +35,8 @@ Lane::Lane(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDe
 
 // A notice needs no place: the bytes were written before it.
 int Lane::post_receives(uint32_t count) {
-  std::array<ibv_recv_wr, kBatch> receives{};
-  for (uint32_t i = 0; i < count; ++i) {
-    receives[i].wr_id = id_.pack();
-    receives[i].next = i + 1 < count ? &receives[i + 1] : nullptr;
-  }
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(queue_pair_.get(), receives.data(), &bad);
+  return ibv_post_recv(queue_pair_.get(), &receives_[kBatch - count], &bad);
 }
 
 Lane::Request& Lane::next_request() {
@@ -42,9 +44,9 @@ Lane::Request& Lane::next_request() {
   WorkId id = id_;
   id.is_send = true;
   id.position = posted_++;
-  request.send = {};
   request.send.wr_id = id.pack();
-  request.send.sg_list = &request.place;
+  request.send.next = nullptr;
+  request.send.send_flags = 0;
   // Each signal also tells that all sends before it are done: their places in the queue are free.
   if (posted_ - asked_ >= depths_.sends / 4) {
     request.send.send_flags = IBV_SEND_SIGNALED;
@@ -93,7 +95,7 @@ int Lane::received() {
 }
 
 int Lane::give_credits() {
-  if (taken_ - credits_given_ < notices_.size() / 4) return 0;
+  if (taken_ - credits_given_ < notices_max_ / 4) return 0;
   if (held_ == kBatch || posted_ - completed_ + 1 >= depths_.sends) return 0;
   Request& request = next_request();
   request.send.opcode = IBV_WR_SEND_WITH_IMM;

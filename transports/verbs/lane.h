@@ -63,7 +63,7 @@ class Lane {
 
   QueuePair& queue_pair() { return queue_pair_; }
   const QueuePair& queue_pair() const { return queue_pair_; }
-  uint32_t notices_max() const { return static_cast<uint32_t>(notices_.size()); }
+  uint32_t notices_max() const { return notices_max_; }
   uint32_t completions_max() const { return depths_.sends + depths_.receives; }
   void set_peer(uint32_t notices, uint8_t adapter) {
     peer_notices_ = notices;
@@ -88,11 +88,11 @@ class Lane {
 
   // What has arrived.
   void arrived(uint32_t notice, uint32_t bytes) {
-    notices_[arrived_++ % notices_.size()] = {notice, bytes};
+    notices_[place_of(arrived_++)] = {notice, bytes};
   }
-  bool overflows() const { return arrived_ - taken_ == notices_.size(); }
+  bool overflows() const { return arrived_ - taken_ == notices_max_; }
   bool has_notice() const { return arrived_ != taken_; }
-  const Notice& front() const { return notices_[taken_ % notices_.size()]; }
+  const Notice& front() const { return notices_[place_of(taken_)]; }
   void take() { ++taken_; }
   /// The peer has taken so many puts, ever. False: more than were sent.
   bool credit(uint32_t taken) {
@@ -117,18 +117,21 @@ class Lane {
     std::array<std::byte, kInlineMax> copy;
   };
 
+  size_t place_of(uint32_t position) const { return position & (notices_.size() - 1); }
   Request& next_request();
   int post_receives(uint32_t count);
 
   const QueueDepths depths_;
   const WorkId id_;
   QueuePair queue_pair_;
-  std::array<Request, kBatch> requests_;
-  uint32_t held_ = 0;                    // of requests_
-  uint32_t posted_ = 0, completed_ = 0;  // sends
-  uint32_t asked_ = 0;                   // position after the last that asked for a completion
+  std::array<Request, kBatch> requests_{};
+  std::array<ibv_recv_wr, kBatch> receives_{};  // linked, to be posted from any of them on
+  uint32_t held_ = 0;                           // of requests_
+  uint32_t posted_ = 0, completed_ = 0;         // sends
+  uint32_t asked_ = 0;  // position after the last that asked for a completion
   uint32_t sent_ = 0, credited_ = 0, peer_notices_ = 0;
-  std::vector<Notice> notices_;  // a ring
+  const uint32_t notices_max_;
+  std::vector<Notice> notices_;  // a ring; a power of two
   uint32_t arrived_ = 0, taken_ = 0, credits_given_ = 0;
   uint32_t to_receive_ = 0;  // receives used and not posted anew
 };

@@ -135,6 +135,7 @@ size_t VerbsTransport::poll(std::span<Completion> into) {
   if (ready_.empty()) {
     drain();
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    if (ready_.empty()) return 0;
   }
   return collect(into);
 }

@@ -178,15 +178,11 @@ void UcxTransport::start(Peer& peer) {
   const ucx::Handshake& theirs = peer.greeting.reader.handshake();
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
     return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
-  if (worker_.uses_tcp() && rank_ > peer.rank && !peer.met) return;
+  if (rank_ > peer.rank && !peer.met) return;
   const ucs_status_t status = open_endpoint(peer);
   if (status != UCS_OK)
     return lose(peer, fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
                                   ucx::text_of(status)));
-  if (worker_.uses_tcp()) await_connection(peer);
-}
-
-void UcxTransport::await_connection(Peer& peer) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = on_flushed;
@@ -215,11 +211,9 @@ ucs_status_t UcxTransport::open_endpoint(Peer& peer) {
 
 void UcxTransport::finish_link(Peer& peer) {
   if (peer.endpoint == nullptr || peer.flushing) return;
-  if (worker_.uses_tcp()) {
-    if (!std::exchange(peer.greeted, true))
-      tell(peer, rank_ > peer.rank ? UCP_AM_SEND_FLAG_REPLY : 0);
-    if (!peer.met || peer.telling) return;
-  }
+  if (!std::exchange(peer.greeted, true))
+    tell(peer, rank_ > peer.rank ? UCP_AM_SEND_FLAG_REPLY : 0);
+  if (!peer.met || peer.telling) return;
   peer.state = Peer::State::linked;
   peer.stood = true;
   std::erase(linking_, &peer);

@@ -48,12 +48,14 @@ void UcxTransport::lose(Peer& peer, std::string why) {
   publish(peer);
 }
 
-// UCX reads no source any more and writes no target after this.
+// UCX reads no source any more and writes no target after this, where it can close by force.
 void UcxTransport::close(Peer& peer) {
   begin_close(peer);
   finish_close(peer, Clock::now() + kEndingMax);
 }
 
+// Where a link is still being made UCX is only never called again: adapters of peers that were
+// asked for bytes before may still write.
 void UcxTransport::stop() {
   if (!settle()) stopped_ = abandoned_ = true;
   for (const auto& peer : peers_) {

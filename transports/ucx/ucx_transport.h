@@ -72,7 +72,6 @@ class UcxTransport final : public Transport {
   void advance(Peer& peer);
   void start(Peer& peer);
   ucs_status_t open_endpoint(Peer& peer);
-  void await_connection(Peer& peer);
   void finish_link(Peer& peer);
   void look_around();
   void watch_worker(bool on);

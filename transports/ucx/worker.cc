@@ -17,7 +17,6 @@ Worker::Worker(int ranks) {
   check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
         "ucp_init");
   shares_memory_ = allows_shared_memory(config.wires());
-  uses_tcp_ = allows_transport(config.wires(), "tcp");
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;

@@ -22,8 +22,6 @@ class Worker {
 
   /// UCX may move messages through shared memory, as far as its settings say.
   bool shares_memory() const { return shares_memory_; }
-  /// UCX may connect by TCP.
-  bool uses_tcp() const { return uses_tcp_; }
   ucp_context_h context() const { return context_; }
   ucp_worker_h get() const { return worker_; }
   /// Leaves all to the end of the process.
@@ -42,7 +40,6 @@ class Worker {
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
   bool shares_memory_ = false;
-  bool uses_tcp_ = false;
 };
 
 }  // namespace ropewalk::ucx

@@ -88,14 +88,12 @@ int Lane::flush() {
   return ibv_post_send(queue_pair_.get(), &requests_[0].send, &bad);
 }
 
-int Lane::received() {
-  if (++to_receive_ < kBatch) return 0;
+int Lane::replace_receives() {
   to_receive_ -= kBatch;
   return post_receives(kBatch);
 }
 
-int Lane::give_credits() {
-  if (taken_ - credits_given_ < notices_max_ / 4) return 0;
+int Lane::send_credits() {
   if (held_ == kBatch || posted_ - completed_ + 1 >= depths_.sends) return 0;
   Request& request = next_request();
   request.send.opcode = IBV_WR_SEND_WITH_IMM;

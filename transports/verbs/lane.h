@@ -100,9 +100,9 @@ class Lane {
     return static_cast<int32_t>(sent_ - credited_) >= 0;
   }
   /// A receive request was used. Posts new ones now and then; 0 or an errno.
-  int received();
+  int received() { return ++to_receive_ < kBatch ? 0 : replace_receives(); }
   /// Gives back credits where enough are owed and the queue has room; 0 or an errno.
-  int give_credits();
+  int give_credits() { return taken_ - credits_given_ < notices_max_ / 4 ? 0 : send_credits(); }
 
   /// Asks for a completion of the last send, where none was asked for. 0 or an errno.
   int ask_for_completion();
@@ -120,6 +120,8 @@ class Lane {
   size_t place_of(uint32_t position) const { return position & (notices_.size() - 1); }
   Request& next_request();
   int post_receives(uint32_t count);
+  int replace_receives();
+  int send_credits();
 
   const QueueDepths depths_;
   const WorkId id_;

@@ -35,7 +35,7 @@ void print_frames(int number, siginfo_t* info, void*) {
   ::raise(number);  // SA_RESETHAND: ends the program
 }
 
-const bool installed = [] {
+[[maybe_unused]] const bool installed = [] {
   if (kIsSanitized) return false;
   ::backtrace(frames.data(), 1);  // loads what it needs now, not in the handler
   const stack_t own{stack.data(), 0, stack.size()};

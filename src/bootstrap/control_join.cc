@@ -67,7 +67,7 @@ void Control::advance_registration(int64_t now_ns) {
     coordinator_ = coordinator_dial_->address();
     UniqueFd fd = coordinator_dial_->take();
     coordinator_dial_.reset();
-    tune_stream(fd.get(), setup_.knobs.link_timeout);
+    tune_control_stream(fd.get(), setup_.knobs.link_timeout);
     Card card = setup_.card;
     prefer(card.addresses, local_address(fd.get()));
     registration_.emplace(std::move(fd));
@@ -125,13 +125,13 @@ void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_->advance(set_, now_ns);
   if (parent_dial_->state() != Dialer::State::connected) return;
   UniqueFd fd = parent_dial_->take();
-  tune_stream(fd.get(), tree_link_timeout());
+  tune_control_stream(fd.get(), tree_link_timeout());
   tree_.add(tree_parent(setup_.rank), std::move(fd), now_ns);
   parent_dial_.reset();
 }
 
 void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
-  tune_stream(fd.get(), tree_link_timeout());
+  tune_control_stream(fd.get(), tree_link_timeout());
   tree_.add(child, std::move(fd), now_ns);
   for (int r = 0; r < cards_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
 }

@@ -170,6 +170,27 @@ TEST(World, ACoordinatorThatNeverComes) {
                  "rank 0 never listened at " + nobody + " within 0.5 s");
 }
 
+TEST(World, AStrangerWhereTheCoordinatorMayBeIsNamedAtTheEnd) {
+  const TestJob job(2);
+  TestJob other(2);
+  const std::string nobody = other.coordinator();
+  other.listener.reset();
+  other.knobs.job_key = "wrong";
+  other.knobs.timeout = 500ms;
+  std::optional<Error> error;
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    if (rank == 1) {
+      try {
+        World::join({1, 2, nobody + "," + job.coordinator(), -1, "test"}, other.knobs, {});
+      } catch (const Error& e) {
+        error = e;
+      }
+    }
+    job.join(rank)->leave();
+  }));
+  expect_mention(error, ErrorCode::timeout, "another job listens at " + job.coordinator());
+}
+
 TEST(World, ADescriptorThatDoesNotListen) {
   TestJob job(2);
   const UniqueFd connected = connect_to(job.coordinator());
@@ -227,27 +248,6 @@ TEST(World, SimultaneousSocketRequests) {
   }));
 }
 
-TEST(World, AReportReachesEverybodyAndEndsALeave) {
-  const TestJob job(11);
-  expect_no_errors(run_ranks(11, [&](int rank) {
-    const auto world = job.join(rank);
-    if (rank == 10) {
-      world->monitor().report({ErrorCode::mismatch, "all_reduce #3", "counts differ", "", -1, 4});
-      world->monitor().report({ErrorCode::aborted, "later", "ignored", "", -1, -1});
-    } else if (rank < 5) {
-      world->leave();
-    }
-    const Failure* failure = await_failure(world->monitor());
-    ASSERT_NE(failure, nullptr);
-    EXPECT_EQ(failure->operation, "all_reduce #3");
-    EXPECT_EQ(failure->rank, 10);
-    EXPECT_EQ(failure->peer, 4);
-    pollfd p = {world->monitor().event_fd(), POLLIN, 0};
-    EXPECT_EQ(poll(&p, 1, 0), 1);
-    world->leave();  // returns at once
-  }));
-}
-
 /// A rank that computes reads nothing for long; what others send meanwhile fills its buffer.
 TEST(World, ASocketThatIsNotReadStays) {
   constexpr int kBufferBytes = 4096;
@@ -279,6 +279,27 @@ TEST(World, ASocketThatIsNotReadStays) {
     }
     EXPECT_EQ(got, sent);
     world->leave();
+  }));
+}
+
+TEST(World, AReportReachesEverybodyAndEndsALeave) {
+  const TestJob job(11);
+  expect_no_errors(run_ranks(11, [&](int rank) {
+    const auto world = job.join(rank);
+    if (rank == 10) {
+      world->monitor().report({ErrorCode::mismatch, "all_reduce #3", "counts differ", "", -1, 4});
+      world->monitor().report({ErrorCode::aborted, "later", "ignored", "", -1, -1});
+    } else if (rank < 5) {
+      world->leave();
+    }
+    const Failure* failure = await_failure(world->monitor());
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->operation, "all_reduce #3");
+    EXPECT_EQ(failure->rank, 10);
+    EXPECT_EQ(failure->peer, 4);
+    pollfd p = {world->monitor().event_fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&p, 1, 0), 1);
+    world->leave();  // returns at once
   }));
 }
 

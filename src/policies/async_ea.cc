@@ -75,11 +75,7 @@ class AsyncEa<T>::Impl {
     require_role(true);
     if (shards_) check_length(parameters);
     meet(purpose, length(parameters));
-    if (!shards_) {
-      make_room(length(parameters));
-      pack(parameters);
-      make_center();
-    }
+    if (!shards_) make_center(length(parameters), parameters);
     step_ = 0;
     if (purpose == Purpose::synchronize_parameters) read_center(parameters);
   }
@@ -97,10 +93,7 @@ class AsyncEa<T>::Impl {
       const Arrival arrival = meet(Purpose::serve, 0);
       left_ = arrival.purpose == Purpose::leave;
       if (left_) return;
-      if (!shards_) {
-        make_room(arrival.elements);
-        make_center();
-      }
+      if (!shards_) make_center(arrival.elements, {});
       if (arrival.purpose != Purpose::synchronize_center) gather();
     }
   }
@@ -136,11 +129,22 @@ class AsyncEa<T>::Impl {
     return meet_all(*comm_, {purpose, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
   }
 
-  void make_room(size_t total) { vector_ = comm_->allocate<T>(total); }
+  /// Of `total` elements: the first worker's `parameters`. Where this rank cannot, the others must
+  /// not wait for it: they are at it, too.
+  void make_center(size_t total, TensorList<T> parameters) {
+    try {
+      vector_ = comm_->allocate<T>(total);
+      pack(parameters);
+      share_out();
+    } catch (const std::exception& error) {
+      comm_->abort(error.what());
+      throw;
+    }
+  }
 
-  /// Of what the first worker has in vector_. Requests that come before this rank has its shard
-  /// wait until it answers.
-  void make_center() {
+  /// What the first worker has in vector_. Requests that come before this rank has its shard wait
+  /// until it answers.
+  void share_out() {
     const int owners = servers_ > 0 ? servers_ : comm_->size();
     const Shards shards(vector_.size(), owners, kPieceBytes / sizeof(T));
     if (vector_.size() > 0) comm_->broadcast(vector_.span(), servers_);

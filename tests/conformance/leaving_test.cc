@@ -35,12 +35,20 @@ TEST_P(Leaving, LaterCallsAreRefused) {
     barrier.op = kMax;
     Plan plan = comm.plan(barrier);
     plan.run();
+    Call recv = barrier;
+    recv.collective = Collective::recv;
+    recv.in = nullptr;
+    recv.op = {};
+    recv.root = 1 - comm.rank();
+    Work unfinished = comm.start(recv);
     comm.leave();
     comm.leave();
     std::array<float, 4> values{};
-    for (const auto& call : {std::function([&] { comm.all_reduce(std::span<float>(values)); }),
-                             std::function([&] { comm.next_sender(std::chrono::seconds(10)); }),
-                             std::function([&] { plan.run(); })}) {
+    for (const auto& call :
+         {std::function([&] { comm.all_reduce(std::span<float>(values)); }),
+          std::function([&] { comm.next_sender(std::chrono::seconds(10)); }),
+          std::function([&] { comm.allocate<float>(1); }),
+          std::function([&] { unfinished.test(); }), std::function([&] { plan.run(); })}) {
       try {
         call();
         ADD_FAILURE() << "a call after leave() must throw";

@@ -96,6 +96,7 @@ void Communicator::Impl::abort(const std::string& reason) {
 Options Communicator::Impl::options() const {
   const Knobs& knobs = job_.knobs();
   Options options;
+  options.key = knobs.job_key;
   options.transport = knobs.transport;
   options.timeout = knobs.timeout;
   options.progress_thread = knobs.progress_thread;

@@ -5,9 +5,11 @@
 // before it has been copied for the others: a rank goes on only when it has all copies.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "policies/arrival.h"
@@ -45,16 +47,28 @@ class AsyncEa<T>::Impl {
     comm_ = comm.split(0, comm.rank());
   }
 
-  ~Impl() {
+  ~Impl() { leave(); }
+
+  void leave() {
+    if (std::exchange(ended_, true)) return;
     try {
       if (std::uncaught_exceptions() > exceptions_)
         comm_->abort("an exception ended its AsyncEa");
-      else if (!left_)
+      else if (!workers_left_ && !aborted_)
         meet(Purpose::leave, 0);
     } catch (const std::exception& error) {
       log(LogLevel::warn, comm_->rank(), "the end of an AsyncEa: {}", error.what());
       comm_->abort("its AsyncEa has ended");  // nobody answers the others any more
     }
+    shard_.reset();  // answers the others until here
+    exchange_.reset();
+    vector_ = {};
+    comm_->leave();
+  }
+
+  void abort(std::string_view reason) {
+    aborted_ = true;
+    comm_->abort(std::string(reason));
   }
 
   bool average(TensorList<T> parameters) {
@@ -89,13 +103,14 @@ class AsyncEa<T>::Impl {
 
   void serve() {
     require_role(false);
-    while (!left_) {
+    while (!workers_left_) {
       const Arrival arrival = meet(Purpose::serve, 0);
-      left_ = arrival.purpose == Purpose::leave;
-      if (left_) return;
+      workers_left_ = arrival.purpose == Purpose::leave;
+      if (workers_left_) break;
       if (!shards_) make_center(arrival.elements, {});
       if (arrival.purpose != Purpose::synchronize_center) gather();
     }
+    shard_.reset();  // nobody is left to answer
   }
 
  private:
@@ -103,6 +118,7 @@ class AsyncEa<T>::Impl {
   bool owns() const { return servers_ == 0 || !works(); }
 
   void require_role(bool worker) const {
+    if (ended_) refuse("this rank has left it", "make every call before leave()");
     if (works() == worker) return;
     if (worker)
       refuse(fmt::format("rank {} is a server", comm_->rank()), "call nothing but serve on it");
@@ -195,8 +211,10 @@ class AsyncEa<T>::Impl {
   const double alpha_;
   const int servers_;
   const int exceptions_ = std::uncaught_exceptions();
-  int64_t step_ = 0;  // of this rank, since the last synchronization
-  bool left_ = false;
+  int64_t step_ = 0;           // of this rank, since the last synchronization
+  bool workers_left_ = false;  // on servers
+  bool ended_ = false;
+  std::atomic<bool> aborted_{false};
   std::unique_ptr<Communicator> comm_;
   // From the first synchronization on; shards_ is set last:
   std::optional<Shards> shards_;
@@ -235,6 +253,16 @@ void AsyncEa<T>::center(TensorList<T> center) {
 template <class T>
 void AsyncEa<T>::serve() {
   impl_->serve();
+}
+
+template <class T>
+void AsyncEa<T>::leave() {
+  impl_->leave();
+}
+
+template <class T>
+void AsyncEa<T>::abort(std::string_view reason) {
+  impl_->abort(reason);
 }
 
 template class AsyncEa<float>;

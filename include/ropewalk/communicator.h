@@ -221,7 +221,8 @@ class Communicator {
 
   /// The rank whose next message on `channel` is here, or begins to arrive, where no recv has been
   /// started that takes it; nothing when none has come within `limit`. So a rank can receive from
-  /// whoever sends first. Throws Error when the communicator is broken.
+  /// whoever sends first. Throws Error when the communicator is broken, and soon after every other
+  /// rank has left the job: then it breaks.
   std::optional<int> next_sender(std::chrono::nanoseconds limit, int channel = 0);
   /// Makes the next_sender of this rank that waits for `channel` in another thread, or else the
   /// next one, return at the latest now.

@@ -77,6 +77,7 @@ void Communicator::Impl::start_engine() {
 }
 
 std::shared_ptr<RegisteredMemory> Communicator::Impl::allocate(size_t bytes) {
+  driver_->throw_if_stopped();
   auto memory = std::make_shared<RegisteredMemory>(bytes, bind_memory_near_caller);
   driver_->locked([&] {
     for (Transport* transport : job_.transports()) memory->register_with(*transport);
@@ -95,6 +96,7 @@ void Communicator::Impl::abort(const std::string& reason) {
 Options Communicator::Impl::options() const {
   const Knobs& knobs = job_.knobs();
   Options options;
+  options.key = knobs.job_key;
   options.transport = knobs.transport;
   options.timeout = knobs.timeout;
   options.progress_thread = knobs.progress_thread;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bootstrap/auth.h"
 #include "ropewalk/meeting.h"
 
 namespace ropewalk {
@@ -74,6 +75,8 @@ std::unique_ptr<Communicator> split_communicator(Communicator& whole, Options co
                 fmt::format("rank {} could not open a meeting", members[0]),
                 fmt::format("see the output of rank {}", members[0]));
   Options options = leads ? meeting->options(rank, size) : Meeting::options(leaders, rank, size);
+  // The invitation has travelled in clear: its key is but a nonce.
+  options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   options.transport = common.transport;
   options.timeout = common.timeout;
   options.progress_thread = common.progress_thread;

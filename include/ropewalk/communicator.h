@@ -47,6 +47,9 @@ struct Options {
   std::optional<int> progress_cpu;      // bind the progress thread to this CPU
 };
 
+/// Sequences of messages between a pair of ranks, per direction: see Call::channel.
+inline constexpr int kChannels = 2;
+
 /// One collective call, spelled out. `count` is in elements and means, per collective:
 /// all_reduce, broadcast, reduce, send, recv: the whole buffer; reduce_scatter, scatter: each
 /// rank's part of `out`; all_gather, gather: each rank's part of `in`; all_to_all: the part for
@@ -55,7 +58,6 @@ struct Options {
 /// and `recv_counts` the parts received. Parts lie one behind the other in rank order.
 /// In place: in == out (all_reduce, broadcast, reduce); for reduce_scatter and scatter `out` may be
 /// this rank's part of `in`; for all_gather and gather `in` may be this rank's part of `out`.
-inline constexpr int kChannels = 2;
 struct Call {
   Collective collective = Collective::all_reduce;
   const void* in = nullptr;
@@ -219,7 +221,8 @@ class Communicator {
 
   /// The rank whose next message on `channel` is here, or begins to arrive, where no recv has been
   /// started that takes it; nothing when none has come within `limit`. So a rank can receive from
-  /// whoever sends first. Throws Error when the communicator is broken.
+  /// whoever sends first. Throws Error when the communicator is broken, and soon after every other
+  /// rank has left the job: then it breaks.
   std::optional<int> next_sender(std::chrono::nanoseconds limit, int channel = 0);
   /// Makes the next_sender of this rank that waits for `channel` in another thread, or else the
   /// next one, return at the latest now.

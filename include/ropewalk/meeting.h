@@ -26,8 +26,8 @@ class Meeting {
   Meeting(Meeting&& other) noexcept;
   Meeting& operator=(Meeting&&) = delete;
 
-  /// One line of printable characters: this rank's addresses, most reachable first, and the job's
-  /// key. Whoever has it can join.
+  /// One line of printable characters: this rank's addresses, in the order in which the system
+  /// lists them, which the others try in turn, and the job's key. Whoever has it can join.
   const std::string& invitation() const { return invitation_; }
   /// How rank `rank`, which is 0 here, joins.
   Options options(int rank, int size) const;

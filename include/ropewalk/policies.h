@@ -5,8 +5,9 @@
 // moves the whole list at once. Ranks may take different numbers of steps, also none. T is float,
 // double, float16 or bfloat16; halves are computed in float.
 //
-// Threads: not thread-safe; one thread per policy object. One AllReduceSgd or AllReduceEa at a time
-// may be between synchronizations on one communicator; an AsyncEa brings its own connections.
+// Threads: one thread per policy object; they are not thread-safe, but for AsyncEa::abort. One
+// AllReduceSgd or AllReduceEa at a time may be between synchronizations on one communicator; an
+// AsyncEa brings its own connections.
 // Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
 // rank, Error(mismatch) when it differs between ranks, and whatever the communicator throws. After
 // a failed step the gradients or parameters of that call are as they were.
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ropewalk/communicator.h"
@@ -82,6 +84,10 @@ class AllReduceEa {
 struct AsyncEaOptions {
   /// 0: every rank works, and owns an equal part of the center. Else the center lies on the first
   /// `servers` ranks alone, which do not work but call `serve`; the same on every rank.
+  ///
+  /// With 0 each rank links with every other one, else workers with servers alone. A link takes
+  /// 0.7 MB and two descriptors at either end: beyond some hundred ranks use servers, and where
+  /// there are as many links raise the limit of open files (ulimit -n).
   int servers = 0;
 };
 
@@ -90,7 +96,7 @@ struct AsyncEaOptions {
 /// worker: each rank answers from a thread of its own, also while it computes or sleeps. A rank
 /// that is slow therefore slows nobody, and nobody's update is lost or applied twice.
 ///
-/// Collective, on all ranks alike: the constructor, synchronize_*, center, and the destructor. All
+/// Collective, on all ranks alike: the constructor, synchronize_*, center, and leaving. All
 /// but the constructor, which has the deadline of `comm`, wait for the slowest rank, however long
 /// it takes, as long as it lives. Calls that differ throw Error(mismatch) on every rank.
 ///
@@ -101,9 +107,7 @@ class AsyncEa {
   /// `tau` and `alpha` as for AllReduceEa; `alpha` the same on every rank. Of `comm` it makes a
   /// communicator of its own, with the same ranks; `comm` may go first.
   AsyncEa(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options = {});
-  /// Waits until every rank has come here, and answers the others until then. While an exception is
-  /// being thrown it does not wait: the others' calls then throw Error(aborted) that names this
-  /// rank.
+  /// As `leave`.
   ~AsyncEa();
   AsyncEa(const AsyncEa&) = delete;
   AsyncEa& operator=(const AsyncEa&) = delete;
@@ -124,6 +128,15 @@ class AsyncEa {
   void center(TensorList<T> center);
   /// Servers only: answers until the workers destroy their policies.
   void serve();
+  /// Waits until every rank has come here, and answers the others until then. While an exception is
+  /// being thrown, or after a failure, it does not wait: the others' calls then throw
+  /// Error(aborted) that names this rank. Afterwards calls throw Error(invalid_argument). The
+  /// second call does nothing.
+  void leave();
+  /// Breaks the policy on every rank with `reason`: calls under way and later ones throw
+  /// Error(aborted) that names this rank. From any thread, also while another is in a call, `leave`
+  /// among them, but not in the destructor.
+  void abort(std::string_view reason);
 
  private:
   class Impl;

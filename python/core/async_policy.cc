@@ -22,26 +22,20 @@ using AnyPolicy =
     std::variant<std::unique_ptr<AsyncEa<float>>, std::unique_ptr<AsyncEa<double>>,
                  std::unique_ptr<AsyncEa<float16>>, std::unique_ptr<AsyncEa<bfloat16>>>;
 
-/// The session lets go of it before it leaves the job. Call without the GIL.
+/// The session has it leave before it leaves the job itself. Call without the GIL.
 class AsyncTask final : public Task {
  public:
   AsyncTask(AnyPolicy policy, DataType type) : type_(type), policy_(std::move(policy)) {}
-  ~AsyncTask() override { settle(); }
 
   DataType type() const { return type_; }
   void settle() noexcept override {
     std::lock_guard lock(mutex_);
-    end();
+    closed_ = true;
+    std::visit([](auto& policy) { policy->leave(); }, policy_);
   }
-  /// As the C++ policy ends where an exception is thrown.
-  void abandon() noexcept override {
-    std::lock_guard lock(mutex_);
-    struct Thrown {};
-    try {
-      const std::unique_ptr<AsyncTask, End> at_throw(this);
-      throw Thrown();
-    } catch (const Thrown&) {
-    }
+  /// Without the lock, which a thread may hold that waits for other ranks.
+  void abandon(const std::string& reason) noexcept override {
+    std::visit([&](auto& policy) { policy->abort(reason); }, policy_);
   }
 
   /// Calls `action(policy, tensors)`.
@@ -49,8 +43,8 @@ class AsyncTask final : public Task {
   auto apply(const std::vector<Array>& arrays, Action action) {
     std::lock_guard lock(mutex_);
     return std::visit(
-        [&]<class T>(std::unique_ptr<AsyncEa<T>>& policy) {
-          if (!policy)
+        [&]<class T>(const std::unique_ptr<AsyncEa<T>>& policy) {
+          if (closed_)
             reject(kName, "it is closed", "call it before close(), or inside the with block");
           const auto tensors = spans_of<T>(arrays);
           return action(*policy, TensorList<T>(tensors));
@@ -59,16 +53,10 @@ class AsyncTask final : public Task {
   }
 
  private:
-  struct End {
-    void operator()(AsyncTask* task) const { task->end(); }
-  };
-  void end() {
-    std::visit([](auto& policy) { policy.reset(); }, policy_);
-  }
-
   const DataType type_;
-  std::mutex mutex_;  // guards policy_
-  AnyPolicy policy_;
+  const AnyPolicy policy_;  // never null
+  std::mutex mutex_;        // one call of the policy at a time, but for abort; guards closed_
+  bool closed_ = false;
 };
 
 template <class T>
@@ -150,7 +138,8 @@ class AsyncPolicy {
   }
   void abandon() {
     nb::gil_scoped_release unlocked;
-    task_->abandon();
+    task_->abandon("an exception ended its AsyncEA");
+    task_->settle();
   }
 
  private:

@@ -43,7 +43,7 @@ std::vector<std::shared_ptr<Task>> Session::live_tasks() {
 
 void Session::abort(const std::string& reason) {
   open().abort(reason);
-  for (const auto& task : live_tasks()) task->abandon();
+  for (const auto& task : live_tasks()) task->abandon(reason);
 }
 
 void Session::close() {

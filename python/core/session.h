@@ -18,8 +18,9 @@ class Task {
   virtual ~Task() = default;
   /// Waits for its end; who waits for it later learns how that was. Call without the GIL.
   virtual void settle() noexcept = 0;
-  /// The same where the job is aborted: does not wait for other ranks.
-  virtual void abandon() noexcept {}
+  /// Where the job is aborted: ends waits for other ranks, also those of calls that are under way
+  /// in other threads.
+  virtual void abandon(const std::string& /*reason*/) noexcept {}
 };
 
 /// Thread-safe. Destroyed with the GIL held.

@@ -113,7 +113,10 @@ class Communicator:
         self._session.close()
 
     def abort(self, reason: str) -> None:
-        """Breaks the communicator on every rank, with `reason`: calls raise AbortedError."""
+        """Breaks the communicator and its AsyncEA policies on every rank: calls raise AbortedError.
+
+        From any thread, also while others wait in a call. `reason` is part of the error.
+        """
         self._session.abort(reason)
 
     def barrier(self) -> None:

@@ -84,7 +84,8 @@ class AsyncEA:
             ea.synchronize_parameters(parameters)     # the center, the same bits on every rank
 
     The center is there once, cut into parts that lie with all ranks, or with the first `servers`
-    ranks alone, which do not work but call serve(). Each rank answers the others from a thread of
+    ranks alone, which do not work but call serve(); take these beyond some hundred ranks, since else
+    each rank has 0.7 MB and two open files for every other one. Each rank answers the others from a thread of
     its own, also while it computes or sleeps. An update is applied once.
 
     Collective, on all ranks alike: the constructor, synchronize_*(), center() and close(). They wait

@@ -31,6 +31,13 @@ Bytes transcript(std::string_view label, const Hello& hello, Challenge challenge
   return all;
 }
 
+using SecretBytes = std::array<unsigned char, 32>;
+
+std::string to_hex(const SecretBytes& bytes) {
+  std::array<char, 2 * std::tuple_size_v<SecretBytes> + 1> hex;
+  return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
+}
+
 constexpr std::string_view kAcceptorLabel = "ropewalk acceptor";
 constexpr std::string_view kDialerLabel = "ropewalk dialer  ";
 
@@ -75,10 +82,19 @@ Nonce random_nonce() {
 }
 
 std::string random_secret() {
-  std::array<unsigned char, 32> bytes;
+  SecretBytes bytes;
   randombytes_buf(bytes.data(), bytes.size());
-  std::array<char, 2 * bytes.size() + 1> hex;
-  return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
+  return to_hex(bytes);
+}
+
+std::string part_secret(std::string_view whole, std::string_view nonce) {
+  const Key key = job_key(whole);
+  const std::string message = "ropewalk part " + std::string(nonce);
+  SecretBytes bytes;
+  crypto_generichash(bytes.data(), bytes.size(),
+                     reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                     key.data(), key.size());
+  return to_hex(bytes);
 }
 
 WorldId random_world_id() {

@@ -35,6 +35,9 @@ WorldId random_world_id();
 /// A job's secret: 32 random bytes in hexadecimal.
 std::string random_secret();
 
+/// The secret of a part of a job, from that of the whole and a nonce that anybody may read.
+std::string part_secret(std::string_view whole, std::string_view nonce);
+
 /// What the acceptor answers to `hello`.
 Challenge challenge_for(const Key& key, const Hello& hello);
 /// True when whoever made `challenge` has the key and has read `hello`.

@@ -73,6 +73,15 @@ TEST_F(Auth, EveryFieldIsBound) {
   EXPECT_FALSE(verify(key_, hello_, version));
 }
 
+TEST_F(Auth, APartsSecretFollowsFromTheWholesAndANonce) {
+  const std::string part = part_secret("secret", "nonce");
+  EXPECT_EQ(part, part_secret("secret", "nonce"));
+  EXPECT_EQ(part.size(), 64u);
+  EXPECT_NE(part, part_secret("secret", "nonc"));
+  EXPECT_NE(part, part_secret("secre", "nonce"));
+  EXPECT_NE(job_key(part), job_key("nonce"));
+}
+
 TEST_F(Auth, EachWorldHasItsOwnKey) {
   EXPECT_NE(session_key(key_, random_world_id()), session_key(key_, random_world_id()));
   const WorldId world = random_world_id();

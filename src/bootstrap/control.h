@@ -29,6 +29,7 @@ struct ControlSetup {
   Card card;  // this rank's
   UniqueFd listener;
   std::vector<SocketAddress> coordinator;  // ranks other than 0
+  std::vector<size_t> coordinator_names;   // by address, as Dialer's
   std::string coordinator_text;            // for messages
   int64_t deadline_ns = 0;                 // of joining
 };

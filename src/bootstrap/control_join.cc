@@ -24,8 +24,8 @@ void Control::start_joining() {
     table_[0] = setup_.card;
     registrar_.emplace(table_, setup_.deadline_ns);
   } else {
-    coordinator_dial_ =
-        std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0), job_key_);
+    coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
+                                                 job_key_, setup_.coordinator_names);
   }
 }
 
@@ -67,7 +67,7 @@ void Control::advance_registration(int64_t now_ns) {
     coordinator_ = coordinator_dial_->address();
     UniqueFd fd = coordinator_dial_->take();
     coordinator_dial_.reset();
-    tune_stream(fd.get(), setup_.knobs.link_timeout);
+    tune_control_stream(fd.get(), setup_.knobs.link_timeout);
     Card card = setup_.card;
     prefer(card.addresses, local_address(fd.get()));
     registration_.emplace(std::move(fd));
@@ -125,13 +125,13 @@ void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_->advance(set_, now_ns);
   if (parent_dial_->state() != Dialer::State::connected) return;
   UniqueFd fd = parent_dial_->take();
-  tune_stream(fd.get(), tree_link_timeout());
+  tune_control_stream(fd.get(), tree_link_timeout());
   tree_.add(tree_parent(setup_.rank), std::move(fd), now_ns);
   parent_dial_.reset();
 }
 
 void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
-  tune_stream(fd.get(), tree_link_timeout());
+  tune_control_stream(fd.get(), tree_link_timeout());
   tree_.add(child, std::move(fd), now_ns);
   for (int r = 0; r < cards_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
 }
@@ -194,11 +194,16 @@ void Control::check_join_deadline(int64_t now_ns) {
   const double limit_s = std::chrono::duration<double>(setup_.knobs.timeout).count();
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
+    const std::string& stranger = coordinator_dial_->stranger();
     if (!coordinator_dial_->met_peer())
       return fail(ErrorCode::timeout,
                   fmt::format("rank 0 never listened at {} within {:.3g} s ({})", at, limit_s,
                               coordinator_dial_->why()),
-                  "is rank 0 running, and is the address reachable from this host?", 0);
+                  stranger.empty()
+                      ? "is rank 0 running, and is the address reachable from this host?"
+                      : "another job listens at " + stranger +
+                            "; is ROPEWALK_JOB_KEY the same on every rank?",
+                  0);
     return fail(ErrorCode::timeout,
                 fmt::format("rank 0 at {} did not take this rank within {:.3g} s ({})", at, limit_s,
                             coordinator_dial_->why()),

@@ -21,12 +21,12 @@ void Control::admit(Arrival& arrival, int64_t now_ns) {
   if (verdict != Verdict::accepted) return;
   if (hello.purpose == Purpose::socket) {
     if (!sent) return switchboard_.lost(link);
-    tune_stream(arrival.fd.get(), setup_.knobs.link_timeout);
+    tune_data_stream(arrival.fd.get());
     switchboard_.deliver(link, std::move(arrival.fd));
   } else if (hello.purpose == Purpose::tree) {
     link_child(from, std::move(arrival.fd), now_ns);
   } else {
-    tune_stream(arrival.fd.get(), setup_.knobs.link_timeout);
+    tune_control_stream(arrival.fd.get(), setup_.knobs.link_timeout);
     registrar_->add(std::move(arrival.fd), hello.from, arrival.source, monitor_.failure());
   }
 }
@@ -72,7 +72,7 @@ void Control::advance_dials(int64_t now_ns) {
     bool over = dialer->state() != Dialer::State::working;
     if (dialer->state() == Dialer::State::connected && switchboard_.is_dialing(link)) {
       UniqueFd fd = dialer->take();
-      tune_stream(fd.get(), setup_.knobs.link_timeout);
+      tune_data_stream(fd.get());
       log(LogLevel::debug, setup_.rank, "rank {} stream {} connected at {}", link.peer, link.stream,
           dialer->address().text());
       switchboard_.deliver(link, std::move(fd));

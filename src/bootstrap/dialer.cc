@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <functional>
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -18,9 +19,15 @@ constexpr int64_t kPauseMaxNs = 200 * kMillisecond;
 
 }  // namespace
 
-Dialer::Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key)
-    : addresses_(std::move(addresses)), hello_(hello), key_(key), pause_ns_(kPauseMinNs) {
-  assert(!addresses_.empty());
+Dialer::Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key,
+               std::vector<size_t> names)
+    : addresses_(std::move(addresses)),
+      names_(names.empty() ? std::vector<size_t>(addresses_.size()) : std::move(names)),
+      hello_(hello),
+      key_(key),
+      pause_ns_(kPauseMinNs) {
+  assert(!addresses_.empty() && names_.size() == addresses_.size());
+  is_strange_.resize(std::ranges::max(names_) + 1);
 }
 
 void Dialer::prepare(PollSet& set) {
@@ -117,11 +124,17 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
   }
 }
 
-/// One of several addresses may mean another host here, such as a bridge's, where another job
-/// listens; if all of them answer so it is the key.
 void Dialer::meet_stranger(int64_t now_ns) {
-  if (++strangers_ == addresses_.size()) return refuse("another job key");
+  stranger_ = addresses_[current_].text();
+  is_strange_[names_[current_]] = true;
   next_address(now_ns, "another job listens there");
+}
+
+/// One of several names may mean another host here, such as a bridge's, where another job listens;
+/// where all of them lead to another job it is the key. At a name's other addresses, such as
+/// localhost's, there may be nothing.
+bool Dialer::is_all_strange() const {
+  return !met_peer_ && std::ranges::all_of(is_strange_, std::identity());
 }
 
 void Dialer::next_address(int64_t now_ns, std::string why) {
@@ -129,12 +142,12 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   fd_.reset();
   phase_ = Phase::pause;
   until_ns_ = now_ns;
-  if (++current_ == addresses_.size()) {
-    current_ = 0;
-    strangers_ = 0;
-    until_ns_ += pause_ns_;
-    pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
-  }
+  if (++current_ < addresses_.size()) return;
+  if (is_all_strange()) return refuse("another job key");
+  current_ = 0;
+  is_strange_.assign(is_strange_.size(), false);
+  until_ns_ += pause_ns_;
+  pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
 }
 
 void Dialer::refuse(std::string why) {

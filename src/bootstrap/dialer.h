@@ -21,8 +21,10 @@ class Dialer {
     refused,    // Purpose::join only: another key or protocol version; trying again is useless
   };
 
-  /// `addresses` most reachable first.
-  Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key);
+  /// `addresses` most reachable first. `names`, by address: which of the names that were given for
+  /// the peer it belongs to, counted from 0. Empty: there was one.
+  Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const Key& key,
+         std::vector<size_t> names = {});
 
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
@@ -35,6 +37,8 @@ class Dialer {
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
   /// True when some attempt found the job's key at the other end.
   bool met_peer() const { return met_peer_; }
+  /// Where another job answered last. Empty: nowhere. Purpose::join only.
+  const std::string& stranger() const { return stranger_; }
 
  private:
   enum class Phase : uint8_t { pause, connecting, challenge, verdict };
@@ -45,23 +49,26 @@ class Dialer {
   void answer_challenge(int64_t now_ns);
   void obey(Verdict verdict, int64_t now_ns);
   void meet_stranger(int64_t now_ns);
+  bool is_all_strange() const;
   void next_address(int64_t now_ns, std::string why);
   void refuse(std::string why);
 
   const std::vector<SocketAddress> addresses_;
+  const std::vector<size_t> names_;  // by address
   Hello hello_;
   const Key key_;
   State state_ = State::working;
   Phase phase_ = Phase::pause;
   size_t current_ = 0;
-  size_t strangers_ = 0;  // addresses in this turn at which another job's key answered
-  int64_t until_ns_ = 0;  // end of the pause, or of the phase's patience
+  std::vector<bool> is_strange_;  // by name: another job's key answered in this turn
+  int64_t until_ns_ = 0;          // end of the pause, or of the phase's patience
   int64_t pause_ns_;
   UniqueFd fd_;
   int slot_ = -1;
   Bytes answer_;
   size_t answer_bytes_ = 0;
   bool met_peer_ = false;
+  std::string stranger_;
   std::string why_;
 };
 

@@ -221,9 +221,13 @@ int finish_connect(int fd) {
   return local_address(fd).text() == peer_address(fd).text() ? ECONNREFUSED : 0;
 }
 
-void tune_stream(int fd, std::chrono::nanoseconds link_timeout) {
+void tune_data_stream(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout) {
+  tune_data_stream(fd);
   const auto ms = static_cast<unsigned>(
       std::chrono::duration_cast<std::chrono::milliseconds>(link_timeout).count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);

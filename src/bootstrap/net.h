@@ -66,8 +66,11 @@ int begin_connect(const SocketAddress& address, UniqueFd& fd);
 /// itself (possible on loopback while nobody listens) counts as ECONNREFUSED.
 int finish_connect(int fd);
 /// No Nagle delay; the kernel gives up the connection when sent bytes stay unacknowledged for
-/// `link_timeout`.
-void tune_stream(int fd, std::chrono::nanoseconds link_timeout);
+/// `link_timeout`. It does so, too, when the other end reads nothing for as long and its buffer is
+/// full: only for streams that a control thread reads.
+void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout);
+/// No Nagle delay, and no limit: a rank that computes reads nothing.
+void tune_data_stream(int fd);
 
 /// "connection reset by peer" and the like.
 std::string errno_text(int error);

@@ -6,7 +6,8 @@
 namespace ropewalk {
 
 /// Gives at most one connected, mutually authenticated, non-blocking stream socket per
-/// (peer, stream). Symmetric: either side or both may ask; exactly one connection results.
+/// (peer, stream). Symmetric: either side or both may ask; exactly one connection results. Its end
+/// may stay unread for any time: that a peer has died in silence is the monitor's to notice.
 /// Thread-safe.
 class SocketSource {
  public:

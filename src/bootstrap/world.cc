@@ -125,17 +125,18 @@ UniqueFd open_listener(const Identity& identity, const Knobs& knobs) {
 }
 
 /// Names may appear late (a pod's, for one): asks again until there is an address.
-std::vector<SocketAddress> resolve_coordinator(const Identity& identity, int64_t deadline_ns) {
+void resolve_coordinator(const Identity& identity, ControlSetup& setup) {
   constexpr auto kPause = std::chrono::milliseconds(100);
   const MonotonicClock clock;
   const auto endpoints = parse_endpoints(identity.coordinator);
   std::string why;
   for (;;) {
-    std::vector<SocketAddress> addresses;
-    for (const Endpoint& endpoint : endpoints)
-      std::ranges::copy(resolve(endpoint, why), std::back_inserter(addresses));
-    if (!addresses.empty()) return addresses;
-    if (clock.now_ns() >= deadline_ns)
+    for (size_t name = 0; name < endpoints.size(); ++name) {
+      std::ranges::copy(resolve(endpoints[name], why), std::back_inserter(setup.coordinator));
+      setup.coordinator_names.resize(setup.coordinator.size(), name);
+    }
+    if (!setup.coordinator.empty()) return;
+    if (clock.now_ns() >= setup.deadline_ns)
       fail(ErrorCode::timeout, identity.rank,
            fmt::format("the coordinator {} has no address: {}", identity.coordinator, why),
            "correct ROPEWALK_COORDINATOR, or give an address instead of a name");
@@ -173,7 +174,7 @@ std::unique_ptr<World> World::join(const Identity& identity, const Knobs& knobs,
   if (knobs.job_key.empty())
     log(LogLevel::info, identity.rank,
         "no ROPEWALK_JOB_KEY: anyone who reaches {} could join this job", setup.coordinator_text);
-  if (identity.rank != 0) setup.coordinator = resolve_coordinator(identity, setup.deadline_ns);
+  if (identity.rank != 0) resolve_coordinator(identity, setup);
   setup.card = std::move(card);
   world->join(std::move(setup));
   return world;

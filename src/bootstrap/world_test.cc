@@ -21,6 +21,16 @@ void expect_mention(const std::optional<Error>& error, ErrorCode code, const std
   EXPECT_NE(std::string(error->what()).find(part), std::string::npos) << error->what();
 }
 
+UniqueFd take_socket(World& world, int peer) {
+  world.sockets().request(peer, 0);
+  UniqueFd fd;
+  while (!fd.valid() && world.monitor().failure() == nullptr) {
+    fd.reset(world.sockets().take(peer, 0));
+    std::this_thread::sleep_for(1ms);
+  }
+  return fd;
+}
+
 class Join : public testing::TestWithParam<int> {};
 
 TEST_P(Join, EveryRankKnowsEveryOther) {
@@ -91,14 +101,7 @@ TEST(World, StrangersDoNotDisturbJoining) {
     // Now every rank's listener; then links between the ranks must still come about.
     for (int r = 0; rank == 2 && r < 3; ++r)
       for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(world->card(r).addresses[0]));
-    const int peer = (rank + 1) % 3;
-    world->sockets().request(peer, 0);
-    UniqueFd fd;
-    while (!fd.valid() && world->monitor().failure() == nullptr) {
-      fd.reset(world->sockets().take(peer, 0));
-      std::this_thread::sleep_for(1ms);
-    }
-    EXPECT_TRUE(fd.valid());
+    EXPECT_TRUE(take_socket(*world, (rank + 1) % 3).valid());
     world->leave();
   }));
 }
@@ -167,6 +170,27 @@ TEST(World, ACoordinatorThatNeverComes) {
                  "rank 0 never listened at " + nobody + " within 0.5 s");
 }
 
+TEST(World, AStrangerWhereTheCoordinatorMayBeIsNamedAtTheEnd) {
+  const TestJob job(2);
+  TestJob other(2);
+  const std::string nobody = other.coordinator();
+  other.listener.reset();
+  other.knobs.job_key = "wrong";
+  other.knobs.timeout = 500ms;
+  std::optional<Error> error;
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    if (rank == 1) {
+      try {
+        World::join({1, 2, nobody + "," + job.coordinator(), -1, "test"}, other.knobs, {});
+      } catch (const Error& e) {
+        error = e;
+      }
+    }
+    job.join(rank)->leave();
+  }));
+  expect_mention(error, ErrorCode::timeout, "another job listens at " + job.coordinator());
+}
+
 TEST(World, ADescriptorThatDoesNotListen) {
   TestJob job(2);
   const UniqueFd connected = connect_to(job.coordinator());
@@ -220,6 +244,40 @@ TEST(World, SimultaneousSocketRequests) {
       EXPECT_EQ(::recv(fd.get(), &got, sizeof got, 0), ssize_t{sizeof got});
       EXPECT_EQ(got, expected);
     }
+    world->leave();
+  }));
+}
+
+/// A rank that computes reads nothing for long; what others send meanwhile fills its buffer.
+TEST(World, ASocketThatIsNotReadStays) {
+  constexpr int kBufferBytes = 4096;
+  TestJob job(2);
+  job.knobs.link_timeout = 100ms;
+  std::atomic<int> sent{0};
+  expect_no_errors(run_ranks(2, [&](int rank) {
+    const auto world = job.join(rank);
+    const UniqueFd fd = take_socket(*world, 1 - rank);
+    const int option = rank == 0 ? SO_SNDBUF : SO_RCVBUF;
+    setsockopt(fd.get(), SOL_SOCKET, option, &kBufferBytes, sizeof kBufferBytes);
+    std::vector<char> bytes(kBufferBytes, 'x');
+    if (rank == 0) {
+      for (const auto end = std::chrono::steady_clock::now() + 1500ms;
+           std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(10ms))
+        if (const auto n = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); n > 0)
+          sent += static_cast<int>(n);
+      EXPECT_EQ(finish_connect(fd.get()), 0);
+      ::shutdown(fd.get(), SHUT_WR);
+      world->leave();
+      return;
+    }
+    std::this_thread::sleep_for(1500ms);
+    int got = 0;
+    for (ssize_t n = 1; n > 0; got += static_cast<int>(n)) {
+      pollfd p = {fd.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&p, 1, 10'000), 1);
+      n = std::max<ssize_t>(::recv(fd.get(), bytes.data(), bytes.size(), 0), 0);
+    }
+    EXPECT_EQ(got, sent);
     world->leave();
   }));
 }

@@ -156,6 +156,26 @@ void Engine::check_probe(int peer) {
   if (ours != nullptr && !(*ours == probe.signature)) fail_mismatch(*ours, probe.signature, peer);
 }
 
+/// For who waits for a message of any rank: whether there is one that may still send.
+void Engine::check_senders() {
+  int64_t last_left_ns = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    if (!monitor_.has_left(peer)) return;
+    int64_t& left_ns = pairs_[static_cast<size_t>(peer)].left_ns;
+    if (left_ns == 0) left_ns = clock_.now_ns();
+    last_left_ns = std::max(last_left_ns, left_ns);
+  }
+  if (size_ == 1 || clock_.now_ns() - last_left_ns < kLeftGrace_ns) return;
+  // What they sent before is taken first, by whomever.
+  for (int channel = 0; channel < kChannels; ++channel)
+    if (has_message(channel)) return;
+  if (!active_.empty() || failure() != nullptr) return;
+  fail({ErrorCode::peer_lost, "next_sender",
+        fmt::format("every other rank has left the job while rank {} waits for a message", rank_),
+        "send what a rank waits for before the last one leaves", rank_, -1});
+}
+
 void Engine::on_lost(int transport, int peer) {
   if (route_[static_cast<size_t>(peer)] == transport)
     pairs_[static_cast<size_t>(peer)].lost_ns = clock_.now_ns();

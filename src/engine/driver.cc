@@ -153,6 +153,7 @@ void Driver::run(const std::shared_ptr<Operation>& op) {
 
 bool Driver::test(Operation& op) {
   if (!is_finished(op)) {
+    throw_if_stopped();
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) {
       engine_.progress();

@@ -30,7 +30,8 @@ class Driver {
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
   ~Driver();
 
-  /// Ends the progress thread. Afterwards start, run, wait and next_sender throw.
+  /// Ends the progress thread. Afterwards start, run, next_sender, and test and wait where the
+  /// operation has not finished, throw.
   void stop();
 
   /// Throws Error(invalid_argument) after stop().

@@ -211,6 +211,7 @@ std::optional<int> Engine::next_sender(int channel) {
     Link& link = *open_links_[last_sender_];
     if (has_message(link, channel)) return link.peer();
   }
+  check_senders();
   return {};
 }
 

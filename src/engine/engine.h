@@ -60,7 +60,8 @@ class Engine {
   void stop_transports();
   /// A peer that waits for this rank in another call cannot ask before this side connects, too.
   void answer_connects();
-  /// As Communicator::next_sender, without waiting. Turns around the peers, so that all are served.
+  /// As Communicator::next_sender, without waiting: fails the job where nobody can send any more.
+  /// Turns around the peers, so that all are served.
   std::optional<int> next_sender(int channel);
   /// Whether next_sender would tell one.
   bool has_message(int channel) {
@@ -138,6 +139,7 @@ class Engine {
                     MessageKind kind, size_t bytes);
   void check_arrivals();
   void check_probe(int peer);
+  void check_senders();
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
   void fail(Failure failure);
   const Signature* known_signature(uint32_t sequence) const;

@@ -5,9 +5,11 @@
 // before it has been copied for the others: a rank goes on only when it has all copies.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "policies/arrival.h"
@@ -45,16 +47,28 @@ class AsyncEa<T>::Impl {
     comm_ = comm.split(0, comm.rank());
   }
 
-  ~Impl() {
+  ~Impl() { leave(); }
+
+  void leave() {
+    if (std::exchange(ended_, true)) return;
     try {
       if (std::uncaught_exceptions() > exceptions_)
         comm_->abort("an exception ended its AsyncEa");
-      else if (!left_)
+      else if (!workers_left_ && !aborted_)
         meet(Purpose::leave, 0);
     } catch (const std::exception& error) {
       log(LogLevel::warn, comm_->rank(), "the end of an AsyncEa: {}", error.what());
       comm_->abort("its AsyncEa has ended");  // nobody answers the others any more
     }
+    shard_.reset();  // answers the others until here
+    exchange_.reset();
+    vector_ = {};
+    comm_->leave();
+  }
+
+  void abort(std::string_view reason) {
+    aborted_ = true;
+    comm_->abort(std::string(reason));
   }
 
   bool average(TensorList<T> parameters) {
@@ -75,11 +89,7 @@ class AsyncEa<T>::Impl {
     require_role(true);
     if (shards_) check_length(parameters);
     meet(purpose, length(parameters));
-    if (!shards_) {
-      make_room(length(parameters));
-      pack(parameters);
-      make_center();
-    }
+    if (!shards_) make_center(length(parameters), parameters);
     step_ = 0;
     if (purpose == Purpose::synchronize_parameters) read_center(parameters);
   }
@@ -93,16 +103,14 @@ class AsyncEa<T>::Impl {
 
   void serve() {
     require_role(false);
-    while (!left_) {
+    while (!workers_left_) {
       const Arrival arrival = meet(Purpose::serve, 0);
-      left_ = arrival.purpose == Purpose::leave;
-      if (left_) return;
-      if (!shards_) {
-        make_room(arrival.elements);
-        make_center();
-      }
+      workers_left_ = arrival.purpose == Purpose::leave;
+      if (workers_left_) break;
+      if (!shards_) make_center(arrival.elements, {});
       if (arrival.purpose != Purpose::synchronize_center) gather();
     }
+    shard_.reset();  // nobody is left to answer
   }
 
  private:
@@ -110,6 +118,7 @@ class AsyncEa<T>::Impl {
   bool owns() const { return servers_ == 0 || !works(); }
 
   void require_role(bool worker) const {
+    if (ended_) refuse("this rank has left it", "make every call before leave()");
     if (works() == worker) return;
     if (worker)
       refuse(fmt::format("rank {} is a server", comm_->rank()), "call nothing but serve on it");
@@ -136,11 +145,22 @@ class AsyncEa<T>::Impl {
     return meet_all(*comm_, {purpose, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
   }
 
-  void make_room(size_t total) { vector_ = comm_->allocate<T>(total); }
+  /// Of `total` elements: the first worker's `parameters`. Where this rank cannot, the others must
+  /// not wait for it: they are at it, too.
+  void make_center(size_t total, TensorList<T> parameters) {
+    try {
+      vector_ = comm_->allocate<T>(total);
+      pack(parameters);
+      share_out();
+    } catch (const std::exception& error) {
+      comm_->abort(error.what());
+      throw;
+    }
+  }
 
-  /// Of what the first worker has in vector_. Requests that come before this rank has its shard
-  /// wait until it answers.
-  void make_center() {
+  /// What the first worker has in vector_. Requests that come before this rank has its shard wait
+  /// until it answers.
+  void share_out() {
     const int owners = servers_ > 0 ? servers_ : comm_->size();
     const Shards shards(vector_.size(), owners, kPieceBytes / sizeof(T));
     if (vector_.size() > 0) comm_->broadcast(vector_.span(), servers_);
@@ -191,8 +211,10 @@ class AsyncEa<T>::Impl {
   const double alpha_;
   const int servers_;
   const int exceptions_ = std::uncaught_exceptions();
-  int64_t step_ = 0;  // of this rank, since the last synchronization
-  bool left_ = false;
+  int64_t step_ = 0;           // of this rank, since the last synchronization
+  bool workers_left_ = false;  // on servers
+  bool ended_ = false;
+  std::atomic<bool> aborted_{false};
   std::unique_ptr<Communicator> comm_;
   // From the first synchronization on; shards_ is set last:
   std::optional<Shards> shards_;
@@ -231,6 +253,16 @@ void AsyncEa<T>::center(TensorList<T> center) {
 template <class T>
 void AsyncEa<T>::serve() {
   impl_->serve();
+}
+
+template <class T>
+void AsyncEa<T>::leave() {
+  impl_->leave();
+}
+
+template <class T>
+void AsyncEa<T>::abort(std::string_view reason) {
+  impl_->abort(reason);
 }
 
 template class AsyncEa<float>;

@@ -292,6 +292,67 @@ TEST_P(AsyncEaOver, AnExceptionOnOneRankEndsAll) {
   }
 }
 
+/// A server that waits for the workers, a worker that waits for the others, one that comes later,
+/// and one that leaves: all end when any thread says so.
+TEST_P(AsyncEaOver, AnAbortFromAnotherThreadEndsEveryCall) {
+  std::atomic<int> told = 0;
+  run_ranks(4, GetParam(), [&](Communicator& comm) {
+    AsyncEa<float> ea(comm, 1, 0.5, {.servers = 1});
+    Tensors<float> parameters({10});
+    comm.barrier();
+    const auto begin = Clock::now();
+    std::thread watchdog;
+    if (comm.rank() == 1)
+      watchdog = std::thread([&] {
+        std::this_thread::sleep_for(100ms);
+        ea.abort("it takes too long");
+      });
+    if (comm.rank() == 2) std::this_thread::sleep_for(300ms);
+    try {
+      if (comm.rank() == 0) ea.serve();
+      if (comm.rank() == 3) ea.leave();
+      if (comm.rank() != 3) ea.synchronize_parameters(parameters);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+      EXPECT_EQ(error.peer(), 1) << error.what();
+      EXPECT_NE(std::string(error.what()).find("it takes too long"), std::string::npos);
+      ++told;
+    }
+    if (watchdog.joinable()) watchdog.join();
+    EXPECT_LT(Clock::now() - begin, 10s);
+  });
+  EXPECT_EQ(told, 3);
+}
+
+TEST_P(AsyncEaOver, RefusesCallsAfterItsEnd) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    AsyncEa<float> ea(comm, 1, 0.5);
+    Tensors<float> parameters({10});
+    ea.synchronize_parameters(parameters);
+    ea.leave();
+    ea.leave();
+    EXPECT_EQ(code_of([&] { ea.average_parameters(parameters); }), ErrorCode::invalid_argument);
+    EXPECT_EQ(code_of([&] { ea.center(parameters); }), ErrorCode::invalid_argument);
+  });
+}
+
+/// When the workers have left, nobody is missed: the server may take its time.
+TEST_P(AsyncEaOver, AServerMayGoOnWithOtherThings) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    AsyncEa<float> ea(comm, 1, 0.5, {.servers = 1});
+    Tensors<float> parameters({10});
+    if (comm.rank() == 0) {
+      ea.serve();
+      std::this_thread::sleep_for(1500ms);
+      return;
+    }
+    ea.synchronize_parameters(parameters);
+    const auto begin = Clock::now();
+    ea.leave();
+    EXPECT_GE(Clock::now() - begin, 1400ms);  // not by a failure
+  });
+}
+
 TEST_P(AsyncEaOver, MayEndAtAnyTime) {
   run_ranks(3, GetParam(), [](Communicator& comm) {
     { const AsyncEa<float> unused(comm, 1, 0.5); }

@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <string>
+#include <thread>
 
 #include "tests/local_world.h"
 
@@ -11,6 +13,8 @@ namespace ropewalk {
 namespace {
 
 using testing::run_ranks;
+
+constexpr std::chrono::seconds kLong(10);
 
 class Leaving : public ::testing::TestWithParam<const char*> {};
 
@@ -35,12 +39,20 @@ TEST_P(Leaving, LaterCallsAreRefused) {
     barrier.op = kMax;
     Plan plan = comm.plan(barrier);
     plan.run();
+    Call recv = barrier;
+    recv.collective = Collective::recv;
+    recv.in = nullptr;
+    recv.op = {};
+    recv.root = 1 - comm.rank();
+    Work unfinished = comm.start(recv);
     comm.leave();
     comm.leave();
     std::array<float, 4> values{};
-    for (const auto& call : {std::function([&] { comm.all_reduce(std::span<float>(values)); }),
-                             std::function([&] { comm.next_sender(std::chrono::seconds(10)); }),
-                             std::function([&] { plan.run(); })}) {
+    for (const auto& call :
+         {std::function([&] { comm.all_reduce(std::span<float>(values)); }),
+          std::function([&] { comm.next_sender(std::chrono::seconds(10)); }),
+          std::function([&] { comm.allocate<float>(1); }),
+          std::function([&] { unfinished.test(); }), std::function([&] { plan.run(); })}) {
       try {
         call();
         ADD_FAILURE() << "a call after leave() must throw";
@@ -48,6 +60,27 @@ TEST_P(Leaving, LaterCallsAreRefused) {
         EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       }
     }
+  });
+}
+
+/// Who waits for a message of any rank hears that none can come; first it gets what was sent.
+TEST_P(Leaving, OfAllOthersEndsTheWaitForAnyOfThem) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    std::array<int, 1> data{comm.rank()};
+    if (comm.rank() == 1) comm.send(std::span<const int>(data), 0);
+    if (comm.rank() != 0) return comm.leave();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    EXPECT_EQ(comm.next_sender(kLong), 1);
+    comm.recv(std::span<int>(data), 1);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      comm.next_sender(kLong);
+      ADD_FAILURE() << "nobody can send any more";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::peer_lost);
+      EXPECT_NE(std::string(error.what()).find("every other rank has left"), std::string::npos);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong);
   });
 }
 

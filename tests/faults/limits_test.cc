@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "ropewalk/policies.h"
 #include "tests/faults/forked_job.h"
 #include "tests/support/under_test.h"
 
@@ -82,6 +84,42 @@ TEST(IdleOperations, GiveUpWhatTheyHold) {
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
     ASSERT_TRUE(verdict.told) << "hangs";
     EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
+}
+
+/// The others have room for the center, and would wait for what the poor rank is to say next.
+TEST_P(Limits, ARankWithoutRoomForACenterFailsAllWithItsReason) {
+  constexpr int kRanks = 3, kPoor = 1;
+  Options options;
+  options.size = kRanks;
+  options.transport = GetParam();
+  options.timeout = std::chrono::seconds(30);
+  const auto body = [&](Communicator& comm) {
+    AsyncEa<float> ea(comm, 1, 0.5);
+    std::vector<float> values(100'000, 1);
+    const std::array several = {std::span<float>(values)};
+    const std::array one = {std::span<float>(values).first(comm.rank() == kPoor ? 1 : 2)};
+    try {
+      ea.synchronize_parameters(one);  // they do not agree, but have met: links stand
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::mismatch) throw;
+    }
+    comm.barrier();
+    if (comm.rank() == kPoor) use_up_descriptors();
+    try {
+      ea.synchronize_parameters(several);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::exhausted) throw;
+      ea.synchronize_parameters(several);
+    }
+  };
+  ForkedJob job(kRanks, options, body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::aborted)) << verdict.text;
+    EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    EXPECT_NE(verdict.text.find("cannot"), std::string::npos) << verdict.text;
   }
 }
 

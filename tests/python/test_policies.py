@@ -1,5 +1,6 @@
 """The policies, with ranks that take different numbers of steps."""
 
+import threading
 import time
 
 import numpy as np
@@ -230,6 +231,27 @@ def async_accident(comm):
             while True:
                 ea.average_parameters(model)
         return True
+
+
+def async_watchdog(comm):
+    model = [np.ones(10, "float32")]
+    ea = ropewalk.AsyncEA(comm, 1, 0.5)
+    comm.barrier()
+    if comm.rank == 0:
+        threading.Timer(0.3, comm.abort, ["it takes too long"]).start()
+        with pytest.raises(ropewalk.AbortedError, match="it takes too long"):
+            ea.synchronize_parameters(model)      # waits for rank 1
+    else:
+        with pytest.raises(ropewalk.AbortedError, match="it takes too long"):
+            comm.barrier()
+        time.sleep(1)                             # its own end would end rank 0's wait, too
+    with pytest.raises(ropewalk.AbortedError, match="it takes too long"):
+        ea.synchronize_parameters(model)
+    return True
+
+
+def test_abort_from_a_thread_ends_a_wait_of_async_ea(transport):
+    assert run_ranks(2, async_watchdog, transport=transport) == [True] * 2
 
 
 def test_an_exception_ends_async_ea_everywhere(transport):

@@ -314,5 +314,17 @@ def one_comes_late():
         time.sleep(4)
 
 
+def nobody_sends():
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="rank 0: recv: timeout after 1000 ms"):
+            dist.recv(torch.ones(3))
+    else:
+        time.sleep(2)
+
+
+def test_a_receive_from_any_source_that_nobody_sends_to():
+    run_group(2, nobody_sends, timeout_s=1)
+
+
 def test_a_call_that_others_do_not_make():
     run_group(2, one_comes_late, timeout_s=2)

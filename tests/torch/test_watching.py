@@ -139,6 +139,20 @@ def test_a_receive_whose_rank_does_not_send_ends_with_the_group(how):
     assert 4.5 < seconds < 12
 
 
+def keeps_handles():
+    """Of calls that nobody has asked whether they have ended."""
+    kept = [dist.all_reduce(torch.ones(8), async_op=True) for _ in range(100)]
+    dist.barrier()
+    began = time.monotonic()
+    dist.destroy_process_group()
+    assert all(work.is_success() and work.is_completed() for work in kept)
+    return time.monotonic() - began
+
+
+def test_calls_that_have_ended_do_not_hold_up_the_end():
+    assert max(run_group(2, keeps_handles)) < 3
+
+
 def spends_little_at_the_end():
     dist.irecv(torch.zeros(3), 1 - dist.get_rank())
     began = time.process_time()

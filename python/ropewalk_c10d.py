@@ -10,6 +10,7 @@ NAME = "ropewalk"
 # A process that ends leaves its groups, and stays so long at most for ranks that are still at work:
 # they must not take it for dead.
 _DEPARTURE_LIMIT_S = 30.0
+_departure = None
 
 
 def register() -> None:
@@ -28,7 +29,19 @@ def _create(options, _):
     from ropewalk.torch import build
 
     extension = build.load()
-    atexit.unregister(extension.leave_all)
-    atexit.register(extension.leave_all, _DEPARTURE_LIMIT_S)
+    _leave_at_the_end(extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
                                           options.timeout.total_seconds())
+
+
+def _leave_at_the_end(leave_all):
+    """Once, in this process. Workers of multiprocessing run its finalizers, but nothing of atexit
+    before Python 3.13."""
+    global _departure
+    from multiprocessing import util
+
+    if _departure is not None:
+        atexit.unregister(_departure)
+        _departure.cancel()
+    _departure = util.Finalize(None, leave_all, (_DEPARTURE_LIMIT_S,), exitpriority=0)
+    atexit.register(_departure)

@@ -2,8 +2,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include "invalid.h"
-
 namespace ropewalk::python {
 
 Session::Session(const Options& options) : Session(Communicator::create(options)) {}
@@ -23,7 +21,8 @@ Session::~Session() {
 
 Communicator& Session::open() {
   if (closed_)
-    reject("communicator", "it is closed", "call it before close(), or inside the with block");
+    throw Error(Failure{ErrorCode::invalid_argument, "communicator", "it is closed",
+                        "call it before close(), or inside the with block", rank});
   return *communicator_;
 }
 

@@ -1,4 +1,5 @@
-"""What Ropewalk raises. Every message says what went wrong, at which rank, and what to do next."""
+"""What Ropewalk raises. Every message names the call and says what went wrong; at which rank, unless
+an argument was refused; and what to do next, where that is known."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ class Error(RuntimeError):
     outputs of unfinished calls have unspecified content, and every later call raises the same.
     """
 
-    def __init__(self, text: str, *, code: str, rank: int = -1, peer: int = -1,
+    def __init__(self, text: str, *, code: str = "", rank: int = -1, peer: int = -1,
                  operation: str = "", reason: str = "", advice: str = "") -> None:
         super().__init__(text)
         #: What kind: "invalid argument", "mismatch", "timeout", "peer lost", "refused",

@@ -1,17 +1,17 @@
 """When to average, and what: the two policies of torch-distlearn and asynchronous elastic
 averaging, over lists of arrays.
 
-A list may hold arrays of any shapes, the same on every rank, of one dtype: float32, float64,
-float16 or bfloat16 (halves are computed in float32). Arrays are changed in place. A step moves the
-whole list at once. Ranks may take different numbers of steps, also none. One AllReduceSGD or
-AllReduceEA at a time may be between synchronizations on one communicator; an AsyncEA brings its own
-connections. After a failed step the arrays of that call are as they were.
+A list may also be a generator, and hold arrays of any shapes, the same on every rank, of one dtype:
+float32, float64, float16 or bfloat16 (halves are computed in float32). Arrays are changed in place.
+A step moves the whole list at once. Ranks may take different numbers of steps, also none. One
+AllReduceSGD or AllReduceEA at a time may be between synchronizations on one communicator; an
+AsyncEA brings its own connections. After a failed step the arrays of that call are as they were.
 """
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Optional, Sequence
+from typing import Any, Iterable, Optional
 
 from . import _core
 from .communicator import Communicator, dtype_name
@@ -23,24 +23,24 @@ class AllReduceSGD:
     def __init__(self, comm: Communicator) -> None:
         self._policy = _core.Sgd(comm._session)
 
-    def sum_gradients(self, gradients: Sequence[Any]) -> int:
+    def sum_gradients(self, gradients: Iterable[Any]) -> int:
         """Sums `gradients` over the ranks that still step, and counts a step of this rank.
 
         Returns how many ranks contributed; those in synchronize_parameters() do not.
         """
-        return self._policy.sum_gradients(gradients)
+        return self._policy.sum_gradients(list(gradients))
 
-    def sum_and_normalize_gradients(self, gradients: Sequence[Any]) -> int:
+    def sum_and_normalize_gradients(self, gradients: Iterable[Any]) -> int:
         """The same, then divides by the number of contributors where that is above 1."""
-        return self._policy.sum_and_normalize_gradients(gradients)
+        return self._policy.sum_and_normalize_gradients(list(gradients))
 
-    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+    def synchronize_parameters(self, parameters: Iterable[Any]) -> None:
         """Puts the parameters of the rank with most steps on every rank, bit for bit.
 
         Until every rank has called it, this rank adds zeros to the others' steps. The lowest rank
         wins a tie; with no step anywhere since the last time, rank 0.
         """
-        self._policy.synchronize_parameters(parameters)
+        self._policy.synchronize_parameters(list(parameters))
 
 
 class AllReduceEA:
@@ -53,24 +53,24 @@ class AllReduceEA:
     def __init__(self, comm: Communicator, tau: int, alpha: float) -> None:
         self._policy = _core.Ea(comm._session, tau, alpha)
 
-    def average_parameters(self, parameters: Sequence[Any]) -> None:
+    def average_parameters(self, parameters: Iterable[Any]) -> None:
         """Call after every local step; at every tau-th, pulls parameters and center together.
 
         delta = alpha * (parameters - center); parameters -= delta; center += sum of deltas. The
         first call sets center = parameters.
         """
-        self._policy.average_parameters(parameters)
+        self._policy.average_parameters(list(parameters))
 
-    def synchronize_center(self, parameters: Sequence[Any]) -> None:
+    def synchronize_center(self, parameters: Iterable[Any]) -> None:
         """Takes part in the others' averaging until every rank has called it.
 
         Then the center is broadcast from rank 0, and steps are counted from 0 again.
         """
-        self._policy.synchronize_center(parameters)
+        self._policy.synchronize_center(list(parameters))
 
-    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+    def synchronize_parameters(self, parameters: Iterable[Any]) -> None:
         """Waits likewise; then the parameters of rank 0 become everybody's, and the center."""
-        self._policy.synchronize_parameters(parameters)
+        self._policy.synchronize_parameters(list(parameters))
 
 
 class AsyncEA:
@@ -107,30 +107,30 @@ class AsyncEA:
         else:
             self._policy.abandon()
 
-    def average_parameters(self, parameters: Sequence[Any]) -> bool:
+    def average_parameters(self, parameters: Iterable[Any]) -> bool:
         """Call after every local step; at every tau-th, pulls parameters and center together.
 
         delta = alpha * (parameters - center); center += delta; parameters -= delta, element by
         element with the center as it is just then. True when it has exchanged. Not collective; not
         before the first synchronization.
         """
-        return self._policy.average_parameters(parameters)
+        return self._policy.average_parameters(list(parameters))
 
-    def synchronize_center(self, parameters: Sequence[Any]) -> None:
+    def synchronize_center(self, parameters: Iterable[Any]) -> None:
         """Waits for every rank; then the center has all their exchanges. Steps count from 0 again.
 
         `parameters` are never changed. The first call of this or of synchronize_parameters() makes
         the center: the parameters of the first rank that works.
         """
-        self._policy.synchronize_center(parameters)
+        self._policy.synchronize_center(list(parameters))
 
-    def synchronize_parameters(self, parameters: Sequence[Any]) -> None:
+    def synchronize_parameters(self, parameters: Iterable[Any]) -> None:
         """The same; then the parameters of every rank become the center, bit for bit."""
-        self._policy.synchronize_parameters(parameters)
+        self._policy.synchronize_parameters(list(parameters))
 
-    def center(self, out: Sequence[Any]) -> None:
+    def center(self, out: Iterable[Any]) -> None:
         """Waits for every rank and writes the center into the arrays `out`. Steps count on."""
-        self._policy.center(out)
+        self._policy.center(list(out))
 
     def serve(self) -> None:
         """Servers only: answers until the workers close their policies."""

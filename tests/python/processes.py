@@ -1,6 +1,5 @@
 """Runs a function on every rank of a job: one forked process each, within a limit."""
 
-import atexit
 import multiprocessing
 import time
 import traceback
@@ -13,14 +12,11 @@ class RankFailed(AssertionError):
 
 
 def _run(pipe, main, rank):
-    # Forked processes do not call what is to be called at the end, but PyTorch's backend needs it.
-    atexit._clear()
     try:
         said = ("returned", main(rank))
     except BaseException:
         said = ("raised", traceback.format_exc())
     pipe.send(said)
-    atexit._run_exitfuncs()
 
 
 class Job:

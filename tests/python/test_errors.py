@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import pickle
 import signal
 import time
 
@@ -87,6 +88,23 @@ def test_wrong_ways_to_join_are_refused():
         ropewalk.Communicator(transport="pigeon")
     with pytest.raises(ropewalk.ExhaustedError, match="allocate"):
         ropewalk.Communicator().allocate(1 << 60, "int8")
+
+
+def test_errors_are_pickled():
+    for code, kind in ropewalk.errors._CLASSES.items():
+        error = ropewalk.errors.from_failure(code, "rank 2: it failed", 2, 1, "all_reduce #3", "why", "")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and again.args == error.args and vars(again) == vars(error)
+
+
+def after_the_end(comm):
+    comm.close()
+    with pytest.raises(ropewalk.InvalidArgumentError, match="rank 0: communicator: it is closed"):
+        comm.all_reduce(X)
+
+
+def test_a_closed_communicator_names_its_rank():
+    run_ranks(1, after_the_end)
 
 
 def until_one_dies(comm):

@@ -228,6 +228,23 @@ def coalesced():
     assert all((part == size).all() for part in parts)
     with dist._coalescing_manager():
         pass
+    with dist._coalescing_manager(device=torch.device("cpu")):
+        for n in range(3):
+            dist.broadcast(parts[0][n:n + 1] if n < 2 else parts[1], n % size)
+    assert (parts[1] == size).all()
+
+
+def refused_batch():
+    """What torch collects must not go on being collected."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    with pytest.raises(ValueError, match="not contiguous"):
+        dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(3, 4).t(), right),
+                                dist.P2POp(dist.irecv, torch.empty(4, 3), left)])
+    x = torch.full((3,), float(rank))
+    dist.barrier()
+    dist.broadcast(x, 1)
+    assert (x == 1).all()
 
 
 def messages():
@@ -331,6 +348,6 @@ def sparse():
 
 
 @transports
-@pytest.mark.parametrize("body", [coalesced, messages, any_source, objects, sparse])
+@pytest.mark.parametrize("body", [coalesced, refused_batch, messages, any_source, objects, sparse])
 def test_calls(body, transport):
     run_group(3, body, transport=transport)

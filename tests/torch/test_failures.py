@@ -1,5 +1,7 @@
 """What goes wrong is an exception that names rank and operation, soon; and no process stays."""
 
+import multiprocessing
+import os
 import re
 import time
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from groups import outcomes_of, run_group
+from groups import outcomes_of, run_group, start_group
 from programs import run_program
 
 transports = pytest.mark.parametrize("transport", ["shm", "tcp"])
@@ -44,6 +46,8 @@ def bad_input():
         dist.all_to_all_single(torch.empty(4, 6), x, [1, 3], [1, 1])
     with pytest.raises(ValueError, match="no multiple"):
         dist.all_to_all_single(torch.empty(3), torch.empty(3))
+    with pytest.raises(ValueError, match=rf"rank {rank}: all_gather: .*overlap"):
+        dist.all_gather_into_tensor(x, x.view(-1)[6:18].view(2, 6))
     with pytest.raises(ValueError, match="negative"):
         dist.all_to_all_single(torch.empty(4, 6), x, [-1, 5], [2, 2])
     dist.all_reduce(x)  # nothing was sent: the group is as it was
@@ -169,6 +173,29 @@ def test_a_rank_ends_without_destroying_its_group(transport):
     assert max(one.at_s for one in ended) - max(one.when("done") for one in ended) < 10, ended
 
 
+def leaves_by_returning(folder, rank):
+    """In a worker of multiprocessing, which ends without what is registered with atexit."""
+    start_group(os.path.join(folder, "store"), rank, 3)
+    dist.barrier()
+    for _ in range(20 if rank < 2 else 0):
+        time.sleep(0.1)
+        works = [dist.isend(torch.ones(10), 1 - rank), dist.irecv(torch.empty(10), 1 - rank)]
+        for work in works:
+            work.wait()
+
+
+def test_a_worker_returns_without_destroying_its_group(tmp_path):
+    processes = multiprocessing.get_context("fork")
+    workers = [processes.Process(target=leaves_by_returning, args=(str(tmp_path), rank))
+               for rank in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        worker.kill()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+
+
 MISSED = """
 start()
 dist.barrier()
@@ -206,6 +233,41 @@ thread.start()
 def test_groups_are_destroyed_while_the_process_ends():
     ended = run_program(2, DESTROYED)
     assert [one.status for one in ended] == [0, 0], ended
+
+
+# The main thread ends, while another waits for a message that nobody sends.
+WAITED = """
+import threading
+start()
+threading.Thread(target=dist.{call}, daemon=True).start()
+time.sleep(1)
+now("end")
+"""
+
+
+@pytest.mark.parametrize("call", ["recv, args=[torch.zeros(3)]", "recv, args=[torch.zeros(3), 1 - rank]"])
+def test_a_thread_waits_while_the_process_ends(call):
+    ended = run_program(2, WAITED.format(call=call), timeout_s=600)
+    for one in ended:
+        assert one.status == 0 and one.at_s - one.when("end") < 20, ended
+
+
+# Rank 0 fails while its peer computes: nobody makes the other's part of the sum.
+BUSY = """
+start()
+dist.barrier()
+if rank == 0:
+    sums = torch.ones(3)
+    future = dist.all_reduce(sums, async_op=True).get_future()
+    now("raised")
+    raise KeyError("an accident")
+time.sleep(16)
+"""
+
+
+def test_a_rank_raises_while_another_computes():
+    ended = run_program(2, BUSY, timeout_s=600)
+    assert ended[0].status == 1 and ended[0].at_s - ended[0].when("raised") < 12, ended
 
 
 INTERRUPTED = """
@@ -250,6 +312,18 @@ def one_comes_late():
             dist.all_reduce(torch.ones(3))
     else:
         time.sleep(4)
+
+
+def nobody_sends():
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="rank 0: recv: timeout after 1000 ms"):
+            dist.recv(torch.ones(3))
+    else:
+        time.sleep(2)
+
+
+def test_a_receive_from_any_source_that_nobody_sends_to():
+    run_group(2, nobody_sends, timeout_s=1)
 
 
 def test_a_call_that_others_do_not_make():

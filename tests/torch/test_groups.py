@@ -197,6 +197,12 @@ def time_limits():
             with pytest.raises(dist.DistBackendError, match=r"all_reduce.*[12](\.0)? s"):
                 dist.all_reduce(torch.ones(2), group=group)
             assert limit_s * 0.9 < time.monotonic() - began < limit_s + 3
+    options = dist.AllreduceOptions()
+    options.timeout = datetime.timedelta(seconds=1)
+    sparse = dist.new_group()
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match=r"all_reduce.*1(\.0)? s"):
+            backend_of(sparse).allreduce([torch.ones(2).to_sparse()], options)
     dist.barrier()  # with half a minute's time
 
 
@@ -231,15 +237,35 @@ def detailed():
     dist.barrier()
 
 
-def test_the_detailed_debug_level():
-    """PyTorch wraps the backend then, and compares every call over gloo beforehand."""
+def run_with(size, body, **environment):
+    """For what is read when a process starts."""
     script = ("import sys; sys.path.insert(0, %r); import test_groups, groups; "
-              "groups.run_group(3, test_groups.detailed)" % os.path.dirname(__file__))
+              "groups.run_group(%d, test_groups.%s)"
+              % (os.path.dirname(__file__), size, body.__name__))
     done = subprocess.run([sys.executable, "-c", script], timeout=120, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True,
-                          env={**os.environ, "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
-                               "TORCH_CPP_LOG_LEVEL": "ERROR"})
+                          env={**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR", **environment})
     assert done.returncode == 0, done.stdout
+
+
+def test_the_detailed_debug_level():
+    """PyTorch wraps the backend then, and compares every call over gloo beforehand."""
+    run_with(3, detailed, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+
+
+def destroyed_by_a_callback():
+    """Its thread is the last that has a part of the group."""
+    for _ in range(5):
+        groups = [dist.new_group()]
+        future = dist.all_reduce(torch.ones(300_000), group=groups[0], async_op=True).get_future()
+        future.then(lambda _: dist.destroy_process_group(groups.pop())).wait()
+        time.sleep(0.1)
+
+
+def test_a_callback_destroys_its_group():
+    """What is freed is overwritten at once."""
+    run_with(2, destroyed_by_a_callback,
+             GLIBC_TUNABLES="glibc.malloc.tcache_count=0:glibc.malloc.perturb=165")
 
 
 def test_the_profiler_names_calls():
@@ -247,8 +273,19 @@ def test_the_profiler_names_calls():
 
 
 def profiled():
+    dist.barrier()
     with torch.profiler.profile() as profile:
+        if dist.get_rank() == 1:
+            time.sleep(0.5)  # the others wait so long
         dist.all_reduce(torch.ones(4))
         dist.all_gather_into_tensor(torch.empty(8), torch.ones(4))
-    names = {event.name for event in profile.events()}
-    assert {"ropewalk:all_reduce", "ropewalk:all_gather"} <= names
+        dist.barrier()
+        if dist.get_rank() == 1:
+            time.sleep(0.5)
+        dist.all_reduce(torch.ones(4).to_sparse())
+    seconds = [event.cpu_time_total / 1e6 for event in profile.events()
+               if event.name == "ropewalk:all_reduce"]
+    assert "ropewalk:all_gather" in {event.name for event in profile.events()}
+    assert len(seconds) == 2
+    if dist.get_rank() == 0:
+        assert min(seconds) > 0.3, seconds

@@ -1,5 +1,7 @@
 """Calls that end while nobody waits for them: futures, callbacks, dropped handles, any source."""
 
+import datetime
+import threading
 import time
 
 import pytest
@@ -110,6 +112,83 @@ def ends_with_a_receive():
 
 def test_a_receive_that_nobody_sends_to_ends_with_the_group():
     run_group(2, ends_with_a_receive)
+
+
+def ends_with_a_receive_from(how):
+    """Rank 1 is alive but does not send, and does not leave."""
+    if dist.get_rank() == 1:
+        with pytest.raises(dist.DistBackendError, match="destroyed while calls were under way"):
+            dist.recv(torch.zeros(1), 0)
+        return None
+    work = dist.irecv(torch.zeros(3), 1)
+    future = work.get_future() if how == "future" else None
+    if how != "kept":
+        del work
+    began = time.monotonic()
+    dist.destroy_process_group()
+    if future is not None:
+        with pytest.raises(Exception, match="recv.*destroyed"):
+            future.wait()
+    work = None
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("how", ["dropped", "future", "kept"])
+def test_a_receive_whose_rank_does_not_send_ends_with_the_group(how):
+    seconds, _ = run_group(2, ends_with_a_receive_from, how)
+    assert 4.5 < seconds < 12
+
+
+def keeps_handles():
+    """Of calls that nobody has asked whether they have ended."""
+    kept = [dist.all_reduce(torch.ones(8), async_op=True) for _ in range(100)]
+    dist.barrier()
+    began = time.monotonic()
+    dist.destroy_process_group()
+    assert all(work.is_success() and work.is_completed() for work in kept)
+    return time.monotonic() - began
+
+
+def test_calls_that_have_ended_do_not_hold_up_the_end():
+    assert max(run_group(2, keeps_handles)) < 3
+
+
+def spends_little_at_the_end():
+    dist.irecv(torch.zeros(3), 1 - dist.get_rank())
+    began = time.process_time()
+    dist.destroy_process_group()
+    return time.process_time() - began
+
+
+def test_waiting_for_the_end_of_calls_takes_no_cpu():
+    assert max(run_group(2, spends_little_at_the_end)) < 1.5
+
+
+def waits_long_in_a_thread():
+    """For longer than the group's timeout, while the call has a future too."""
+    other = 1 - dist.get_rank()
+    if dist.get_rank() == 0:
+        late = torch.zeros(4)
+        work = dist.irecv(late, other)
+        future = work.get_future()
+        thread = threading.Thread(target=work.wait, args=(datetime.timedelta(seconds=20),))
+        thread.start()
+    time.sleep(4)
+    began = time.monotonic()
+    dist.all_reduce(torch.ones(4), async_op=True).get_future().wait()
+    seconds = time.monotonic() - began
+    if dist.get_rank() == 1:
+        time.sleep(3)
+        dist.send(torch.full((4,), 7.0), other)
+    else:
+        future.wait()
+        thread.join()
+        assert (late == 7).all()
+    return seconds
+
+
+def test_a_longer_wait_of_a_user_holds_up_no_future():
+    assert max(run_group(2, waits_long_in_a_thread, timeout_s=3)) < 2
 
 
 def inference_mode():

@@ -83,7 +83,7 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
   try {
     membership_ = Membership::begin(join(store, rank, size, timeout));
   } catch (const Error& error) {
-    std::rethrow_exception(as_backend_error(error));
+    std::rethrow_exception(as_backend_error(error, rank));
   }
   init();
 }
@@ -113,25 +113,24 @@ WorkPtr Backend::start(Request request, std::chrono::milliseconds timeout, bool 
     append(*collected_, std::move(request));
     return nullptr;
   }
-  const auto [owner, watcher] = parts(request.title);
+  const auto both = parts(request.title);
   const WorkInfo info{getRank(), request.type, request.title, sequence_++, timeout};
   const Tensors inputs = request.inputs, outputs = request.outputs;
+  if (!is_async && request.calls.size() == 1)  // without a thread of the communicator's
+    return run_now(info, both, inputs, outputs,
+                   [&comm = *both.group->comm, &request](std::chrono::milliseconds limit) {
+                     comm.run(request.calls[0], limit);
+                     if (request.finish) request.finish();
+                   });
   try {
-    if (!is_async && request.calls.size() == 1) {
-      // Without a thread of the communicator's.
-      owner->comm->run(request.calls[0], timeout);
-      if (request.finish) request.finish();
-      return c10::make_intrusive<PendingWork>(info, owner, watcher, nullptr, inputs, outputs);
-    }
     std::unique_ptr<Pending> pending;
     if (!request.calls.empty()) {
-      Work work = owner->comm->start_group(request.calls);
+      Work work = both.group->comm->start_group(request.calls);
       pending = std::make_unique<Started>(std::move(work), std::move(request));
     }
-    return c10::make_intrusive<PendingWork>(info, owner, watcher, std::move(pending), inputs,
-                                            outputs);
+    return c10::make_intrusive<PendingWork>(info, both, std::move(pending), inputs, outputs);
   } catch (const Error& error) {
-    std::rethrow_exception(as_backend_error(error, info.title));
+    std::rethrow_exception(as_backend_error(error, info.rank, info.title));
   }
 }
 

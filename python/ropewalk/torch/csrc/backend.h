@@ -77,8 +77,9 @@ class Backend final : public c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
+  /// False, as torch would go on collecting after a batch in which a call was refused.
+  bool supportsCoalescing() const override { return false; }
   /// Between the two calls are collected; the end starts them as one. Work is null meanwhile.
-  bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 

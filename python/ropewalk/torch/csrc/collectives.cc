@@ -11,16 +11,6 @@ namespace {
 
 using c10d::OpType;
 
-Call movement(Collective collective, const void* in, void* out, size_t count, DataType type) {
-  Call call;
-  call.collective = collective;
-  call.in = in;
-  call.out = out;
-  call.count = count;
-  call.type = type;
-  return call;
-}
-
 const at::Tensor& only(const Tensors& tensors, const Caller& caller) {
   if (tensors.size() != 1)
     caller.reject(c10::str("expects one tensor per rank, got ", tensors.size()));
@@ -57,7 +47,6 @@ class Flat {
                         : at::empty({elements}, parts[0].options());
   }
   const at::Tensor& tensor() const { return tensor_; }
-  bool in_place() const { return in_place_; }
   void pack() const {
     visit([](const at::Tensor& part, const at::Tensor& flat) { flat.copy_(part); });
   }

@@ -74,7 +74,9 @@ void Membership::leave() {
     if (!left.group) return;
     ++departures().under_way;
   }
-  left.watcher->stop(kCallPatience);
+  left.watcher->stop(kCallPatience, [&comm = *left.group->comm] {
+    comm.abort("the process group was destroyed while calls were under way");
+  });
   depart(std::move(left.group));
 }
 

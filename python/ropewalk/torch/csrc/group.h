@@ -32,9 +32,10 @@ class Membership {
 
   static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined);
   Parts parts() const;
-  /// Calls under way have five seconds to end; then this rank leaves. Returns when every rank has
-  /// left, or after a second: a rank may well be in another group's call for long, perhaps with
-  /// this one. The rest happens in the background. No thread may be in a call.
+  /// Calls under way have five seconds to end; then they fail, on every rank, as others may wait
+  /// for this one's part. Then this rank leaves. Returns when every rank has left, or after a
+  /// second: a rank may well be in another group's call for long, perhaps with this one. The rest
+  /// happens in the background.
   void leave();
 
  private:

@@ -63,12 +63,8 @@ WorkPtr Backend::message(Collective direction, Tensors& tensors, int peer, int t
                   sends ? Tensors{} : tensors,
                   {},
                   {}};
-  Call& call = request.calls.emplace_back();
-  call.collective = direction;
-  call.in = sends ? e.data : nullptr;
-  call.out = sends ? nullptr : e.data;
-  call.count = e.count;
-  call.type = e.type;
+  Call& call = request.calls.emplace_back(
+      movement(direction, sends ? e.data : nullptr, sends ? nullptr : e.data, e.count, e.type));
   call.root = peer;
   call.tag = static_cast<uint32_t>(tag);
   return start(std::move(request), options_->timeout, true);
@@ -87,17 +83,13 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   if (tensors.size() != 1) by.reject(c10::str("expects one tensor, got ", tensors.size()));
   TORCH_CHECK(!collected_, "a receive from any source cannot be coalesced");
   const Elements e = moved(tensors[0], by);
-  Call call;
-  call.collective = Collective::recv;
-  call.out = e.data;
-  call.count = e.count;
-  call.type = e.type;
+  Call call = movement(Collective::recv, nullptr, e.data, e.count, e.type);
   call.tag = static_cast<uint32_t>(tag);
-  const auto [owner, watcher] = parts("recv");
+  const auto both = parts("recv");
   const WorkInfo info{getRank(), c10d::OpType::RECVANYSOURCE, "ropewalk:recvAnySource", sequence_++,
                       options_->timeout};
   auto work = c10::make_intrusive<PendingWork>(
-      info, owner, watcher, std::make_unique<FromAnySource>(owner, call, tensors[0]), Tensors{},
+      info, both, std::make_unique<FromAnySource>(both.group, call, tensors[0]), Tensors{},
       tensors);
   work->watch();
   return work;

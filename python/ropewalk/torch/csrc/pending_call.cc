@@ -7,13 +7,24 @@
 
 namespace ropewalk::pytorch {
 
-std::exception_ptr as_backend_error(const Error& error, const char* title) {
-  std::string text = error.what();
-  if (title != nullptr) {
-    const std::string name(std::string_view(title).substr(std::string_view("ropewalk:").size()));
-    if (text.find(name) == std::string::npos) text.insert(0, name + ": ");
-  }
+namespace {
+
+/// "ropewalk:all_reduce" is all_reduce to whoever calls it.
+std::string name_in(const char* title) {
+  return std::string(std::string_view(title).substr(std::string_view("ropewalk:").size()));
+}
+
+}  // namespace
+
+std::exception_ptr as_backend_error(const Error& error, int rank, const char* title) {
+  Failure failure = error.failure();
+  if (failure.rank < 0) failure.rank = rank;
+  std::string text = failure.text();
+  if (title != nullptr && text.find(name_in(title)) == std::string::npos)
+    text.insert(0, name_in(title) + ": ");
   try {
+    if (title != nullptr && error.code() == ErrorCode::invalid_argument)
+      C10_THROW_ERROR(ValueError, text);
     C10_THROW_ERROR(DistBackendError, text);
   } catch (...) {
     return std::current_exception();
@@ -21,11 +32,9 @@ std::exception_ptr as_backend_error(const Error& error, const char* title) {
 }
 
 PendingCall::PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs,
-                         const char* title, std::chrono::milliseconds timeout,
-                         std::function<void()> record_end)
+                         const WorkInfo& info, std::function<void()> record_end)
     : outputs_(std::move(outputs)),
-      title_(title),
-      timeout_(timeout),
+      info_(info),
       pending_(std::move(pending)),
       record_end_(std::move(record_end)) {
   if (!pending_) end(-1, nullptr);
@@ -55,7 +64,7 @@ std::optional<PendingCall::Announcement> PendingCall::advance(std::unique_lock<s
   try {
     if (!step(*pending_)) return {};
   } catch (const Error& failure) {
-    error = as_backend_error(failure, title_);
+    error = as_backend_error(failure, info_.rank, info_.title);
   } catch (...) {
     error = std::current_exception();
   }
@@ -81,9 +90,18 @@ PendingCall::Announcement PendingCall::wait(std::chrono::milliseconds timeout) {
   });
 }
 
+std::optional<PendingCall::Announcement> PendingCall::expire() {
+  std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn.owns_lock()) return {};
+  return advance(std::move(turn), [](Pending& pending) {
+    pending.wait(std::chrono::milliseconds(0));
+    return true;
+  });
+}
+
 PendingCall::Announcement PendingCall::give_up(const char* reason) {
-  return *advance(std::unique_lock(turn_), [reason](Pending&) -> bool {
-    throw Error(ErrorCode::aborted, "process group", reason);
+  return *advance(std::unique_lock(turn_), [&](Pending&) -> bool {
+    throw Error(ErrorCode::aborted, name_in(info_.title), reason);
   });
 }
 

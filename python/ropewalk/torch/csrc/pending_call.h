@@ -9,9 +9,19 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 namespace ropewalk::pytorch {
+
+struct WorkInfo {
+  int rank;
+  c10d::OpType type;
+  const char* title;  // for the profiler: "ropewalk:all_reduce"
+  uint64_t sequence;
+  std::chrono::milliseconds timeout;
+};
 
 /// What drives a call, and holds its memory. Used by one thread at a time.
 class Pending {
@@ -28,6 +38,19 @@ class Pending {
   virtual int source() const { return -1; }
 };
 
+/// A call that the thread makes that waits for it: `run` gets the timeout.
+template <class Run>
+class Immediate final : public Pending {
+ public:
+  explicit Immediate(Run run) : run_(std::move(run)) {}
+  bool test() override { return false; }
+  bool wait_for(std::chrono::nanoseconds) override { return false; }
+  void wait(std::chrono::milliseconds timeout) override { run_(timeout); }
+
+ private:
+  Run run_;
+};
+
 /// Shared by torch's handle and the watcher. Any thread.
 class PendingCall : public std::enable_shared_from_this<PendingCall> {
  public:
@@ -35,12 +58,12 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   /// where nothing does.
   using Announcement = std::function<void()>;
 
-  /// `pending` is null where the call has ended already. `title` names it in errors.
-  PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs, const char* title,
-              std::chrono::milliseconds timeout, std::function<void()> record_end);
+  /// `pending` is null where the call has ended already.
+  PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs,
+              const WorkInfo& info, std::function<void()> record_end);
 
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
-  std::chrono::milliseconds timeout() const { return timeout_; }
+  std::chrono::milliseconds timeout() const { return info_.timeout; }
   bool has_ended() const;
   std::exception_ptr error() const;
   int source() const;
@@ -50,6 +73,9 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   std::optional<Announcement> poll(std::chrono::nanoseconds limit = {});
   /// Waits to the end; fails the call after `timeout`.
   Announcement wait(std::chrono::milliseconds timeout);
+  /// Fails a call whose time is over. Nothing where another thread is at it, which has its own
+  /// limit.
+  std::optional<Announcement> expire();
   /// Ends a call that nobody will drive any more.
   Announcement give_up(const char* reason);
   /// Tells of the end, once it is there.
@@ -62,8 +88,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   void settle(c10::ivalue::Future& future) const;
 
   const std::vector<at::Tensor> outputs_;
-  const char* const title_;
-  const std::chrono::milliseconds timeout_;
+  const WorkInfo info_;
   std::mutex turn_;  // held by the thread that drives
   std::unique_ptr<Pending> pending_;
   mutable std::mutex state_;  // guards what follows; taken after turn_
@@ -74,8 +99,9 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// The exception that Python sees as torch.distributed.DistBackendError. It names the call with
-/// `title`: a failure that the whole job learns of has been noticed anywhere.
-std::exception_ptr as_backend_error(const Error& error, const char* title = nullptr);
+/// The exception that Python sees: torch.distributed.DistBackendError, or ValueError where the call
+/// was refused. It names the rank, and the call with `title`: a failure that the whole job learns
+/// of has been noticed anywhere.
+std::exception_ptr as_backend_error(const Error& error, int rank, const char* title = nullptr);
 
 }  // namespace ropewalk::pytorch

@@ -17,11 +17,7 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& own, const std::vec
   at::Tensor all = at::empty(shape, own.options());
   const Elements in = moved(own, caller), out = moved(all, caller);
   const size_t elements_of_row = all.numel() == 0 ? 0 : out.count / static_cast<size_t>(shape[0]);
-  Call call;
-  call.collective = Collective::all_gather;
-  call.in = in.data;
-  call.out = out.data;
-  call.type = in.type;
+  Call call = movement(Collective::all_gather, in.data, out.data, 0, in.type);
   for (int64_t count : rows) call.counts.push_back(static_cast<size_t>(count) * elements_of_row);
   comm.run(call, timeout);
   return all;
@@ -36,23 +32,19 @@ WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions
   if (options.reduceOp != c10d::ReduceOp::SUM) by.reject("sparse tensors have sums only");
   if (collected_) by.reject("sparse tensors cannot be coalesced");
   const auto timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
-  const auto [owner, watcher] = parts(by.operation);
+  const auto both = parts(by.operation);
   const at::Tensor own = tensors[0].coalesce();
   const WorkInfo info{getRank(), c10d::OpType::_ALLREDUCE_SPARSE, "ropewalk:all_reduce",
                       sequence_++, timeout};
-  try {
+  return run_now(info, both, tensors, tensors, [&](std::chrono::milliseconds limit) {
+    Communicator& comm = *both.group->comm;
     const int64_t mine = own._nnz();
     std::vector<int64_t> rows(static_cast<size_t>(getSize()));
-    owner->comm->all_gather(std::span(&mine, 1), std::span(rows));
-    const at::Tensor places =
-        gather_rows(*owner->comm, own.indices().t().contiguous(), rows, timeout, by);
-    const at::Tensor values =
-        gather_rows(*owner->comm, own.values().contiguous(), rows, timeout, by);
+    comm.run(movement(Collective::all_gather, &mine, rows.data(), 1, DataType::int64), limit);
+    const at::Tensor places = gather_rows(comm, own.indices().t().contiguous(), rows, limit, by);
+    const at::Tensor values = gather_rows(comm, own.values().contiguous(), rows, limit, by);
     tensors[0].copy_(at::sparse_coo_tensor(places.t(), values, own.sizes()).coalesce());
-  } catch (const Error& error) {
-    std::rethrow_exception(as_backend_error(error, info.title));
-  }
-  return c10::make_intrusive<PendingWork>(info, owner, watcher, nullptr, tensors, tensors);
+  });
 }
 
 }  // namespace ropewalk::pytorch

@@ -139,6 +139,16 @@ Elements moved(const at::Tensor& tensor, const Caller& caller) {
   return {tensor.data_ptr(), tensor.nbytes(), DataType::uint8};
 }
 
+Call movement(Collective collective, const void* in, void* out, size_t count, DataType type) {
+  Call call;
+  call.collective = collective;
+  call.in = in;
+  call.out = out;
+  call.count = count;
+  call.type = type;
+  return call;
+}
+
 Reduction reduced(const at::Tensor& tensor, const c10d::ReduceOp& op, const Caller& caller) {
   check(tensor, caller);
   at::ScalarType type = tensor.scalar_type();

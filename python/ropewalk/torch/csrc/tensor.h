@@ -28,6 +28,8 @@ struct Elements {
 /// strided tensor of the CPU.
 Elements moved(const at::Tensor& tensor, const Caller& caller);
 
+Call movement(Collective collective, const void* in, void* out, size_t count, DataType type);
+
 /// For calls that reduce. Complex numbers are pairs of real ones, booleans are bytes; rejects types
 /// and pairs of type and op that have no meaning.
 struct Reduction {

@@ -14,24 +14,26 @@ constexpr auto kYoung = std::chrono::milliseconds(50);
 constexpr auto kSlice = std::chrono::milliseconds(2);
 /// Between looks at older ones.
 constexpr auto kNap = std::chrono::milliseconds(5);
+constexpr size_t kExpectedMin = 64;
 
 }  // namespace
 
 void CallbackThreads::run(std::function<void()> callback) {
-  std::lock_guard lock(mutex_);
-  callbacks_.push_back(std::move(callback));
-  if (idle_ < callbacks_.size()) threads_.emplace_back([this] { work(); });
-  changed_.notify_one();
+  std::lock_guard lock(state_->mutex);
+  state_->callbacks.push_back(std::move(callback));
+  if (state_->idle < state_->callbacks.size())
+    threads_.emplace_back([state = state_] { work(*state); });
+  state_->changed.notify_one();
 }
 
 void CallbackThreads::stop() {
   std::vector<std::thread> threads;
   {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+    std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
     threads = std::move(threads_);
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
   for (std::thread& thread : threads) {
     if (thread.get_id() == std::this_thread::get_id())
       thread.detach();
@@ -40,15 +42,15 @@ void CallbackThreads::stop() {
   }
 }
 
-void CallbackThreads::work() {
-  std::unique_lock lock(mutex_);
+void CallbackThreads::work(State& state) {
+  std::unique_lock lock(state.mutex);
   for (;;) {
-    ++idle_;
-    changed_.wait(lock, [this] { return stopping_ || !callbacks_.empty(); });
-    --idle_;
-    if (callbacks_.empty()) return;
-    auto callback = std::move(callbacks_.front());
-    callbacks_.pop_front();
+    ++state.idle;
+    state.changed.wait(lock, [&] { return state.stopping || !state.callbacks.empty(); });
+    --state.idle;
+    if (state.callbacks.empty()) return;
+    auto callback = std::move(state.callbacks.front());
+    state.callbacks.pop_front();
     lock.unlock();
     callback();
     callback = nullptr;  // what it holds goes without the lock
@@ -68,11 +70,26 @@ void Watcher::watch(std::shared_ptr<PendingCall> call) {
   if (const auto announce = call->give_up(kDestroyed)) announce();
 }
 
-void Watcher::stop(std::chrono::milliseconds limit) {
+void Watcher::expect(std::weak_ptr<PendingCall> call) {
+  std::lock_guard lock(mutex_);
+  if (expected_.size() >= expected_max_) {
+    std::erase_if(expected_, [](const auto& one) { return one.expired(); });
+    expected_max_ = std::max(kExpectedMin, 2 * expected_.size());
+  }
+  expected_.push_back(std::move(call));
+}
+
+void Watcher::stop(std::chrono::milliseconds limit, std::function<void()> interrupt) {
   std::thread thread;
   {
     std::lock_guard lock(mutex_);
-    if (!std::exchange(stopping_, true)) stop_at_ = Clock::now() + limit;
+    if (!std::exchange(stopping_, true)) {
+      stop_at_ = Clock::now() + limit;
+      interrupt_ = std::move(interrupt);
+      for (const auto& expected : expected_)
+        if (auto call = expected.lock()) arriving_.push_back({std::move(call), Clock::now()});
+      if (!arriving_.empty() && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+    }
     thread = std::move(thread_);
   }
   changed_.notify_one();
@@ -85,8 +102,8 @@ void Watcher::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     std::ranges::move(std::exchange(arriving_, {}), std::back_inserter(watched));
-    const bool late = stopping_ && Clock::now() >= stop_at_;
-    if (stopping_ && (watched.empty() || late)) break;
+    const bool stopped = stopping_;
+    if (stopped && (watched.empty() || Clock::now() >= stop_at_)) break;
     if (watched.empty()) {
       changed_.wait(lock, [this] { return stopping_ || !arriving_.empty(); });
       continue;
@@ -103,9 +120,12 @@ void Watcher::run() {
     }
     const bool nap = !ended && young == watched.end();
     lock.lock();
-    if (nap) changed_.wait_for(lock, kNap, [this] { return stopping_ || !arriving_.empty(); });
+    if (nap)
+      changed_.wait_for(lock, kNap,
+                        [this, stopped] { return stopping_ != stopped || !arriving_.empty(); });
   }
   lock.unlock();
+  if (!watched.empty() && interrupt_) interrupt_();
   for (Watched& left : watched) finish(left.call->give_up(kDestroyed));
 }
 
@@ -115,7 +135,7 @@ bool Watcher::poll_all(std::vector<Watched>& watched) {
            auto announcement = one.call->poll();
            // The deadline is that of the call; nobody else may be there to see to it.
            if (!announcement && now - one.since >= one.call->timeout())
-             announcement = one.call->wait(std::chrono::milliseconds(0));
+             announcement = one.call->expire();
            if (!announcement) return false;
            finish(std::move(*announcement));
            return true;

@@ -21,14 +21,18 @@ class CallbackThreads {
   void stop();
 
  private:
-  void work();
+  /// Each thread holds it: a callback may destroy what is around this.
+  struct State {
+    std::mutex mutex;  // guards all
+    std::condition_variable changed;
+    std::deque<std::function<void()>> callbacks;
+    size_t idle = 0;
+    bool stopping = false;
+  };
+  static void work(State& state);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> callbacks_;
-  size_t idle_ = 0;
-  bool stopping_ = false;
-  std::vector<std::thread> threads_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::vector<std::thread> threads_;  // under state_->mutex
 };
 
 /// Threads: any may call. Its thread starts with the first call.
@@ -36,9 +40,11 @@ class Watcher {
  public:
   ~Watcher() { stop(std::chrono::milliseconds(0)); }
   void watch(std::shared_ptr<PendingCall> call);
-  /// Ends, when all calls have or after `limit`; those that have not fail. What is watched later
-  /// fails at once.
-  void stop(std::chrono::milliseconds limit);
+  /// One that is left to whoever has its handle until `stop`, which watches it.
+  void expect(std::weak_ptr<PendingCall> call);
+  /// Ends, when all calls have or after `limit`. Those that have not fail then, after `interrupt`,
+  /// which gets threads out of them. What is watched later fails at once.
+  void stop(std::chrono::milliseconds limit, std::function<void()> interrupt = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,7 +61,10 @@ class Watcher {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Watched> arriving_;
+  std::vector<std::weak_ptr<PendingCall>> expected_;
+  size_t expected_max_ = 0;  // then those that are gone are forgotten
   bool stopping_ = false;
+  std::function<void()> interrupt_;
   Clock::time_point stop_at_;
   std::thread thread_;
   CallbackThreads callbacks_;

@@ -12,16 +12,17 @@ std::optional<std::vector<at::Tensor>> for_profiler(const std::vector<at::Tensor
 
 }  // namespace
 
-PendingWork::PendingWork(const WorkInfo& info, std::shared_ptr<Group> group,
-                         std::weak_ptr<Watcher> watcher, std::unique_ptr<Pending> pending,
-                         const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs)
+PendingWork::PendingWork(const WorkInfo& info, const Membership::Parts& parts,
+                         std::unique_ptr<Pending> pending, const std::vector<at::Tensor>& inputs,
+                         std::vector<at::Tensor> outputs)
     : Work(info.rank, info.type, info.title, for_profiler(inputs)),
-      group_(std::move(group)),
-      watcher_(std::move(watcher)),
+      group_(parts.group),
+      watcher_(parts.watcher),
       sequence_(info.sequence),
-      call_(std::make_shared<PendingCall>(std::move(pending), std::move(outputs), info.title,
-                                          info.timeout,
-                                          std::exchange(recordFunctionEndCallback_, nullptr))) {}
+      call_(std::make_shared<PendingCall>(std::move(pending), std::move(outputs), info,
+                                          std::exchange(recordFunctionEndCallback_, nullptr))) {
+  if (!call_->has_ended()) parts.watcher->expect(call_);
+}
 
 PendingWork::~PendingWork() {
   if (!call_->has_ended()) watch();

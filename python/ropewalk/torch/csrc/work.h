@@ -12,18 +12,10 @@
 
 namespace ropewalk::pytorch {
 
-struct WorkInfo {
-  int rank;
-  c10d::OpType type;
-  const char* title;  // for the profiler: "ropewalk:all_reduce"
-  uint64_t sequence;
-  std::chrono::milliseconds timeout;
-};
-
 class PendingWork final : public c10d::Work {
  public:
   /// `outputs` is the result. `pending` is null where the call has ended already.
-  PendingWork(const WorkInfo& info, std::shared_ptr<Group> group, std::weak_ptr<Watcher> watcher,
+  PendingWork(const WorkInfo& info, const Membership::Parts& parts,
               std::unique_ptr<Pending> pending, const std::vector<at::Tensor>& inputs,
               std::vector<at::Tensor> outputs);
   /// The handle goes, the call goes on.
@@ -50,5 +42,17 @@ class PendingWork final : public c10d::Work {
   std::shared_ptr<PendingCall> call_;
   bool watched_ = false;
 };
+
+/// Makes a call in this thread: `run` gets the timeout. Ended when it returns; throws what it
+/// throws.
+template <class Run>
+c10::intrusive_ptr<c10d::Work> run_now(const WorkInfo& info, const Membership::Parts& parts,
+                                       const std::vector<at::Tensor>& inputs,
+                                       const std::vector<at::Tensor>& outputs, Run run) {
+  auto call = std::make_unique<Immediate<Run>>(std::move(run));
+  auto work = c10::make_intrusive<PendingWork>(info, parts, std::move(call), inputs, outputs);
+  work->wait();
+  return work;
+}
 
 }  // namespace ropewalk::pytorch

@@ -11,66 +11,23 @@
 #include <random>
 #include <vector>
 
-#include "policies/element.h"
 #include "tests/local_world.h"
+#include "tests/support/tensors.h"
 
 namespace ropewalk {
 namespace {
 
+using testing::code_of;
 using testing::run_ranks;
+using testing::Tensors;
 
-/// A list of tensors of uneven lengths, one of them empty.
-template <class T>
-class Tensors {
- public:
-  explicit Tensors(std::vector<size_t> sizes = {3, 0, 1, 5}) {
-    for (size_t size : sizes) storage_.emplace_back(size);
-    for (std::vector<T>& tensor : storage_) spans_.emplace_back(tensor);
-  }
-  operator TensorList<T>() const { return spans_; }
-
-  template <class Value>
-  void fill(Value value) {  // value(i) of the i-th element of all
-    size_t i = 0;
-    for (std::span<T> tensor : spans_)
-      for (T& element : tensor) element = narrow<T>(static_cast<Wide<T>>(value(i++)));
-  }
-  std::vector<double> values() const {
-    std::vector<double> all;
-    for (std::span<T> tensor : spans_)
-      for (T element : tensor) all.push_back(widen(element));
-    return all;
-  }
-  std::vector<std::byte> bytes() const {
-    std::vector<std::byte> all;
-    for (std::span<T> tensor : spans_) {
-      const auto part = std::as_bytes(tensor);
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-
- private:
-  std::vector<std::vector<T>> storage_;
-  std::vector<std::span<T>> spans_;
-};
-constexpr size_t kElements = 9;
+constexpr size_t kElements = 9;  // of Tensors, where no sizes are given
 
 template <class T>
 double epsilon() {
   if constexpr (std::is_same_v<T, float16>) return 0x1p-10;
   if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-7;
   if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::epsilon();
-}
-
-template <class Body>
-ErrorCode code_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::ok;
 }
 
 /// A small integer: exact in every type, and so are sums over eight ranks.

@@ -14,6 +14,7 @@
 #include "policies/element.h"
 #include "ropewalk/policies.h"
 #include "tests/local_world.h"
+#include "tests/support/tensors.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -21,42 +22,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-/// One tensor, or several of uneven lengths.
-template <class T>
-class Tensors {
- public:
-  explicit Tensors(const std::vector<size_t>& sizes) {
-    for (size_t size : sizes) storage_.emplace_back(size);
-    for (std::vector<T>& tensor : storage_) spans_.emplace_back(tensor);
-  }
-  operator TensorList<T>() const { return spans_; }
-  template <class Visit>
-  void for_each(Visit visit) {
-    for (std::span<T> tensor : spans_)
-      for (T& element : tensor) visit(element);
-  }
-  std::vector<double> values() const {
-    std::vector<double> all;
-    for (std::span<T> tensor : spans_)
-      for (T element : tensor) all.push_back(widen(element));
-    return all;
-  }
-
- private:
-  std::vector<std::vector<T>> storage_;
-  std::vector<std::span<T>> spans_;
-};
-
-template <class Body>
-ErrorCode code_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ErrorCode::ok;
-}
 
 class AsyncEaOver : public ::testing::TestWithParam<std::string> {};
 

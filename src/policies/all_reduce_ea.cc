@@ -14,12 +14,7 @@ class AllReduceEa<T>::Impl {
  public:
   Impl(Communicator& comm, int tau, double alpha)
       : comm_(comm), fused_(comm, "AllReduceEa"), tau_(tau), alpha_(static_cast<Wide<T>>(alpha)) {
-    if (tau < 1)
-      throw Error(ErrorCode::invalid_argument, "AllReduceEa", fmt::format("tau is {}", tau),
-                  "average every tau-th step, with tau at least 1");
-    if (!(alpha > 0 && alpha < 1))  // catches NaN too
-      throw Error(ErrorCode::invalid_argument, "AllReduceEa", fmt::format("alpha is {}", alpha),
-                  "use a moving rate between 0 and 1, both excluded");
+    check_elastic("AllReduceEa", tau, alpha);
   }
 
   void average(TensorList<T> parameters) {

@@ -12,8 +12,8 @@ namespace ropewalk {
 namespace {
 
 const char* name_of(Purpose purpose) {
-  constexpr std::array kNames = {"synchronize_center", "synchronize_parameters", "center",
-                                 "the destructor", "serve"};
+  constexpr std::array kNames = {"synchronize_center", "synchronize_parameters", "center", "leave",
+                                 "serve"};
   return kNames[static_cast<size_t>(purpose)];
 }
 

@@ -16,21 +16,20 @@
 #include "policies/center_shard.h"
 #include "policies/exchange.h"
 #include "policies/shards.h"
-#include "ropewalk/policies.h"
+#include "policies/tensor_list.h"
 
 namespace ropewalk {
 namespace {
 
+constexpr const char* kName = "AsyncEa";
 constexpr size_t kPieceBytes = 1 << 20;
 
 [[noreturn]] void refuse(std::string reason, std::string advice) {
-  throw Error(ErrorCode::invalid_argument, "AsyncEa", std::move(reason), std::move(advice));
+  throw Error(ErrorCode::invalid_argument, kName, std::move(reason), std::move(advice));
 }
 
 void check_arguments(const Communicator& comm, int tau, double alpha, int servers) {
-  if (tau < 1) refuse(fmt::format("tau is {}", tau), "exchange at every tau-th step, at least 1");
-  if (!(alpha > 0 && alpha < 1))  // catches NaN too
-    refuse(fmt::format("alpha is {}", alpha), "use a moving rate between 0 and 1, both excluded");
+  check_elastic(kName, tau, alpha);
   if (servers < 0 || servers >= comm.size())
     refuse(fmt::format("{} servers of {} ranks", servers, comm.size()),
            "leave at least one rank to work");
@@ -77,7 +76,7 @@ class AsyncEa<T>::Impl {
     if (shard_) shard_->throw_if_failed();
     ++step_;
     if (step_ % tau_ != 0) return false;
-    pack(parameters);
+    pack(parameters, vector_.data());
     exchange_->run(shard_.get());
     const T* delta = exchange_->delta().data();
     for (const std::span<T>& tensor : parameters)
@@ -88,8 +87,8 @@ class AsyncEa<T>::Impl {
   void synchronize(Purpose purpose, TensorList<T> parameters) {
     require_role(true);
     if (shards_) check_length(parameters);
-    meet(purpose, length(parameters));
-    if (!shards_) make_center(length(parameters), parameters);
+    meet(purpose, elements_of(parameters));
+    if (!shards_) make_center(elements_of(parameters), parameters);
     step_ = 0;
     if (purpose == Purpose::synchronize_parameters) read_center(parameters);
   }
@@ -97,7 +96,7 @@ class AsyncEa<T>::Impl {
   void center(TensorList<T> center) {
     require_role(true);
     check_length(center);
-    meet(Purpose::center, length(center));
+    meet(Purpose::center, elements_of(center));
     read_center(center);
   }
 
@@ -126,18 +125,9 @@ class AsyncEa<T>::Impl {
            "call serve on the first AsyncEaOptions::servers ranks only");
   }
 
-  static size_t length(TensorList<T> list) {
-    size_t total = 0;
-    for (const std::span<T>& tensor : list) total += tensor.size();
-    return total;
-  }
-
   void check_length(TensorList<T> list) const {
     if (!shards_) refuse("there is no center yet", "call synchronize_parameters first");
-    if (length(list) == shards_->total()) return;
-    refuse(fmt::format("the list of tensors has {} elements, but {} in earlier calls", length(list),
-                       shards_->total()),
-           "give every call of one policy object the same tensors");
+    check_elements(kName, list, shards_->total());
   }
 
   Arrival meet(Purpose purpose, size_t elements) {
@@ -150,7 +140,7 @@ class AsyncEa<T>::Impl {
   void make_center(size_t total, TensorList<T> parameters) {
     try {
       vector_ = comm_->allocate<T>(total);
-      pack(parameters);
+      pack(parameters, vector_.data());
       share_out();
     } catch (const std::exception& error) {
       comm_->abort(error.what());
@@ -195,16 +185,7 @@ class AsyncEa<T>::Impl {
 
   void read_center(TensorList<T> into) {
     gather();
-    const T* from = vector_.data();
-    for (const std::span<T>& tensor : into) {
-      std::copy(from, from + tensor.size(), tensor.begin());
-      from += tensor.size();
-    }
-  }
-
-  void pack(TensorList<T> list) {
-    T* to = vector_.data();
-    for (const std::span<T>& tensor : list) to = std::ranges::copy(tensor, to).out;
+    unpack<T>(vector_.data(), into);
   }
 
   const int tau_;

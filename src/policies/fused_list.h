@@ -8,15 +8,12 @@
 // up to 256. One counter for all ranks would stick at 256.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "policies/element.h"
+#include "policies/tensor_list.h"
 #include "ropewalk/communicator.h"
-#include "ropewalk/policies.h"
 
 namespace ropewalk {
 
@@ -36,32 +33,15 @@ class FusedList {
   /// Call before anything is sent. The first list fixes the number of elements; throws
   /// Error(invalid_argument) when a later one has another.
   void bind(TensorList<T> list) {
-    size_t total = 0;
-    for (const std::span<T>& tensor : list) total += tensor.size();
-    if (!total_) allocate(total);
-    if (total == *total_) return;
-    throw Error(
-        ErrorCode::invalid_argument, policy_,
-        fmt::format("the list of tensors has {} elements, but {} in earlier calls", total, *total_),
-        "give every call of one policy object the same tensors (or their gradients)");
+    if (!total_) allocate(elements_of(list));
+    check_elements(policy_, list, *total_);
   }
 
   /// The elements of all tensors, without the tails. Valid after `bind`.
   std::span<T> elements() const { return buffer_.span().first(*total_); }
 
-  void pack(TensorList<T> list) {
-    T* to = buffer_.data();
-    for (const std::span<T>& tensor : list) to = std::copy(tensor.begin(), tensor.end(), to);
-  }
-
-  void unpack(TensorList<T> list) const {
-    const T* from = buffer_.data();
-    for (const std::span<T>& tensor : list) {
-      std::copy(from, from + tensor.size(), tensor.begin());
-      from += tensor.size();
-    }
-  }
-
+  void pack(TensorList<T> list) { ropewalk::pack(list, buffer_.data()); }
+  void unpack(TensorList<T> list) const { ropewalk::unpack<T>(buffer_.data(), list); }
   void fill_zero() { std::ranges::fill(elements(), T{}); }
 
   /// One round: sums the elements over all ranks, in place, and counts the flags.

@@ -27,14 +27,19 @@ void use_up_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+Options options_over(const std::string& transport, int ranks) {
+  Options options;
+  options.size = ranks;
+  options.transport = transport;
+  options.timeout = std::chrono::seconds(30);
+  return options;
+}
+
 class Limits : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   constexpr int kRanks = 3, kPoor = 1;
-  Options options;
-  options.size = kRanks;
-  options.transport = GetParam();
-  options.timeout = std::chrono::seconds(30);
+  const Options options = options_over(GetParam(), kRanks);
   int all_joined[2];
   ASSERT_EQ(::pipe(all_joined), 0);
   const auto body = [&](Communicator& comm) {
@@ -67,10 +72,7 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
 
 TEST(IdleOperations, GiveUpWhatTheyHold) {
   constexpr int kRanks = 2;
-  Options options;
-  options.size = kRanks;
-  options.transport = "tcp";
-  options.timeout = std::chrono::seconds(30);
+  const Options options = options_over("tcp", kRanks);
   const auto body = [](Communicator& comm) {
     std::vector<float> plain(300'000, 1);
     comm.all_reduce(std::span(plain));
@@ -90,10 +92,7 @@ TEST(IdleOperations, GiveUpWhatTheyHold) {
 /// The others have room for the center, and would wait for what the poor rank is to say next.
 TEST_P(Limits, ARankWithoutRoomForACenterFailsAllWithItsReason) {
   constexpr int kRanks = 3, kPoor = 1;
-  Options options;
-  options.size = kRanks;
-  options.transport = GetParam();
-  options.timeout = std::chrono::seconds(30);
+  const Options options = options_over(GetParam(), kRanks);
   const auto body = [&](Communicator& comm) {
     AsyncEa<float> ea(comm, 1, 0.5);
     std::vector<float> values(100'000, 1);

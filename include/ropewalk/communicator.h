@@ -90,7 +90,7 @@ class Work {
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
   /// The same for at most `limit`, without failing then: true when finished. Throws Error when it
-  /// has failed.
+  /// has failed. Leaves its CPU to threads that compute there: for one that merely follows a call.
   bool wait_for(std::chrono::nanoseconds limit);
 
  private:

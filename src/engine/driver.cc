@@ -5,10 +5,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "topology/topology.h"
 
 #if defined(__x86_64__)
@@ -20,8 +22,9 @@ namespace {
 
 constexpr int64_t kSpin_ns = 50'000;              // then yield
 constexpr int64_t kYield_ns = 20'000'000;         // then block
-constexpr int64_t kYieldForAny_ns = 200'000;      // the same where no particular message is due
-constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around
+constexpr int64_t kYieldAside_ns = 200'000;       // the same in the background, and for any message
+constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around; under a second
+constexpr int64_t kOwnYield_ns = 20'000;          // one that takes longer let somebody else compute
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
@@ -96,7 +99,8 @@ void Driver::tell_sleepers(bool moved) {
 
 void Driver::wake_progress_thread() {
   if (!options_.progress_thread || engine_.size() == 1 || stopping_) return;
-  if (!progress_.joinable()) progress_ = std::thread([this] { run_progress_thread(); });
+  if (!progress_.joinable())
+    progress_ = start_thread("start", "ropewalk-move", [this] { run_progress_thread(); });
   work_.notify_one();
 }
 
@@ -167,7 +171,7 @@ bool Driver::test(Operation& op) {
 }
 
 template <class Done>
-bool Driver::drive_until(const Done& done, int64_t limit_ns, int channel) {
+bool Driver::drive_until(const Done& done, Patience patience) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
@@ -179,8 +183,6 @@ bool Driver::drive_until(const Done& done, int64_t limit_ns, int channel) {
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};
-  const Patience fresh{.channel = channel};
-  Patience patience = fresh;
   int64_t began_ns = 0;
   for (uint32_t turn = 1;; ++turn) {
     bool moved = false;
@@ -193,9 +195,9 @@ bool Driver::drive_until(const Done& done, int64_t limit_ns, int channel) {
       throw_if_stopped();
     }
     throw_if_failed();
-    if (limit_ns <= 0) return false;
+    if (patience.limit_ns <= 0) return false;
     if (moved)
-      patience = fresh;
+      patience.renew();
     else
       idle(patience);
     // The clock only now and then, unless idle() has just slept.
@@ -203,19 +205,21 @@ bool Driver::drive_until(const Done& done, int64_t limit_ns, int channel) {
     const int64_t now_ns = clock_.now_ns();
     if (began_ns == 0) began_ns = now_ns;
     look_around(now_ns);
-    if (now_ns - began_ns > limit_ns) return false;
+    if (now_ns - began_ns > patience.limit_ns) return false;
   }
 }
 
 void Driver::wait(Operation& op, int64_t timeout_ns) {
-  while (!wait_for(op, timeout_ns)) {
+  const auto done = [&] { return is_finished(op); };
+  while (!is_finished(op) && !drive_until(done, {.limit_ns = timeout_ns})) {
     std::lock_guard lock(mutex_);
     if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), timeout_ns);
   }
 }
 
 bool Driver::wait_for(Operation& op, int64_t limit_ns) {
-  return is_finished(op) || drive_until([&] { return is_finished(op); }, limit_ns);
+  const auto done = [&] { return is_finished(op); };
+  return is_finished(op) || drive_until(done, {.limit_ns = limit_ns, .background = true});
 }
 
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
@@ -225,7 +229,7 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
     sender = engine_.next_sender(channel);
     return sender || std::exchange(interrupted_[static_cast<size_t>(channel)], false);
   };
-  drive_until(done, limit_ns, channel);
+  drive_until(done, {.limit_ns = limit_ns, .channel = channel});
   return sender;
 }
 
@@ -261,17 +265,22 @@ void Driver::idle(Patience& patience) {
   const int64_t now_ns = clock_.now_ns();
   if (patience.idle_since_ns == 0) patience.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - patience.idle_since_ns;
-  if (idle_ns < kSpin_ns) return;
-  if (idle_ns < kSpin_ns + (patience.channel == kNoChannel ? kYield_ns : kYieldForAny_ns)) {
+  if (idle_ns < kSpin_ns && !patience.background) return;
+  const bool aside = patience.background || patience.channel != kNoChannel;
+  const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
+  if (idle_ns < kSpin_ns + yield_ns) {
     sched_yield();
-    return;
+    // Who computes here in the foreground needs this CPU more: sleep until there is something to
+    // do.
+    const bool crowded = patience.background && clock_.now_ns() - now_ns > kOwnYield_ns;
+    if (!crowded) return;
   }
   patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
   patience.blocked = true;
-  block(kBlock_ns, patience);
+  block(patience);
 }
 
-void Driver::block(int64_t limit_ns, const Patience& patience) {
+void Driver::block(const Patience& patience) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
@@ -290,7 +299,7 @@ void Driver::block(int64_t limit_ns, const Patience& patience) {
     }
     ++sleepers_;
   }
-  const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
+  const timespec limit{0, std::min(kBlock_ns, patience.limit_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
   --sleepers_;
@@ -303,19 +312,15 @@ void Driver::block(int64_t limit_ns, const Patience& patience) {
 
 void Driver::run_progress_thread() {
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
-  Patience patience;
+  Patience patience{.background = true};
   uint32_t turn = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const bool busy = engine_.has_work() && engine_.failure() == nullptr;
-    if (!busy) {
+    // A caller that drives wakes this thread when it leaves others' operations unfinished.
+    if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       work_.wait(lock);
-      patience = {};
-      continue;
-    }
-    if (waiters_.load(std::memory_order_relaxed) > 0) {
-      // A caller drives; look again soon, since it may leave others' operations unfinished.
-      work_.wait_for(lock, std::chrono::milliseconds(1));
+      patience.renew();
       continue;
     }
     const bool moved = engine_.progress();
@@ -323,7 +328,7 @@ void Driver::run_progress_thread() {
     patience.moves_seen = moves_;
     lock.unlock();
     if (moved)
-      patience = {};
+      patience.renew();
     else
       idle(patience);
     if (++turn % kTurnsPerClock == 0 || patience.blocked) look_around(clock_.now_ns());

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,7 +55,8 @@ class Driver {
   bool test(Operation& operation);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
   void wait(Operation& operation, int64_t timeout_ns);
-  /// The same for at most `limit_ns`, without failing then: true when finished.
+  /// The same for at most `limit_ns`, without failing then, and in the background: true when
+  /// finished.
   bool wait_for(Operation& operation, int64_t limit_ns);
   /// As Communicator::next_sender.
   std::optional<int> next_sender(int channel, int64_t limit_ns);
@@ -71,17 +73,22 @@ class Driver {
   static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
   struct Patience {
+    int64_t limit_ns = std::numeric_limits<int64_t>::max();  // of the whole wait
     int channel = kNoChannel;  // where messages are waited for that no recv was started for
+    bool background = false;   // nobody waits for this thread: it makes room for who computes
     int64_t idle_since_ns = 0;
     uint32_t spins = 0;
     bool blocked = false;     // the last idle() slept
     uint64_t moves_seen = 0;  // moves_ after one's own last turn
+
+    /// Something has moved.
+    void renew() { *this = {.limit_ns = limit_ns, .channel = channel, .background = background}; }
   };
 
-  /// Turns the crank until `done()`, which is asked under mutex_; false after `limit_ns`. Throws
+  /// Turns the crank until `done()`, which is asked under mutex_; false after the limit. Throws
   /// the job's failure.
   template <class Done>
-  bool drive_until(const Done& done, int64_t limit_ns, int channel = kNoChannel);
+  bool drive_until(const Done& done, Patience patience);
   void throw_if_failed();
   void start_locked(Operation& operation);
   void look_around(int64_t now_ns);
@@ -89,7 +96,7 @@ class Driver {
   const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
   /// Not where another thread has moved anything since.
-  void block(int64_t limit_ns, const Patience& patience);
+  void block(const Patience& patience);
   void run_progress_thread();
   // Under mutex_.
   /// After turns in which something may have moved.

@@ -55,13 +55,14 @@ class CountingTransport final : public ForwardingTransport {
   int armed = 0;
 };
 
-/// A millisecond later each time it is asked; between two of a waiter's looks something may happen.
+/// Later each time it is asked; between two of a waiter's looks something may happen.
 class SteppingClock final : public Clock {
  public:
   int64_t now_ns() const override {
     if (++asked_ == happens_at && happens) happens();
-    return now_ns_ += 1'000'000;
+    return now_ns_ += step_ns;
   }
+  int64_t step_ns = 1'000'000;
   std::function<void()> happens;
   int happens_at = 0;
 
@@ -70,40 +71,70 @@ class SteppingClock final : public Clock {
   mutable int64_t now_ns_ = 0;
 };
 
-TEST(DriverOfManyThreads, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
-  SteppingClock clock;
-  NothingFails monitor;
-  MemoryRegistry memories;
-  InstantFabric fabric{2};
-  CountingTransport transport{fabric.transport(0)};
-  Engine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
-  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
-  DriverOptions options;
-  options.progress_thread = false;
-  Driver driver{engine0, clock, -1, options};
-  std::array<float, 2> data{};
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (Engine* engine : {&engine0, &engine1}) {
-    Call call;
-    call.collective = Collective::broadcast;
-    call.root = 1;
-    call.in = call.out = data.data();
-    call.count = data.size();
-    const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, 1, {}};
-    operations.push_back(
-        engine->prepare(call, build_schedule(key, engine->rank()), Algorithm::direct, 4096));
+/// Rank 0 of two waits for a message of rank 1, which sends it when it is told.
+class DriverThatWaits : public ::testing::Test {
+ protected:
+  DriverThatWaits() {
+    for (Engine* engine : {&engine0, &engine1}) {
+      Call call;
+      call.collective = Collective::broadcast;
+      call.root = 1;
+      call.in = call.out = data.data();
+      call.count = data.size();
+      const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, 1, {}};
+      operations.push_back(
+          engine->prepare(call, build_schedule(key, engine->rank()), Algorithm::direct, 4096));
+    }
+    driver.start(operations[0], false);
   }
-  // The second look ends the waiter's patience: it is about to sleep.
-  clock.happens_at = 2;
-  clock.happens = [&] {
+  void send() {
     engine1.start(*operations[1]);
     engine1.progress();
+  }
+
+  std::array<float, 2> data{};
+  SteppingClock clock;
+  NothingFails monitor;
+  InstantFabric fabric{2};
+  CountingTransport transport{fabric.transport(0)};
+  MemoryRegistry memories;
+  Engine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  std::vector<std::shared_ptr<Operation>> operations;
+  Driver driver{engine0, clock, -1, {.progress_thread = false, .progress_cpu = {}}};
+};
+
+TEST_F(DriverThatWaits, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
+  // The second look ends the waiter's patience: it is about to sleep.
+  clock.step_ns = 100'000'000;
+  clock.happens_at = 2;
+  clock.happens = [&] {
+    send();
     driver.test(*operations[0]);  // as another thread
     driver.test(*operations[0]);
   };
-  driver.start(operations[0], false);
   driver.wait(*operations[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
+  EXPECT_EQ(transport.armed, 0);
+}
+
+/// 50 us pass in every yield, as where somebody computes on the same CPU.
+TEST_F(DriverThatWaits, SleepsInTheBackgroundOnceAYieldTakesLong) {
+  clock.step_ns = 50'000;
+  clock.happens_at = 4;
+  int armed_before = 0;
+  clock.happens = [&] {
+    armed_before = transport.armed;
+    send();
+  };
+  EXPECT_TRUE(driver.wait_for(*operations[0], 1'000'000'000));
+  EXPECT_GT(armed_before, 0);
+}
+
+TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
+  clock.happens_at = 8;
+  clock.happens = [&] { send(); };
+  driver.wait(*operations[0], driver.timeout_ns());
   EXPECT_EQ(transport.armed, 0);
 }
 

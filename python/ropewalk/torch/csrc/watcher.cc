@@ -1,6 +1,7 @@
 #include "watcher.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/thread_name.h>
 
 #include <algorithm>
 #include <utility>
@@ -43,6 +44,7 @@ void CallbackThreads::stop() {
 }
 
 void CallbackThreads::work(State& state) {
+  c10::setThreadName("ropewalk-then");
   std::unique_lock lock(state.mutex);
   for (;;) {
     ++state.idle;
@@ -98,6 +100,7 @@ void Watcher::stop(std::chrono::milliseconds limit, std::function<void()> interr
 }
 
 void Watcher::run() {
+  c10::setThreadName("ropewalk-watch");
   std::vector<Watched> watched;
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -4,6 +4,7 @@ PyTorch finds `register` by its entry point and calls it when it is imported, so
 apart from the package: it imports nothing else, and raises nothing, before the backend is asked for.
 """
 import atexit
+import os
 import warnings
 
 NAME = "ropewalk"
@@ -29,6 +30,9 @@ def _create(options, _):
     from ropewalk.torch import build
 
     extension = build.load()
+    # DDP then takes its buckets from allocateTensor: registered once, reached without a copy. PyTorch
+    # looks at this when it makes the first DDP; whoever has set it is right.
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     _leave_at_the_end(extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
                                           options.timeout.total_seconds())

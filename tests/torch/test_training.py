@@ -99,6 +99,42 @@ def test_ddp_hooks(name):
     run_group(SIZE, hooked, name)
 
 
+def buckets():
+    """Whether all of DDP's buckets are registered memory, which is a mapped file."""
+    found = []
+
+    def look(state, bucket):
+        found.append(_mapped_file(bucket.buffer().data_ptr()).startswith("/memfd:ropewalk"))
+        return default_hooks.allreduce_hook(state, bucket)
+
+    model = DistributedDataParallel(net(), bucket_cap_mb=0.001)
+    model.register_comm_hook(None, look)
+    train(model, sgd(model.parameters()))
+    compare(model.module, alone())
+    assert len(found) > STEPS and len(set(found)) == 1
+    dist.destroy_process_group()  # before the model goes, and with it the memory
+    return found[0]
+
+
+def _mapped_file(address):
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            fields = line.split(maxsplit=5)
+            begin, end = (int(bound, 16) for bound in fields[0].split("-"))
+            if begin <= address < end:
+                return fields[5] if len(fields) > 5 else ""
+    raise AssertionError(f"nothing is mapped at {address:#x}")
+
+
+@transports
+@pytest.mark.parametrize("disabled, registered", [(None, True), ("1", False)])
+def test_ddp_buckets_are_registered_once_unless_disabled(disabled, registered, transport, monkeypatch):
+    monkeypatch.delenv("DDP_DISABLE_COMM_MEM", raising=False)
+    if disabled:
+        monkeypatch.setenv("DDP_DISABLE_COMM_MEM", disabled)
+    assert run_group(SIZE, buckets, transport=transport) == [registered] * SIZE
+
+
 def accumulated():
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())

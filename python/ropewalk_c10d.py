@@ -30,12 +30,22 @@ def _create(options, _):
     from ropewalk.torch import build
 
     extension = build.load()
-    # DDP then takes its buckets from allocateTensor: registered once, reached without a copy. PyTorch
-    # looks at this when it makes the first DDP; whoever has set it is right.
-    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
+    _let_ddp_allocate()
     _leave_at_the_end(extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
                                           options.timeout.total_seconds())
+
+
+def _let_ddp_allocate():
+    """DDP then takes its buckets from allocateTensor: registered once, reached without a copy.
+
+    PyTorch looks at this when the process makes its first DDP. Whoever has set it is right. Where
+    there are GPUs it would change NCCL's buckets, too, so there it is left to the user.
+    """
+    import torch
+
+    if torch.cuda.device_count() == 0:
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 
 def _leave_at_the_end(leave_all):

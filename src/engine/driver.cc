@@ -85,7 +85,7 @@ void Driver::kick_sleepers() {
   ++moves_;
   if (sleepers_ == 0) return;
   sought_asleep_ = {};  // they will look for themselves
-  const uint64_t count = sleepers_;
+  const uint64_t count = std::exchange(sleepers_, 0);
   [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
 }
 
@@ -97,10 +97,17 @@ void Driver::tell_sleepers(bool moved) {
   if (moved) kick_sleepers();
 }
 
-void Driver::wake_progress_thread() {
-  if (!options_.progress_thread || engine_.size() == 1 || stopping_) return;
-  if (!progress_.joinable())
-    progress_ = start_thread("start", "ropewalk-move", [this] { run_progress_thread(); });
+void Driver::have_progress_thread() {
+  if (!options_.progress_thread || engine_.size() == 1 || stopping_ || progress_.joinable()) return;
+  progress_ = start_thread("start", "ropewalk-move", [this] { run_progress_thread(); });
+}
+
+void Driver::wake_progress_thread() noexcept {
+  try {
+    have_progress_thread();
+  } catch (const Error&) {
+    return;  // then whoever calls next moves what is left
+  }
   work_.notify_one();
 }
 
@@ -120,6 +127,7 @@ void Driver::start_one(Operation& op) {
 void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   throw_if_failed();
   std::lock_guard lock(mutex_);
+  if (in_background) have_progress_thread();
   start_locked(*op);
   engine_.progress();
   kick_sleepers();  // this turn may have taken what a sleeper waits for
@@ -183,7 +191,6 @@ bool Driver::drive_until(const Done& done, Patience patience) {
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};
-  int64_t began_ns = 0;
   for (uint32_t turn = 1;; ++turn) {
     bool moved = false;
     {
@@ -203,9 +210,8 @@ bool Driver::drive_until(const Done& done, Patience patience) {
     // The clock only now and then, unless idle() has just slept.
     if (turn % kTurnsPerClock != 0 && !patience.blocked) continue;
     const int64_t now_ns = clock_.now_ns();
-    if (began_ns == 0) began_ns = now_ns;
     look_around(now_ns);
-    if (now_ns - began_ns > patience.limit_ns) return false;
+    if (patience.left_ns(now_ns) < 0) return false;
   }
 }
 
@@ -256,7 +262,7 @@ void Driver::look_around(int64_t now_ns) {
 void Driver::idle(Patience& patience) {
   patience.blocked = false;
   if (++patience.spins % kSpinsPerClock != 0) {
-    if (options_.oversubscribed)
+    if (options_.oversubscribed && !patience.background)
       sched_yield();
     else
       relax();
@@ -277,37 +283,41 @@ void Driver::idle(Patience& patience) {
   }
   patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
   patience.blocked = true;
-  block(patience);
+  if (!block(patience, now_ns)) sched_yield();
 }
 
-void Driver::block(const Patience& patience) {
+bool Driver::block(Patience& patience, int64_t now_ns) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
   fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
-    if (moves_ != patience.moves_seen) return;
+    if (moves_ != patience.moves_seen) return false;
     for (Transport* transport : engine_.transports()) {
-      if (!transport->arm()) return;
+      if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
-    if (engine_.look_for_arrivals()) return;
+    if (engine_.look_for_arrivals()) return false;
     if (patience.channel != kNoChannel) {
-      if (engine_.has_message(patience.channel)) return;
+      if (engine_.has_message(patience.channel)) return false;
       sought_asleep_[static_cast<size_t>(patience.channel)] = true;
     }
     ++sleepers_;
   }
-  const timespec limit{0, std::min(kBlock_ns, patience.limit_ns)};
+  const timespec limit{0, std::clamp<int64_t>(patience.left_ns(now_ns), 0, kBlock_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
-  --sleepers_;
-  // Read what woke us, so that it does not wake every later wait; both are non-blocking.
+  // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks
+  // there is one for each who slept, and none for others.
   uint64_t news;
-  for (size_t i = 0; i < 2; ++i)
-    if (fds[i].revents != 0) [[maybe_unused]]
-      const ssize_t got = ::read(fds[i].fd, &news, sizeof(news));
+  [[maybe_unused]] ssize_t got;
+  if (moves_ == patience.moves_seen)
+    --sleepers_;
+  else
+    got = ::read(kick_fd_.get(), &news, sizeof(news));
+  if (fds[1].revents != 0) got = ::read(wake_fd_, &news, sizeof(news));
+  return true;
 }
 
 void Driver::run_progress_thread() {
@@ -319,6 +329,8 @@ void Driver::run_progress_thread() {
     const bool busy = engine_.has_work() && engine_.failure() == nullptr;
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
+      if (busy)
+        kick_sleepers();  // this thread may have seen, on its way to sleep, what they wait for
       work_.wait(lock);
       patience.renew();
       continue;

@@ -73,7 +73,9 @@ class Driver {
   static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
   struct Patience {
-    int64_t limit_ns = std::numeric_limits<int64_t>::max();  // of the whole wait
+    int64_t limit_ns =
+        std::numeric_limits<int64_t>::max();  // of the whole wait, from the first look
+    int64_t begun_ns = 0;                     // at the clock
     int channel = kNoChannel;  // where messages are waited for that no recv was started for
     bool background = false;   // nobody waits for this thread: it makes room for who computes
     int64_t idle_since_ns = 0;
@@ -82,7 +84,15 @@ class Driver {
     uint64_t moves_seen = 0;  // moves_ after one's own last turn
 
     /// Something has moved.
-    void renew() { *this = {.limit_ns = limit_ns, .channel = channel, .background = background}; }
+    void renew() {
+      idle_since_ns = 0;
+      spins = 0;
+      blocked = false;
+    }
+    int64_t left_ns(int64_t now_ns) {
+      if (begun_ns == 0) begun_ns = now_ns;
+      return limit_ns - (now_ns - begun_ns);
+    }
   };
 
   /// Turns the crank until `done()`, which is asked under mutex_; false after the limit. Throws
@@ -95,15 +105,17 @@ class Driver {
   bool is_finished(const Operation& operation) const;
   const Operation& unfinished_part(const Operation& operation) const;
   void idle(Patience& patience);
-  /// Not where another thread has moved anything since.
-  void block(const Patience& patience);
+  /// False, at once, where another thread has moved anything since, or something is there.
+  bool block(Patience& patience, int64_t now_ns);
   void run_progress_thread();
   // Under mutex_.
   /// After turns in which something may have moved.
   void kick_sleepers();
   /// After a turn: kicks them where there is a reason.
   void tell_sleepers(bool moved);
-  void wake_progress_thread();
+  /// Throws Error(exhausted).
+  void have_progress_thread();
+  void wake_progress_thread() noexcept;
   void start_one(Operation& operation);
 
   Engine& engine_;
@@ -116,7 +128,7 @@ class Driver {
   std::atomic<int> waiters_{0};        // callers that drive
   const UniqueFd kick_fd_;             // a semaphore: wakes threads in block()
   // Under mutex_:
-  uint64_t sleepers_ = 0;  // threads in block(); whoever polls in their stead kicks them
+  uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
   uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
   std::array<bool, kChannels> sought_asleep_{};  // a sleeper waits for messages of this channel
   std::array<bool, kChannels> interrupted_{};    // whoever waits for them, or will, is to return

@@ -2,6 +2,7 @@
 #include "engine/driver.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <array>
 #include <chrono>
@@ -189,6 +190,40 @@ TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterAStart) {
   driver.start(operations[0], false);
   driver.wait(*operations[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
+  expect_sent_in_the_end();
+}
+
+/// Until it ends no thread of the process can be started: none has so much memory for its stack.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 46);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_F(DriverTest, StartsNothingWithoutAThreadForIt) {
+  const NoMoreThreads limit;
+  EXPECT_THROW(driver.start(operations[0], true), Error);
+  EXPECT_FALSE(has_work());
+}
+
+TEST_F(DriverTest, LeavesWhatNoThreadCanSendToTheNextCall) {
+  const NoMoreThreads limit;
+  driver.run(operations[0]);
+  EXPECT_EQ(operations[0]->state, Operation::State::done);
+  while (has_work()) driver.locked([&] { return engine0.progress(); });
   expect_sent_in_the_end();
 }
 

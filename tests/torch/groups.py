@@ -62,3 +62,15 @@ def outcomes_of(size, body, *arguments, transport="shm", **options):
 def run_group(size, body, *arguments, **options):
     """What `body` returned on each rank; raises RankFailed where one did not return."""
     return returned(outcomes_of(size, body, *arguments, **options))
+
+
+def is_registered(tensor):
+    """Whether it lies in memory that the backend has allocated: a file of Ropewalk's, mapped."""
+    address = tensor.data_ptr()
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            bounds, *rest = line.split(maxsplit=5)
+            begin, end = (int(bound, 16) for bound in bounds.split("-"))
+            if begin <= address < end:
+                return rest[-1].startswith("/memfd:ropewalk")
+    raise AssertionError(f"nothing is mapped at {address:#x}")

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from groups import run_group, start_group
+from groups import is_registered, run_group, start_group
 
 transports = pytest.mark.parametrize("transport", ["shm", "tcp"])
 
@@ -143,8 +144,22 @@ def registered_memory():
     view.fill_(0)
 
 
+def memory_that_one_rank_cannot_register():
+    backend, size = backend_of(), dist.get_world_size()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if dist.get_rank() == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    x = backend.allocate_tensor(1 << 20, dtype=torch.float32, device=torch.device("cpu"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert is_registered(x) == (dist.get_rank() != 0)
+    x.fill_(dist.get_rank())
+    dist.all_reduce(x)
+    assert (x == sum(range(size))).all()
+
+
 @transports
-@pytest.mark.parametrize("body", [futures, dropped, from_many_threads, registered_memory])
+@pytest.mark.parametrize("body", [futures, dropped, from_many_threads, registered_memory,
+                                  memory_that_one_rank_cannot_register])
 def test_works_and_memory(body, transport):
     run_group(3, body, transport=transport)
 

@@ -154,7 +154,14 @@ at::Tensor Backend::allocateTensor(long elements, at::TensorOptions options) {
   const auto bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
   auto owner = std::make_shared<Owner>();
   owner->group = parts("allocate_tensor").group;
-  owner->buffer = owner->group->comm->allocate<std::byte>(bytes);
+  try {
+    owner->buffer = owner->group->comm->allocate<std::byte>(bytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted) throw;
+    // DDP asks without being told to, and ordinary memory serves as well, only slower.
+    TORCH_WARN("ropewalk: ordinary memory instead of registered: ", error.what());
+    return at::empty({elements}, options);
+  }
   return at::from_blob(
       owner->buffer.data(), {elements}, [owner](void*) {}, options);
 }

@@ -276,8 +276,7 @@ void Driver::idle(Patience& patience) {
   const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
   if (idle_ns < kSpin_ns + yield_ns) {
     sched_yield();
-    // Who computes here in the foreground needs this CPU more: sleep until there is something to
-    // do.
+    // Whoever computes here needs this CPU more: sleep until there is something to do.
     const bool crowded = patience.background && clock_.now_ns() - now_ns > kOwnYield_ns;
     if (!crowded) return;
   }
@@ -329,8 +328,8 @@ void Driver::run_progress_thread() {
     const bool busy = engine_.has_work() && engine_.failure() == nullptr;
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
-      if (busy)
-        kick_sleepers();  // this thread may have seen, on its way to sleep, what they wait for
+      // On its way to sleep this thread may have taken the news that they wait for.
+      if (busy) kick_sleepers();
       work_.wait(lock);
       patience.renew();
       continue;

@@ -73,9 +73,9 @@ class Driver {
   static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
   struct Patience {
-    int64_t limit_ns =
-        std::numeric_limits<int64_t>::max();  // of the whole wait, from the first look
-    int64_t begun_ns = 0;                     // at the clock
+    // Of the whole wait, from the first look at the clock.
+    int64_t limit_ns = std::numeric_limits<int64_t>::max();
+    int64_t begun_ns = 0;
     int channel = kNoChannel;  // where messages are waited for that no recv was started for
     bool background = false;   // nobody waits for this thread: it makes room for who computes
     int64_t idle_since_ns = 0;

@@ -216,16 +216,18 @@ bool Driver::drive_until(const Done& done, Patience patience) {
 }
 
 void Driver::wait(Operation& op, int64_t timeout_ns) {
-  const auto done = [&] { return is_finished(op); };
-  while (!is_finished(op) && !drive_until(done, {.limit_ns = timeout_ns})) {
+  while (!finish(op, {.limit_ns = timeout_ns})) {
     std::lock_guard lock(mutex_);
     if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), timeout_ns);
   }
 }
 
 bool Driver::wait_for(Operation& op, int64_t limit_ns) {
-  const auto done = [&] { return is_finished(op); };
-  return is_finished(op) || drive_until(done, {.limit_ns = limit_ns, .background = true});
+  return finish(op, {.limit_ns = limit_ns, .background = true});
+}
+
+bool Driver::finish(const Operation& op, const Patience& patience) {
+  return is_finished(op) || drive_until([&] { return is_finished(op); }, patience);
 }
 
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {

@@ -99,6 +99,8 @@ class Driver {
   /// the job's failure.
   template <class Done>
   bool drive_until(const Done& done, Patience patience);
+  /// drive_until it is finished.
+  bool finish(const Operation& operation, const Patience& patience);
   void throw_if_failed();
   void start_locked(Operation& operation);
   void look_around(int64_t now_ns);

@@ -72,20 +72,23 @@ class SteppingClock final : public Clock {
   mutable int64_t now_ns_ = 0;
 };
 
+/// This rank's side of a broadcast of `data` from `root`, of two ranks.
+std::shared_ptr<Operation> prepare_broadcast(Engine& engine, std::span<float> data, int root) {
+  Call call;
+  call.collective = Collective::broadcast;
+  call.root = root;
+  call.in = call.out = data.data();
+  call.count = data.size();
+  const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, root, {}};
+  return engine.prepare(call, build_schedule(key, engine.rank()), Algorithm::direct, 4096);
+}
+
 /// Rank 0 of two waits for a message of rank 1, which sends it when it is told.
 class DriverThatWaits : public ::testing::Test {
  protected:
   DriverThatWaits() {
-    for (Engine* engine : {&engine0, &engine1}) {
-      Call call;
-      call.collective = Collective::broadcast;
-      call.root = 1;
-      call.in = call.out = data.data();
-      call.count = data.size();
-      const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, 1, {}};
-      operations.push_back(
-          engine->prepare(call, build_schedule(key, engine->rank()), Algorithm::direct, 4096));
-    }
+    for (Engine* engine : {&engine0, &engine1})
+      operations.push_back(prepare_broadcast(*engine, data, 1));
     driver.start(operations[0], false);
   }
   void send() {
@@ -143,15 +146,8 @@ TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
 class DriverTest : public ::testing::Test {
  protected:
   DriverTest() {
-    for (Engine* engine : {&engine0, &engine1}) {
-      Call call;
-      call.collective = Collective::broadcast;
-      call.in = call.out = data.data();
-      call.count = data.size();
-      const Schedule schedule =
-          build_schedule({Collective::broadcast, Algorithm::direct, 2, 0, {}}, engine->rank());
-      operations.push_back(engine->prepare(call, schedule, Algorithm::direct, 4096));
-    }
+    for (Engine* engine : {&engine0, &engine1})
+      operations.push_back(prepare_broadcast(*engine, data, 0));
     engine1.start(*operations[1]);
     engine1.progress();  // connects
   }

@@ -37,6 +37,17 @@ def test_nothing_needs_to_be_imported():
     assert done.returncode == 0 and "summed" in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize("gpus, wanted", [(0, "0"), (1, None)])
+def test_ddp_takes_buckets_from_the_backend_unless_nccl_would_too(gpus, wanted, monkeypatch):
+    import ropewalk_c10d
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(os, "environ", {})
+    ropewalk_c10d._let_ddp_allocate()
+    assert os.environ.get("DDP_DISABLE_COMM_MEM") == wanted
+
+
 def test_a_program_on_its_own_is_a_group_of_one():
     alone = START[START.index("import torch\n"):]
     done = python("import datetime, ropewalk.torch, torch.distributed as dist\n"

@@ -117,7 +117,8 @@ def buckets():
 
 
 @transports
-@pytest.mark.parametrize("disabled, registered", [(None, True), ("1", False)])
+@pytest.mark.parametrize("disabled, registered", [(None, torch.cuda.device_count() == 0), ("0", True),
+                                                  ("1", False)])
 def test_ddp_buckets_are_registered_once_unless_disabled(disabled, registered, transport, monkeypatch):
     monkeypatch.delenv("DDP_DISABLE_COMM_MEM", raising=False)
     if disabled:

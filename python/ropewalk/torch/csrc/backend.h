@@ -83,7 +83,8 @@ class Backend final : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  /// Registered memory, which moves without a copy. It keeps the group's communicator alive.
+  /// Registered memory, which moves without a copy and keeps the group's communicator alive;
+  /// ordinary memory, and a warning, where a limit forbids it.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long elements, at::TensorOptions options) override;
 

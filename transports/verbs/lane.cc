@@ -1,10 +1,7 @@
 #include "transports/verbs/lane.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cstring>
 
 #include "ropewalk/status.h"
@@ -16,6 +13,7 @@ Lane::Lane(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDe
            uint32_t peer, uint8_t index)
     : depths_(depths),
       id_{0, peer, index, false},
+      send_id_(WorkId{0, peer, index, true}.pack()),
       queue_pair_(port, settings, cq, depths),
       notices_max_(depths.receives - kSpare),
       notices_(std::bit_ceil(notices_max_)) {
@@ -39,53 +37,11 @@ int Lane::post_receives(uint32_t count) {
   return ibv_post_recv(queue_pair_.get(), &receives_[kBatch - count], &bad);
 }
 
-Lane::Request& Lane::next_request() {
-  Request& request = requests_[held_++];
-  WorkId id = id_;
-  id.is_send = true;
-  id.position = posted_++;
-  request.send.wr_id = id.pack();
-  request.send.next = nullptr;
-  request.send.send_flags = 0;
-  // Each signal also tells that all sends before it are done: their places in the queue are free.
-  if (posted_ - asked_ >= depths_.sends / 4) {
-    request.send.send_flags = IBV_SEND_SIGNALED;
-    asked_ = posted_;
-  }
-  return request;
-}
-
-void Lane::put(const Write& write, bool now) {
-  assert(can_put() && held_ < kBatch);
-  Request& request = next_request();
-  ibv_send_wr& send = request.send;
-  send.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  send.imm_data = htonl(write.notice);
-  send.wr.rdma.remote_addr = write.remote_at;
-  send.wr.rdma.rkey = write.remote_key;
-  if (write.copied) {
-    send.send_flags |= IBV_SEND_INLINE;
-    const std::byte* source = write.source;
-    if (!now && write.bytes > 0) {
-      std::memcpy(request.copy.data(), source, write.bytes);
-      source = request.copy.data();
-    }
-    request.place = {reinterpret_cast<uint64_t>(source), write.bytes, 0};
-  } else {
-    send.send_flags |= IBV_SEND_SIGNALED;  // the source waits for it
-    asked_ = posted_;
-    request.place = {write.local_at, write.bytes, write.local_key};
-  }
-  send.num_sge = write.bytes > 0 ? 1 : 0;
-  ++sent_;
-}
-
-int Lane::flush() {
-  if (held_ == 0) return 0;
-  for (uint32_t i = 0; i + 1 < held_; ++i) requests_[i].send.next = &requests_[i + 1].send;
-  held_ = 0;
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(queue_pair_.get(), &requests_[0].send, &bad);
+void Lane::put_registered(const ibv_sge& source, const Target& target) {
+  Request& request = next_put(target, source.length);
+  request.send.send_flags |= IBV_SEND_SIGNALED;  // the source waits for it
+  asked_ = posted_;
+  request.place = source;
 }
 
 int Lane::replace_receives() {

@@ -2,11 +2,14 @@
 // and what has arrived.
 #pragma once
 
+#include <arpa/inet.h>
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "transports/verbs/queue_pair.h"
@@ -45,16 +48,11 @@ class Lane {
   struct Notice {
     uint32_t notice, bytes;
   };
-  /// What one put writes on this lane.
-  struct Write {
-    const std::byte* source = nullptr;
-    uint32_t bytes = 0;
-    uint32_t local_key = 0;
-    uint64_t local_at = 0;  // address for the local key
-    uint64_t remote_at = 0;
-    uint32_t remote_key = 0;
+  /// Where a put, or its part on this lane, goes.
+  struct Target {
+    uint64_t at = 0;
+    uint32_t key = 0;
     uint32_t notice = 0;
-    bool copied = false;  // inline: the source is free at once
   };
 
   /// Creates the queue pair and posts its receives. Throws what QueuePair throws.
@@ -73,9 +71,11 @@ class Lane {
   bool can_put() const {
     return sent_ - credited_ < peer_notices_ && posted_ - completed_ + kReserve < depths_.sends;
   }
-  /// Begins a write, which leaves with `flush`. Where that is not called at once (`now`), what is
-  /// inline is copied. Only when `can_put`, and fewer than kBatch are held back.
-  void put(const Write& write, bool now);
+  /// Begin a write, which leaves with `flush`. Only when `can_put`, and fewer than kBatch are held
+  /// back. `put_copied`: the source, kInlineMax bytes at most, is free after `flush`, or at once
+  /// where that is not called `now`. `put_registered`: the completion is asked for.
+  void put_copied(const std::byte* source, uint32_t bytes, const Target& target, bool now);
+  void put_registered(const ibv_sge& source, const Target& target);
   uint32_t held() const { return held_; }
   /// Hands what is held back to the adapter; 0 or an errno.
   int flush();
@@ -90,6 +90,8 @@ class Lane {
   void arrived(uint32_t notice, uint32_t bytes) {
     notices_[place_of(arrived_++)] = {notice, bytes};
   }
+  /// The same for one that is taken at once; only where none is there.
+  void passed() { taken_ = ++arrived_; }
   bool overflows() const { return arrived_ - taken_ == notices_max_; }
   bool has_notice() const { return arrived_ != taken_; }
   const Notice& front() const { return notices_[place_of(taken_)]; }
@@ -119,12 +121,14 @@ class Lane {
 
   size_t place_of(uint32_t position) const { return position & (notices_.size() - 1); }
   Request& next_request();
+  Request& next_put(const Target& target, uint32_t bytes);
   int post_receives(uint32_t count);
   int replace_receives();
   int send_credits();
 
   const QueueDepths depths_;
-  const WorkId id_;
+  const WorkId id_;         // of receives
+  const uint64_t send_id_;  // packed, of position 0
   QueuePair queue_pair_;
   std::array<Request, kBatch> requests_{};
   std::array<ibv_recv_wr, kBatch> receives_{};  // linked, to be posted from any of them on
@@ -137,5 +141,51 @@ class Lane {
   uint32_t arrived_ = 0, taken_ = 0, credits_given_ = 0;
   uint32_t to_receive_ = 0;  // receives used and not posted anew
 };
+
+// On the path of every short put, and so here.
+
+inline Lane::Request& Lane::next_request() {
+  Request& request = requests_[held_++];
+  request.send.wr_id = send_id_ | static_cast<uint64_t>(posted_++) << 32;
+  request.send.next = nullptr;
+  request.send.send_flags = 0;
+  // Each signal also tells that all sends before it are done: their places in the queue are free.
+  if (posted_ - asked_ >= depths_.sends / 4) {
+    request.send.send_flags = IBV_SEND_SIGNALED;
+    asked_ = posted_;
+  }
+  return request;
+}
+
+inline Lane::Request& Lane::next_put(const Target& target, uint32_t bytes) {
+  assert(can_put() && held_ < kBatch);
+  Request& request = next_request();
+  request.send.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  request.send.imm_data = htonl(target.notice);
+  request.send.wr.rdma.remote_addr = target.at;
+  request.send.wr.rdma.rkey = target.key;
+  request.send.num_sge = bytes > 0 ? 1 : 0;
+  ++sent_;
+  return request;
+}
+
+inline void Lane::put_copied(const std::byte* source, uint32_t bytes, const Target& target,
+                             bool now) {
+  Request& request = next_put(target, bytes);
+  request.send.send_flags |= IBV_SEND_INLINE;
+  if (!now && bytes > 0) {
+    std::memcpy(request.copy.data(), source, bytes);
+    source = request.copy.data();
+  }
+  request.place = {reinterpret_cast<uint64_t>(source), bytes, 0};
+}
+
+inline int Lane::flush() {
+  if (held_ == 0) return 0;
+  for (uint32_t i = 0; i + 1 < held_; ++i) requests_[i].send.next = &requests_[i + 1].send;
+  held_ = 0;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(queue_pair_.get(), &requests_[0].send, &bad);
+}
 
 }  // namespace ropewalk::verbs

@@ -38,6 +38,8 @@ struct VerbsTransport::Peer {
   bool prepared() const { return !lanes.empty() || !open(); }
   bool open() const { return state <= State::linked; }
 
+  /// For a put whose put_done is to come.
+  bool has_place() const { return end_put - first_put < kPutsMax; }
   bool put_done() const {
     if (first_put == end_put) return false;
     const Put& put = puts[first_put % kPutsMax];

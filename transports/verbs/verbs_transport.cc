@@ -39,13 +39,6 @@ VerbsTransport::Peer* VerbsTransport::find(int peer) const {
 
 // ---- Putting ----
 
-bool VerbsTransport::has_room(const Peer& peer, size_t lanes) const {
-  if (peer.end_put - peer.first_put == Peer::kPutsMax) return false;
-  for (size_t i = 0; i < lanes; ++i)
-    if (!peer.lanes[i]->can_put()) return false;
-  return true;
-}
-
 Posted VerbsTransport::put(int peer, const std::byte* source, const Memory* source_memory,
                            size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
                            uint64_t cookie) {
@@ -56,54 +49,71 @@ Posted VerbsTransport::put(int peer, const std::byte* source, const Memory* sour
     lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
-  if (bytes > put_bytes_max_) {
-    lose(*p, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
-                         "ROPEWALK_SLICE_BYTES",
-                         bytes, put_bytes_max_));
-    return Posted::lost;
+  if (bytes <= inline_bytes_max_) {
+    const uint32_t remote_key = verbs::remote_key(key, p->lanes[0]->peer_adapter);
+    return put_copied(*p, source, static_cast<uint32_t>(bytes), {offset, remote_key, notice},
+                      cookie);
   }
-  const size_t lanes = p->is_striped(bytes) ? p->lanes.size() : 1;
-  if (!has_room(*p, lanes)) return Posted::full;
+  return put_registered(*p, source, static_cast<const Registration*>(source_memory), bytes, key,
+                        offset, notice, cookie);
+}
 
-  const auto* memory = static_cast<const Registration*>(source_memory);
-  const bool copied = bytes <= inline_bytes_max_;
-  if (!copied && (memory == nullptr || !memory->contains(source, bytes))) {
-    lose(*p, "a put was refused: its source is not in the registered memory named");
-    return Posted::lost;
-  }
-  // The first lane's piece is at least kStripeBytes long (Peer::is_striped).
-  const size_t share = (bytes + lanes - 1) / lanes;
-  const size_t piece =
-      std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
-  Peer::Put& put = p->puts[p->end_put % Peer::kPutsMax];
+// By the first lane alone.
+Posted VerbsTransport::put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
+                                  const Lane::Target& target, uint64_t cookie) {
+  Lane& lane = *peer.lanes[0];
+  if (!peer.has_place() || !lane.can_put()) return Posted::full;
+  lane.put_copied(source, bytes, target, !gathering_);
+  if (!leave(peer, lane)) return Posted::lost;
+  if (peer.first_put == peer.end_put) return Posted::done;
+  Peer::Put& put = peer.puts[peer.end_put++ % Peer::kPutsMax];
   put.cookie = cookie;
-  put.lanes = copied ? 0 : static_cast<uint8_t>(lanes);
-  for (size_t i = 0, begin = 0; i < lanes; ++i) {
-    Lane& lane = *p->lanes[i];
-    const size_t length = lanes == 1 ? bytes : std::min(piece, bytes - begin);
-    Lane::Write part;
-    part.source = source + begin;
-    part.bytes = static_cast<uint32_t>(length);
-    part.remote_at = offset + begin;
-    part.remote_key = verbs::remote_key(key, lane.peer_adapter);
-    part.notice = notice;
-    part.copied = copied;
-    if (!copied) {
-      part.local_key = memory->local_key(lane.adapter);
-      part.local_at = static_cast<uint64_t>(source + begin - memory->base());
-    }
-    if (!write(*p, lane, part)) return Posted::lost;
-    put.ends[i] = lane.position();
-    begin += length;
-  }
-  if (copied && p->first_put == p->end_put) return Posted::done;
-  ++p->end_put;
+  put.lanes = 0;
   return Posted::posted;
 }
 
-// False where the peer was lost.
-bool VerbsTransport::write(Peer& peer, Lane& lane, const Lane::Write& put) {
-  lane.put(put, !gathering_);
+Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
+                                      const Registration* memory, size_t bytes, RemoteKey key,
+                                      uint64_t offset, uint32_t notice, uint64_t cookie) {
+  if (bytes > put_bytes_max_) {
+    lose(peer, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
+                           "ROPEWALK_SLICE_BYTES",
+                           bytes, put_bytes_max_));
+    return Posted::lost;
+  }
+  if (memory == nullptr || !memory->contains(source, bytes)) {
+    lose(peer, "a put was refused: its source is not in the registered memory named");
+    return Posted::lost;
+  }
+  const std::span lanes =
+      std::span(peer.lanes).first(peer.is_striped(bytes) ? peer.lanes.size() : 1);
+  const auto has_room = [](const auto& lane) { return lane->can_put(); };
+  if (!peer.has_place() || !std::all_of(lanes.begin(), lanes.end(), has_room)) return Posted::full;
+
+  // The first lane's piece is at least kStripeBytes long (Peer::is_striped).
+  const size_t share = (bytes + lanes.size() - 1) / lanes.size();
+  const size_t piece =
+      std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
+  Peer::Put& put = peer.puts[peer.end_put % Peer::kPutsMax];
+  put.cookie = cookie;
+  put.lanes = static_cast<uint8_t>(lanes.size());
+  size_t begin = 0;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    Lane& lane = *lanes[i];
+    const size_t length = lanes.size() == 1 ? bytes : std::min(piece, bytes - begin);
+    const auto at = static_cast<uint64_t>(source + begin - memory->base());
+    lane.put_registered({at, static_cast<uint32_t>(length), memory->local_key(lane.adapter)},
+                        {offset + begin, verbs::remote_key(key, lane.peer_adapter), notice});
+    if (!leave(peer, lane)) return Posted::lost;
+    put.ends[i] = lane.position();
+    begin += length;
+  }
+  ++peer.end_put;
+  return Posted::posted;
+}
+
+// Sends what was put, or holds it back. False where the peer was lost.
+bool VerbsTransport::leave(Peer& peer, Lane& lane) {
   if (gathering_ && lane.held() < Lane::kBatch) {
     if (!peer.is_held) held_.push_back(&peer);
     peer.is_held = true;
@@ -132,23 +142,30 @@ void VerbsTransport::release() {
 // ---- Polling ----
 
 size_t VerbsTransport::poll(std::span<Completion> into) {
+  size_t count = 0;
   if (ready_.empty()) {
-    drain();
+    count = drain(into);
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
-    if (ready_.empty()) return 0;
+    if (ready_.empty()) return count;
   }
-  return collect(into);
+  return count + collect(into.subspan(count));
 }
 
 // A batch of completions of each adapter; all of them where a peer has failed, who is lost after
-// all that came from it.
-void VerbsTransport::drain() {
+// all that came from it. Returns how many of `into` were filled; the rest waits for `collect`.
+size_t VerbsTransport::drain(std::span<Completion> into) {
   std::array<ibv_wc, kCompletionsAtOnce> completions;
+  size_t filled = 0;
   for (const auto& device : devices_) {
     int count = 0;
     do {
       count = ibv_poll_cq(device->cq, kCompletionsAtOnce, completions.data());
-      for (int i = 0; i < count; ++i) completed(completions[static_cast<size_t>(i)]);
+      for (const ibv_wc& completion :
+           std::span(completions.data(), static_cast<size_t>(std::max(count, 0))))
+        if (filled < into.size() && pass(completion, into[filled]))
+          ++filled;
+        else
+          completed(completion);
       can_do_more_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }
@@ -159,6 +176,26 @@ void VerbsTransport::drain() {
     else
       lose(peer, std::string(peer.why));
   }
+  return filled;
+}
+
+// Gives out what nearly always comes: a put of one lane, with nothing of its peer before it.
+bool VerbsTransport::pass(const ibv_wc& completion, Completion& into) {
+  if (completion.status != IBV_WC_SUCCESS || completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+    return false;
+  const WorkId id = WorkId::unpack(completion.wr_id);
+  Peer& peer = *peers_[id.peer];
+  if (peer.state != Peer::State::linked || peer.in_ready || id.lane != 0 ||
+      peer.is_striped(completion.byte_len))
+    return false;
+  Lane& lane = *peer.lanes[0];
+  if (lane.has_notice()) return false;
+  lane.passed();
+  into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), completion.byte_len, 0};
+  int error = lane.received();
+  if (error == 0) error = lane.give_credits();
+  if (error != 0) failed_to_post(peer, lane, error);
+  return true;
 }
 
 void VerbsTransport::completed(const ibv_wc& completion) {

@@ -101,9 +101,14 @@ class VerbsTransport final : public Transport {
   void look_around();
 
   // verbs_transport.cc
-  bool has_room(const Peer& peer, size_t lanes) const;
-  bool write(Peer& peer, verbs::Lane& lane, const verbs::Lane::Write& put);
-  void drain();
+  Posted put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
+                    const verbs::Lane::Target& target, uint64_t cookie);
+  Posted put_registered(Peer& peer, const std::byte* source, const verbs::Registration* memory,
+                        size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+                        uint64_t cookie);
+  bool leave(Peer& peer, verbs::Lane& lane);
+  size_t drain(std::span<Completion> into = {});
+  bool pass(const ibv_wc& completion, Completion& into);
   void completed(const ibv_wc& completion);
   void arrived(Peer& peer, verbs::Lane& lane, const ibv_wc& completion);
   void publish(Peer& peer);

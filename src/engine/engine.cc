@@ -10,7 +10,8 @@ namespace {
 
 /// Whether the names of the caller's plain memory still mean that memory.
 bool is_current(const Operation& op) {
-  return std::all_of(op.plain.begin(), op.plain.end(),
+  return op.plain.empty() ||
+         std::all_of(op.plain.begin(), op.plain.end(),
                      [](const PlainMemory& plain) { return plain.registration->current(); });
 }
 
@@ -78,17 +79,20 @@ void Engine::begin(Operation& op) {
   op.begun = true;
   if (!op.is_point_to_point()) context_owner_[op.signature.sequence % kContexts] = &op;
   op.next_step = 0;
+  if (op.runner == Runner::fifos) begin_fifos(op);
+  if (op.runner == Runner::passes) begin_passes(op);
+}
+
+void Engine::begin_fifos(Operation& op) {
   for (FifoState& fifo : op.fifos) {
     fifo.head = fifo.tail = fifo.grant_head = 0;
     fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
     fifo.consumed_seen = fifo.link->to_be_consumed(fifo.stream);
   }
-  if (op.runner == Runner::fifos)
-    for (StepState& step : op.steps) {
-      step.issued = step.done = step.consumed = 0;
-      step.announced = step.granted = step.windowed = false;
-    }
-  if (op.runner == Runner::passes) begin_passes(op);
+  for (StepState& step : op.steps) {
+    step.issued = step.done = step.consumed = 0;
+    step.announced = step.granted = step.windowed = false;
+  }
 }
 
 /// Links are made when operations first need them.

@@ -119,6 +119,7 @@ class Engine {
   bool are_all_mapped() const;
 
   // The FIFO runner: engine.cc, send.cc, receive.cc, local.cc
+  static void begin_fifos(Operation& operation);
   bool run_fifos(Operation& operation);
   bool advance_send(Operation& operation, size_t fifo);
   bool announce(Operation& operation, size_t fifo, uint32_t step);

@@ -106,11 +106,7 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   return true;
 }
 
-bool Link::arrive(int s) {
-  Outgoing& out = out_[s];
-  const EagerHeader* header = slot(s, in_[s].arrived++);
-  out.credited += header->credits;
-  if (out.sent - out.credited <= kSlots && in_[s].arrived - in_[s].popped <= kSlots) return true;
+bool Link::refuse_arrival() {
   give_up(ErrorCode::protocol, "it gave back slots that it was not sent",
           "check that all ranks run the same version of Ropewalk");
   return false;
@@ -182,7 +178,7 @@ bool Link::on_notice(uint32_t notice) {
   return false;
 }
 
-bool Link::flush() {
+bool Link::flush_owed() {
   for (uint32_t left = owing_; left != 0; left &= left - 1) {
     const int s = std::countr_zero(left);
     Incoming& in = in_[s];

@@ -60,6 +60,8 @@ class Link {
   const EagerHeader* front(int s) {
     return in_[s].arrived != in_[s].popped || look(s) ? slot(s, in_[s].popped) : nullptr;
   }
+  /// The peer maps the inbox: `front` looks into it, and needs no notice.
+  bool sees_inbox() const { return peer_inbox_here_ != nullptr; }
   /// Where the inbox is mapped by the peer: looks for one more message; true when there is one.
   bool look(int s) {
     if (peer_inbox_here_ == nullptr) return false;
@@ -106,7 +108,7 @@ class Link {
   bool on_notice(uint32_t notice);
   /// Sends what is owed (credits, consumed); false where the transport took not all. Cheap when
   /// nothing is owed.
-  bool flush();
+  bool flush() { return owing_ == 0 || flush_owed(); }
 
  private:
   struct Outgoing {
@@ -121,7 +123,14 @@ class Link {
 
   bool try_ready();
   /// Books the next message. False: it makes no sense.
-  bool arrive(int s);
+  bool arrive(int s) {
+    Outgoing& out = out_[s];
+    out.credited += slot(s, in_[s].arrived++)->credits;
+    return (out.sent - out.credited <= kSlots && in_[s].arrived - in_[s].popped <= kSlots) ||
+           refuse_arrival();
+  }
+  bool refuse_arrival();
+  bool flush_owed();
   bool notify(NoticeKind kind, int s, uint32_t amount);
   bool accepted(Posted posted);
   void give_up(ErrorCode code, std::string reason, std::string advice);

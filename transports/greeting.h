@@ -48,13 +48,14 @@ struct Greeting {
   template <class Take>
   std::string receive(Take&& take) {
     std::array<std::byte, 4096> bytes;
-    const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
-    if (count == 0) return "connection closed by the peer";
-    if (count < 0)
-      return errno == EAGAIN || errno == EINTR ? "" : std::generic_category().message(errno);
-    for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count)))
-      if (!take(byte)) break;
-    return {};
+    for (;;) {
+      const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+      if (count == 0) return "connection closed by the peer";
+      if (count < 0)
+        return errno == EAGAIN || errno == EINTR ? "" : std::generic_category().message(errno);
+      for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count)))
+        if (!take(byte)) return {};
+    }
   }
 };
 

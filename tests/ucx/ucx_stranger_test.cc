@@ -131,6 +131,41 @@ class UcxStranger : public testing::Test {
   int notices_ = 0, lost_ = 0;
 };
 
+// UCX may assert where it is still connecting to a process that has gone, and does not bear that
+// the connection is given up: then all peers would be lost.
+TEST(UcxPeerThatDiesAfterItsHandshake, IsNotConnectedTo) {
+  tcp::LocalNetwork network(3, tcp::LocalNetwork::Kind::unix_sockets);
+  UcxTransport transport(0, network.source(0), {true, true, true});
+  UcxTransport survivor(2, network.source(2), {true, true, true});
+  network.source(1).request(0, 0);
+  const int fd = network.source(1).take(0, 0);
+  Bytes handshake;
+  {
+    const ucx::Worker worker(3);
+    handshake = ucx::encode(ucx::Handshake{1, 0x77770000, worker.address(), {}});
+  }
+  ASSERT_EQ(::send(fd, handshake.data(), handshake.size(), 0),
+            static_cast<ssize_t>(handshake.size()));
+  ::shutdown(fd, SHUT_WR);  // what is sent to it is not refused yet, as by a network
+
+  std::array<Completion, 1> seen;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  transport.connect(1, {});
+  while (transport.poll(seen) == 0 && std::chrono::steady_clock::now() < deadline) {
+  }
+  EXPECT_EQ(seen[0].kind, Completion::Kind::lost);
+  EXPECT_EQ(transport.why_lost(1), "connection closed by the peer");
+  transport.connect(2, {});
+  survivor.connect(0, {});
+  while (!(transport.connected(2) && survivor.connected(0)) &&
+         std::chrono::steady_clock::now() < deadline) {
+    transport.poll(seen);
+    survivor.poll(seen);
+  }
+  EXPECT_TRUE(transport.connected(2) && survivor.connected(0));
+  ::close(fd);
+}
+
 TEST_F(UcxStranger, MessagesThatAreTooShortAreIgnored) {
   for (const unsigned id : {ucx::kPutMessage, ucx::kCompactPutMessage, ucx::kCreditMessage})
     for (const size_t bytes : {0, 1, 5}) send(id, {}, Bytes(bytes));

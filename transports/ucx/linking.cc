@@ -165,7 +165,7 @@ void UcxTransport::advance(Peer& peer) {
     lose_later(peer, trouble);
   }
   if (stopped_ || !peer.open() || !greeting.reader.complete() || !greeting.all_sent()) return;
-  if (peer.endpoint == nullptr) start(peer);
+  if (peer.endpoint == nullptr && trouble.empty()) start(peer);
   if (peer.state == Peer::State::greeting) finish_link(peer);
 }
 
@@ -178,6 +178,7 @@ void UcxTransport::start(Peer& peer) {
   const ucx::Handshake& theirs = peer.greeting.reader.handshake();
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
     return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
+  peer.their_link = theirs.link;
   if (rank_ > peer.rank && !peer.met) return;
   const ucs_status_t status = open_endpoint(peer);
   if (status != UCS_OK)

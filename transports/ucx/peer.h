@@ -48,7 +48,8 @@ struct UcxTransport::Peer {
 
   UcxTransport& owner;
   const int rank;
-  const uint32_t link;  // our name for the link: the rank in the low half, the rest at random
+  const uint32_t link;      // our name for the link: the rank in the low half, the rest at random
+  uint32_t their_link = 0;  // the peer's, from its handshake
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;

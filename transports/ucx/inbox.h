@@ -20,6 +20,12 @@ class Inbox {
     put = {notice, bytes, State::begun};
     return true;
   }
+  /// The same for a put that is whole and taken at once: true where it is the next to be taken.
+  bool pass(uint32_t sequence) {
+    if (sequence != taken_ || at(sequence).state != State::none) return false;
+    ++taken_;
+    return true;
+  }
   /// The bytes of a put that has begun are in place.
   void arrived(uint32_t sequence) { at(sequence).state = State::whole; }
 

@@ -37,6 +37,21 @@ TEST(Inbox, RefusesWhatWasSentTwiceOrLiesBeyondItsWindow) {
   EXPECT_TRUE(inbox.begin(Inbox::kWindow, 1, 1));
 }
 
+TEST(Inbox, PassesOnlyWhatIsNext) {
+  Inbox inbox;
+  EXPECT_TRUE(inbox.pass(0));
+  EXPECT_FALSE(inbox.pass(0)) << "sent twice";
+  EXPECT_FALSE(inbox.pass(2));
+  ASSERT_TRUE(inbox.begin(2, 12, 0));
+  inbox.arrived(2);
+  EXPECT_FALSE(inbox.ready());
+  EXPECT_TRUE(inbox.pass(1));
+  EXPECT_TRUE(inbox.ready());
+  EXPECT_FALSE(inbox.pass(2)) << "it is here already";
+  EXPECT_EQ(inbox.take().notice, 12u);
+  EXPECT_EQ(inbox.taken(), 3u);
+}
+
 TEST(Inbox, CountsOnAfterManyWindows) {
   Inbox inbox;
   for (uint32_t i = 0; i < 10 * Inbox::kWindow + 7; ++i) {

@@ -60,16 +60,31 @@ void UcxTransport::arrived(const ucx::PutHeader& header, void* data, size_t byte
   if (!take_credits(*peer, header.taken))
     return lose_later(*peer, "it gave back more than it was sent");
   const uint32_t sequence = ucx::widen(header.sequence, peer->inbox.taken());
+  const bool at_once = !is_rendezvous && may_give(*peer) && peer->inbox.pass(sequence);
   if (bytes > abilities().op_bytes_max ||
-      !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes)))
+      (!at_once && !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes))))
     return lose_later(*peer, "it sent more than it may, or the same twice");
   std::byte* target = nullptr;
   if (bytes > 0 && (target = regions_.find(header.key, header.offset, bytes)) == nullptr)
     return lose_later(*peer, "it put to memory that is not, or no longer, registered");
   if (is_rendezvous) return receive(*peer, sequence, target, data, bytes);
   if (bytes > 0) std::memcpy(target, data, bytes);
+  if (at_once) return give(*peer, header.notice, static_cast<uint32_t>(bytes));
   peer->inbox.arrived(sequence);
   publish(*peer);
+}
+
+// Whether `poll` can give out what comes from the peer at once, as nearly always: nothing of it
+// waits, and no credits are due, which are given where it does.
+bool UcxTransport::may_give(const Peer& peer) const {
+  return !to_fill_.empty() && !peer.in_ready && peer.state == Peer::State::linked &&
+         peer.inbox.taken() + 1 - peer.told < kCreditsAtOnce;
+}
+
+void UcxTransport::give(Peer& peer, uint32_t notice, uint32_t bytes) {
+  to_fill_.front() = {Completion::Kind::notice, peer.rank, notice, bytes, 0};
+  to_fill_ = to_fill_.subspan(1);
+  if (peer.inbox.ready()) publish(peer);  // it came before
 }
 
 void UcxTransport::receive(Peer& peer, uint32_t sequence, std::byte* target, void* data,

@@ -15,8 +15,9 @@ namespace {
 
 // While polls find nothing, sockets are looked at so often.
 constexpr uint32_t kPollsPerLook = 4096;
-// The peer is told of so many of its puts at once.
-constexpr uint32_t kCreditsAtOnce = Inbox::kWindow / 4;
+// Where messages come through shared memory, looking once more takes a few nanoseconds, and another
+// turn of who polls many times that.
+constexpr int kLooks = 4;
 
 /// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
 /// UCX finds it in its cache.
@@ -77,6 +78,38 @@ UcxTransport::Peer* UcxTransport::find(int peer) const {
 
 // ---- Putting ----
 
+// UCX's request, or its error, or null where UCX needs neither `put` nor the source any more.
+inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx::PutHeader& header,
+                                           const std::byte* source, size_t bytes) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = on_sent;
+  param.user_data = &put;
+  std::byte* const message = put.message.data();
+  if (bytes > Put::kCopiedMax) {
+    param.flags = 0;
+    encode(header, message);
+    return ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kPutMessage, message,
+                                      ucx::kPutHeaderBytes, source, bytes, &param);
+  }
+  // Of messages without a header the receiver needs the bytes at once, whatever UCX_RNDV_THRESH
+  // says.
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  unsigned id = ucx::kCompactPutMessage;
+  size_t header_bytes = ucx::kCompactPutHeaderBytes;
+  if (is_compact(header)) {
+    encode_compact(header, message);
+  } else {
+    encode(header, message);
+    id = ucx::kPutMessage;
+    header_bytes = ucx::kPutHeaderBytes;
+  }
+  if (bytes > 0) std::memcpy(message + header_bytes, source, bytes);
+  return ucx::lib().ucp_am_send_nbx(peer.endpoint, id, nullptr, 0, message, header_bytes + bytes,
+                                    &param);
+}
+
 Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
   Peer* p = find(peer);
@@ -90,12 +123,15 @@ Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_
 
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
   put.cookie = cookie;
-  const ucx::PutHeader header{.link = p->greeting.reader.handshake().link,
-                              .notice = notice,
-                              .sequence = static_cast<uint16_t>(p->sent),
-                              .taken = static_cast<uint16_t>(p->inbox.taken()),
-                              .key = bytes > 0 ? key.id : 0,
-                              .offset = bytes > 0 ? offset : 0};
+  ucx::PutHeader header;
+  header.link = p->their_link;
+  header.notice = notice;
+  header.sequence = static_cast<uint16_t>(p->sent);
+  header.taken = static_cast<uint16_t>(p->inbox.taken());
+  if (bytes > 0) {
+    header.key = key.id;
+    header.offset = offset;
+  }
   ucs_status_ptr_t request = send(*p, put, header, source, bytes);
   if (UCS_PTR_IS_ERR(request)) {
     lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
@@ -112,45 +148,23 @@ Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_
   return Posted::posted;
 }
 
-// UCX's request, or its error, or null where UCX needs neither `put` nor the source any more.
-ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx::PutHeader& header,
-                                    const std::byte* source, size_t bytes) {
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.cb.send = on_sent;
-  param.user_data = &put;
-  // Of messages without a header the receiver needs the bytes at once, whatever UCX_RNDV_THRESH
-  // says.
-  param.flags = bytes > Put::kCopiedMax ? 0 : UCP_AM_SEND_FLAG_EAGER;
-  std::byte* const message = put.message.data();
-  if (bytes > Put::kCopiedMax) {
-    encode(header, message);
-    return ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kPutMessage, message,
-                                      ucx::kPutHeaderBytes, source, bytes, &param);
-  }
-  const bool compact = is_compact(header);
-  const size_t header_bytes = compact ? ucx::kCompactPutHeaderBytes : ucx::kPutHeaderBytes;
-  if (compact)
-    encode_compact(header, message);
-  else
-    encode(header, message);
-  if (bytes > 0) std::memcpy(message + header_bytes, source, bytes);
-  return ucx::lib().ucp_am_send_nbx(peer.endpoint,
-                                    compact ? ucx::kCompactPutMessage : ucx::kPutMessage, nullptr,
-                                    0, message, header_bytes + bytes, &param);
-}
-
 // ---- Polling ----
 
 size_t UcxTransport::poll(std::span<Completion> into) {
+  size_t count = 0;
   if (ready_.empty()) {
-    if (!stopped_) worker_.progress();
+    // First, since it may throw, and what is given out is given.
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    to_fill_ = into;
+    for (int looks = worker_.shares_memory() ? kLooks : 1; looks > 0 && !stopped_; --looks)
+      if (worker_.progress()) break;
+    count = into.size() - to_fill_.size();
+    to_fill_ = {};
+    if (count > 0) busy_arms_ = 0;
     if (!failing_.empty()) lose_failing();
-    if (ready_.empty()) return 0;
+    if (ready_.empty()) return count;
   }
-  return collect(into);
+  return count + collect(into.subspan(count));
 }
 
 // Moves all there is, but not for ever: UCX counts what it has only tried.
@@ -191,8 +205,7 @@ void UcxTransport::give_credits(Peer& peer) {
 
 void UcxTransport::tell(Peer& peer, uint32_t flags) {
   const uint32_t taken = peer.inbox.taken();
-  encode(ucx::Credit{peer.greeting.reader.handshake().link, static_cast<uint16_t>(taken)},
-         peer.credit.data());
+  encode(ucx::Credit{peer.their_link, static_cast<uint16_t>(taken)}, peer.credit.data());
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;

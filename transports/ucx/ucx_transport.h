@@ -12,6 +12,7 @@
 #include "ropewalk/transport.h"
 #include "transports/network_peers.h"
 #include "transports/socket_watch.h"
+#include "transports/ucx/inbox.h"
 #include "transports/ucx/message.h"
 #include "transports/ucx/worker.h"
 
@@ -78,6 +79,8 @@ class UcxTransport final : public Transport {
   void nap();
 
   // ucx_transport.cc
+  // The peer is told of so many of its puts at once.
+  static constexpr uint32_t kCreditsAtOnce = ucx::Inbox::kWindow / 4;
   static ucs_status_ptr_t send(const Peer& peer, Put& put, const ucx::PutHeader& header,
                                const std::byte* source, size_t bytes);
   void drain();
@@ -107,6 +110,8 @@ class UcxTransport final : public Transport {
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
+  bool may_give(const Peer& peer) const;
+  void give(Peer& peer, uint32_t notice, uint32_t bytes);
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
   // trouble.cc
@@ -131,6 +136,7 @@ class UcxTransport final : public Transport {
   std::vector<Peer*> linking_;                // peers not yet linked
   std::vector<Peer*> failing_;                // to be lost when UCX has moved all it can
   ReadyPeers<Peer> ready_;
+  std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
   // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
   // word for.
   bool can_do_more_ = false;

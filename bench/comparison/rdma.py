@@ -35,9 +35,9 @@ def verbs(group, sizes, contenders, **more):
 # What is compared stands close together, since the machine's speed changes from minute to minute.
 CASES = [
     verbs(LATENCY, "8", (PUT, c.perftest("ib_write_lat")), quick_sizes="8"),
-    verbs(PING_PONG, "8", (ECHO, c.perftest("ib_send_lat"))),
-    verbs(LATENCY, "1M", (PUT, c.perftest("ib_write_lat"))),
     verbs(TWO, "8", ALL, quick_sizes="8"),
+    verbs(PING_PONG, "8", (ECHO, c.perftest("ib_send_lat")), quick_sizes="8"),
+    verbs(LATENCY, "1M", (PUT, c.perftest("ib_write_lat"))),
     verbs(ONE_WAY, "64K,1M", (PUT_ONE_WAY, c.perftest("ib_write_bw")), budget_ms=300,
           quick_sizes="64K"),
     verbs(BOTH_WAYS, "8,64K,1M", (PUT_BOTH_WAYS, c.perftest("ib_write_bw_both")), budget_ms=300,

@@ -10,9 +10,9 @@ namespace {
 
 /// Whether the names of the caller's plain memory still mean that memory.
 bool is_current(const Operation& op) {
-  return op.plain.empty() ||
-         std::all_of(op.plain.begin(), op.plain.end(),
-                     [](const PlainMemory& plain) { return plain.registration->current(); });
+  for (const PlainMemory& plain : op.plain)
+    if (!plain.registration->current()) return false;
+  return true;
 }
 
 }  // namespace

@@ -5,13 +5,14 @@
 namespace ropewalk {
 namespace {
 
-/// Link::front, where the message is nearly always on its way. Looking once more takes a nanosecond
-/// or two; another turn of the engine, with its polls, fifty times that.
+/// Link::front, where the message is likely on its way. Looking once more takes a nanosecond or
+/// two; another turn of the engine, with its polls, fifty times that.
 const EagerHeader* await_front(Link& link, int stream) {
   constexpr int kLooks = 16;
   const EagerHeader* header = link.front(stream);
-  for (int look = 0; header == nullptr && link.sees_inbox() && look < kLooks; ++look)
-    header = link.front(stream);
+  if (link.sees_inbox())
+    for (int look = 1; header == nullptr && look < kLooks && !link.lost(); ++look)
+      header = link.front(stream);
   return header;
 }
 
@@ -34,7 +35,9 @@ bool Engine::run_in_order(Operation& op) {
           !fifo.link->send(fifo.stream, header, step.source, step.bytes))
         break;
     } else {
-      const EagerHeader* header = await_front(*fifo.link, fifo.stream);
+      // Where several operations wait, each look for one would delay the others.
+      const EagerHeader* header = active_.size() == 1 ? await_front(*fifo.link, fifo.stream)
+                                                      : fifo.link->front(fifo.stream);
       if (header == nullptr ||
           !check_header(op, *fifo.link, *header, MessageKind::eager, step.bytes))
         break;

@@ -106,7 +106,8 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   return true;
 }
 
-bool Link::refuse_arrival() {
+bool Link::refuse_arrival(int s) {
+  --in_[s].arrived;  // nobody is to take it
   give_up(ErrorCode::protocol, "it gave back slots that it was not sent",
           "check that all ranks run the same version of Ropewalk");
   return false;

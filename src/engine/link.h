@@ -60,7 +60,8 @@ class Link {
   const EagerHeader* front(int s) {
     return in_[s].arrived != in_[s].popped || look(s) ? slot(s, in_[s].popped) : nullptr;
   }
-  /// The peer maps the inbox: `front` looks into it, and needs no notice.
+  /// This rank maps the peer's inbox, and the peer this rank's: `front` looks into it, and needs no
+  /// notice.
   bool sees_inbox() const { return peer_inbox_here_ != nullptr; }
   /// Where the inbox is mapped by the peer: looks for one more message; true when there is one.
   bool look(int s) {
@@ -127,9 +128,9 @@ class Link {
     Outgoing& out = out_[s];
     out.credited += slot(s, in_[s].arrived++)->credits;
     return (out.sent - out.credited <= kSlots && in_[s].arrived - in_[s].popped <= kSlots) ||
-           refuse_arrival();
+           refuse_arrival(s);
   }
-  bool refuse_arrival();
+  bool refuse_arrival(int s);
   bool flush_owed();
   bool notify(NoticeKind kind, int s, uint32_t amount);
   bool accepted(Posted posted);

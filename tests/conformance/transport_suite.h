@@ -83,7 +83,8 @@ class TransportSuite : public testing::TestWithParam<TransportKind> {
   std::unique_ptr<TransportGroup> group_;
   std::vector<std::vector<Completion>> seen_;
   std::vector<size_t> notices_;  // how many of seen_
-  size_t posted_ = 0;            // puts answered `posted`
+  size_t pumps_ = 0;
+  size_t posted_ = 0;  // puts answered `posted`
   size_t put_done_ = 0;
 };
 

@@ -12,14 +12,13 @@ namespace ropewalk::verbs {
 Lane::Lane(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDepths& depths,
            uint32_t peer, uint8_t index)
     : depths_(depths),
-      id_{0, peer, index, false},
       send_id_(WorkId{0, peer, index, true}.pack()),
       queue_pair_(port, settings, cq, depths),
       notices_max_(depths.receives - kSpare),
       notices_(std::bit_ceil(notices_max_)) {
   for (Request& request : requests_) request.send.sg_list = &request.place;
   for (uint32_t i = 0; i < kBatch; ++i) {
-    receives_[i].wr_id = id_.pack();
+    receives_[i].wr_id = WorkId{0, peer, index, false}.pack();
     receives_[i].next = i + 1 < kBatch ? &receives_[i + 1] : nullptr;
   }
   for (uint32_t left = depths.receives; left > 0;) {

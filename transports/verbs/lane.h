@@ -127,8 +127,7 @@ class Lane {
   int send_credits();
 
   const QueueDepths depths_;
-  const WorkId id_;         // of receives
-  const uint64_t send_id_;  // packed, of position 0
+  const uint64_t send_id_;  // WorkId of the send at position 0, packed
   QueuePair queue_pair_;
   std::array<Request, kBatch> requests_{};
   std::array<ibv_recv_wr, kBatch> receives_{};  // linked, to be posted from any of them on

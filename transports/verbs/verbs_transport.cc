@@ -144,8 +144,9 @@ void VerbsTransport::release() {
 size_t VerbsTransport::poll(std::span<Completion> into) {
   size_t count = 0;
   if (ready_.empty()) {
-    count = drain(into);
+    // First, since it may throw, and what `drain` gives out is given.
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    count = drain(into);
     if (ready_.empty()) return count;
   }
   return count + collect(into.subspan(count));
@@ -160,12 +161,13 @@ size_t VerbsTransport::drain(std::span<Completion> into) {
     int count = 0;
     do {
       count = ibv_poll_cq(device->cq, kCompletionsAtOnce, completions.data());
-      for (const ibv_wc& completion :
-           std::span(completions.data(), static_cast<size_t>(std::max(count, 0))))
+      for (int i = 0; i < count; ++i) {
+        const ibv_wc& completion = completions[static_cast<size_t>(i)];
         if (filled < into.size() && pass(completion, into[filled]))
           ++filled;
         else
           completed(completion);
+      }
       can_do_more_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }

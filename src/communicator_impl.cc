@@ -78,7 +78,8 @@ void Communicator::Impl::start_engine() {
 
 std::shared_ptr<RegisteredMemory> Communicator::Impl::allocate(size_t bytes) {
   driver_->throw_if_stopped();
-  auto memory = std::make_shared<RegisteredMemory>(bytes, bind_memory_near_caller);
+  auto memory =
+      std::make_shared<RegisteredMemory>(bytes, job_.transports(), bind_memory_near_caller);
   driver_->locked([&] {
     for (Transport* transport : job_.transports()) memory->register_with(*transport);
     return true;

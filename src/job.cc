@@ -65,6 +65,10 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     UcxReport report = look_at_ucx();
     info.ucx = std::move(report.version);
     info.fabrics = std::move(report.fabrics);
+    if (knobs_.transport == "ucx" && report.shares_memory) {
+      shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size, make_ucx_sharing());
+      info.mailbox = shm_->info();
+    }
     if (info.ucx.empty())
       log(knobs_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
           "UCX cannot be used: {}", report.why_not);
@@ -146,7 +150,7 @@ void Job::make_transports(const std::vector<RankInfo>& infos) {
     log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}; {}",
         size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),
         choice_.reason);
-  const bool use_shm = choice_.within == Means::shm && local_size_ > 1;
+  const bool use_shm = choice_.maps() && local_size_ > 1;
   if (use_shm) {
     std::vector<std::string> mailboxes(infos.size());
     for (int peer = 0; peer < size(); ++peer)
@@ -154,15 +158,15 @@ void Job::make_transports(const std::vector<RankInfo>& infos) {
         mailboxes[static_cast<size_t>(peer)] = infos[static_cast<size_t>(peer)].mailbox;
     open_mailboxes(mailboxes);
     transports_.push_back(shm_.get());
+  } else {
+    shm_.reset();
   }
   if (choice_.uses(Means::verbs)) {
     std::vector<std::vector<verbs::PortInfo>> ports;
     for (const RankInfo& info : infos) ports.push_back(info.ports);
     network_ = rdma_->make_transport(rank(), world_->sockets(), ports);
   } else if (choice_.uses(Means::ucx)) {
-    std::vector<bool> local;
-    for (int peer = 0; peer < size(); ++peer) local.push_back(is_local(peer));
-    network_ = make_ucx_transport(rank(), world_->sockets(), std::move(local));
+    network_ = make_ucx_transport(rank(), size(), world_->sockets());
   } else if (choice_.uses(Means::tcp)) {
     network_ =
         std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);

@@ -40,7 +40,7 @@ class Job {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// By peer: index into transports().
   const std::vector<int>& route() const { return route_; }
-  /// "shm", "tcp", "verbs", "ucx", "shm+tcp", ...; "self" in a job of one.
+  /// "shm", "tcp", "verbs", "ucx/shm", "shm+tcp", ...; "self" in a job of one.
   std::string transport_names() const;
 
   /// Leaves in order, and calls `progress` until all have: peers may still wait for bytes in this
@@ -58,7 +58,7 @@ class Job {
 
   Knobs knobs_;
   // Made before joining, where they may be wanted: peers are told of them.
-  std::unique_ptr<ShmTransport> shm_;
+  std::unique_ptr<ShmTransport> shm_;  // over UCX's memory where UCX was asked for
   std::unique_ptr<Rdma> rdma_;
   std::unique_ptr<World> world_;
   std::unique_ptr<Transport> network_;  // null where all is shared memory

@@ -5,8 +5,14 @@
 namespace ropewalk {
 
 namespace {
+
 constexpr const char* kWayOut =
     "sudo apt-get install libucx-dev, then build anew with meson setup -Ducx=enabled";
+
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::unavailable, "ucx", "this Ropewalk is built without UCX", kWayOut);
+}
+
 }  // namespace
 
 UcxReport look_at_ucx() {
@@ -15,8 +21,12 @@ UcxReport look_at_ucx() {
   return report;
 }
 
-std::unique_ptr<Transport> make_ucx_transport(int, SocketSource&, std::vector<bool>) {
-  throw Error(ErrorCode::unavailable, "ucx", "this Ropewalk is built without UCX", kWayOut);
+std::unique_ptr<shm::Sharing> make_ucx_sharing() {
+  refuse();
+}
+
+std::unique_ptr<Transport> make_ucx_transport(int, int, SocketSource&) {
+  refuse();
 }
 
 }  // namespace ropewalk

@@ -28,6 +28,7 @@ LinkCost cost_of(Means means, LinkCost otherwise) {
     case Means::none:
       return otherwise;
     case Means::shm:
+    case Means::ucx_shm:
       return kSharedMemoryLink;
     case Means::tcp:
       return kTcpLink;
@@ -44,7 +45,7 @@ LinkCost cost_of(Means means, LinkCost otherwise) {
 bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts) {
   const bool one_host =
       std::all_of(hosts.begin(), hosts.end(), [&hosts](int host) { return host == hosts.front(); });
-  return one_host && hosts.size() > 1 && transports.within == Means::shm;
+  return one_host && hosts.size() > 1 && transports.maps();
 }
 
 size_t slice_bytes_max(const Knobs& knobs) {

@@ -29,6 +29,8 @@ TEST(Question, CostsAreThoseOfTheTransports) {
 
 TEST(Question, OnlySharedMemoryIsMapped) {
   EXPECT_TRUE(question(Means::shm, Means::none, {0, 0}).mapped);
+  EXPECT_TRUE(question(Means::ucx_shm, Means::none, {0, 0}).mapped);
+  EXPECT_FALSE(question(Means::ucx, Means::none, {0, 0}).mapped);
   EXPECT_FALSE(question(Means::verbs, Means::none, {0, 0}).mapped);
   EXPECT_FALSE(question(Means::tcp, Means::none, {0, 0}).mapped);
   EXPECT_FALSE(question(Means::shm, Means::tcp, {0, 0, 1}).mapped);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "ropewalk/status.h"
@@ -90,6 +91,15 @@ std::string no_fabric(const std::vector<RankReport>& ranks) {
   return {};
 }
 
+/// Whether all ranks that share a host have a mailbox.
+bool all_neighbours_share(const std::vector<RankReport>& ranks) {
+  std::map<int, int> ranks_on;
+  for (const RankReport& rank : ranks) ++ranks_on[rank.host];
+  return std::all_of(ranks.begin(), ranks.end(), [&ranks_on](const RankReport& rank) {
+    return ranks_on[rank.host] == 1 || !rank.info.mailbox.empty();
+  });
+}
+
 constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 
 void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obstacle,
@@ -121,7 +131,7 @@ void check_required(std::string_view wish, std::string_view require, const Trans
 }  // namespace
 
 std::string_view name_of(Means means) {
-  constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs", "ucx"};
+  constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs", "ucx", "ucx/shm"};
   return kNames[static_cast<size_t>(means)];
 }
 
@@ -154,6 +164,7 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   else if (wish == "ucx" || (is_auto && can_ucx))
     network = Means::ucx;
   if (some_share) choice.within = is_auto || wish == "shm" ? Means::shm : network;
+  if (choice.within == Means::ucx && all_neighbours_share(ranks)) choice.within = Means::ucx_shm;
   if (several_hosts) choice.between = network;
   if (!is_auto)
     choice.reason = fmt::format("{} was asked for", wish);

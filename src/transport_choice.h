@@ -10,8 +10,9 @@
 
 namespace ropewalk {
 
-enum class Means : uint8_t { none, shm, tcp, verbs, ucx };
-std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs", "ucx"
+/// ucx_shm: shared memory that UCX allocates and maps.
+enum class Means : uint8_t { none, shm, tcp, verbs, ucx, ucx_shm };
+std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs", "ucx", "ucx/shm"
 
 struct TransportChoice {
   Means within = Means::none;   // between ranks of one host; none where no two share one
@@ -20,6 +21,8 @@ struct TransportChoice {
   bool is_fallback = false;     // some ranks could use RDMA, but it is not used
 
   bool uses(Means means) const { return within == means || between == means; }
+  /// Ranks of one host map each other's memory.
+  bool maps() const { return within == Means::shm || within == Means::ucx_shm; }
   bool operator==(const TransportChoice&) const = default;
 };
 
@@ -31,7 +34,8 @@ struct RankReport {
 
 /// `wish` is ROPEWALK_TRANSPORT: "auto" takes shared memory within a host, and between hosts verbs
 /// where every rank has a usable port and all have one link layer in common, else UCX where it
-/// reaches a fabric on every rank, else TCP. `require` is ROPEWALK_REQUIRE. Throws
+/// reaches a fabric on every rank, else TCP. "ucx" takes UCX's shared memory within a host, where
+/// all ranks that have neighbours there have a mailbox in it. `require` is ROPEWALK_REQUIRE. Throws
 /// Error(unavailable) that names a rank and what it lacks where the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
                                   const std::vector<RankReport>& ranks);

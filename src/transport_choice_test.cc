@@ -139,6 +139,26 @@ TEST(TransportChoice, UcxIsTakenWhereItAloneReachesAFabric) {
   expect(choose("auto", {here, rank_on(1, none)}), Means::none, Means::tcp);
 }
 
+TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
+  RankReport here = with_ucx(rank_on(0, none), {});
+  here.info.mailbox = "ucx/shm2:1:2:0000000000000000:3";
+  RankReport there = here;
+  there.host = 1;
+  const RankReport without = with_ucx(rank_on(1, none), {});
+  expect(choose("ucx", {here, here}), Means::ucx_shm, Means::none);
+  EXPECT_TRUE(choose("ucx", {here, here}).maps());
+  EXPECT_EQ(text_of(choose("ucx", {here, here})), "ucx/shm between all ranks");
+  EXPECT_EQ(text_of(choose("ucx", {here, here, there, there})),
+            "ucx/shm within hosts, ucx between them");
+  // One that is alone on its host needs none there.
+  expect(choose("ucx", {here, here, without}), Means::ucx_shm, Means::ucx);
+  expect(choose("ucx", {here, here, there, without}), Means::ucx, Means::ucx);
+  expect(choose("ucx", {here, there}), Means::none, Means::ucx);
+  // A mailbox of Ropewalk's own is for the automatic choice.
+  expect(choose("tcp", {here, here}), Means::tcp, Means::none);
+  expect(choose("ucx", {here, here}, "shm"), Means::ucx_shm, Means::none);
+}
+
 TEST(TransportChoice, UcxIsForAllPairs) {
   const RankReport sockets_only = with_ucx(rank_on(0, none), {});
   expect(choose("ucx", {sockets_only, sockets_only}), Means::ucx, Means::none);

@@ -8,6 +8,7 @@
 
 #include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk {
 
@@ -17,11 +18,14 @@ struct UcxReport {
   std::vector<std::string> all;  // its transports with their devices: "posix/memory"
   // Of these what reaches hosts better than sockets do, and UCX_TLS and UCX_NET_DEVICES allow.
   std::vector<std::string> fabrics;
+  bool shares_memory = false;  // UCX_TLS allows shared memory that make_ucx_sharing is for
 };
 UcxReport look_at_ucx();
 
-/// `sockets` must outlive it; `is_local` by rank: whether it is on this host. Throws Error.
-std::unique_ptr<Transport> make_ucx_transport(int rank, SocketSource& sockets,
-                                              std::vector<bool> is_local);
+/// By which ranks of one host share memory through UCX. Throws Error.
+std::unique_ptr<shm::Sharing> make_ucx_sharing();
+
+/// `sockets` must outlive it. Throws Error.
+std::unique_ptr<Transport> make_ucx_transport(int rank, int size, SocketSource& sockets);
 
 }  // namespace ropewalk

@@ -73,6 +73,8 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
   if (options.knobs.transport == "verbs" && options.ports.empty())
     like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
   if (options.knobs.transport == "ucx") like_here.info.ucx = "assumed";
+  if (options.knobs.transport == "ucx" && options.ucx_shares_memory)
+    like_here.info.mailbox = "assumed";
   std::vector<RankReport> ranks(hosts.size(), like_here);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     ranks[rank].host = hosts[rank];
@@ -138,7 +140,7 @@ Explanation explain(const ExplainOptions& options) {
       options.algorithm == Algorithm::automatic && question.forced != Algorithm::automatic;
   std::vector<bool> mapped;
   for (const int host : hosts)
-    mapped.push_back(explanation.transports.within == Means::shm &&
+    mapped.push_back(explanation.transports.maps() &&
                      host == hosts[static_cast<size_t>(options.rank)]);
   const ChannelSetting setting{
       [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },

@@ -28,6 +28,7 @@ struct ExplainOptions {
   // What every rank is taken to say of RDMA; of no use on one host, or with --transport verbs.
   std::vector<verbs::PortInfo> ports;
   std::string no_ports = "there is no RDMA adapter";
+  bool ucx_shares_memory = false;  // as UcxReport says
 };
 
 struct Explanation {

@@ -9,6 +9,7 @@
 #include "explain.h"
 #include "hosts.h"
 #include "rdma.h"
+#include "ucx.h"
 #include "words.h"
 
 namespace ropewalk::tools {
@@ -33,7 +34,8 @@ struct ExplainFlags {
 };
 
 // Every host is taken to have what this one has.
-void look_for_rdma(ExplainOptions& options) {
+void look_at_machine(ExplainOptions& options) {
+  if (options.knobs.transport == "ucx") options.ucx_shares_memory = look_at_ucx().shares_memory;
   if (options.hosts < 2 || options.knobs.transport != "auto") return;
   const Rdma rdma(options.knobs);
   options.ports = rdma.ports();
@@ -68,7 +70,7 @@ ExplainOptions options_of(const ExplainFlags& flags) {
   options.registered = flags.buffers == "registered";
   options.knobs = knobs_from_environment();
   if (!flags.transport.empty()) options.knobs.transport = flags.transport;
-  look_for_rdma(options);
+  look_at_machine(options);
   return options;
 }
 

@@ -32,7 +32,7 @@ std::string call_text(const ExplainOptions& options, const Explanation& explanat
 }
 
 std::string_view transport_of(const Traffic& traffic, const TransportChoice& choice) {
-  if (traffic.mapped) return name_of(Means::shm);
+  if (traffic.mapped) return name_of(choice.within);
   return name_of(choice.between == Means::none ? choice.within : choice.between);
 }
 

@@ -27,8 +27,10 @@ size_t exchange_offset(size_t bytes_max, uint64_t number) {
 
 P2pLink::P2pLink(const Setup& setup)
     : setup_(setup),
-      out_(exchange_offset(setup.bytes_max, 0) + kExchangeBytes, bind_memory_near_caller),
-      in_(exchange_offset(setup.bytes_max, 0) + kExchangeBytes, bind_memory_near_caller) {
+      out_(exchange_offset(setup.bytes_max, 0) + kExchangeBytes, std::array{&setup.transport},
+           bind_memory_near_caller),
+      in_(exchange_offset(setup.bytes_max, 0) + kExchangeBytes, std::array{&setup.transport},
+          bind_memory_near_caller) {
   Transport& transport = setup_.transport;
   out_.register_with(transport);
   in_.register_with(transport);

@@ -20,7 +20,7 @@ namespace ropewalk {
 struct Abilities {
   bool put = false;                 // one-sided write plus notice
   bool load_store = false;          // `map` gives pointers into the peer's memory
-  bool needs_registration = false;  // not any memory can be registered: Region::memfd is needed
+  bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
   bool registered_sources = false;  // put needs the source's Memory; see there
   size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
   size_t op_bytes_max = size_t{1} << 30;
@@ -33,10 +33,13 @@ struct RemoteKey {
   uint64_t bytes = 0;  // from Memory::base() to the end of what may be written
 };
 
+class Block;
+
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
-/// file from `memfd_offset`, so that local peers can map it too. Where `dmabuf` >= 0 it is memory
-/// of an accelerator, exported as that file, and `base` an address that only the device can follow:
-/// for transports with adapters that reach devices directly.
+/// file from `memfd_offset`, so that local peers can map it too; where `block` is not null it lies
+/// in that block, for the same purpose. Where `dmabuf` >= 0 it is memory of an accelerator,
+/// exported as that file, and `base` an address that only the device can follow: for transports
+/// with adapters that reach devices directly.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
@@ -45,6 +48,19 @@ struct Region {
   bool source_only = false;  // no peer will write here: it may be read-only memory
   int dmabuf = -1;
   size_t dmabuf_offset = 0;
+  const Block* block = nullptr;
+
+  /// Ropewalk's own memory, which stays mapped while it is registered.
+  bool is_own() const { return memfd >= 0 || block != nullptr; }
+};
+
+/// Memory that a transport gives, whose peers can map no other. Ends with the object: after its
+/// registrations, and before the transport. Threads: may end on any.
+class Block {
+ public:
+  virtual ~Block() = default;
+  /// All of it.
+  virtual Region region() const = 0;
 };
 
 /// A registration; ends with the object. The transport must outlive it. Not movable.
@@ -91,6 +107,10 @@ class Transport {
   virtual std::string_view name() const = 0;
   virtual Abilities abilities() const = 0;
 
+  /// Where not null: page-aligned memory of `bytes` zeroes or more, and only such can be registered
+  /// here. Null where a memfd will do. Threads: any. Throws Error(exhausted) with the exact fix
+  /// where a limit forbids it.
+  virtual std::unique_ptr<Block> allocate(size_t /*bytes*/) { return nullptr; }
   /// Makes `region` a legal source of puts and, unless it is source_only, target of peers' puts.
   /// Throws Error(exhausted) with the exact fix where a limit forbids it.
   virtual std::unique_ptr<Memory> register_memory(const Region& region) = 0;

@@ -14,7 +14,7 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
       peer_(peer),
       puts_under_way_(puts_under_way),
       abilities_(transport.abilities()),
-      boxes_(2 * kInboxBytes) {
+      boxes_(2 * kInboxBytes, std::array{&transport}) {
   boxes_.register_with(transport_);
 }
 

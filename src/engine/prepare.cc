@@ -45,7 +45,7 @@ Region hull(const Region& a, const Region& b) {
 /// Registered with every transport, in the order of their indices.
 std::unique_ptr<RegisteredMemory> allocate(size_t bytes,
                                            const std::vector<Transport*>& transports) {
-  auto memory = std::make_unique<RegisteredMemory>(bytes);
+  auto memory = std::make_unique<RegisteredMemory>(bytes, transports);
   for (Transport* transport : transports) memory->register_with(*transport);
   return memory;
 }

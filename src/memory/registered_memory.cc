@@ -14,12 +14,20 @@ constexpr const char* kOperation = "allocate";
 constexpr const char* kFileName = "ropewalk-buffer";
 }  // namespace
 
-RegisteredMemory::RegisteredMemory(size_t bytes, BindMemory bind) : bytes_(bytes) {
+RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> transports,
+                                   BindMemory bind)
+    : bytes_(bytes) {
   if (bytes > static_cast<size_t>(std::numeric_limits<off_t>::max()) - kHugePageBytes)
     throw Error(ErrorCode::exhausted, kOperation,
                 fmt::format("{} bytes are more than any machine has", bytes),
                 "look for an overflow in the size asked for");
-  if (bytes < kHugePageBytes || !try_huge_pages(bind)) use_ordinary_pages(bind);
+  for (Transport* transport : transports)
+    if (!block_) block_ = transport->allocate(std::max<size_t>(bytes, 1));
+  if (block_)
+    make_present(block_->region().base, block_->region().bytes, bind);
+  else if (bytes < kHugePageBytes || !try_huge_pages(bind))
+    use_ordinary_pages(bind);
+  base_ = block_ ? block_->region().base : mapping_.base();
 }
 
 bool RegisteredMemory::try_huge_pages(BindMemory bind) {
@@ -43,11 +51,15 @@ void RegisteredMemory::use_ordinary_pages(BindMemory bind) {
   const size_t mapped_bytes = round_up(std::max<size_t>(bytes_, 1), page_bytes());
   fd_ = create_memfd(kOperation, kFileName, mapped_bytes);
   mapping_ = SharedMapping(kOperation, fd_.get(), 0, mapped_bytes);
+  make_present(mapping_.base(), mapped_bytes, bind);
+}
+
+void RegisteredMemory::make_present(std::byte* base, size_t bytes, BindMemory bind) {
   // Both are hints: refused, the memory is only slower.
-  if (bind) bind(mapping_.base(), mapped_bytes);
-  if (mapped_bytes >= kHugePageBytes) madvise(mapping_.base(), mapped_bytes, MADV_HUGEPAGE);
-  if (const int error = prefault(mapping_.base(), mapped_bytes))
-    throw_memory_error(kOperation, fmt::format("get {} bytes of memory", mapped_bytes), error);
+  if (bind) bind(base, bytes);
+  if (bytes >= kHugePageBytes) madvise(base, bytes, MADV_HUGEPAGE);
+  if (const int error = prefault(base, bytes))
+    throw_memory_error(kOperation, fmt::format("get {} bytes of memory", bytes), error);
 }
 
 void RegisteredMemory::register_with(Transport& transport) {

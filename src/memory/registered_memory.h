@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "memory/memfd.h"
@@ -13,23 +14,30 @@ namespace ropewalk {
 /// Puts [address, address + bytes) near the caller; bind_memory_near_caller of topology.h, or null.
 using BindMemory = bool (*)(void* address, size_t bytes);
 
-/// A zeroed, page-aligned range of an anonymous file, so that local peers can map it too. Its pages
-/// are present from the start: nothing faults later. From 2 MiB on it lies on huge pages where the
-/// machine's pool has them, else transparent huge pages are asked for.
+/// A zeroed, page-aligned range of an anonymous file, or of a transport's block, so that local
+/// peers can map it too. Its pages are present from the start: nothing faults later. From 2 MiB on
+/// a file lies on huge pages where the machine's pool has them, else transparent huge pages are
+/// asked for.
 ///
 /// Ends its registrations, then its mapping; so it must die before the transports. Not movable:
 /// transports and plans keep its address. Threads: set up by one thread; then read by any.
 class RegisteredMemory {
  public:
-  /// `bytes` may be 0. Throws Error(exhausted) that names the limit to raise.
-  explicit RegisteredMemory(size_t bytes, BindMemory bind = nullptr);
+  /// `bytes` may be 0. `transports` are those that it will be registered with: at most one of them
+  /// gives memory of its own. Throws Error(exhausted) that names the limit to raise.
+  explicit RegisteredMemory(size_t bytes, std::span<Transport* const> transports = {},
+                            BindMemory bind = nullptr);
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
-  std::byte* data() const noexcept { return mapping_.base(); }
+  std::byte* data() const noexcept { return base_; }
   size_t bytes() const noexcept { return bytes_; }
   bool on_huge_pages() const noexcept { return huge_; }
-  Region region() const noexcept { return {data(), bytes_, fd_.get(), 0}; }
+  Region region() const noexcept {
+    Region region{data(), bytes_, fd_.get(), 0};
+    region.block = block_.get();
+    return region;
+  }
 
   /// Registers with one more transport. Call once per transport, in the order of their indices.
   /// Throws what Transport::register_memory throws; then nothing has changed.
@@ -42,10 +50,13 @@ class RegisteredMemory {
  private:
   bool try_huge_pages(BindMemory bind);
   void use_ordinary_pages(BindMemory bind);
+  void make_present(std::byte* base, size_t bytes, BindMemory bind);
 
   size_t bytes_;
+  std::byte* base_ = nullptr;
   bool huge_ = false;
-  UniqueFd fd_;
+  std::unique_ptr<Block> block_;
+  UniqueFd fd_;  // without a block
   SharedMapping mapping_;
   std::vector<std::unique_ptr<Memory>> registrations_;  // last: ends first
 };

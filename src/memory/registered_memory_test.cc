@@ -106,7 +106,7 @@ TEST(RegisteredMemory, SizeIsSealed) {
 TEST(RegisteredMemory, BindsTheWholeRangeBeforeItsPagesExist) {
   static size_t bound_bytes;
   static bool was_present;
-  RegisteredMemory memory(10000, [](void* address, size_t bytes) {
+  RegisteredMemory memory(10000, {}, [](void* address, size_t bytes) {
     bound_bytes = bytes;
     unsigned char present = 0;
     mincore(address, 1, &present);

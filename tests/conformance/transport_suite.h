@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,7 +50,9 @@ TransportKind instant_kind(bool load_store);
 
 /// A target of puts: registered memory with its key.
 struct Target {
-  Target(size_t bytes, Transport& transport) : memory(bytes) { memory.register_with(transport); }
+  Target(size_t bytes, Transport& transport) : memory(bytes, std::array{&transport}) {
+    memory.register_with(transport);
+  }
   RemoteKey key() const { return registration()->key(); }
   const Memory* registration() const { return memory.registrations()[0].get(); }
   std::byte* data() const { return memory.data(); }

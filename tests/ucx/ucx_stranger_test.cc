@@ -44,8 +44,7 @@ class Stranger {
     if (!reader_.complete()) return false;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    params.err_mode = worker_.shares_memory() ? UCP_ERR_HANDLING_MODE_NONE
-                                              : UCP_ERR_HANDLING_MODE_PEER;  // as the transport
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;  // as the transport
     params.address = reinterpret_cast<const ucp_address_t*>(reader_.handshake().address.data());
     EXPECT_EQ(ucx::lib().ucp_ep_create(worker_.get(), &params, &endpoint_), UCS_OK);
     ucx::encode(ucx::Credit{link(), 0}, contact_.data());
@@ -123,7 +122,7 @@ class UcxStranger : public testing::Test {
   }
 
   tcp::LocalNetwork network_{2, tcp::LocalNetwork::Kind::unix_sockets};
-  UcxTransport transport_{0, network_.source(0), {true, true}};
+  UcxTransport transport_{0, 2, network_.source(0)};
   Bytes target_ = Bytes(64);
   std::unique_ptr<Memory> memory_;
   Stranger stranger_{network_.source(1)};
@@ -135,8 +134,8 @@ class UcxStranger : public testing::Test {
 // the connection is given up: then all peers would be lost.
 TEST(UcxPeerThatDiesAfterItsHandshake, IsNotConnectedTo) {
   tcp::LocalNetwork network(3, tcp::LocalNetwork::Kind::unix_sockets);
-  UcxTransport transport(0, network.source(0), {true, true, true});
-  UcxTransport survivor(2, network.source(2), {true, true, true});
+  UcxTransport transport(0, 3, network.source(0));
+  UcxTransport survivor(2, 3, network.source(2));
   network.source(1).request(0, 0);
   const int fd = network.source(1).take(0, 0);
   Bytes handshake;
@@ -233,7 +232,7 @@ TEST(UcxLinks, APeerThatGoesWhileTheyAreMadeIsLost) {
   for (int turn = 0; turn < kTurnsMax * kTurnsMax; ++turn) {
     SCOPED_TRACE(turn);
     tcp::LocalNetwork network(2, tcp::LocalNetwork::Kind::unix_sockets);
-    UcxTransport transport(0, network.source(0), {true, true});
+    UcxTransport transport(0, 2, network.source(0));
     std::array<Completion, 16> seen;
     auto stranger = std::make_unique<Stranger>(network.source(1));
     transport.connect(1, {});

@@ -14,7 +14,7 @@ class FakeTransport::Registration final : public Memory {
       : transport_(transport),
         key_{id, region.bytes},
         base_(region.base),
-        current_(region.memfd >= 0 || transport.fabric_.options_.plain_is_current) {
+        current_(region.is_own() || transport.fabric_.options_.plain_is_current) {
     transport_.regions_[id] = region;
     transport_.region_ids_[this] = id;
   }
@@ -64,7 +64,7 @@ Abilities FakeTransport::abilities() const {
 std::unique_ptr<Memory> FakeTransport::register_memory(const Region& region) {
   // The rank in the id makes a key that is used on the wrong rank an unknown one.
   const uint64_t id = static_cast<uint64_t>(rank_ + 1) << 32 | ++registrations_;
-  const bool is_plain = region.memfd < 0;
+  const bool is_plain = !region.is_own();
   return std::make_unique<Registration>(
       *this, id, is_plain && fabric_.options_.registered_sources ? in_whole_pages(region) : region);
 }

@@ -1,12 +1,12 @@
-// The memory file through which a rank's local peers reach it. Layout, for a job of n ranks:
+// The shared memory through which a rank's local peers reach it. Layout, for a job of n ranks:
 //
 //   MailboxHeader
 //   RegionTable                  what this rank has registered; this rank writes
 //   HelloSlot  [n], by reader    what this rank passed to connect(reader); this rank writes
 //   NoticeRing [n], by sender    notices to this rank; the sender writes entries, this rank `taken`
 //
-// The file is sparse: what no link uses takes no memory. All ranks run the same build of this
-// layout; kLayoutVersion tells when they do not.
+// It is as sparse as its kind of memory can be: what no link uses is not touched. All ranks run the
+// same build of this layout; kLayoutVersion tells when they do not.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 namespace ropewalk::shm {
 
 inline constexpr uint64_t kMagic = 0x6b6c617765706f72;  // "ropewalk"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 struct MailboxHeader {
   uint64_t magic;
@@ -40,19 +40,18 @@ struct HelloSlot {
   std::byte text[kHelloBytesMax];
 };
 
-/// A view of a mapped mailbox. Movable; owns the mapping.
+/// A view of a mailbox.
 class Mailbox {
  public:
   Mailbox() = default;
-  /// Maps `fd`, which must hold bytes_for(ranks) bytes. Throws Error.
-  Mailbox(int fd, int ranks) : ranks_(ranks), mapping_("shm", fd, 0, bytes_for(ranks)) {}
+  /// At `base` bytes_for(ranks) bytes are mapped.
+  Mailbox(std::byte* base, int ranks) : ranks_(ranks), base_(base) {}
 
   static size_t bytes_for(int ranks) {
-    return round_up(rings_offset(ranks) + static_cast<size_t>(ranks) * sizeof(NoticeRing),
-                    page_bytes());
+    return rings_offset(ranks) + static_cast<size_t>(ranks) * sizeof(NoticeRing);
   }
 
-  explicit operator bool() const noexcept { return mapping_.base() != nullptr; }
+  explicit operator bool() const noexcept { return base_ != nullptr; }
   MailboxHeader& header() const { return *at<MailboxHeader>(0); }
   RegionTable& regions() const { return *at<RegionTable>(kTableOffset); }
   HelloSlot& hello_to(int reader) const { return at<HelloSlot>(kHellosOffset)[reader]; }
@@ -66,11 +65,11 @@ class Mailbox {
   }
   template <class T>
   T* at(size_t offset) const {
-    return reinterpret_cast<T*>(mapping_.base() + offset);
+    return reinterpret_cast<T*>(base_ + offset);
   }
 
   int ranks_ = 0;
-  SharedMapping mapping_;
+  std::byte* base_ = nullptr;
 };
 
 }  // namespace ropewalk::shm

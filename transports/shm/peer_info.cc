@@ -2,38 +2,51 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <span>
 
 #include "ropewalk/status.h"
 
 namespace ropewalk::shm {
 namespace {
 
-constexpr std::string_view kPrefix = "shm1:";
+constexpr char kVersion = '2';
 constexpr size_t kNonceDigits = 16;
 
-/// Takes a number of plain digits and the `:` behind it off the front of `text`.
-bool take_number(std::string_view& text, int32_t& into) {
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, into);
-  if (error != std::errc{} || rest == end || *rest != ':' || text.front() == '-') return false;
-  text.remove_prefix(static_cast<size_t>(rest - text.data()) + 1);
+/// Takes a number up to `end`, or to the end of `text` where there is none, and that end, off the
+/// front of `text`.
+template <class Integer>
+bool take_number(std::string_view& text, Integer& into, char end, int base = 10) {
+  const std::string_view digits = text.substr(0, text.find(end));
+  const char* const digits_end = digits.data() + digits.size();
+  const auto [rest, error] = std::from_chars(digits.data(), digits_end, into, base);
+  if (error != std::errc{} || rest != digits_end || digits.front() == '-') return false;
+  text.remove_prefix(std::min(digits.size() + 1, text.size()));
   return true;
 }
 
+bool parse_share(std::string_view text, Share& share) {
+  for (size_t i = 0; i < Share::kWords; ++i) {
+    const bool is_last = text.find('.') == std::string_view::npos;
+    if (!take_number(text, share.words[i], '.', 16)) return false;
+    if (is_last) return true;
+  }
+  return false;
+}
+
 bool parse_into(PeerInfo& info, std::string_view text) {
-  if (!text.starts_with(kPrefix)) return false;
-  text.remove_prefix(kPrefix.size());
-  if (!take_number(text, info.pid) || !take_number(text, info.mailbox_fd) ||
-      !take_number(text, info.doorbell_fd) || text.size() != kNonceDigits)
+  if (!text.starts_with(info.kind + kVersion + ":")) return false;
+  text.remove_prefix(info.kind.size() + 2);
+  if (!take_number(text, info.pid, ':') || !take_number(text, info.doorbell_fd, ':') ||
+      text.find(':') != kNonceDigits || !take_number(text, info.nonce, ':', 16) || info.pid <= 0)
     return false;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, info.nonce, 16);
-  return error == std::errc{} && rest == end && text.front() != '-' && info.pid > 0;
+  return parse_share(text, info.mailbox);
 }
 
 std::string reason_for(int error) {
@@ -56,15 +69,19 @@ std::string reason_for(int error) {
 }  // namespace
 
 std::string PeerInfo::text() const {
-  return fmt::format("{}{}:{}:{}:{:016x}", kPrefix, pid, mailbox_fd, doorbell_fd, nonce);
+  size_t words = Share::kWords;
+  while (words > 1 && mailbox.words[words - 1] == 0) --words;
+  return fmt::format("{}{}:{}:{}:{:016x}:{:x}", kind, kVersion, pid, doorbell_fd, nonce,
+                     fmt::join(std::span(mailbox.words).first(words), "."));
 }
 
-PeerInfo PeerInfo::parse(int rank, std::string_view text) {
+PeerInfo PeerInfo::parse(int rank, std::string_view kind, std::string_view text) {
   PeerInfo info;
   info.rank = rank;
+  info.kind = kind;
   if (!parse_into(info, text))
-    throw Error(Failure{ErrorCode::protocol, "shm",
-                        fmt::format("rank {} published what is no shm address", rank),
+    throw Error(Failure{ErrorCode::protocol, info.kind,
+                        fmt::format("rank {} published what is no address in shared memory", rank),
                         "run the same version of Ropewalk on every rank", -1, rank});
   return info;
 }

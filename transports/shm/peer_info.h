@@ -6,25 +6,29 @@
 #include <string_view>
 
 #include "memory/memfd.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk::shm {
 
-/// As text: "shm1:PID:MAILBOX_FD:DOORBELL_FD:NONCE", numbers in decimal, the nonce as 16
-/// hexadecimal digits; for example "shm1:4711:5:6:00c0ffee00c0ffee".
+/// As text: "shm2:PID:DOORBELL_FD:NONCE:MAILBOX". The first two numbers are decimal, the nonce is
+/// 16 hexadecimal digits, the mailbox its share's words in hexadecimal up to the last that is not
+/// 0, joined by "."; for example "shm2:4711:6:00c0ffee00c0ffee:5.0.3c1".
 struct PeerInfo {
-  int rank = -1;  // not in the text: the bootstrap knows who sent it
+  int rank = -1;     // not in the text: the bootstrap knows who sent it
+  std::string kind;  // the Sharing's name
   int32_t pid = 0;
-  int32_t mailbox_fd = -1;
   int32_t doorbell_fd = -1;
   uint64_t nonce = 0;
+  Share mailbox;
 
   std::string text() const;
-  /// Throws Error(protocol) unless `text` is exactly such a line.
-  static PeerInfo parse(int rank, std::string_view text);
+  /// Throws Error(protocol) unless `text` is exactly such a line, of a rank that shares memory in
+  /// the way `kind`.
+  static PeerInfo parse(int rank, std::string_view kind, std::string_view text);
 };
 
 /// Opens descriptor `fd` of the owner's process for reading and writing, through /proc. `what`
-/// begins the error's sentence: "open the mailbox of". Throws Error(unavailable), which says who
+/// begins the error's sentence: "open the doorbell of". Throws Error(unavailable), which says who
 /// refused and how to do without shared memory, or Error(exhausted).
 UniqueFd open_descriptor_of(const PeerInfo& owner, int fd, std::string_view what);
 

@@ -11,21 +11,28 @@ namespace ropewalk::shm {
 namespace {
 
 TEST(PeerInfo, SurvivesTheJourneyAsText) {
-  const PeerInfo info{3, 4711, 5, 6, 0x00c0ffee00c0ffee};
-  EXPECT_EQ(info.text(), "shm1:4711:5:6:00c0ffee00c0ffee");
-  const PeerInfo parsed = PeerInfo::parse(3, info.text());
+  const PeerInfo info{3, "shm", 4711, 6, 0x00c0ffee00c0ffee, {{5, 0, 0x3c1}}};
+  EXPECT_EQ(info.text(), "shm2:4711:6:00c0ffee00c0ffee:5.0.3c1");
+  const PeerInfo parsed = PeerInfo::parse(3, "shm", info.text());
   EXPECT_EQ(parsed.rank, 3);
   EXPECT_EQ(parsed.pid, 4711);
-  EXPECT_EQ(parsed.mailbox_fd, 5);
   EXPECT_EQ(parsed.doorbell_fd, 6);
   EXPECT_EQ(parsed.nonce, info.nonce);
+  EXPECT_EQ(parsed.mailbox, info.mailbox);
+}
+
+TEST(PeerInfo, CarriesEveryWord) {
+  PeerInfo info{0, "ucx/shm", 1, 2, 3, {}};
+  EXPECT_EQ(info.text(), "ucx/shm2:1:2:0000000000000003:0");
+  info.mailbox.words.fill(~uint64_t{0});
+  EXPECT_EQ(PeerInfo::parse(0, "ucx/shm", info.text()).mailbox, info.mailbox);
 }
 
 class BadInfo : public testing::TestWithParam<const char*> {};
 
 TEST_P(BadInfo, IsRefusedByName) {
   try {
-    PeerInfo::parse(7, GetParam());
+    PeerInfo::parse(7, "shm", GetParam());
     ADD_FAILURE() << "accepted " << GetParam();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::protocol);
@@ -35,13 +42,19 @@ TEST_P(BadInfo, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadInfo,
-    testing::Values("", "shm1:", "shm2:1:2:3:0000000000000000", "shm1:1:2:3:000000000000000",
-                    "shm1:1:2:3:00000000000000000", "shm1:1:2:3:000000000000000g",
-                    "shm1:1:2:3:-000000000000001", "shm1:-1:2:3:0000000000000000",
-                    "shm1:0:2:3:0000000000000000", "shm1:1:-2:3:0000000000000000",
-                    "shm1:1:2:0000000000000000", "shm1:99999999999:2:3:0000000000000000",
-                    "shm1: 1:2:3:0000000000000000", "shm1:1:2:3:0000000000000000\n",
-                    "shm1:1:2x:3:0000000000000000", "shm1:1/../1:2:3:0000000000000000"));
+    testing::Values("", "shm2:", "shm1:1:2:0000000000000000:3", "ucx2:1:2:0000000000000000:3",
+                    "shm2:1:2:000000000000000:3", "shm2:1:2:00000000000000000:3",
+                    "shm2:1:2:000000000000000g:3", "shm2:1:2:-000000000000001:3",
+                    "shm2:-1:2:0000000000000000:3", "shm2:0:2:0000000000000000:3",
+                    "shm2:1:-2:0000000000000000:3", "shm2:1:0000000000000000:3",
+                    "shm2:99999999999:2:0000000000000000:3", "shm2: 1:2:0000000000000000:3",
+                    "shm2:1:2:0000000000000000:3\n", "shm2:1:2x:0000000000000000:3",
+                    "shm2:1/../1:2:0000000000000000:3", "shm2:1:2:0000000000000000",
+                    "shm2:1:2:0000000000000000:", "shm2:1:2:0000000000000000:3.",
+                    "shm2:1:2:0000000000000000:.3", "shm2:1:2:0000000000000000:-3",
+                    "shm2:1:2:0000000000000000:3g", "shm2:1:2:0000000000000000:10000000000000000",
+                    "shm2:1:2:0000000000000000:1.2.3.4.5.6.7.8.9",
+                    "shm2:1:2:0000000000000000:3:0"));
 
 /// A child that waits until it is told to end.
 class Child {
@@ -74,7 +87,7 @@ class Child {
 
 Failure failure_of_opening(pid_t pid, int fd) {
   try {
-    open_descriptor_of({2, pid, fd, fd, 0}, fd, "open the mailbox of");
+    open_descriptor_of({2, "shm", pid, fd, 0, {}}, fd, "open the mailbox of");
   } catch (const Error& error) {
     return error.failure();
   }

@@ -2,25 +2,26 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
+#include "memory/memfd.h"
 
 namespace ropewalk::shm {
 namespace {
-bool lies_in(const struct stat& file, uint64_t offset, uint64_t bytes) {
-  const auto file_bytes = static_cast<uint64_t>(file.st_size);
-  return offset <= file_bytes && bytes <= file_bytes - offset;
+
+/// So that no later access faults.
+int make_present(std::byte* base, uint64_t bytes) {
+  if (bytes == 0) return 0;
+  if (bytes >= kHugePageBytes) {
+    std::byte* const page = base - reinterpret_cast<uintptr_t>(base) % page_bytes();
+    madvise(page, bytes + static_cast<size_t>(base - page), MADV_HUGEPAGE);
+  }
+  return prefault(base, bytes);
 }
+
 }  // namespace
 
 uint64_t RegionPublisher::publish(const Region& region) {
-  struct stat file {};
-  if (fstat(region.memfd, &file) != 0 || !lies_in(file, region.memfd_offset, region.bytes))
-    throw Error(ErrorCode::invalid_argument, "register memory",
-                "this memory is not the mapping of a memory file, so local peers cannot map it",
-                "allocate it with Communicator::allocate");
+  const Share share = sharing_.share(region);
   const std::lock_guard lock(mutex_);
   uint32_t slot = slots_used_;
   if (!free_slots_.empty()) {
@@ -35,9 +36,8 @@ uint64_t RegionPublisher::publish(const Region& region) {
   }
   RegionEntry& entry = table_.entries[slot];
   entry.bytes.store(region.bytes, std::memory_order_release);
-  entry.offset.store(region.memfd_offset, std::memory_order_release);
-  entry.inode.store(file.st_ino, std::memory_order_release);
-  entry.fd.store(region.memfd, std::memory_order_release);
+  for (size_t i = 0; i < Share::kWords; ++i)
+    entry.share[i].store(share.words[i], std::memory_order_release);
   const uint64_t id = ++generation_ << kSlotBits | slot;
   entry.id.store(id, std::memory_order_release);
   return id;
@@ -46,7 +46,7 @@ uint64_t RegionPublisher::publish(const Region& region) {
 void RegionPublisher::withdraw(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto slot = static_cast<uint32_t>(id % kRegionsMax);
-  // The caller closes the file only afterwards, so a peer that still finds the id opened this file.
+  // The caller frees the memory only afterwards, so a peer that still finds the id has mapped it.
   table_.entries[slot].id.store(0, std::memory_order_seq_cst);
   table_.withdrawn.fetch_add(1, std::memory_order_release);
   free_slots_.push(slot);
@@ -70,34 +70,21 @@ bool PeerRegions::map(uint64_t id) {
 }
 
 PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id) const {
-  const uint64_t bytes = entry.bytes.load(std::memory_order_acquire);
-  const uint64_t offset = entry.offset.load(std::memory_order_acquire);
-  const UniqueFd fd =
-      open_descriptor_of(owner_, entry.fd.load(std::memory_order_acquire), "map memory of");
-  struct stat file {};
-  const bool known = fstat(fd.get(), &file) == 0;
-  // Unchanged after the open: what was opened is this region's file, not one that took its number.
+  Mapped mapped;
+  mapped.id = id;
+  mapped.bytes = entry.bytes.load(std::memory_order_acquire);
+  Share share;
+  for (size_t i = 0; i < Share::kWords; ++i)
+    share.words[i] = entry.share[i].load(std::memory_order_acquire);
+  mapped.mapping = sharing_->map(owner_, share, mapped.bytes);
+  // Unchanged after that: what was mapped is this region, not one that took its place.
   if (entry.id.load(std::memory_order_seq_cst) != id)
     throw Error(ErrorCode::protocol, "map",
                 fmt::format("rank {} withdrew region {:#x} meanwhile", owner_.rank, id));
-  if (!known || file.st_ino != entry.inode.load(std::memory_order_acquire) ||
-      !lies_in(file, offset, bytes))
-    throw Error(ErrorCode::protocol, "map",
-                fmt::format("the file of region {:#x} of rank {} is not there; the rank has died",
-                            id, owner_.rank));
-
-  const auto unit = static_cast<size_t>(file.st_blksize);  // a huge page where it lies on such
-  const size_t begin = offset / unit * unit;
-  Mapped mapped;
-  mapped.id = id;
-  mapped.bytes = bytes;
-  mapped.mapping = SharedMapping("map", fd.get(), begin,
-                                 round_up(std::max(offset + bytes - begin, uint64_t{1}), unit));
-  mapped.base = mapped.mapping.base() + (offset - begin);
-  if (bytes >= kHugePageBytes)
-    madvise(mapped.mapping.base(), mapped.mapping.bytes(), MADV_HUGEPAGE);
-  if (const int error = bytes > 0 ? prefault(mapped.base, bytes) : 0)
-    throw_memory_error("map", fmt::format("map {} bytes of rank {}", bytes, owner_.rank), error);
+  mapped.base = mapped.mapping->base();
+  if (const int error = make_present(mapped.base, mapped.bytes))
+    throw_memory_error("map", fmt::format("map {} bytes of rank {}", mapped.bytes, owner_.rank),
+                       error);
   return mapped;
 }
 

@@ -1,23 +1,25 @@
-// How a rank tells its local peers which memory files they may map, and how they do it.
+// How a rank tells its local peers which of its memory they may map, and how they find it.
 //
 // A key's id is (generation << kSlotBits | slot). A slot is used again, a generation never: an id
 // names one registration for the life of the transport, so that a mapping cached under an id is
 // never taken for another region.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <queue>
 #include <string>
 #include <vector>
 
-#include "memory/memfd.h"
 #include "ropewalk/transport.h"
 #include "transports/shm/notice_ring.h"
 #include "transports/shm/peer_info.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk::shm {
 
@@ -25,15 +27,13 @@ inline constexpr unsigned kSlotBits = 14;
 inline constexpr size_t kRegionsMax = size_t{1} << kSlotBits;
 
 /// One registration, as a sequence lock: the owner writes `id` last when it publishes and clears it
-/// first when it withdraws; a reader that finds the same id before and after has read, and opened,
+/// first when it withdraws; a reader that finds the same id before and after has read, and mapped,
 /// what belongs together. Stores release and loads acquire, so that a reader who sees a newer field
 /// also sees that the old id is gone.
 struct RegionEntry {
   std::atomic<uint64_t> id;  // 0: none
   std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> offset;  // in the file
-  std::atomic<uint64_t> inode;   // of the file, in case the owner died and its pid is another's
-  std::atomic<int32_t> fd;       // the owner's descriptor number
+  std::array<std::atomic<uint64_t>, Share::kWords> share;
 };
 
 struct RegionTable {
@@ -44,15 +44,16 @@ struct RegionTable {
 /// The owner's side. Thread-safe: buffers die on whichever thread drops them.
 class RegionPublisher {
  public:
-  explicit RegionPublisher(RegionTable& table) : table_(table) {}
-  /// Returns the new id. Throws Error(exhausted) when kRegionsMax are published, and
-  /// Error(invalid_argument) where `region` does not lie in its file.
+  RegionPublisher(RegionTable& table, Sharing& sharing) : table_(table), sharing_(sharing) {}
+  /// Returns the new id. Throws Error(exhausted) when kRegionsMax are published, and what
+  /// Sharing::share throws.
   uint64_t publish(const Region& region);
   void withdraw(uint64_t id);
 
  private:
   std::mutex mutex_;
   RegionTable& table_;
+  Sharing& sharing_;
   uint64_t generation_ = 0;
   uint32_t slots_used_ = 0;  // slots below this have been used
   // The lowest first, which keeps readers' caches short.
@@ -63,7 +64,8 @@ class RegionPublisher {
 class PeerRegions {
  public:
   PeerRegions() = default;
-  PeerRegions(const RegionTable& table, const PeerInfo& owner) : table_(&table), owner_(owner) {}
+  PeerRegions(const RegionTable& table, Sharing& sharing, const PeerInfo& owner)
+      : table_(&table), sharing_(&sharing), owner_(owner) {}
 
   /// Where `offset` of region `id` lies here. Null, with the reason in why(), where fewer than
   /// `bytes` follow or the region cannot be mapped. Makes system calls the first time only.
@@ -84,14 +86,15 @@ class PeerRegions {
   struct Mapped {
     uint64_t id = 0;
     uint64_t bytes = 0;
-    std::byte* base = nullptr;  // of the region, inside `mapping`
-    SharedMapping mapping;
+    std::byte* base = nullptr;  // of `mapping`
+    std::unique_ptr<Mapping> mapping;
   };
   bool map(uint64_t id);
   Mapped map_entry(const RegionEntry& entry, uint64_t id) const;
   std::byte* refuse_range(uint64_t region_bytes, uint64_t offset, size_t bytes);
 
   const RegionTable* table_ = nullptr;
+  Sharing* sharing_ = nullptr;
   PeerInfo owner_;
   std::vector<Mapped> mapped_;  // by slot
   uint64_t withdrawn_seen_ = 0;

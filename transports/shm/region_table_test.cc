@@ -6,14 +6,16 @@
 #include <memory>
 
 #include "memory/registered_memory.h"
+#include "transports/shm/memfd_sharing.h"
 
 namespace ropewalk::shm {
 namespace {
 
 struct Published {
   std::unique_ptr<RegionTable> table = std::make_unique<RegionTable>();  // zeroed, as a new file is
-  RegionPublisher publisher{*table};
-  PeerRegions regions{*table, PeerInfo{1, getpid(), -1, -1, 0}};
+  MemfdSharing sharing;
+  RegionPublisher publisher{*table, sharing};
+  PeerRegions regions{*table, sharing, PeerInfo{1, "shm", getpid(), -1, 0, {}}};
   RegionEntry& entry_of(uint64_t id) { return table->entries[id % kRegionsMax]; }
 };
 
@@ -43,7 +45,8 @@ TEST(RegionTable, DoesNotMapAFileThatTookTheDescriptorsNumber) {
   Published p;
   const RegisteredMemory memory(4096), another(4096);
   const uint64_t id = p.publisher.publish(memory.region());
-  p.entry_of(id).fd = another.region().memfd;  // as after the owner's death
+  // As after the owner's death.
+  p.entry_of(id).share[0] = static_cast<uint64_t>(another.region().memfd);
   EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
   EXPECT_NE(p.regions.why().find("died"), std::string::npos) << p.regions.why();
 }

@@ -51,19 +51,22 @@ Error bad_argument(std::string reason) {
 
 }  // namespace
 
-ShmTransport::ShmTransport(int rank, int size)
+ShmTransport::ShmTransport(int rank, int size, std::unique_ptr<shm::Sharing> sharing)
     : rank_(rank),
       size_(size),
-      mailbox_fd_(create_memfd("shm", "ropewalk-mailbox", shm::Mailbox::bytes_for(size))),
-      mailbox_(mailbox_fd_.get(), size),
-      publisher_(mailbox_.regions()),
+      sharing_(std::move(sharing)),
+      mailbox_memory_(sharing_->allocate(shm::Mailbox::bytes_for(size))),
+      mailbox_(mailbox_memory_->region().base, size),
+      publisher_(mailbox_.regions(), *sharing_),
       peers_(static_cast<size_t>(size)) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0)
     throw_memory_error("shm", "create a pipe", errno);
   doorbell_ = UniqueFd(pipe_ends[0]);
   doorbell_write_end_ = UniqueFd(pipe_ends[1]);
-  self_ = {rank, getpid(), mailbox_fd_.get(), doorbell_.get(), random_nonce()};
+  self_ = {rank,           std::string(name()),
+           getpid(),       doorbell_.get(),
+           random_nonce(), sharing_->share(mailbox_memory_->region())};
 
   shm::MailboxHeader& header = mailbox_.header();
   header.magic = shm::kMagic;
@@ -88,25 +91,21 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
 
 void ShmTransport::open_peer(int rank, const std::string& info) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
-  peer.info = shm::PeerInfo::parse(rank, info);
-  const UniqueFd fd =
-      shm::open_descriptor_of(peer.info, peer.info.mailbox_fd, "open the mailbox of");
-  struct stat file {};
-  const bool fits = fstat(fd.get(), &file) == 0 &&
-                    file.st_size == static_cast<off_t>(shm::Mailbox::bytes_for(size_));
-  if (fits) peer.mailbox = shm::Mailbox(fd.get(), size_);
-  const shm::MailboxHeader* header = fits ? &peer.mailbox.header() : nullptr;
-  if (!header || header->magic != shm::kMagic || header->version != shm::kLayoutVersion ||
-      header->rank != rank || header->ranks != size_ || header->nonce != peer.info.nonce)
-    throw Error(Failure{ErrorCode::unavailable, "shm",
-                        fmt::format("descriptor {} of process {} is not the mailbox of rank {}",
-                                    peer.info.mailbox_fd, peer.info.pid, rank),
-                        "run the same version of Ropewalk on every rank; where ranks live in "
-                        "different containers set ROPEWALK_TRANSPORT=tcp on every rank",
-                        rank_, rank});
+  peer.info = shm::PeerInfo::parse(rank, name(), info);
+  peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
+  peer.mailbox = shm::Mailbox(peer.mailbox_memory->base(), size_);
+  const shm::MailboxHeader& header = peer.mailbox.header();
+  if (header.magic != shm::kMagic || header.version != shm::kLayoutVersion || header.rank != rank ||
+      header.ranks != size_ || header.nonce != peer.info.nonce)
+    throw Error(Failure{
+        ErrorCode::unavailable, std::string(name()),
+        fmt::format("what process {} shares is not the mailbox of rank {}", peer.info.pid, rank),
+        "run the same version of Ropewalk on every rank; where ranks live in "
+        "different containers set ROPEWALK_TRANSPORT=tcp on every rank",
+        rank_, rank});
   peer.out = shm::NoticeSender(peer.mailbox.ring_from(rank_));
   peer.in = shm::NoticeReceiver(mailbox_.ring_from(rank));
-  peer.regions = shm::PeerRegions(peer.mailbox.regions(), peer.info);
+  peer.regions = shm::PeerRegions(peer.mailbox.regions(), *sharing_, peer.info);
   peer.state = LinkState::known;
 }
 

@@ -1,11 +1,12 @@
-// Transport for ranks on one host: shared memory files, no names, no daemon, nothing left behind.
+// Transport for ranks on one host, through memory that they share (sharing.h): of itself by files
+// without names, so that no daemon is needed and nothing is left behind.
 //
-// Every rank has a mailbox (mailbox.h) and a doorbell (a pipe). Peers open both, and the files
-// behind registered memory, through /proc/PID/fd. A put is a memcpy into the peer's memory, then an
-// entry in the ring of this sender in the peer's mailbox. A receiver that wants to sleep sets
-// `asleep` in its mailbox and looks at all rings once more; a sender looks at `asleep` after every
-// notice, and in `wake`, and rings only then. Stores and loads of both are sequentially consistent,
-// so one of the two always sees the other.
+// Every rank has a mailbox (mailbox.h) and a doorbell (a pipe, which peers open through
+// /proc/PID/fd). A put is a memcpy into the peer's memory, then an entry in the ring of this sender
+// in the peer's mailbox. A receiver that wants to sleep sets `asleep` in its mailbox and looks at
+// all rings once more; a sender looks at `asleep` after every notice, and in `wake`, and rings only
+// then. Stores and loads of both are sequentially consistent, so one of the two always sees the
+// other.
 //
 // Threads: as transport.h says; besides, registrations may begin and end on any thread.
 // A dead peer is not noticed here (shared memory outlives it): the control connection does that.
@@ -20,16 +21,19 @@
 #include "memory/memfd.h"
 #include "ropewalk/transport.h"
 #include "transports/shm/mailbox.h"
+#include "transports/shm/memfd_sharing.h"
 #include "transports/shm/notice_ring.h"
 #include "transports/shm/peer_info.h"
 #include "transports/shm/region_table.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk {
 
 class ShmTransport final : public Transport {
  public:
   /// Throws Error(exhausted) where descriptors or memory do not suffice.
-  ShmTransport(int rank, int size);
+  ShmTransport(int rank, int size,
+               std::unique_ptr<shm::Sharing> sharing = std::make_unique<shm::MemfdSharing>());
   ShmTransport(const ShmTransport&) = delete;
   ShmTransport& operator=(const ShmTransport&) = delete;
 
@@ -40,11 +44,14 @@ class ShmTransport final : public Transport {
   /// Error(unavailable), with the reason and the way round, where the kernel refuses.
   void set_peers(const std::vector<std::string>& infos_by_rank);
 
-  std::string_view name() const override { return "shm"; }
-  /// `needs_registration` concerns targets: they must be memory files. A source may be any memory,
-  /// and `source_memory` is not looked at.
+  std::string_view name() const override { return sharing_->name(); }
+  /// `needs_registration` concerns targets: they must be memory that can be shared. A source may be
+  /// any memory, and `source_memory` is not looked at.
   Abilities abilities() const override;
-  /// Throws Error(invalid_argument) unless `region` lies in its memfd.
+  std::unique_ptr<Block> allocate(size_t bytes) override {
+    return sharing_->shares_files() ? nullptr : sharing_->allocate(bytes);
+  }
+  /// Throws Error(invalid_argument) unless `region` lies in its memfd, or block.
   std::unique_ptr<Memory> register_memory(const Region& region) override;
 
   /// Throws Error(invalid_argument) where `peer` is not local, or `hello` is too long;
@@ -76,6 +83,7 @@ class ShmTransport final : public Transport {
   struct Peer {
     LinkState state = LinkState::remote;
     shm::PeerInfo info;
+    std::unique_ptr<shm::Mapping> mailbox_memory;
     shm::Mailbox mailbox;
     UniqueFd doorbell;
     shm::NoticeSender out;
@@ -93,10 +101,11 @@ class ShmTransport final : public Transport {
 
   const int rank_;
   const int size_;
-  UniqueFd mailbox_fd_;
+  const std::unique_ptr<shm::Sharing> sharing_;
   UniqueFd doorbell_;            // read end
   UniqueFd doorbell_write_end_;  // never written: without it the read end would report hang-up
-  shm::Mailbox mailbox_;
+  const std::unique_ptr<Block> mailbox_memory_;
+  const shm::Mailbox mailbox_;
   shm::PeerInfo self_;
   shm::RegionPublisher publisher_;
   std::vector<Peer> peers_;      // by rank

@@ -89,10 +89,10 @@ TEST(ShmTransport, RefusesMemoryThatIsNoFile) {
 
 TEST(ShmTransport, RefusesAMailboxThatIsNotThePeers) {
   ShmTransport a(0, 2), b(1, 2), other_size(1, 3);
-  std::string wrong_nonce = b.info();
-  wrong_nonce.back() = wrong_nonce.back() == '0' ? '1' : '0';
-  const std::string not_a_mailbox = fmt::format("shm1:{}:0:0:0000000000000000", getpid());
-  for (const std::string& info : {a.info(), wrong_nonce, other_size.info(), not_a_mailbox}) {
+  shm::PeerInfo wrong_nonce = shm::PeerInfo::parse(1, "shm", b.info());
+  ++wrong_nonce.nonce;
+  const std::string not_a_mailbox = fmt::format("shm2:{}:0:0000000000000000:0", getpid());
+  for (const std::string& info : {a.info(), wrong_nonce.text(), other_size.info(), not_a_mailbox}) {
     ShmTransport rank0(0, 2);
     try {
       rank0.set_peers({"", info});
@@ -231,8 +231,8 @@ TEST(ShmTransport, UsesLittleMemoryForManyRanks) {
   ShmTransport transport(0, 128);
   struct stat file {};
   const std::string info = transport.info();
-  const shm::PeerInfo self = shm::PeerInfo::parse(0, info);
-  ASSERT_EQ(fstat(self.mailbox_fd, &file), 0);
+  const shm::PeerInfo self = shm::PeerInfo::parse(0, "shm", info);
+  ASSERT_EQ(fstat(static_cast<int>(self.mailbox.words[0]), &file), 0);
   EXPECT_LT(file.st_blocks * 512, 64 << 10);
 }
 

@@ -37,11 +37,18 @@ namespace ropewalk::ucx {
   F(uct_config_release)           \
   F(uct_md_close)                 \
   F(uct_md_config_read)           \
+  F(uct_md_mkey_pack)             \
   F(uct_md_open)                  \
+  F(uct_md_query)                 \
   F(uct_md_query_tl_resources)    \
+  F(uct_mem_alloc)                \
+  F(uct_mem_free)                 \
   F(uct_query_components)         \
   F(uct_release_component_list)   \
-  F(uct_release_tl_resource_list)
+  F(uct_release_tl_resource_list) \
+  F(uct_rkey_ptr)                 \
+  F(uct_rkey_release)             \
+  F(uct_rkey_unpack)
 #define ROPEWALK_UCS_FUNCTIONS(F) F(ucs_status_string)
 
 struct Library {

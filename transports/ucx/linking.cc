@@ -60,11 +60,10 @@ UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint32_t link_,
       {static_cast<uint32_t>(owner.rank_), link, owner.address_, {hello.begin(), hello.end()}});
 }
 
-UcxTransport::UcxTransport(int rank, SocketSource& sockets, std::vector<bool> is_local)
+UcxTransport::UcxTransport(int rank, int size, SocketSource& sockets)
     : rank_(rank),
-      size_(checked_size(rank, static_cast<int>(is_local.size()))),
+      size_(checked_size(rank, size)),
       sockets_(sockets),
-      is_local_(std::move(is_local)),
       epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
       nap_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       socket_watch_(sockets),
@@ -201,9 +200,7 @@ ucs_status_t UcxTransport::open_endpoint(Peer& peer) {
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address =
       reinterpret_cast<const ucp_address_t*>(peer.greeting.reader.handshake().address.data());
-  const bool may_share = is_local_[static_cast<size_t>(peer.rank)] && worker_.shares_memory();
-  peer.can_force = !may_share;
-  params.err_mode = may_share ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {on_failure, &peer};
   const ucs_status_t status = ucx::lib().ucp_ep_create(worker_.get(), &params, &peer.endpoint);
   if (status != UCS_OK) peer.endpoint = nullptr;
@@ -265,8 +262,8 @@ void UcxTransport::watch_worker(bool on) {
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, worker_.event_fd(), nullptr);
 }
 
-// UCX does not sleep while a message waits for room in a peer's queue in shared memory, and nothing
-// tells when there is some. A peer that is long away from its queue must not cost a processor.
+// Some of UCX's transports refuse to sleep while a message waits for room, and nothing tells when
+// there is some. A peer that is long away must not cost a processor.
 void UcxTransport::nap() {
   itimerspec after{};
   const uint32_t naps = busy_arms_ - kBusyArmsMax;

@@ -59,7 +59,6 @@ struct UcxTransport::Peer {
   bool greeted = false;            // the first message to the peer was posted
   bool met = false;                // the first of the peer's has come
   bool stood = false;              // the link did once
-  bool can_force = false;          // the endpoint may be closed by force
   void* closing = nullptr;         // UCX's request, while the endpoint ends
   uint32_t under_way = 0;          // requests that UCX has not completed
   std::array<Put, kPutsMax> puts;  // a ring of those whose put_done is to come

@@ -1,7 +1,5 @@
 #include "transports/ucx/resources.h"
 
-#include "transports/ucx/library.h"
-
 namespace ropewalk::ucx {
 namespace {
 
@@ -18,45 +16,55 @@ Reach reach_of(uct_device_type_t type) {
   }
 }
 
-void add_resources(uct_component_h component, const char* domain, std::vector<Resource>& found) {
-  uct_md_config_t* config = nullptr;
-  if (lib().uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK) return;
-  uct_md_h opened = nullptr;
-  const ucs_status_t status = lib().uct_md_open(component, domain, config, &opened);
-  lib().uct_config_release(config);
-  if (status != UCS_OK) return;
+void add_resources(uct_md_h domain, std::vector<Resource>& found) {
   uct_tl_resource_desc_t* resources = nullptr;
   unsigned count = 0;
-  if (lib().uct_md_query_tl_resources(opened, &resources, &count) == UCS_OK) {
-    for (unsigned i = 0; i < count; ++i)
-      found.push_back(
-          {resources[i].tl_name, resources[i].dev_name, reach_of(resources[i].dev_type)});
-    lib().uct_release_tl_resource_list(resources);
-  }
-  lib().uct_md_close(opened);
+  if (lib().uct_md_query_tl_resources(domain, &resources, &count) != UCS_OK) return;
+  for (unsigned i = 0; i < count; ++i)
+    found.push_back({resources[i].tl_name, resources[i].dev_name, reach_of(resources[i].dev_type)});
+  lib().uct_release_tl_resource_list(resources);
 }
 
-void add_resources(uct_component_h component, std::vector<Resource>& found) {
+std::vector<uct_md_resource_desc_t> domains_of(uct_component_h component) {
   uct_component_attr_t attributes{};
   attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
-  if (lib().uct_component_query(component, &attributes) != UCS_OK) return;
+  if (lib().uct_component_query(component, &attributes) != UCS_OK) return {};
   std::vector<uct_md_resource_desc_t> domains(attributes.md_resource_count);
   attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
   attributes.md_resources = domains.data();
-  if (lib().uct_component_query(component, &attributes) != UCS_OK) return;
-  for (const uct_md_resource_desc_t& domain : domains)
-    add_resources(component, domain.md_name, found);
+  if (lib().uct_component_query(component, &attributes) != UCS_OK) return {};
+  return domains;
 }
 
 }  // namespace
 
-std::vector<Resource> find_resources() {
-  std::vector<Resource> found;
+uct_md_h open_domain(uct_component_h component, const char* name) {
+  uct_md_config_t* config = nullptr;
+  if (lib().uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK) return nullptr;
+  uct_md_h opened = nullptr;
+  const ucs_status_t status = lib().uct_md_open(component, name, config, &opened);
+  lib().uct_config_release(config);
+  return status == UCS_OK ? opened : nullptr;
+}
+
+void for_each_domain(const std::function<void(uct_component_h, const char* name)>& visit) {
   uct_component_h* components = nullptr;
   unsigned count = 0;
-  if (lib().uct_query_components(&components, &count) != UCS_OK) return found;
-  for (unsigned i = 0; i < count; ++i) add_resources(components[i], found);
+  if (lib().uct_query_components(&components, &count) != UCS_OK) return;
+  for (unsigned i = 0; i < count; ++i)
+    for (const uct_md_resource_desc_t& domain : domains_of(components[i]))
+      visit(components[i], domain.md_name);
   lib().uct_release_component_list(components);
+}
+
+std::vector<Resource> find_resources() {
+  std::vector<Resource> found;
+  for_each_domain([&found](uct_component_h component, const char* name) {
+    const uct_md_h domain = open_domain(component, name);
+    if (domain == nullptr) return;
+    add_resources(domain, found);
+    lib().uct_md_close(domain);
+  });
   return found;
 }
 

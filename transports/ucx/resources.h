@@ -1,8 +1,11 @@
 // What UCX finds on this machine.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "transports/ucx/library.h"
 
 namespace ropewalk::ucx {
 
@@ -20,6 +23,11 @@ struct Resource {
            !device.starts_with("siw");
   }
 };
+
+/// Calls `visit` for every memory domain of UCX's, with its component, whatever UCX_TLS says.
+void for_each_domain(const std::function<void(uct_component_h, const char* name)>& visit);
+/// With its own UCX_* settings; null where it cannot be opened. uct_md_close ends it.
+uct_md_h open_domain(uct_component_h component, const char* name);
 
 /// All that UCX could use, whatever UCX_TLS says. Opens devices, which takes a while.
 std::vector<Resource> find_resources();

@@ -48,7 +48,7 @@ void UcxTransport::lose(Peer& peer, std::string why) {
   publish(peer);
 }
 
-// UCX reads no source any more and writes no target after this, where it can close by force.
+// UCX reads no source any more and writes no target after this.
 void UcxTransport::close(Peer& peer) {
   begin_close(peer);
   finish_close(peer, Clock::now() + kEndingMax);
@@ -81,10 +81,8 @@ void UcxTransport::begin_close(Peer& peer) {
   const bool was_wiring = peer.wiring();
   const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
   if (stopped_) return;
-  // UCX may assert where a connection ends that it is still making. And where it cannot close by
-  // force, what is under way would go on, could it not be cancelled with all.
-  if (was_wiring || (!peer.can_force && peer.under_way > 0)) return stop_after(peer);
-  if (!peer.can_force) return;  // it ends with the worker
+  // UCX may assert where a connection ends that it is still making.
+  if (was_wiring) return stop_after(peer);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -93,7 +91,7 @@ void UcxTransport::begin_close(Peer& peer) {
 }
 
 void UcxTransport::finish_close(Peer& peer, Clock::time_point deadline) {
-  if (!peer.can_force || stopped_) return;
+  if (stopped_) return;
   const auto is_ending = [&peer] {
     return peer.under_way > 0 || (peer.closing != nullptr && ucx::lib().ucp_request_check_status(
                                                                  peer.closing) == UCS_INPROGRESS);

@@ -15,9 +15,6 @@ namespace {
 
 // While polls find nothing, sockets are looked at so often.
 constexpr uint32_t kPollsPerLook = 4096;
-// Where messages come through shared memory, looking once more takes a few nanoseconds, and another
-// turn of who polls many times that.
-constexpr int kLooks = 4;
 
 /// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
 /// UCX finds it in its cache.
@@ -26,7 +23,7 @@ class UcxMemory final : public Memory {
   UcxMemory(Regions& regions, ucp_context_h context, const Region& region)
       : regions_(regions), context_(context), base_(region.base) {
     // Other memory may be unmapped by its owner at any time: UCX's own cache notices that.
-    if (region.memfd >= 0) map(region);
+    if (region.is_own()) map(region);
     try {
       key_ = {regions_.add(region), region.bytes};
     } catch (...) {
@@ -156,8 +153,7 @@ size_t UcxTransport::poll(std::span<Completion> into) {
     // First, since it may throw, and what is given out is given.
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
     to_fill_ = into;
-    for (int looks = worker_.shares_memory() ? kLooks : 1; looks > 0 && !stopped_; --looks)
-      if (worker_.progress()) break;
+    if (!stopped_) worker_.progress();
     count = into.size() - to_fill_.size();
     to_fill_ = {};
     if (count > 0) busy_arms_ = 0;

@@ -27,15 +27,12 @@ namespace ropewalk {
 /// own code allocates nothing after a link stands; UCX keeps pools, which grow.
 ///
 /// A peer is lost when its process ends (the socket of the handshake stays open and tells), when it
-/// does what it may not, and when UCX says that its endpoint failed. Within a host UCX is not asked
-/// to where it may use shared memory: of that it cannot tell (1.13), and would not use it. There it
-/// cannot cancel what is under way to a peer that is lost, either; then all other peers are lost,
-/// too.
+/// does what it may not, and when UCX says that its endpoint failed. Endpoints that are to tell so
+/// use no shared memory (UCX 1.13): for that there is ucx_sharing.h.
 class UcxTransport final : public Transport {
  public:
-  /// `sockets` must outlive the transport. `is_local` by rank: whether it is on this host. Throws
-  /// Error(invalid_argument, unavailable, system).
-  UcxTransport(int rank, SocketSource& sockets, std::vector<bool> is_local);
+  /// `sockets` must outlive the transport. Throws Error(invalid_argument, unavailable, system).
+  UcxTransport(int rank, int size, SocketSource& sockets);
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
@@ -128,8 +125,7 @@ class UcxTransport final : public Transport {
   const int rank_;
   const int size_;
   SocketSource& sockets_;
-  const std::vector<bool> is_local_;  // by rank
-  UniqueFd epoll_fd_, nap_fd_;        // nap_fd_: a timer, in the set of the other
+  UniqueFd epoll_fd_, nap_fd_;  // nap_fd_: a timer, in the set of the other
   SocketWatch socket_watch_;
   Regions regions_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected

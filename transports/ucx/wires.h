@@ -40,10 +40,10 @@ inline bool allows_transport(std::string_view wires, std::string_view transport)
   return allows(wires, names);
 }
 
-/// Whether messages may move through shared memory.
+/// Whether there may be memory that UCX allocates and peers map. (Over xpmem, too, peers map what
+/// others allocate; that is not tried.)
 inline bool allows_shared_memory(std::string_view wires) {
-  return allows_transport(wires, "posix") || allows_transport(wires, "sysv") ||
-         allows_transport(wires, "xpmem");
+  return allows_transport(wires, "posix") || allows_transport(wires, "sysv");
 }
 
 }  // namespace ropewalk::ucx

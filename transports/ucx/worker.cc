@@ -2,7 +2,6 @@
 
 #include "ropewalk/status.h"
 #include "transports/ucx/config.h"
-#include "transports/ucx/wires.h"
 
 namespace ropewalk::ucx {
 Worker::Worker(int ranks) {
@@ -16,7 +15,6 @@ Worker::Worker(int ranks) {
   params.name = "ropewalk";
   check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
         "ucp_init");
-  shares_memory_ = allows_shared_memory(config.wires());
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;

@@ -20,8 +20,6 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// UCX may move messages through shared memory, as far as its settings say.
-  bool shares_memory() const { return shares_memory_; }
   ucp_context_h context() const { return context_; }
   ucp_worker_h get() const { return worker_; }
   /// Leaves all to the end of the process.
@@ -39,7 +37,6 @@ class Worker {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
-  bool shares_memory_ = false;
 };
 
 }  // namespace ropewalk::ucx

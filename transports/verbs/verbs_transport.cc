@@ -26,8 +26,7 @@ constexpr size_t kPieceGrain = 4096;
 }  // namespace
 
 std::unique_ptr<Memory> VerbsTransport::register_memory(const Region& region) {
-  // A memfd is Ropewalk's own memory, which stays mapped while it is registered.
-  if (region.memfd >= 0 || region.dmabuf >= 0)
+  if (region.is_own() || region.dmabuf >= 0)
     return std::make_unique<Registration>(region,
                                           std::make_unique<verbs::AdapterPages>(region, adapters_));
   return std::make_unique<Registration>(plain_memory_.acquire(region));

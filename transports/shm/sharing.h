@@ -1,0 +1,50 @@
+// How ranks of one host come by memory that all of them map. What travels through it, and when, is
+// the transport's: nothing here is called on its way.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "ropewalk/transport.h"
+
+namespace ropewalk::shm {
+
+struct PeerInfo;
+
+/// By what a peer finds a piece of its owner's memory. Opaque to all but the Sharing that made it;
+/// words that it does not need are 0.
+struct Share {
+  static constexpr size_t kWords = 8;
+  std::array<uint64_t, kWords> words{};
+
+  bool operator==(const Share&) const = default;
+};
+
+/// A piece of a peer's memory, mapped here until the object ends, which must be before the Sharing.
+class Mapping {
+ public:
+  virtual ~Mapping() = default;
+  virtual std::byte* base() const = 0;
+};
+
+/// Threads: `allocate` and `share` may be called by any; the rest by one at a time.
+class Sharing {
+ public:
+  virtual ~Sharing() = default;
+  /// Of the transport: "shm".
+  virtual std::string_view name() const = 0;
+  /// Peers can map any memory file; else nothing but what `allocate` gives.
+  virtual bool shares_files() const = 0;
+  /// Zeroes, page-aligned. Throws Error(exhausted).
+  virtual std::unique_ptr<Block> allocate(size_t bytes) = 0;
+  /// Throws Error(invalid_argument) for memory that peers cannot map.
+  virtual Share share(const Region& region) = 0;
+  /// Maps `bytes` of what `owner` shared. Throws Error.
+  virtual std::unique_ptr<Mapping> map(const PeerInfo& owner, const Share& share,
+                                       uint64_t bytes) = 0;
+};
+
+}  // namespace ropewalk::shm

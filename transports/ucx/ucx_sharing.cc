@@ -1,0 +1,160 @@
+#include "transports/ucx/ucx_sharing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "memory/memfd.h"
+#include "ropewalk/status.h"
+#include "transports/shm/peer_info.h"
+#include "transports/ucx/config.h"
+#include "transports/ucx/resources.h"
+#include "transports/ucx/wires.h"
+
+namespace ropewalk::ucx {
+namespace {
+
+constexpr size_t kDomainWord = 0, kAddressWord = 1, kKeyWord = 2;
+constexpr size_t kKeyBytesMax = (shm::Share::kWords - kKeyWord) * sizeof(uint64_t);
+
+class UcxBlock final : public Block {
+ public:
+  explicit UcxBlock(const uct_allocated_memory_t& memory) : memory_(memory) {}
+  ~UcxBlock() override { lib().uct_mem_free(&memory_); }
+  UcxBlock(const UcxBlock&) = delete;
+  UcxBlock& operator=(const UcxBlock&) = delete;
+
+  Region region() const override {
+    Region region;
+    region.base = static_cast<std::byte*>(memory_.address);
+    region.bytes = memory_.length;
+    region.block = this;
+    return region;
+  }
+  const uct_allocated_memory_t& memory() const { return memory_; }
+
+ private:
+  const uct_allocated_memory_t memory_;
+};
+
+class UcxMapping final : public shm::Mapping {
+ public:
+  /// Owns `key`.
+  UcxMapping(uct_component_h component, const uct_rkey_bundle_t& key)
+      : component_(component), key_(key) {}
+  ~UcxMapping() override { lib().uct_rkey_release(component_, &key_); }
+  UcxMapping(const UcxMapping&) = delete;
+  UcxMapping& operator=(const UcxMapping&) = delete;
+
+  ucs_status_t find(uint64_t address_in_owner) {
+    void* here = nullptr;
+    const ucs_status_t status = lib().uct_rkey_ptr(component_, &key_, address_in_owner, &here);
+    base_ = static_cast<std::byte*>(here);
+    return status;
+  }
+  std::byte* base() const override { return base_; }
+
+ private:
+  const uct_component_h component_;
+  uct_rkey_bundle_t key_;
+  std::byte* base_ = nullptr;
+};
+
+[[noreturn]] void fail_to_map(const shm::PeerInfo& owner, const std::string& reason) {
+  throw Error(Failure{ErrorCode::unavailable, "ucx",
+                      fmt::format("cannot map memory of rank {}: {}", owner.rank, reason),
+                      "set UCX_TLS alike on every rank, and run the ranks of a host as one user in "
+                      "one container; or set UCX_TLS=^shm, or ROPEWALK_TRANSPORT=tcp",
+                      -1, owner.rank});
+}
+
+}  // namespace
+
+UcxSharing::UcxSharing() {
+  const std::string allowed = Config().wires();
+  for (Domain& domain : domains_)
+    if (allows_transport(allowed, domain.name)) open(domain);
+  if (std::none_of(domains_.begin(), domains_.end(),
+                   [](const Domain& domain) { return domain.handle != nullptr; }))
+    throw Error(ErrorCode::unavailable, "ucx", "UCX has no shared memory here",
+                "set UCX_TLS=^shm on every rank; `ropewalk doctor` lists what UCX has here");
+}
+
+UcxSharing::~UcxSharing() {
+  for (const Domain& domain : domains_)
+    if (domain.handle != nullptr) lib().uct_md_close(domain.handle);
+}
+
+void UcxSharing::open(Domain& domain) {
+  for_each_domain([&domain](uct_component_h component, const char* name) {
+    if (name != domain.name || domain.handle != nullptr) return;
+    domain.component = component;
+    domain.handle = open_domain(component, name);
+  });
+}
+
+std::unique_ptr<Block> UcxSharing::allocate(size_t bytes) {
+  ucs_status_t status = UCS_ERR_NO_MEMORY;
+  for (const Domain& domain : domains_) {
+    if (domain.handle == nullptr) continue;
+    uct_mem_alloc_params_t params{};
+    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MDS |
+                        UCT_MEM_ALLOC_PARAM_FIELD_NAME;
+    params.flags = UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS;
+    params.mds.mds = &domain.handle;
+    params.mds.count = 1;
+    params.name = "ropewalk";
+    constexpr uct_alloc_method_t kFromDomain = UCT_ALLOC_METHOD_MD;
+    uct_allocated_memory_t memory{};
+    status = lib().uct_mem_alloc(round_up(bytes, page_bytes()), &kFromDomain, 1, &params, &memory);
+    if (status == UCS_OK) return std::make_unique<UcxBlock>(memory);
+  }
+  throw Error(ErrorCode::exhausted, "allocate",
+              fmt::format("UCX cannot share {} bytes: {}", bytes, text_of(status)),
+              "make room in /dev/shm (docker run --shm-size), or raise the limits of System V "
+              "segments (sysctl kernel.shmmax, kernel.shmall, kernel.shmmni)");
+}
+
+shm::Share UcxSharing::share(const Region& region) {
+  const auto* block = dynamic_cast<const UcxBlock*>(region.block);
+  const auto domain =
+      std::find_if(domains_.begin(), domains_.end(), [block](const Domain& candidate) {
+        return block != nullptr && candidate.handle == block->memory().md;
+      });
+  if (domain == domains_.end())
+    throw Error(ErrorCode::invalid_argument, "register memory",
+                "this memory is not what UCX allocated, so local peers cannot map it",
+                "allocate it with Communicator::allocate");
+  uct_md_attr_t about{};
+  check(lib().uct_md_query(domain->handle, &about), "uct_md_query");
+  if (about.rkey_packed_size > kKeyBytesMax)
+    throw Error(
+        ErrorCode::unavailable, "ucx",
+        fmt::format("a packed key of {} bytes; at most {}", about.rkey_packed_size, kKeyBytesMax),
+        "shorten UCX_POSIX_DIR");
+  shm::Share share;
+  share.words[kDomainWord] = static_cast<uint64_t>(domain - domains_.begin());
+  share.words[kAddressWord] = reinterpret_cast<uintptr_t>(region.base);
+  check(lib().uct_md_mkey_pack(domain->handle, block->memory().memh, &share.words[kKeyWord]),
+        "uct_md_mkey_pack");
+  return share;
+}
+
+std::unique_ptr<shm::Mapping> UcxSharing::map(const shm::PeerInfo& owner, const shm::Share& share,
+                                              uint64_t) {
+  const uint64_t number = share.words[kDomainWord];
+  const uct_component_h component = number < domains_.size() ? domains_[number].component : nullptr;
+  if (component == nullptr) fail_to_map(owner, "it is of a kind that UCX_TLS forbids here");
+  uct_rkey_bundle_t key{};
+  ucs_status_t status = lib().uct_rkey_unpack(component, &share.words[kKeyWord], &key);
+  if (status != UCS_OK) fail_to_map(owner, "uct_rkey_unpack: " + text_of(status));
+  auto mapping = std::make_unique<UcxMapping>(component, key);
+  status = mapping->find(share.words[kAddressWord]);
+  if (status != UCS_OK) fail_to_map(owner, "uct_rkey_ptr: " + text_of(status));
+  return mapping;
+}
+
+}  // namespace ropewalk::ucx

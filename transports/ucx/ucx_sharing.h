@@ -1,0 +1,45 @@
+// Memory that UCX shares within a host, for the transport over shared memory: UCX allocates it in
+// its memory domains (posix, sysv), and tells peers' processes where they see it (uct_rkey_ptr).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transports/shm/sharing.h"
+#include "transports/ucx/library.h"
+
+namespace ropewalk::ucx {
+
+/// Uses UCX's lower half, UCT: its upper half gives the same pointers (ucp_rkey_ptr), but ends the
+/// process where the owner of a key has died (1.13: what could not be mapped is unmapped).
+///
+/// Shares: the domain's place in the list below, the region's address in its owner, then UCX's
+/// packed key. UCX_TLS says which domains are used, UCX_SYSV_* and UCX_POSIX_* how.
+class UcxSharing final : public shm::Sharing {
+ public:
+  /// Throws Error(unavailable), also where UCX_TLS allows neither posix nor sysv.
+  UcxSharing();
+  ~UcxSharing() override;
+  UcxSharing(const UcxSharing&) = delete;
+  UcxSharing& operator=(const UcxSharing&) = delete;
+
+  std::string_view name() const override { return "ucx/shm"; }
+  bool shares_files() const override { return false; }
+  std::unique_ptr<Block> allocate(size_t bytes) override;
+  shm::Share share(const Region& region) override;
+  std::unique_ptr<shm::Mapping> map(const shm::PeerInfo& owner, const shm::Share& share,
+                                    uint64_t bytes) override;
+
+ private:
+  struct Domain {
+    std::string name;
+    uct_component_h component = nullptr;
+    uct_md_h handle = nullptr;  // null where it is not used
+  };
+  void open(Domain& domain);
+
+  // The same on all ranks. Memory comes from the first that has some, as with UCX_ALLOC_PRIO.
+  std::vector<Domain> domains_ = {{"sysv"}, {"posix"}};
+};
+
+}  // namespace ropewalk::ucx

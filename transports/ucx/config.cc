@@ -24,6 +24,17 @@ Config::Config() {
   check(lib().ucp_config_read(nullptr, nullptr, &config_), "ucp_config_read");
 }
 
+void Config::prefer(const std::string& transport, const std::string& setting,
+                    const std::string& value) {
+  const std::string name = transport + "_" + setting;
+  if (std::getenv(("UCX_" + name).c_str()) != nullptr) return;
+  unsigned major = 0, minor = 0, release = 0;
+  lib().ucp_get_version(&major, &minor, &release);
+  const bool with_prefix = major > 1 || minor >= 17;
+  check(lib().ucp_config_modify(config_, (with_prefix ? name : setting).c_str(), value.c_str()),
+        "ucp_config_modify");
+}
+
 // UCX tells its settings in print only.
 std::string Config::value_of(const std::string& variable) const {
   char* text = nullptr;

@@ -11,12 +11,14 @@ namespace ropewalk::ucx {
   F(ucp_am_recv_data_nbx)         \
   F(ucp_am_send_nbx)              \
   F(ucp_cleanup)                  \
+  F(ucp_config_modify)            \
   F(ucp_config_print)             \
   F(ucp_config_read)              \
   F(ucp_config_release)           \
   F(ucp_ep_close_nbx)             \
   F(ucp_ep_create)                \
   F(ucp_ep_flush_nbx)             \
+  F(ucp_get_version)              \
   F(ucp_get_version_string)       \
   F(ucp_init_version)             \
   F(ucp_mem_map)                  \

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "transports/ucx/config.h"
 #include "transports/ucx/library.h"
 
 namespace ropewalk::ucx {
@@ -24,13 +25,17 @@ struct Resource {
   }
 };
 
-/// Calls `visit` for every memory domain of UCX's, with its component, whatever UCX_TLS says.
-void for_each_domain(const std::function<void(uct_component_h, const char* name)>& visit);
+using VisitDomain = std::function<void(uct_component_h component, const std::string& name)>;
+/// For every memory domain of UCX's, whatever UCX_TLS says.
+void for_each_domain(const VisitDomain& visit);
 /// With its own UCX_* settings; null where it cannot be opened. uct_md_close ends it.
-uct_md_h open_domain(uct_component_h component, const char* name);
+uct_md_h open_domain(uct_component_h component, const std::string& name);
 
 /// All that UCX could use, whatever UCX_TLS says. Opens devices, which takes a while.
 std::vector<Resource> find_resources();
+
+/// Whether UCX may use sockets here, as UCX_TLS and UCX_NET_DEVICES say. Opens no adapter.
+bool uses_tcp(const Config& config);
 
 std::string version();  // of the library: "1.13.1"
 

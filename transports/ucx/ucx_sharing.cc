@@ -89,7 +89,7 @@ UcxSharing::~UcxSharing() {
 }
 
 void UcxSharing::open(Domain& domain) {
-  for_each_domain([&domain](uct_component_h component, const char* name) {
+  for_each_domain([&domain](uct_component_h component, const std::string& name) {
     if (name != domain.name || domain.handle != nullptr) return;
     domain.component = component;
     domain.handle = open_domain(component, name);

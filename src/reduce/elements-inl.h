@@ -30,9 +30,9 @@ HWY_INLINE V canonical_nan(D d, V v) {
 }
 
 /// What the policies have in common that compute in one vector of `T`.
-template <class T>
+template <class T, class Tag = hn::ScalableTag<T>>
 struct VectorOf {
-  using D = hn::ScalableTag<T>;
+  using D = Tag;
   using V = hn::Vec<D>;
 
   static HWY_INLINE V fill(double value) { return hn::Set(D(), static_cast<T>(value)); }
@@ -50,10 +50,10 @@ struct VectorOf {
 };
 
 /// Integers, float32 and float64: computed as they are stored.
-template <class T>
-struct PlainElement : VectorOf<T> {
-  using typename VectorOf<T>::D;
-  using typename VectorOf<T>::V;
+template <class T, class Tag = hn::ScalableTag<T>>
+struct PlainElement : VectorOf<T, Tag> {
+  using typename VectorOf<T, Tag>::D;
+  using typename VectorOf<T, Tag>::V;
   static constexpr size_t kBytes = sizeof(T);
 
   static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
@@ -62,6 +62,24 @@ struct PlainElement : VectorOf<T> {
   }
   static HWY_INLINE void store(V v, std::byte* to) { hn::StoreU(v, D(), reinterpret_cast<T*>(to)); }
 };
+
+/// The same element policy in vectors half as wide: `Element`, and whether there is one. Of 4 bytes
+/// at least, since some operations widen their lanes.
+template <class E>
+struct Half {
+  static constexpr bool kExists = false;
+};
+
+#if !HWY_HAVE_SCALABLE && HWY_TARGET != HWY_SCALAR
+
+template <class T, class Tag>
+struct Half<PlainElement<T, Tag>> {
+  static constexpr size_t kBytes = hn::MaxLanes(Tag()) * sizeof(T) / 2;
+  static constexpr bool kExists = kBytes >= 4 && kBytes >= sizeof(T);
+  using Element = PlainElement<T, hn::Half<Tag>>;
+};
+
+#endif
 
 /// A half in each 32-bit lane. `Format` has V expand(bits), and bits round(V) for a V without other
 /// NaNs than the canonical one.

@@ -118,22 +118,39 @@ HWY_INLINE void reduce_four(const ReduceArguments& a, size_t sources, size_t des
   }
 }
 
-/// The last elements, fewer than a vector: through a zero-padded vector, so that they meet the same
-/// instructions as all others. Not inlined, as reduce_span: compilers take long over large
-/// functions.
+/// The last elements, fewer than a vector of `step` bytes: in vectors half as wide where there are
+/// such, since a short message is nothing but this, then through a zero-padded vector. So they meet
+/// the same instructions as all others.
+template <class E, class Op>
+HWY_INLINE void reduce_less(const ReduceArguments& a, size_t offset, size_t bytes, size_t step) {
+  if constexpr (Half<E>::kExists) {
+    using Narrow = typename Half<E>::Element;
+    const size_t width = step / 2;
+    if (bytes >= width) {
+      reduce_one<Narrow, Op>(a, a.source_count, a.destination_count, offset);
+      offset += width;
+      bytes -= width;
+    }
+    if (bytes > 0) reduce_less<Narrow, Op>(a, offset, bytes, width);
+  } else {
+    alignas(64) std::byte buffer[HWY_MAX_BYTES];
+    std::memset(buffer, 0, step);
+    std::memcpy(buffer, a.sources[0] + offset, bytes);
+    auto v = E::load(buffer);
+    for (size_t s = 1; s < a.source_count; ++s) {
+      std::memcpy(buffer, a.sources[s] + offset, bytes);
+      v = E::template apply<Op>(v, E::load(buffer));
+    }
+    E::store(E::finish(v), buffer);
+    for (size_t k = 0; k < a.destination_count; ++k)
+      std::memcpy(a.destinations[k] + offset, buffer, bytes);
+  }
+}
+
+/// Not inlined, as reduce_span: compilers take long over large functions.
 template <class E, class Op>
 HWY_NOINLINE void reduce_rest(const ReduceArguments& a, size_t offset, size_t bytes, size_t step) {
-  alignas(64) std::byte buffer[HWY_MAX_BYTES];
-  std::memset(buffer, 0, step);
-  std::memcpy(buffer, a.sources[0] + offset, bytes);
-  auto v = E::load(buffer);
-  for (size_t s = 1; s < a.source_count; ++s) {
-    std::memcpy(buffer, a.sources[s] + offset, bytes);
-    v = E::template apply<Op>(v, E::load(buffer));
-  }
-  E::store(E::finish(v), buffer);
-  for (size_t k = 0; k < a.destination_count; ++k)
-    std::memcpy(a.destinations[k] + offset, buffer, bytes);
+  reduce_less<E, Op>(a, offset, bytes, step);
 }
 
 /// Long spans are walked in two places at once: the processor's prefetchers follow each stream on

@@ -122,7 +122,9 @@ bool Engine::progress() {
   if (failure() != nullptr) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.
   bool moved = advance();
-  if (!failed_ && poll_transports() && !failed_) moved |= advance();
+  // Where that ended all there was, a poll could bring nothing that anybody here waits for.
+  const bool all_done = moved && active_.empty() && puts_under_way_ == 0 && !owing_;
+  if (!all_done && !failed_ && poll_transports() && !failed_) moved |= advance();
   return moved && !failed_;
 }
 

@@ -27,7 +27,9 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
       monitor_(monitor),
       clock_(clock),
       links_(static_cast<size_t>(size)),
-      pairs_(static_cast<size_t>(size)) {
+      pairs_(static_cast<size_t>(size)),
+      all_load_store_(std::ranges::all_of(
+          transports_, [](Transport* transport) { return transport->abilities().load_store; })) {
   active_.reserve(64);
 }
 
@@ -122,10 +124,16 @@ bool Engine::progress() {
   if (failure() != nullptr) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.
   bool moved = advance();
-  // Where that ended all there was, a poll could bring nothing that anybody here waits for.
-  const bool all_done = moved && active_.empty() && puts_under_way_ == 0 && !owing_;
-  if (!all_done && !failed_ && poll_transports() && !failed_) moved |= advance();
+  if ((!moved || needs_poll()) && !failed_ && poll_transports() && !failed_) moved |= advance();
   return moved && !failed_;
+}
+
+/// Where a turn over mapped memory has ended all there was, a poll could bring nothing that anybody
+/// waits for here. But peers may: for an answer to a probe.
+bool Engine::needs_poll() {
+  constexpr uint32_t kTurnsUnpolled = 64;
+  if (!active_.empty() || puts_under_way_ > 0 || owing_ || !all_load_store_) return true;
+  return ++turns_unpolled_ % kTurnsUnpolled == 0;
 }
 
 bool Engine::advance() {

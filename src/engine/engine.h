@@ -79,6 +79,7 @@ class Engine {
   // engine.cc
   Link& link_to(int peer);
   bool advance();
+  bool needs_poll();
   bool poll_transports();
   void on_completion(int transport, const Completion& completion);
   void on_notice(int peer, uint32_t notice);
@@ -190,6 +191,8 @@ class Engine {
     int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
   };
   std::vector<Pair> pairs_;
+  const bool all_load_store_;  // the transports
+  uint32_t turns_unpolled_ = 0;
   size_t last_sender_ = 0;  // index in open_links_ of the link that next_sender() answered last
 
   template <class Pairs>

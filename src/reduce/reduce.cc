@@ -1,5 +1,6 @@
 #include "reduce/reduce.h"
 
+#include <array>
 #include <cassert>
 #include <cstring>
 
@@ -25,6 +26,19 @@ ReduceKernel find_kernel(DataType type, ReduceKind kind) {
   if (is_float(type)) return float_kernel(type, kind);
   if (is_half(type)) return half_kernel(type, kind);
   return integer_kernel(type, kind);
+}
+
+/// Looking for the best instruction set takes as long as adding a short message.
+ReduceKernel kernel_for(DataType type, ReduceKind kind) {
+  using Table = std::array<std::array<ReduceKernel, kReduceKinds>, kDataTypes>;
+  static const Table table = [] {
+    Table found;
+    for (int t = 0; t < kDataTypes; ++t)
+      for (int k = 0; k < kReduceKinds; ++k)
+        found[t][k] = find_kernel(static_cast<DataType>(t), pairwise(static_cast<ReduceKind>(k)));
+    return found;
+  }();
+  return table[static_cast<size_t>(type)][static_cast<size_t>(kind)];
 }
 
 void copy_to_all(const ReduceArguments& a, size_t bytes) {
@@ -72,7 +86,7 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
   } else if (op.kind == ReduceKind::user) {
     reduce_user(arguments, type, op);
   } else {
-    find_kernel(type, pairwise(op.kind))(arguments);
+    kernel_for(type, op.kind)(arguments);
   }
 }
 

@@ -65,10 +65,7 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     UcxReport report = look_at_ucx();
     info.ucx = std::move(report.version);
     info.fabrics = std::move(report.fabrics);
-    if (knobs_.transport == "ucx" && report.shares_memory) {
-      shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size, make_ucx_sharing());
-      info.mailbox = shm_->info();
-    }
+    if (knobs_.transport == "ucx" && report.shares_memory) share_through_ucx(identity, info);
     if (info.ucx.empty())
       log(knobs_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
           "UCX cannot be used: {}", report.why_not);
@@ -77,6 +74,14 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
   }
   world_ = World::join(identity, knobs_, info.text());
   make_transports(meet_others());
+}
+
+/// Without it ranks of this host talk by UCX's messages, if UCX_TLS has another wire for them.
+void Job::share_through_ucx(const Identity& identity, RankInfo& info) try {
+  shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size, make_ucx_sharing());
+  info.mailbox = shm_->info();
+} catch (const Error& error) {
+  log(LogLevel::warn, identity.rank, "no shared memory through UCX: {}", error.failure().text());
 }
 
 void Job::leave(const std::function<void()>& progress) {

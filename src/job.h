@@ -48,6 +48,7 @@ class Job {
   void leave(const std::function<void()>& progress);
 
  private:
+  void share_through_ucx(const Identity& identity, RankInfo& info);
   std::vector<RankInfo> meet_others();
   void make_transports(const std::vector<RankInfo>& infos);
   void check_slices() const;

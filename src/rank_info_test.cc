@@ -8,8 +8,8 @@ namespace ropewalk {
 namespace {
 
 TEST(RankInfo, IsReadAsWritten) {
-  const RankInfo info{"auto", {0, 1, 2, 7}, "shm1:12:34"};
-  EXPECT_EQ(info.text(), "auto;0-2,7;shm1:12:34;;");
+  const RankInfo info{"auto", {0, 1, 2, 7}, "shm2:12:34"};
+  EXPECT_EQ(info.text(), "auto;0-2,7;shm2:12:34;;");
   const RankInfo read = RankInfo::parse(info.text());
   EXPECT_EQ(read.transport, info.transport);
   EXPECT_EQ(read.cpus, info.cpus);

@@ -12,9 +12,9 @@ Diagnosis check_ucx() {
     return {Severity::ok, "ucx", "ROPEWALK_TRANSPORT=ucx cannot be used: " + report.why_not, ""};
   return {Severity::ok, "ucx",
           fmt::format(
-              "version {}; transports and devices: {}; fabrics besides sockets that UCX_TLS and "
-              "UCX_NET_DEVICES allow: {}",
-              report.version, fmt::join(report.all, ", "),
+              "version {}; transports and devices: {}; shared memory: {}; fabrics besides sockets "
+              "that UCX_TLS and UCX_NET_DEVICES allow: {}",
+              report.version, fmt::join(report.all, ", "), report.shares_memory ? "yes" : "no",
               report.fabrics.empty() ? "none" : fmt::format("{}", fmt::join(report.fabrics, ", "))),
           ""};
 }

@@ -46,7 +46,8 @@ uint64_t RegionPublisher::publish(const Region& region) {
 void RegionPublisher::withdraw(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto slot = static_cast<uint32_t>(id % kRegionsMax);
-  // The caller frees the memory only afterwards, so a peer that still finds the id has mapped it.
+  // The caller frees the memory only afterwards: a peer that still finds the id once it has mapped
+  // what the entry says has mapped this.
   table_.entries[slot].id.store(0, std::memory_order_seq_cst);
   table_.withdrawn.fetch_add(1, std::memory_order_release);
   free_slots_.push(slot);

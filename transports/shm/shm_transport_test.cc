@@ -91,8 +91,11 @@ TEST(ShmTransport, RefusesAMailboxThatIsNotThePeers) {
   ShmTransport a(0, 2), b(1, 2), other_size(1, 3);
   shm::PeerInfo wrong_nonce = shm::PeerInfo::parse(1, "shm", b.info());
   ++wrong_nonce.nonce;
-  const std::string not_a_mailbox = fmt::format("shm2:{}:0:0000000000000000:0", getpid());
-  for (const std::string& info : {a.info(), wrong_nonce.text(), other_size.info(), not_a_mailbox}) {
+  const RegisteredMemory other(shm::Mailbox::bytes_for(2));
+  shm::PeerInfo not_a_mailbox = shm::PeerInfo::parse(1, "shm", b.info());
+  not_a_mailbox.mailbox = shm::MemfdSharing().share(other.region());
+  for (const std::string& info :
+       {a.info(), wrong_nonce.text(), other_size.info(), not_a_mailbox.text()}) {
     ShmTransport rank0(0, 2);
     try {
       rank0.set_peers({"", info});

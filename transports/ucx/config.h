@@ -16,8 +16,8 @@ class Config {
   Config& operator=(const Config&) = delete;
 
   const ucp_config_t* get() const { return config_; }
-  /// Sets UCX_TRANSPORT_SETTING, as {"TCP", "RX_SEG_SIZE"}, unless the environment does. UCX
-  /// complains where it then does not use the transport.
+  /// Sets UCX_TRANSPORT_SETTING, as {"TCP", "RX_SEG_SIZE"}, unless the environment does; UCX's file
+  /// (ucx.conf) cannot be asked. UCX complains where it then does not use the transport.
   void prefer(const std::string& transport, const std::string& setting, const std::string& value);
   /// UCX_TLS: "all", "tcp,self", "^posix".
   std::string wires() const { return value_of("UCX_TLS"); }

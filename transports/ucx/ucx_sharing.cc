@@ -34,6 +34,11 @@ class UcxBlock final : public Block {
     region.block = this;
     return region;
   }
+  bool holds(const Region& part) const {
+    const auto* base = static_cast<const std::byte*>(memory_.address);
+    return part.base >= base && part.base <= base + memory_.length &&
+           part.bytes <= static_cast<size_t>(base + memory_.length - part.base);
+  }
   const uct_allocated_memory_t& memory() const { return memory_; }
 
  private:
@@ -120,10 +125,9 @@ std::unique_ptr<Block> UcxSharing::allocate(size_t bytes) {
 
 shm::Share UcxSharing::share(const Region& region) {
   const auto* block = dynamic_cast<const UcxBlock*>(region.block);
-  const auto domain =
-      std::find_if(domains_.begin(), domains_.end(), [block](const Domain& candidate) {
-        return block != nullptr && candidate.handle == block->memory().md;
-      });
+  const auto domain = std::find_if(domains_.begin(), domains_.end(), [&](const Domain& candidate) {
+    return block != nullptr && candidate.handle == block->memory().md && block->holds(region);
+  });
   if (domain == domains_.end())
     throw Error(ErrorCode::invalid_argument, "register memory",
                 "this memory is not what UCX allocated, so local peers cannot map it",

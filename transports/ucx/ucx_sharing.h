@@ -14,7 +14,9 @@ namespace ropewalk::ucx {
 /// process where the owner of a key has died (1.13: what could not be mapped is unmapped).
 ///
 /// Shares: the domain's place in the list below, the region's address in its owner, then UCX's
-/// packed key. UCX_TLS says which domains are used, UCX_SYSV_* and UCX_POSIX_* how.
+/// packed key. That names no owner: where one has died, and its process number or segment is
+/// another's, a peer may map that instead, and writes there until it hears of the death.
+/// UCX_TLS says which domains are used, UCX_SYSV_* and UCX_POSIX_* how.
 class UcxSharing final : public shm::Sharing {
  public:
   /// Throws Error(unavailable), also where UCX_TLS allows neither posix nor sysv.

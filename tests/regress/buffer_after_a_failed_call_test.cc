@@ -22,8 +22,8 @@ TEST_P(BufferAfterAFailedCall, IsTheCallersAlone) {
         3, GetParam(),
         [odd](Communicator& comm) {
           std::vector<int> in(3 * kPart), out(3 * kPart);
-          comm.barrier();
           try {
+            comm.barrier();  // which one that is late may leave by the failure
             if (comm.rank() == odd) {
               // The others are under way.
               std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -10,6 +10,10 @@ namespace {
 
 constexpr auto kCallPatience = std::chrono::seconds(5);
 constexpr auto kPatience = std::chrono::seconds(1);
+// For threads whose calls have just failed. Python ends a thread that comes back to it too late,
+// and where C++ is on its stack the process with it ("terminate called without an active
+// exception").
+constexpr auto kLastWords = std::chrono::milliseconds(200);
 
 /// Those of this process. Never destroyed: backends may outlive static objects.
 struct Memberships {
@@ -81,6 +85,7 @@ void Membership::leave() {
 }
 
 bool leave_all(std::chrono::milliseconds limit) {
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<std::weak_ptr<Membership>> all;
   {
     std::lock_guard lock(memberships().mutex);
@@ -90,7 +95,12 @@ bool leave_all(std::chrono::milliseconds limit) {
     if (const auto membership = one.lock()) membership->leave();
   auto& departing = departures();
   std::unique_lock lock(departing.mutex);
-  return departing.changed.wait_for(lock, limit, [&] { return departing.under_way == 0; });
+  const bool all_left =
+      departing.changed.wait_for(lock, limit, [&] { return departing.under_way == 0; });
+  lock.unlock();
+  const bool waited_for_calls = std::chrono::steady_clock::now() - begin >= kPatience;
+  if (waited_for_calls) std::this_thread::sleep_for(kLastWords);
+  return all_left;
 }
 
 }  // namespace ropewalk::pytorch

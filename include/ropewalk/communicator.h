@@ -137,8 +137,8 @@ class Communicator {
   int size() const;
   int local_rank() const;  // among the ranks of this host
   int local_size() const;
-  /// How the ranks are reached: "shm", "tcp", "verbs", "ucx", "shm+tcp", ..., or "self" for a job
-  /// of one.
+  /// How the ranks are reached: "shm", "tcp", "verbs", "ucx", "ucx/shm", "shm+tcp", ..., or "self"
+  /// for a job of one.
   std::string transport() const;
 
   /// Registered memory (see buffer.h). Not collective.

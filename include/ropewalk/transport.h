@@ -139,6 +139,8 @@ class Transport {
 
   /// From `gather` to `release` a transport may hold back small puts, so that several to one peer
   /// leave together; their answers stay the same. Without `gather` no put waits for another.
+  /// Neither is called where `load_store`, nor is `has_unsent`: there a put has left when it is
+  /// answered.
   virtual void gather() {}
   virtual void release() {}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace ropewalk {
@@ -27,10 +28,10 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
       monitor_(monitor),
       clock_(clock),
       links_(static_cast<size_t>(size)),
-      pairs_(static_cast<size_t>(size)),
-      all_load_store_(std::ranges::all_of(
-          transports_, [](Transport* transport) { return transport->abilities().load_store; })) {
+      pairs_(static_cast<size_t>(size)) {
   active_.reserve(64);
+  std::ranges::copy_if(transports_, std::back_inserter(networks_),
+                       [](Transport* transport) { return !transport->abilities().load_store; });
 }
 
 bool Engine::is_mapped(int peer) const {
@@ -50,7 +51,7 @@ Link& Engine::link_to(int peer) {
 bool Engine::has_work() {
   const auto has_unsent = [](Transport* transport) { return transport->has_unsent(); };
   return !active_.empty() || puts_under_way_ > 0 || owing_ ||
-         std::any_of(transports_.begin(), transports_.end(), has_unsent);
+         std::any_of(networks_.begin(), networks_.end(), has_unsent);
 }
 
 void Engine::start(Operation& op) {
@@ -132,13 +133,13 @@ bool Engine::progress() {
 /// waits for here. But peers may: for an answer to a probe.
 bool Engine::needs_poll() {
   constexpr uint32_t kTurnsUnpolled = 64;
-  if (!active_.empty() || puts_under_way_ > 0 || owing_ || !all_load_store_) return true;
+  if (!active_.empty() || puts_under_way_ > 0 || owing_ || !networks_.empty()) return true;
   return ++turns_unpolled_ % kTurnsUnpolled == 0;
 }
 
 bool Engine::advance() {
   if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
-  for (Transport* transport : transports_) transport->gather();
+  for (Transport* network : networks_) network->gather();
   bool moved = false;
   for (size_t i = 0; i < active_.size() && !failed_;) {
     Operation& op = *active_[i];
@@ -154,7 +155,7 @@ bool Engine::advance() {
   owing_ = false;
   for (Link* link : open_links_)
     if (link->ready()) owing_ |= !link->flush();
-  for (Transport* transport : transports_) transport->release();
+  for (Transport* network : networks_) network->release();
   return moved;
 }
 

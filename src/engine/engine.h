@@ -28,6 +28,7 @@ class Engine {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::vector<Transport*>& transports() const { return transports_; }
+  std::vector<Transport*> networks_;  // of these, where bytes may wait: not in mapped memory
   bool is_mapped(int peer) const;
 
   /// Binds `call` to `schedule`; throws Error. Allocates everything that runs will need.
@@ -191,7 +192,6 @@ class Engine {
     int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
   };
   std::vector<Pair> pairs_;
-  const bool all_load_store_;  // the transports
   uint32_t turns_unpolled_ = 0;
   size_t last_sender_ = 0;  // index in open_links_ of the link that next_sender() answered last
 

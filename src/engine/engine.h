@@ -28,7 +28,6 @@ class Engine {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::vector<Transport*>& transports() const { return transports_; }
-  std::vector<Transport*> networks_;  // of these, where bytes may wait: not in mapped memory
   bool is_mapped(int peer) const;
 
   /// Binds `call` to `schedule`; throws Error. Allocates everything that runs will need.
@@ -166,6 +165,7 @@ class Engine {
 
   const int rank_, size_;
   const std::vector<Transport*> transports_;
+  std::vector<Transport*> networks_;  // of these, where bytes may wait: not in mapped memory
   const std::vector<int> route_;
   MemoryRegistry& memories_;
   Monitor& monitor_;

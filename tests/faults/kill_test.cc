@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "tests/faults/forked_job.h"
 #include "tests/support/under_test.h"
+#include "transports/ucx/wires.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -36,8 +36,7 @@ Options options_for(const std::string& transport, double timeout_s) {
 /// Shared memory may outlast its users where it is UCX's; Ropewalk's own has no names.
 bool is_through_ucx(const std::string& transport) {
   const char* wires = std::getenv("UCX_TLS");
-  return transport == "ucx" && wires != nullptr &&
-         std::regex_search(wires, std::regex("posix|sysv"));
+  return transport == "ucx" && ucx::allows_shared_memory(wires != nullptr ? wires : "all");
 }
 
 /// System V segments of `creators` that nobody maps.

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <span>
 
 #include "memory/memfd.h"
 #include "ropewalk/status.h"

@@ -138,7 +138,8 @@ class Transport {
                      RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;
 
   /// From `gather` to `release` a transport may hold back small puts, so that several to one peer
-  /// leave together; their answers stay the same. Without `gather` no put waits for another.
+  /// leave together; their answers stay the same. A long put (64 KiB and more) leaves at once, with
+  /// what was held back before it to that peer. Without `gather` no put waits for another.
   /// Neither is called where `load_store`, nor is `has_unsent`: there a put has left when it is
   /// answered.
   virtual void gather() {}

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,9 @@
 #include "ropewalk/transport.h"
 
 namespace ropewalk::conformance {
+
+using SteadyClock = std::chrono::steady_clock;
+inline constexpr auto kPatience = std::chrono::seconds(20);
 
 /// The ends of all ranks. They can reach each other (addresses are exchanged), but nobody has
 /// called `connect` yet.

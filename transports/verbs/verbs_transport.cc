@@ -22,6 +22,9 @@ constexpr int kCompletionsAtOnce = 32;
 constexpr uint32_t kPollsPerLook = 4096;
 // Pieces of a long put begin at multiples of this: whole packets.
 constexpr size_t kPieceGrain = 4096;
+// Longer ones leave at once: what a doorbell costs is nothing beside their time on the wire, and
+// the first to be put is the first to be sent, to whichever peer.
+constexpr size_t kHeldBytesMax = 4096;
 
 }  // namespace
 
@@ -63,7 +66,7 @@ Posted VerbsTransport::put_copied(Peer& peer, const std::byte* source, uint32_t 
   Lane& lane = *peer.lanes[0];
   if (!peer.has_place() || !lane.can_put()) return Posted::full;
   lane.put_copied(source, bytes, target, !gathering_);
-  if (!leave(peer, lane)) return Posted::lost;
+  if (!leave(peer, lane, bytes)) return Posted::lost;
   if (peer.first_put == peer.end_put) return Posted::done;
   Peer::Put& put = peer.puts[peer.end_put++ % Peer::kPutsMax];
   put.cookie = cookie;
@@ -103,7 +106,7 @@ Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
     const auto at = static_cast<uint64_t>(source + begin - memory->base());
     lane.put_registered({at, static_cast<uint32_t>(length), memory->local_key(lane.adapter)},
                         {offset + begin, verbs::remote_key(key, lane.peer_adapter), notice});
-    if (!leave(peer, lane)) return Posted::lost;
+    if (!leave(peer, lane, bytes)) return Posted::lost;
     put.ends[i] = lane.position();
     begin += length;
   }
@@ -111,9 +114,9 @@ Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
   return Posted::posted;
 }
 
-// Sends what was put, or holds it back. False where the peer was lost.
-bool VerbsTransport::leave(Peer& peer, Lane& lane) {
-  if (gathering_ && lane.held() < Lane::kBatch) {
+// Sends what was put, or holds it back where it is short. False where the peer was lost.
+bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
+  if (gathering_ && bytes <= kHeldBytesMax && lane.held() < Lane::kBatch) {
     if (!peer.is_held) held_.push_back(&peer);
     peer.is_held = true;
     return true;

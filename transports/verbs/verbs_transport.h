@@ -106,7 +106,7 @@ class VerbsTransport final : public Transport {
   Posted put_registered(Peer& peer, const std::byte* source, const verbs::Registration* memory,
                         size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
                         uint64_t cookie);
-  bool leave(Peer& peer, verbs::Lane& lane);
+  bool leave(Peer& peer, verbs::Lane& lane, size_t bytes);
   size_t drain(std::span<Completion> into = {});
   bool pass(const ibv_wc& completion, Completion& into);
   void completed(const ibv_wc& completion);

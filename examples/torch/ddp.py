@@ -25,7 +25,6 @@ def main() -> None:
     torch.set_num_threads(1)  # the ranks share the CPUs
     ropewalk.torch.init_process_group(options.backend)  # with torchrun: or dist.init_process_group
     rank, size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)
     digits, model = Digits(), DistributedDataParallel(net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 

@@ -23,7 +23,7 @@ def main() -> None:
     torch.set_num_threads(1)  # the ranks share the CPUs
     digits, model = Digits(), net()
     parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
     with ropewalk.Communicator() as comm:  # rank and size come from the launcher
         ea = ropewalk.AllReduceEA(comm, options.tau, options.alpha)
         ea.synchronize_parameters(parameters)  # all start from those of rank 0

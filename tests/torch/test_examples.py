@@ -68,6 +68,12 @@ def test_elastic_averaging(launcher):
     assert accuracy(output.splitlines()[-1]) > 85, output
 
 
+def test_elastic_averaging_repeats():
+    """Every run trains from the same first weights: of unlucky ones it learned below 85 %."""
+    outputs = {run("ropewalk", "elastic_averaging.py", "--epochs", 2) for _ in range(2)}
+    assert len(outputs) == 1, outputs
+
+
 @launchers
 def test_async_training(launcher, tmp_path):
     saved = tmp_path / "model.pt"

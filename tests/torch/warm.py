@@ -130,6 +130,7 @@ def run(order, files):
         program.__file__ = sys.argv[0]
         with open(sys.argv[0], encoding="utf-8") as file:
             text = file.read()
+    sys.modules["torch"].seed()  # as every start does: else all draw the same numbers
     if order["how"] == "freeze":
         gc.freeze()
     exec(compile(text, sys.argv[0], "exec"), program.__dict__)

@@ -44,8 +44,8 @@ CASES = [
           quick_sizes="64K"),
     verbs(TWO, "1M", ALL),
     verbs(FOUR, "1M", (c.ropewalk(),), ranks=4),
-    verbs(LONG_BOTH_WAYS, LONGEST, (c.perftest("ib_write_bw_both"),), budget_ms=300),
-    verbs(TWO, "16M", ALL),
+    verbs(LONG_BOTH_WAYS, LONGEST, (c.perftest("ib_write_bw_both"),), budget_ms=1500),
+    verbs(TWO, "16M", ALL, budget_ms=2500),
 ]
 
 COLUMNS = ("Open MPI", "Gloo", "perftest")

@@ -154,9 +154,9 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},
       {"ROPEWALK_IB_TIMEOUT", "15",
        "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this: 134 ms"},
-      {"ROPEWALK_IB_RETRY", "5",
+      {"ROPEWALK_IB_RETRY", "4",
        "0 to 7: how often it is sent again. A peer that answers nothing is lost after (this + 1) * "
-       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 0.8 s; some adapters take up to four times as long"},
+       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 0.7 s; some adapters take up to four times as long"},
       {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
       {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},

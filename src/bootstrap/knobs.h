@@ -33,7 +33,7 @@ struct Knobs {
   int ib_service_level = 0;            // ROPEWALK_IB_SL
   int ib_pkey_index = 0;               // ROPEWALK_IB_PKEY: index into the port's table
   int ib_timeout = 15;                 // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this
-  int ib_retry = 5;                    // ROPEWALK_IB_RETRY
+  int ib_retry = 4;                    // ROPEWALK_IB_RETRY
   int ib_lanes = 0;                    // ROPEWALK_IB_LANES: queue pairs per peer; 0: one per port
   int ib_mtu = 4096;                   // ROPEWALK_IB_MTU: bytes of a packet, at most
   size_t slice_bytes = 1 << 20;        // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks

@@ -2,6 +2,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -40,6 +41,20 @@ TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileDataFlows) {
   job.mark();
   const Unplugged unplugged;
   expect_told_of_the_adapter(job);
+}
+
+// The adapter gives up long before the half second that a port may be down.
+TEST(VerbsJobFaults, AnUnpluggedLinkIsNotThePeersFault) {
+  setenv("ROPEWALK_IB_TIMEOUT", "12", 1);  // 17 ms
+  ForkedJob job(kRanks, over_verbs(), reduce_for_ever);
+  unsetenv("ROPEWALK_IB_TIMEOUT");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  job.mark();
+  const Unplugged unplugged;
+  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+    ASSERT_TRUE(verdict.told);
+    EXPECT_NE(verdict.text.find("port 1 is down"), std::string::npos) << verdict.text;
+  }
 }
 
 TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileRanksWait) {

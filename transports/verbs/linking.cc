@@ -337,13 +337,18 @@ void VerbsTransport::look_around() {
         read_events(*devices_[index]);
         break;
       case Source::peer:
-        advance(*peers_[index]);
-        break;
+        if (peers_[index]->state == Peer::State::linked) advance(*peers_[index]);
+        break;  // the others below
     }
   }
   if (socket_watch_.on()) take_sockets();
-  for (size_t i = linking_.size(); i-- > 0;)
-    if (i < linking_.size()) advance(*linking_[i]);
+  for (size_t i = linking_.size(); i-- > 0;) {
+    if (i >= linking_.size()) continue;
+    Peer& peer = *linking_[i];
+    advance(peer);
+    // The kernel looks for a way to the peer for up to a second: the others' turn is the next poll.
+    if (peer.state == Peer::State::lost) break;
+  }
   check_ports();
   if (!failing_.empty()) drain();
 }

@@ -17,7 +17,7 @@ struct Settings {
   uint8_t traffic_class = 0;  // of RoCE: DSCP in the upper six bits
   uint16_t pkey_index = 0;
   uint8_t timeout = 15;            // an answer is awaited for about 4.096 us * 2^timeout
-  uint8_t retries = 5;             // so often a packet is sent again before the peer is lost
+  uint8_t retries = 4;             // so often a packet is sent again before the peer is lost
   uint8_t mtu_max = IBV_MTU_4096;  // an ibv_mtu; peers are told of no more
 };
 

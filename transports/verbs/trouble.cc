@@ -18,6 +18,8 @@ using verbs::Lane;
 
 namespace {
 
+constexpr const char* kMendPort = "check the cable and the switch, or `ip link`";
+
 /// What a failed completion means to whoever has to mend it.
 std::string meaning_of(ibv_wc_status status) {
   switch (status) {
@@ -73,7 +75,8 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
                          "dmesg | tail, for what the driver says");
     case IBV_EVENT_PORT_ERR:
       log(LogLevel::warn, rank_, "{} port {} is down", name, port);
-      device.down_since_ns[port] = MonotonicClock().now_ns();
+      // InfiniBand tells twice: of the cable, and of the subnet manager that is waited for.
+      if (device.down_since_ns[port] == 0) device.down_since_ns[port] = MonotonicClock().now_ns();
       device.any_down = true;
       return;
     case IBV_EVENT_PORT_ACTIVE:
@@ -121,7 +124,7 @@ void VerbsTransport::check_ports() {
       device->down_since_ns[port] = 0;
       lose_all_on(*device, static_cast<int>(port),
                   fmt::format("rank {}'s {} port {} is down", rank_, device->adapter->name(), port),
-                  "check the cable and the switch, or `ip link`");
+                  kMendPort);
     }
   }
 }
@@ -144,6 +147,24 @@ void VerbsTransport::lose_later(Peer& peer, std::string why) {
   if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
   peer.why = std::move(why);
   failing_.push_back(&peer);
+}
+
+// Where the adapter has an event to tell of the queue pair, or a port is down, that is the cause,
+// whatever the completion says.
+void VerbsTransport::lose_failing() {
+  for (const auto& device : devices_) read_events(*device);  // may lose some
+  for (size_t i = failing_.size(); i-- > 0;) {
+    Peer& peer = *failing_[i];
+    const auto cut = std::find_if(peer.lanes.begin(), peer.lanes.end(), [&](const auto& lane) {
+      return devices_[lane->adapter]->down_since_ns[lane->queue_pair().port().number] != 0;
+    });
+    if (peer.state == Peer::State::linked && (peer.notice_ready() || peer.put_done()))
+      publish(peer);  // and it is lost the next time
+    else if (cut != peer.lanes.end())
+      lose(peer, own_name(**cut) + " is down", kMendPort);
+    else
+      lose(peer, std::string(peer.why));
+  }
 }
 
 void VerbsTransport::lose(Peer& peer, std::string why, std::string way_out) {

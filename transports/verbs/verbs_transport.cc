@@ -173,13 +173,7 @@ size_t VerbsTransport::drain(std::span<Completion> into) {
       can_do_more_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }
-  for (size_t i = failing_.size(); i-- > 0;) {
-    Peer& peer = *failing_[i];
-    if (peer.state == Peer::State::linked && (peer.notice_ready() || peer.put_done()))
-      publish(peer);  // and it is lost the next time
-    else
-      lose(peer, std::string(peer.why));
-  }
+  if (!failing_.empty()) lose_failing();
   return filled;
 }
 

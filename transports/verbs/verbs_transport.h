@@ -118,6 +118,7 @@ class VerbsTransport final : public Transport {
 
   // trouble.cc
   void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
+  void lose_failing();
   void failed_to_post(Peer& peer, const verbs::Lane& lane, int error);
   void read_events(Device& device);
   void on_event(Device& device, const ibv_async_event& event);

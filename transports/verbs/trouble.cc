@@ -94,10 +94,14 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
     case IBV_EVENT_QP_ACCESS_ERR:
       for (const auto& peer : peers_) {
         if (!peer || !peer->open()) continue;
-        for (const auto& lane : peer->lanes)
-          if (lane->queue_pair().get() == event.element.qp)
-            return lose(*peer, fmt::format("rank {}'s {}: {}", rank_, name,
-                                           ibv_event_type_str(event.event_type)));
+        for (const auto& lane : peer->lanes) {
+          if (lane->queue_pair().get() != event.element.qp) continue;
+          lose_later(*peer, {});
+          // Says more than a completion does.
+          peer->why =
+              fmt::format("rank {}'s {}: {}", rank_, name, ibv_event_type_str(event.event_type));
+          return;
+        }
       }
       return;
     case IBV_EVENT_CQ_ERR:
@@ -152,8 +156,9 @@ void VerbsTransport::lose_later(Peer& peer, std::string why) {
 // Where the adapter has an event to tell of the queue pair, or a port is down, that is the cause,
 // whatever the completion says.
 void VerbsTransport::lose_failing() {
-  for (const auto& device : devices_) read_events(*device);  // may lose some
-  for (size_t i = failing_.size(); i-- > 0;) {
+  const size_t drained = failing_.size();  // who comes after them is lost the next time
+  for (const auto& device : devices_) read_events(*device);
+  for (size_t i = std::min(drained, failing_.size()); i-- > 0;) {
     Peer& peer = *failing_[i];
     const auto cut = std::find_if(peer.lanes.begin(), peer.lanes.end(), [&](const auto& lane) {
       return devices_[lane->adapter]->down_since_ns[lane->queue_pair().port().number] != 0;

@@ -23,10 +23,11 @@ TEST(RankInfo, TellsOfPorts) {
   const RankInfo info{"verbs",
                       {3},
                       "",
-                      {{"mlx5_0", 1, verbs::LinkLayer::ethernet, "10.0.0.0/8", 100},
-                       {"mlx5_1", 2, verbs::LinkLayer::infiniband, "fe80::/64", 200}}};
-  EXPECT_EQ(info.text(),
-            "verbs;3;;;mlx5_0:1|ethernet|10.0.0.0/8|100,mlx5_1:2|infiniband|fe80::/64|200");
+                      {{"mlx5_0", 1, verbs::LinkLayer::ethernet, {"10.0.0.0/8", "fd00::/64"}, 100},
+                       {"mlx5_1", 2, verbs::LinkLayer::infiniband, {"fe80::/64"}, 200}}};
+  EXPECT_EQ(
+      info.text(),
+      "verbs;3;;;mlx5_0:1|ethernet|10.0.0.0/8+fd00::/64|100,mlx5_1:2|infiniband|fe80::/64|200");
   EXPECT_EQ(RankInfo::parse(info.text()).ports, info.ports);
 }
 

@@ -58,13 +58,13 @@ std::unique_ptr<Transport> Rdma::make_transport(
   options.wishes = wishes_of(knobs_);
   const auto own = static_cast<size_t>(rank);
   for (size_t peer = 0; peer < ports_of.size(); ++peer) {
-    std::vector<uint8_t>& lanes = options.lanes.emplace_back();
+    std::vector<VerbsTransport::LaneEnd>& lanes = options.lanes.emplace_back();
     if (peer == own) continue;
     const bool is_lower = own < peer;
     const auto& low = ports_of[is_lower ? own : peer];
     const auto& high = ports_of[is_lower ? peer : own];
     for (const verbs::LanePair& pair : verbs::pair_lanes(low, high, knobs_.ib_lanes))
-      lanes.push_back(is_lower ? pair.a : pair.b);
+      lanes.push_back({is_lower ? pair.a : pair.b, pair.subnet});
   }
   return std::make_unique<VerbsTransport>(rank, static_cast<int>(ports_of.size()), sockets,
                                           ports_->ports, std::move(options));

@@ -17,9 +17,9 @@ RankReport rank_on(int host, Ports ports, std::string why = "there is no RDMA ad
   report.host = host;
   report.host_name = std::string(1, static_cast<char>('a' + host));
   if (ports == ib || ports == both)
-    report.info.ports.push_back({"mlx5_0", 1, LinkLayer::infiniband, "fe80::/64", 100});
+    report.info.ports.push_back({"mlx5_0", 1, LinkLayer::infiniband, {"fe80::/64"}, 100});
   if (ports == eth || ports == both)
-    report.info.ports.push_back({"mlx5_1", 1, LinkLayer::ethernet, "10.0.0.0/8", 100});
+    report.info.ports.push_back({"mlx5_1", 1, LinkLayer::ethernet, {"10.0.0.0/8"}, 100});
   if (ports == none) report.info.no_ports = std::move(why);
   return report;
 }

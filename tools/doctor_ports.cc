@@ -1,8 +1,10 @@
 #include "doctor_ports.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 namespace ropewalk::tools {
 namespace {
@@ -42,6 +44,9 @@ std::string gids_of(const SeenPort& port) {
   }
   if (state.gid.entry)
     text += fmt::format("; takes {}: {}", state.gid.entry->index, state.gid.reason);
+  if (state.subnets.size() > 1)
+    text += fmt::format("; another for peers that it meets only in {}",
+                        fmt::join(std::span(state.subnets).subspan(1), ", "));
   return text;
 }
 

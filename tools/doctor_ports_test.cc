@@ -11,7 +11,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 verbs::GidEntry gid(uint32_t index, std::array<uint8_t, 4> ipv4) {
-  verbs::GidEntry entry{{}, index, verbs::GidType::roce_v2, "eth2"};
+  verbs::GidEntry entry{{}, index, verbs::GidType::roce_v2, "eth2", {}};
   entry.gid[10] = entry.gid[11] = std::byte{0xff};
   for (size_t i = 0; i < ipv4.size(); ++i) entry.gid[12 + i] = std::byte{ipv4[i]};
   return entry;

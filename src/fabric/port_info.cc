@@ -1,11 +1,13 @@
 #include "fabric/port_info.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "ropewalk/status.h"
 
@@ -30,6 +32,19 @@ bool is_subnet(std::string_view text) {
   throw Error(ErrorCode::protocol, "communicator",
               fmt::format("\"{}\" is not what a rank says of an RDMA port", text),
               "run the same version of Ropewalk on every rank");
+}
+
+/// "192.168.1.0/24+fd00:7::/64"; empty for none. False for what is no such list.
+bool parse_subnets(std::string_view text, std::vector<std::string>& subnets) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('+'), text.size());
+    const std::string_view subnet = text.substr(0, end);
+    if (subnet.empty() || !is_subnet(subnet) || subnets.size() == kSubnetsMax) return false;
+    if (end + 1 == text.size()) return false;
+    subnets.emplace_back(subnet);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return true;
 }
 
 /// A whole number without sign or leading zeros, within the range; 0 is a number.
@@ -62,9 +77,10 @@ PortInfo parse_port(std::string_view text) {
   const auto number = number_in(fields[0].substr(colon + 1), 1, 255);
   const auto layer = layer_named(fields[1]);
   const auto rate = number_in(fields[3], 0, kRateMaxGbps);
-  if (!number || !layer || !is_subnet(fields[2]) || !rate) refuse(text);
+  std::vector<std::string> subnets;
+  if (!number || !layer || !parse_subnets(fields[2], subnets) || !rate) refuse(text);
   return {std::string(fields[0].substr(0, colon)), static_cast<uint8_t>(*number), *layer,
-          std::string(fields[2]), *rate};
+          std::move(subnets), *rate};
 }
 
 }  // namespace
@@ -86,7 +102,7 @@ std::string port_list_text(const std::vector<PortInfo>& ports) {
   std::string text;
   for (const PortInfo& port : ports)
     text += fmt::format("{}{}:{}|{}|{}|{}", text.empty() ? "" : ",", port.device, port.number,
-                        name_of(port.link_layer), port.subnet, port.rate_gbps);
+                        name_of(port.link_layer), fmt::join(port.subnets, "+"), port.rate_gbps);
   return text;
 }
 

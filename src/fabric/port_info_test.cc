@@ -9,24 +9,25 @@ namespace {
 
 TEST(PortInfo, IsReadAsWritten) {
   const std::vector<PortInfo> ports = {
-      {"mlx5_0", 1, LinkLayer::infiniband, "fe80::/64", 200},
-      {"rxe0", 2, LinkLayer::ethernet, "192.168.1.0/24", 3},
-      {"bnxt-re.1", 255, LinkLayer::ethernet, "", 0},
+      {"mlx5_0", 1, LinkLayer::infiniband, {"fe80::/64"}, 200},
+      {"rxe0", 2, LinkLayer::ethernet, {"192.168.1.0/24", "fd00:7::/64"}, 3},
+      {"bnxt-re.1", 255, LinkLayer::ethernet, {}, 0},
   };
   const std::string text = port_list_text(ports);
   EXPECT_EQ(text,
-            "mlx5_0:1|infiniband|fe80::/64|200,rxe0:2|ethernet|192.168.1.0/24|3,"
+            "mlx5_0:1|infiniband|fe80::/64|200,rxe0:2|ethernet|192.168.1.0/24+fd00:7::/64|3,"
             "bnxt-re.1:255|ethernet||0");
   EXPECT_EQ(parse_port_list(text), ports);
   EXPECT_TRUE(parse_port_list("").empty());
 }
 
 TEST(PortInfo, TheLongestListIsWithinItsLimit) {
-  const std::string subnet = "1111:2222:3333:4444:5555:6666:7777:8888/128";
+  const std::vector<std::string> subnets(kSubnetsMax,
+                                         "1111:2222:3333:4444:5555:6666:7777:8888/128");
   const std::vector<PortInfo> ports(kPortsMax, {std::string(kDeviceNameBytesMax, 'm'), 255,
-                                                LinkLayer::infiniband, subnet, 999'999});
+                                                LinkLayer::infiniband, subnets, 999'999});
   const std::string text = port_list_text(ports);
-  EXPECT_LE(text.size(), 1056u);
+  EXPECT_EQ(text.size(), 2095u);
   EXPECT_EQ(parse_port_list(text), ports);
   EXPECT_THROW(parse_port_list(text + ",rxe0:1|ethernet||1"), Error);
 }
@@ -52,6 +53,11 @@ TEST(PortInfo, NonsenseIsRefused) {
                            "rxe0:1|ethernet||1000000",
                            "rxe0:1|ethernet||1|",
                            "a:b:1|ethernet||1",
+                           "rxe0:1|ethernet|+|1",
+                           "rxe0:1|ethernet|10.0.0.0/8+|1",
+                           "rxe0:1|ethernet|+10.0.0.0/8|1",
+                           "rxe0:1|ethernet|10.0.0.0/8++11.0.0.0/8|1",
+                           "rxe0:1|ethernet|1::/64+2::/64+3::/64+4::/64+5::/64|1",
                            "rxe0:1|ethernet|1111:2222:3333:4444:5555:6666:7777:8888/1280|1"})
     EXPECT_THROW(parse_port_list(text), Error) << text;
 }

@@ -7,7 +7,7 @@ namespace {
 
 PortCandidate port(const char* device, double local_share = 1, uint32_t rate_gbps = 100,
                    uint8_t number = 1) {
-  return {{device, number, LinkLayer::infiniband, "fe80::/64", rate_gbps}, local_share};
+  return {{device, number, LinkLayer::infiniband, {"fe80::/64"}, rate_gbps}, local_share};
 }
 
 struct Selected {

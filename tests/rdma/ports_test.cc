@@ -28,6 +28,7 @@ using ropewalk::testing::Unplugged;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> reasons(const Wishes& wishes = {}) {
   std::vector<std::string> why_not;
@@ -95,8 +96,9 @@ TEST(Ports, TheAddressOfThePortIsThatOfItsNetworkDevice) {
   EXPECT_GE(address.mtu, IBV_MTU_1024);
   const PortInfo info = info_of(port, {});
   EXPECT_EQ(info.device, kAdapter);
-  EXPECT_EQ(info.subnet, network_of(kNetworkDevice, address.gid));
-  EXPECT_THAT(info.subnet, HasSubstr("/"));
+  EXPECT_THAT(info.subnets,
+              ElementsAre(InterfaceAddresses().network_of(kNetworkDevice, address.gid)));
+  EXPECT_THAT(info.subnets, ElementsAre(HasSubstr("/")));
   EXPECT_GT(info.rate_gbps, 0u);
   EXPECT_EQ(parse_port_list(port_list_text({info})), std::vector<PortInfo>{info});
 }
@@ -109,10 +111,24 @@ TEST(Ports, AddressesAreQueriedAfresh) {
   shell("ip addr add 10.98.0.7/16 dev " + device);
   shell("ip addr del " + own + "/24 dev " + device);
   expect_address(port, "10.98.0.7");
-  EXPECT_EQ(info_of(port, {}).subnet, "10.98.0.0/16");
+  EXPECT_THAT(info_of(port, {}).subnets, ElementsAre("10.98.0.0/16"));
   shell("ip addr add " + own + "/24 dev " + device);
   shell("ip addr del 10.98.0.7/16 dev " + device);
   expect_address(port, own);
+}
+
+// A peer may be in the second address' subnet only.
+TEST(Ports, AnAddressIsChosenByTheSubnetOfThePeer) {
+  const Port port = the_port();
+  const std::string device = kNetworkDevice;
+  const std::string own = own_ipv4();
+  shell("ip addr add 10.98.0.7/16 dev " + device);
+  for (int tries = 0; tries < 100 && info_of(port, {}).subnets.size() < 2; ++tries) usleep(100'000);
+  EXPECT_THAT(info_of(port, {}).subnets, UnorderedElementsAre("10.99.0.0/24", "10.98.0.0/16"));
+  EXPECT_EQ(text_of(address_of(port, {}, "10.98.0.0/16").gid), "10.98.0.7");
+  EXPECT_EQ(text_of(address_of(port, {}, "10.99.0.0/24").gid), own);
+  EXPECT_EQ(text_of(address_of(port, {}, "10.97.0.0/16").gid), text_of(address_of(port, {}).gid));
+  shell("ip addr del 10.98.0.7/16 dev " + device);
 }
 
 TEST(Ports, TheGidIndexIsHeeded) {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <thread>
 
-#include "memory/registered_memory.h"
 #include "tests/rdma/machine.h"
 #include "tests/rdma/verbs_group.h"
 
@@ -16,63 +15,33 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Polls all of `ranks` until `done`; false after five seconds.
-template <class Done>
-bool until(VerbsGroup& group, std::initializer_list<int> ranks, const Done& done) {
-  const auto deadline = std::chrono::steady_clock::now() + 5s;
-  std::array<Completion, 64> into;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    for (const int rank : ranks) {
-      group.at(rank).poll(into);
-      group.at(rank).arm();
-    }
-  }
-  return true;
-}
-
-void link(VerbsGroup& group, int a, int b) {
-  group.at(a).connect(b, {});
-  group.at(b).connect(a, {});
-  ASSERT_TRUE(
-      until(group, {a, b}, [&] { return group.at(a).connected(b) && group.at(b).connected(a); }))
-      << group.at(a).why_lost(b) << group.at(b).why_lost(a);
-}
-
-/// Registered with one transport.
-struct Piece {
-  Piece(Transport& transport, size_t bytes) : memory(bytes) { memory.register_with(transport); }
-  const Memory* registration() const { return memory.registrations()[0].get(); }
-  RegisteredMemory memory;
-};
-
 TEST(VerbsFaults, AWrongKeyIsRefusedAndNamed) {
   VerbsGroup group(3, 1);
-  link(group, 0, 1);
-  link(group, 0, 2);
+  group.link(0, 1);
+  group.link(0, 2);
   const Piece source(group.at(0), 8192), target(group.at(1), 8192);
   RemoteKey key = target.registration()->key();
   key.id ^= 0xff;
   ASSERT_NE(group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0),
             Posted::lost);
-  ASSERT_TRUE(until(group, {0, 1, 2}, [&] { return !group.at(0).connected(1); }));
+  ASSERT_TRUE(group.until({0, 1, 2}, [&] { return !group.at(0).connected(1); }));
   EXPECT_NE(group.at(0).why_lost(1).find("remote key"), std::string::npos)
       << group.at(0).why_lost(1);
   EXPECT_NE(group.at(0).why_lost(1).find(kAdapter), std::string::npos) << group.at(0).why_lost(1);
-  ASSERT_TRUE(until(group, {0, 1, 2}, [&] { return !group.at(1).connected(0); }));
+  ASSERT_TRUE(group.until({0, 1, 2}, [&] { return !group.at(1).connected(0); }));
   EXPECT_TRUE(group.at(0).connected(2));
   EXPECT_EQ(std::count(target.memory.data(), target.memory.data() + 8192, std::byte{0}), 8192);
 }
 
 TEST(VerbsFaults, ARegionThatHasGoneIsNotWritten) {
   VerbsGroup group(2, 1);
-  link(group, 0, 1);
+  group.link(0, 1);
   const Piece source(group.at(0), 8192);
   auto target = std::make_unique<Piece>(group.at(1), 8192);
   const RemoteKey key = target->registration()->key();
   target.reset();
   group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0);
-  ASSERT_TRUE(until(group, {0, 1}, [&] { return !group.at(0).connected(1); }));
+  ASSERT_TRUE(group.until({0, 1}, [&] { return !group.at(0).connected(1); }));
 }
 
 TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
@@ -85,7 +54,7 @@ TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
     ASSERT_EQ(::send(socket, garbage.data(), garbage.size(), 0),
               static_cast<ssize_t>(garbage.size()));
     ::shutdown(socket, SHUT_WR);
-    ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+    ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
     EXPECT_FALSE(group.at(0).connected(1));
     ::close(socket);
   }
@@ -106,7 +75,7 @@ TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
   bytes.push_back(verbs::kReady);
   bytes.push_back(verbs::kReady);
   ASSERT_EQ(::send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
   EXPECT_EQ(group.at(0).why_lost(1), "rank 1 sent bytes after its handshake");
   ::close(socket);
 }
@@ -117,7 +86,7 @@ TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
   });
   group.at(0).connect(1, {});
   group.at(1).connect(0, {});
-  ASSERT_TRUE(until(group, {0, 1}, [&] {
+  ASSERT_TRUE(group.until({0, 1}, [&] {
     return !group.at(0).why_lost(1).empty() && !group.at(1).why_lost(0).empty();
   }));
   EXPECT_NE(group.at(0).why_lost(1).find("ROPEWALK_IB_LANES"), std::string::npos);
@@ -127,7 +96,7 @@ TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
   VerbsGroup group(2, 1, [](int rank, VerbsTransport::Options& options) {
     options.settings.mtu_max = rank == 0 ? IBV_MTU_1024 : IBV_MTU_4096;
   });
-  link(group, 0, 1);
+  group.link(0, 1);
   constexpr size_t kBytes = 100'000;
   const Piece a(group.at(0), kBytes), b(group.at(1), kBytes);
   for (const int from : {0, 1}) {
@@ -142,7 +111,7 @@ TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
     while (group.at(1 - from).poll(into) == 0)
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     EXPECT_EQ(std::memcmp(source.memory.data(), target.memory.data(), kBytes), 0);
-    ASSERT_TRUE(until(group, {0, 1}, [&] { return true; }));
+    ASSERT_TRUE(group.until({0, 1}, [&] { return true; }));
   }
 }
 
@@ -151,7 +120,7 @@ TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
   constexpr size_t kStripe = VerbsTransport::kStripeBytes;
   for (const size_t lanes : {size_t{2}, size_t{3}, size_t{8}}) {
     VerbsGroup group(2, lanes);
-    link(group, 0, 1);
+    group.link(0, 1);
     const size_t even = lanes * 40960;
     const Piece source(group.at(0), even + lanes), target(group.at(1), even + lanes);
     for (size_t i = 0; i < even + lanes; ++i)
@@ -180,7 +149,7 @@ TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
 // Once who had been told `full` slept on: `poll` takes credits and says nothing.
 TEST(VerbsFaults, CreditsEndASleep) {
   VerbsGroup group(2, 1);
-  link(group, 0, 1);
+  group.link(0, 1);
   std::array<Completion, 64> into;
   for (int round = 0; round < 5; ++round) {
     while (group.at(0).put(1, nullptr, nullptr, 0, {}, 0, 7, 0) == Posted::done) {
@@ -199,7 +168,7 @@ TEST(VerbsFaults, CreditsEndASleep) {
 
 TEST(VerbsFaults, WhatCameBeforeALossIsGivenOut) {
   VerbsGroup group(2, 1);
-  link(group, 0, 1);
+  group.link(0, 1);
   constexpr uint32_t kNotices = 5;
   for (uint32_t i = 0; i < kNotices; ++i)
     ASSERT_EQ(group.at(1).put(0, nullptr, nullptr, 0, {}, 0, i, 0), Posted::done);
@@ -223,10 +192,10 @@ TEST(VerbsFaults, WhatCameBeforeALossIsGivenOut) {
 
 TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   VerbsGroup group(2, 1);
-  link(group, 0, 1);
+  group.link(0, 1);
   const Unplugged unplugged;
   ASSERT_TRUE(
-      until(group, {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
+      group.until({0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
   EXPECT_NE(group.at(0).why_lost(1).find("rank 0's rxe0 port 1 is down"), std::string::npos)
       << group.at(0).why_lost(1);
 }
@@ -245,14 +214,14 @@ TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
     group.at(0).drop(2);
     EXPECT_EQ(group.at(0).put(3, nullptr, nullptr, 0, {}, 0, 1, 0), Posted::full);
   }
-  link(group, 0, 1);
+  group.link(0, 1);
 }
 
 TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
   VerbsGroup group(2, 1);
   const Unplugged unplugged;
   group.at(0).connect(1, {});
-  ASSERT_TRUE(until(group, {0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
   EXPECT_EQ(group.at(0).why_lost(1), "rank 0's rxe0 port 1: is DOWN");
   EXPECT_EQ(group.at(0).way_out(1), "sudo ip link set link0 up");
 }
@@ -261,7 +230,7 @@ TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
 TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
   constexpr size_t kHuge = 2 << 20, kBytes = 100'000;
   VerbsGroup group(2, 1);
-  link(group, 0, 1);
+  group.link(0, 1);
   const Piece source(group.at(0), kBytes);
   std::vector<std::byte> room(3 * kHuge);
   const auto begin = reinterpret_cast<uintptr_t>(room.data());
@@ -276,8 +245,8 @@ TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
     ASSERT_NE(
         group.at(0).put(1, source.memory.data(), source.registration(), kBytes, key, offset, 1, 0),
         Posted::lost);
-    ASSERT_TRUE(until(group, {0, 1},
-                      [&] { return std::memcmp(target, source.memory.data(), kBytes) == 0; }));
+    ASSERT_TRUE(group.until(
+        {0, 1}, [&] { return std::memcmp(target, source.memory.data(), kBytes) == 0; }));
     EXPECT_TRUE(group.at(0).connected(1)) << group.at(0).why_lost(1);
   }
 }
@@ -301,7 +270,7 @@ TEST(VerbsFaults, NoRegistrationIsLeftBehind) {
   const std::string before = objects_in_use();
   {
     VerbsGroup group(2, 2);
-    link(group, 0, 1);
+    group.link(0, 1);
     const Piece piece(group.at(0), 1 << 20);
     EXPECT_NE(objects_in_use(), before);
   }

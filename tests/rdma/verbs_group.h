@@ -1,10 +1,16 @@
 // Verbs transports of several ranks in one process, linked through local sockets.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
+#include "memory/registered_memory.h"
 #include "transports/tcp/local_sockets.h"
 #include "transports/verbs/verbs_transport.h"
 
@@ -21,9 +27,39 @@ class VerbsGroup {
   void end(int rank) { transports_.at(static_cast<size_t>(rank)).reset(); }
   SocketSource& sockets(int rank) { return network_.source(rank); }
 
+  /// Polls all of `ranks` until `done`; false after five seconds.
+  template <class Done>
+  bool until(std::initializer_list<int> ranks, const Done& done) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    std::array<Completion, 64> into;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      for (const int rank : ranks) {
+        at(rank).poll(into);
+        at(rank).arm();
+      }
+    }
+    return true;
+  }
+
+  /// Fails the test where no link comes about.
+  void link(int a, int b) {
+    at(a).connect(b, {});
+    at(b).connect(a, {});
+    ASSERT_TRUE(until({a, b}, [&] { return at(a).connected(b) && at(b).connected(a); }))
+        << at(a).why_lost(b) << at(b).why_lost(a);
+  }
+
  private:
   tcp::LocalNetwork network_;
   std::vector<std::unique_ptr<VerbsTransport>> transports_;
+};
+
+/// Registered with one transport.
+struct Piece {
+  Piece(Transport& transport, size_t bytes) : memory(bytes) { memory.register_with(transport); }
+  const Memory* registration() const { return memory.registrations()[0].get(); }
+  RegisteredMemory memory;
 };
 
 }  // namespace ropewalk::testing

@@ -23,12 +23,18 @@ bool is_narrow(const Gid& gid) {
   return byte_of(gid, 0) == 0xfe && (byte_of(gid, 1) & 0xc0) == 0x80;
 }
 
-/// Smaller is better.
-auto order_of(const GidEntry& entry) {
+/// What GIDs must be alike in for peers that reach the one to reach the other. Smaller is better.
+auto kind_of(const GidEntry& entry) {
   // An InfiniBand subnet whose prefix nobody has set has the link-local one.
   const bool is_roce = entry.type != GidType::infiniband;
-  return std::tuple(entry.type != GidType::roce_v2, is_roce && is_narrow(entry.gid),
-                    is_roce && !is_ipv4(entry.gid), entry.index);
+  return std::tuple(entry.type != GidType::roce_v2, is_roce && is_narrow(entry.gid));
+}
+
+/// Smaller is better.
+auto order_of(const GidEntry& entry, std::string_view subnet) {
+  const bool is_ipv6 = entry.type != GidType::infiniband && !is_ipv4(entry.gid);
+  return std::tuple(!subnet.empty() && entry.subnet != subnet, kind_of(entry), is_ipv6,
+                    entry.index);
 }
 
 std::string list_of(std::span<const GidEntry> table) {
@@ -72,7 +78,8 @@ bool is_ipv4(const Gid& gid) {
          gid[10] == std::byte{0xff} && gid[11] == std::byte{0xff};
 }
 
-GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished) {
+GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished,
+                     std::string_view subnet) {
   if (wished) {
     for (const GidEntry& entry : table)
       if (entry.index == static_cast<uint32_t>(*wished)) return {entry, "ROPEWALK_IB_GID_INDEX"};
@@ -80,14 +87,29 @@ GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished)
             fmt::format("ROPEWALK_IB_GID_INDEX={}, but its GIDs are: {}", *wished, list_of(table))};
   }
   if (table.empty()) return {{}, "its table of GIDs is empty"};
-  const auto best = std::min_element(
-      table.begin(), table.end(),
-      [](const GidEntry& x, const GidEntry& y) { return order_of(x) < order_of(y); });
+  const auto best =
+      std::min_element(table.begin(), table.end(), [&](const GidEntry& x, const GidEntry& y) {
+        return order_of(x, subnet) < order_of(y, subnet);
+      });
   if (best->type == GidType::infiniband) return {*best, "the port's own"};
   const char* reach = is_narrow(best->gid) ? "a link-local address, there is no other"
                       : is_ipv4(best->gid) ? "an IPv4 address"
                                            : "a global IPv6 address, there is no IPv4 one";
   return {*best, fmt::format("{}, {}", name_of(best->type), reach)};
+}
+
+std::vector<std::string> subnets_beside(const GidEntry& chosen, std::span<const GidEntry> table) {
+  std::vector<GidEntry> alike;
+  for (const GidEntry& entry : table)
+    if (kind_of(entry) == kind_of(chosen) && !entry.subnet.empty()) alike.push_back(entry);
+  std::sort(alike.begin(), alike.end(), [&](const GidEntry& x, const GidEntry& y) {
+    return order_of(x, chosen.subnet) < order_of(y, chosen.subnet);
+  });
+  std::vector<std::string> subnets;
+  for (const GidEntry& entry : alike)
+    if (std::find(subnets.begin(), subnets.end(), entry.subnet) == subnets.end())
+      subnets.push_back(entry.subnet);
+  return subnets;
 }
 
 }  // namespace ropewalk::verbs

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ropewalk::verbs {
 
@@ -22,6 +23,7 @@ struct GidEntry {
   uint32_t index = 0;
   GidType type = GidType::infiniband;
   std::string interface;  // of the network device, of Ethernet; empty: unknown
+  std::string subnet;     // "192.168.1.0/24", "fe80::/64"; empty: unknown
 };
 
 /// "192.168.1.2" of an IPv4 address in a GID, else as an IPv6 address is written.
@@ -34,9 +36,14 @@ struct GidChoice {
   std::string reason;  // why this one; or why none
 };
 
-/// Of an Ethernet port: RoCE v2 before v1; then addresses of wider reach before link-local and
-/// loopback ones, IPv4 before IPv6; then the lowest index. Of an InfiniBand port: the lowest index.
-/// `wished`, an index, decides alone.
-GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished);
+/// Those in `subnet`, where it is given and any is; of these, on an Ethernet port, RoCE v2 before
+/// v1; then addresses of wider reach before link-local and loopback ones, IPv4 before IPv6; then
+/// the lowest index. Of an InfiniBand port: the lowest index. `wished`, an index, decides alone.
+GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished,
+                     std::string_view subnet = {});
+
+/// Where else the port can be met: the subnets of all GIDs of `chosen`'s type and as wide a reach,
+/// its own first, the others in the order of choose_gid; none twice, none unknown.
+std::vector<std::string> subnets_beside(const GidEntry& chosen, std::span<const GidEntry> table);
 
 }  // namespace ropewalk::verbs

@@ -19,8 +19,9 @@ Gid gid(const char* text) {
   return gid;
 }
 
-GidEntry entry(uint32_t index, const char* address, GidType type = GidType::roce_v2) {
-  return {gid(address), index, type, "eth0"};
+GidEntry entry(uint32_t index, const char* address, GidType type = GidType::roce_v2,
+               const char* subnet = "") {
+  return {gid(address), index, type, "eth0", subnet};
 }
 
 int chosen(const std::vector<GidEntry>& table, std::optional<int> wished = {}) {
@@ -74,6 +75,42 @@ TEST(Gid, AWishDecidesAlone) {
   EXPECT_EQ(chosen(table, 2), -1);
   EXPECT_EQ(choose_gid(table, 2).reason,
             "ROPEWALK_IB_GID_INDEX=2, but its GIDs are: 0 fe80::1 (RoCE v1), 1 10.0.0.1 (RoCE v2)");
+}
+
+// Two addresses, and what mlx5 lists beside them.
+const std::vector<GidEntry> kTwoSubnets = {
+    entry(0, "fe80::1", GidType::roce_v1, "fe80::/64"),
+    entry(1, "fe80::1", GidType::roce_v2, "fe80::/64"),
+    entry(2, "10.1.0.7", GidType::roce_v1, "10.1.0.0/16"),
+    entry(3, "10.1.0.7", GidType::roce_v2, "10.1.0.0/16"),
+    entry(4, "10.2.0.7", GidType::roce_v1, "10.2.0.0/16"),
+    entry(5, "10.2.0.7", GidType::roce_v2, "10.2.0.0/16"),
+    entry(6, "fd00::7", GidType::roce_v2, "fd00::/64"),
+    entry(7, "10.2.0.8", GidType::roce_v2, "10.2.0.0/16"),
+    entry(8, "10.9.0.7", GidType::roce_v2),
+};
+
+TEST(Gid, InTheSubnetThatIsAskedFor) {
+  const auto in = [](const char* subnet, std::optional<int> wished = {}) {
+    return choose_gid(kTwoSubnets, wished, subnet).entry.value().index;
+  };
+  EXPECT_EQ(in(""), 3u);
+  EXPECT_EQ(in("10.2.0.0/16"), 5u);
+  EXPECT_EQ(in("fe80::/64"), 1u);
+  EXPECT_EQ(in("10.3.0.0/16"), 3u);
+  EXPECT_EQ(in("10.2.0.0/16", 6), 6u);
+}
+
+TEST(Gid, SubnetsBesideTheOneChosen) {
+  using Subnets = std::vector<std::string>;
+  EXPECT_EQ(subnets_beside(kTwoSubnets[3], kTwoSubnets),
+            (Subnets{"10.1.0.0/16", "10.2.0.0/16", "fd00::/64"}));
+  EXPECT_EQ(subnets_beside(kTwoSubnets[6], kTwoSubnets),
+            (Subnets{"fd00::/64", "10.1.0.0/16", "10.2.0.0/16"}));
+  // Every host has a link-local one, and each means another link.
+  EXPECT_EQ(subnets_beside(kTwoSubnets[1], kTwoSubnets), Subnets{"fe80::/64"});
+  EXPECT_EQ(subnets_beside(kTwoSubnets[6], std::span(&kTwoSubnets[6], 1)), Subnets{"fd00::/64"});
+  EXPECT_EQ(subnets_beside(kTwoSubnets[8], std::span(&kTwoSubnets[8], 1)), Subnets{});
 }
 
 TEST(Gid, OfInfiniBandTheFirst) {

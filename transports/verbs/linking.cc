@@ -156,13 +156,9 @@ void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
 // Makes the peer's lanes and the handshake; nothing yet while a port is away: it could be used when
 // the job began, and may only flap.
 void VerbsTransport::prepare(Peer& peer) {
-  std::vector<uint8_t> ports;
-  if (options_.lanes.empty())
-    for (size_t i = 0; i < ports_.size(); ++i) ports.push_back(static_cast<uint8_t>(i));
-  else
-    ports = options_.lanes[static_cast<size_t>(peer.rank)];
-  if (!find_addresses(peer, ports)) return;
-  add_lanes(peer, ports);
+  const std::vector<LaneEnd> ends = ends_to(peer);
+  if (!find_addresses(peer, ends)) return;
+  add_lanes(peer, ends);
   verbs::Handshake own;
   own.rank = static_cast<uint32_t>(rank_);
   own.notices = verbs::kNoticesMax;
@@ -176,12 +172,20 @@ void VerbsTransport::prepare(Peer& peer) {
   peer.greeting.to_send = verbs::encode(own);
 }
 
+std::vector<VerbsTransport::LaneEnd> VerbsTransport::ends_to(const Peer& peer) const {
+  if (!options_.lanes.empty()) return options_.lanes[static_cast<size_t>(peer.rank)];
+  std::vector<LaneEnd> ends;
+  for (size_t i = 0; i < ports_.size(); ++i) ends.push_back({static_cast<uint8_t>(i), {}});
+  return ends;
+}
+
 // Afresh for each link: addresses change. False where one is to be asked for again.
-bool VerbsTransport::find_addresses(Peer& peer, std::span<const uint8_t> ports) {
+bool VerbsTransport::find_addresses(Peer& peer, std::span<const LaneEnd> ends) {
   peer.own_ports.clear();
+  peer.address_changes = address_changes_;
   try {
-    for (const uint8_t index : ports) {
-      peer.own_ports.push_back(verbs::address_of(ports_[index], options_.wishes));
+    for (const LaneEnd& end : ends) {
+      peer.own_ports.push_back(verbs::address_of(ports_[end.port], options_.wishes, end.subnet));
       uint8_t& mtu = peer.own_ports.back().mtu;
       mtu = std::min(mtu, options_.settings.mtu_max);
     }
@@ -224,10 +228,10 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
   device.completions = wanted;
 }
 
-void VerbsTransport::add_lanes(Peer& peer, std::span<const uint8_t> ports) {
-  for (const uint8_t index : ports) {
-    const verbs::Port& port = ports_[index];
-    Device& device = *devices_[device_of_port_[index]];
+void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
+  for (const LaneEnd& end : ends) {
+    const verbs::Port& port = ports_[end.port];
+    Device& device = *devices_[device_of_port_[end.port]];
     const verbs::QueueDepths depths = depths_on(*port.adapter);
     uint32_t counted = 0;
     try {
@@ -243,7 +247,7 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const uint8_t> ports) {
       peer.lanes.clear();
       throw;
     }
-    peer.lanes.back()->adapter = device_of_port_[index];
+    peer.lanes.back()->adapter = device_of_port_[end.port];
   }
 }
 
@@ -297,6 +301,29 @@ void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
   }
 }
 
+// An address that the peer has been told may have moved to another row of the port's table, or
+// gone; what is in its row now must not be taken for it. What is wrong, or nothing. May lose the
+// peer.
+std::string VerbsTransport::refresh_addresses(Peer& peer) {
+  for (const auto& device : devices_) read_events(*device);
+  if (!peer.open() || peer.address_changes == address_changes_) return {};
+  const std::vector<LaneEnd> ends = ends_to(peer);
+  for (size_t i = 0; i < ends.size(); ++i) {
+    verbs::PortAddress& told = peer.own_ports[i];
+    try {
+      const verbs::PortAddress now =
+          verbs::address_of(ports_[ends[i].port], options_.wishes, ends[i].subnet);
+      if (now.gid != told.gid || now.lid != told.lid)
+        return fmt::format("{} was {} when rank {} was told of it, and is {} now",
+                           own_name(*peer.lanes[i]), text_of(told), peer.rank, text_of(now));
+      told.gid_index = now.gid_index;
+    } catch (const Error& error) {
+      return fmt::format("rank {}'s {}", rank_, error.failure().reason);
+    }
+  }
+  return {};
+}
+
 // Both sides' addresses are known. May lose the peer.
 void VerbsTransport::start_lanes(Peer& peer) {
   const verbs::Handshake& theirs = peer.greeting.reader.handshake();
@@ -306,6 +333,8 @@ void VerbsTransport::start_lanes(Peer& peer) {
   else if (theirs.lanes.size() != peer.lanes.size())
     trouble = fmt::format("rank {} offers {} lanes, this rank {}: set ROPEWALK_IB_LANES alike",
                           peer.rank, theirs.lanes.size(), peer.lanes.size());
+  else
+    trouble = refresh_addresses(peer);
   for (size_t i = 0; trouble.empty() && i < peer.lanes.size(); ++i) {
     Lane& lane = *peer.lanes[i];
     const LaneAddress& address = theirs.lanes[i];
@@ -314,6 +343,7 @@ void VerbsTransport::start_lanes(Peer& peer) {
     if (!trouble.empty()) trouble = fmt::format("{}: {}", own_name(lane), trouble);
   }
   if (!trouble.empty()) return lose(peer, std::move(trouble));
+  if (!peer.open()) return;
   peer.state = Peer::State::waiting;
   peer.greeting.to_send.push_back(verbs::kReady);
   peer.greeting.send();

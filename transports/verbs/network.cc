@@ -1,14 +1,12 @@
 #include "transports/verbs/network.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <memory>
 
 #include "topology/read_file.h"
 
@@ -16,10 +14,6 @@ namespace ropewalk::verbs {
 namespace {
 
 constexpr size_t kIpv4At = 12;  // in an IPv4-mapped address
-
-struct FreeAddresses {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
 
 int ones_of(const unsigned char* mask, size_t bytes) {
   int ones = 0;
@@ -57,11 +51,13 @@ std::string network_text(const Gid& gid, int bits) {
   return fmt::format("{}/{}", text_of(network), bits);
 }
 
-std::string network_of(const std::string& interface, const Gid& gid) {
-  ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return {};
-  const std::unique_ptr<ifaddrs, FreeAddresses> list(raw);
-  for (const ifaddrs* address = raw; address != nullptr; address = address->ifa_next) {
+InterfaceAddresses::InterfaceAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) == 0) list_.reset(list);
+}
+
+std::string InterfaceAddresses::network_of(const std::string& interface, const Gid& gid) const {
+  for (const ifaddrs* address = list_.get(); address != nullptr; address = address->ifa_next) {
     if (interface != address->ifa_name) continue;
     const int bits = prefix_bits(*address, gid);
     if (bits >= 0) return network_text(gid, bits);

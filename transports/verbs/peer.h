@@ -72,6 +72,7 @@ struct VerbsTransport::Peer {
   Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
   std::vector<std::unique_ptr<verbs::Lane>> lanes;
   std::vector<verbs::PortAddress> own_ports;  // by lane, where prepared
+  uint32_t address_changes = 0;               // how many there had been before they were asked for
   std::array<Put, kPutsMax> puts;             // a ring
   uint32_t first_put = 0, end_put = 0;
   std::string why, way_out;

@@ -14,6 +14,7 @@ namespace ropewalk::verbs {
 namespace {
 
 constexpr uint32_t kGidIndexMax = 255;  // an address handle has 8 bits for it
+constexpr int kInfiniBandSubnetBits = 64;
 
 GidType type_of(uint32_t type) {
   switch (type) {
@@ -31,18 +32,27 @@ std::string interface_named(uint32_t index) {
   return index != 0 && if_indextoname(index, name) != nullptr ? name : "";
 }
 
+std::string subnet_of(const GidEntry& entry, const InterfaceAddresses& addresses) {
+  return entry.type == GidType::infiniband ? network_text(entry.gid, kInfiniBandSubnetBits)
+                                           : addresses.network_of(entry.interface, entry.gid);
+}
+
 std::vector<GidEntry> gids_of(const Adapter& adapter, uint8_t number, int table_length) {
   const size_t most =
       static_cast<size_t>(std::max(table_length, 1)) * adapter.limits().phys_port_cnt;
   std::vector<ibv_gid_entry> table(most);
   const ssize_t count = ibv_query_gid_table(adapter.context(), table.data(), table.size(), 0);
+  const InterfaceAddresses addresses;
   std::vector<GidEntry> gids;
   for (ssize_t i = 0; i < count; ++i) {
     const ibv_gid_entry& entry = table[static_cast<size_t>(i)];
     if (entry.port_num != number || entry.gid_index > kGidIndexMax) continue;
-    GidEntry gid{{}, entry.gid_index, type_of(entry.gid_type), interface_named(entry.ndev_ifindex)};
+    GidEntry gid{
+        {}, entry.gid_index, type_of(entry.gid_type), interface_named(entry.ndev_ifindex), {}};
     std::memcpy(gid.gid.data(), entry.gid.raw, gid.gid.size());
-    if (!is_zero(gid.gid)) gids.push_back(std::move(gid));
+    if (is_zero(gid.gid)) continue;
+    gid.subnet = subnet_of(gid, addresses);
+    gids.push_back(std::move(gid));
   }
   return gids;
 }
@@ -170,6 +180,10 @@ PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes) 
   if (port.link_layer == LinkLayer::ethernet)
     port.interface = interface_of(adapter.name(), number, port.gids);
   port.gid = choose_gid(port.gids, wishes.gid_index);
+  if (port.gid.entry)
+    port.subnets =
+        subnets_beside(*port.gid.entry, wishes.gid_index ? std::span(&*port.gid.entry, 1)
+                                                         : std::span<const GidEntry>(port.gids));
   find_problem(port, attributes.phys_state, wishes);
   return port;
 }

@@ -23,7 +23,8 @@ struct PortState {
   std::string interface;       // under RoCE: its network device; empty where unknown
   std::vector<GidEntry> gids;  // in the order of their indices
   GidChoice gid;
-  std::string problem, fix;  // problem: why no rank can use it; empty where all is well
+  std::vector<std::string> subnets;  // in which a peer may meet it, the chosen GID's first
+  std::string problem, fix;          // problem: why no rank can use it; empty where all is well
 };
 
 /// Never throws; what cannot be queried is a problem.

@@ -8,25 +8,18 @@
 #include "topology/topology.h"
 #include "transports/verbs/adapter.h"
 #include "transports/verbs/device_list.h"
-#include "transports/verbs/network.h"
 #include "transports/verbs/port_state.h"
 
 namespace ropewalk::verbs {
 namespace {
-
-constexpr int kInfiniBandSubnetBits = 64;
 
 std::string sentence_of(const std::string& device, uint8_t number, const PortState& state) {
   return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.fix);
 }
 
 PortInfo info_from(const std::string& device, uint8_t number, const PortState& state) {
-  PortInfo info{device, number, state.link_layer, {}, state.rate_gbps};
-  if (!state.gid.entry) return info;
-  const GidEntry& gid = *state.gid.entry;
-  info.subnet = state.link_layer == LinkLayer::infiniband
-                    ? network_text(gid.gid, kInfiniBandSubnetBits)
-                    : network_of(gid.interface, gid.gid);
+  PortInfo info{device, number, state.link_layer, state.subnets, state.rate_gbps};
+  if (info.subnets.size() > kSubnetsMax) info.subnets.resize(kSubnetsMax);
   return info;
 }
 
@@ -118,18 +111,24 @@ std::string name_of(const Port& port) {
   return fmt::format("{} port {}", port.adapter->name(), port.number);
 }
 
-PortAddress address_of(const Port& port, const Wishes& wishes) {
+PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view subnet) {
   const PortState state = usable_state(port, wishes);
   PortAddress address;
   address.link_layer = state.link_layer;
   address.lid = state.lid;
   address.needs_grh = state.needs_grh;
   address.mtu = static_cast<uint8_t>(state.mtu_active);
-  if (state.gid.entry) {
-    address.gid = state.gid.entry->gid;
-    address.gid_index = static_cast<uint8_t>(state.gid.entry->index);
+  if (const auto gid = choose_gid(state.gids, wishes.gid_index, subnet).entry) {
+    address.gid = gid->gid;
+    address.gid_index = static_cast<uint8_t>(gid->index);
   }
   return address;
+}
+
+std::string text_of(const PortAddress& address) {
+  const std::string gid = "GID " + text_of(address.gid);
+  return address.link_layer == LinkLayer::ethernet ? gid
+                                                   : fmt::format("{}, LID {}", gid, address.lid);
 }
 
 PortInfo info_of(const Port& port, const Wishes& wishes) {

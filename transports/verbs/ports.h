@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/port_info.h"
@@ -33,6 +34,9 @@ struct PortAddress {
   bool needs_grh = false;  // at this end; nothing to a peer
 };
 
+/// "GID 192.168.1.2", "GID fe80::1, LID 5".
+std::string text_of(const PortAddress& address);
+
 /// From the knobs.
 struct Wishes {
   std::string hca;               // ROPEWALK_IB_HCA
@@ -44,9 +48,9 @@ struct Wishes {
 /// what is wrong, and how to mend it. Empty, with a sentence, where there is no adapter.
 std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why_not);
 
-/// Throws Error(unavailable) that names device, port and the way out where the port is down or has
-/// no GID that can be used.
-PortAddress address_of(const Port& port, const Wishes& wishes);
+/// In `subnet` where the port has a GID there. Throws Error(unavailable) that names device, port
+/// and the way out where the port is down or has no GID that can be used.
+PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view subnet = {});
 
 /// What the other ranks are told of it. Throws what address_of throws.
 PortInfo info_of(const Port& port, const Wishes& wishes);

@@ -33,12 +33,17 @@ class VerbsTransport final : public Transport {
  public:
   static constexpr size_t kStripeBytes = 32 << 10;
 
+  /// This rank's end of a lane.
+  struct LaneEnd {
+    uint8_t port = 0;    // an index
+    std::string subnet;  // of the GID to be taken, where the port has one there; empty: any
+  };
+
   struct Options {
     verbs::Settings settings;
     verbs::Wishes wishes;
-    /// By peer: the index of this rank's port for each lane; both ranks must have as many. Where
-    /// empty, one lane on each port.
-    std::vector<std::vector<uint8_t>> lanes;
+    /// By peer; both ranks must have as many. Where empty, one lane on each port.
+    std::vector<std::vector<LaneEnd>> lanes;
     /// A port that is down for longer costs its peers their links, made or in the making.
     int64_t port_down_max_ns = 500'000'000;
   };
@@ -92,12 +97,14 @@ class VerbsTransport final : public Transport {
   void make_room(Device& device, uint32_t completions);
   void prepare(Peer& peer);
   void prepare_again(Peer& peer);
-  bool find_addresses(Peer& peer, std::span<const uint8_t> ports);
-  void add_lanes(Peer& peer, std::span<const uint8_t> ports);
+  std::vector<LaneEnd> ends_to(const Peer& peer) const;
+  bool find_addresses(Peer& peer, std::span<const LaneEnd> ends);
+  void add_lanes(Peer& peer, std::span<const LaneEnd> ends);
   void take_sockets();
   void advance(Peer& peer);
   void take_greeting(Peer& peer, std::byte byte);
   void start_lanes(Peer& peer);
+  std::string refresh_addresses(Peer& peer);
   void look_around();
 
   // verbs_transport.cc
@@ -147,6 +154,7 @@ class VerbsTransport final : public Transport {
   std::vector<Peer*> held_;                   // peers with puts to be released
   std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
   ReadyPeers<Peer> ready_;
+  uint32_t address_changes_ = 0;  // that adapters have told of
   bool gathering_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what
   // `poll` has no word for.

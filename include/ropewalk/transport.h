@@ -24,6 +24,8 @@ struct Abilities {
   bool registered_sources = false;  // put needs the source's Memory; see there
   size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
   size_t op_bytes_max = size_t{1} << 30;
+  /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
+  int64_t silence_max_ns = 0;
 };
 
 /// Names registered memory to a peer; opaque to all but the transport that made it. Travels in
@@ -178,6 +180,8 @@ class Transport {
   virtual void stop() {}
   /// Why `poll` said `lost`: "connection reset by peer".
   virtual std::string why_lost(int peer) const = 0;
+  /// Whether `poll` said `lost` because it had not answered for Abilities::silence_max_ns.
+  virtual bool was_silent(int /*peer*/) const { return false; }
   /// What to do about it, where the reason lies at this end; else empty.
   virtual std::string way_out(int /*peer*/) const { return {}; }
 };

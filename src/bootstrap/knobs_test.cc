@@ -123,8 +123,8 @@ TEST(Knobs, NamesOfTransports) {
 // ROPEWALK_IB_RETRY promises an error within a second on adapters that keep to their timeout.
 TEST(Knobs, APeerThatAnswersNothingIsLostWithinASecond) {
   const Knobs knobs = parse({});
-  const double grace = 0.3;  // of the engine, until it takes the peer for the cause and tells
-  const double seconds = (knobs.ib_retry + 1) * 4.096e-6 * (1 << knobs.ib_timeout) + grace;
+  const double looks = 0.1;  // of the engine, until it takes the peer for the cause and tells
+  const double seconds = (knobs.ib_retry + 1) * 4.096e-6 * (1 << knobs.ib_timeout) + looks;
   EXPECT_LT(seconds, 1);
 }
 

@@ -19,7 +19,8 @@ constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
 /// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
 /// only when it has nothing to say by then is the peer itself blamed.
 constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
-/// What a peer sent before it left may still be on its way, through a retransmission or two.
+/// What a peer sent before it left may still be on its way, through a retransmission or two; longer
+/// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
@@ -158,15 +159,15 @@ void Engine::check_probe(int peer) {
 
 /// For who waits for a message of any rank: whether there is one that may still send.
 void Engine::check_senders() {
-  int64_t last_left_ns = 0;
+  int64_t until_ns = 0;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     if (!monitor_.has_left(peer)) return;
     int64_t& left_ns = pairs_[static_cast<size_t>(peer)].left_ns;
     if (left_ns == 0) left_ns = clock_.now_ns();
-    last_left_ns = std::max(last_left_ns, left_ns);
+    until_ns = std::max(until_ns, left_ns + left_grace_ns(peer));
   }
-  if (size_ == 1 || clock_.now_ns() - last_left_ns < kLeftGrace_ns) return;
+  if (size_ == 1 || clock_.now_ns() < until_ns) return;
   // What they sent before is taken first, by whomever.
   for (int channel = 0; channel < kChannels; ++channel)
     if (has_message(channel)) return;
@@ -177,8 +178,18 @@ void Engine::check_senders() {
 }
 
 void Engine::on_lost(int transport, int peer) {
-  if (route_[static_cast<size_t>(peer)] == transport)
-    pairs_[static_cast<size_t>(peer)].lost_ns = clock_.now_ns();
+  if (route_[static_cast<size_t>(peer)] == transport) note_lost(peer);
+}
+
+// A peer that fell silent has been so for long: the monitor has had that time.
+void Engine::note_lost(int peer) {
+  const Transport& transport = transport_to(peer);
+  const int64_t silent_ns = transport.was_silent(peer) ? transport.abilities().silence_max_ns : 0;
+  pairs_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
+}
+
+int64_t Engine::left_grace_ns(int peer) const {
+  return std::max(kLeftGrace_ns, transport_to(peer).abilities().silence_max_ns + kLostGrace_ns);
 }
 
 void Engine::answer_connects() {
@@ -222,10 +233,10 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
   const int peer = link.peer();
   int64_t& lost_ns = pairs_[static_cast<size_t>(peer)].lost_ns;
   int64_t& left_ns = pairs_[static_cast<size_t>(peer)].left_ns;
-  if (lost_ns == 0 && link.lost()) lost_ns = now_ns;
+  if (lost_ns == 0 && link.lost()) note_lost(peer);
   const bool has_left = monitor_.has_left(peer);
   if (has_left && left_ns == 0) left_ns = now_ns;
-  if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= kLeftGrace_ns)
+  if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= left_grace_ns(peer))
     return fail({ErrorCode::peer_lost, name_of(op),
                  fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                  "every rank must make the same calls before it leaves", rank_, peer});

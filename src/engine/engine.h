@@ -84,6 +84,8 @@ class Engine {
   void on_completion(int transport, const Completion& completion);
   void on_notice(int peer, uint32_t notice);
   void on_lost(int transport, int peer);
+  void note_lost(int peer);
+  int64_t left_grace_ns(int peer) const;
   bool may_run(const Operation& operation) const;
   bool run(Operation& operation);
   bool has_message(Link& link, int channel);
@@ -188,7 +190,7 @@ class Engine {
   };
   struct Pair {
     std::array<Channel, kChannels> channels;
-    int64_t lost_ns = 0;  // when the transport lost the peer; 0: not
+    int64_t lost_ns = 0;  // when the transport lost the peer, or last heard of it; 0: not lost
     int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
   };
   std::vector<Pair> pairs_;

@@ -68,6 +68,7 @@ struct VerbsTransport::Peer {
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
+  bool silent = false;                        // an adapter gave up sending to it
   bool is_held = false;                       // lanes hold sends back until `release`
   Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
   std::vector<std::unique_ptr<verbs::Lane>> lanes;

@@ -19,6 +19,9 @@ struct Settings {
   uint8_t timeout = 15;            // an answer is awaited for about 4.096 us * 2^timeout
   uint8_t retries = 4;             // so often a packet is sent again before the peer is lost
   uint8_t mtu_max = IBV_MTU_4096;  // an ibv_mtu; peers are told of no more
+
+  /// For how long a peer may not answer; adapters may take up to four times as long.
+  int64_t silence_max_ns() const { return (int64_t{4096} << timeout) * (retries + 1); }
 };
 
 struct QueueDepths {

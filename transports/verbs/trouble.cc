@@ -48,6 +48,7 @@ std::string meaning_of(ibv_wc_status status) {
 }  // namespace
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
+  if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.silent = true;
   lose_later(peer, fmt::format("{}: {} ({})", own_name(lane), meaning_of(completion.status),
                                ibv_wc_status_str(completion.status)));
 }
@@ -218,6 +219,11 @@ std::string VerbsTransport::why_lost(int peer) const {
   return p == nullptr ? std::string() : p->why;
 }
 
+bool VerbsTransport::was_silent(int peer) const {
+  const Peer* p = find(peer);
+  return p != nullptr && p->silent;
+}
+
 std::string VerbsTransport::way_out(int peer) const {
   const Peer* p = find(peer);
   return p == nullptr ? std::string() : p->way_out;
@@ -229,8 +235,11 @@ std::string VerbsTransport::own_name(const Lane& lane) const {
 
 // A put that was answered `done` is still the adapter's to send, and would go with the queue pair.
 void VerbsTransport::say_farewell() {
-  // The adapter gives up by itself, later than this only where its timeouts are set long.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  // The adapter gives up by itself. Nobody waits for what its timeouts set long would allow.
+  constexpr int64_t kShortest_ns = 1'000'000'000, kLongest_ns = 10'000'000'000;
+  const std::chrono::nanoseconds patience(
+      std::clamp(options_.settings.silence_max_ns(), kShortest_ns, kLongest_ns));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   watch_for_sockets(false);
   for (const auto& peer : peers_) {
     if (peer && peer->state < Peer::State::linked) drop(peer->rank);

@@ -60,7 +60,8 @@ class VerbsTransport final : public Transport {
     return {.put = true,
             .registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
-            .op_bytes_max = put_bytes_max_};
+            .op_bytes_max = put_bytes_max_,
+            .silence_max_ns = options_.settings.silence_max_ns()};
   }
   std::unique_ptr<Memory> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
@@ -78,6 +79,7 @@ class VerbsTransport final : public Transport {
   void drop(int peer) override;
   void stop() override;
   std::string why_lost(int peer) const override;
+  bool was_silent(int peer) const override;
   std::string way_out(int peer) const override;
 
  private:

@@ -46,7 +46,7 @@ class Addresses {
 };
 
 VerbsGroup::Adjust all_lanes_in(const std::string& subnet) {
-  return [subnet](int, VerbsTransport::Options& options) {
+  return [subnet](int, auto&, VerbsTransport::Options& options) {
     for (auto& lanes : options.lanes)
       for (VerbsTransport::LaneEnd& end : lanes) end.subnet = subnet;
   };

@@ -81,7 +81,7 @@ TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
 }
 
 TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
-  VerbsGroup group(2, 2, [](int rank, VerbsTransport::Options& options) {
+  VerbsGroup group(2, 2, [](int rank, auto&, VerbsTransport::Options& options) {
     if (rank == 1) options.lanes[0].pop_back();
   });
   group.at(0).connect(1, {});
@@ -93,7 +93,7 @@ TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
 }
 
 TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
-  VerbsGroup group(2, 1, [](int rank, VerbsTransport::Options& options) {
+  VerbsGroup group(2, 1, [](int rank, auto&, VerbsTransport::Options& options) {
     options.settings.mtu_max = rank == 0 ? IBV_MTU_1024 : IBV_MTU_4096;
   });
   group.link(0, 1);
@@ -201,7 +201,7 @@ TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
 }
 
 TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
-  VerbsGroup group(4, 1, [](int, VerbsTransport::Options& options) {
+  VerbsGroup group(4, 1, [](int, auto&, VerbsTransport::Options& options) {
     options.port_down_max_ns = 20'000'000'000;
   });
   {

@@ -18,7 +18,7 @@ VerbsGroup::VerbsGroup(int ranks, size_t lanes, const Adjust& adjust)
     for (auto& to_peer : options.lanes)
       for (size_t lane = 0; lane < lanes; ++lane)
         to_peer.push_back({static_cast<uint8_t>(lane % ports.size()), {}});
-    if (adjust) adjust(rank, options);
+    if (adjust) adjust(rank, ports, options);
     transports_.push_back(std::make_unique<VerbsTransport>(rank, ranks, network_.source(rank),
                                                            std::move(ports), std::move(options)));
   }

@@ -18,8 +18,8 @@ namespace ropewalk::testing {
 
 class VerbsGroup {
  public:
-  /// `adjust` may change the options of each rank.
-  using Adjust = std::function<void(int rank, VerbsTransport::Options&)>;
+  /// May change the ports and the options of each rank; lanes are spread over the ports in turn.
+  using Adjust = std::function<void(int rank, std::vector<verbs::Port>&, VerbsTransport::Options&)>;
   VerbsGroup(int ranks, size_t lanes, const Adjust& adjust = {});
 
   VerbsTransport& at(int rank) { return *transports_.at(static_cast<size_t>(rank)); }

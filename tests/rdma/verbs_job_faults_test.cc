@@ -10,6 +10,7 @@
 
 #include "tests/faults/forked_job.h"
 #include "tests/rdma/machine.h"
+#include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -32,6 +33,7 @@ void expect_told_of_the_adapter(ForkedJob& job) {
         << verdict.text;
     EXPECT_GE(verdict.peer, 0) << verdict.text;
     EXPECT_NE(verdict.text.find(kAdapter), std::string::npos) << verdict.text;
+    EXPECT_LT(verdict.after_s, 1 * slowness()) << verdict.text;
   }
 }
 

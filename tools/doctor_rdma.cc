@@ -59,6 +59,24 @@ Diagnosis check_modules() {
           has_uverbs ? "" : "sudo modprobe ib_uverbs"};
 }
 
+/// After the devices were listed.
+Diagnosis check_forks() {
+  switch (ibv_is_fork_initialized()) {
+    case IBV_FORK_UNNEEDED:
+      return {Severity::ok, "rdma fork", "the kernel copies registered pages for children", ""};
+    case IBV_FORK_ENABLED:
+      return {Severity::ok, "rdma fork",
+              "children do not have the parent's registered memory: they must not touch it (Linux "
+              "5.12 and newer copy it)",
+              ""};
+    case IBV_FORK_DISABLED:
+      break;
+  }
+  return {Severity::warn, "rdma fork",
+          "a fork would part registered memory from the adapters: data would be lost silently",
+          "export IBV_FORK_SAFE=1"};
+}
+
 Diagnoses check_device(ibv_device* device, const verbs::Wishes& wishes) {
   const std::string name = ibv_get_device_name(device);
   const std::string title = "rdma " + name;
@@ -109,6 +127,7 @@ std::vector<Diagnosis> check_rdma() {
       found.push_back(without_devices());
     } else {
       found.push_back(check_modules());
+      found.push_back(check_forks());
     }
     for (const verbs::DeviceList::Missing& missing : list.missing())
       found.push_back({Severity::warn, "rdma " + missing.device, missing.why, missing.fix});

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "tests/faults/forked_job.h"
 #include "tests/rdma/machine.h"
@@ -104,6 +107,39 @@ TEST(VerbsJobFaults, ARemovedAdapterServesTheJobToItsEnd) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   make_adapter();
+}
+
+// Adapters must go on with the parent's pages, not with the child's.
+TEST(VerbsJobFaults, AForkedChildDisturbsNobody) {
+  ForkedJob job(kRanks, over_verbs(), [](Communicator& comm) {
+    std::vector<int> plain(300'000, 1);
+    auto registered = comm.allocate<int>(plain.size());
+    const auto reduce = [&](std::span<int> values) {
+      for (int round = 0; round < 3; ++round) {
+        std::fill(values.begin(), values.end(), round + 1);
+        comm.all_reduce(values);
+        const auto right = std::count(values.begin(), values.end(), (round + 1) * kRanks);
+        if (right != std::ssize(values))
+          throw Error(ErrorCode::system, "test", "the sum is wrong after a fork");
+      }
+    };
+    reduce(plain);
+    reduce(registered.span());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::fill(plain.begin(), plain.end(), 77);
+      for (;;) ::pause();
+    }
+    reduce(plain);
+    reduce(registered.span());
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    reduce(plain);
+  });
+  for (const Verdict& verdict : job.verdicts(-1, 20)) {
+    EXPECT_TRUE(verdict.told);
+    EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
 }
 
 TEST(VerbsJobFaults, KilledRanksLeaveNoRegistrationsBehind) {

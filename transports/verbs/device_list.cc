@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <system_error>
+
+#include "base/log.h"
 
 namespace ropewalk::verbs {
 namespace {
@@ -15,11 +18,25 @@ std::set<std::string> names_in(const char* folder) {
   return names;
 }
 
+// Before Linux 5.12 it is the parent of a forked child that gets a copy of a page when it writes
+// there, while adapters go on with the old one. There libibverbs keeps registered pages from
+// children, if it is asked before the first is registered; it would do so on newer kernels, too.
+void make_forks_harmless() {
+  if (ibv_is_fork_initialized() != IBV_FORK_DISABLED) return;
+  if (const int error = ibv_fork_init(); error != 0)
+    log(LogLevel::warn, -1,
+        "forking would part registered memory from the adapters: {}; set IBV_FORK_SAFE=1 before "
+        "the "
+        "process starts, or use Linux 5.12 or newer",
+        std::generic_category().message(error));
+}
+
 }  // namespace
 
 DeviceList::DeviceList() {
   const std::set<std::string> known = names_in("/sys/class/infiniband");
   if (known.empty()) return;
+  make_forks_harmless();
   int count = 0;
   list_ = ibv_get_device_list(&count);
   if (list_ != nullptr) devices_.assign(list_, list_ + count);

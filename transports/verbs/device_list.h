@@ -11,7 +11,8 @@ namespace ropewalk::verbs {
 /// Owns what ibv_get_device_list gives. Neither copyable nor movable.
 class DeviceList {
  public:
-  /// Asks libibverbs only where the kernel knows of any device.
+  /// Asks libibverbs only where the kernel knows of any device; and before it opens one, it sees to
+  /// it that children may be forked while memory is registered.
   DeviceList();
   ~DeviceList();
   DeviceList(const DeviceList&) = delete;

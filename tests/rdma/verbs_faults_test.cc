@@ -1,10 +1,12 @@
 // What goes wrong between two verbs transports has a name, and costs that peer only.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "tests/rdma/machine.h"
@@ -80,6 +82,21 @@ TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
   ::close(socket);
 }
 
+// Once that was thrown, also at the thread that makes progress, and so ended the process.
+TEST(VerbsFaults, ASocketThatCannotBeWatchedCostsItsPeerOnly) {
+  VerbsGroup group(3, 1);
+  group.link(0, 1);
+  const std::string limit = output_of("cat /proc/sys/fs/epoll/max_user_watches");
+  const long watches = std::atol(output_of("cat /proc/[0-9]*/fdinfo/* | grep -c tfd:").c_str());
+  shell(fmt::format("echo {} >/proc/sys/fs/epoll/max_user_watches", watches + 1));  // for sockets
+  group.at(0).connect(2, {});
+  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(2).empty(); }));
+  shell("echo " + limit.substr(0, limit.find('\n')) + " >/proc/sys/fs/epoll/max_user_watches");
+  EXPECT_EQ(group.at(0).why_lost(2), "cannot watch its socket: No space left on device");
+  EXPECT_EQ(group.at(0).way_out(2), "raise the limit: sysctl fs.epoll.max_user_watches");
+  EXPECT_TRUE(group.at(0).connected(1));
+}
+
 TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
   VerbsGroup group(2, 2, [](int rank, auto&, VerbsTransport::Options& options) {
     if (rank == 1) options.lanes[0].pop_back();
@@ -144,6 +161,26 @@ TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
           << bytes << " over " << lanes;
     }
   }
+}
+
+// The completion queue, of 4096 entries at first, must be longer for them.
+TEST(VerbsFaults, ManyPeersMayPutAllThatTheyMayAtOnce) {
+  constexpr int kPeers = 17;
+  VerbsGroup group(1 + kPeers, 1);
+  for (int peer = 1; peer <= kPeers; ++peer) group.link(0, peer);
+  std::array<uint32_t, 1 + kPeers> put{}, got{};
+  for (int peer = 1; peer <= kPeers; ++peer)
+    while (group.at(peer).put(0, nullptr, nullptr, 0, {}, 0, 7, 0) != Posted::full)
+      ++put[static_cast<size_t>(peer)];
+  EXPECT_GT(std::accumulate(put.begin(), put.end(), 0u), 4096u);
+  std::array<Completion, 64> into;
+  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  while (got != put && std::chrono::steady_clock::now() < deadline)
+    for (const Completion& completion : std::span(into).first(group.at(0).poll(into))) {
+      ASSERT_EQ(completion.kind, Completion::Kind::notice) << group.at(0).why_lost(completion.peer);
+      ++got[static_cast<size_t>(completion.peer)];
+    }
+  EXPECT_EQ(got, put);
 }
 
 // Once who had been told `full` slept on: `poll` takes credits and says nothing.

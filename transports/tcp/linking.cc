@@ -96,7 +96,7 @@ void TcpTransport::watch(Link& link) {
   const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   stream.interest = interest;
   if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
-    lose(link.peer, fmt::format("cannot watch its socket: {}", errno_text(errno)));
+    lose(link.peer, why_not_watched(errno));
 }
 
 void TcpTransport::watch_links(bool on) {

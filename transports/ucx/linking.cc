@@ -79,8 +79,7 @@ UcxTransport::UcxTransport(int rank, int size, SocketSource& sockets)
   set_handler(ucx::kPutMessage, on_put);
   set_handler(ucx::kCompactPutMessage, on_compact_put);
   set_handler(ucx::kCreditMessage, on_credit);
-  watch_worker(true);
-  watch(nap_fd_.get(), kNapTag);
+  if (!watch_worker(true) || !watch(nap_fd_.get(), kNapTag)) fail_system("epoll_ctl");
 }
 
 UcxTransport::~UcxTransport() {
@@ -102,11 +101,8 @@ UcxTransport::~UcxTransport() {
   if (flush_ != nullptr) ucx::lib().ucp_request_free(flush_);
 }
 
-void UcxTransport::watch(int fd, uint64_t tag) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = tag;
-  if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
+bool UcxTransport::watch(int fd, uint64_t tag) {
+  return watch_descriptor(epoll_fd_.get(), fd, tag);
 }
 
 void UcxTransport::watch_for_sockets(bool on) {
@@ -140,8 +136,8 @@ std::span<const std::byte> UcxTransport::hello_of(int peer) const {
 
 void UcxTransport::take_sockets() {
   const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
-    watch(peer.greeting.socket.get(), static_cast<uint64_t>(peer.rank));
-    advance(peer);
+    if (watch(peer.greeting.socket.get(), static_cast<uint64_t>(peer.rank))) return advance(peer);
+    lose(peer, why_not_watched(errno));
   });
   if (all) watch_for_sockets(false);
 }
@@ -247,19 +243,18 @@ bool UcxTransport::arm() {
   if (std::exchange(can_do_more_, false)) return false;
   if (is_armed) busy_arms_ = 0;
   if (!is_armed && ++busy_arms_ < kBusyArmsMax) return false;
-  watch_worker(is_armed);
+  if (!watch_worker(is_armed)) return false;
   if (!is_armed) nap();
   return true;
 }
 
 // While it is not armed its descriptor may be readable for ever.
-void UcxTransport::watch_worker(bool on) {
-  if (on == watching_worker_) return;
+bool UcxTransport::watch_worker(bool on) {
+  if (on == watching_worker_) return true;
+  if (on && !watch(worker_.event_fd(), kWorkerTag)) return false;
+  if (!on) epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, worker_.event_fd(), nullptr);
   watching_worker_ = on;
-  if (on)
-    watch(worker_.event_fd(), kWorkerTag);
-  else
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, worker_.event_fd(), nullptr);
+  return true;
 }
 
 // Some of UCX's transports refuse to sleep while a message waits for room, and nothing tells when

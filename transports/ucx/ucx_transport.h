@@ -64,7 +64,7 @@ class UcxTransport final : public Transport {
   Peer* find(int peer) const;
 
   // linking.cc
-  void watch(int fd, uint64_t tag);
+  bool watch(int fd, uint64_t tag);
   void watch_for_sockets(bool on);
   void take_sockets();
   void advance(Peer& peer);
@@ -72,7 +72,7 @@ class UcxTransport final : public Transport {
   ucs_status_t open_endpoint(Peer& peer);
   void finish_link(Peer& peer);
   void look_around();
-  void watch_worker(bool on);
+  bool watch_worker(bool on);
   void nap();
 
   // ucx_transport.cc

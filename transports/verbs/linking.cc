@@ -25,7 +25,7 @@ namespace {
 // Per lane and direction; fewer where the device allows fewer.
 constexpr uint32_t kSends = 256;
 constexpr uint32_t kNotices = 256;
-constexpr uint32_t kFirstCompletions = 4096;
+constexpr size_t kFirstCompletions = 4096;
 constexpr uint32_t kShortestQueue = 128;
 // A port that is away is looked at so often: that asks the kernel, and the adapter.
 constexpr int64_t kPrepareAgainNs = 2'000'000;
@@ -48,16 +48,28 @@ verbs::QueueDepths depths_on(const verbs::Adapter& adapter) {
           std::min(kNotices, std::bit_floor(most - Lane::kSpare)) + Lane::kSpare};
 }
 
+/// Not every driver can.
+bool can_lengthen(ibv_cq* cq) {
+  const int error = ibv_resize_cq(cq, cq->cqe);
+  return error != EOPNOTSUPP && error != ENOSYS;
+}
+
 }  // namespace
 
-VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_)
+VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all)
     : adapter(std::move(adapter_)), channel(ibv_create_comp_channel(adapter->context())) {
   if (channel == nullptr) fail_system("ibv_create_comp_channel");
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-  cq = ibv_create_cq(
-      adapter->context(),
-      static_cast<int>(std::min<uint32_t>(kFirstCompletions, adapter->limits().max_cqe)), nullptr,
-      channel, 0);
+  const auto create = [&](size_t completions) {
+    const auto most = static_cast<size_t>(adapter->limits().max_cqe);
+    cq = ibv_create_cq(adapter->context(), static_cast<int>(std::min(completions, most)), nullptr,
+                       channel, 0);
+  };
+  create(kFirstCompletions);
+  if (cq != nullptr && completions_all > kFirstCompletions && !can_lengthen(cq)) {
+    ibv_destroy_cq(cq);
+    create(completions_all);
+  }
   if (cq != nullptr) return;
   const int error = errno;
   ibv_destroy_comp_channel(channel);
@@ -108,16 +120,19 @@ void VerbsTransport::add_port(const verbs::Port& port) {
   device_of_port_.push_back(static_cast<uint8_t>(index));
   if (found != adapters_.end()) return;
   adapters_.push_back(port.adapter);
-  devices_.push_back(std::make_unique<Device>(port.adapter));
+  const verbs::QueueDepths depths = depths_on(*port.adapter);
+  devices_.push_back(
+      std::make_unique<Device>(port.adapter, lanes_in_all() * (depths.sends + depths.receives)));
   Device& device = *devices_.back();
   // What is no longer goes into the request itself; only a queue pair tells how long that may be,
   // and one that is as deep as the lanes, since depth and length share what the device has.
-  const verbs::QueuePair probe(port, options_.settings, device.cq, depths_on(*port.adapter));
+  const verbs::QueuePair probe(port, options_.settings, device.cq, depths);
   inline_bytes_max_ = std::min(inline_bytes_max_, probe.inline_bytes_max());
   const int events = port.adapter->context()->async_fd;
   fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
-  watch(Source::events, index, events, EPOLLIN);
-  watch(Source::completions, index, device.channel->fd, EPOLLIN);
+  if (!watch(Source::events, index, events) ||
+      !watch(Source::completions, index, device.channel->fd))
+    fail_system("epoll_ctl");
 }
 
 VerbsTransport::~VerbsTransport() {
@@ -126,11 +141,14 @@ VerbsTransport::~VerbsTransport() {
     if (peer && peer->open()) close(*peer);
 }
 
-void VerbsTransport::watch(Source source, uint32_t index, int fd, uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = tag_of(source, index);
-  if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_system("epoll_ctl");
+size_t VerbsTransport::lanes_in_all() const {
+  size_t lanes = 0;
+  for (const auto& to_peer : options_.lanes) lanes += to_peer.size();
+  return options_.lanes.empty() ? ports_.size() * static_cast<size_t>(size_ - 1) : lanes;
+}
+
+bool VerbsTransport::watch(Source source, uint32_t index, int fd) {
+  return watch_descriptor(epoll_fd_.get(), fd, tag_of(source, index));
 }
 
 void VerbsTransport::watch_for_sockets(bool on) {
@@ -223,7 +241,9 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
           ErrorCode::exhausted, "connect",
           fmt::format("{}: no completion queue of {} entries (the device allows {}): {}",
                       device.adapter->name(), length, most, std::generic_category().message(error)),
-          "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES");
+          error == ENOMEM || error == EAGAIN
+              ? "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES"
+              : "lower ROPEWALK_IB_LANES, or name more adapters in ROPEWALK_IB_HCA");
   }
   device.completions = wanted;
 }
@@ -237,9 +257,16 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
     try {
       make_room(device, depths.sends + depths.receives);
       counted = depths.sends + depths.receives;
-      peer.lanes.push_back(std::make_unique<Lane>(port, options_.settings, device.cq, depths,
-                                                  static_cast<uint32_t>(peer.rank),
-                                                  static_cast<uint8_t>(peer.lanes.size())));
+      auto lane = std::make_unique<Lane>(port, options_.settings, device.cq, depths,
+                                         static_cast<uint32_t>(peer.rank),
+                                         static_cast<uint8_t>(peer.lanes.size()));
+      if (lane->queue_pair().inline_bytes_max() < inline_bytes_max_)
+        throw Error(ErrorCode::exhausted, "connect",
+                    fmt::format("{}: no queue pair more whose requests hold {} bytes",
+                                name_of(port), inline_bytes_max_),
+                    "lower ROPEWALK_IB_LANES, or start fewer ranks per adapter");
+      lane->adapter = device_of_port_[end.port];
+      peer.lanes.push_back(std::move(lane));
     } catch (const Error&) {
       device.completions -= counted;
       for (const auto& lane : peer.lanes)
@@ -247,7 +274,6 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
       peer.lanes.clear();
       throw;
     }
-    peer.lanes.back()->adapter = device_of_port_[end.port];
   }
 }
 
@@ -267,8 +293,10 @@ std::span<const std::byte> VerbsTransport::hello_of(int peer) const {
 
 void VerbsTransport::take_sockets() {
   const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
-    watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get(), EPOLLIN);
-    advance(peer);
+    if (watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get()))
+      return advance(peer);
+    const int error = errno;
+    lose(peer, why_not_watched(error), way_to_watch(error));
   });
   if (all) watch_for_sockets(false);
 }

@@ -81,7 +81,8 @@ struct VerbsTransport::Peer {
 
 /// An adapter, and the queue of all that its queue pairs complete.
 struct VerbsTransport::Device {
-  explicit Device(std::shared_ptr<verbs::Adapter> adapter_);
+  /// `completions_all`: that all lanes on it may have at once.
+  Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -93,9 +93,10 @@ class VerbsTransport final : public Transport {
   static uint64_t tag_of(Source source, uint32_t index) {
     return static_cast<uint64_t>(source) << 32 | index;
   }
-  void watch(Source source, uint32_t index, int fd, uint32_t events);
+  bool watch(Source source, uint32_t index, int fd);
   void watch_for_sockets(bool on);
   void add_port(const verbs::Port& port);
+  size_t lanes_in_all() const;
   void make_room(Device& device, uint32_t completions);
   void prepare(Peer& peer);
   void prepare_again(Peer& peer);

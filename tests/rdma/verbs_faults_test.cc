@@ -62,21 +62,58 @@ TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
   }
 }
 
-TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
-  VerbsGroup group(2, 1);
-  group.at(0).connect(1, {});
-  int socket = -1;
-  while (socket < 0) socket = group.sockets(1).take(0, 0);
+/// What a rank would say whose queue pair 17 lies on the adapter's port.
+verbs::Handshake handshake_of(uint32_t rank) {
   verbs::Handshake handshake;
-  handshake.rank = 1;
+  handshake.rank = rank;
   handshake.notices = 64;
   std::vector<std::string> why_not;
   const auto ports = verbs::find_ports({}, why_not);
   handshake.lanes = {{verbs::address_of(ports.at(0), {}), 17, 0, 0}};
-  auto bytes = verbs::encode(handshake);
+  return handshake;
+}
+
+/// Takes `rank`'s end of the socket to rank 0, and says that there. The caller closes it.
+int say_to_rank_0(VerbsGroup& group, int rank, const std::vector<std::byte>& bytes) {
+  int socket = -1;
+  while (socket < 0) socket = group.sockets(rank).take(0, 0);
+  EXPECT_EQ(::send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  return socket;
+}
+
+// The kernel looks for each for a second or longer. Once all such were looked for in one poll.
+TEST(VerbsFaults, PeersToWhichThereIsNoWayAreNamedOneByOne) {
+  VerbsGroup group(4, 1);
+  std::vector<int> sockets;
+  for (const int peer : {1, 2}) {
+    group.at(0).connect(peer, {});
+    verbs::Handshake handshake = handshake_of(static_cast<uint32_t>(peer));
+    handshake.lanes[0].port.gid.back() = std::byte{77};  // 10.99.0.77
+    sockets.push_back(say_to_rank_0(group, peer, verbs::encode(handshake)));
+  }
+  std::array<Completion, 8> into;
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  for (int lost = 0; lost < 2;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    const auto given_out = group.at(0).poll(into);
+    ASSERT_LE(given_out, 1u);
+    lost += static_cast<int>(given_out);
+    if (given_out == 0) group.at(0).arm();
+  }
+  for (const int peer : {1, 2})
+    EXPECT_NE(group.at(0).why_lost(peer).find("no route to it"), std::string::npos)
+        << group.at(0).why_lost(peer);
+  for (const int socket : sockets) ::close(socket);
+  group.link(0, 3);
+}
+
+TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
+  VerbsGroup group(2, 1);
+  group.at(0).connect(1, {});
+  auto bytes = verbs::encode(handshake_of(1));
   bytes.push_back(verbs::kReady);
   bytes.push_back(verbs::kReady);
-  ASSERT_EQ(::send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  const int socket = say_to_rank_0(group, 1, bytes);
   ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
   EXPECT_EQ(group.at(0).why_lost(1), "rank 1 sent bytes after its handshake");
   ::close(socket);

@@ -37,7 +37,8 @@ std::string meaning_of(ibv_wc_status status) {
     case IBV_WC_LOC_PROT_ERR:
       return "the source of a put is not, or no longer, registered memory";
     case IBV_WC_WR_FLUSH_ERR:
-      return "the queue pair was stopped";
+      // What stopped it has no completion at this end: the peer's own has.
+      return "the queue pair was stopped, as where the peer writes what it may not";
     case IBV_WC_FATAL_ERR:
       return "the adapter failed";
     default:

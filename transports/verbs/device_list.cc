@@ -25,9 +25,8 @@ void make_forks_harmless() {
   if (ibv_is_fork_initialized() != IBV_FORK_DISABLED) return;
   if (const int error = ibv_fork_init(); error != 0)
     log(LogLevel::warn, -1,
-        "forking would part registered memory from the adapters: {}; set IBV_FORK_SAFE=1 before "
-        "the "
-        "process starts, or use Linux 5.12 or newer",
+        "forking would part registered memory from the adapters: {}; start this process with "
+        "IBV_FORK_SAFE=1, or use Linux 5.12 or newer",
         std::generic_category().message(error));
 }
 

@@ -343,7 +343,7 @@ std::string VerbsTransport::refresh_addresses(Peer& peer) {
           verbs::address_of(ports_[ends[i].port], options_.wishes, ends[i].subnet);
       if (now.gid != told.gid || now.lid != told.lid)
         return fmt::format("{} was {} when rank {} was told of it, and is {} now",
-                           own_name(*peer.lanes[i]), text_of(told), peer.rank, text_of(now));
+                           own_name(ports_[ends[i].port]), text_of(told), peer.rank, text_of(now));
       told.gid_index = now.gid_index;
     } catch (const Error& error) {
       return fmt::format("rank {}'s {}", rank_, error.failure().reason);
@@ -368,7 +368,8 @@ void VerbsTransport::start_lanes(Peer& peer) {
     const LaneAddress& address = theirs.lanes[i];
     lane.set_peer(theirs.notices, address.adapter);
     trouble = lane.queue_pair().start(peer.own_ports[i], address);
-    if (!trouble.empty()) trouble = fmt::format("{}: {}", own_name(lane), trouble);
+    if (!trouble.empty())
+      trouble = fmt::format("{}: {}", own_name(lane.queue_pair().port()), trouble);
   }
   if (!trouble.empty()) return lose(peer, std::move(trouble));
   if (!peer.open()) return;

@@ -25,8 +25,7 @@ std::string meaning_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
       return "the peer does not answer: its process or host has gone, the path is cut, or packets "
-             "of the "
-             "full MTU do not pass (ROPEWALK_IB_MTU lowers it)";
+             "of the full MTU do not pass (ROPEWALK_IB_MTU lowers it)";
     case IBV_WC_RNR_RETRY_EXC_ERR:
       return "the peer takes no more messages";
     case IBV_WC_REM_ACCESS_ERR:
@@ -50,13 +49,15 @@ std::string meaning_of(ibv_wc_status status) {
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
   if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.silent = true;
-  lose_later(peer, fmt::format("{}: {} ({})", own_name(lane), meaning_of(completion.status),
-                               ibv_wc_status_str(completion.status)));
+  lose_later(peer,
+             fmt::format("{}: {} ({})", own_name(lane.queue_pair().port()),
+                         meaning_of(completion.status), ibv_wc_status_str(completion.status)));
 }
 
 void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
-  lose(peer, fmt::format("{}: cannot post to the queue pair: {}", own_name(lane),
-                         std::generic_category().message(error)));
+  lose(peer,
+       fmt::format("{}: cannot post to the queue pair: {}", own_name(lane.queue_pair().port()),
+                   std::generic_category().message(error)));
 }
 
 void VerbsTransport::read_events(Device& device) {
@@ -121,17 +122,16 @@ void VerbsTransport::check_ports() {
   for (const auto& device : devices_) {
     if (!device->any_down) continue;
     device->any_down = false;
-    for (size_t port = 0; port < device->down_since_ns.size(); ++port) {
-      const int64_t since = device->down_since_ns[port];
+    for (size_t number = 0; number < device->down_since_ns.size(); ++number) {
+      const int64_t since = device->down_since_ns[number];
       if (since == 0) continue;
       if (MonotonicClock().now_ns() - since < options_.port_down_max_ns) {
         device->any_down = true;
         continue;
       }
-      device->down_since_ns[port] = 0;
-      lose_all_on(*device, static_cast<int>(port),
-                  fmt::format("rank {}'s {} port {} is down", rank_, device->adapter->name(), port),
-                  kMendPort);
+      device->down_since_ns[number] = 0;
+      const verbs::Port port{device->adapter, static_cast<uint8_t>(number)};
+      lose_all_on(*device, port.number, own_name(port) + " is down", kMendPort);
     }
   }
 }
@@ -169,7 +169,7 @@ void VerbsTransport::lose_failing() {
     if (peer.state == Peer::State::linked && (peer.notice_ready() || peer.put_done()))
       publish(peer);  // and it is lost the next time
     else if (cut != peer.lanes.end())
-      lose(peer, own_name(**cut) + " is down", kMendPort);
+      lose(peer, own_name((*cut)->queue_pair().port()) + " is down", kMendPort);
     else
       lose(peer, std::string(peer.why));
   }
@@ -230,8 +230,8 @@ std::string VerbsTransport::way_out(int peer) const {
   return p == nullptr ? std::string() : p->way_out;
 }
 
-std::string VerbsTransport::own_name(const Lane& lane) const {
-  return fmt::format("rank {}'s {}", rank_, name_of(lane.queue_pair().port()));
+std::string VerbsTransport::own_name(const verbs::Port& port) const {
+  return fmt::format("rank {}'s {}", rank_, name_of(port));
 }
 
 // A put that was answered `done` is still the adapter's to send, and would go with the queue pair.

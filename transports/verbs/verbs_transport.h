@@ -137,7 +137,7 @@ class VerbsTransport final : public Transport {
                    const std::string& way_out);
   void lose_later(Peer& peer, std::string why);
   void lose(Peer& peer, std::string why, std::string way_out = {});
-  std::string own_name(const verbs::Lane& lane) const;
+  std::string own_name(const verbs::Port& port) const;
   void close(Peer& peer);
   void say_farewell();
 

@@ -339,12 +339,11 @@ std::string VerbsTransport::refresh_addresses(Peer& peer) {
   for (size_t i = 0; i < ends.size(); ++i) {
     verbs::PortAddress& told = peer.own_ports[i];
     try {
-      const verbs::PortAddress now =
-          verbs::address_of(ports_[ends[i].port], options_.wishes, ends[i].subnet);
-      if (now.gid != told.gid || now.lid != told.lid)
-        return fmt::format("{} was {} when rank {} was told of it, and is {} now",
-                           own_name(ports_[ends[i].port]), text_of(told), peer.rank, text_of(now));
-      told.gid_index = now.gid_index;
+      const verbs::Port& port = ports_[ends[i].port];
+      if (verbs::find_again(port, options_.wishes, told)) continue;
+      const verbs::PortAddress now = verbs::address_of(port, options_.wishes, ends[i].subnet);
+      return fmt::format("{} was {} when rank {} was told of it, and is {} now", own_name(port),
+                         text_of(told), peer.rank, text_of(now));
     } catch (const Error& error) {
       return fmt::format("rank {}'s {}", rank_, error.failure().reason);
     }

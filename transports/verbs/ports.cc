@@ -125,6 +125,16 @@ PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view 
   return address;
 }
 
+bool find_again(const Port& port, const Wishes& wishes, PortAddress& told) {
+  PortState state = usable_state(port, wishes);
+  if (state.lid != told.lid) return false;
+  if (is_zero(told.gid)) return true;  // InfiniBand goes by LIDs alone then
+  std::erase_if(state.gids, [&](const GidEntry& entry) { return entry.gid != told.gid; });
+  const auto gid = choose_gid(state.gids, wishes.gid_index).entry;
+  if (gid) told.gid_index = static_cast<uint8_t>(gid->index);
+  return gid.has_value();
+}
+
 std::string text_of(const PortAddress& address) {
   const std::string gid = "GID " + text_of(address.gid);
   return address.link_layer == LinkLayer::ethernet ? gid

@@ -52,6 +52,10 @@ std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why
 /// and the way out where the port is down or has no GID that can be used.
 PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view subnet = {});
 
+/// Finds the row in which the port's table has the GID of `told` now. False where it has it no
+/// more, or the LID is another. Throws what address_of throws.
+bool find_again(const Port& port, const Wishes& wishes, PortAddress& told);
+
 /// What the other ranks are told of it. Throws what address_of throws.
 PortInfo info_of(const Port& port, const Wishes& wishes);
 

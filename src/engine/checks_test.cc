@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/engine.h"
+#include "engine/broadcast_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 
@@ -61,13 +61,7 @@ class Adapter final : public ForwardingTransport {
 class EngineThatWaits : public ::testing::Test {
  protected:
   EngineThatWaits() {
-    Call call;
-    call.collective = Collective::broadcast;
-    call.root = 1;
-    call.in = call.out = data.data();
-    call.count = data.size();
-    const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, 1, {}};
-    operation = engine.prepare(call, build_schedule(key, engine.rank()), Algorithm::direct, 4096);
+    operation = prepare_broadcast(engine, data, 1);
     engine.start(*operation);
   }
   /// Until the engine gives up, in ms; -1: after ten seconds it has not.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bootstrap/monitor_testing.h"
+#include "engine/broadcast_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 
@@ -71,17 +72,6 @@ class SteppingClock final : public Clock {
   mutable int asked_ = 0;
   mutable int64_t now_ns_ = 0;
 };
-
-/// This rank's side of a broadcast of `data` from `root`, of two ranks.
-std::shared_ptr<Operation> prepare_broadcast(Engine& engine, std::span<float> data, int root) {
-  Call call;
-  call.collective = Collective::broadcast;
-  call.root = root;
-  call.in = call.out = data.data();
-  call.count = data.size();
-  const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, root, {}};
-  return engine.prepare(call, build_schedule(key, engine.rank()), Algorithm::direct, 4096);
-}
 
 /// Rank 0 of two waits for a message of rank 1, which sends it when it is told.
 class DriverThatWaits : public ::testing::Test {

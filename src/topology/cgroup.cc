@@ -56,7 +56,8 @@ std::string unescape(std::string_view text) {
 }
 
 /// The group in /proc/self/cgroup: "0::/path" for version 2, "4:cpu,cpuacct:/path" for version 1.
-std::optional<std::string> group_path(std::string_view cgroup, int version) {
+std::optional<std::string> group_path(std::string_view cgroup, int version,
+                                      std::string_view controller) {
   for (std::string_view line : split(cgroup, '\n')) {
     const size_t first = line.find(':');
     if (first == line.npos) continue;
@@ -64,7 +65,7 @@ std::optional<std::string> group_path(std::string_view cgroup, int version) {
     if (second == line.npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const bool found = version == 2 ? line.substr(0, first) == "0" && controllers.empty()
-                                    : contains(split(controllers, ','), "cpu");
+                                    : contains(split(controllers, ','), controller);
     if (found) return std::string(line.substr(second + 1));
   }
   return {};
@@ -84,9 +85,54 @@ std::optional<double> quota_of(int version, const std::string& directory) {
   return quota && period ? parse_cfs_quota(*quota, *period) : std::nullopt;
 }
 
+std::optional<int64_t> read_number(const std::string& directory, const char* name) {
+  const auto text = read_in(directory, name);
+  return text ? parse_number(*text) : std::nullopt;
+}
+
+/// Of memory.stat: a line is "name bytes". 0 where it is not there.
+int64_t stat_of(std::string_view stat, std::string_view name) {
+  for (std::string_view line : split(stat, '\n')) {
+    const auto words = split(line, ' ');
+    if (words.size() == 2 && words[0] == name) return parse_number(words[1]).value_or(0);
+  }
+  return 0;
+}
+
+std::optional<uint64_t> memory_left_of(int version, const std::string& directory) {
+  const bool v2 = version == 2;
+  const auto limit = read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes");
+  const auto used = read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes");
+  if (!limit || !used) return {};  // "max" is no number
+  const std::string stat = read_in(directory, "memory.stat").value_or("");
+  const int64_t cache =
+      v2 ? stat_of(stat, "inactive_file") + stat_of(stat, "active_file")
+         : stat_of(stat, "total_inactive_file") + stat_of(stat, "total_active_file");
+  const int64_t held = std::max<int64_t>(0, *used - cache);
+  return static_cast<uint64_t>(std::max<int64_t>(0, *limit - held));
+}
+
+/// The least value of `limit_of`, over all groups that this process is in.
+template <class Value>
+std::optional<Value> least_limit(const std::string& root, std::string_view controller,
+                                 std::optional<Value> (*limit_of)(int, const std::string&)) {
+  const auto cgroup = read_file(root + "/proc/self/cgroup");
+  const auto mountinfo = read_file(root + "/proc/self/mountinfo");
+  if (!cgroup || !mountinfo) return {};
+  std::optional<Value> least;
+  for (const CgroupPlace& place : find_cgroups(*cgroup, *mountinfo, controller)) {
+    for (const std::string& directory : cgroup_directories(place)) {
+      const auto limit = limit_of(place.version, root + directory);
+      if (limit && (!least || *limit < *least)) least = limit;
+    }
+  }
+  return least;
+}
+
 }  // namespace
 
-std::vector<CgroupPlace> find_cpu_cgroups(std::string_view cgroup, std::string_view mountinfo) {
+std::vector<CgroupPlace> find_cgroups(std::string_view cgroup, std::string_view mountinfo,
+                                      std::string_view controller) {
   std::vector<CgroupPlace> places;
   for (std::string_view line : split(mountinfo, '\n')) {
     // "36 35 98:0 /root /mount options optional... - type source super_options"
@@ -97,9 +143,9 @@ std::vector<CgroupPlace> find_cpu_cgroups(std::string_view cgroup, std::string_v
     if (head.size() < 6 || tail.size() < 3) continue;
     int version = 0;
     if (tail[0] == "cgroup2") version = 2;
-    if (tail[0] == "cgroup" && contains(split(tail[2], ','), "cpu")) version = 1;
+    if (tail[0] == "cgroup" && contains(split(tail[2], ','), controller)) version = 1;
     if (version == 0) continue;
-    const auto path = group_path(cgroup, version);
+    const auto path = group_path(cgroup, version, controller);
     if (path) places.push_back({version, unescape(head[4]), unescape(head[3]), *path});
   }
   return places;
@@ -137,17 +183,11 @@ std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_vie
 }
 
 std::optional<double> cgroup_cpu_quota(const std::string& root) {
-  const auto cgroup = read_file(root + "/proc/self/cgroup");
-  const auto mountinfo = read_file(root + "/proc/self/mountinfo");
-  if (!cgroup || !mountinfo) return {};
-  std::optional<double> least;
-  for (const CgroupPlace& place : find_cpu_cgroups(*cgroup, *mountinfo)) {
-    for (const std::string& directory : cgroup_directories(place)) {
-      const auto quota = quota_of(place.version, root + directory);
-      if (quota && (!least || *quota < *least)) least = quota;
-    }
-  }
-  return least;
+  return least_limit(root, "cpu", quota_of);
+}
+
+std::optional<uint64_t> cgroup_memory_left_bytes(const std::string& root) {
+  return least_limit(root, "memory", memory_left_of);
 }
 
 }  // namespace ropewalk

@@ -1,6 +1,8 @@
-// CPU quotas of control groups, versions 1 and 2 (cgroups(7); the kernel's cgroup-v2.rst).
+// Limits of control groups, versions 1 and 2, on CPU time and memory (cgroups(7); the kernel's
+// cgroup-v2.rst and cgroup-v1/memory.rst).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,7 +10,7 @@
 
 namespace ropewalk {
 
-/// Where one hierarchy that can limit CPU time is mounted, and where this process stands in it.
+/// Where one hierarchy that can limit a resource is mounted, and where this process stands in it.
 struct CgroupPlace {
   int version = 2;
   std::string mount_point;  // "/sys/fs/cgroup"; escapes of mountinfo undone
@@ -18,9 +20,10 @@ struct CgroupPlace {
   bool operator==(const CgroupPlace&) const = default;
 };
 
-/// From the texts of /proc/self/cgroup and /proc/self/mountinfo. Lines that make no sense are
-/// passed over.
-std::vector<CgroupPlace> find_cpu_cgroups(std::string_view cgroup, std::string_view mountinfo);
+/// From the texts of /proc/self/cgroup and /proc/self/mountinfo; `controller` is "cpu" or "memory".
+/// Lines that make no sense are passed over.
+std::vector<CgroupPlace> find_cgroups(std::string_view cgroup, std::string_view mountinfo,
+                                      std::string_view controller);
 
 /// The directories of the group and of its ancestors as far as the mount shows them, innermost
 /// first. A path that lies outside the mount gives the mount point alone.
@@ -34,5 +37,10 @@ std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_vie
 /// The least quota, in CPUs, over all groups that this process is in; nothing where none is set.
 /// `root` stands before every path ("" is the machine itself).
 std::optional<double> cgroup_cpu_quota(const std::string& root = "");
+
+/// The least that a memory limit leaves to be allocated, in bytes, over all groups that this
+/// process is in; nothing where none is set. The files' pages in the page cache count as free: the
+/// kernel takes them first. Swap does not count.
+std::optional<uint64_t> cgroup_memory_left_bytes(const std::string& root = "");
 
 }  // namespace ropewalk

@@ -1,11 +1,7 @@
 #include "topology/cgroup.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
 #include "gtest/gtest.h"
+#include "topology/fake_root.h"
 
 namespace ropewalk {
 namespace {
@@ -17,12 +13,14 @@ constexpr char kV2Mountinfo[] =
     "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 constexpr char kV1Cgroup[] =
     "9:name=systemd:/\n"
+    "5:memory:/docker/abc\n"
     "4:cpuset:/elsewhere\n"
     "3:cpu,cpuacct:/docker/abc\n"
     "0::/\n";
 constexpr char kV1Mountinfo[] =
     "33 31 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro shared:1 master:2 - cgroup cgroup "
     "rw,cpu,cpuacct\n"
+    "34 31 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
     "35 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
 
 TEST(CpuMax, Parses) {
@@ -41,38 +39,38 @@ TEST(CfsQuota, Parses) {
   EXPECT_EQ(parse_cfs_quota("1000\n", "0\n"), std::nullopt);
 }
 
-TEST(FindCpuCgroups, Version2) {
+TEST(FindCgroups, Version2) {
   const std::vector<CgroupPlace> want = {{2, "/sys/fs/cgroup", "/", "/user.slice/job.scope"}};
-  EXPECT_EQ(find_cpu_cgroups(kV2Cgroup, kV2Mountinfo), want);
+  EXPECT_EQ(find_cgroups(kV2Cgroup, kV2Mountinfo, "cpu"), want);
 }
 
-TEST(FindCpuCgroups, Version1) {
+TEST(FindCgroups, Version1) {
   const std::vector<CgroupPlace> want = {
       {1, "/sys/fs/cgroup/cpu,cpuacct", "/docker/abc", "/docker/abc"}};
-  EXPECT_EQ(find_cpu_cgroups(kV1Cgroup, kV1Mountinfo), want);
+  EXPECT_EQ(find_cgroups(kV1Cgroup, kV1Mountinfo, "cpu"), want);
 }
 
-TEST(FindCpuCgroups, BothAtOnceAsOnHybridSystems) {
+TEST(FindCgroups, BothAtOnceAsOnHybridSystems) {
   const std::string mountinfo =
       std::string(kV1Mountinfo) + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-  const auto places = find_cpu_cgroups(kV1Cgroup, mountinfo);
+  const auto places = find_cgroups(kV1Cgroup, mountinfo, "cpu");
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(places[0].version, 1);
   EXPECT_EQ(places[1], (CgroupPlace{2, "/sys/fs/cgroup/unified", "/", "/"}));
 }
 
-TEST(FindCpuCgroups, UndoesEscapes) {
-  const auto places = find_cpu_cgroups(
-      "0::/a:b\n", "31 23 0:28 / /mnt/with\\040space\\134 rw - cgroup2 cgroup2 rw\n");
+TEST(FindCgroups, UndoesEscapes) {
+  const auto places = find_cgroups(
+      "0::/a:b\n", "31 23 0:28 / /mnt/with\\040space\\134 rw - cgroup2 cgroup2 rw\n", "cpu");
   ASSERT_EQ(places.size(), 1u);
   EXPECT_EQ(places[0].mount_point, "/mnt/with space\\");
   EXPECT_EQ(places[0].path, "/a:b");
 }
 
-TEST(FindCpuCgroups, PassesOverRubbish) {
+TEST(FindCgroups, PassesOverRubbish) {
   for (const char* text : {"", "\n\n", ":::", "0", "0:", " - ", "1 2 - cgroup2", "\\", "- - -"}) {
-    EXPECT_TRUE(find_cpu_cgroups(text, kV2Mountinfo).empty()) << text;
-    EXPECT_TRUE(find_cpu_cgroups(kV2Cgroup, text).empty()) << text;
+    EXPECT_TRUE(find_cgroups(text, kV2Mountinfo, "cpu").empty()) << text;
+    EXPECT_TRUE(find_cgroups(kV2Cgroup, text, "cpu").empty()) << text;
   }
 }
 
@@ -86,42 +84,19 @@ TEST(CgroupDirectories, FromTheGroupUpToTheMount) {
   EXPECT_EQ(cgroup_directories({2, "/c", "/", "/../../other"}), List{"/c"});
 }
 
-/// A directory that stands for "/", with the files that a test wants in it.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string name = testing::TempDir() + "ropewalk-cgroup-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = name;
-  }
-  ~FakeRoot() { std::filesystem::remove_all(path_); }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
-
-  void write(const std::string& file, const std::string& text) const {
-    const auto path = path_ / file;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  std::optional<double> quota() const { return cgroup_cpu_quota(path_); }
-
- private:
-  std::filesystem::path path_;
-};
-
 TEST(CgroupCpuQuota, TakesTheLeastOfAllAncestors) {
   FakeRoot root;
   root.write("proc/self/cgroup", kV2Cgroup);
   root.write("proc/self/mountinfo", kV2Mountinfo);
-  EXPECT_EQ(root.quota(), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), std::nullopt);
   root.write("sys/fs/cgroup/user.slice/job.scope/cpu.max", "max 100000\n");
-  EXPECT_EQ(root.quota(), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), std::nullopt);
   root.write("sys/fs/cgroup/user.slice/cpu.max", "250000 100000\n");
-  EXPECT_EQ(root.quota(), 2.5);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), 2.5);
   root.write("sys/fs/cgroup/user.slice/job.scope/cpu.max", "300000 100000\n");
-  EXPECT_EQ(root.quota(), 2.5);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), 2.5);
   root.write("sys/fs/cgroup/user.slice/job.scope/cpu.max", "20000 40000\n");
-  EXPECT_EQ(root.quota(), 0.5);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), 0.5);
 }
 
 TEST(CgroupCpuQuota, Version1InAContainer) {
@@ -129,16 +104,66 @@ TEST(CgroupCpuQuota, Version1InAContainer) {
   root.write("proc/self/cgroup", kV1Cgroup);
   root.write("proc/self/mountinfo", kV1Mountinfo);
   root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "200000\n");
-  EXPECT_EQ(root.quota(), std::nullopt) << "no period";
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), std::nullopt) << "no period";
   root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(root.quota(), 2.0);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), 2.0);
 }
 
 TEST(CgroupCpuQuota, NoLimitWithoutProc) {
   FakeRoot root;
-  EXPECT_EQ(root.quota(), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), std::nullopt);
   root.write("proc/self/cgroup", kV2Cgroup);
-  EXPECT_EQ(root.quota(), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota(root.path()), std::nullopt);
+}
+
+TEST(CgroupMemoryLeft, TakesTheLeastOfAllAncestors) {
+  FakeRoot root;
+  root.write("proc/self/cgroup", kV2Cgroup);
+  root.write("proc/self/mountinfo", kV2Mountinfo);
+  const std::string slice = "sys/fs/cgroup/user.slice/", job = slice + "job.scope/";
+  root.write(job + "memory.max", "max\n");
+  root.write(job + "memory.current", "1000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), std::nullopt);
+  root.write(slice + "memory.max", "8000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), std::nullopt) << "what is used is not known";
+  root.write(slice + "memory.current", "3000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 5000);
+  root.write(job + "memory.max", "4000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 3000);
+  root.write(job + "memory.current", "4100\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 0);
+}
+
+TEST(CgroupMemoryLeft, CountsThePageCacheAsFreeButNoSwapAndNoSharedMemory) {
+  FakeRoot root;
+  root.write("proc/self/cgroup", kV2Cgroup);
+  root.write("proc/self/mountinfo", kV2Mountinfo);
+  const std::string slice = "sys/fs/cgroup/user.slice/";
+  root.write(slice + "memory.max", "8000\n");
+  root.write(slice + "memory.current", "6000\n");
+  root.write(slice + "memory.swap.max", "90000\n");
+  root.write(slice + "memory.stat",
+             "anon 2000\nfile 4000\nshmem 1000\ninactive_anon 1000\ninactive_file 2000\n"
+             "active_file 1000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 5000);
+}
+
+TEST(CgroupMemoryLeft, Version1InAContainer) {
+  FakeRoot root;
+  root.write("proc/self/cgroup", kV1Cgroup);
+  root.write("proc/self/mountinfo", kV1Mountinfo);
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "7000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), std::nullopt);
+  root.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "6000\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 1000);
+  root.write("sys/fs/cgroup/memory/memory.stat",
+             "inactive_file 9\ntotal_inactive_file 100\ntotal_active_file 10\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 1110);
+}
+
+TEST(CgroupMemoryLeft, NoLimitWithoutProc) {
+  FakeRoot root;
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), std::nullopt);
 }
 
 }  // namespace

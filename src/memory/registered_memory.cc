@@ -7,11 +7,27 @@
 #include <limits>
 
 #include "ropewalk/status.h"
+#include "topology/memory_limit.h"
 
 namespace ropewalk {
 namespace {
 constexpr const char* kOperation = "allocate";
 constexpr const char* kFileName = "ropewalk-buffer";
+/// Where less is asked for the kernel says it soon enough, and looking would cost more than
+/// zeroing.
+constexpr size_t kCheckBytesMin = size_t{64} << 20;
+
+/// Before any page of them is touched: where they are not there the kernel kills some process.
+void check_available(size_t bytes) {
+  if (bytes < kCheckBytesMin) return;
+  const auto available = available_memory_bytes();
+  if (!available || bytes <= *available) return;
+  throw Error(ErrorCode::exhausted, kOperation,
+              fmt::format("{} bytes were asked for, and {} are available to this process", bytes,
+                          *available),
+              "allocate less, or raise the memory limit of the container or job (memory.max of the "
+              "cgroup, --mem of Slurm)");
+}
 }  // namespace
 
 RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> transports,
@@ -55,6 +71,7 @@ void RegisteredMemory::use_ordinary_pages(BindMemory bind) {
 }
 
 void RegisteredMemory::make_present(std::byte* base, size_t bytes, BindMemory bind) {
+  check_available(bytes);
   // Both are hints: refused, the memory is only slower.
   if (bind) bind(base, bytes);
   if (bytes >= kHugePageBytes) madvise(base, bytes, MADV_HUGEPAGE);

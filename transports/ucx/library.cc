@@ -1,7 +1,10 @@
 #include "transports/ucx/library.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 
+#include <array>
+#include <cstdlib>
 #include <string>
 
 #include "ropewalk/status.h"
@@ -30,9 +33,31 @@ void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(address);
 }
 
+/// Puts the signal handlers back that loading UCX replaces: a crash of the program is the program's
+/// to tell. Not where the user asks UCX for its own.
+class KeptSignalHandlers {
+ public:
+  KeptSignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  ~KeptSignalHandlers() {
+    if (std::getenv("UCX_HANDLE_ERRORS") != nullptr) return;
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  KeptSignalHandlers(const KeptSignalHandlers&) = delete;
+  KeptSignalHandlers& operator=(const KeptSignalHandlers&) = delete;
+
+ private:
+  /// UCX_ERROR_SIGNALS and UCX_DEBUG_SIGNO may name these, and do so by default.
+  static constexpr std::array kSignals = {SIGILL,  SIGSEGV, SIGBUS,  SIGFPE, SIGABRT,
+                                          SIGTRAP, SIGHUP,  SIGUSR1, SIGUSR2};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
 }  // namespace
 
 Library load() {
+  const KeptSignalHandlers kept;
   Library loaded;
   void* const ucp = open("libucp.so.0");
   void* const uct = open("libuct.so.0");

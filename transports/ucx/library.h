@@ -1,5 +1,6 @@
 // UCX's functions. They are loaded when first used, so that programs that never do run where UCX is
-// not installed, and keep the signal handlers that loading it would replace.
+// not installed. The process keeps its signal handlers, which loading UCX replaces, unless
+// UCX_HANDLE_ERRORS is set.
 #pragma once
 
 #include <ucp/api/ucp.h>

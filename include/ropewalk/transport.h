@@ -151,8 +151,8 @@ class Transport {
   virtual bool has_unsent() { return false; }
 
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped. Cheap when mapped before. Valid until `forget_withdrawn`, even when
-  /// the peer deregisters before, as one does that fails.
+  /// where it cannot be mapped; why_lost and way_out say why. Cheap when mapped before. Valid until
+  /// `forget_withdrawn`, even when the peer deregisters before, as one does that fails.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
   /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
   /// of theirs may be used.

@@ -62,8 +62,7 @@ std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
   std::byte* address = transport_.map(peer_, key, offset, bytes);
   if (address == nullptr)
-    give_up(ErrorCode::unavailable, "its memory cannot be mapped",
-            "set ROPEWALK_TRANSPORT=tcp on every rank");
+    give_up(ErrorCode::unavailable, transport_.why_lost(peer_), transport_.way_out(peer_));
   return address;
 }
 

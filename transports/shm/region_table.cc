@@ -59,13 +59,19 @@ bool PeerRegions::map(uint64_t id) {
   try {
     if (id == 0 || entry.id.load(std::memory_order_acquire) != id)
       throw Error(ErrorCode::protocol, "map",
-                  fmt::format("rank {} has no region {:#x} registered", owner_.rank, id));
+                  fmt::format("rank {} has no region {:#x} registered: it has freed the memory",
+                              owner_.rank, id),
+                  "every buffer must live until its call has ended");
     Mapped mapped = map_entry(entry, id);
     if (slot >= mapped_.size()) mapped_.resize(slot + 1);
     mapped_[slot] = std::move(mapped);
     return true;
   } catch (const Error& error) {
-    why_ = error.failure().text();
+    const Failure& failure = error.failure();
+    const bool is_own = failure.code == ErrorCode::exhausted;  // a limit of this process
+    why_ = failure.reason;
+    if (!is_own && !failure.advice.empty()) why_ += "; " + failure.advice;
+    way_out_ = is_own ? failure.advice : "";
     return false;
   }
 }
@@ -81,7 +87,8 @@ PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id
   // Unchanged after that: what was mapped is this region, not one that took its place.
   if (entry.id.load(std::memory_order_seq_cst) != id)
     throw Error(ErrorCode::protocol, "map",
-                fmt::format("rank {} withdrew region {:#x} meanwhile", owner_.rank, id));
+                fmt::format("rank {} has just freed region {:#x}", owner_.rank, id),
+                "every buffer must live until its call has ended");
   mapped.base = mapped.mapping->base();
   if (const int error = make_present(mapped.base, mapped.bytes))
     throw_memory_error("map", fmt::format("map {} bytes of rank {}", mapped.bytes, owner_.rank),
@@ -99,6 +106,7 @@ void PeerRegions::forget_withdrawn() {
 }
 
 std::byte* PeerRegions::refuse_range(uint64_t region_bytes, uint64_t offset, size_t bytes) {
+  way_out_.clear();
   why_ = fmt::format("{} bytes at {} do not lie in a region of {} bytes of rank {}", bytes, offset,
                      region_bytes, owner_.rank);
   return nullptr;

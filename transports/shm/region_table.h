@@ -81,6 +81,8 @@ class PeerRegions {
   /// Unmaps what the owner has withdrawn, so that its memory is really freed.
   void forget_withdrawn();
   const std::string& why() const { return why_; }
+  /// What to do about it, where the reason lies in this process; else empty.
+  const std::string& way_out() const { return way_out_; }
 
  private:
   struct Mapped {
@@ -98,7 +100,7 @@ class PeerRegions {
   PeerInfo owner_;
   std::vector<Mapped> mapped_;  // by slot
   uint64_t withdrawn_seen_ = 0;
-  std::string why_;
+  std::string why_, way_out_;
 };
 
 }  // namespace ropewalk::shm

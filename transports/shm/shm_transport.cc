@@ -187,7 +187,12 @@ Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
 std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t bytes) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (!peer.mailbox) return nullptr;
-  return peer.regions.find(key.id, offset, bytes);
+  std::byte* address = peer.regions.find(key.id, offset, bytes);
+  if (address == nullptr) [[unlikely]] {
+    peer.why = "its memory cannot be mapped: " + peer.regions.why();
+    peer.way_out = peer.regions.way_out();
+  }
+  return address;
 }
 
 void ShmTransport::forget_withdrawn() {
@@ -272,14 +277,19 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
-  std::string why = std::move(peer.why);
+  std::string why = std::move(peer.why), way_out = std::move(peer.way_out);
   peer = Peer{};
   peer.state = LinkState::dropped;
   peer.why = std::move(why);
+  peer.way_out = std::move(way_out);
 }
 
 std::string ShmTransport::why_lost(int peer) const {
   return peers_.at(static_cast<size_t>(peer)).why;
+}
+
+std::string ShmTransport::way_out(int peer) const {
+  return peers_.at(static_cast<size_t>(peer)).way_out;
 }
 
 }  // namespace ropewalk

@@ -77,6 +77,7 @@ class ShmTransport final : public Transport {
 
   void drop(int peer) override;
   std::string why_lost(int peer) const override;
+  std::string way_out(int peer) const override;
 
  private:
   enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
@@ -89,7 +90,7 @@ class ShmTransport final : public Transport {
     shm::NoticeSender out;
     shm::NoticeReceiver in;
     shm::PeerRegions regions;
-    std::string why;
+    std::string why, way_out;
   };
 
   void open_peer(int peer, const std::string& info);

@@ -42,7 +42,7 @@ struct TcpTransport::Peer {
   std::vector<std::unique_ptr<Link>> links;  // by stream; null: no socket yet
   tcp::Inbox inbox;
   tcp::Outbox outbox;
-  std::string why;
+  std::string why, way_out;
 };
 
 inline TcpTransport::Link::Link(Peer& peer_, int fd, int rank,

@@ -175,7 +175,7 @@ void TcpTransport::release() {
 bool TcpTransport::check_broken(Link& link) {
   const int error = link.stream.error();
   if (error == 0 || error == EPIPE || error == ECONNRESET) return true;
-  lose(link.peer, errno_text(error));
+  lose_for(link.peer, error);
   return false;
 }
 
@@ -259,7 +259,7 @@ void TcpTransport::receive(Link& link) {
     const Stream::Received result = link.stream.receive();
     if (result == Stream::Received::nothing && link.stream.reader().violation() == nullptr) return;
     if (result == Stream::Received::end) return end_stream(link);
-    if (result == Stream::Received::error) return lose(peer, errno_text(link.stream.error()));
+    if (result == Stream::Received::error) return lose_for(peer, link.stream.error());
     received(link);
     if (result != Stream::Received::more || !peer.open() || peer.inbox.ready()) return;
   }
@@ -334,7 +334,7 @@ void TcpTransport::end_stream(Link& link) {
   Peer& peer = link.peer;
   const bool whole = link.stream.reader().between_frames();
   const int error = link.stream.error();
-  if (error != 0 && error != EPIPE) return lose(peer, errno_text(error));
+  if (error != 0 && error != EPIPE) return lose_for(peer, error);
   if (!whole) return lose(peer, "connection closed by the peer in the middle of a message");
   close(link);
   ++peer.ended;
@@ -355,11 +355,19 @@ void TcpTransport::check_stuck(Peer& peer) {
                             : fmt::format("rank {} left out a put", peer.rank));
 }
 
-void TcpTransport::lose(Peer& peer, std::string why) {
+void TcpTransport::lose_for(Peer& peer, int error) {
+  if (error != EFAULT) return lose(peer, errno_text(error));
+  lose(peer,
+       fmt::format("memory of a call was unmapped or freed on rank {} while the call ran", rank_),
+       "keep every buffer until its call has ended");
+}
+
+void TcpTransport::lose(Peer& peer, std::string why, std::string way_out) {
   if (!peer.open()) return;
   close(peer);
   peer.state = Peer::State::lost;
   peer.why = std::move(why);
+  peer.way_out = std::move(way_out);
   peer.lost_to_tell = true;
   publish(peer);
 }
@@ -392,6 +400,11 @@ void TcpTransport::close(Peer& peer) {
 std::string TcpTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
   return p == nullptr ? std::string() : p->why;
+}
+
+std::string TcpTransport::way_out(int peer) const {
+  const Peer* p = find(peer);
+  return p == nullptr ? std::string() : p->way_out;
 }
 
 }  // namespace ropewalk

@@ -53,6 +53,7 @@ class TcpTransport final : public Transport {
   bool arm() override;
   void drop(int peer) override;
   std::string why_lost(int peer) const override;
+  std::string way_out(int peer) const override;
 
  private:
   struct Peer;
@@ -80,7 +81,9 @@ class TcpTransport final : public Transport {
 
   void end_stream(Link& link);
   void check_stuck(Peer& peer);
-  void lose(Peer& peer, std::string why);
+  void lose(Peer& peer, std::string why, std::string way_out = {});
+  /// For what a system call on one of its sockets said.
+  void lose_for(Peer& peer, int error);
   void close(Link& link);
   void close(Peer& peer);
 

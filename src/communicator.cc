@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "communicator_impl.h"
 #include "split.h"
@@ -18,6 +19,7 @@ int64_t timeout_of(const Operation& op, std::optional<std::chrono::nanoseconds> 
 Operation& require(const std::shared_ptr<Operation>& op) {
   if (!op)
     throw Error(ErrorCode::invalid_argument, "wait", "an empty Work or Plan has nothing to run");
+  op->driver->throw_if_forked();
   return *op;
 }
 
@@ -28,8 +30,12 @@ void require_channel(const char* operation, int channel) {
 }
 
 /// Waits for an operation whose handle goes away; there is nobody to throw to.
-void finish(const std::shared_ptr<Operation>& op) noexcept {
+void finish(std::shared_ptr<const void>& owner, std::shared_ptr<Operation>& op) noexcept {
   if (!op) return;
+  if (op->driver->is_forked()) {
+    abandon(std::move(op));
+    return abandon(std::move(owner));
+  }
   // A failure that is known is thrown by the calls that follow, if it has not been.
   const LogLevel level = op->driver->is_lost(*op) ? LogLevel::debug : LogLevel::warn;
   try {
@@ -37,17 +43,37 @@ void finish(const std::shared_ptr<Operation>& op) noexcept {
   } catch (const Error& error) {
     log(level, error.rank(), "an operation that nobody waited for failed: {}", error.what());
   }
+  op.reset();
 }
+
+/// A Buffer's memory, and what it is registered with.
+struct KeptMemory {
+  KeptMemory(std::shared_ptr<Communicator::Impl> impl, std::shared_ptr<RegisteredMemory> registered)
+      : owner(std::move(impl)), memory(std::move(registered)) {}
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+  ~KeptMemory() {
+    if (!owner->driver()->is_forked()) return;
+    abandon(std::move(memory));
+    abandon(std::move(owner));
+  }
+
+  std::shared_ptr<Communicator::Impl> owner;
+  std::shared_ptr<RegisteredMemory> memory;  // goes first
+};
 
 }  // namespace
 
 Work& Work::operator=(Work&& other) noexcept {
-  finish(std::exchange(operation_, std::move(other.operation_)));
+  if (this == &other) return *this;
+  finish(owner_, operation_);
+  operation_ = std::move(other.operation_);
+  owner_ = std::move(other.owner_);
   return *this;
 }
 
 Work::~Work() {
-  finish(operation_);
+  finish(owner_, operation_);
 }
 
 bool Work::test() {
@@ -56,8 +82,8 @@ bool Work::test() {
 }
 
 void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  require(operation_);
   const auto op = std::move(operation_);
-  require(op);
   op->driver->wait(*op, timeout_of(*op, timeout));
 }
 
@@ -67,12 +93,15 @@ bool Work::wait_for(std::chrono::nanoseconds limit) {
 }
 
 Plan& Plan::operator=(Plan&& other) noexcept {
-  finish(std::exchange(operation_, std::move(other.operation_)));
+  if (this == &other) return *this;
+  finish(owner_, operation_);
+  operation_ = std::move(other.operation_);
+  owner_ = std::move(other.owner_);
   return *this;
 }
 
 Plan::~Plan() {
-  finish(operation_);
+  finish(owner_, operation_);
 }
 
 void Plan::run() {
@@ -97,11 +126,17 @@ Algorithm Plan::algorithm() const {
   return require(operation_).algorithm;
 }
 
-Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Communicator::~Communicator() = default;
+Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Communicator::~Communicator() {
+  if (impl_->driver()->is_forked())
+    abandon(std::move(impl_));
+  else
+    impl_->close();
+}
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
-  return std::make_unique<Communicator>(std::make_unique<Impl>(options));
+  return std::make_unique<Communicator>(std::make_shared<Impl>(options));
 }
 
 int Communicator::rank() const {
@@ -130,13 +165,11 @@ Work Communicator::start(const Call& call) {
 }
 
 Work Communicator::start_group(std::span<const Call> calls) {
-  if (calls.empty())
-    throw Error(ErrorCode::invalid_argument, "start_group", "a group needs at least one call");
-  return Work(impl_->start(calls, true));
+  return Work(impl_, impl_->start(calls, true));
 }
 
 Plan Communicator::plan(const Call& call) {
-  return Plan(impl_->plan(call));
+  return Plan(impl_, impl_->plan(call));
 }
 
 void Communicator::barrier() {
@@ -165,33 +198,15 @@ void Communicator::abort(const std::string& reason) {
   impl_->abort(reason);
 }
 
-Call Communicator::reduction(Collective collective, const void* in, void* out, size_t count,
-                             DataType type, ReduceOp op) {
-  Call call = movement(collective, in, out, count, type, 0);
-  call.op = op;
-  return call;
-}
-
-Call Communicator::movement(Collective collective, const void* in, void* out, size_t count,
-                            DataType type, int root) {
-  Call call;
-  call.collective = collective;
-  call.in = in;
-  call.out = out;
-  call.count = count;
-  call.type = type;
-  call.root = root;
-  return call;
-}
-
-void Communicator::require_size(const char* operation, size_t got, size_t want) {
-  if (got != want)
-    throw Error(ErrorCode::invalid_argument, operation,
-                fmt::format("a buffer has {} elements where {} are needed", got, want));
-}
-
-std::shared_ptr<RegisteredMemory> Communicator::allocate_bytes(size_t bytes) {
-  return impl_->allocate(bytes);
+std::shared_ptr<RegisteredMemory> Communicator::allocate_elements(size_t count,
+                                                                  size_t element_bytes) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes))
+    throw Error(ErrorCode::invalid_argument, "allocate",
+                fmt::format("{} elements of {} bytes are more than an address space holds", count,
+                            element_bytes));
+  const auto kept = std::make_shared<KeptMemory>(impl_, impl_->allocate(bytes));
+  return {kept, kept->memory.get()};
 }
 
 void* Communicator::address_of(RegisteredMemory& memory) {

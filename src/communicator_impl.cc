@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/layout.h"
 #include "question.h"
 #include "topology/topology.h"
@@ -56,13 +57,34 @@ Communicator::Impl::Impl(const Options& options) : job_(options) {
 }
 
 Communicator::Impl::~Impl() {
-  leave();
+  close();
 }
 
 void Communicator::Impl::leave() {
-  if (!driver_ || std::exchange(left_, true)) return;
-  job_.leave([this] { driver_->locked([this] { return engine_->progress(); }); });
+  driver_->throw_if_forked();
+  if (std::exchange(left_, true)) return;
+  job_.report_exception();
+  const CallHistory& calls = engine_->calls();
+  try {
+    driver_->finish_all();
+    job_.leave({calls.count, calls.digest, engine_->last_call()},
+               [this] { driver_->locked([this] { return engine_->progress(); }); });
+  } catch (const Error&) {
+    driver_->stop();
+    if (!driver_->has_thrown_failure()) throw;
+  }
   driver_->stop();
+}
+
+/// The cache refers to the driver's owner through nothing, but operations hold memory of the job.
+void Communicator::Impl::close() noexcept {
+  try {
+    leave();
+  } catch (const Error& error) {
+    log(LogLevel::error, rank(), "{}", error.what());
+  }
+  std::lock_guard lock(cache_mutex_);
+  cache_.clear();
 }
 
 void Communicator::Impl::start_engine() {
@@ -89,6 +111,7 @@ std::shared_ptr<RegisteredMemory> Communicator::Impl::allocate(size_t bytes) {
 }
 
 void Communicator::Impl::abort(const std::string& reason) {
+  driver_->throw_if_forked();
   job_.monitor().report({ErrorCode::aborted, "abort",
                          fmt::format("rank {} aborted the job: {}", rank(), reason), "", rank(),
                          rank()});
@@ -123,6 +146,11 @@ std::shared_ptr<Operation> Communicator::Impl::plan(const Call& call) {
 std::shared_ptr<Operation> Communicator::Impl::start(std::span<const Call> calls,
                                                      bool in_background) {
   check(calls);
+  if (calls.empty()) {
+    auto nothing = std::make_shared<Operation>();
+    nothing->driver = driver_;
+    return nothing;
+  }
   std::lock_guard lock(cache_mutex_);
   const auto op = cached_or_failed(calls);
   driver_->start(op, in_background);
@@ -145,7 +173,7 @@ std::shared_ptr<Operation> Communicator::Impl::cached_or_failed(std::span<const 
 
 void Communicator::Impl::check(std::span<const Call> calls) const {
   driver_->throw_if_stopped();
-  if (const Failure* failure = job_.monitor().failure()) throw Error(*failure);
+  driver_->throw_if_failed();
   for (const Call& call : calls) check_call(call, rank(), size());
 }
 
@@ -163,10 +191,11 @@ std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> call
   }
   auto fresh = prepare_making_room(calls);  // in use from here on: it is not given up below
   cache_.push_front({{calls.begin(), calls.end()}, fresh});
+  // What a Work or Plan holds lives without the cache, which so stays short however many there are.
+  // Not what runs and is held by nobody else: the failed call of one that has gone.
   for (auto entry = cache_.end(); cache_.size() > kCacheEntries && entry != cache_.begin();) {
     --entry;
-    if (entry->operation.use_count() == 1 && is_idle(*entry->operation))
-      entry = cache_.erase(entry);
+    if (entry->operation.use_count() > 1 || is_idle(*entry->operation)) entry = cache_.erase(entry);
   }
   return fresh;
 }

@@ -1,4 +1,5 @@
-// Everything below the public surface of a communicator, wired together. Members are destroyed in
+// Everything below the public surface of a communicator, wired together. A Communicator shares it
+// with the Works, Plans and Buffers that it gave out: they may outlive it. Members are destroyed in
 // reverse order: the driver stops first, and transports go after the engine.
 #pragma once
 
@@ -21,6 +22,8 @@ class Communicator::Impl {
   /// Joins the job. Throws Error.
   explicit Impl(const Options& options);
   ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   int rank() const { return job_.rank(); }
   int size() const { return job_.size(); }
@@ -36,8 +39,10 @@ class Communicator::Impl {
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   void abort(const std::string& reason);
   void leave();
+  /// The same where there is nobody to throw to, and gives up what was prepared.
+  void close() noexcept;
 
-  std::shared_ptr<Driver> driver() { return driver_; }
+  const std::shared_ptr<Driver>& driver() { return driver_; }
   Call barrier_call();
 
  private:

@@ -84,15 +84,21 @@ void Job::share_through_ucx(const Identity& identity, RankInfo& info) try {
   log(LogLevel::warn, identity.rank, "no shared memory through UCX: {}", error.failure().text());
 }
 
-void Job::leave(const std::function<void()>& progress) {
-  if (size() == 1) return;
-  if (monitor().failure() == nullptr && std::uncaught_exceptions() > exceptions_)
+void Job::report_exception() {
+  if (size() > 1 && std::uncaught_exceptions() > exceptions_)
     monitor().report({ErrorCode::aborted, "communicator",
                       fmt::format("rank {} left because of an exception", rank()),
                       fmt::format("see the output of rank {}", rank()), rank(), rank()});
-  if (monitor().failure() != nullptr) return;
-  auto left = std::async(std::launch::async, [this] { world_->leave(); });
-  while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
+}
+
+void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
+  if (size() == 1) return;
+  if (monitor().failure() == nullptr) {
+    auto left = std::async(std::launch::async, [&] { world_->leave(calls); });
+    while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
+  }
+  const Failure* failure = monitor().failure();
+  if (failure != nullptr && failure->code == ErrorCode::mismatch) throw Error(*failure);
 }
 
 /// A peer whose mailbox is gone has failed already: then it, or its neighbour, says why.

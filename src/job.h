@@ -43,9 +43,12 @@ class Job {
   /// "shm", "tcp", "verbs", "ucx/shm", "shm+tcp", ...; "self" in a job of one.
   std::string transport_names() const;
 
-  /// Leaves in order, and calls `progress` until all have: peers may still wait for bytes in this
-  /// rank's queues. While an exception unwinds it makes the job fail instead. Never throws.
-  void leave(const std::function<void()>& progress);
+  /// While an exception unwinds makes the job fail, which has the other ranks hear of it.
+  void report_exception();
+  /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
+  /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
+  /// has failed by that, and nothing else.
+  void leave(const CallsMade& calls, const std::function<void()>& progress);
 
  private:
   void share_through_ucx(const Identity& identity, RankInfo& info);

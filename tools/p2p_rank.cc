@@ -218,7 +218,7 @@ int run_p2p_rank(const P2pOptions& options) {
     wrong = measure(job, options);
   else
     look_on(job);
-  job.leave([&job] {
+  job.leave({}, [&job] {
     std::array<Completion, 16> ignored;
     for (Transport* transport : job.transports()) transport->poll(ignored);
   });

@@ -1,6 +1,9 @@
 // Memory that every transport can reach without a copy.
 #pragma once
 
+#include "ropewalk/types.h"
+
+// types.h comes first: it refuses compilers that do not speak C++20.
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -11,7 +14,7 @@ namespace ropewalk {
 class RegisteredMemory;  // src/memory/registered_memory.h
 
 /// `size()` elements of registered memory: page-aligned, zeroed, on huge pages where the machine
-/// has them, near the calling CPU. Movable, not copyable. Must die before its Communicator.
+/// has them, near the calling CPU. Movable, not copyable. May outlive its Communicator.
 template <class T>
 class Buffer {
  public:

@@ -8,11 +8,14 @@
 //   comm->all_reduce(gradients.span(), ropewalk::kAvg);
 //
 // Every rank must call the same operations, with the same counts, types, ops and roots, in the same
-// order; else every rank gets Error(mismatch) that says who called what. Point-to-point send and
-// recv are ordered between each pair of ranks only.
+// order; else every rank gets Error(mismatch) that says who called what: from this call, or, where
+// it ended before the others were heard of, from the next one or from `leave`. Point-to-point send
+// and recv are ordered between each pair of ranks only.
 //
 // Threads: any thread may call; calls from several threads at once are serialized, and their order
 // must then be made equal on all ranks by the caller.
+// Forked children: the communicator stays the parent's. In the child every call throws
+// Error(invalid_argument), and destructors do nothing.
 // Errors: every call may throw Error. After peer_lost, timeout, mismatch or aborted the
 // communicator is broken: buffers of unfinished operations have unspecified content and every later
 // call throws the same error.
@@ -27,6 +30,7 @@
 #include <vector>
 
 #include "ropewalk/buffer.h"
+#include "ropewalk/call.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
 
@@ -47,40 +51,16 @@ struct Options {
   std::optional<int> progress_cpu;      // bind the progress thread to this CPU
 };
 
-/// Sequences of messages between a pair of ranks, per direction: see Call::channel.
-inline constexpr int kChannels = 2;
-
-/// One collective call, spelled out. `count` is in elements and means, per collective:
-/// all_reduce, broadcast, reduce, send, recv: the whole buffer; reduce_scatter, scatter: each
-/// rank's part of `out`; all_gather, gather: each rank's part of `in`; all_to_all: the part for
-/// each rank. `counts` (size() entries), where not empty, replaces `count` with a part per rank
-/// (all_gather_v, reduce_scatter_v, gather_v, scatter_v); for all_to_all_v it is the parts sent
-/// and `recv_counts` the parts received. Parts lie one behind the other in rank order.
-/// In place: in == out (all_reduce, broadcast, reduce); for reduce_scatter and scatter `out` may be
-/// this rank's part of `in`; for all_gather and gather `in` may be this rank's part of `out`.
-struct Call {
-  Collective collective = Collective::all_reduce;
-  const void* in = nullptr;
-  void* out = nullptr;
-  size_t count = 0;
-  std::vector<size_t> counts, recv_counts;
-  DataType type = DataType::float32;
-  ReduceOp op = {};
-  int root = 0;  // broadcast, reduce, gather, scatter; the peer of send and recv
-  /// send and recv: which of the kChannels sequences of messages between the pair. Messages of one
-  /// channel arrive in order; those of another neither wait for them nor hold them up.
-  int channel = 0;
-  uint32_t tag = 0;  // send and recv: must be equal on both sides, else the call is a mismatch
-  Algorithm algorithm = Algorithm::automatic;
-};
-
 class Operation;  // src/engine/operation.h
 
 /// A started operation. Destroying it unfinished waits for it (with the communicator's deadline).
+/// May outlive its Communicator; what has not ended by then throws Error(invalid_argument).
 class Work {
  public:
   Work() = default;
-  explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  /// `owner` holds what the operation runs on.
+  Work(std::shared_ptr<const void> owner, std::shared_ptr<Operation> operation)
+      : owner_(std::move(owner)), operation_(std::move(operation)) {}
   Work(Work&&) noexcept = default;
   Work& operator=(Work&&) noexcept;
   ~Work();
@@ -94,16 +74,19 @@ class Work {
   bool wait_for(std::chrono::nanoseconds limit);
 
  private:
+  std::shared_ptr<const void> owner_;  // goes after the operation
   std::shared_ptr<Operation> operation_;
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
-/// allocates nothing. Buffers must outlive it, and it must die before its Communicator, as must
-/// every Work. At most one run of a plan is under way at a time.
+/// allocates nothing. Its memory must outlive it. It may outlive its Communicator; runs then throw
+/// Error(invalid_argument). At most one run of a plan is under way at a time.
 class Plan {
  public:
   Plan() = default;
-  explicit Plan(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  /// As Work's.
+  Plan(std::shared_ptr<const void> owner, std::shared_ptr<Operation> operation)
+      : owner_(std::move(owner)), operation_(std::move(operation)) {}
   Plan(Plan&&) noexcept = default;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();     // waits for a run that is under way
@@ -114,6 +97,7 @@ class Plan {
   Algorithm algorithm() const;  // what the planner chose
 
  private:
+  std::shared_ptr<const void> owner_;  // goes after the operation
   std::shared_ptr<Operation> operation_;
 };
 
@@ -123,14 +107,14 @@ class Communicator {
   static std::unique_ptr<Communicator> create(const Options& options = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the job, as `leave`.
+  /// Leaves the job, as `leave`. What it has given out may go later.
   ~Communicator();
 
-  /// Leaves the job; waits until all ranks leave, unless the communicator is broken or an exception
-  /// is being thrown, in which case the other ranks learn that this rank has gone. For those who
-  /// cannot destroy the communicator yet because its memory is in use: afterwards calls throw
-  /// Error(invalid_argument), and Works, Plans and Buffers may still go. Not while another thread
-  /// is in a call. The second call does nothing.
+  /// Ends what it has started, leaves the job and waits until all ranks do; not where it is broken,
+  /// nor while an exception is being thrown: then the other ranks learn that this rank has gone.
+  /// Afterwards calls throw Error(invalid_argument). Throws Error(mismatch) where ranks made other
+  /// calls than each other and no call has thrown it; the destructor logs it. Not while another
+  /// thread is in a call. The second call does nothing.
   void leave();
 
   int rank() const;
@@ -144,7 +128,7 @@ class Communicator {
   /// Registered memory (see buffer.h). Not collective.
   template <class T>
   Buffer<T> allocate(size_t size) {
-    auto memory = allocate_bytes(size * sizeof(T));
+    auto memory = allocate_elements(size, sizeof(T));
     T* data = static_cast<T*>(address_of(*memory));
     return Buffer<T>(std::move(memory), data, size);
   }
@@ -155,67 +139,58 @@ class Communicator {
   Work start(const Call& call);
   Plan plan(const Call& call);
   /// Many calls as one operation: all are started, then the handle waits for all. Small
-  /// all_reduces of equal type and op are fused into one.
+  /// all_reduces of equal type and op are fused into one. No calls: a Work that has ended.
   Work start_group(std::span<const Call> calls);
 
-  // The common calls, typed. In place where only one span is given.
-  template <class T>
-  void all_reduce(std::span<T> inout, ReduceOp op = kSum) {
-    run(reduction(Collective::all_reduce, inout.data(), inout.data(), inout.size(),
-                  data_type_of<T>(), op));
+  // The common calls on any contiguous range of elements: span, vector, array, Buffer. In place
+  // where only one range is given. To start or plan one: `comm->start(Call::all_reduce(data))`.
+  template <MutableElements Data>
+  void all_reduce(Data&& inout, ReduceOp op = kSum) {
+    run(Call::all_reduce(inout, op));
   }
-  template <class T>
-  void all_reduce(std::span<const T> in, std::span<T> out, ReduceOp op = kSum) {
-    require_size("all_reduce", in.size(), out.size());
-    run(reduction(Collective::all_reduce, in.data(), out.data(), in.size(), data_type_of<T>(), op));
+  template <Elements In, MutableElementsLike<In> Out>
+  void all_reduce(In&& in, Out&& out, ReduceOp op = kSum) {
+    run(Call::all_reduce(in, out, op));
   }
-  /// `in` is size() parts of out.size() elements.
-  template <class T>
-  void reduce_scatter(std::span<const T> in, std::span<T> out, ReduceOp op = kSum) {
-    require_size("reduce_scatter", in.size(), out.size() * static_cast<size_t>(size()));
-    run(reduction(Collective::reduce_scatter, in.data(), out.data(), out.size(), data_type_of<T>(),
-                  op));
+  /// `in` is size() parts of as many elements as `out`.
+  template <Elements In, MutableElementsLike<In> Out>
+  void reduce_scatter(In&& in, Out&& out, ReduceOp op = kSum) {
+    run(Call::reduce_scatter(in, out, op));
   }
-  template <class T>
-  void all_gather(std::span<const T> in, std::span<T> out) {
-    require_size("all_gather", in.size() * static_cast<size_t>(size()), out.size());
-    run(movement(Collective::all_gather, in.data(), out.data(), in.size(), data_type_of<T>(), 0));
+  template <Elements In, MutableElementsLike<In> Out>
+  void all_gather(In&& in, Out&& out) {
+    run(Call::all_gather(in, out));
   }
-  template <class T>
-  void broadcast(std::span<T> inout, int root = 0) {
-    run(movement(Collective::broadcast, inout.data(), inout.data(), inout.size(), data_type_of<T>(),
-                 root));
+  template <MutableElements Data>
+  void broadcast(Data&& inout, int root = 0) {
+    run(Call::broadcast(inout, root));
   }
   /// `out` is written on `root` only and may be empty elsewhere.
-  template <class T>
-  void reduce(std::span<const T> in, std::span<T> out, int root = 0, ReduceOp op = kSum) {
-    Call call =
-        reduction(Collective::reduce, in.data(), out.data(), in.size(), data_type_of<T>(), op);
-    call.root = root;
-    run(call);
+  template <Elements In, MutableElementsLike<In> Out>
+  void reduce(In&& in, Out&& out, int root = 0, ReduceOp op = kSum) {
+    run(Call::reduce(in, out, root, op));
   }
-  template <class T>
-  void gather(std::span<const T> in, std::span<T> out, int root = 0) {
-    run(movement(Collective::gather, in.data(), out.data(), in.size(), data_type_of<T>(), root));
+  /// `out` is written on `root` only and may be empty elsewhere.
+  template <Elements In, MutableElementsLike<In> Out>
+  void gather(In&& in, Out&& out, int root = 0) {
+    run(Call::gather(in, out, root));
   }
-  template <class T>
-  void scatter(std::span<const T> in, std::span<T> out, int root = 0) {
-    run(movement(Collective::scatter, in.data(), out.data(), out.size(), data_type_of<T>(), root));
+  /// `in` is read on `root` only and may be empty elsewhere.
+  template <Elements In, MutableElementsLike<In> Out>
+  void scatter(In&& in, Out&& out, int root = 0) {
+    run(Call::scatter(in, out, root));
   }
-  template <class T>
-  void all_to_all(std::span<const T> in, std::span<T> out) {
-    require_size("all_to_all", in.size(), out.size());
-    require_size("all_to_all", in.size() % static_cast<size_t>(size()), 0);
-    run(movement(Collective::all_to_all, in.data(), out.data(),
-                 in.size() / static_cast<size_t>(size()), data_type_of<T>(), 0));
+  template <Elements In, MutableElementsLike<In> Out>
+  void all_to_all(In&& in, Out&& out) {
+    run(Call::all_to_all(in, out, size()));
   }
-  template <class T>
-  void send(std::span<const T> in, int to) {
-    run(movement(Collective::send, in.data(), nullptr, in.size(), data_type_of<T>(), to));
+  template <Elements In>
+  void send(In&& in, int to) {
+    run(Call::send(in, to));
   }
-  template <class T>
-  void recv(std::span<T> out, int from) {
-    run(movement(Collective::recv, nullptr, out.data(), out.size(), data_type_of<T>(), from));
+  template <MutableElements Out>
+  void recv(Out&& out, int from) {
+    run(Call::recv(out, from));
   }
   void barrier();
 
@@ -237,18 +212,13 @@ class Communicator {
   std::unique_ptr<Communicator> split(int color, int key = 0);
 
   class Impl;  // src/communicator_impl.h
-  explicit Communicator(std::unique_ptr<Impl> impl);
+  explicit Communicator(std::shared_ptr<Impl> impl);
 
  private:
-  static Call reduction(Collective collective, const void* in, void* out, size_t count,
-                        DataType type, ReduceOp op);
-  static Call movement(Collective collective, const void* in, void* out, size_t count,
-                       DataType type, int root);
-  static void require_size(const char* operation, size_t got, size_t want);
-  std::shared_ptr<RegisteredMemory> allocate_bytes(size_t bytes);
+  std::shared_ptr<RegisteredMemory> allocate_elements(size_t count, size_t element_bytes);
   static void* address_of(RegisteredMemory& memory);
 
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // shared with what it has given out
 };
 
 }  // namespace ropewalk

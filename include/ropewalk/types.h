@@ -2,6 +2,10 @@
 // Values are stable: they travel in message headers (docs/protocol.md).
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Ropewalk needs C++20: compile with -std=c++20, or a later standard"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -66,13 +70,17 @@ enum class Algorithm : uint8_t {
 };
 inline constexpr int kAlgorithms = 9;
 
-/// Storage-only half types: two bytes, no arithmetic here (src/reduce computes in float32).
+/// Storage-only half types: two bytes, no arithmetic. Collectives compute them in float32.
 struct float16 {
   uint16_t bits;
 };
 struct bfloat16 {
   uint16_t bits;
 };
+float to_float(float16 value);
+float to_float(bfloat16 value);
+float16 to_float16(float value);    // to nearest even, overflow to infinity, NaN kept
+bfloat16 to_bfloat16(float value);  // likewise
 
 /// Adds `count` elements at `in` to `inout`, element by element. Must be commutative and
 /// associative; called from whichever thread makes progress; must not throw.
@@ -118,10 +126,17 @@ std::optional<ReduceKind> reduce_kind_named(std::string_view word);
 std::optional<Collective> collective_named(std::string_view word);
 std::optional<Algorithm> algorithm_named(std::string_view word);
 
+/// Whether a C++ type has a DataType.
+template <class T>
+inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
+                                   std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                                   (std::is_integral_v<T> && !std::is_same_v<T, bool>);
+
 /// The DataType of a C++ element type.
 template <class T>
 constexpr DataType data_type_of() {
   using U = std::remove_cv_t<T>;
+  static_assert(is_element<U>, "not a type Ropewalk reduces");
   if constexpr (std::is_same_v<U, float16>)
     return DataType::float16;
   else if constexpr (std::is_same_v<U, bfloat16>)
@@ -131,7 +146,6 @@ constexpr DataType data_type_of() {
   else if constexpr (std::is_same_v<U, double>)
     return DataType::float64;
   else {
-    static_assert(std::is_integral_v<U> && !std::is_same_v<U, bool>, "not a type Ropewalk reduces");
     constexpr bool is_signed = std::is_signed_v<U>;
     if constexpr (sizeof(U) == 1)
       return is_signed ? DataType::int8 : DataType::uint8;

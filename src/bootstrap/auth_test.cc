@@ -66,10 +66,10 @@ TEST_F(Auth, EveryFieldIsBound) {
   changed.stream = 2;
   expect_refused(changed);
   changed = hello_;
-  changed.version = 2;
+  changed.version = kProtocolVersion + 1;
   expect_refused(changed);
   Challenge version = challenge;
-  version.version = 2;
+  version.version = kProtocolVersion + 1;
   EXPECT_FALSE(verify(key_, hello_, version));
 }
 

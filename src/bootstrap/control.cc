@@ -20,7 +20,8 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboa
       switchboard_(switchboard),
       job_key_(job_key(setup_.knobs.job_key)),
       table_(static_cast<size_t>(setup_.size)),
-      door_(std::move(setup_.listener), setup_.rank, job_key_),
+      door_(std::move(setup_.listener), std::move(setup_.coordinator_listener), setup_.rank,
+            job_key_),
       tree_(setup_.rank, setup_.size, setup_.knobs.timeout, setup_.knobs.link_timeout, monitor,
             table_),
       start_ns_(clock_.now_ns()),
@@ -42,7 +43,8 @@ void Control::wait_joined() {
   if (!joined_) throw Error(*monitor_.failure());
 }
 
-void Control::leave() {
+void Control::leave(const CallsMade& calls) {
+  calls_ = calls;
   leave_ = true;
   wake_.set();
   std::unique_lock lock(mutex_);
@@ -105,7 +107,7 @@ void Control::advance(int64_t now_ns) {
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
   advance_dials(now_ns);
-  if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave();
+  if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (monitor_.failure() != nullptr) {
     tree_.spread_failure();
     if (!is_joined_) spread_join_failure();

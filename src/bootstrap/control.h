@@ -28,6 +28,7 @@ struct ControlSetup {
   Knobs knobs;
   Card card;  // this rank's
   UniqueFd listener;
+  UniqueFd coordinator_listener;           // rank 0
   std::vector<SocketAddress> coordinator;  // ranks other than 0
   std::vector<size_t> coordinator_names;   // by address, as Dialer's
   std::string coordinator_text;            // for messages
@@ -52,7 +53,7 @@ class Control {
   /// keeps the deadline.
   void wait_joined();
   /// Announces the leave; returns when all have left, on failure, or after the timeout.
-  void leave();
+  void leave(const CallsMade& calls);
   /// Complete and constant once joined.
   const std::vector<Card>& table() const { return table_; }
 
@@ -126,6 +127,7 @@ class Control {
   // Shared with the threads that call the public members.
   Event wake_;
   std::atomic<bool> stop_{false}, leave_{false};
+  CallsMade calls_;  // set before leave_
   std::mutex mutex_;
   std::condition_variable changed_;
   bool joined_ = false;    // guarded by mutex_

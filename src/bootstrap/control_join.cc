@@ -184,6 +184,7 @@ void Control::finish_joining(int64_t now_ns) {
   is_joined_ = true;
   registrar_.reset();
   registration_.reset();
+  door_.close_coordinator();
   log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
       milliseconds(now_ns - start_ns_), phases_);
 }

@@ -107,14 +107,17 @@ Hello Control::hello_for(Purpose purpose, int to, int stream) const {
   return hello;
 }
 
-/// In the card's order. Rank 0 first where it was reached before.
+/// In the card's order. Rank 0 first where it was reached before, at the port of its card.
 std::vector<SocketAddress> Control::addresses_of(int peer) const {
   std::vector<SocketAddress> addresses;
-  if (peer == 0 && coordinator_) addresses.push_back(*coordinator_);
   for (const std::string& text : table_[static_cast<size_t>(peer)].addresses) {
     const auto address = numeric_address(text);
-    const bool known = address && !addresses.empty() && addresses[0].text() == address->text();
-    if (address && !known) addresses.push_back(*address);
+    if (!address) continue;
+    if (addresses.empty() && peer == 0 && coordinator_) {
+      addresses.push_back(*coordinator_);
+      addresses[0].set_port(address->port());
+    }
+    if (addresses.empty() || addresses[0].text() != address->text()) addresses.push_back(*address);
   }
   return addresses;
 }

@@ -25,15 +25,20 @@ bool send_verdict(const Arrival& arrival, Verdict verdict) {
   return send_whole(arrival.fd.get(), encode(verdict));
 }
 
-Doorway::Doorway(UniqueFd listener, int rank, const Key& join_key)
-    : listener_(std::move(listener)), rank_(rank), join_key_(join_key) {}
+Doorway::Doorway(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key)
+    : listener_(std::move(listener)),
+      coordinator_(std::move(coordinator)),
+      rank_(rank),
+      join_key_(join_key) {}
 
 void Doorway::prepare(PollSet& set, int64_t now_ns) {
-  slot_ = -1;
-  if (now_ns >= accept_again_ns_)
-    slot_ = set.add(listener_.get(), POLLIN);
-  else
+  slot_ = coordinator_slot_ = -1;
+  if (now_ns < accept_again_ns_) {
     set.wake_at(accept_again_ns_);
+  } else {
+    slot_ = set.add(listener_.get(), POLLIN);
+    if (coordinator_.valid()) coordinator_slot_ = set.add(coordinator_.get(), POLLIN);
+  }
   for (HalfOpen& stranger : strangers_) {
     set.wake_at(stranger.expires_ns);
     // One that waits for the session key has said all it may say; do not wake up for it.
@@ -55,14 +60,15 @@ std::vector<Arrival> Doorway::advance(const PollSet& set, int64_t now_ns) {
       arrivals.push_back({std::move(stranger->fd), *stranger->hello, stranger->source});
     stranger = progress == Progress::waiting ? std::next(stranger) : strangers_.erase(stranger);
   }
-  if (set.ready(slot_)) accept_all(now_ns);
-  slot_ = -1;
+  if (set.ready(slot_)) accept_all(listener_.get(), now_ns);
+  if (set.ready(coordinator_slot_)) accept_all(coordinator_.get(), now_ns);
+  slot_ = coordinator_slot_ = -1;
   return arrivals;
 }
 
-void Doorway::accept_all(int64_t now_ns) {
+void Doorway::accept_all(int listener, int64_t now_ns) {
   for (;;) {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;

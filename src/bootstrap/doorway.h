@@ -1,4 +1,4 @@
-// The process's one listening socket, and the strangers in front of it.
+// The listening sockets of a rank, and the strangers in front of them.
 #pragma once
 
 #include <list>
@@ -31,7 +31,11 @@ class Doorway {
  public:
   static constexpr size_t kHalfOpenMax = 256;
 
-  Doorway(UniqueFd listener, int rank, const Key& join_key);
+  /// `coordinator`: rank 0's second socket, at which the job joins; elsewhere none.
+  Doorway(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
+
+  /// Once all have joined. Others of this process may then accept there, for the next job.
+  void close_coordinator() { coordinator_ = UniqueFd(); }
 
   /// Links inside the world wait until this is known.
   void set_session_key(const Key& key) { session_key_ = key; }
@@ -53,7 +57,7 @@ class Doorway {
   };
   enum class Progress : uint8_t { waiting, proved, over };
 
-  void accept_all(int64_t now_ns);
+  void accept_all(int listener, int64_t now_ns);
   Progress step(HalfOpen& stranger, bool readable);
   Progress read_hello(HalfOpen& stranger);
   Progress read_proof(HalfOpen& stranger);
@@ -62,11 +66,11 @@ class Doorway {
   Progress fill(HalfOpen& stranger, size_t want);
   Progress refuse(const HalfOpen& stranger, const char* why, bool suspicious);
 
-  UniqueFd listener_;
+  UniqueFd listener_, coordinator_;
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;
-  int slot_ = -1;
+  int slot_ = -1, coordinator_slot_ = -1;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
   std::list<HalfOpen> strangers_;
   int refused_ = 0;

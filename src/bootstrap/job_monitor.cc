@@ -1,11 +1,33 @@
 #include "bootstrap/job_monitor.h"
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 
 namespace ropewalk::bootstrap {
+namespace {
+
+std::string describe(const CallsMade& calls, int rank) {
+  if (calls.count == 0) return fmt::format("rank {} left without a collective call", rank);
+  return fmt::format("rank {} left after {} collective calls, the last of them {}", rank,
+                     calls.count, calls.last);
+}
+
+/// Whether two ranks that left had called the same.
+std::optional<Failure> compare(const CallsMade& a, int rank_a, const CallsMade& b, int rank_b) {
+  if (rank_a == rank_b || (a.count == b.count && a.digest == b.digest)) return {};
+  std::string reason = describe(a, rank_a) + "; " + describe(b, rank_b);
+  if (a.count == b.count && a.last == b.last) reason += "; a call before it differs";
+  return Failure{ErrorCode::mismatch, "leave", std::move(reason), kMismatchAdvice, -1, rank_b};
+}
+
+}  // namespace
 
 JobMonitor::JobMonitor(int rank, int size)
-    : rank_(rank), size_(size), left_(new std::atomic<bool>[static_cast<size_t>(size)]) {
+    : rank_(rank),
+      size_(size),
+      left_(new std::atomic<bool>[static_cast<size_t>(size)]),
+      calls_(static_cast<size_t>(size)) {
   for (int r = 0; r < size; ++r) left_[static_cast<size_t>(r)] = false;
 }
 
@@ -29,8 +51,23 @@ bool JobMonitor::has_left(int peer) const noexcept {
          left_[static_cast<size_t>(peer)].load(std::memory_order_acquire);
 }
 
-bool JobMonitor::mark_left(int rank) {
-  if (left_[static_cast<size_t>(rank)].exchange(true, std::memory_order_acq_rel)) return false;
+std::optional<CallsMade> JobMonitor::calls_of(int peer) const {
+  if (!has_left(peer)) return {};
+  const std::lock_guard lock(mutex_);
+  return calls_[static_cast<size_t>(peer)];
+}
+
+bool JobMonitor::mark_left(int rank, CallsMade calls) {
+  std::optional<Failure> mismatch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_[static_cast<size_t>(rank)].load(std::memory_order_relaxed)) return false;
+    if (first_left_ < 0) first_left_ = rank;
+    mismatch = compare(calls_[static_cast<size_t>(first_left_)], first_left_, calls, rank);
+    calls_[static_cast<size_t>(rank)] = std::move(calls);
+    left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
+  }
+  if (mismatch) report(*mismatch);
   event_.set();
   return true;
 }

@@ -1,9 +1,25 @@
 // Who has failed: one place that learns of dead ranks, aborts and mismatches, and tells everybody.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "ropewalk/status.h"
 
 namespace ropewalk {
+
+/// The collectives that a rank had called when it left.
+struct CallsMade {
+  uint32_t count = 0;
+  uint32_t digest = 0;  // CallHistory's (engine/signature.h): differs where one of the calls does
+  std::string last;     // "broadcast(4 float32, root 0, ...)"; empty where there is none
+};
+
+/// What to do about ranks whose calls differ.
+inline constexpr const char* kMismatchAdvice =
+    "every rank must make the same calls, with the same counts, types, ops and roots, in the same "
+    "order";
 
 /// Thread-safe. The first failure wins and never changes afterwards.
 class Monitor {
@@ -16,6 +32,8 @@ class Monitor {
   virtual void report(const Failure& failure) = 0;
   /// True once `peer` has announced an orderly leave.
   virtual bool has_left(int peer) const noexcept = 0;
+  /// What `peer` had called, once it has left.
+  virtual std::optional<CallsMade> calls_of(int /*peer*/) const { return {}; }
   /// A descriptor that is readable once failure() is set or a peer leaves; or -1. An eventfd: it
   /// stays readable until somebody reads its 8 bytes, which whoever sleeps on it should do after a
   /// leave.

@@ -103,7 +103,7 @@ void Tree::handle(Link& link, Frame& frame, std::vector<Inbound>& others) {
     case FrameType::leave: {
       const auto leave = decode_leave(frame.payload);
       if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
-      if (!monitor_.mark_left(static_cast<int>(leave->rank))) return;
+      if (!monitor_.mark_left(static_cast<int>(leave->rank), leave->calls)) return;
       ++left_count_;
       flood(bootstrap::frame(*leave), link.peer);
       return;
@@ -160,10 +160,10 @@ void Tree::spread_failure() {
   flood(frame(*monitor_.failure()));
 }
 
-void Tree::announce_leave() {
-  if (!monitor_.mark_left(rank_)) return;
+void Tree::announce_leave(const CallsMade& calls) {
+  if (!monitor_.mark_left(rank_, calls)) return;
   ++left_count_;
-  flood(frame(Leave{static_cast<uint32_t>(rank_)}));
+  flood(frame(Leave{static_cast<uint32_t>(rank_), calls}));
 }
 
 bool Tree::all_left() const {

@@ -43,7 +43,7 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   /// Announces that this rank leaves, once.
-  void announce_leave();
+  void announce_leave(const CallsMade& calls);
   /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its
   /// link early; whoever is behind it is not waited for.)
   bool all_left() const;

@@ -279,8 +279,12 @@ std::optional<Heartbeat> decode_heartbeat(ByteSpan payload) {
 
 std::optional<Leave> decode_leave(ByteSpan payload) {
   Reader in(payload);
-  Leave leave{in.u32()};
+  Leave leave;
+  leave.rank = in.u32();
   in.require(leave.rank < kRanksMax);
+  leave.calls.count = in.u32();
+  leave.calls.digest = in.u32();
+  leave.calls.last = in.text(kOperationBytesMax);
   return finish(in, std::move(leave));
 }
 
@@ -329,6 +333,9 @@ Bytes frame(const Heartbeat& heartbeat) {
 Bytes frame(const Leave& leave) {
   Writer out(FrameType::leave);
   out.u32(leave.rank);
+  out.u32(leave.calls.count);
+  out.u32(leave.calls.digest);
+  out.text(leave.calls.last, kOperationBytesMax);
   return out.finish();
 }
 

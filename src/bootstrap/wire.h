@@ -19,7 +19,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 
 // Limits. A card or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -111,6 +111,7 @@ struct Heartbeat {
 };
 struct Leave {
   uint32_t rank = 0;
+  CallsMade calls;
 };
 
 std::optional<FrameHeader> decode_frame_header(ByteSpan bytes);

@@ -32,7 +32,7 @@ void expect_exact(ByteSpan payload, Decode decode) {
 }
 
 TEST(Wire, FramesHaveTheirHeader) {
-  const Bytes bytes = frame(Leave{0x01020304 & 0xfffff});
+  const Bytes bytes = frame(Leave{0x01020304 & 0xfffff, {}});
   const auto header = decode_frame_header(ByteSpan(bytes).first(kFrameHeaderBytes));
   ASSERT_TRUE(header);
   EXPECT_EQ(header->type, FrameType::leave);
@@ -86,7 +86,7 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(decode_failure(payload_of(bytes)));
   bytes[kFrameHeaderBytes] = std::byte{200};
   EXPECT_FALSE(decode_failure(payload_of(bytes)));
-  EXPECT_FALSE(decode_leave(payload_of(frame(Leave{kRanksMax}))));
+  EXPECT_FALSE(decode_leave(payload_of(frame(Leave{kRanksMax, {}}))));
   Card card;
   card.rank = static_cast<int>(kRanksMax);
   EXPECT_FALSE(within_limits(card));
@@ -109,13 +109,15 @@ TEST(Wire, TheWorkedExampleOfTheProtocol) {
                   "\x01\0a\x04\0id-a\x01\0\x0e\0"
                   "127.0.0.1:4242"
                   "\x0d\0shm,tcp,verbs"sv));
-  EXPECT_EQ(frame(Leave{1}), bytes("\x04\0\0\0\x08\x01\0\0\0"sv));
+  EXPECT_EQ(frame(Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}}),
+            bytes("\x1e\0\0\0\x08\x01\0\0\0\x02\0\0\0\xab\x90\x1f\x8e\x10\0"
+                  "barrier(1 uint8)"sv));
   Hello hello;
   hello.from = 1;
   hello.nonce.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x01\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x02\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

@@ -45,11 +45,11 @@ class JoinedWorld final : public World {
   }
   Monitor& monitor() override { return monitor_; }
   SocketSource& sockets() override { return switchboard_; }
-  void leave() override {
+  void leave(const CallsMade& calls) override {
     if (control_)
-      control_->leave();
+      control_->leave(calls);
     else
-      monitor_.mark_left(rank_);
+      monitor_.mark_left(rank_, calls);
   }
 
  private:
@@ -106,22 +106,35 @@ UniqueFd inherited_listener(int inherited) {
   return fd;
 }
 
-/// One listening socket per process. Where the coordinator's address means this host only, every
-/// rank is on this host, and nobody else needs to reach the listener.
-UniqueFd open_listener(const Identity& identity, const Knobs& knobs) {
-  const bool is_root = identity.rank == 0;
-  if (is_root && identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
+/// Where rank 0 waits for the others to join. Where the coordinator's address means this host only,
+/// every rank is on this host, and nobody else needs to reach it.
+UniqueFd open_coordinator(const Identity& identity, const Knobs& knobs,
+                          const std::vector<Endpoint>& coordinators) {
+  if (identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
+  const auto local = loopback_literal(coordinators[0]);
+  return local && coordinators.size() == 1 && knobs.socket_ifname.empty()
+             ? listen_at(*local)
+             : listen_everywhere(coordinators[0].port);
+}
+
+/// At a free port, of this host only where the job is. Not the coordinator's, which is free for the
+/// next job of this process as soon as all have joined.
+void open_listeners(const Identity& identity, const Knobs& knobs, ControlSetup& setup) {
   const auto coordinators = parse_endpoints(identity.coordinator);
-  if (coordinators.empty())
+  if (coordinators.empty() && identity.coordinator_fd < 0)
     fail(ErrorCode::invalid_argument, identity.rank,
          fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
          "set ROPEWALK_COORDINATOR=host:port");
-  const uint16_t port = is_root ? coordinators[0].port : 0;
-  auto local = loopback_literal(coordinators[0]);
-  if (!local || coordinators.size() > 1 || !knobs.socket_ifname.empty())
-    return listen_everywhere(port);
-  local->set_port(port);
-  return listen_at(*local);
+  std::optional<SocketAddress> local;
+  if (identity.rank == 0) {
+    setup.coordinator_listener = open_coordinator(identity, knobs, coordinators);
+    const SocketAddress bound = local_address(setup.coordinator_listener.get());
+    if (!bound.is_any()) local = bound;
+  } else if (coordinators.size() == 1 && knobs.socket_ifname.empty()) {
+    local = loopback_literal(coordinators[0]);
+  }
+  if (local) local->set_port(0);
+  setup.listener = local ? listen_at(*local) : listen_everywhere(0);
 }
 
 /// Names may appear late (a pod's, for one): asks again until there is an address.
@@ -161,9 +174,10 @@ std::unique_ptr<World> World::join(const Identity& identity, const Knobs& knobs,
   setup.size = identity.size;
   setup.knobs = knobs;
   setup.deadline_ns = MonotonicClock().now_ns() + knobs.timeout.count();
-  setup.listener = open_listener(identity, knobs);
-  setup.coordinator_text = identity.coordinator.empty() ? local_address(setup.listener.get()).text()
-                                                        : identity.coordinator;
+  open_listeners(identity, knobs, setup);
+  setup.coordinator_text = identity.coordinator.empty()
+                               ? local_address(setup.coordinator_listener.get()).text()
+                               : identity.coordinator;
   std::string choice;
   card.addresses = advertised_addresses(setup.listener.get(), knobs.socket_ifname, choice);
   if (card.addresses.empty())

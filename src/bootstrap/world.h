@@ -58,11 +58,12 @@ class World {
   virtual const Card& card(int rank) const = 0;
   virtual Monitor& monitor() = 0;
   virtual SocketSource& sockets() = 0;
-  /// Announces an orderly leave and waits until every rank has left, a failure, or the timeout.
+  /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or
+  /// the timeout. The job fails where ranks leave after different calls. Called once.
   /// The control thread goes on relaying for others meanwhile. Never throws: after a failure it
   /// returns at once, at the timeout it logs who still works. Destroying a world without it tells
   /// the others that this rank gave up.
-  virtual void leave() = 0;
+  virtual void leave(const CallsMade& calls = {}) = 0;
 };
 
 }  // namespace ropewalk

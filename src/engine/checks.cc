@@ -22,6 +22,8 @@ constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
 /// What a peer sent before it left may still be on its way, through a retransmission or two; longer
 /// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
+/// For a peer to say which of the earlier calls differed. It may compute, and not look.
+constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
 
@@ -70,7 +72,7 @@ std::optional<Engine::Blocker> Engine::blocker_of_pass(const Operation& op, cons
 /// Calls `visit` with whom `op` waits for; not at all where it waits for its turn.
 template <class Visit>
 void Engine::visit_blockers(const Operation& op, const Visit& visit) const {
-  if (!may_run(op)) return;
+  if (op.queue == nullptr || op.queue->first() != &op) return;
   switch (op.runner) {
     case Runner::fifos:
       for (size_t f = 0; f < op.fifos.size(); ++f)
@@ -111,16 +113,19 @@ void Engine::fail_mismatch(const Signature& own, const Signature& other, int pee
         fmt::format(
             "rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
             rank_, describe(own), own.sequence, peer, describe(other), other.sequence),
-        "every rank must make the same calls, with the same counts, types, ops and roots, in the "
-        "same order",
-        rank_, peer});
+        kMismatchAdvice, rank_, peer});
 }
 
-/// Whether a message is the one that `op` expects; fails the job where not.
+/// Whether a message is the one that `op` expects; fails the job where not. Where only what was
+/// called before differs the message stays, and check_stalled finds out what that was.
 bool Engine::check_header(const Operation& op, const Link& link, const EagerHeader& header,
                           MessageKind kind, size_t bytes) {
   if (!(header.signature == op.signature)) {
-    fail_mismatch(op.signature, header.signature, link.peer());
+    if (is_same_call(op.signature, header.signature)) return false;
+    const Signature* ours =
+        op.is_point_to_point() ? nullptr : known_signature(header.signature.sequence);
+    const bool says_more = ours != nullptr && !is_same_call(*ours, header.signature);
+    fail_mismatch(says_more ? *ours : op.signature, header.signature, link.peer());
     return false;
   }
   if (header.bytes == bytes && header.kind == kind) return true;
@@ -131,21 +136,48 @@ bool Engine::check_header(const Operation& op, const Link& link, const EagerHead
   return false;
 }
 
+/// Of one of the last kHistory collectives, or of one that has not ended.
 const Signature* Engine::known_signature(uint32_t sequence) const {
-  const uint32_t age = next_sequence_ - sequence;  // 1: the last started
-  if (age == 0 || age > kHistory) return nullptr;
-  return &history_[sequence % kHistory];
+  const uint32_t age = calls_.count - sequence;  // 1: the last started
+  if (age == 0) return nullptr;
+  const Signature& kept = history_[sequence % kHistory];
+  if (age <= kHistory) return kept.sequence == sequence ? &kept : nullptr;
+  const Operation* op = contexts_[sequence % kContexts].first();
+  while (op != nullptr && op->signature.sequence != sequence) op = op->next;
+  return op == nullptr ? nullptr : &op->signature;
+}
+
+std::string Engine::last_call() const {
+  return calls_.count == 0 ? "" : describe(history_[(calls_.count - 1) % kHistory]);
+}
+
+/// Compares what `peer` called with what this rank called as the same operation. Where only what
+/// came before differs it tells the peer about the call before: they go back, in turns, to the
+/// first call that differs. `waits`: the peer may still answer.
+void Engine::compare_calls(int peer, const Signature& theirs, bool waits) {
+  const Signature* ours = known_signature(theirs.sequence);
+  if (ours == nullptr || *ours == theirs) return;
+  if (!is_same_call(*ours, theirs)) return fail_mismatch(*ours, theirs, peer);
+  const Signature* before = known_signature(theirs.sequence - 1);
+  if (before != nullptr && waits)
+    return links_[static_cast<size_t>(peer)]->send_probe({*before, 0, check_of(*before)});
+  fail({ErrorCode::mismatch, operation_name(*ours),
+        fmt::format("rank {} and rank {} both called {} as their operation {}, but something else "
+                    "before it",
+                    rank_, peer, describe(*ours), ours->sequence),
+        kMismatchAdvice, rank_, peer});
 }
 
 /// Messages that wait to be taken say what their senders called, perhaps not what this rank did.
-void Engine::check_arrivals() {
+/// `op` stands still since op.moved_ns.
+void Engine::check_arrivals(const Operation& op, int64_t now_ns) {
+  const bool waits = now_ns - op.moved_ns < kAnswerGrace_ns;
   for (Link* link : open_links_)
     for (int stream = 0; stream < kPointToPointContext * kLanes; ++stream) {
       const EagerHeader* front = link->front(stream);
       if (front == nullptr) continue;
-      const Signature* ours = known_signature(front->signature.sequence);
-      if (ours != nullptr && !(*ours == front->signature))
-        return fail_mismatch(*ours, front->signature, link->peer());
+      compare_calls(link->peer(), front->signature, waits);
+      if (failed_) return;
     }
 }
 
@@ -153,8 +185,7 @@ void Engine::check_probe(int peer) {
   const Probe probe = links_[static_cast<size_t>(peer)]->last_probe();
   // A probe may be overwritten by the next one while it is read.
   if (probe.point_to_point != 0 || probe.check != check_of(probe.signature)) return;
-  const Signature* ours = known_signature(probe.signature.sequence);
-  if (ours != nullptr && !(*ours == probe.signature)) fail_mismatch(*ours, probe.signature, peer);
+  compare_calls(peer, probe.signature, true);
 }
 
 /// For who waits for a message of any rank: whether there is one that may still send.
@@ -219,12 +250,50 @@ void Engine::check_stalled(int64_t now_ns) {
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
     op->probed_ns = now_ns;
     answer_connects();
-    if (failure() == nullptr) check_arrivals();
+    if (failure() == nullptr) check_arrivals(*op, now_ns);
     visit_blockers(*op, [&](const Blocker& blocker) {
       if (failure() == nullptr) probe(*op, blocker, now_ns);
     });
     if (failure() != nullptr) return;
   }
+}
+
+/// Of a peer that left, while this rank goes on: whether this rank had called the same by then.
+/// Fails the job where not.
+void Engine::compare_calls_of_left(int peer) {
+  const auto theirs = monitor_.calls_of(peer);
+  if (!theirs) return;
+  const uint32_t more = calls_.count - theirs->count;  // that this rank has made
+  if (more > kHistory) return;
+  const Signature& next = history_[theirs->count % kHistory];
+  if ((more == 0 ? calls_.digest : next.history) == theirs->digest) return;
+  const Signature* ours = known_signature(theirs->count - 1);
+  fail({ErrorCode::mismatch, "leave",
+        fmt::format("rank {} left after {} collective calls, the last of them {}; there rank {} "
+                    "called {}",
+                    peer, theirs->count, theirs->last, rank_,
+                    ours == nullptr ? "something else before" : describe(*ours)),
+        kMismatchAdvice, rank_, peer});
+}
+
+/// Ends the job for a peer that is lost. Where the reason lies at this end this rank is at fault.
+void Engine::fail_lost(const Operation& op, Link& link) {
+  const int peer = link.peer();
+  std::string advice = link.transport().way_out(peer);
+  const int culprit = advice.empty() ? peer : rank_;
+  if (link.trouble()) {
+    Failure trouble = *link.trouble();
+    trouble.operation = name_of(op);
+    trouble.rank = rank_;
+    trouble.peer = culprit;
+    return fail(std::move(trouble));
+  }
+  if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
+  const char* what = link.ready() ? "the connection to rank {} broke: {}"
+                                  : "there is no connection to rank {}: {}";
+  fail({ErrorCode::peer_lost, name_of(op),
+        fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)), std::move(advice),
+        rank_, culprit});
 }
 
 /// Asks a peer what it is doing, unless it has gone.
@@ -235,27 +304,18 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
   int64_t& left_ns = pairs_[static_cast<size_t>(peer)].left_ns;
   if (lost_ns == 0 && link.lost()) note_lost(peer);
   const bool has_left = monitor_.has_left(peer);
-  if (has_left && left_ns == 0) left_ns = now_ns;
+  if (has_left && left_ns == 0) {
+    left_ns = now_ns;
+    compare_calls_of_left(peer);
+    if (failed_) return;
+  }
   if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= left_grace_ns(peer))
     return fail({ErrorCode::peer_lost, name_of(op),
                  fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                  "every rank must make the same calls before it leaves", rank_, peer});
-  const bool expired = lost_ns != 0 && !has_left && now_ns - lost_ns >= kLostGrace_ns;
-  if (expired && link.trouble()) {
-    Failure trouble = *link.trouble();
-    trouble.rank = rank_;
-    trouble.peer = peer;
-    return fail(std::move(trouble));
-  }
-  if (expired) {
-    std::string advice = link.transport().way_out(peer);
-    if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
-    const char* what = link.ready() ? "the connection to rank {} broke: {}"
-                                    : "there is no connection to rank {}: {}";
-    return fail({ErrorCode::peer_lost, name_of(op),
-                 fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)),
-                 std::move(advice), rank_, peer});
-  }
+  // What this rank knows of itself it says at once, before its peers wonder.
+  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().way_out(peer).empty();
+  if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
 }

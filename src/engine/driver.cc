@@ -1,5 +1,6 @@
 #include "engine/driver.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -72,10 +73,21 @@ void Driver::throw_if_failed() {
     std::lock_guard lock(mutex_);
     engine_.stop_transports();
   }
+  thrown_.store(true, std::memory_order_relaxed);
   throw Error(*failure);
 }
 
+void Driver::throw_if_forked() const {
+  if (!process_.is_forked()) return;
+  throw Error(
+      ErrorCode::invalid_argument, "communicator",
+      fmt::format("this process is a forked child; the communicator is its parent's, rank {}",
+                  engine_.rank()),
+      "make calls in the process that made the communicator");
+}
+
 void Driver::throw_if_stopped() const {
+  throw_if_forked();
   if (stopping_)
     throw Error(ErrorCode::invalid_argument, "communicator", "this rank has left the job",
                 "make every call before the communicator is left");
@@ -125,6 +137,7 @@ void Driver::start_one(Operation& op) {
 }
 
 void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
+  throw_if_forked();
   throw_if_failed();
   std::lock_guard lock(mutex_);
   if (in_background) have_progress_thread();
@@ -146,6 +159,7 @@ void Driver::start_locked(Operation& op) {
 }
 
 void Driver::run(const std::shared_ptr<Operation>& op) {
+  throw_if_forked();
   throw_if_failed();
   {
     std::lock_guard lock(mutex_);
@@ -164,6 +178,7 @@ void Driver::run(const std::shared_ptr<Operation>& op) {
 }
 
 bool Driver::test(Operation& op) {
+  throw_if_forked();
   if (!is_finished(op)) {
     throw_if_stopped();
     std::unique_lock lock(mutex_, std::try_to_lock);
@@ -227,10 +242,21 @@ bool Driver::wait_for(Operation& op, int64_t limit_ns) {
 }
 
 bool Driver::finish(const Operation& op, const Patience& patience) {
+  throw_if_forked();
   return is_finished(op) || drive_until([&] { return is_finished(op); }, patience);
 }
 
+void Driver::finish_all() noexcept {
+  try {
+    if (engine_.failure() == nullptr)
+      drive_until([this] { return !engine_.has_operations(); }, {.limit_ns = options_.timeout_ns});
+  } catch (const Error&) {
+    return;  // whoever waits for an operation hears of it
+  }
+}
+
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
+  throw_if_forked();
   throw_if_failed();
   std::optional<int> sender;
   const auto done = [&] {
@@ -242,6 +268,7 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
 }
 
 void Driver::interrupt_next_sender(int channel) {
+  throw_if_forked();
   std::lock_guard lock(mutex_);
   interrupted_[static_cast<size_t>(channel)] = true;
   kick_sleepers();

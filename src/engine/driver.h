@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/fork.h"
 #include "engine/engine.h"
 #include "memory/memfd.h"
 
@@ -35,8 +36,15 @@ class Driver {
   /// operation has not finished, throw.
   void stop();
 
-  /// Throws Error(invalid_argument) after stop().
+  /// Throws Error(invalid_argument) after stop(), and in a forked child.
   void throw_if_stopped() const;
+  /// As the above in a child, which takes no lock: threads that it does not have may hold them.
+  void throw_if_forked() const;
+  bool is_forked() const { return process_.is_forked(); }
+  /// Throws the job's failure, if there is one.
+  void throw_if_failed();
+  /// Whether a caller has heard of the failure.
+  bool has_thrown_failure() const { return thrown_.load(std::memory_order_relaxed); }
 
   /// Whether it is known already that `operation` will not end.
   bool is_lost(const Operation& operation) const {
@@ -58,6 +66,8 @@ class Driver {
   /// The same for at most `limit_ns`, without failing then, and in the background: true when
   /// finished.
   bool wait_for(Operation& operation, int64_t limit_ns);
+  /// Drives until nothing is under way, the job has failed, or the deadline has passed.
+  void finish_all() noexcept;
   /// As Communicator::next_sender.
   std::optional<int> next_sender(int channel, int64_t limit_ns);
   void interrupt_next_sender(int channel);
@@ -101,7 +111,6 @@ class Driver {
   bool drive_until(const Done& done, Patience patience);
   /// drive_until it is finished.
   bool finish(const Operation& operation, const Patience& patience);
-  void throw_if_failed();
   void start_locked(Operation& operation);
   void look_around(int64_t now_ns);
   bool is_finished(const Operation& operation) const;
@@ -124,9 +133,11 @@ class Driver {
   const Clock& clock_;
   const int wake_fd_;
   const DriverOptions options_;
+  const ForkGuard process_;
   std::mutex mutex_;  // guards the engine
   std::condition_variable work_;
   std::atomic<bool> stopping_{false};  // set under mutex_
+  std::atomic<bool> thrown_{false};    // the job's failure, to a caller
   std::atomic<int> waiters_{0};        // callers that drive
   const UniqueFd kick_fd_;             // a semaphore: wakes threads in block()
   // Under mutex_:

@@ -61,11 +61,12 @@ void Engine::start(Operation& op) {
   op.begun = false;
   if (op.is_point_to_point()) {
     Channel& channel = channel_in(pairs_, op);
-    op.ticket =
+    op.signature.sequence =
         op.call.collective == Collective::send ? channel.sends_started++ : channel.recvs_started++;
-    op.signature.sequence = op.ticket;
   } else {
-    op.signature.sequence = next_sequence_++;
+    op.signature.sequence = calls_.count;
+    op.signature.history = calls_.digest;
+    calls_.add(op.signature);
     history_[op.signature.sequence % kHistory] = op.signature;
     const int context = static_cast<int>(op.signature.sequence % kContexts);
     for (size_t f = 0; f < op.fifos.size(); ++f)
@@ -74,13 +75,21 @@ void Engine::start(Operation& op) {
   }
   op.moved_ns = op.probed_ns = 0;  // stamped by check_stalled: no clock on the data path
   op.state.store(Operation::State::running, std::memory_order_release);
-  active_.push_back(&op);
+  if (failure() != nullptr) return;  // those that it would wait behind may be gone
+  op.queue = &queue_for(op);
+  if (op.queue->empty()) active_.push_back(&op);
+  op.queue->push(op);
+}
+
+OperationQueue& Engine::queue_for(const Operation& op) {
+  if (!op.is_point_to_point()) return contexts_[op.signature.sequence % kContexts];
+  Channel& channel = channel_in(pairs_, op);
+  return op.call.collective == Collective::send ? channel.sends : channel.recvs;
 }
 
 /// Its turn has come, and with it its streams.
 void Engine::begin(Operation& op) {
   op.begun = true;
-  if (!op.is_point_to_point()) context_owner_[op.signature.sequence % kContexts] = &op;
   op.next_step = 0;
   if (op.runner == Runner::fifos) begin_fifos(op);
   if (op.runner == Runner::passes) begin_passes(op);
@@ -111,16 +120,6 @@ bool Engine::is_linked(Operation& op) {
   return op.linked = all;
 }
 
-bool Engine::may_run(const Operation& op) const {
-  if (op.is_point_to_point()) {
-    const Channel& channel = channel_in(pairs_, op);
-    return op.ticket ==
-           (op.call.collective == Collective::send ? channel.sends_done : channel.recvs_done);
-  }
-  const Operation* owner = context_owner_[op.signature.sequence % kContexts];
-  return owner == nullptr || owner == &op;
-}
-
 bool Engine::progress() {
   if (failure() != nullptr) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.
@@ -143,7 +142,7 @@ bool Engine::advance() {
   bool moved = false;
   for (size_t i = 0; i < active_.size() && !failed_;) {
     Operation& op = *active_[i];
-    if (may_run(op) && run(op)) moved = true;
+    if (run(op)) moved = true;
     if (op.unfinished == 0 && !failed_) {
       active_.erase(active_.begin() + static_cast<ptrdiff_t>(i));
       finish(op);
@@ -203,12 +202,8 @@ void Engine::finish(Operation& op) {
     op.plain.clear();
     op.bound = false;
   }
-  if (op.is_point_to_point()) {
-    Channel& channel = channel_in(pairs_, op);
-    ++(op.call.collective == Collective::send ? channel.sends_done : channel.recvs_done);
-  } else {
-    context_owner_[op.signature.sequence % kContexts] = nullptr;
-  }
+  op.queue->pop();
+  if (!op.queue->empty()) active_.push_back(op.queue->first());
   op.state.store(Operation::State::done, std::memory_order_release);
 }
 
@@ -216,8 +211,7 @@ bool Engine::has_message(Link& link, int channel) {
   if (!link.ready()) return false;
   const Channel& messages =
       pairs_[static_cast<size_t>(link.peer())].channels[static_cast<size_t>(channel)];
-  return messages.recvs_started == messages.recvs_done &&
-         link.front(stream_of(kPointToPointContext, channel)) != nullptr;
+  return messages.recvs.empty() && link.front(stream_of(kPointToPointContext, channel)) != nullptr;
 }
 
 std::optional<int> Engine::next_sender(int channel) {

@@ -41,8 +41,13 @@ class Engine {
   /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
   bool progress();
 
-  /// True while operations are under way, or bytes that a transport could not take at once.
+  /// True while operations are under way.
+  bool has_operations() const { return !active_.empty(); }
+  /// The same, or bytes that a transport could not take at once.
   bool has_work();
+  /// The collectives started so far, and the last of them in words; empty where there is none.
+  const CallHistory& calls() const { return calls_; }
+  std::string last_call() const;
   /// The job's failure, as soon as this rank knows it.
   const Failure* failure() const { return monitor_.failure(); }
 
@@ -86,7 +91,6 @@ class Engine {
   void on_lost(int transport, int peer);
   void note_lost(int peer);
   int64_t left_grace_ns(int peer) const;
-  bool may_run(const Operation& operation) const;
   bool run(Operation& operation);
   bool has_message(Link& link, int channel);
   void begin(Operation& operation);
@@ -141,11 +145,14 @@ class Engine {
   // checks.cc
   bool check_header(const Operation& operation, const Link& link, const EagerHeader& header,
                     MessageKind kind, size_t bytes);
-  void check_arrivals();
+  void check_arrivals(const Operation& operation, int64_t now_ns);
   void check_probe(int peer);
   void check_senders();
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
+  void compare_calls(int peer, const Signature& theirs, bool waits);
+  void compare_calls_of_left(int peer);
   void fail(Failure failure);
+  void fail_lost(const Operation& operation, Link& link);
   const Signature* known_signature(uint32_t sequence) const;
   /// A peer that an operation waits for, and for what.
   struct Blocker {
@@ -175,18 +182,19 @@ class Engine {
 
   std::vector<std::unique_ptr<Link>> links_;  // by peer; null until needed
   std::vector<Link*> open_links_;
-  std::vector<Operation*> active_;  // in order of start
-  uint32_t next_sequence_ = 0;
+  std::vector<Operation*> active_;  // the first of each queue, in order of their start
+  CallHistory calls_;
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
   bool failed_ = false;          // this engine has reported a failure
   bool stopped_ = false;         // its transports are
   bool owing_ = false;           // some link owes notices that the transport refused
-  std::array<const Operation*, kContexts> context_owner_{};
-  std::array<Completion, 64> completions_;  // of one poll
+  std::array<OperationQueue, kContexts> contexts_{};  // collectives
+  std::array<Completion, 64> completions_;            // of one poll
   static constexpr size_t kHistory = 64;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
   struct Channel {
-    uint32_t sends_started = 0, sends_done = 0, recvs_started = 0, recvs_done = 0;
+    uint32_t sends_started = 0, recvs_started = 0;
+    OperationQueue sends, recvs;
   };
   struct Pair {
     std::array<Channel, kChannels> channels;
@@ -202,6 +210,7 @@ class Engine {
     return pairs[static_cast<size_t>(operation.call.root)]
         .channels[static_cast<size_t>(operation.call.channel)];
   }
+  OperationQueue& queue_for(const Operation& operation);
 };
 
 /// Where slice `slice` begins, and how many of the `bytes` of a message it has.

@@ -104,6 +104,52 @@ std::vector<BlockMemory> lay_out_all_to_all(const Call& call, const Schedule& sc
               std::move(reason));
 }
 
+/// Whether this rank gives something to the collective, whatever its length.
+bool has_input(const Call& call, int rank) {
+  switch (call.collective) {
+    case Collective::broadcast:
+    case Collective::scatter:
+      return rank == call.root;
+    case Collective::recv:
+    case Collective::barrier:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// Whether this rank gets something.
+bool has_output(const Call& call, int rank) {
+  switch (call.collective) {
+    case Collective::reduce:
+    case Collective::gather:
+      return rank == call.root;
+    case Collective::send:
+    case Collective::barrier:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/// Where the caller told how long its buffers are.
+void check_lengths(const Call& call, const Extent& extent, int rank, int ranks) {
+  const auto differ = [](size_t given, size_t needed) {
+    return given != kUnknownCount && given != needed;
+  };
+  const bool is_cut = call.collective == Collective::all_to_all && call.counts.empty();
+  if (is_cut && call.in_count != kUnknownCount && call.in_count % static_cast<size_t>(ranks) != 0)
+    reject(call, fmt::format("the input has {} elements, of which {} ranks cannot get equal parts; "
+                             "give counts (Call::all_to_all_v)",
+                             call.in_count, ranks));
+  if (has_input(call, rank) && differ(call.in_count, extent.in))
+    reject(call, fmt::format("the input has {} elements where {} are needed on rank {} of {}",
+                             call.in_count, extent.in, rank, ranks));
+  if (has_output(call, rank) && differ(call.out_count, extent.out))
+    reject(call, fmt::format("the output has {} elements where {} are needed on rank {} of {}",
+                             call.out_count, extent.out, rank, ranks));
+}
+
 void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) {
   const auto in = reinterpret_cast<uintptr_t>(call.in);
   const auto out = reinterpret_cast<uintptr_t>(call.out);
@@ -215,6 +261,8 @@ void check_call(const Call& call, int rank, int ranks) {
     reject(call, fmt::format("counts and recv_counts differ for this rank itself: {} and {}",
                              call.counts[static_cast<size_t>(rank)],
                              call.recv_counts[static_cast<size_t>(rank)]));
+  if (call.op.kind == ReduceKind::user && call.op.function == nullptr)
+    reject(call, "the user-defined reduction is null; set ReduceOp::function");
   if (!is_reducible(call.type, call.op))
     reject(call, fmt::format("{} is not defined on {}", name_of(call.op.kind), name_of(call.type)));
   constexpr size_t kElementsMax = std::numeric_limits<size_t>::max() / 16;
@@ -225,6 +273,7 @@ void check_call(const Call& call, int rank, int ranks) {
   const Extent extent = extent_of(call, rank, ranks);
   if (extent.in > 0 && call.in == nullptr) reject(call, "the input buffer is null");
   if (extent.out > 0 && call.out == nullptr) reject(call, "the output buffer is null");
+  check_lengths(call, extent, rank, ranks);
   check_overlap(call, extent, rank, ranks);
 }
 

@@ -15,6 +15,7 @@
 namespace ropewalk {
 
 class Driver;
+class OperationQueue;
 
 struct FifoState {
   // Fixed.
@@ -105,13 +106,30 @@ class Operation {
   std::vector<StepState> steps;
   std::vector<FifoState> fifos;
   Passes passes;
-  bool linked = false;      // all links are ready; stays so
-  bool begun = false;       // its streams are its own
-  uint32_t next_step = 0;   // in_order
-  uint32_t unfinished = 0;  // fifos: steps; else 1 until the end
-  uint32_t ticket = 0;      // send/recv: position in the pair's order
-  int64_t moved_ns = 0;     // when anything last moved
+  bool linked = false;              // all links are ready; stays so
+  bool begun = false;               // its streams are its own
+  uint32_t next_step = 0;           // in_order
+  uint32_t unfinished = 0;          // fifos: steps; else 1 until the end
+  OperationQueue* queue = nullptr;  // the one that it was started in
+  Operation* next = nullptr;        // waits in it for this one to end
+  int64_t moved_ns = 0;             // when anything last moved
   int64_t probed_ns = 0;
+};
+
+/// Operations that run one after the other, in order of start: only the first of them may run.
+class OperationQueue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  Operation* first() const { return first_; }
+  void push(Operation& operation) {
+    operation.next = nullptr;
+    (empty() ? first_ : last_->next) = &operation;
+    last_ = &operation;
+  }
+  void pop() { first_ = first_->next; }
+
+ private:
+  Operation *first_ = nullptr, *last_ = nullptr;
 };
 
 }  // namespace ropewalk

@@ -58,8 +58,10 @@ bool Engine::announce(Operation& op, size_t f, uint32_t i) {
 const Grant* Engine::grant_for(const Operation& op, const FifoState& fifo) {
   const Grant* grant = fifo.link->grant(fifo.stream);
   if (grant == nullptr || grant->signature == op.signature) return grant;
-  // A grant of the next operation on this context may be here already; anything else is a mismatch.
-  if (grant->signature.sequence - op.signature.sequence - 1 >= 1u << 31)
+  // A grant of the next operation on this context may be here already; anything else is a mismatch,
+  // which check_stalled tells where it is one of earlier calls.
+  if (grant->signature.sequence - op.signature.sequence - 1 >= 1u << 31 &&
+      !is_same_call(grant->signature, op.signature))
     fail_mismatch(op.signature, grant->signature, fifo.link->peer());
   return nullptr;
 }

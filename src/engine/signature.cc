@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
+
 namespace ropewalk {
 namespace {
 
@@ -30,7 +33,7 @@ std::string describe(const Signature& s) {
     if (s.counts_hash != 0) text += fmt::format(", tag {}", s.counts_hash);
     return text + ")";
   }
-  if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash & 0xffffffff);
+  if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash);
   return text + fmt::format(", {}, slices of {})", name_of(static_cast<Algorithm>(s.algorithm)),
                             s.slice_bytes);
 }
@@ -46,11 +49,28 @@ uint32_t check_of(const Signature& signature) {
   return hash;
 }
 
-uint64_t hash_counts(const std::vector<size_t>& counts) {
+uint32_t hash_counts(const std::vector<size_t>& counts) {
   if (counts.empty()) return 0;
   uint64_t hash = 14695981039346656037ull;
   for (uint64_t count : counts) hash = (hash ^ count) * 1099511628211ull;
-  return hash;
+  return static_cast<uint32_t>(hash ^ hash >> 32);
+}
+
+void CallHistory::add(const Signature& next) {
+  // Four multiplications: the bytes one by one would cost as much as a short call.
+  uint64_t hash = 0x9e3779b97f4a7c15ull;
+  for (uint64_t word : std::bit_cast<std::array<uint64_t, sizeof(Signature) / 8>>(next)) {
+    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
+    hash ^= hash >> 32;
+  }
+  digest = static_cast<uint32_t>(hash);
+  ++count;
+}
+
+bool is_same_call(const Signature& a, const Signature& b) {
+  Signature with_history_of_b = a;
+  with_history_of_b.history = b.history;
+  return with_history_of_b == b;
 }
 
 }  // namespace ropewalk

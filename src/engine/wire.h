@@ -40,7 +40,7 @@ inline constexpr uint32_t kSlots = 8;                 // eager messages in fligh
 inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back
 inline constexpr uint32_t kGrants = 8;                // grants in flight per stream
 inline constexpr size_t kEagerBytesMax = 4096;
-inline constexpr uint32_t kWireVersion = 2;
+inline constexpr uint32_t kWireVersion = 3;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;

@@ -57,7 +57,7 @@ class AllReduceSgd<T>::Impl {
   int rank_with_most_steps(bool any_stepped) {
     if (!any_stepped) return 0;
     std::vector<int64_t> steps(static_cast<size_t>(comm_.size()));
-    comm_.all_gather<int64_t>(std::span<const int64_t>(&steps_, 1), steps);
+    comm_.all_gather(std::span(&steps_, 1), steps);
     return static_cast<int>(std::ranges::max_element(steps) - steps.begin());  // lowest of equals
   }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "policies/arrival.h"
 #include "policies/center_shard.h"
@@ -48,7 +49,10 @@ class AsyncEa<T>::Impl {
 
   ~Impl() { leave(); }
 
+  bool is_forked() const { return process_.is_forked(); }
+
   void leave() {
+    throw_if_forked();
     if (std::exchange(ended_, true)) return;
     try {
       if (std::uncaught_exceptions() > exceptions_)
@@ -66,6 +70,7 @@ class AsyncEa<T>::Impl {
   }
 
   void abort(std::string_view reason) {
+    throw_if_forked();
     aborted_ = true;
     comm_->abort(std::string(reason));
   }
@@ -116,7 +121,15 @@ class AsyncEa<T>::Impl {
   bool works() const { return comm_->rank() >= servers_; }
   bool owns() const { return servers_ == 0 || !works(); }
 
+  /// A child has no thread that answers, and its locks are as they were.
+  void throw_if_forked() const {
+    if (process_.is_forked())
+      refuse("this process is a forked child; the policy is its parent's",
+             "make calls in the process that made the policy");
+  }
+
   void require_role(bool worker) const {
+    throw_if_forked();
     if (ended_) refuse("this rank has left it", "make every call before leave()");
     if (works() == worker) return;
     if (worker)
@@ -192,6 +205,7 @@ class AsyncEa<T>::Impl {
   const double alpha_;
   const int servers_;
   const int exceptions_ = std::uncaught_exceptions();
+  const ForkGuard process_;
   int64_t step_ = 0;           // of this rank, since the last synchronization
   bool workers_left_ = false;  // on servers
   bool ended_ = false;
@@ -209,7 +223,9 @@ AsyncEa<T>::AsyncEa(Communicator& comm, int tau, double alpha, const AsyncEaOpti
     : impl_(std::make_unique<Impl>(comm, tau, alpha, options)) {}
 
 template <class T>
-AsyncEa<T>::~AsyncEa() = default;
+AsyncEa<T>::~AsyncEa() {
+  if (impl_->is_forked()) abandon(std::shared_ptr<Impl>(std::move(impl_)));
+}
 
 template <class T>
 bool AsyncEa<T>::average_parameters(TensorList<T> parameters) {

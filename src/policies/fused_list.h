@@ -62,13 +62,7 @@ class FusedList {
   void allocate(size_t total) {
     counters_ = (static_cast<size_t>(comm_.size()) + kRanksPerCounter - 1) / kRanksPerCounter;
     buffer_ = comm_.allocate<T>(total + 2 * counters_);
-    Call call;
-    call.collective = Collective::all_reduce;
-    call.in = call.out = buffer_.data();
-    call.count = buffer_.size();
-    call.type = data_type_of<T>();
-    call.op = kSum;
-    plan_ = comm_.plan(call);
+    plan_ = comm_.plan(Call::all_reduce(buffer_));
     total_ = total;
   }
 

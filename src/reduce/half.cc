@@ -1,4 +1,4 @@
-// Scalar conversions of the half types. The vector forms in elements-inl.h do the same.
+// Scalar conversions of the half types (types.h). The vector forms in elements-inl.h do the same.
 #include <bit>
 
 #include "reduce/reduce.h"

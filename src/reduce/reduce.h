@@ -39,9 +39,4 @@ void divide(std::byte* data, size_t count, DataType type, int divisor);
 /// The name of the instruction set in use: "AVX2", "AVX3", "SSE4", ...
 const char* reduce_target_name();
 
-float to_float(float16 value);
-float to_float(bfloat16 value);
-float16 to_float16(float value);    // to nearest even, overflow to infinity, NaN kept
-bfloat16 to_bfloat16(float value);  // likewise
-
 }  // namespace ropewalk

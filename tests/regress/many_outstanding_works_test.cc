@@ -1,0 +1,45 @@
+// The time of a start grew with the number of works under way: 16,000 of them took nine times as
+// long as 4,000.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "tests/faults/forked_job.h"
+#include "tests/local_world.h"
+
+namespace ropewalk::testing {
+namespace {
+
+constexpr size_t kFew = 1000, kMany = 16'000;
+
+/// Seconds for each of `works` works on plain memory that are under way at once.
+double seconds_each(Communicator& comm, size_t works) {
+  std::vector<std::array<float, 4>> data(works);
+  std::deque<Work> started;
+  comm.barrier();
+  const double begin_s = now_s();
+  for (auto& piece : data) started.push_back(comm.start(Call::all_reduce(piece)));
+  while (!started.empty()) {
+    started.front().wait();
+    started.pop_front();
+  }
+  return (now_s() - begin_s) / static_cast<double>(works);
+}
+
+TEST(ManyOutstandingWorks, TakeTheirNumberOfTimesAsLong) {
+  run_ranks(2, "shm", [](Communicator& comm) {
+    // The least of three: noise only adds.
+    double few = 1e9, many = 1e9;
+    for (int round = 0; round < 3; ++round) {
+      few = std::min(few, seconds_each(comm, kFew));
+      many = std::min(many, seconds_each(comm, kMany));
+    }
+    if (comm.rank() == 0)
+      printf("%zu works: %.1f us each; %zu: %.1f us each\n", kFew, few * 1e6, kMany, many * 1e6);
+    EXPECT_LT(many, 4 * few) << kMany << " works at once against " << kFew;
+  });
+}
+
+}  // namespace
+}  // namespace ropewalk::testing

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -15,8 +17,10 @@
 #include <cstring>
 
 #include "binding.h"
+#include "descriptors.h"
 #include "frames.h"
 #include "job_part.h"
+#include "leftovers.h"
 #include "listener.h"
 #include "processes.h"
 #include "rank_environment.h"
@@ -28,10 +32,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kQueueBytesMax = 1 << 20;   // above it the ranks' output waits in their pipes
-constexpr size_t kDrainBytesMax = 1 << 20;   // read at most so much from a pipe of a dead rank
-constexpr milliseconds kLeftoverGrace{300};  // for what ranks left behind, before SIGTERM and after
-constexpr milliseconds kKillTimeout{5000};   // SIGKILL works at once, except on a stuck device
+constexpr size_t kQueueBytesMax = 1 << 20;  // above it the ranks' output waits in their pipes
+constexpr milliseconds kKillTimeout{5000};  // SIGKILL works at once, except on a stuck device
+constexpr milliseconds kLeftoversInterval{10};
 
 struct Rank {
   int rank = 0;
@@ -57,8 +60,10 @@ class Agent {
   void reap();
   void rank_ended(Rank& rank, int wait_status);
   void pass_on(Rank& rank, UniqueFd& fd, FrameKind kind, size_t bytes_max);
-  void drain(size_t bytes_max);
+  void drain(Rank& rank);
+  bool has_room() const { return !held_ && channel_.queued_bytes() < kQueueBytesMax; }
   void feed_stdin();
+  void see_to_leftovers();
   void finish();
 
   FrameChannel channel_;
@@ -70,13 +75,15 @@ class Agent {
   std::vector<Rank> ranks_;
   std::string stdin_data_;  // forwarded input that rank 0 has not taken yet
   bool prepared_ = false, started_ = false, stdin_ended_ = false;
+  bool held_ = false;                   // the launcher takes no output now
+  bool has_output_ = false;             // some was read in this turn
+  std::optional<Leftovers> leftovers_;  // once no rank runs anywhere
+  std::vector<int> cut_off_ranks_;      // whose leftovers had to be ended while they could write
   bool done_ = false, launcher_gone_ = false;
 };
 
 void Agent::take_over_process() {
-  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
-    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest free number: fd
-  }
+  occupy_standard_descriptors();
   setsid();                    // fails harmlessly where the process leads a group already
   prctl(PR_SET_PDEATHSIG, 0);  // an agent must outlive its launcher to clean up
   become_subreaper();
@@ -113,14 +120,15 @@ void Agent::poll_once() {
   polled.push_back({channel_.out_fd(), channel_.wants_to_write() ? short{POLLOUT} : short{0}, 0});
   polled.push_back({signals_.get(), POLLIN, 0});
   polled.push_back({stdin_data_.empty() ? -1 : rank0_stdin_write_.get(), POLLOUT, 0});
-  const bool has_room = channel_.queued_bytes() < kQueueBytesMax;
   for (const Rank& rank : ranks_) {
-    polled.push_back({has_room ? rank.process.out.get() : -1, POLLIN, 0});
-    polled.push_back({has_room ? rank.process.err.get() : -1, POLLIN, 0});
+    polled.push_back({has_room() ? rank.process.out.get() : -1, POLLIN, 0});
+    polled.push_back({has_room() ? rank.process.err.get() : -1, POLLIN, 0});
   }
   const size_t rank_count = ranks_.size();
-  if (::poll(polled.data(), polled.size(), -1) < 0) return;  // EINTR
+  const int timeout_ms = leftovers_ ? static_cast<int>(kLeftoversInterval.count()) : -1;
+  if (::poll(polled.data(), polled.size(), timeout_ms) < 0) return;  // EINTR
 
+  has_output_ = false;
   if (polled[1].revents & (POLLERR | POLLHUP)) launcher_gone_ = true;
   if (polled[3].revents) feed_stdin();
   for (size_t i = 0; i < rank_count; ++i) {
@@ -137,6 +145,7 @@ void Agent::poll_once() {
     while (auto frame = channel_.next()) handle(*frame);
     if (!open) launcher_gone_ = true;
   }
+  if (leftovers_) see_to_leftovers();
   if (!channel_.flush()) launcher_gone_ = true;
 }
 
@@ -161,8 +170,15 @@ void Agent::handle(const Frame& frame) {
     case FrameKind::stdin_end:
       stdin_ended_ = true;
       return feed_stdin();
+    case FrameKind::hold:
+      held_ = true;
+      return;
+    case FrameKind::resume:
+      held_ = false;
+      return;
     case FrameKind::finish:
-      return finish();
+      leftovers_.emplace(milliseconds(number_in(frame.payload)));
+      return;
     default:
       throw Error(ErrorCode::protocol, "agent", "a frame that only agents send");
   }
@@ -259,8 +275,7 @@ void Agent::reap() {
 void Agent::rank_ended(Rank& rank, int wait_status) {
   rank.running = false;
   rank.pidfd.reset();
-  pass_on(rank, rank.process.out, FrameKind::out, kDrainBytesMax);
-  pass_on(rank, rank.process.err, FrameKind::err, kDrainBytesMax);
+  drain(rank);  // before its end is told
   channel_.send({FrameKind::exited, rank.rank, std::to_string(wait_status)});
   if (rank.rank == 0 && rank0_stdin_write_) {
     stdin_ended_ = true;
@@ -277,10 +292,22 @@ void Agent::pass_on(Rank& rank, UniqueFd& fd, FrameKind kind, size_t bytes_max) 
     const ssize_t n = ::read(fd.get(), bytes, sizeof bytes);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
+    channel_.send(
+        {kind, rank.rank, std::string(bytes, static_cast<size_t>(std::max<ssize_t>(n, 0)))});
     if (n <= 0) return fd.reset();
-    channel_.send({kind, rank.rank, std::string(bytes, static_cast<size_t>(n))});
     total += static_cast<size_t>(n);
+    has_output_ = true;
   }
+}
+
+// What its pipes hold now, whether there is room or not. More may come of what it has left behind.
+void Agent::drain(Rank& rank) {
+  const auto held_bytes = [](const UniqueFd& fd) {
+    int bytes = 0;
+    return fd && ioctl(fd.get(), FIONREAD, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
+  };
+  pass_on(rank, rank.process.out, FrameKind::out, held_bytes(rank.process.out));
+  pass_on(rank, rank.process.err, FrameKind::err, held_bytes(rank.process.err));
 }
 
 void Agent::feed_stdin() {
@@ -303,21 +330,20 @@ void Agent::feed_stdin() {
   if (stdin_ended_) rank0_stdin_write_.reset();
 }
 
-void Agent::drain(size_t bytes_max) {
-  for (Rank& rank : ranks_) {
-    pass_on(rank, rank.process.out, FrameKind::out, bytes_max);
-    pass_on(rank, rank.process.err, FrameKind::err, bytes_max);
+void Agent::see_to_leftovers() {
+  std::vector<int> writers;
+  for (const Rank& rank : ranks_) {
+    if (rank.process.out || rank.process.err) writers.push_back(rank.rank);
   }
+  const bool cut_off_before = leftovers_->were_cut_off();
+  const bool all_gone = leftovers_->advance({!writers.empty(), has_output_, !has_room()});
+  if (!cut_off_before && leftovers_->were_cut_off()) cut_off_ranks_ = writers;
+  if (all_gone) finish();
 }
 
 void Agent::finish() {
-  // Helpers of ranks (a shell's background job, Python's resource tracker) may still be ending.
-  if (!reap_all(kLeftoverGrace)) {
-    signal_descendants(SIGTERM);
-    if (!reap_all(kLeftoverGrace)) kill_descendants(kKillTimeout);
-  }
-  drain(kDrainBytesMax);
-  channel_.send({FrameKind::done, -1, {}});
+  for (Rank& rank : ranks_) drain(rank);  // who wrote has ended
+  channel_.send({FrameKind::done, -1, fmt::format("{}", fmt::join(cut_off_ranks_, ", "))});
   while (channel_.flush() && channel_.wants_to_write()) {
     pollfd writable{channel_.out_fd(), POLLOUT, 0};
     pollfd both[2] = {writable, {channel_.in_fd(), 0, 0}};

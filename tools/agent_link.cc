@@ -63,7 +63,7 @@ UniqueFd moved_above(const UniqueFd& fd, int low) {
   setsid();  // a terminal's Ctrl-C must reach the ranks by way of the launcher, not cut the line
   sigset_t none;
   sigemptyset(&none);
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(pipes.agent_in.get(), STDIN_FILENO);
   dup2(pipes.agent_out.get(), STDOUT_FILENO);

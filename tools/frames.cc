@@ -13,6 +13,7 @@ namespace ropewalk::tools {
 namespace {
 
 constexpr size_t kHeaderBytes = 9;
+constexpr size_t kErasedBytes = 256 << 10;
 constexpr size_t kNoiseBytesMax = 64 << 10;
 constexpr std::string_view kGreeting = "\nropewalk-agent ";
 
@@ -51,14 +52,20 @@ void FrameChannel::send(const Frame& frame) {
 bool FrameChannel::flush() {
   while (wants_to_write()) {
     const ssize_t n = ::write(out_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
     if (n < 0) {
-      if (errno == EINTR) continue;
-      return errno == EAGAIN;
+      out_.reset();
+      outgoing_.clear();
+      sent_ = 0;
+      return false;
     }
     sent_ += static_cast<size_t>(n);
   }
-  outgoing_.clear();
-  sent_ = 0;
+  if (sent_ >= kErasedBytes || !wants_to_write()) {  // also where it never runs empty
+    outgoing_.erase(0, sent_);
+    sent_ = 0;
+  }
   return true;
 }
 

@@ -23,17 +23,21 @@ enum class FrameKind : uint8_t {
   signal,      // rank, or -1 for all; payload: the signal's number in decimal
   stdin_data,  // for rank 0; the next one may follow only after stdin_taken
   stdin_end,   // rank 0's input ends
-  finish,      // end what is left, then say done
+  hold,        // read no more output of the ranks: who reads ours is slow
+  resume,      // read on
+  finish,      // no rank runs: end what they left, then say done; payload: the grace of leftovers
+               // in milliseconds
   // agent to launcher
   ready,         // payload: "port address" of rank 0's listener where asked for, else empty
   refused,       // payload: why the job cannot run here
   started,       // payload: the rank's pid in decimal
   start_failed,  // payload: errno in decimal, a blank, what failed
-  out,           // standard output of a rank
-  err,           // standard error of a rank
+  out,           // standard output of a rank; empty: it has ended
+  err,           // standard error of a rank; empty: it has ended
   exited,        // payload: the wait status in decimal
   stdin_taken,   // rank 0 has (or will never take) the last stdin_data
-  done,          // nothing of the job is left on this host
+  done,          // nothing of the job is left on this host; payload: ranks whose leftovers had to
+                 // be ended while they could still write, "0, 2"
 };
 
 struct Frame {
@@ -43,7 +47,7 @@ struct Frame {
 };
 
 inline constexpr size_t kFramePayloadMax = size_t{4} << 20;
-inline constexpr int kAgentVersion = 1;
+inline constexpr int kAgentVersion = 2;
 
 /// Both directions of one conversation. Never blocks: sets its descriptors non-blocking.
 class FrameChannel {
@@ -62,7 +66,8 @@ class FrameChannel {
   bool greeted() const { return greeted_; }
 
   void send(const Frame& frame);
-  /// Writes what the pipe takes. False: the other side has gone.
+  /// Writes what the pipe takes. False: the other side reads no more; what it has sent may still
+  /// be read.
   bool flush();
   /// Reads what is there, at most 256 KiB. False: the other side has gone (what was read before
   /// is still in `next`).

@@ -13,14 +13,16 @@
 #include <filesystem>
 
 #include "agent_link.h"
+#include "descriptors.h"
 #include "job_key.h"
+#include "job_output.h"
 #include "job_part.h"
 #include "launcher_state.h"
-#include "output.h"
 #include "processes.h"
 #include "rank_environment.h"
 #include "ropewalk/status.h"
 #include "signals.h"
+#include "start_failure.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -29,10 +31,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kStartTimeout{30000};   // for all agents to answer
-constexpr milliseconds kSignalGrace{5000};     // from a signal passed on to SIGKILL
-constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or finish, to giving agents up
+constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or a sign of life, to giving up
 constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, once stopped
-constexpr size_t kOutputBytesMax = 4 << 20;    // above it the agents have to wait
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
@@ -44,16 +44,15 @@ class Launcher {
 
  private:
   void start_agents();
-  JobPart part_for(const Host& host, const std::string& key) const;
   void start_ranks();
   void loop();
   int poll_timeout_ms() const;
+  void on_time();
   void on_deadline();
   void on_signal();
   void on_frame(Host& host, const Frame& frame);
   void on_exited(Host& host, int rank, int wait_status);
   void on_start_failed(const Host& host, const Frame& frame);
-  void on_output(int rank, bool is_err, std::string_view text);
   void serve(Host& host, short in_events);
   void lose(Host& host);
   void forward_stdin();
@@ -61,24 +60,32 @@ class Launcher {
   void stop(int signal_number, milliseconds time);
   void signal_ranks(int signal_number);
   void fail(int status, const std::string& text);
-  void say(const std::string& text) { err_.append(job_.command + ": " + text + "\n"); }
+  void say(const std::string& text) { output_.say(text); }
   std::vector<int> running_ranks() const;
   bool any_running() const;
-  void flush_output();
   bool all_closed() const;
+  void send_to_all(const Frame& frame);
+  void watch_output();
+  void finish();
+  void expect_end();
+  void end_early();
+  int exit_status() const;
 
   const JobSpec& job_;
   SignalScope signals_;
   std::vector<Host> hosts_;
   std::vector<RankState> ranks_;
   std::string listener_text_;  // "port address" of rank 0's listener, from its agent
-  OutputQueue out_{STDOUT_FILENO}, err_{STDERR_FILENO};
+  JobOutput output_;
+  bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
   std::optional<Clock::time_point> deadline_, time_limit_;
-  std::optional<int> failure_;    // the job's exit status, once something has failed
-  int stop_signal_ = 0;           // the signal that a user sent
-  bool forwards_stdin_ = false;   // rank 0 is remote and its input not at its end yet
-  bool stdin_in_flight_ = false;  // rank 0 has not taken the last piece yet
+  std::optional<Clock::time_point> give_up_;  // then output that nobody takes is dropped
+  bool is_ending_early_ = false;              // the user or the time limit wants it
+  std::optional<int> failure_;                // the job's exit status, once something has failed
+  int stop_signal_ = 0;                       // the signal that a user sent
+  bool forwards_stdin_ = false;               // rank 0 is remote and its input not at its end yet
+  bool stdin_in_flight_ = false;              // rank 0 has not taken the last piece yet
 };
 
 bool stdin_is_ours() {
@@ -87,24 +94,13 @@ bool stdin_is_ours() {
          (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
 }
 
-Launcher::Launcher(const JobSpec& job) : job_(job) {
-  std::vector<HostSlots> slots = job.hosts;
-  if (slots.empty()) slots.push_back({"localhost", job.ranks});
-  int first = 0;
-  for (const HostSlots& entry : slots) {
-    hosts_.push_back({entry.host, !is_this_machine(entry.host), first, entry.slots, {}});
-    first += entry.slots;
-  }
-  for (Host& host : hosts_) {
+Launcher::Launcher(const JobSpec& job)
+    : job_(job), hosts_(hosts_of(job)), output_(job.command, job.prefix) {
+  for (const Host& host : hosts_) {
     for (int i = 0; i < host.slots; ++i) {
-      const std::string prefix = fmt::format("[{}] ", ranks_.size());
-      ranks_.push_back({-1, false, LinePrefixer(prefix), LinePrefixer(prefix)});
+      ranks_.push_back({});
+      output_.add_rank();
     }
-  }
-  if (hosts_.size() > 1 && hosts_[0].name == "localhost") {
-    throw Error(ErrorCode::invalid_argument, "--hosts",
-                "the first of several hosts is \"localhost\", which others cannot reach",
-                "use the name by which the other hosts know this machine");
   }
 }
 
@@ -114,13 +110,19 @@ int Launcher::run() {
   if (job_.time_limit) time_limit_ = Clock::now() + *job_.time_limit;
   while (!all_closed()) loop();
   if (!kill_descendants(kAbandonTimeout)) say("some processes could not be killed");
-  for (RankState& rank : ranks_) {
-    rank.out.end(out_);
-    rank.err.end(err_);
-  }
-  flush_output();
+  for (size_t i = 0; i < ranks_.size(); ++i) output_.end_lines(static_cast<int>(i));
+  enter(Phase::finishing, {});
+  while (!output_.out().empty()) loop();
+  output_.tell_losses();
+  while (!output_.err().empty()) loop();
+  return exit_status();
+}
+
+int Launcher::exit_status() const {
   if (failure_) return *failure_;
-  return 0;
+  if (!output_.lost()) return 0;
+  if (stop_signal_ != 0) return 128 + stop_signal_;
+  return output_.out().reader_gone() ? 128 + SIGPIPE : kStatusOutputLost;
 }
 
 void Launcher::start_agents() {
@@ -132,28 +134,12 @@ void Launcher::start_agents() {
     const bool is_first = &host == &hosts_[0];
     host.agent = host.is_remote ? start_remote_agent(host.name, path)
                                 : start_local_agent(is_first && has_stdin ? STDIN_FILENO : -1);
-    JobPart part = part_for(host, key);
+    JobPart part = part_of(job_, hosts_, host);
+    part.job_key = key;
     part.forward_stdin = is_first && host.is_remote && has_stdin;
     if (part.forward_stdin) forwards_stdin_ = true;
     host.agent.channel.send({FrameKind::job, -1, encode(part)});
   }
-}
-
-JobPart Launcher::part_for(const Host& host, const std::string& key) const {
-  JobPart part;
-  part.size = static_cast<int>(ranks_.size());
-  part.first_rank = host.first_rank;
-  part.local_size = host.slots;
-  part.listen = host.first_rank == 0;
-  part.loopback = hosts_.size() == 1 && !host.is_remote;
-  part.bind = job_.bind;
-  part.job_key = key;
-  part.workdir = job_.workdir;
-  if (part.workdir.empty() && host.is_remote) part.workdir = std::filesystem::current_path();
-  part.program = job_.program;
-  if (host.is_remote) part.environment = ropewalk_environment();
-  part.environment.insert(part.environment.end(), job_.environment.begin(), job_.environment.end());
-  return part;
 }
 
 bool Launcher::all_closed() const {
@@ -183,45 +169,62 @@ void Launcher::enter(Phase phase, std::optional<milliseconds> time) {
 
 int Launcher::poll_timeout_ms() const {
   std::optional<Clock::time_point> next = deadline_;
-  if (time_limit_ && (!next || *time_limit_ < *next)) next = time_limit_;
+  for (const auto& other : {time_limit_, output_.empty() ? std::nullopt : give_up_}) {
+    if (other && (!next || *other < *next)) next = other;
+  }
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
   return static_cast<int>(std::max<int64_t>(0, left));
 }
 
 void Launcher::loop() {
-  // Once ranks are being killed a stuck reader of our output must not hold the end up.
-  const bool may_drop = phase_ >= Phase::killing;
-  const bool has_room =
-      may_drop || std::max(out_.queued_bytes(), err_.queued_bytes()) < kOutputBytesMax;
+  OutputQueue& out = output_.out();
+  OutputQueue& err = output_.err();
   std::vector<pollfd> polled;
   polled.push_back({signals_.fd(), POLLIN, 0});
-  polled.push_back({out_.empty() ? -1 : out_.fd(), POLLOUT, 0});
-  polled.push_back({err_.empty() ? -1 : err_.fd(), POLLOUT, 0});
+  polled.push_back({out.empty() ? -1 : out.fd(), POLLOUT, 0});
+  polled.push_back({err.empty() ? -1 : err.fd(), POLLOUT, 0});
   const bool reads_stdin = forwards_stdin_ && !stdin_in_flight_ && phase_ == Phase::running;
   polled.push_back({reads_stdin ? STDIN_FILENO : -1, POLLIN, 0});
   for (Host& host : hosts_) {
     FrameChannel& channel = host.agent.channel;
-    polled.push_back({host.closed || !has_room ? -1 : channel.in_fd(), POLLIN, 0});
+    polled.push_back({channel.in_fd(), POLLIN, 0});
     polled.push_back({channel.wants_to_write() ? channel.out_fd() : -1, POLLOUT, 0});
   }
   if (::poll(polled.data(), polled.size(), poll_timeout_ms()) < 0) return;  // EINTR
 
   if (polled[0].revents) on_signal();
-  if (polled[1].revents) out_.write_some();
-  if (polled[2].revents) err_.write_some();
-  if (out_.broken() && !failure_ && phase_ < Phase::terminating) {
+  if (polled[1].revents) out.write_some();
+  if (polled[2].revents) err.write_some();
+  if (polled[3].revents) forward_stdin();
+  for (size_t i = 0; i < hosts_.size(); ++i) serve(hosts_[i], polled[4 + 2 * i].revents);
+  watch_output();
+  on_time();
+  if (phase_ != Phase::starting && phase_ != Phase::finishing && !any_running()) finish();
+}
+
+void Launcher::watch_output() {
+  output_.tell_errors();
+  if (output_.out().reader_gone() && !failure_ && phase_ < Phase::terminating) {
     fail(128 + SIGPIPE, "standard output was closed; ending the job");
     stop(SIGTERM, job_.grace);
   }
-  if (polled[3].revents) forward_stdin();
-  for (size_t i = 0; i < hosts_.size(); ++i) serve(hosts_[i], polled[4 + 2 * i].revents);
-  if (may_drop && out_.queued_bytes() > kOutputBytesMax) out_.drop();
-  if (may_drop && err_.queued_bytes() > kOutputBytesMax) err_.drop();
+  if (phase_ == Phase::finishing && holds_) expect_end();  // agents wait for us
+  if (phase_ == Phase::finishing && is_ending_early_ && !give_up_) {
+    give_up_ = Clock::now() + kFlushTimeout;
+  }
+  if (give_up_ && Clock::now() >= *give_up_) output_.give_up();
+  if (holds_ ? output_.has_room() : output_.is_full()) {
+    holds_ = !holds_;
+    send_to_all({holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
+  }
+}
 
+void Launcher::on_time() {
   const auto now = Clock::now();
   if (time_limit_ && now >= *time_limit_) {
     time_limit_.reset();
+    end_early();
     if (phase_ < Phase::terminating) {
       fail(kStatusTimeLimit, fmt::format("the job has reached its time limit of {:g} s",
                                          static_cast<double>(job_.time_limit->count()) / 1e3));
@@ -229,19 +232,40 @@ void Launcher::loop() {
     }
   }
   if (deadline_ && now >= *deadline_) on_deadline();
-  if (phase_ != Phase::starting && phase_ != Phase::finishing && !any_running()) {
-    enter(Phase::finishing, kAbandonTimeout);
-    for (Host& host : hosts_) host.agent.channel.send({FrameKind::finish, -1, {}});
+}
+
+// No rank runs any more.
+void Launcher::finish() {
+  phase_ = Phase::finishing;
+  expect_end();
+  const milliseconds grace = is_ending_early_ ? milliseconds(0) : job_.grace;
+  send_to_all({FrameKind::finish, -1, std::to_string(grace.count())});
+}
+
+void Launcher::expect_end() {
+  deadline_ = Clock::now() + job_.grace + kAbandonTimeout;
+}
+
+void Launcher::end_early() {
+  is_ending_early_ = true;
+  if (phase_ == Phase::finishing) finish();
+}
+
+void Launcher::send_to_all(const Frame& frame) {
+  for (Host& host : hosts_) {
+    if (!host.closed) host.agent.channel.send(frame);
   }
 }
 
 void Launcher::serve(Host& host, short in_events) {
   if (host.closed) return;
   FrameChannel& channel = host.agent.channel;
-  bool is_open = channel.flush();
+  bool is_open = true;
+  channel.flush();  // where it has gone, what it has sent is read first
   try {
-    if (in_events) is_open = channel.receive() && is_open;
+    if (in_events) is_open = channel.receive();
     while (auto frame = channel.next()) on_frame(host, *frame);
+    if (in_events && phase_ == Phase::finishing) expect_end();  // a sign of life
   } catch (const Error& error) {
     fail(kStatusHostLost, fmt::format("host {}: {}", host.name, error.what()));
     is_open = false;
@@ -255,7 +279,7 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::out:
     case FrameKind::err:
-      if (is_of_rank) on_output(frame.rank, frame.kind == FrameKind::err, frame.payload);
+      if (is_of_rank) output_.append(frame.rank, frame.kind == FrameKind::err, frame.payload);
       return;
     case FrameKind::ready:
       host.ready = true;
@@ -279,6 +303,12 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
       return fail(1, fmt::format("host {}: {}", host.name, frame.payload));
     case FrameKind::done:
       host.done = true;
+      if (!frame.payload.empty()) {
+        say(fmt::format(
+            "host {}: ended the processes that ranks {} had left behind and that still held "
+            "their output; --grace gives them more time",
+            host.name, frame.payload));
+      }
       return;
     default:
       throw Error(ErrorCode::protocol, "agent", "a frame that only launchers send");
@@ -294,28 +324,20 @@ void Launcher::start_ranks() {
   const std::string coordinator =
       fmt::format("{}:{}", address, number_in(listener_text_.substr(0, blank)));
   for (RankState& rank : ranks_) rank.running = true;
-  for (Host& host : hosts_) host.agent.channel.send({FrameKind::start, -1, coordinator});
+  send_to_all({FrameKind::start, -1, coordinator});
   enter(Phase::running, {});
-}
-
-void Launcher::on_output(int rank, bool is_err, std::string_view text) {
-  RankState& state = ranks_[static_cast<size_t>(rank)];
-  OutputQueue& queue = is_err ? err_ : out_;
-  if (!job_.prefix) return queue.append(text);
-  (is_err ? state.err : state.out).feed(text, queue);
 }
 
 void Launcher::on_exited(Host& host, int rank, int wait_status) {
   RankState& state = ranks_[static_cast<size_t>(rank)];
   state.running = false;
-  state.out.end(out_);
-  state.err.end(err_);
   int status = exit_status_of(wait_status);
   if (status == 0 || failure_) return;
   if (stop_signal_ != 0) {  // what the user asked for is no failure that needs telling
     failure_ = status == 128 + SIGKILL ? 128 + stop_signal_ : status;
     return;
   }
+  output_.end_lines(rank);
   fail(status, fmt::format("rank {} (pid {}, host {}) {}", rank, state.pid, host.name,
                            describe_exit(wait_status)));
 }
@@ -324,22 +346,9 @@ void Launcher::on_start_failed(const Host& host, const Frame& frame) {
   for (int rank = std::max(0, frame.rank); rank < host.first_rank + host.slots; ++rank) {
     ranks_[static_cast<size_t>(rank)].running = false;
   }
-  const int error = number_in(frame.payload);
-  const std::string step = frame.payload.substr(frame.payload.find(' ') + 1);
-  const bool is_program = step == "start";
-  const bool is_directory = step == "enter directory";
-  const std::string what = is_program ? fmt::format("\"{}\"", job_.program[0])
-                           : is_directory
-                               ? fmt::format("(directory {})", part_for(host, "").workdir)
-                               : fmt::format("a process ({})", step);
-  const char* advice = is_directory  ? "; choose one that exists there: --workdir DIR"
-                       : !is_program ? "; check the limits: ulimit -u; ulimit -n"
-                       : error == ENOENT
-                           ? "; give its path, or put it on PATH (a script: check its first line)"
-                           : "; see that it is an executable file";
-  const int status = is_program && error == ENOENT ? 127 : 126;
-  fail(status, fmt::format("rank {}: cannot start {} on host {}: {}{}", frame.rank, what, host.name,
-                           strerror(error), advice));
+  const StartFailure failure = describe_start_failure(
+      frame.payload, frame.rank, host.name, job_.program[0], part_of(job_, hosts_, host).workdir);
+  fail(failure.status, failure.text);
   stop(SIGTERM, job_.grace);  // the job can never be complete: no need to wait for errors
 }
 
@@ -385,11 +394,7 @@ void Launcher::forward_stdin() {
 }
 
 void Launcher::signal_ranks(int signal_number) {
-  for (Host& host : hosts_) {
-    if (!host.closed) {
-      host.agent.channel.send({FrameKind::signal, -1, std::to_string(signal_number)});
-    }
-  }
+  send_to_all({FrameKind::signal, -1, std::to_string(signal_number)});
 }
 
 void Launcher::stop(int signal_number, milliseconds time) {
@@ -409,9 +414,10 @@ void Launcher::fail(int status, const std::string& text) {
 void Launcher::on_signal() {
   const int number = signals_.next();
   if (number == 0) return;
-  if (phase_ >= Phase::killing) return;
   const bool is_second = stop_signal_ != 0;
   stop_signal_ = number;
+  end_early();
+  if (phase_ >= Phase::killing) return;
   if (phase_ == Phase::starting) {
     fail(128 + number, fmt::format("{} before the ranks had started", strsignal(number)));
   } else if (is_second) {
@@ -419,9 +425,9 @@ void Launcher::on_signal() {
     signal_ranks(SIGKILL);
     enter(Phase::killing, kAbandonTimeout);
   } else {
-    say(fmt::format("{}: passed on to the ranks; they have {} s", strsignal(number),
-                    kSignalGrace.count() / 1000));
-    stop(number, kSignalGrace);
+    say(fmt::format("{}: passed on to the ranks; they have {:g} s (--grace)", strsignal(number),
+                    static_cast<double>(job_.grace.count()) / 1e3));
+    stop(number, job_.grace);
   }
 }
 
@@ -449,6 +455,7 @@ void Launcher::on_deadline() {
       return enter(Phase::running, {});
     case Phase::killing:
     case Phase::finishing:
+      enter(phase_, {});
       for (Host& host : hosts_) {
         if (host.closed) continue;
         kill(host.agent.pid, SIGKILL);
@@ -458,25 +465,10 @@ void Launcher::on_deadline() {
   }
 }
 
-// What the job printed last; a reader that has stopped reading holds us up only when we were not
-// told to stop.
-void Launcher::flush_output() {
-  const auto deadline = Clock::now() + kFlushTimeout;
-  while (!out_.empty() || !err_.empty()) {
-    pollfd polled[3] = {{out_.empty() ? -1 : out_.fd(), POLLOUT, 0},
-                        {err_.empty() ? -1 : err_.fd(), POLLOUT, 0},
-                        {signals_.fd(), POLLIN, 0}};
-    ::poll(polled, 3, stop_signal_ != 0 ? 100 : -1);
-    if (polled[0].revents) out_.write_some();
-    if (polled[1].revents) err_.write_some();
-    if (polled[2].revents && stop_signal_ == 0) stop_signal_ = signals_.next();
-    if (stop_signal_ != 0 && Clock::now() > deadline) return;
-  }
-}
-
 }  // namespace
 
 int launch(const JobSpec& job) {
+  occupy_standard_descriptors();
   return Launcher(job).run();
 }
 

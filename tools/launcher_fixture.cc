@@ -52,10 +52,11 @@ pid_t LauncherTest::start(const std::vector<std::string>& arguments, const std::
   redirect(path("stderr"), O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
   for (std::string& entry : environment_) putenv(entry.data());
   const std::string self = own_path();
-  std::vector<const char*> words{self.c_str(), "run"};
+  const std::string script = before_ + "; exec \"$0\" \"$@\"";
+  std::vector<const char*> words{"sh", "-c", script.c_str(), self.c_str(), "run"};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
   words.push_back(nullptr);
-  execv(self.c_str(), const_cast<char**>(words.data()));
+  execvp(words[0], const_cast<char**>(words.data()));
   _exit(125);
 }
 
@@ -112,6 +113,14 @@ bool has_ended(pid_t pid) {
   const std::string stat = contents_of(fmt::format("/proc/{}/stat", pid));
   const size_t name_end = stat.rfind(')');
   return name_end == std::string::npos || stat.substr(name_end, 3) == ") Z";
+}
+
+pid_t agent_of(pid_t launcher) {
+  FILE* list = popen(fmt::format("ps -o pid= --ppid {}", launcher).c_str(), "r");
+  int pid = 0;
+  EXPECT_EQ(fscanf(list, "%d", &pid), 1);
+  pclose(list);
+  return pid;
 }
 
 }  // namespace ropewalk::tools

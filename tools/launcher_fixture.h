@@ -38,6 +38,8 @@ class LauncherTest : public testing::Test {
   std::vector<pid_t> pids_in(const std::string& name, size_t lines);
   /// Variables for the launcher, "NAME=value".
   std::vector<std::string> environment_;
+  /// What a shell does before it becomes the launcher: "ulimit -n 64", "exec >&-".
+  std::string before_ = ":";
   /// Where >= 0, the launcher's standard output; else a file.
   int stdout_fd_ = -1;
 
@@ -50,5 +52,7 @@ bool eventually(const std::function<bool()>& condition,
                 std::chrono::milliseconds timeout = std::chrono::seconds(10));
 /// No such process, or only its zombie.
 bool has_ended(pid_t pid);
+/// Of a launcher: its only child.
+pid_t agent_of(pid_t launcher);
 
 }  // namespace ropewalk::tools

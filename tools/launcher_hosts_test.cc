@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "launcher_fixture.h"
@@ -84,6 +85,14 @@ TEST_F(HostsTest, StandardInputReachesRankZeroThroughSsh) {
   const Outcome outcome = run_script({"--hosts", "a,b"}, "wc -c", input);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("[0] 700000\n"), HasSubstr("[1] 0\n")));
+}
+
+TEST_F(HostsTest, TheEndOfALargeOutputIsNotLostOnItsWayThroughSsh) {
+  for (int run = 0; run < 3; ++run) {
+    const Outcome outcome = run_script({"--hosts", "a,b"}, "yes '' | head -c 1000000");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2000000);
+  }
 }
 
 TEST_F(HostsTest, AFailureNamesTheHost) {

@@ -1,11 +1,8 @@
 // Nothing outlives the launcher: signals, kill -9, grandchildren.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "launcher_fixture.h"
-#include "unique_fd.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -63,6 +60,18 @@ TEST_F(LauncherTest, ASecondSignalKillsRanksThatIgnoreTheFirst) {
   EXPECT_TRUE(all_ended(pids));
 }
 
+TEST_F(LauncherTest, InterruptedRanksHaveTheGraceOfTheFlagAndNotFiveSeconds) {
+  const pid_t launcher = start({"-n", "1", "--grace", "0.2", "--", "sh", "-c",
+                                "trap '' INT; echo $$ > " + path("pids") + "; sleep 4; echo late"});
+  const auto pids = pids_in("pids", 1);
+  kill(launcher, SIGINT);
+  const Outcome outcome = wait(launcher);
+  EXPECT_EQ(outcome.status, 130);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("they have 0.2 s (--grace)"));
+  EXPECT_TRUE(all_ended(pids));
+}
+
 TEST_F(LauncherTest, KillingTheLauncherLeavesNoProcess) {
   const pid_t launcher = start({"-n", "2", "--", "sh", "-c", family_script(path("pids"))});
   const auto pids = pids_in("pids", 4);
@@ -71,19 +80,10 @@ TEST_F(LauncherTest, KillingTheLauncherLeavesNoProcess) {
   EXPECT_TRUE(all_ended(pids));
 }
 
-// The agent is the launcher's only child.
-pid_t child_of(pid_t parent) {
-  FILE* list = popen(("ps -o pid= --ppid " + std::to_string(parent)).c_str(), "r");
-  int pid = 0;
-  EXPECT_EQ(fscanf(list, "%d", &pid), 1);
-  pclose(list);
-  return pid;
-}
-
 TEST_F(LauncherTest, KillingTheAgentEndsTheJobAndLeavesNoProcess) {
   const pid_t launcher = start({"-n", "2", "--", "sh", "-c", family_script(path("pids"))});
   const auto pids = pids_in("pids", 4);
-  kill(child_of(launcher), SIGKILL);
+  kill(agent_of(launcher), SIGKILL);
   const Outcome outcome = wait(launcher);
   EXPECT_EQ(outcome.status, 255);
   EXPECT_THAT(outcome.err, HasSubstr("was killed by signal 9"));
@@ -96,33 +96,6 @@ TEST_F(LauncherTest, GrandchildrenDoNotOutliveASuccessfulJob) {
            "(trap '' TERM; setsid sleep 61 & echo $! >> " + path("pids") + "); exit 0"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_TRUE(all_ended(pids_in("pids", 2)));
-}
-
-TEST_F(LauncherTest, AClosedOutputEndsTheJob) {
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  UniqueFd reader(ends[0]), writer(ends[1]);
-  stdout_fd_ = writer.get();
-  const pid_t launcher =
-      start({"-n", "1", "--", "sh", "-c", "echo $$ > " + path("pids") + "; exec yes"});
-  writer.reset();
-  const auto pids = pids_in("pids", 1);
-  reader.reset();
-  EXPECT_EQ(wait(launcher).status, 128 + SIGPIPE);
-  EXPECT_TRUE(all_ended(pids));
-}
-
-TEST_F(LauncherTest, AReaderThatHasStoppedReadingDoesNotHoldTheEndUp) {
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  UniqueFd reader(ends[0]), writer(ends[1]);
-  stdout_fd_ = writer.get();
-  const pid_t launcher =
-      start({"-n", "1", "--", "sh", "-c", "echo $$ > " + path("pids") + "; exec yes"});
-  const auto pids = pids_in("pids", 1);
-  kill(launcher, SIGTERM);
-  EXPECT_EQ(wait(launcher).status, 128 + SIGTERM);
-  EXPECT_TRUE(all_ended(pids));
 }
 
 }  // namespace

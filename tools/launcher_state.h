@@ -4,16 +4,17 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "agent_link.h"
-#include "output.h"
+#include "job_part.h"
+#include "launcher.h"
 
 namespace ropewalk::tools {
 
 struct RankState {
   pid_t pid = -1;
   bool running = false;
-  LinePrefixer out, err;
 };
 
 struct Host {
@@ -25,13 +26,18 @@ struct Host {
   bool ready = false, done = false, closed = false;
 };
 
+/// The hosts of a job, and which ranks each has. Throws Error(invalid_argument).
+std::vector<Host> hosts_of(const JobSpec& job);
+/// What the agent of one of them is told, but for the job's key.
+JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host);
+
 enum class Phase {
   starting,     // waiting for agents
   running,      // ranks run
   grace,        // one has failed; the others may end by themselves
   terminating,  // the rest have been signalled
   killing,      // and killed
-  finishing,    // no rank runs; agents tidy up
+  finishing,    // no rank runs; agents tidy up, and what is left of the output goes out
 };
 
 }  // namespace ropewalk::tools

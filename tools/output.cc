@@ -1,5 +1,6 @@
 #include "output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,26 +9,41 @@
 
 namespace ropewalk::tools {
 
+void OutputQueue::append(std::string_view text) {
+  if (closed_) {
+    lost_bytes_ += text.size();
+  } else {
+    text_ += text;
+  }
+}
+
 void OutputQueue::write_some() {
   const size_t bytes = std::min<size_t>(queued_bytes(), PIPE_BUF);
   const ssize_t n = ::write(fd_, text_.data() + written_, bytes);
   if (n < 0) {
     if (errno == EINTR || errno == EAGAIN) return;
-    broken_ = true;
-    return drop();
+    if (error_ == 0) error_ = errno;
+    reader_gone_ = errno == EPIPE || errno == ECONNRESET;
+    if (reader_gone_) return close();
+    lost_bytes_ += bytes;
   }
-  written_ += static_cast<size_t>(n);
-  if (empty()) {
-    drop();
-  } else if (written_ >= size_t{256} << 10) {
+  written_ += n < 0 ? bytes : static_cast<size_t>(n);
+  if (empty() || written_ >= size_t{256} << 10) {
     text_.erase(0, written_);
     written_ = 0;
   }
 }
 
-void OutputQueue::drop() {
+void OutputQueue::close() {
+  closed_ = true;
+  lost_bytes_ += queued_bytes();
   text_.clear();
   written_ = 0;
+}
+
+bool OutputQueue::can_write() const {
+  pollfd polled{fd_, POLLOUT, 0};
+  return ::poll(&polled, 1, 0) > 0;
 }
 
 void LinePrefixer::feed(std::string_view text, OutputQueue& to) {

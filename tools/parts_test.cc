@@ -112,14 +112,14 @@ TEST(Frames, NoiseBeforeTheGreetingIsSkipped) {
   line.reader.expect_greeting();
   line.write("Welcome to host a\n\nropewalk-ag");
   EXPECT_FALSE(line.reader.next());
-  line.write("ent 1\n" + kSignalFrame);
+  line.write("ent 2\n" + kSignalFrame);
   EXPECT_TRUE(line.reader.next());
 }
 
 TEST(Frames, OtherVersionsAndNonsenseAreRefused) {
   Line other;
   other.reader.expect_greeting();
-  other.write("\nropewalk-agent 2\n");
+  other.write("\nropewalk-agent 1\n");
   EXPECT_THROW(other.reader.next(), Error);
   Line huge;
   huge.write(std::string("\xff\xff\xff\x7f\x02\0\0\0\0", 9));

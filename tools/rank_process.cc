@@ -41,7 +41,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
   sigset_t none;
   sigemptyset(&none);
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP, SIGCHLD})
+    signal(number, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, nullptr);
 
   const int in = start.stdin_fd >= 0 ? start.stdin_fd : open("/dev/null", O_RDONLY | O_CLOEXEC);

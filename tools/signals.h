@@ -8,8 +8,8 @@
 
 namespace ropewalk::tools {
 
-/// Takes SIGINT, SIGTERM and SIGHUP (not those ignored, as under nohup) and ignores SIGPIPE. Puts
-/// everything back at the end. Not movable.
+/// Takes SIGINT, SIGTERM and SIGHUP (not those ignored, as under nohup) and ignores SIGPIPE
+/// and SIGXFSZ, so that such writes fail instead. Puts everything back at the end. Not movable.
 class SignalScope {
  public:
   SignalScope() {
@@ -22,11 +22,13 @@ class SignalScope {
     }
     sigprocmask(SIG_BLOCK, &taken, &old_mask_);
     old_pipe_ = signal(SIGPIPE, SIG_IGN);
+    old_file_size_ = signal(SIGXFSZ, SIG_IGN);
     old_child_ = signal(SIGCHLD, SIG_DFL);  // where ignored, wait statuses would be lost
     fd_ = UniqueFd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   ~SignalScope() {
     signal(SIGCHLD, old_child_);
+    signal(SIGXFSZ, old_file_size_);
     signal(SIGPIPE, old_pipe_);
     sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
   }
@@ -43,7 +45,7 @@ class SignalScope {
 
  private:
   sigset_t old_mask_;
-  sighandler_t old_pipe_ = SIG_DFL, old_child_ = SIG_DFL;
+  sighandler_t old_pipe_ = SIG_DFL, old_file_size_ = SIG_DFL, old_child_ = SIG_DFL;
   UniqueFd fd_;
 };
 

@@ -35,6 +35,9 @@ using std::chrono::milliseconds;
 constexpr size_t kQueueBytesMax = 1 << 20;  // above it the ranks' output waits in their pipes
 constexpr milliseconds kKillTimeout{5000};  // SIGKILL works at once, except on a stuck device
 constexpr milliseconds kLeftoversInterval{10};
+// Descriptors: three per rank (output, error, pidfd), and what the agent itself has at most.
+constexpr rlim_t kDescriptorsPerRank = 3;
+constexpr rlim_t kOwnDescriptors = 20;
 
 struct Rank {
   int rank = 0;
@@ -71,6 +74,7 @@ class Agent {
   UniqueFd rank0_stdin_write_;  // forwarded input goes here
   UniqueFd signals_, dead_;     // signalfd; epoll set of pidfds, which gives deaths in their order
   UniqueFd listener_;
+  DescriptorLimit descriptor_limit_;
   JobPart part_;
   std::vector<Rank> ranks_;
   std::string stdin_data_;  // forwarded input that rank 0 has not taken yet
@@ -188,6 +192,10 @@ void Agent::prepare(const Frame& frame) {
   if (prepared_) throw Error(ErrorCode::protocol, "agent", "two jobs");
   prepared_ = true;
   part_ = decode_job_part(frame.payload);
+  const auto ranks = static_cast<rlim_t>(part_.local_size);
+  descriptor_limit_.raise_to(
+      kOwnDescriptors + kDescriptorsPerRank * ranks,
+      fmt::format("the agent that starts {} rank{}", ranks, ranks == 1 ? "" : "s"));
   std::string where;
   if (part_.listen) {
     Listener listener = listen_for_ranks(part_.loopback);
@@ -215,6 +223,7 @@ bool Agent::start_one(int local_rank, const std::string& coordinator, int cpu) {
   start.program = part_.program;
   start.workdir = part_.workdir;
   start.cpu = cpu;
+  start.descriptor_limit = descriptor_limit_;
   UniqueFd stdin_read;
   if (rank == 0) {
     start.inherited_fd = listener_.get();

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -37,25 +39,28 @@ Pipes make_pipes() {
   return pipes;
 }
 
-// Moves `fd` to the number `to`, which must not be in use by a later argument.
-UniqueFd moved_above(const UniqueFd& fd, int low) {
-  return UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, low));
+// Above all the launcher's write ends of pipes, so that the agent sees its death.
+void close_all_but(std::array<int, 3> kept) {
+  std::sort(kept.begin(), kept.end());
+  int next = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    if (fd < next) continue;
+    if (fd > next) close_range(static_cast<unsigned>(next), static_cast<unsigned>(fd) - 1, 0);
+    next = fd + 1;
+  }
+  close_range(static_cast<unsigned>(next), ~0U, 0);
 }
 
 [[noreturn]] void become_local_agent(Pipes pipes, int stdin_fd) {
-  // Keep three descriptors, at known numbers; drop what the launcher holds, above all the write
-  // ends of pipes, so that the agent sees the launcher's death.
-  constexpr int kLow = 100;
-  UniqueFd in = moved_above(pipes.agent_in, kLow);
-  UniqueFd out = moved_above(pipes.agent_out, kLow);
   UniqueFd rank0_stdin;
-  if (stdin_fd >= 0) rank0_stdin = UniqueFd(fcntl(stdin_fd, F_DUPFD_CLOEXEC, kLow));
-  close_range(STDERR_FILENO + 1, kLow - 1, 0);
-  close_range(static_cast<unsigned>(kLow + (stdin_fd >= 0 ? 3 : 2)), ~0U, 0);
+  if (stdin_fd >= 0) rank0_stdin = UniqueFd(fcntl(stdin_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  pipes.launcher_in.reset();
+  pipes.launcher_out.reset();
+  close_all_but({pipes.agent_in.get(), pipes.agent_out.get(), rank0_stdin.get()});
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);  // a reader of the launcher's output sees its end when that ends
-  _exit(run_agent(std::move(in), std::move(out), std::move(rank0_stdin)));
+  _exit(run_agent(std::move(pipes.agent_in), std::move(pipes.agent_out), std::move(rank0_stdin)));
 }
 
 [[noreturn]] void become_ssh(const Pipes& pipes, const std::string& host,
@@ -78,22 +83,29 @@ UniqueFd moved_above(const UniqueFd& fd, int low) {
 
 }  // namespace
 
-AgentLink start_local_agent(int stdin_fd) {
+AgentLink start_local_agent(int stdin_fd, const DescriptorLimit& own_limit) {
   Pipes pipes = make_pipes();
   const pid_t pid = fork();
   if (pid < 0) fail("fork");
-  if (pid == 0) become_local_agent(std::move(pipes), stdin_fd);
+  if (pid == 0) {
+    own_limit.restore();
+    become_local_agent(std::move(pipes), stdin_fd);
+  }
   AgentLink link{pid, FrameChannel(std::move(pipes.launcher_in), std::move(pipes.launcher_out))};
   link.channel.expect_greeting();
   return link;
 }
 
-AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk) {
+AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk,
+                             const DescriptorLimit& own_limit) {
   Pipes pipes = make_pipes();
   const std::string command = fmt::format("exec {} run-agent", shell_quote(ropewalk));
   const pid_t pid = fork();
   if (pid < 0) fail("fork");
-  if (pid == 0) become_ssh(pipes, host, command);
+  if (pid == 0) {
+    own_limit.restore();
+    become_ssh(pipes, host, command);
+  }
   AgentLink link{pid, FrameChannel(std::move(pipes.launcher_in), std::move(pipes.launcher_out))};
   link.channel.expect_greeting();
   return link;

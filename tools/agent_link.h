@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "descriptors.h"
 #include "frames.h"
 
 namespace ropewalk::tools {
@@ -15,11 +16,12 @@ struct AgentLink {
 };
 
 /// Forks an agent on this machine. `stdin_fd` >= 0 becomes rank 0's input. The caller must have one
-/// thread only. Throws Error(system).
-AgentLink start_local_agent(int stdin_fd);
+/// thread only. `own_limit` holds what the agent gets. Throws Error(system).
+AgentLink start_local_agent(int stdin_fd, const DescriptorLimit& own_limit);
 
 /// Starts `ropewalk run-agent` on `host` by ssh; `ropewalk` is the program's path there. Throws
 /// Error(system) where ssh itself cannot be started.
-AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk);
+AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk,
+                             const DescriptorLimit& own_limit);
 
 }  // namespace ropewalk::tools

@@ -36,6 +36,8 @@ constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, 
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
+constexpr rlim_t kOwnDescriptors = 16;
+constexpr rlim_t kDescriptorsPerHost = 2;
 
 class Launcher {
  public:
@@ -76,6 +78,7 @@ class Launcher {
   std::vector<Host> hosts_;
   std::vector<RankState> ranks_;
   std::string listener_text_;  // "port address" of rank 0's listener, from its agent
+  DescriptorLimit descriptor_limit_;
   JobOutput output_;
   bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
@@ -127,13 +130,16 @@ int Launcher::exit_status() const {
 
 void Launcher::start_agents() {
   enter(Phase::starting, kStartTimeout);
+  descriptor_limit_.raise_to(kOwnDescriptors + kDescriptorsPerHost * hosts_.size(),
+                             fmt::format("a job on {} hosts", hosts_.size()));
   const std::string key = job_key();
   const bool has_stdin = job_.give_stdin && stdin_is_ours();
   const std::string path = job_.remote_ropewalk.empty() ? own_path() : job_.remote_ropewalk;
   for (Host& host : hosts_) {
     const bool is_first = &host == &hosts_[0];
-    host.agent = host.is_remote ? start_remote_agent(host.name, path)
-                                : start_local_agent(is_first && has_stdin ? STDIN_FILENO : -1);
+    host.agent = host.is_remote ? start_remote_agent(host.name, path, descriptor_limit_)
+                                : start_local_agent(is_first && has_stdin ? STDIN_FILENO : -1,
+                                                    descriptor_limit_);
     JobPart part = part_of(job_, hosts_, host);
     part.job_key = key;
     part.forward_stdin = is_first && host.is_remote && has_stdin;

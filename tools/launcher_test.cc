@@ -155,6 +155,29 @@ TEST_F(LauncherTest, WorkdirIsEnteredOrRefused) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("/no/such"), HasSubstr("--workdir")));
 }
 
+TEST_F(LauncherTest, RunsWithALimitOf64OpenFiles) {
+  before_ = "ulimit -n 64";
+  const Outcome outcome = run_script({"-n", "4", "--no-prefix"}, "cat; ulimit -n", "hello\n");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(sorted_lines(outcome.out), ElementsAre("64", "64", "64", "64", "hello"));
+}
+
+TEST_F(LauncherTest, RaisesTheSoftLimitOfOpenFilesForItselfAlone) {
+  before_ = "ulimit -Sn 64";
+  const Outcome outcome = run_script({"-n", "40", "--no-prefix"}, "ulimit -Sn");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(sorted_lines(outcome.out), testing::AllOf(testing::SizeIs(40), testing::Each("64")));
+}
+
+TEST_F(LauncherTest, TooFewOpenFilesAreToldBeforeARankStarts) {
+  before_ = "ulimit -n 64";
+  const Outcome outcome = run_script({"-n", "40"}, "echo started");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("40 ranks needs 140"), HasSubstr("the limit is 64"),
+                                 HasSubstr("ulimit -n 140")));
+}
+
 TEST_F(LauncherTest, TimeLimitEndsTheJobWith124) {
   const Outcome outcome = run_script({"-n", "2", "--time-limit", "0.3"}, "sleep 60");
   EXPECT_EQ(outcome.status, 124);

@@ -61,6 +61,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> environment = pointers_to(start.environment);
   std::vector<char*> program = pointers_to(start.program);
   environ = environment.data();
+  start.descriptor_limit.restore();
   execvp(program[0], program.data());
   fail_in_child(report, "start");
 }

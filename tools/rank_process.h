@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "descriptors.h"
 #include "unique_fd.h"
 
 namespace ropewalk::tools {
@@ -17,6 +18,7 @@ struct RankStart {
   int stdin_fd = -1;                     // -1: /dev/null
   int inherited_fd = -1;                 // kept open across exec under its number; -1: none
   int cpu = -1;                          // bound to it; -1: not bound
+  DescriptorLimit descriptor_limit;      // for the program
 };
 
 /// A running rank, or why there is none (`error` != 0, errno of `failed_step`). The rank leads a

@@ -88,6 +88,15 @@ TEST(Command, BenchJoinsTheJobItRunsIn) {
   EXPECT_THAT(outcome.out, HasSubstr("[0] {"));
 }
 
+TEST(Command, AJobOfFourReducesWithALimitOf64OpenFiles) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Outcome outcome = run("--version >/dev/null; ulimit -n 64; " + program +
+                                " bench all_reduce -n 4 --sizes 1K,4M --iterations 3 --transport " +
+                                transport + " 2>&1");
+    EXPECT_EQ(outcome.status, 0) << transport << "\n" << outcome.out;
+  }
+}
+
 TEST(Command, BenchMeasuresTheLinkBetweenTwoRanks) {
   for (const char* transport : {"shm", "tcp"}) {
     for (const char* benchmark : {"put", "put --both", "pingpong", "signal"}) {

@@ -81,7 +81,7 @@ Card make_card(const Identity& identity, std::string transport_info) {
 
 /// Rank 0 holds a descriptor per rank while the job joins.
 void check_descriptor_limit(const Identity& identity) {
-  constexpr rlim_t kOthers = 64;
+  constexpr rlim_t kOthers = 32;  // half of them for the program
   const auto needed = static_cast<rlim_t>(identity.size) + kOthers;
   rlimit limit = {};
   if (identity.rank != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)

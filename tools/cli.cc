@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "program_words.h"
 #include "ropewalk/status.h"
 #include "version.h"
 
@@ -48,6 +49,22 @@ int refuse_command(const CLI::App& app, const std::string& word) {
   return kStatusUsage;
 }
 
+// What CLI11 parses, in the order that it wants: the last word first. It would mix the words of a
+// program with its own.
+std::vector<std::string> own_words(const CLI::App& app, std::vector<std::string> words,
+                                   Request& request) {
+  if (!words.empty() && has_command(app, words[0])) {
+    const CLI::App* command = app.get_subcommand(words[0]);
+    if (command->get_prefix_command()) {
+      ProgramWords parted = part_words(*command, {words.begin() + 1, words.end()});
+      request.program = std::move(parted.program);
+      words.resize(1);
+      words.insert(words.end(), parted.own.begin(), parted.own.end());
+    }
+  }
+  return {words.rbegin(), words.rend()};
+}
+
 }  // namespace
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& words) {
@@ -73,12 +90,8 @@ int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
     return refuse_command(app, argv[1]);
   }
-  // CLI11 would mix what follows "--" with its own words.
-  int own_words = 1;
-  while (own_words < argc && std::string_view(argv[own_words]) != "--") ++own_words;
-  request.after_dashes.assign(argv + own_words, argv + argc);
   try {
-    app.parse(own_words, argv);
+    app.parse(own_words(app, {argv + 1, argv + argc}, request));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kStatusUsage;
   }
@@ -86,7 +99,7 @@ int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request
     return request.action();
   } catch (const Error& error) {
     fmt::print(stderr, "ropewalk: {}\n", error.what());
-    return 1;
+    return error.code() == ErrorCode::invalid_argument ? kStatusUsage : 1;
   }
 }
 

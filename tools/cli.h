@@ -10,7 +10,8 @@
 namespace ropewalk::tools {
 
 /// Parses the command line with the given subcommands, runs the one asked for and returns the exit
-/// status: 2 for a wrong command line, 1 where it threw ropewalk::Error.
+/// status: 2 for wrong input (Error(invalid_argument) too), 1 where it threw another
+/// ropewalk::Error.
 int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands);
 
 /// The word of `words` most like `word`, or empty where none is like it.

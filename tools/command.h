@@ -10,8 +10,8 @@ namespace ropewalk::tools {
 
 /// What the command line asked for.
 struct Request {
-  std::function<int()> action;            // of the subcommand; its value is the exit status
-  std::vector<std::string> after_dashes;  // the words from a first "--" on, not parsed
+  std::function<int()> action;       // of the subcommand; its value is the exit status
+  std::vector<std::string> program;  // of a prefix command: the program and its arguments
 };
 
 /// Adds a subcommand to `app`; it sets `request.action`, which main calls after parsing.

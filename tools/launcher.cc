@@ -8,9 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "agent_link.h"
 #include "descriptors.h"
@@ -180,7 +182,7 @@ int Launcher::poll_timeout_ms() const {
   }
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
-  return static_cast<int>(std::max<int64_t>(0, left));
+  return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
 }
 
 void Launcher::loop() {

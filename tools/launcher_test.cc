@@ -184,11 +184,5 @@ TEST_F(LauncherTest, TimeLimitEndsTheJobWith124) {
   EXPECT_THAT(outcome.err, HasSubstr("time limit of 0.3 s"));
 }
 
-TEST_F(LauncherTest, WrongCommandLinesSayWhatToWrite) {
-  EXPECT_THAT(run({"--", "true"}).err, HasSubstr("-n 4"));
-  EXPECT_THAT(run({"-n", "2"}).err, HasSubstr("no program given"));
-  EXPECT_EQ(run({"-n", "0", "true"}).status, 2);
-}
-
 }  // namespace
 }  // namespace ropewalk::tools

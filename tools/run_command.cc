@@ -1,23 +1,28 @@
 // ropewalk run: starts the ranks of a job. ropewalk run-agent: its part on another host.
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "agent.h"
 #include "bootstrap/knobs.h"
 #include "command.h"
+#include "hosts.h"
 #include "launcher.h"
+#include "rank_environment.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::tools {
 namespace {
 
 struct RunFlags {
-  int ranks = 0;
-  std::string hosts, transport, timeout, workdir, remote_ropewalk;
+  std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
+  std::string grace = "2";
   std::vector<std::string> exports;
   bool bind = false, no_prefix = false, no_stdin = false;
-  double grace_s = 2, time_limit_s = 0;
 };
 
 constexpr const char* kExamples =
@@ -25,65 +30,129 @@ constexpr const char* kExamples =
     "  ropewalk run -n 4 -- ./train --epochs 3\n"
     "  ropewalk run -n 4 --bind --transport shm -- python3 train.py\n"
     "  ropewalk run --hosts node1:2,node2:2 -x PYTHONPATH -- python3 train.py\n"
-    "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 124: "
-    "time\n"
-    "limit; 255: a host was lost.";
+    "Options stand before the program; every word after its name is the program's own.\n"
+    "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 126: it, "
+    "or\n"
+    "--workdir, cannot be used; 124: time limit; 255: a host was lost; 2: wrong command line; 1: "
+    "the job\n"
+    "could not be started; 74: all ranks succeeded, but output was lost, as on a full disk (where "
+    "the job\n"
+    "goes on); 141: standard output was closed, which ends the job.";
 
-std::chrono::milliseconds to_ms(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+constexpr std::chrono::hours kTimeMax{365 * 24};
+
+[[noreturn]] void refuse(const std::string& flag, const std::string& value, const std::string& why,
+                         const std::string& advice) {
+  throw Error(ErrorCode::invalid_argument, "run", fmt::format("{} \"{}\": {}", flag, value, why),
+              advice);
+}
+
+int count_of_ranks(const std::string& text) {
+  int ranks = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
+  if (error != std::errc() || stop != end || ranks < 1 || ranks > kRanksMax) {
+    refuse("-n", text, fmt::format("the number of ranks must be 1 to {}", kRanksMax), "write -n 4");
+  }
+  return ranks;
+}
+
+std::chrono::milliseconds time_of(const char* flag, const std::string& text, bool may_be_zero) {
+  const auto time = parse_duration(text);
+  if (!time || *time > kTimeMax || (*time <= std::chrono::nanoseconds(0) && !may_be_zero)) {
+    refuse(flag, text,
+           may_be_zero ? "it must be a time, at most a year"
+                       : "it must be a time above 0, at most a year",
+           fmt::format("write {0} 30 (seconds), {0} 500ms or {0} 2m", flag));
+  }
+  return std::chrono::ceil<std::chrono::milliseconds>(*time);
 }
 
 // "NAME" takes this process's value; "NAME=value" is taken as it is.
 std::string export_entry(const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (name.empty()) {
+    refuse("-x", word, "it names no variable", "write -x NAME or -x NAME=value");
+  }
+  if (is_identity_variable(name)) {
+    refuse("-x", word, "the launcher gives each rank one of its own", "leave it out");
+  }
   if (word.find('=') != std::string::npos) return word;
   const char* value = getenv(word.c_str());
   if (value == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "run", "-x " + word + ": there is no such variable",
-                "set it, or write -x " + word + "=value");
+    refuse("-x", word, "there is no such variable", "set it, or write -x " + word + "=value");
   }
   return word + "=" + value;
 }
 
-// "-n 2 -- program ..." or "-n 2 program ... -- ...", where the dashes are the program's own.
-std::vector<std::string> program_of(std::vector<std::string> words,
-                                    const std::vector<std::string>& after_dashes) {
-  const auto first = after_dashes.begin() + (words.empty() && !after_dashes.empty() ? 1 : 0);
-  words.insert(words.end(), first, after_dashes.end());
-  return words;
+// Refuses what the library would refuse on every rank; `flag` is what the user has written.
+void check_variable(const std::string& flag, const std::string& name, const std::string& value) {
+  if (!name.starts_with("ROPEWALK_")) return;
+  try {
+    parse_knobs([&](const char* asked) { return asked == name ? value.c_str() : nullptr; });
+  } catch (const Error& error) {
+    // Its reason begins with the variable, which the user may not have named.
+    const std::string subject = fmt::format("{}=\"{}\" is not allowed; ", name, value);
+    const std::string& reason = error.failure().reason;
+    if (!reason.starts_with(subject)) throw;
+    refuse(flag, flag == "-x" ? name + "=" + value : value, reason.substr(subject.size()),
+           "see: ropewalk env");
+  }
+}
+
+std::vector<std::string> environment_of(const RunFlags& flags) {
+  std::vector<std::string> entries;
+  for (const std::string& word : flags.exports) {
+    entries.push_back(export_entry(word));
+    const size_t name_end = entries.back().find('=');
+    check_variable("-x", entries.back().substr(0, name_end), entries.back().substr(name_end + 1));
+  }
+  const auto add = [&entries](const char* flag, const char* name,
+                              const std::optional<std::string>& value) {
+    if (!value) return;
+    if (value->empty()) refuse(flag, *value, "it is empty", "give a value, or leave it out");
+    check_variable(flag, name, *value);
+    entries.push_back(std::string(name) + "=" + *value);
+  };
+  add("--transport", "ROPEWALK_TRANSPORT", flags.transport);
+  add("--timeout", "ROPEWALK_TIMEOUT", flags.timeout);
+  return entries;
 }
 
 JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   JobSpec job;
-  job.program = std::move(program);
-  if (job.program.empty()) {
-    throw Error(ErrorCode::invalid_argument, "run", "no program given",
-                "write: ropewalk run -n 4 -- program arguments");
-  }
-  if (!flags.hosts.empty()) {
-    job.hosts = assign_ranks(parse_hosts(flags.hosts), flags.ranks);
+  const int ranks = flags.ranks ? count_of_ranks(*flags.ranks) : 0;
+  if (flags.hosts) {
+    job.hosts = assign_ranks(parse_hosts(*flags.hosts), ranks);
     job.ranks = 0;
     for (const HostSlots& host : job.hosts) job.ranks += host.slots;
-  } else if (flags.ranks == 0) {
-    throw Error(ErrorCode::invalid_argument, "run", "how many ranks?", "write -n 4, or --hosts");
   } else {
-    job.ranks = flags.ranks;
+    job.ranks = ranks;
   }
   job.bind = flags.bind;
   job.prefix = !flags.no_prefix;
   job.give_stdin = !flags.no_stdin;
-  job.workdir = flags.workdir;
-  job.remote_ropewalk = flags.remote_ropewalk;
-  job.grace = to_ms(flags.grace_s);
-  if (flags.time_limit_s > 0) job.time_limit = to_ms(flags.time_limit_s);
-  for (const std::string& word : flags.exports) job.environment.push_back(export_entry(word));
-  if (!flags.transport.empty()) job.environment.push_back("ROPEWALK_TRANSPORT=" + flags.transport);
-  if (!flags.timeout.empty()) job.environment.push_back("ROPEWALK_TIMEOUT=" + flags.timeout);
+  if (flags.workdir) {
+    if (flags.workdir->empty()) refuse("--workdir", "", "it is empty", "name a directory");
+    job.workdir = *flags.workdir;
+  }
+  job.remote_ropewalk = flags.remote_ropewalk.value_or("");
+  job.grace = time_of("--grace", flags.grace, true);
+  if (flags.time_limit) job.time_limit = time_of("--time-limit", *flags.time_limit, false);
+  job.environment = environment_of(flags);
+  job.program = std::move(program);
+  if (job.program.empty() || job.program[0].empty()) {
+    throw Error(ErrorCode::invalid_argument, "run", "no program given",
+                "write: ropewalk run -n 4 -- program arguments");
+  }
+  if (job.ranks == 0) {
+    throw Error(ErrorCode::invalid_argument, "run", "how many ranks?", "write -n 4, or --hosts");
+  }
   return job;
 }
 
 void add_flags(CLI::App& run, RunFlags& flags) {
-  run.add_option("-n,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots")
-      ->check(CLI::Range(1, kRanksMax));
+  run.add_option("-n,--np,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots");
   run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
   run.add_option("--timeout", flags.timeout,
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
@@ -95,12 +164,11 @@ void add_flags(CLI::App& run, RunFlags& flags) {
   run.add_option("-x,--export", flags.exports, "NAME or NAME=value for every rank; repeatable")
       ->allow_extra_args(false);
   run.add_option("--workdir", flags.workdir, "directory of the ranks; default: this one");
-  run.add_option("--grace", flags.grace_s,
-                 "seconds for the others to end after a failure, then again after SIGTERM")
-      ->check(CLI::Range(0.0, 3600.0))
+  run.add_option("--grace", flags.grace,
+                 "how long ranks may take to end: others after a failure, all after Ctrl-C; then "
+                 "again after SIGTERM; and what they left behind, since it last printed")
       ->capture_default_str();
-  run.add_option("--time-limit", flags.time_limit_s, "end the whole job after so many seconds")
-      ->check(CLI::PositiveNumber);
+  run.add_option("--time-limit", flags.time_limit, "end the whole job after so long: 90, 2h");
   run.add_option("--remote-ropewalk", flags.remote_ropewalk,
                  "path of ropewalk on the other hosts; default: as here");
 }
@@ -115,10 +183,8 @@ void add_run_command(CLI::App& app, Request& request) {
   run->footer(kExamples);
   run->prefix_command();
   add_flags(*run, *flags);
-  run->callback([run, flags, &request] {
-    request.action = [run, flags, &request] {
-      return launch(job_of(*flags, program_of(run->remaining(), request.after_dashes)));
-    };
+  run->callback([flags, &request] {
+    request.action = [flags, &request] { return launch(job_of(*flags, request.program)); };
   });
 
   CLI::App* agent = app.add_subcommand("run-agent", "what `ropewalk run` starts on other hosts");

@@ -87,6 +87,12 @@ void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   op->driver->wait(*op, timeout_of(*op, timeout));
 }
 
+void Work::expire(std::chrono::nanoseconds waited) {
+  const auto op = std::move(operation_);
+  require(op);
+  op->driver->expire(*op, waited.count());
+}
+
 bool Work::wait_for(std::chrono::nanoseconds limit) {
   Operation& op = require(operation_);
   return op.driver->wait_for(op, limit.count());

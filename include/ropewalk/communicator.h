@@ -69,8 +69,12 @@ class Work {
   bool test();
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
-  /// The same for at most `limit`, without failing then: true when finished. Throws Error when it
-  /// has failed. Leaves its CPU to threads that compute there: for one that merely follows a call.
+  /// For those who keep the time themselves: fails it, unless it has finished, as one that was
+  /// waited for in vain for so long; throws Error.
+  void expire(std::chrono::nanoseconds waited);
+  /// The same as `wait` for at most `limit`, without failing then: true when finished. Throws Error
+  /// when it has failed. Leaves its CPU to threads that compute there: for one that merely follows
+  /// a call.
   bool wait_for(std::chrono::nanoseconds limit);
 
  private:

@@ -336,13 +336,14 @@ std::string Engine::what_blocks() const {
 void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
   const std::optional<Blocker> first = first_blocker(op);
   const int peer = first ? first->link->peer() : -1;
-  fail(
-      {ErrorCode::timeout, name_of(op),
-       fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
-                   what_blocks(op)),
-       fmt::format(
-           "is rank {} still computing, or in another call? ROPEWALK_TIMEOUT sets the limit", peer),
-       rank_, peer});
+  fail({ErrorCode::timeout, name_of(op),
+        fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
+                    what_blocks(op)),
+        fmt::format(
+            "is rank {} still computing, or in another call? The timeout that the program gives "
+            "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
+            peer),
+        rank_, peer});
 }
 
 }  // namespace ropewalk

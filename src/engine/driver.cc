@@ -231,9 +231,17 @@ bool Driver::drive_until(const Done& done, Patience patience) {
 }
 
 void Driver::wait(Operation& op, int64_t timeout_ns) {
-  while (!finish(op, {.limit_ns = timeout_ns})) {
+  wait(op, timeout_ns, timeout_ns);
+}
+
+void Driver::expire(Operation& op, int64_t waited_ns) {
+  wait(op, 0, waited_ns);
+}
+
+void Driver::wait(Operation& op, int64_t limit_ns, int64_t waited_ns) {
+  while (!finish(op, {.limit_ns = limit_ns})) {
     std::lock_guard lock(mutex_);
-    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), timeout_ns);
+    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), waited_ns);
   }
 }
 

@@ -63,8 +63,10 @@ class Driver {
   bool test(Operation& operation);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
   void wait(Operation& operation, int64_t timeout_ns);
-  /// The same for at most `limit_ns`, without failing then, and in the background: true when
-  /// finished.
+  /// As Work::expire.
+  void expire(Operation& operation, int64_t waited_ns);
+  /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
+  /// when finished.
   bool wait_for(Operation& operation, int64_t limit_ns);
   /// Drives until nothing is under way, the job has failed, or the deadline has passed.
   void finish_all() noexcept;
@@ -111,6 +113,8 @@ class Driver {
   bool drive_until(const Done& done, Patience patience);
   /// drive_until it is finished.
   bool finish(const Operation& operation, const Patience& patience);
+  /// `waited_ns` is what the error tells.
+  void wait(Operation& operation, int64_t limit_ns, int64_t waited_ns);
   void start_locked(Operation& operation);
   void look_around(int64_t now_ns);
   bool is_finished(const Operation& operation) const;

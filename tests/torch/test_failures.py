@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from groups import outcomes_of, run_group, start_group
 from programs import run_program
@@ -316,7 +317,7 @@ def one_comes_late():
 
 def nobody_sends():
     if dist.get_rank() == 0:
-        with pytest.raises(dist.DistBackendError, match="rank 0: recv: timeout after 1000 ms"):
+        with pytest.raises(dist.DistBackendError, match="rank 0: recv: timeout after 1 s"):
             dist.recv(torch.ones(3))
     else:
         time.sleep(2)
@@ -328,3 +329,18 @@ def test_a_receive_from_any_source_that_nobody_sends_to():
 
 def test_a_call_that_others_do_not_make():
     run_group(2, one_comes_late, timeout_s=2)
+
+
+def misses_a_backward_pass():
+    model = DistributedDataParallel(torch.nn.Linear(10, 10))
+    if dist.get_rank() == 1:
+        time.sleep(5)
+    model(torch.ones(2, 10)).sum().backward()
+
+
+def test_a_backward_pass_times_out_after_0_seconds():
+    """It has waited for the group's timeout, and says what sets that."""
+    (_, text), _ = outcomes_of(2, misses_a_backward_pass, timeout_s=3)
+    found = re.search(r"all_reduce.*timeout after ([\d.]+) s: waiting for rank 1.*", text)
+    assert found and 2.9 < float(found[1]) < 20, text
+    assert "new_group(timeout=...)" in found[0] and "ROPEWALK_TIMEOUT" not in found[0], text

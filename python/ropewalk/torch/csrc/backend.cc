@@ -54,6 +54,10 @@ class Started final : public Pending {
     work_.wait(timeout);
     end(true);
   }
+  void expire(std::chrono::milliseconds waited) override {
+    work_.expire(waited);
+    end(true);
+  }
 
  private:
   bool end(bool ended) {

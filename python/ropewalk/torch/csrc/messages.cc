@@ -17,15 +17,22 @@ class FromAnySource final : public Pending {
     return find(limit) && work_->wait_for(limit);
   }
   void wait(std::chrono::milliseconds timeout) override {
-    if (!find(timeout))
-      throw Error(ErrorCode::timeout, "recv",
-                  c10::str("timeout after ", timeout.count(), " ms: no rank has sent a message"),
-                  "does another rank call send?");
+    if (!find(timeout)) fail(timeout);
     work_->wait(timeout);
+  }
+  void expire(std::chrono::milliseconds waited) override {
+    if (!find({})) fail(waited);
+    work_->expire(waited);
   }
   int source() const override { return source_; }
 
  private:
+  [[noreturn]] static void fail(std::chrono::milliseconds waited) {
+    throw Error(ErrorCode::timeout, "recv",
+                c10::str("timeout after ", static_cast<double>(waited.count()) / 1e3,
+                         " s: no rank has sent a message"),
+                "does another rank call send?");
+  }
   /// Another receive may take the message that this one has waited for.
   bool find(std::chrono::nanoseconds limit) {
     const auto until = std::chrono::steady_clock::now() + limit;

@@ -9,19 +9,29 @@ namespace ropewalk::pytorch {
 
 namespace {
 
-/// "ropewalk:all_reduce" is all_reduce to whoever calls it.
-std::string name_in(const char* title) {
-  return std::string(std::string_view(title).substr(std::string_view("ropewalk:").size()));
+/// PyTorch gives every group a timeout of its own, so ROPEWALK_TIMEOUT has no say here.
+std::string timeout_advice(const Failure& failure) {
+  const std::string question = failure.peer < 0 ? failure.advice
+                                                : c10::str("is rank ", failure.peer,
+                                                           " still computing, or in another call?");
+  return c10::str(question, question.empty() ? "" : " ",
+                  "init_process_group(timeout=...) or new_group(timeout=...) sets the limit");
 }
 
 }  // namespace
 
+std::string call_name(std::string_view title) {
+  constexpr std::string_view kPrefix = "ropewalk:";
+  return std::string(title.starts_with(kPrefix) ? title.substr(kPrefix.size()) : title);
+}
+
 std::exception_ptr as_backend_error(const Error& error, int rank, const char* title) {
   Failure failure = error.failure();
   if (failure.rank < 0) failure.rank = rank;
+  if (failure.code == ErrorCode::timeout) failure.advice = timeout_advice(failure);
   std::string text = failure.text();
-  if (title != nullptr && text.find(name_in(title)) == std::string::npos)
-    text.insert(0, name_in(title) + ": ");
+  if (title != nullptr && text.find(call_name(title)) == std::string::npos)
+    text.insert(0, call_name(title) + ": ");
   try {
     if (title != nullptr && error.code() == ErrorCode::invalid_argument)
       C10_THROW_ERROR(ValueError, text);
@@ -90,18 +100,18 @@ PendingCall::Announcement PendingCall::wait(std::chrono::milliseconds timeout) {
   });
 }
 
-std::optional<PendingCall::Announcement> PendingCall::expire() {
+std::optional<PendingCall::Announcement> PendingCall::expire(std::chrono::milliseconds waited) {
   std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn.owns_lock()) return {};
-  return advance(std::move(turn), [](Pending& pending) {
-    pending.wait(std::chrono::milliseconds(0));
+  return advance(std::move(turn), [waited](Pending& pending) {
+    pending.expire(waited);
     return true;
   });
 }
 
 PendingCall::Announcement PendingCall::give_up(const char* reason) {
   return *advance(std::unique_lock(turn_), [&](Pending&) -> bool {
-    throw Error(ErrorCode::aborted, name_in(info_.title), reason);
+    throw Error(ErrorCode::aborted, call_name(info_.title), reason);
   });
 }
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
@@ -34,6 +36,8 @@ class Pending {
   virtual bool wait_for(std::chrono::nanoseconds limit) = 0;
   /// Fails the call after `timeout`.
   virtual void wait(std::chrono::milliseconds timeout) = 0;
+  /// Fails the call, unless it has ended, after others have waited for so long.
+  virtual void expire(std::chrono::milliseconds waited) = 0;
   /// The rank that a receive from any source took its message from; else -1.
   virtual int source() const { return -1; }
 };
@@ -46,6 +50,7 @@ class Immediate final : public Pending {
   bool test() override { return false; }
   bool wait_for(std::chrono::nanoseconds) override { return false; }
   void wait(std::chrono::milliseconds timeout) override { run_(timeout); }
+  void expire(std::chrono::milliseconds) override { run_(std::chrono::milliseconds(0)); }
 
  private:
   Run run_;
@@ -73,9 +78,9 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   std::optional<Announcement> poll(std::chrono::nanoseconds limit = {});
   /// Waits to the end; fails the call after `timeout`.
   Announcement wait(std::chrono::milliseconds timeout);
-  /// Fails a call whose time is over. Nothing where another thread is at it, which has its own
-  /// limit.
-  std::optional<Announcement> expire();
+  /// Fails a call whose time is over: it has taken so long. Nothing where another thread is at it,
+  /// which has its own limit.
+  std::optional<Announcement> expire(std::chrono::milliseconds waited);
   /// Ends a call that nobody will drive any more.
   Announcement give_up(const char* reason);
   /// Tells of the end, once it is there.
@@ -98,6 +103,9 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   std::function<void()> record_end_;  // the profiler's
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
+
+/// "ropewalk:all_reduce" is all_reduce to whoever calls it.
+std::string call_name(std::string_view title);
 
 /// The exception that Python sees: torch.distributed.DistBackendError, or ValueError where the call
 /// was refused. It names the rank, and the call with `title`: a failure that the whole job learns

@@ -138,7 +138,8 @@ bool Watcher::poll_all(std::vector<Watched>& watched) {
            auto announcement = one.call->poll();
            // The deadline is that of the call; nobody else may be there to see to it.
            if (!announcement && now - one.since >= one.call->timeout())
-             announcement = one.call->expire();
+             announcement = one.call->expire(
+                 std::chrono::duration_cast<std::chrono::milliseconds>(now - one.since));
            if (!announcement) return false;
            finish(std::move(*announcement));
            return true;

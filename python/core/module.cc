@@ -149,6 +149,7 @@ void bind_session(nb::module_& module) {
           "barrier", [](Session& session) { session.open().barrier(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("abort", &Session::abort, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("split", &Session::split, "color"_a, "key"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>());
 }
 

@@ -45,6 +45,11 @@ void Session::abort(const std::string& reason) {
   for (const auto& task : live_tasks()) task->abandon(reason);
 }
 
+std::shared_ptr<Session> Session::split(int color, int key) {
+  auto part = open().split(color, key);
+  return part ? std::shared_ptr<Session>(new Session(std::move(part))) : nullptr;
+}
+
 void Session::close() {
   if (closed_.exchange(true)) return;
   for (const auto& task : live_tasks()) task->settle();

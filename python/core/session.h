@@ -37,6 +37,8 @@ class Session {
   void settle_at_close(const std::shared_ptr<Task>& task);
   /// Breaks the communicator on every rank, and what was made of it on this one.
   void abort(const std::string& reason);
+  /// Collective, as Communicator::split; null where color is negative.
+  std::shared_ptr<Session> split(int color, int key);
   /// Settles what is under way, then leaves the job. The second call does nothing.
   void close();
   bool is_closed() const { return closed_; }

@@ -119,6 +119,24 @@ class Communicator:
         """
         self._session.abort(reason)
 
+    def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
+        """A communicator for each `color`, of the ranks that gave it, in the order of (key, rank).
+
+        Every rank must call it. Colors are 0 or more; a rank that gives None gets None. A part has
+        connections, deadlines and failures of its own, the transport and timeout of this
+        communicator, and may outlive it.
+        """
+        if color is not None:
+            _whole_number("split", "color", color)
+        numbers = [_of_32_bits("split", "color", -1 if color is None else color),
+                   _of_32_bits("split", "key", key)]
+        session = self._session.split(*numbers)
+        if session is None:
+            return None
+        part = Communicator.__new__(Communicator)
+        part._session = session
+        return part
+
     def barrier(self) -> None:
         """Returns when every rank has called it."""
         self._session.barrier()
@@ -300,6 +318,13 @@ def _whole_number(operation: str, name: str, value: Any) -> int:
     number = operator.index(value)
     if number < 0:
         raise invalid_argument(operation, f"{name} has {number}", "give 0 or more")
+    return number
+
+
+def _of_32_bits(operation: str, name: str, value: Any) -> int:
+    number = operator.index(value)
+    if not -1 << 31 <= number < 1 << 31:
+        raise invalid_argument(operation, f"{name} is {number}", "give a number of 32 bits")
     return number
 
 

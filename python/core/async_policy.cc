@@ -86,6 +86,7 @@ class AsyncPolicy {
   template <class Action>
   auto apply(const nb::sequence& list, const char* argument, Action action) {
     const std::vector<Array> arrays = view_list(list, kName, argument);
+    session_->require_own_process();
     if (arrays[0].type != task_->type())
       reject(kName,
              fmt::format("{}[0] has dtype {}, not {}", argument, name_of(arrays[0].type),
@@ -109,6 +110,10 @@ class AsyncPolicy {
   AsyncPolicy(const AsyncPolicy&) = delete;
   AsyncPolicy& operator=(const AsyncPolicy&) = delete;
   ~AsyncPolicy() {
+    if (session_->is_forked()) {
+      keep_forever(std::move(task_));
+      return;
+    }
     nb::gil_scoped_release unlocked;
     task_.reset();
   }
@@ -129,14 +134,17 @@ class AsyncPolicy {
     apply(list, "center", [](auto& policy, auto tensors) { policy.center(tensors); });
   }
   void serve() {
+    session_->require_own_process();
     nb::gil_scoped_release unlocked;
     task_->apply({}, [](auto& policy, auto) { policy.serve(); });
   }
   void close() {
+    if (session_->is_forked()) return;
     nb::gil_scoped_release unlocked;
     task_->settle();
   }
   void abandon() {
+    if (session_->is_forked()) return;
     nb::gil_scoped_release unlocked;
     task_->abandon("an exception ended its AsyncEA");
     task_->settle();

@@ -114,8 +114,10 @@ nb::object allocate(SessionPointer session, const std::vector<size_t>& shape,
     owned->buffer = communicator.allocate<std::byte>(bytes);
   }
   std::byte* data = owned->buffer.data();
-  nb::capsule owner(owned.release(),
-                    [](void* pointer) noexcept { delete static_cast<OwnedBuffer*>(pointer); });
+  nb::capsule owner(owned.release(), [](void* pointer) noexcept {
+    auto* buffer = static_cast<OwnedBuffer*>(pointer);
+    if (!buffer->session->is_forked()) delete buffer;
+  });
   nb::ndarray<> array(data, shape.size(), shape.data(), owner, nullptr, dlpack_type(*type));
   if (*type == DataType::bfloat16) return nb::cast(array);
   return nb::cast(nb::ndarray<nb::numpy>(array));
@@ -139,6 +141,7 @@ void bind_session(nb::module_& module) {
       .def_ro("local_size", &Session::local_size)
       .def_ro("transport", &Session::transport)
       .def_prop_ro("closed", &Session::is_closed)
+      .def_prop_ro("forked", &Session::is_forked)
       .def("prepare", &prepare, "collective"_a, "x"_a.none(), "out"_a.none(), "op"_a, "scale"_a,
            "root"_a, "counts"_a, "recv_counts"_a, "algorithm"_a)
       .def("run", &run, "call"_a)

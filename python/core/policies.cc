@@ -33,6 +33,10 @@ class LazyPolicy {
   LazyPolicy(const LazyPolicy&) = delete;
   LazyPolicy& operator=(const LazyPolicy&) = delete;
   ~LazyPolicy() {
+    if (session_->is_forked()) {
+      keep_forever(std::move(policy_));
+      return;
+    }
     nb::gil_scoped_release unlocked;
     policy_ = {};
   }

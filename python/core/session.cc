@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
 namespace ropewalk::python {
@@ -15,11 +16,24 @@ Session::Session(std::unique_ptr<Communicator> communicator)
       communicator_(std::move(communicator)) {}
 
 Session::~Session() {
+  if (is_forked()) {
+    keep_forever(std::move(communicator_));
+    return;
+  }
   nanobind::gil_scoped_release unlocked;
   communicator_.reset();
 }
 
+void Session::require_own_process() const {
+  if (is_forked())
+    throw Error(Failure{
+        ErrorCode::invalid_argument, "communicator",
+        fmt::format("process {} was forked from process {}, which is the rank", getpid(), process_),
+        "make calls in that one; children compute, or join a job of their own", rank});
+}
+
 Communicator& Session::open() {
+  require_own_process();
   if (closed_)
     throw Error(Failure{ErrorCode::invalid_argument, "communicator", "it is closed",
                         "call it before close(), or inside the with block", rank});
@@ -51,7 +65,7 @@ std::shared_ptr<Session> Session::split(int color, int key) {
 }
 
 void Session::close() {
-  if (closed_.exchange(true)) return;
+  if (is_forked() || closed_.exchange(true)) return;
   for (const auto& task : live_tasks()) task->settle();
   communicator_->leave();
 }

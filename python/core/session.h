@@ -2,10 +2,13 @@
 // session, so the communicator dies last.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ropewalk/communicator.h"
@@ -23,6 +26,12 @@ class Task {
   virtual void abandon(const std::string& /*reason*/) noexcept {}
 };
 
+/// What must not be destroyed, as the process that it belongs to is another.
+template <class T>
+void keep_forever(T&& object) {
+  new auto(std::forward<T>(object));
+}
+
 /// Thread-safe. Destroyed with the GIL held.
 class Session {
  public:
@@ -32,14 +41,20 @@ class Session {
   Session& operator=(const Session&) = delete;
   ~Session();
 
-  /// Throws Error(invalid_argument) once closed.
+  /// Throws Error(invalid_argument) once closed, and in a forked child.
   Communicator& open();
+  /// True in a child of the process that joined: it has no part in the job, and its threads, which
+  /// may have held locks, are not there. So nothing is waited for there, and nothing destroyed.
+  bool is_forked() const { return getpid() != process_; }
+  /// Throws Error(invalid_argument) in a forked child.
+  void require_own_process() const;
   void settle_at_close(const std::shared_ptr<Task>& task);
   /// Breaks the communicator on every rank, and what was made of it on this one.
   void abort(const std::string& reason);
   /// Collective, as Communicator::split; null where color is negative.
   std::shared_ptr<Session> split(int color, int key);
-  /// Settles what is under way, then leaves the job. The second call does nothing.
+  /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
+  /// nothing.
   void close();
   bool is_closed() const { return closed_; }
 
@@ -51,6 +66,7 @@ class Session {
   explicit Session(std::unique_ptr<Communicator> communicator);
   std::vector<std::shared_ptr<Task>> live_tasks();
 
+  const pid_t process_ = getpid();
   std::unique_ptr<Communicator> communicator_;
   std::atomic<bool> closed_{false};
   std::mutex tasks_mutex_;  // guards tasks_

@@ -50,12 +50,17 @@ StartedWork::StartedWork(std::shared_ptr<Session> session, std::vector<PreparedC
 
 /// Also where another thread, in close(), is waiting for it: only then may the arrays go.
 StartedWork::~StartedWork() {
+  if (session_->is_forked()) {
+    keep_forever(std::move(task_));
+    return;
+  }
   nb::gil_scoped_release unlocked;
   task_->settle();
   task_.reset();
 }
 
 bool StartedWork::test() {
+  session_->require_own_process();
   bool finished = false;
   {
     nb::gil_scoped_release unlocked;
@@ -66,6 +71,7 @@ bool StartedWork::test() {
 }
 
 void StartedWork::wait(std::optional<double> seconds) {
+  session_->require_own_process();
   {
     nb::gil_scoped_release unlocked;
     task_->wait(nanoseconds_of(seconds));
@@ -108,6 +114,10 @@ RepeatedPlan::RepeatedPlan(std::shared_ptr<Session> session, PreparedCall call, 
 }
 
 RepeatedPlan::~RepeatedPlan() {
+  if (session_->is_forked()) {
+    keep_forever(std::move(task_));
+    return;
+  }
   nb::gil_scoped_release unlocked;
   task_->settle();
   task_.reset();

@@ -36,6 +36,8 @@ class Communicator:
     Any thread may call; calls of several threads are serialized, and their order must then be
     made equal on all ranks by the caller. The interpreter's lock is released while a call waits.
     Ctrl-C raises KeyboardInterrupt when the call under way has ended, at the latest by `timeout`.
+
+    A forked child has no part in the job: calls there raise InvalidArgumentError.
     """
 
     def __init__(self, rank: Optional[int] = None, size: Optional[int] = None,
@@ -99,7 +101,7 @@ class Communicator:
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
         orderly = error is None or (isinstance(error, SystemExit) and not error.code)
-        if not orderly and not self.closed:
+        if not orderly and self._takes_part():
             self.abort(f"{type(error).__name__}: {error}")
         self.close()
 
@@ -108,7 +110,7 @@ class Communicator:
 
         After it every call raises InvalidArgumentError; arrays from allocate() stay valid. A
         `with` block calls it; where an exception ends the block, the job is aborted first, so
-        that the other ranks learn of it at once.
+        that the other ranks learn of it at once. In a forked child it does nothing.
         """
         self._session.close()
 
@@ -118,6 +120,9 @@ class Communicator:
         From any thread, also while others wait in a call. `reason` is part of the error.
         """
         self._session.abort(reason)
+
+    def _takes_part(self) -> bool:
+        return not (self.closed or self._session.forked)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """A communicator for each `color`, of the ranks that gave it, in the order of (key, rank).

@@ -105,10 +105,14 @@ std::string Backend::transport() {
 }
 
 Membership::Parts Backend::parts(const char* operation) const {
+  const std::string name = call_name(operation);
+  membership_->process().require(getRank(), name.c_str());
   Membership::Parts both = membership_->parts();
   if (!both.group)
-    C10_THROW_ERROR(DistBackendError, c10::str("rank ", getRank(), ": ", operation,
-                                               ": the process group has been destroyed"));
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("rank ", getRank(), ": ", name, ": the process group has been destroyed",
+                 "; make another with init_process_group or new_group"));
   return both;
 }
 
@@ -152,12 +156,17 @@ WorkPtr Backend::endCoalescing() {
 
 at::Tensor Backend::allocateTensor(long elements, at::TensorOptions options) {
   struct Owner {
-    std::shared_ptr<Group> group;
+    explicit Owner(std::shared_ptr<Group> shared) : group(std::move(shared)) {}
+    Owner(const Owner&) = delete;
+    Owner& operator=(const Owner&) = delete;
+    ~Owner() {
+      if (group->process.is_forked()) keep_forever(std::move(buffer));
+    }
+    const std::shared_ptr<Group> group;
     Buffer<std::byte> buffer;  // goes first
   };
   const auto bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
-  auto owner = std::make_shared<Owner>();
-  owner->group = parts("allocate_tensor").group;
+  const auto owner = std::make_shared<Owner>(parts("allocate_tensor").group);
   try {
     owner->buffer = owner->group->comm->allocate<std::byte>(bytes);
   } catch (const Error& error) {

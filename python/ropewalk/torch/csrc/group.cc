@@ -1,5 +1,8 @@
 #include "group.h"
 
+#include <c10/util/Exception.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <thread>
 #include <utility>
@@ -15,39 +18,47 @@ constexpr auto kPatience = std::chrono::seconds(1);
 // exception").
 constexpr auto kLastWords = std::chrono::milliseconds(200);
 
-/// Those of this process. Never destroyed: backends may outlive static objects.
-struct Memberships {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<Membership>> all;
-};
-Memberships& memberships() {
-  static auto* every = new Memberships;
-  return *every;
-}
+/// What this process has joined, and leaves. Never destroyed: backends may outlive static objects.
+struct Process {
+  const OwnProcess own;
 
-/// Threads that leave a job. Never destroyed: they may outlive static objects.
-struct Departures {
-  std::mutex mutex;
+  std::mutex mutex;  // guards what follows
+  std::vector<std::weak_ptr<Membership>> memberships;
+
+  /// Threads that leave a job.
+  std::mutex departing_mutex;  // guards what follows
   std::condition_variable changed;
-  int under_way = 0;
+  int departing = 0;
+
+  std::vector<std::shared_ptr<Membership>> live_memberships() {
+    std::lock_guard lock(mutex);
+    std::vector<std::shared_ptr<Membership>> live;
+    for (const auto& one : memberships)
+      if (auto membership = one.lock()) live.push_back(std::move(membership));
+    return live;
+  }
 };
-Departures& departures() {
-  static auto* all = new Departures;
-  return *all;
+
+/// A forked child has one of its own.
+Process& this_process() {
+  static std::atomic<Process*> current{nullptr};
+  Process* known = current;
+  if (known != nullptr && !known->own.is_forked()) return *known;
+  auto fresh = std::make_unique<Process>();
+  return current.compare_exchange_strong(known, fresh.get()) ? *fresh.release() : *known;
 }
 
 /// Ends what `leave` has begun.
 void depart(std::shared_ptr<Group> group) {
-  auto& all = departures();
+  Process& all = this_process();
   auto has_left = std::make_shared<bool>(false);
-  std::unique_lock lock(all.mutex);
-  std::thread([group = std::move(group), has_left]() mutable {
-    auto& all = departures();
+  std::unique_lock lock(all.departing_mutex);
+  std::thread([&all, group = std::move(group), has_left]() mutable {
     group->comm->leave();
     group.reset();
-    std::lock_guard lock(all.mutex);
+    std::lock_guard lock(all.departing_mutex);
     *has_left = true;
-    --all.under_way;
+    --all.departing;
     all.changed.notify_all();
   }).detach();
   all.changed.wait_for(lock, kPatience, [&] { return *has_left; });
@@ -55,28 +66,46 @@ void depart(std::shared_ptr<Group> group) {
 
 }  // namespace
 
+void OwnProcess::require(int rank, const char* operation) const {
+  if (is_forked())
+    C10_THROW_ERROR(DistBackendError, c10::str("rank ", rank, ": ", operation, ": process ",
+                                               getpid(), " was forked from process ", process_,
+                                               ", which is the rank; make calls there"));
+}
+
+Group::~Group() {
+  if (process.is_forked()) keep_forever(std::move(comm));
+}
+
 std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined) {
   auto fresh = std::make_shared<Membership>();
   fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::make_shared<Watcher>()};
-  auto& [mutex, all] = memberships();
-  std::lock_guard lock(mutex);
-  std::erase_if(all, [](const auto& one) { return one.expired(); });
-  all.push_back(fresh);
+  Process& all = this_process();
+  std::lock_guard lock(all.mutex);
+  std::erase_if(all.memberships, [](const auto& one) { return one.expired(); });
+  all.memberships.push_back(fresh);
   return fresh;
 }
 
+Membership::~Membership() {
+  if (process_.is_forked()) keep_forever(std::move(parts_));
+}
+
 Membership::Parts Membership::parts() const {
+  if (process_.is_forked()) return {};
   std::lock_guard lock(mutex_);
   return parts_;
 }
 
 void Membership::leave() {
+  if (process_.is_forked()) return;
+  Process& all = this_process();
   Parts left;
   {
-    std::scoped_lock lock(mutex_, departures().mutex);
+    std::scoped_lock lock(mutex_, all.departing_mutex);
     left = std::exchange(parts_, {});
     if (!left.group) return;
-    ++departures().under_way;
+    ++all.departing;
   }
   left.watcher->stop(kCallPatience, [&comm = *left.group->comm] {
     comm.abort("the process group was destroyed while calls were under way");
@@ -86,17 +115,10 @@ void Membership::leave() {
 
 bool leave_all(std::chrono::milliseconds limit) {
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<std::weak_ptr<Membership>> all;
-  {
-    std::lock_guard lock(memberships().mutex);
-    all = memberships().all;
-  }
-  for (const auto& one : all)
-    if (const auto membership = one.lock()) membership->leave();
-  auto& departing = departures();
-  std::unique_lock lock(departing.mutex);
-  const bool all_left =
-      departing.changed.wait_for(lock, limit, [&] { return departing.under_way == 0; });
+  Process& all = this_process();
+  for (const auto& membership : all.live_memberships()) membership->leave();
+  std::unique_lock lock(all.departing_mutex);
+  const bool all_left = all.changed.wait_for(lock, limit, [&] { return all.departing == 0; });
   lock.unlock();
   const bool waited_for_calls = std::chrono::steady_clock::now() - begin >= kPatience;
   if (waited_for_calls) std::this_thread::sleep_for(kLastWords);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "own_process.h"
 #include "watcher.h"
 
 namespace ropewalk::pytorch {
@@ -15,9 +16,13 @@ namespace ropewalk::pytorch {
 /// Shared by a backend, its unfinished calls and the memory it gave out.
 struct Group {
   explicit Group(std::unique_ptr<Communicator> joined) : comm(std::move(joined)) {}
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group();
 
-  const std::unique_ptr<Communicator> comm;
-  std::mutex claim;  // held from finding a sender to starting the receive from it
+  const OwnProcess process;
+  std::unique_ptr<Communicator> comm;  // never null
+  std::mutex claim;                    // held from finding a sender to starting the receive from it
   std::byte barrier_byte{};
 };
 
@@ -31,14 +36,18 @@ class Membership {
   };
 
   static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined);
+  ~Membership();
+  /// Nothing in a forked child.
   Parts parts() const;
+  const OwnProcess& process() const { return process_; }
   /// Calls under way have five seconds to end; then they fail, on every rank, as others may wait
   /// for this one's part. Then this rank leaves. Returns when every rank has left, or after a
   /// second: a rank may well be in another group's call for long, perhaps with this one. The rest
-  /// happens in the background.
+  /// happens in the background. In a forked child it does nothing.
   void leave();
 
  private:
+  const OwnProcess process_;
   mutable std::mutex mutex_;
   Parts parts_;
 };

@@ -25,6 +25,10 @@ PendingWork::PendingWork(const WorkInfo& info, const Membership::Parts& parts,
 }
 
 PendingWork::~PendingWork() {
+  if (group_->process.is_forked()) {
+    keep_forever(std::move(call_));
+    return;
+  }
   if (!call_->has_ended()) watch();
 }
 
@@ -34,11 +38,13 @@ void PendingWork::watch() {
 }
 
 bool PendingWork::isCompleted() {
+  group_->process.require(rank_, "is_completed");
   if (const auto announcement = call_->poll(); announcement && *announcement) (*announcement)();
   return call_->has_ended();
 }
 
 bool PendingWork::wait(std::chrono::milliseconds timeout) {
+  group_->process.require(rank_, "wait");
   const auto announce = call_->wait(timeout == kNoTimeout ? call_->timeout() : timeout);
   if (announce) announce();
   if (const auto error = call_->error()) std::rethrow_exception(error);
@@ -46,10 +52,12 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void PendingWork::abort() {
+  group_->process.require(rank_, "abort");
   group_->comm->abort("torch aborted a call");
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
+  group_->process.require(rank_, "get_future");
   auto future = call_->future();
   if (!future->completed()) watch();
   return future;

@@ -88,8 +88,8 @@ void require_numel(const at::Tensor& tensor, int64_t wanted, const Caller& calle
 
 void require_same_type(const at::Tensor& a, const at::Tensor& b, const Caller& caller) {
   if (a.scalar_type() != b.scalar_type())
-    caller.reject(
-        c10::str("input and output differ in type: ", a.scalar_type(), " and ", b.scalar_type()));
+    caller.reject(c10::str("input and output differ in type: ", a.scalar_type(), " and ",
+                           b.scalar_type(), "; make the output of the input's type"));
 }
 
 /// all_to_all_single's splits count rows; the call's count elements.
@@ -107,7 +107,7 @@ std::vector<size_t> split_counts(const at::Tensor& tensor, const std::vector<int
   }
   int64_t sum = 0;
   for (int64_t split : splits) {
-    if (split < 0) caller.reject("a split size is negative");
+    if (split < 0) caller.reject("a split size is negative; give 0 or more");
     sum += split;
     counts.push_back(static_cast<size_t>(split) * row);
   }
@@ -259,7 +259,7 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
     request.temporaries.push_back(flat.tensor());
     request.finish = [flat] { flat.unpack(); };
   } else if (!outputs.empty()) {
-    by.reject("only the root gives outputs");
+    by.reject("only the root gives outputs; give none here");
   }
   request.calls.push_back(call);
   return submit(std::move(request), options);
@@ -283,7 +283,7 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
     call.in = flat.tensor().data_ptr();
     request.temporaries.push_back(flat.tensor());
   } else if (!inputs.empty()) {
-    by.reject("only the root gives inputs");
+    by.reject("only the root gives inputs; give none here");
   }
   request.calls.push_back(call);
   return submit(std::move(request), options);

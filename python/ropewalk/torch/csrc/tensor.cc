@@ -104,20 +104,24 @@ ReduceOp op_of(const c10d::ReduceOp& op, at::ScalarType type, const Caller& call
     case c10d::ReduceOp::MAX:
       return kMax;
     case c10d::ReduceOp::AVG:
-      if (is_bool) caller.reject("booleans have no average");
+      if (is_bool) caller.reject("booleans have no average; convert them to numbers first");
       return kAvg;
     case c10d::ReduceOp::PREMUL_SUM:
-      if (is_integral) caller.reject(c10::str("PREMUL_SUM is not defined on ", type));
+      if (is_integral)
+        caller.reject(c10::str("PREMUL_SUM is not defined on ", type,
+                               "; convert the tensor to a floating type first"));
       return scaled_sum(op, caller);
     case c10d::ReduceOp::BAND:
     case c10d::ReduceOp::BOR:
     case c10d::ReduceOp::BXOR:
-      if (!is_integral) caller.reject(c10::str("bitwise operations are not defined on ", type));
+      if (!is_integral)
+        caller.reject(c10::str("bitwise operations are not defined on ", type,
+                               "; they take integers and booleans"));
       return bitwise(op.op_ == c10d::ReduceOp::BAND  ? bitwise_and
                      : op.op_ == c10d::ReduceOp::BOR ? bitwise_or
                                                      : bitwise_xor);
     default:
-      caller.reject("the reduce op is unknown");
+      caller.reject("the reduce op is unknown; take one of torch.distributed.ReduceOp");
   }
 }
 
@@ -154,7 +158,9 @@ Reduction reduced(const at::Tensor& tensor, const c10d::ReduceOp& op, const Call
   at::ScalarType type = tensor.scalar_type();
   size_t count = static_cast<size_t>(tensor.numel());
   if (type == at::kComplexFloat || type == at::kComplexDouble) {
-    if (!is_linear(op)) caller.reject("complex numbers have sums and averages only");
+    if (!is_linear(op))
+      caller.reject(
+          "complex numbers have sums and averages only; torch.view_as_real gives their parts");
     type = c10::toRealValueType(type);
     count *= 2;
   }
@@ -167,14 +173,14 @@ Reduction reduced(const at::Tensor& tensor, const c10d::ReduceOp& op, const Call
 std::vector<size_t> counts_of(const std::vector<at::Tensor>& tensors, int ranks,
                               const at::Tensor& alike, const Caller& caller) {
   if (tensors.size() != static_cast<size_t>(ranks))
-    caller.reject(
-        c10::str("a list has ", tensors.size(), " tensors; the group has ", ranks, " ranks"));
+    caller.reject(c10::str("a list has ", tensors.size(), " tensors; the group has ", ranks,
+                           " ranks: give one tensor for each"));
   std::vector<size_t> counts;
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) caller.reject("a tensor is undefined");
     if (tensor.scalar_type() != alike.scalar_type())
       caller.reject(c10::str("tensors of types ", tensor.scalar_type(), " and ",
-                             alike.scalar_type(), " in one call"));
+                             alike.scalar_type(), " in one call; convert them to one type first"));
     counts.push_back(static_cast<size_t>(tensor.numel()));
   }
   return counts;

@@ -3,15 +3,10 @@
 PyTorch finds `register` by its entry point and calls it when it is imported, so this module stands
 apart from the package: it imports nothing else, and raises nothing, before the backend is asked for.
 """
-import atexit
 import os
 import warnings
 
 NAME = "ropewalk"
-# A process that ends leaves its groups, and stays so long at most for ranks that are still at work:
-# they must not take it for dead.
-_DEPARTURE_LIMIT_S = 30.0
-_departure = None
 
 
 def register() -> None:
@@ -27,11 +22,12 @@ def register() -> None:
 
 def _create(options, _):
     """One backend for one process group, as torch.distributed's extended API asks for it."""
+    from ropewalk import process_end
     from ropewalk.torch import build
 
     extension = build.load()
     _let_ddp_allocate()
-    _leave_at_the_end(extension.leave_all)
+    process_end.watch(extension.abort_all, extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
                                           options.timeout.total_seconds())
 
@@ -46,16 +42,3 @@ def _let_ddp_allocate():
 
     if torch.cuda.device_count() == 0:
         os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
-
-
-def _leave_at_the_end(leave_all):
-    """Once, in this process. Workers of multiprocessing run its finalizers, but nothing of atexit
-    before Python 3.13."""
-    global _departure
-    from multiprocessing import util
-
-    if _departure is not None:
-        atexit.unregister(_departure)
-        _departure.cancel()
-    _departure = util.Finalize(None, leave_all, (_DEPARTURE_LIMIT_S,), exitpriority=0)
-    atexit.register(_departure)

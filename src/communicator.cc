@@ -192,6 +192,10 @@ void Communicator::interrupt_next_sender(int channel) {
   impl_->driver()->interrupt_next_sender(channel);
 }
 
+std::optional<int64_t> Communicator::culprit_process() const {
+  return impl_->culprit_process();
+}
+
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   return split_communicator(*this, impl_->options(), color, key);
 }

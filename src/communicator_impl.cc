@@ -117,6 +117,13 @@ void Communicator::Impl::abort(const std::string& reason) {
                          rank()});
 }
 
+std::optional<int64_t> Communicator::Impl::culprit_process() const {
+  const Failure* failure = job_.monitor().failure();
+  if (failure == nullptr || failure->peer == rank()) return {};
+  if (failure->code != ErrorCode::aborted && failure->code != ErrorCode::peer_lost) return {};
+  return job_.local_process(failure->peer);
+}
+
 Options Communicator::Impl::options() const {
   const Knobs& knobs = job_.knobs();
   Options options;

@@ -38,6 +38,7 @@ class Communicator::Impl {
   std::shared_ptr<Operation> start(std::span<const Call> calls, bool in_background);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   void abort(const std::string& reason);
+  std::optional<int64_t> culprit_process() const;
   void leave();
   /// The same where there is nobody to throw to, and gives up what was prepared.
   void close() noexcept;

@@ -115,6 +115,11 @@ void Job::open_mailboxes(const std::vector<std::string>& mailboxes) {
   }
 }
 
+std::optional<int64_t> Job::local_process(int peer) const {
+  if (peer < 0 || peer >= size() || !is_local(peer)) return {};
+  return world_->card(peer).pid;
+}
+
 std::string Job::transport_names() const {
   std::string names;
   for (const Transport* transport : transports_)

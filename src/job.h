@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class Job {
   const std::vector<int>& route() const { return route_; }
   /// "shm", "tcp", "verbs", "ucx/shm", "shm+tcp", ...; "self" in a job of one.
   std::string transport_names() const;
+
+  /// The process of `peer`, where that is a rank of this host.
+  std::optional<int64_t> local_process(int peer) const;
 
   /// While an exception unwinds makes the job fail, which has the other ranks hear of it.
   void report_exception();

@@ -209,6 +209,9 @@ class Communicator {
 
   /// Breaks the communicator on every rank with `reason`.
   void abort(const std::string& reason);
+  /// The process whose end or abort broke this communicator, where it is another one of this host.
+  /// For those who must not end before it has, lest they be taken for the cause.
+  std::optional<int64_t> culprit_process() const;
 
   /// Collective: a communicator for each `color`, of the ranks that gave it, in the order of (key,
   /// rank); null where color is negative. It has its own connections, deadlines and failures, the

@@ -14,6 +14,7 @@
 #include "policies.h"
 #include "seconds.h"
 #include "session.h"
+#include "system_exit.h"
 #include "work.h"
 
 namespace ropewalk::python {
@@ -153,6 +154,7 @@ void bind_session(nb::module_& module) {
           nb::call_guard<nb::gil_scoped_release>())
       .def("abort", &Session::abort, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("split", &Session::split, "color"_a, "key"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("culprit_process", &Session::culprit_process)
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>());
 }
 
@@ -178,6 +180,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // a traceback may hold a communicator until the process ends
   module.attr("__version__") = ROPEWALK_VERSION;
   module.def("library_path", &library_path);
+  module.def("on_system_exit", &on_system_exit, "callback"_a);
   bind_session(module);
   bind_tasks(module);
   bind_policies(module);

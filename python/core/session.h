@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,8 @@ class Session {
   void settle_at_close(const std::shared_ptr<Task>& task);
   /// Breaks the communicator on every rank, and what was made of it on this one.
   void abort(const std::string& reason);
+  /// Communicator::culprit_process, also when closed.
+  std::optional<int64_t> culprit_process() const { return communicator_->culprit_process(); }
   /// Collective, as Communicator::split; null where color is negative.
   std::shared_ptr<Session> split(int color, int key);
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from types import TracebackType
 from typing import Any, Optional, Sequence, Union
 
 import numpy as np
 
-from . import _core
+from . import _core, process_end
 from .errors import invalid_argument
 from .operations import AlgorithmLike, OpLike, algorithm_name, kind_and_scale
 from .work import Plan, Work
 
 Counts = Optional[Sequence[int]]
+
+_joined: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _abort_all(reason: str) -> list[int]:
+    culprits = []
+    for comm in list(_joined):
+        culprit = comm._session.culprit_process()
+        if culprit is not None:
+            culprits.append(culprit)
+        elif comm._takes_part():
+            comm.abort(reason)
+    return culprits
 
 
 class Communicator:
@@ -37,6 +51,9 @@ class Communicator:
     made equal on all ranks by the caller. The interpreter's lock is released while a call waits.
     Ctrl-C raises KeyboardInterrupt when the call under way has ended, at the latest by `timeout`.
 
+    An exception that ends the process, or sys.exit with a status that is not 0, aborts its
+    communicators at once, with its text as the reason.
+
     A forked child has no part in the job: calls there raise InvalidArgumentError.
     """
 
@@ -58,8 +75,13 @@ class Communicator:
         progress_thread: drive started operations in the background; default True.
         progress_cpu: bind that thread to this CPU.
         """
-        self._session = _core.join(rank, size, coordinator, coordinator_fd, key, transport, timeout,
-                                   progress_thread, progress_cpu)
+        self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, timeout,
+                               progress_thread, progress_cpu))
+
+    def _adopt(self, session: _core.Session) -> None:
+        self._session = session
+        _joined.add(self)
+        process_end.watch(_abort_all)
 
     @property
     def rank(self) -> int:
@@ -100,9 +122,8 @@ class Communicator:
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        orderly = error is None or (isinstance(error, SystemExit) and not error.code)
-        if not orderly and self._takes_part():
-            self.abort(f"{type(error).__name__}: {error}")
+        if error is not None and process_end.is_failure(error) and self._takes_part():
+            self.abort(process_end.describe(error))
         self.close()
 
     def close(self) -> None:
@@ -139,7 +160,7 @@ class Communicator:
         if session is None:
             return None
         part = Communicator.__new__(Communicator)
-        part._session = session
+        part._adopt(session)
         return part
 
     def barrier(self) -> None:

@@ -19,6 +19,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_s"),
            py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("transport", &Backend::transport);
+  m.def("abort_all", &ropewalk::pytorch::abort_all, py::arg("reason"),
+        py::call_guard<py::gil_scoped_release>());
   m.def(
       "leave_all",
       [](double limit_s) {

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <thread>
@@ -24,6 +25,7 @@ struct Process {
 
   std::mutex mutex;  // guards what follows
   std::vector<std::weak_ptr<Membership>> memberships;
+  std::vector<int64_t> culprits;  // of broken groups that were left
 
   /// Threads that leave a job.
   std::mutex departing_mutex;  // guards what follows
@@ -110,7 +112,27 @@ void Membership::leave() {
   left.watcher->stop(kCallPatience, [&comm = *left.group->comm] {
     comm.abort("the process group was destroyed while calls were under way");
   });
+  if (const auto culprit = left.group->comm->culprit_process()) {
+    std::lock_guard lock(all.mutex);
+    all.culprits.push_back(*culprit);
+  }
   depart(std::move(left.group));
+}
+
+std::vector<int64_t> abort_all(const std::string& reason) {
+  Process& all = this_process();
+  std::vector<int64_t> culprits;
+  for (const auto& membership : all.live_memberships()) {
+    const auto group = membership->parts().group;
+    if (!group) continue;
+    if (const auto culprit = group->comm->culprit_process())
+      culprits.push_back(*culprit);
+    else
+      group->comm->abort(reason);
+  }
+  std::lock_guard lock(all.mutex);
+  std::ranges::copy(all.culprits, std::back_inserter(culprits));
+  return culprits;
 }
 
 bool leave_all(std::chrono::milliseconds limit) {

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "own_process.h"
 #include "watcher.h"
@@ -51,6 +53,10 @@ class Membership {
   mutable std::mutex mutex_;
   Parts parts_;
 };
+
+/// Breaks all groups with `reason`. Gives the processes of this host that had broken some of them
+/// before, also of groups that were left since.
+std::vector<int64_t> abort_all(const std::string& reason);
 
 /// Leaves all groups, and waits for what then happens in the background, at most for `limit`:
 /// before the process ends, so that ranks that are still at work do not take this one for dead.

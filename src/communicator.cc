@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/fork.h"
+#include "ropewalk/fork.h"
 #include "base/log.h"
 #include "communicator_impl.h"
 #include "split.h"
@@ -88,8 +88,8 @@ void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
 }
 
 void Work::expire(std::chrono::nanoseconds waited) {
+  require(operation_);
   const auto op = std::move(operation_);
-  require(op);
   op->driver->expire(*op, waited.count());
 }
 

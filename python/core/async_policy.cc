@@ -111,7 +111,7 @@ class AsyncPolicy {
   AsyncPolicy& operator=(const AsyncPolicy&) = delete;
   ~AsyncPolicy() {
     if (session_->is_forked()) {
-      keep_forever(std::move(task_));
+      abandon(std::move(task_));
       return;
     }
     nb::gil_scoped_release unlocked;

@@ -34,7 +34,7 @@ class LazyPolicy {
   LazyPolicy& operator=(const LazyPolicy&) = delete;
   ~LazyPolicy() {
     if (session_->is_forked()) {
-      keep_forever(std::move(policy_));
+      abandon(std::move(policy_));
       return;
     }
     nb::gil_scoped_release unlocked;

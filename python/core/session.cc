@@ -16,10 +16,6 @@ Session::Session(std::unique_ptr<Communicator> communicator)
       communicator_(std::move(communicator)) {}
 
 Session::~Session() {
-  if (is_forked()) {
-    keep_forever(std::move(communicator_));
-    return;
-  }
   nanobind::gil_scoped_release unlocked;
   communicator_.reset();
 }

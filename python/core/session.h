@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ropewalk/communicator.h"
+#include "ropewalk/fork.h"
 
 namespace ropewalk::python {
 
@@ -27,12 +28,6 @@ class Task {
   virtual void abandon(const std::string& /*reason*/) noexcept {}
 };
 
-/// What must not be destroyed, as the process that it belongs to is another.
-template <class T>
-void keep_forever(T&& object) {
-  new auto(std::forward<T>(object));
-}
-
 /// Thread-safe. Destroyed with the GIL held.
 class Session {
  public:
@@ -46,7 +41,7 @@ class Session {
   Communicator& open();
   /// True in a child of the process that joined: it has no part in the job, and its threads, which
   /// may have held locks, are not there. So nothing is waited for there, and nothing destroyed.
-  bool is_forked() const { return getpid() != process_; }
+  bool is_forked() const { return guard_.is_forked(); }
   /// Throws Error(invalid_argument) in a forked child.
   void require_own_process() const;
   void settle_at_close(const std::shared_ptr<Task>& task);
@@ -69,6 +64,7 @@ class Session {
   explicit Session(std::unique_ptr<Communicator> communicator);
   std::vector<std::shared_ptr<Task>> live_tasks();
 
+  const ForkGuard guard_;
   const pid_t process_ = getpid();
   std::unique_ptr<Communicator> communicator_;
   std::atomic<bool> closed_{false};

@@ -51,7 +51,7 @@ StartedWork::StartedWork(std::shared_ptr<Session> session, std::vector<PreparedC
 /// Also where another thread, in close(), is waiting for it: only then may the arrays go.
 StartedWork::~StartedWork() {
   if (session_->is_forked()) {
-    keep_forever(std::move(task_));
+    abandon(std::move(task_));
     return;
   }
   nb::gil_scoped_release unlocked;
@@ -115,7 +115,7 @@ RepeatedPlan::RepeatedPlan(std::shared_ptr<Session> session, PreparedCall call, 
 
 RepeatedPlan::~RepeatedPlan() {
   if (session_->is_forked()) {
-    keep_forever(std::move(task_));
+    abandon(std::move(task_));
     return;
   }
   nb::gil_scoped_release unlocked;

@@ -1,4 +1,4 @@
-#include "base/fork.h"
+#include "ropewalk/fork.h"
 
 #include <pthread.h>
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/fork.h"
+#include "ropewalk/fork.h"
 #include "engine/engine.h"
 #include "memory/memfd.h"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/fork.h"
+#include "ropewalk/fork.h"
 #include "base/log.h"
 #include "policies/arrival.h"
 #include "policies/center_shard.h"
@@ -66,7 +66,11 @@ class AsyncEa<T>::Impl {
     shard_.reset();  // answers the others until here
     exchange_.reset();
     vector_ = {};
-    comm_->leave();
+    try {
+      comm_->leave();
+    } catch (const Error& error) {
+      log(LogLevel::error, comm_->rank(), "the end of an AsyncEa: {}", error.what());
+    }
   }
 
   void abort(std::string_view reason) {

@@ -156,17 +156,12 @@ WorkPtr Backend::endCoalescing() {
 
 at::Tensor Backend::allocateTensor(long elements, at::TensorOptions options) {
   struct Owner {
-    explicit Owner(std::shared_ptr<Group> shared) : group(std::move(shared)) {}
-    Owner(const Owner&) = delete;
-    Owner& operator=(const Owner&) = delete;
-    ~Owner() {
-      if (group->process.is_forked()) keep_forever(std::move(buffer));
-    }
-    const std::shared_ptr<Group> group;
+    std::shared_ptr<Group> group;
     Buffer<std::byte> buffer;  // goes first
   };
   const auto bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
-  const auto owner = std::make_shared<Owner>(parts("allocate_tensor").group);
+  auto owner = std::make_shared<Owner>();
+  owner->group = parts("allocate_tensor").group;
   try {
     owner->buffer = owner->group->comm->allocate<std::byte>(bytes);
   } catch (const Error& error) {

@@ -56,7 +56,11 @@ void depart(std::shared_ptr<Group> group) {
   auto has_left = std::make_shared<bool>(false);
   std::unique_lock lock(all.departing_mutex);
   std::thread([&all, group = std::move(group), has_left]() mutable {
-    group->comm->leave();
+    try {
+      group->comm->leave();
+    } catch (const Error& error) {  // nobody waits for this thread
+      TORCH_WARN(error.what());
+    }
     group.reset();
     std::lock_guard lock(all.departing_mutex);
     *has_left = true;
@@ -75,10 +79,6 @@ void OwnProcess::require(int rank, const char* operation) const {
                                                ", which is the rank; make calls there"));
 }
 
-Group::~Group() {
-  if (process.is_forked()) keep_forever(std::move(comm));
-}
-
 std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined) {
   auto fresh = std::make_shared<Membership>();
   fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::make_shared<Watcher>()};
@@ -90,7 +90,7 @@ std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> join
 }
 
 Membership::~Membership() {
-  if (process_.is_forked()) keep_forever(std::move(parts_));
+  if (process_.is_forked()) abandon(std::move(parts_));
 }
 
 Membership::Parts Membership::parts() const {

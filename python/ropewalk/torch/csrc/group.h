@@ -18,13 +18,10 @@ namespace ropewalk::pytorch {
 /// Shared by a backend, its unfinished calls and the memory it gave out.
 struct Group {
   explicit Group(std::unique_ptr<Communicator> joined) : comm(std::move(joined)) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group();
 
   const OwnProcess process;
-  std::unique_ptr<Communicator> comm;  // never null
-  std::mutex claim;                    // held from finding a sender to starting the receive from it
+  const std::unique_ptr<Communicator> comm;
+  std::mutex claim;  // held from finding a sender to starting the receive from it
   std::byte barrier_byte{};
 };
 

@@ -4,25 +4,20 @@
 
 #include <unistd.h>
 
-#include <utility>
+#include "ropewalk/fork.h"
 
 namespace ropewalk::pytorch {
 
 /// Part of what belongs to the process that made it.
 class OwnProcess {
  public:
-  bool is_forked() const { return getpid() != process_; }
+  bool is_forked() const { return guard_.is_forked(); }
   /// Throws DistBackendError in a forked child.
   void require(int rank, const char* operation) const;
 
  private:
+  const ForkGuard guard_;
   const pid_t process_ = getpid();
 };
-
-/// What a forked child must not destroy.
-template <class T>
-void keep_forever(T&& object) {
-  new auto(std::forward<T>(object));
-}
 
 }  // namespace ropewalk::pytorch

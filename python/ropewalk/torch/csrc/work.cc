@@ -26,7 +26,7 @@ PendingWork::PendingWork(const WorkInfo& info, const Membership::Parts& parts,
 
 PendingWork::~PendingWork() {
   if (group_->process.is_forked()) {
-    keep_forever(std::move(call_));
+    abandon(std::move(call_));
     return;
   }
   if (!call_->has_ended()) watch();

@@ -210,11 +210,13 @@ bool Driver::drive_until(const Done& done, Patience patience) {
     bool moved = false;
     {
       std::lock_guard lock(mutex_);
+      // What was under way when this was stopped does not end any more, and may be gone.
+      if (stopping_ && done()) return true;
+      throw_if_stopped();
       moved = engine_.progress();
       tell_sleepers(moved);
       patience.moves_seen = moves_;
       if (done()) return true;
-      throw_if_stopped();
     }
     throw_if_failed();
     if (patience.limit_ns <= 0) return false;

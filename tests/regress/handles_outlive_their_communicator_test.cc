@@ -72,6 +72,28 @@ TEST_P(HandlesOutliveTheirCommunicator, InAnyOrder) {
   } while (std::ranges::next_permutation(order).found);
 }
 
+/// Of messages that nobody sends.
+TEST_P(HandlesOutliveTheirCommunicator, ThoughTheyNeverEnd) {
+  run_ranks(
+      2, GetParam(),
+      [](Communicator& whole) {
+        std::vector<float> one(4), two(4);
+        std::vector<Work> works;
+        {
+          const auto comm = whole.split(0);
+          if (comm->rank() == 0) {
+            works.push_back(comm->start(Call::recv(one, 1)));
+            works.push_back(comm->start(Call::recv(two, 1)));
+            works.push_back(comm->start(Call::recv(two, 1)));
+          }
+        }
+        if (works.empty()) return;
+        expect_refused([&] { (void)works[1].test(); });
+        expect_refused([&] { works[1].wait(); });
+      },
+      [](int, Options& options) { options.timeout = std::chrono::seconds(2); });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, HandlesOutliveTheirCommunicator,
                          ::testing::ValuesIn(transports_under_test()));
 

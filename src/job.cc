@@ -29,10 +29,12 @@ Knobs merge(Knobs knobs, const Options& options) {
   if (options.timeout) knobs.timeout = *options.timeout;
   if (options.progress_thread) knobs.progress_thread = *options.progress_thread;
   if (options.progress_cpu) knobs.progress_cpu = options.progress_cpu;
-  if (!is_transport_name(knobs.transport))
+  const auto transport = transport_named(knobs.transport);
+  if (!transport)
     throw Error(ErrorCode::unavailable, "communicator",
                 fmt::format("there is no transport \"{}\"", knobs.transport),
                 fmt::format("use {}", kTransportNamesText));
+  knobs.transport = *transport;
   return knobs;
 }
 

@@ -18,7 +18,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  ropewalk env\n"
     "  ropewalk run -n 2 -- ropewalk env      (what the ranks see)\n"
-    "Exit status: 0; 1 where a variable's value is not allowed or the variables contradict.";
+    "Exit status: 0; 2 where a variable's value is not allowed or the variables contradict.";
 
 // Indented and broken at blanks.
 std::string wrapped(std::string_view text, size_t indent, size_t width) {
@@ -47,12 +47,13 @@ void print_knobs() {
 }
 
 void print_unknown() {
+  constexpr std::string_view kPrefix = "ROPEWALK_";  // makes all names alike, so it is not compared
   std::vector<std::string> names;
-  for (const KnobInfo& info : knob_infos()) names.emplace_back(info.name);
+  for (const KnobInfo& info : knob_infos()) names.emplace_back(info.name.substr(kPrefix.size()));
   for (const std::string& unknown : unknown_knobs(environ)) {
-    const std::string nearest = nearest_word(unknown, names);
+    const std::string nearest = nearest_word(unknown.substr(kPrefix.size()), names);
     fmt::print("warning: {} is set, but Ropewalk knows no such variable{}\n", unknown,
-               nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+               nearest.empty() ? "" : fmt::format("; did you mean {}{}?", kPrefix, nearest));
   }
 }
 

@@ -20,7 +20,8 @@ bool log_enabled(LogLevel level) {
 
 void log_line(LogLevel level, int rank, std::string_view text) {
   const std::string line =
-      fmt::format("ropewalk[rank {}] {}: {}\n", rank, kNames[static_cast<int>(level)], text);
+      fmt::format("ropewalk{} {}: {}\n", rank < 0 ? "" : fmt::format("[rank {}]", rank),
+                  kNames[static_cast<int>(level)], text);
   // One write: lines of several ranks on one terminal do not mix.
   [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }

@@ -12,6 +12,7 @@ enum class LogLevel { error, warn, info, debug };
 /// Process-wide threshold; set by Communicator::create.
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
+/// `rank`: whose line it is; negative, and left out, where that is not known.
 void log_line(LogLevel level, int rank, std::string_view text);
 
 template <class... Args>

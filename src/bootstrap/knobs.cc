@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -48,6 +49,14 @@ class Reader {
     if (std::find(allowed.begin(), allowed.end(), *value) == allowed.end())
       bad(name, *value, fmt::format("one of: {}", fmt::join(allowed, ", ")));
     return *value;
+  }
+
+  std::string transport(const char* name, std::string otherwise) const {
+    const auto value = text(name);
+    if (!value) return otherwise;
+    const auto named = transport_named(*value);
+    if (!named) bad(name, *value, kTransportNamesText);
+    return std::string(*named);
   }
 
   nanoseconds duration(const char* name, nanoseconds low, nanoseconds high,
@@ -117,8 +126,10 @@ std::vector<std::string_view> algorithm_names() {
 
 }  // namespace
 
-bool is_transport_name(std::string_view name) {
-  return std::find(kTransportNames.begin(), kTransportNames.end(), name) != kTransportNames.end();
+std::optional<std::string_view> transport_named(std::string_view word) {
+  if (word == "rdma") return "verbs";
+  const auto name = std::find(kTransportNames.begin(), kTransportNames.end(), word);
+  return name == kTransportNames.end() ? std::nullopt : std::optional(*name);
 }
 
 const std::vector<KnobInfo>& knob_infos() {
@@ -133,7 +144,8 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "a fixed public key",
        "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
-      {"ROPEWALK_TRANSPORT", "auto", "auto, shm, tcp, verbs, ucx; the same on every rank"},
+      {"ROPEWALK_TRANSPORT", "auto",
+       "auto, shm, tcp, verbs (or rdma), ucx; the same on every rank"},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto",
        "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, "
@@ -163,6 +175,9 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
       {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},
+      {"ROPEWALK_TORCH_CACHE", "~/.cache/ropewalk",
+       "folder for the PyTorch backend, which is compiled when it is first used"},
+      {"ROPEWALK_SEEDS", "all", "for Ropewalk's own tests: seeds of the simulation, 17 or 1:100"},
   };
   return infos;
 }
@@ -182,8 +197,7 @@ Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
   if (knobs.job_key.size() > kJobKeyBytesMax)
     Reader::bad("ROPEWALK_JOB_KEY", "(hidden)",
                 fmt::format("at most {} bytes long", kJobKeyBytesMax));
-  knobs.transport = read.choice("ROPEWALK_TRANSPORT",
-                                {kTransportNames.begin(), kTransportNames.end()}, knobs.transport);
+  knobs.transport = read.transport("ROPEWALK_TRANSPORT", knobs.transport);
   knobs.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, knobs.require);
   knobs.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), knobs.algorithm);
   knobs.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
@@ -219,22 +233,41 @@ std::vector<std::string> unknown_knobs(const char* const* environ) {
   return unknown;
 }
 
-std::optional<size_t> parse_size(std::string_view text) {
-  size_t number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return {};
-  const std::string_view unit = text.substr(static_cast<size_t>(stop - text.data()));
+namespace {
+
+/// How far a unit shifts: 10 for "K", "kB", "KiB"; 0 for "" and "B".
+std::optional<int> shift_of(std::string_view unit) {
+  constexpr std::string_view kUnits = "KMGT";
+  const auto is = [](char c, char upper) { return c == upper || c == upper + ('a' - 'A'); };
   int shift = 0;
-  if (unit == "K" || unit == "k")
-    shift = 10;
-  else if (unit == "M" || unit == "m")
-    shift = 20;
-  else if (unit == "G" || unit == "g")
-    shift = 30;
-  else if (!unit.empty())
-    return {};
-  if (number > (std::numeric_limits<size_t>::max() >> shift)) return {};
-  return number << shift;
+  for (size_t i = 0; i < kUnits.size() && !unit.empty() && shift == 0; ++i)
+    if (is(unit.front(), kUnits[i])) shift = static_cast<int>(10 * (i + 1));
+  if (shift > 0) unit.remove_prefix(1);
+  if (shift > 0 && unit.size() == 2 && is(unit.front(), 'I')) unit.remove_prefix(1);
+  if (unit.size() == 1 && is(unit.front(), 'B')) unit.remove_prefix(1);
+  return unit.empty() ? std::optional(shift) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<size_t> parse_size(std::string_view text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto shift = shift_of(text.substr(digits));
+  if (!shift) return {};
+  const char* end = text.data() + digits;
+  if (size_t number = 0; text.substr(0, digits).find('.') == text.npos) {
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end) return {};
+    if (number > (std::numeric_limits<size_t>::max() >> *shift)) return {};
+    return number << *shift;
+  }
+  constexpr double kBytesMax = 1ULL << 53;  // up to here a double tells whole numbers apart
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc() || stop != end) return {};
+  number *= static_cast<double>(size_t{1} << *shift);
+  if (!(number < kBytesMax) || number != std::floor(number)) return {};
+  return static_cast<size_t>(number);
 }
 
 std::optional<nanoseconds> parse_duration(std::string_view text) {

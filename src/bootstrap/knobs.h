@@ -42,12 +42,13 @@ struct Knobs {
   LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug
 };
 
-/// What ROPEWALK_TRANSPORT and Options::transport may be.
+/// What ROPEWALK_TRANSPORT and Options::transport may be; also "rdma", which is verbs.
 inline constexpr std::array<std::string_view, 5> kTransportNames = {"auto", "shm", "tcp", "verbs",
                                                                     "ucx"};
-/// "auto, shm, tcp, verbs or ucx", for help texts.
-inline constexpr const char* kTransportNamesText = "auto, shm, tcp, verbs or ucx";
-bool is_transport_name(std::string_view name);
+/// For help texts.
+inline constexpr const char* kTransportNamesText = "auto, shm, tcp, verbs (or rdma) or ucx";
+/// One of kTransportNames: "verbs" for "rdma"; nothing where `word` names no transport.
+std::optional<std::string_view> transport_named(std::string_view word);
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.
 struct KnobInfo {
@@ -62,7 +63,8 @@ Knobs knobs_from_environment();
 /// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
 std::vector<std::string> unknown_knobs(const char* const* environ);
 
-/// "64K", "1M", "2G", "8" -> bytes (powers of 1024); nothing where it is not a size.
+/// "8", "64K", "1MB", "1.5GiB" -> bytes: K, M, G and T are powers of 1024, in either case, with or
+/// without B or iB. Nothing where it is no whole number of bytes.
 std::optional<size_t> parse_size(std::string_view text);
 /// "1.5" -> seconds, "200ms", "3s", "2m" as well.
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <set>
 
 #include "ropewalk/status.h"
 
@@ -92,7 +95,7 @@ TEST(Knobs, EveryBadValueIsNamed) {
       {"ROPEWALK_TIMEOUT", "0"},        {"ROPEWALK_TIMEOUT", "-3"},
       {"ROPEWALK_TIMEOUT", "1e3"},      {"ROPEWALK_LINK_TIMEOUT", "1ms"},
       {"ROPEWALK_TCP_STREAMS", "65"},   {"ROPEWALK_SLICE_BYTES", "1"},
-      {"ROPEWALK_SLICE_BYTES", "1.5M"}, {"ROPEWALK_PROGRESS_THREAD", "yes"},
+      {"ROPEWALK_SLICE_BYTES", "1.7K"}, {"ROPEWALK_PROGRESS_THREAD", "yes"},
       {"ROPEWALK_IB_HCA", "^"},         {"ROPEWALK_IB_HCA", "mlx5_0:x"},
       {"ROPEWALK_IB_GID_INDEX", "256"}, {"ROPEWALK_IB_TC", "256"},
       {"ROPEWALK_IB_SL", "16"},         {"ROPEWALK_IB_PKEY", "-1"},
@@ -114,10 +117,11 @@ TEST(Knobs, EveryBadValueIsNamed) {
 
 TEST(Knobs, NamesOfTransports) {
   for (const std::string_view name : kTransportNames) {
-    EXPECT_TRUE(is_transport_name(name));
+    EXPECT_EQ(transport_named(name), name);
     EXPECT_EQ(parse({{"ROPEWALK_TRANSPORT", std::string(name)}}).transport, name);
   }
-  EXPECT_FALSE(is_transport_name("ib"));
+  EXPECT_EQ(transport_named("ib"), std::nullopt);
+  EXPECT_EQ(parse({{"ROPEWALK_TRANSPORT", "rdma"}}).transport, "verbs");
 }
 
 // ROPEWALK_IB_RETRY promises an error within a second on adapters that keep to their timeout.
@@ -137,6 +141,64 @@ TEST(Knobs, TheJobKeyIsNeverShown) {
   }
 }
 
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Every file that a person wrote, but tests, which also try names that nobody knows.
+std::vector<fs::path> files_of_tree(const fs::path& root) {
+  std::vector<fs::path> files = {root / "README.md", root / "CHANGELOG.md"};
+  for (const char* folder :
+       {"docs", "include", "src", "transports", "tools", "bench", "python", "examples", "tests"})
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string name = entry.path().filename();
+      const bool is_test = name.find("test") != std::string::npos && name.ends_with(".cc");
+      if (entry.is_regular_file() && !is_test && !name.ends_with(".pyc"))
+        files.push_back(entry.path());
+    }
+  return files;
+}
+
+struct Names {
+  std::map<std::string, std::string> variables;  // and a file that names it
+  std::set<std::string> macros;
+};
+
+/// Whole names only: "ROPEWALK_IB_*" is none.
+void find_names(const fs::path& path, Names& names) {
+  const std::string text = text_of(path);
+  for (size_t at = 0; (at = text.find("ROPEWALK_", at)) != std::string::npos;) {
+    const size_t end =
+        std::min(text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", at), text.size());
+    const std::string name = text.substr(at, end - at);
+    const std::string_view before = std::string_view(text).substr(0, at);
+    const bool is_macro = before.ends_with("#define ") || before.ends_with("#ifdef ") ||
+                          before.ends_with("-D") || before.ends_with("defined(");
+    if (is_macro) names.macros.insert(name);
+    if (!name.ends_with('_')) names.variables.emplace(name, path);
+    at = end;
+  }
+}
+
+// ROPEWALK_TORCH_CACHE was documented, but warned of as a typing error.
+TEST(Knobs, DocumentedVariablesAreNotTakenForUnknown) {
+  const char* root = std::getenv("SOURCE_ROOT");
+  ASSERT_NE(root, nullptr) << "meson test sets it";
+  Names names;
+  for (const fs::path& path : files_of_tree(root)) find_names(path, names);
+  for (const auto& [name, path] : names.variables) {
+    if (names.macros.contains(name)) continue;
+    const std::string entry = name + "=1";
+    const char* environ[] = {entry.c_str(), nullptr};
+    EXPECT_TRUE(unknown_knobs(environ).empty()) << name << ", named in " << path;
+  }
+  for (const KnobInfo& info : knob_infos())
+    EXPECT_TRUE(names.variables.contains(std::string(info.name))) << info.name;
+}
+
 TEST(Knobs, UnknownNamesAreFound) {
   const char* environ[] = {"PATH=/bin", "ROPEWALK_LOG=info", "ROPEWALK_TIMEOUTS=3", nullptr};
   EXPECT_EQ(unknown_knobs(environ), std::vector<std::string>{"ROPEWALK_TIMEOUTS"});
@@ -144,11 +206,35 @@ TEST(Knobs, UnknownNamesAreFound) {
 
 TEST(Knobs, Sizes) {
   EXPECT_EQ(parse_size("8"), 8u);
-  EXPECT_EQ(parse_size("64K"), 65536u);
-  EXPECT_EQ(parse_size("1M"), 1u << 20);
+  EXPECT_EQ(parse_size("8B"), 8u);
+  EXPECT_EQ(parse_size("18446744073709551615"), SIZE_MAX);
+  for (const char* text : {"64K", "64k", "64KB", "64kB", "64KiB", "64kib", "65536", "65536.0"})
+    EXPECT_EQ(parse_size(text), 65536u) << text;
+  for (const char* text : {"1.5M", "1.5MB", "1.5MiB", "1536K"})
+    EXPECT_EQ(parse_size(text), 3u << 19) << text;
   EXPECT_EQ(parse_size("2G"), size_t{2} << 30);
-  for (const char* bad :
-       {"", "K", "-1", "1.5K", "1KB", " 1", "18446744073709551616", "18014398509481984K"})
+  EXPECT_EQ(parse_size("0.5T"), size_t{1} << 39);
+  for (const char* bad : {"",
+                          "K",
+                          "B",
+                          "iB",
+                          ".",
+                          "-1",
+                          "1.7K",
+                          "1.5",
+                          "1iB",
+                          "1Ki",
+                          "1KBB",
+                          "1P",
+                          "1 K",
+                          " 1",
+                          "1e3",
+                          "0x10",
+                          "1.2.3",
+                          "inf",
+                          "18446744073709551616",
+                          "18014398509481984K",
+                          "16777216.5T"})
     EXPECT_FALSE(parse_size(bad)) << bad;
 }
 

@@ -8,6 +8,7 @@
 
 #include "program_words.h"
 #include "ropewalk/status.h"
+#include "standard_streams.h"
 #include "version.h"
 
 namespace ropewalk::tools {
@@ -80,11 +81,37 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return nearest;
 }
 
-int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
+namespace {
+
+constexpr const char* kFooter =
+    "Each command has its own help with examples: ropewalk run --help\n"
+    "Exit status: 0 only for success; 2 for wrong input, such as an unknown option or a variable "
+    "with\n"
+    "a value that is not allowed; 1 for every other failure. That of `run` is its program's: 126 "
+    "where\n"
+    "it cannot be executed, 127 where there is none.";
+
+int run_parsed(const CLI::App& app, const Request& request) {
+  try {
+    if (request.action) return request.action();
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "ropewalk: %s\n", error.what());
+    return error.code() == ErrorCode::invalid_argument ? kStatusUsage : 1;
+  } catch (const std::exception& error) {
+    // What fmt throws where output cannot be written is told by who flushes it.
+    if (std::ferror(stdout) == 0) std::fprintf(stderr, "ropewalk: %s\n", error.what());
+    return 1;
+  }
+}
+
+int parse_and_run(int argc, char** argv,
+                  const std::vector<void (*)(CLI::App&, Request&)>& commands) {
   CLI::App app("Ropewalk: an RDMA-first allreduce layer for distributed training.", "ropewalk");
   app.set_version_flag("--version", std::string("ropewalk ") + kVersion);
-  app.require_subcommand(1);
-  app.footer("Each command has its own help with examples: ropewalk run --help");
+  app.require_subcommand(0, 1);
+  app.footer(kFooter);
   Request request;
   for (const auto add : commands) add(app, request);
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
@@ -95,12 +122,16 @@ int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kStatusUsage;
   }
-  try {
-    return request.action();
-  } catch (const Error& error) {
-    fmt::print(stderr, "ropewalk: {}\n", error.what());
-    return error.code() == ErrorCode::invalid_argument ? kStatusUsage : 1;
-  }
+  return run_parsed(app, request);
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
+  open_standard_streams();
+  const int status = parse_and_run(argc, argv, commands);
+  const bool arrived = flush_standard_output();
+  return status == 0 && !arrived ? 1 : status;
 }
 
 }  // namespace ropewalk::tools

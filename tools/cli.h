@@ -9,9 +9,9 @@
 
 namespace ropewalk::tools {
 
-/// Parses the command line with the given subcommands, runs the one asked for and returns the exit
-/// status: 2 for wrong input (Error(invalid_argument) too), 1 where it threw another
-/// ropewalk::Error.
+/// Adds the given subcommands, parses the command line, runs what it asks for and returns the exit
+/// status: 2 for wrong input, which an Error(invalid_argument) is too; 1 for any other error, and
+/// where standard output could not be written.
 int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands);
 
 /// The word of `words` most like `word`, or empty where none is like it.

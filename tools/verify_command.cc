@@ -25,7 +25,7 @@ constexpr const char* kExamples =
     "Each schedule of each rank count is replayed with rendezvous and with bounded buffers: no\n"
     "deadlock, every send matched, every contribution exactly once, bytes at the algorithm's "
     "bound.\n"
-    "Exit status: 0; 1 where something was found.";
+    "Exit status: 0; 1 where something was found; 2 for wrong input.";
 
 struct Range {
   int low, high;

@@ -2,12 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <memory>
 
 #include "bench_job.h"
+#include "bench_memory.h"
 #include "bench_options.h"
 #include "bench_rank.h"
-#include "bootstrap/knobs.h"
 #include "command.h"
 #include "hosts.h"
 #include "words.h"
@@ -16,6 +17,7 @@ namespace ropewalk::tools {
 namespace {
 
 constexpr const char* kDefaultSizes = "8:64M";
+constexpr std::array kLinkBenchmarks = {"put", "pingpong", "signal"};
 constexpr const char* kExamples =
     "Examples:\n"
     "  ropewalk bench all_reduce -n 2 --transport shm --sizes 8,64K,1M,64M\n"
@@ -24,7 +26,7 @@ constexpr const char* kExamples =
     "  ropewalk bench all_reduce --hosts node1:1,node2:1 --transport tcp\n"
     "  ropewalk bench put --transport shm --sizes 8,1M      (see: ropewalk bench put --help)\n"
     "  srun -n 16 ropewalk bench all_gather --sizes 1M      (joins the job)\n"
-    "Exit status: 0; 1 where a result was wrong or a rank failed.";
+    "Exit status: 0; 1 where a result was wrong or a rank failed; 2 for wrong input.";
 
 struct BenchFlags {
   std::string collective, hosts, transport, timeout, remote_ropewalk;
@@ -34,27 +36,28 @@ struct BenchFlags {
   bool in_place = false, out_of_place = false, json = false;
 };
 
-std::vector<std::string> kind_names() {
-  std::vector<std::string> words = names<Collective>(kCollectives);
-  std::erase(words, "send");
-  std::erase(words, "recv");
-  words.push_back("send_recv");
-  return words;
+[[noreturn]] void refuse_no_collective() {
+  throw Error(ErrorCode::invalid_argument, "bench", "what shall be measured?",
+              fmt::format("write one of: {}; or, for the link between two ranks: {}",
+                          fmt::join(bench_kind_names(), ", "), fmt::join(kLinkBenchmarks, ", ")));
+}
+
+/// What stands for a collective: the benchmarks of links are subcommands, but suggested like one.
+void add_collective(CLI::App& bench, std::string& collective) {
+  std::vector<std::string> words = bench_kind_names();
+  words.insert(words.end(), kLinkBenchmarks.begin(), kLinkBenchmarks.end());
+  add_words_option(bench, "collective", collective, words, "what to measure");
 }
 
 BenchOptions options_of(const BenchFlags& flags) {
   BenchOptions options;
-  std::vector<std::string> known = kind_names();
-  known.insert(known.end(), {"put", "pingpong", "signal"});
-  options.kind = named("bench", "what to measure", flags.collective, bench_kind_named, known);
+  options.kind = *bench_kind_named(flags.collective);
   options.ranks = flags.ranks;
   options.transport = flags.transport;
   options.sizes = parse_size_list(flags.sizes);
-  options.type =
-      named("bench", "--dtype", flags.type, data_type_named, names<DataType>(kDataTypes));
-  options.op = named("bench", "--op", flags.op, reduce_kind_named, names<ReduceKind>(kReduceKinds));
-  options.algorithm = named("bench", "--algorithm", flags.algorithm, algorithm_named,
-                            names<Algorithm>(kAlgorithms));
+  options.type = *data_type_named(flags.type);
+  options.op = *reduce_kind_named(flags.op);
+  options.algorithm = *algorithm_named(flags.algorithm);
   options.root = flags.root;
   options.registered = flags.buffers == "registered";
   options.in_place = flags.in_place || (!flags.out_of_place && options.kind.in_place_by_default());
@@ -71,25 +74,27 @@ int launch(const BenchFlags& flags, const BenchOptions& options) {
   BenchOptions with_ranks = options;
   with_ranks.ranks = count_of(ranks);
   check(with_ranks);  // before any rank runs
+  if (flags.hosts.empty()) check_memory(options.sizes, buffer_bytes(with_ranks));
   return launch_bench(ranks);
 }
 
 void add_flags(CLI::App& bench, BenchFlags& flags) {
-  bench.add_option("collective", flags.collective,
-                   fmt::format("one of {}", fmt::join(kind_names(), ", ")));
+  add_collective(bench, flags.collective);
   bench.add_option("-n,--ranks", flags.ranks, "how many ranks to start; default 2")
       ->check(CLI::Range(1, kRanksMax));
   bench.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:1,node2:1");
   bench.add_option("--remote-ropewalk", flags.remote_ropewalk,
                    "path of ropewalk on the other hosts; default: as here");
-  bench.add_option("--transport", flags.transport, kTransportNamesText);
-  bench.add_option("--sizes", flags.sizes, "bytes: 8,64K,1M or 8:64M (doubling)")
+  add_words_option(bench, "--transport", flags.transport, transport_words(),
+                   "default: ROPEWALK_TRANSPORT, else auto");
+  bench.add_option("--sizes", flags.sizes, kSizesHelp)->capture_default_str();
+  add_words_option(bench, "--dtype", flags.type, names<DataType>(kDataTypes), "element type")
       ->capture_default_str();
-  bench.add_option("--dtype", flags.type, "element type")->capture_default_str();
-  bench.add_option("--op", flags.op, "reduction")->capture_default_str();
-  bench.add_option("--algorithm", flags.algorithm, "force one")->capture_default_str();
-  bench.add_option("--buffers", flags.buffers, "kind of memory")
-      ->check(CLI::IsMember({"registered", "plain"}))
+  add_words_option(bench, "--op", flags.op, reduction_words(), "reduction")->capture_default_str();
+  add_words_option(bench, "--algorithm", flags.algorithm, names<Algorithm>(kAlgorithms),
+                   "force one")
+      ->capture_default_str();
+  add_words_option(bench, "--buffers", flags.buffers, {"registered", "plain"}, "kind of memory")
       ->capture_default_str();
   bench.add_option("--iterations", flags.iterations, "default: about a second's worth")
       ->check(CLI::Range(1, 100000000));
@@ -115,8 +120,8 @@ void add_bench_command(CLI::App& app, Request& request) {
   add_p2p_commands(*bench, request);
   bench->callback([flags, bench, &request] {
     if (!bench->get_subcommands().empty()) return;
-    if (flags->collective.empty()) throw CLI::RequiredError("collective");
     request.action = [flags] {
+      if (flags->collective.empty()) refuse_no_collective();
       const BenchOptions options = options_of(*flags);
       return is_inside_job() ? run_bench_rank(options) : launch(*flags, options);
     };

@@ -56,6 +56,7 @@ void check(const BenchOptions& options) {
     refuse(fmt::format("{} is not defined on {} here", name_of(options.op), name_of(options.type)),
            "choose another --op or --dtype");
   }
+  check_algorithm("bench", kind, options.algorithm);
   if (kind.is_send_recv() && options.ranks == 1) {
     refuse("send_recv needs two ranks at least", "write -n 2");
   }

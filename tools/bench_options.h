@@ -28,6 +28,7 @@ struct BenchOptions {
   bool json = false;
 };
 
+inline constexpr const char* kSizesHelp = "bytes: 8,64K,1.5MiB or 8:64M (doubling)";
 /// "8,64K,1M" and "8:64M" (doubling), mixed at will. Throws Error(invalid_argument).
 std::vector<size_t> parse_size_list(std::string_view text);
 

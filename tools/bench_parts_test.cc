@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench_data.h"
+#include "bench_memory.h"
 #include "bench_options.h"
 #include "bench_report.h"
 #include "reduce/reduce.h"
@@ -224,6 +225,33 @@ TEST(Report, SummarizesAndPrintsTheContractsFields) {
   EXPECT_EQ(json["algorithm"], "ring");
   EXPECT_EQ(json["wrong"], 3);
   EXPECT_EQ(summarize(shape, Algorithm::ring, {7}, 0).p99_us, 7);
+}
+
+TEST(BenchMemory, CountsEveryRanksBuffers) {
+  BenchOptions options;
+  options.ranks = 3;
+  options.sizes = {8, 1200, 64};
+  EXPECT_EQ(buffer_bytes(options), 3600u);
+  EXPECT_EQ(buffer_bytes(options, 1, 3), 1200u);
+  options.in_place = false;
+  EXPECT_EQ(buffer_bytes(options), 7200u);
+  options.kind = {Collective::all_gather};
+  EXPECT_EQ(buffer_bytes(options), 7200u);
+}
+
+TEST(BenchMemory, RefusesWhatDoesNotFit) {
+  const std::vector<size_t> sizes = {8, size_t{1} << 40};
+  check_memory(sizes, 1000, 2000);
+  check_memory(sizes, uint64_t{1} << 50, std::nullopt);
+  EXPECT_THROW(check_memory(sizes, 2000, 2000), Error) << "nothing is left for all else";
+  try {
+    check_memory(sizes, uint64_t{1} << 41, uint64_t{3} << 30);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::exhausted);
+    EXPECT_EQ(error.failure().reason,
+              "--sizes 1 TiB needs 2 TiB of memory on this host, where 3 GiB is available");
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bench_data.h"
 #include "bench_job.h"
+#include "bench_memory.h"
 #include "bench_report.h"
 #include "ropewalk/communicator.h"
 
@@ -163,6 +164,24 @@ BenchResult run_size(Communicator& comm, const BenchOptions& options, Plan& barr
   return summarize(bench_case.shape(), bench_case.algorithm(), std::move(us), wrong);
 }
 
+/// Before any rank allocates: on every host what its ranks need must be there.
+void check_memory_of_all(Communicator& comm, const BenchOptions& options) {
+  uint64_t bytes = buffer_bytes(options, comm.rank(), comm.size());
+  bytes *= static_cast<uint64_t>(comm.local_size());
+  std::optional<Error> shortage;
+  try {
+    check_memory(options.sizes, bytes);
+  } catch (const Error& error) {
+    shortage = error;
+  }
+  int32_t ranks_short = shortage ? 1 : 0;
+  comm.all_reduce(std::span<int32_t>(&ranks_short, 1));
+  if (shortage) throw *shortage;
+  if (ranks_short > 0)
+    throw Error(ErrorCode::exhausted, "bench", "another host has too little memory",
+                "choose smaller --sizes");
+}
+
 }  // namespace
 
 int run_bench_rank(const BenchOptions& options) {
@@ -176,6 +195,7 @@ int run_bench_rank(const BenchOptions& options) {
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("--root {} of {} ranks", options.root, comm->size()));
   }
+  check_memory_of_all(*comm, options);
   Call barrier_call;
   barrier_call.collective = Collective::barrier;
   Plan barrier = comm->plan(barrier_call);

@@ -65,7 +65,7 @@ std::string json_line(const BenchOptions& options, const BenchJob& job, const Be
 }
 
 std::string table_line(const BenchOptions& options, const BenchResult& result) {
-  const std::string root = options.kind.has_root() ? std::to_string(options.root) : "-1";
+  const std::string root = options.kind.has_root() ? std::to_string(options.root) : "-";
   return fmt::format(
       "{:>12} {:>12} {:>9} {:>10} {:>5} {:>18} {:>10.2f} {:>10.2f} {:>10.2f} {:>8.3f} "
       "{:>8.3f} {:>6} {:>6}\n",

@@ -1,6 +1,12 @@
 #include "bench_shape.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+
+#include "ropewalk/status.h"
+#include "schedule/schedule.h"
 
 namespace ropewalk::tools {
 
@@ -37,6 +43,27 @@ std::optional<BenchKind> bench_kind_named(std::string_view word) {
   const auto collective = collective_named(word);
   if (!collective || *collective == Collective::send || *collective == Collective::recv) return {};
   return BenchKind{*collective};
+}
+
+std::vector<std::string> bench_kind_names() {
+  std::vector<std::string> words;
+  for (int i = 0; i < kCollectives; ++i) {
+    const std::string_view name = name_of(static_cast<Collective>(i));
+    if (bench_kind_named(name)) words.emplace_back(name);
+  }
+  words.push_back("send_recv");
+  return words;
+}
+
+void check_algorithm(const char* command, BenchKind kind, Algorithm algorithm) {
+  if (algorithm == Algorithm::automatic) return;
+  const std::vector<Algorithm>& all = algorithms_for(kind.collective);
+  if (std::find(all.begin(), all.end(), algorithm) != all.end()) return;
+  std::vector<std::string_view> words = {name_of(Algorithm::automatic)};
+  for (const Algorithm one : all) words.push_back(name_of(one));
+  throw Error(ErrorCode::invalid_argument, command,
+              fmt::format("{} is not run by {}", kind.name(), name_of(algorithm)),
+              fmt::format("use {}", fmt::join(words, ", ")));
 }
 
 BenchShape bench_shape(BenchKind kind, size_t bytes, DataType type, int rank, int ranks, int root,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ropewalk/types.h"
 
@@ -24,6 +25,9 @@ struct BenchKind {
   std::string name() const;
 };
 std::optional<BenchKind> bench_kind_named(std::string_view word);
+std::vector<std::string> bench_kind_names();
+/// Throws Error(invalid_argument) of `command` where `algorithm` is none of those that run `kind`.
+void check_algorithm(const char* command, BenchKind kind, Algorithm algorithm);
 
 /// In elements. In place there is one buffer, `buffer_count` long, that holds input and output at
 /// their offsets; else two, each from its start.

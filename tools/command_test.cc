@@ -42,6 +42,69 @@ TEST(Command, VersionAndHelp) {
   }
 }
 
+TEST(Command, BenchWithoutACollectiveListsThem) {
+  const Outcome outcome = run("bench 2>&1");
+  EXPECT_EQ(outcome.status, 2);
+  for (const char* name : {"all_reduce", "barrier", "send_recv", "put", "signal"})
+    EXPECT_THAT(outcome.out, HasSubstr(name));
+}
+
+TEST(Command, WrongInputIsStatus2Everywhere) {
+  for (const char* words :
+       {"bensh", "--bogus", "bench all_redcue", "bench all_reduce --sizes x", "bench --op user",
+        "bench all_reduce --timeout soon", "bench barrier --in-place --out-of-place",
+        "bench put -n 1", "bench broadcast -n 2 --root 2", "bench all_gather --algorithm tree",
+        "explain all_reduce", "explain all_reduce --bytes 0",
+        "explain all_reduce --bytes 8 --rank 2", "explain all_gather --bytes 8 --algorithm tree",
+        "verify --ranks 4:1", "doctor --coordinator node1", "run -n 2", "run -n x true"})
+    EXPECT_EQ(run(std::string(words) + " 2>&1").status, 2) << words;
+  setenv("ROPEWALK_TIMEOUT", "soon", 1);
+  EXPECT_EQ(run("env 2>&1").status, 2);
+  unsetenv("ROPEWALK_TIMEOUT");
+}
+
+// What could not be written was lost, with exit status 0.
+TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
+  for (const char* words : {"env", "doctor", "explain all_reduce --bytes 1M", "verify --ranks 1:3",
+                            "--help", "bench --help", "--version"}) {
+    for (const char* target : {"/dev/full", "&-"}) {
+      const Outcome outcome = run(std::string(words) + " 2>&1 >" + target);
+      EXPECT_EQ(outcome.status, 1) << words << " >" << target;
+      EXPECT_THAT(outcome.out, HasSubstr("standard output cannot be written")) << words;
+    }
+  }
+}
+
+// It filled memory until the kernel killed.
+TEST(Command, BenchRefusesSizesThatDoNotFitIntoMemory) {
+  const std::string rank = "run -n 2 -- " + program;
+  const std::vector<std::string> benchmarks = {"bench all_reduce -n 2",
+                                               "bench all_gather -n 2 --buffers plain", "bench put",
+                                               rank + " bench all_reduce", rank + " bench put"};
+  for (const std::string& words : benchmarks) {
+    const Outcome outcome = run(words + " --sizes 8,16T 2>&1");
+    EXPECT_EQ(outcome.status, 1) << words;
+    EXPECT_THAT(outcome.out, HasSubstr("--sizes 16 TiB needs")) << words;
+    EXPECT_THAT(outcome.out, HasSubstr("GiB is available")) << words;
+    EXPECT_THAT(outcome.out, testing::Not(HasSubstr("algbw"))) << words << ": measured before";
+  }
+}
+
+TEST(Command, SizesTakeEveryUsualUnit) {
+  const Outcome outcome = run("bench all_reduce --sizes 1KB,1.5KiB,2k --iterations 1 --json");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("\"bytes\":1024,"), HasSubstr("\"bytes\":1536,"),
+                                 HasSubstr("\"bytes\":2048,")));
+  EXPECT_THAT(run("explain all_reduce --bytes 1.5MB --json").out, HasSubstr("\"bytes\":1572864,"));
+}
+
+TEST(Command, RdmaIsVerbs) {
+  const Outcome outcome = run("explain all_reduce --bytes 1M --transport rdma --assume --json");
+  EXPECT_THAT(outcome.out, HasSubstr("verbs between all ranks"));
+  setenv("ROPEWALK_TRANSPORT", "rdma", 1);
+  EXPECT_EQ(run("explain all_reduce --bytes 1M --assume --json").out, outcome.out);
+  unsetenv("ROPEWALK_TRANSPORT");
+}
+
 TEST(Command, UnknownWordsGetASuggestion) {
   const Outcome outcome = run("bensh 2>&1");
   EXPECT_EQ(outcome.status, 2);
@@ -132,8 +195,8 @@ TEST(Command, BenchOfALinkRefusesWhatMakesNoSense) {
   EXPECT_THAT(run("bench --dtype int8 put 2>&1").out, HasSubstr("put excludes --dtype"));
   EXPECT_THAT(run("bench put --hosts localhost 2>&1").out, HasSubstr("is one rank"));
   EXPECT_THAT(run("bench put --timeout soon 2>&1").out, HasSubstr("is not a duration"));
-  EXPECT_THAT(run("bench signal --transport pigeon 2>&1").out, HasSubstr("no transport"));
-  EXPECT_EQ(run("bench 2>&1").status, 2);
+  EXPECT_THAT(run("bench signal --transport pigeon 2>&1").out, HasSubstr("choose one of auto"));
+  EXPECT_THAT(run("bench put -n 3 2>&1").out, HasSubstr("3 not in {2}"));
 }
 
 nlohmann::json explained(const std::string& arguments) {
@@ -182,6 +245,26 @@ TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
   unsetenv("ROPEWALK_ALGORITHM");
 }
 
+// It planned for an adapter that is not there, as if it were.
+TEST(Command, ExplainRefusesATransportThatIsNotThere) {
+  setenv("ROPEWALK_IB_HCA", "=none", 1);  // where there are adapters, none may be used
+  const std::string verbs = "explain all_reduce --bytes 1M -n 4 --transport verbs";
+  const Outcome refused = run(verbs + " 2>&1"), planned = run(verbs + " --assume");
+  const auto json = nlohmann::json::parse(run(verbs + " --assume --json").out);
+  unsetenv("ROPEWALK_IB_HCA");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.out, AllOf(HasSubstr("verbs was asked for, but"), HasSubstr("--assume")));
+  EXPECT_EQ(planned.status, 0);
+  EXPECT_THAT(planned.out, HasSubstr("assumed    verbs could be used. It cannot: "));
+  EXPECT_FALSE(json["assumed_though"].get<std::string>().empty());
+}
+
+TEST(Command, ExplainOfABarrierNeedsNoBytes) {
+  const Outcome outcome = run("explain barrier -n 4");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("barrier: 4 ranks on 1 host"));
+}
+
 TEST(Command, ExplainRefusesWhatTheLibraryWould) {
   const auto refusal = [](const std::string& arguments) {
     const Outcome outcome = run("explain " + arguments + " 2>&1");
@@ -189,13 +272,13 @@ TEST(Command, ExplainRefusesWhatTheLibraryWould) {
     return outcome.out;
   };
   EXPECT_THAT(refusal("all_redcue --bytes 1"), HasSubstr("did you mean all_reduce?"));
-  EXPECT_THAT(refusal("send_recv --bytes 1"), HasSubstr("no algorithm"));
-  EXPECT_THAT(refusal("all_reduce"), HasSubstr("--bytes is required"));
+  EXPECT_THAT(refusal("send_recv --bytes 1"), HasSubstr("choose one of all_reduce"));
+  EXPECT_THAT(refusal("all_reduce"), HasSubstr("of how many bytes?"));
   EXPECT_THAT(refusal("all_reduce --bytes many"), HasSubstr("is not a size"));
   EXPECT_THAT(refusal("all_reduce --bytes 1M -n 2 --hosts 3"), HasSubstr("3 hosts for 2 ranks"));
   EXPECT_THAT(refusal("all_reduce --bytes 1M --hosts 2 --transport shm"),
               HasSubstr("several hosts"));
-  EXPECT_THAT(refusal("all_gather --bytes 1M --algorithm tree"), HasSubstr("use auto or one of"));
+  EXPECT_THAT(refusal("all_gather --bytes 1M --algorithm tree"), HasSubstr("use auto, "));
   EXPECT_THAT(refusal("all_reduce --bytes 1M --op scaled_sum --dtype int8"),
               HasSubstr("not defined"));
   EXPECT_THAT(refusal("all_reduce --bytes 1M --rank 2"), HasSubstr("choose 0 to 1"));
@@ -230,6 +313,8 @@ TEST(Command, DoctorNamesEachFindingAndAFixForEachFault) {
   const Outcome outcome = run("doctor --coordinator 127.0.0.1:1");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("FAIL coordinator: 127.0.0.1:1"), HasSubstr("fix: ")));
+  EXPECT_THAT(run("doctor --coordinator localhost:99999 2>&1").out,
+              AllOf(HasSubstr("port from 1 to 65535"), testing::Not(HasSubstr("memlock"))));
 }
 
 }  // namespace

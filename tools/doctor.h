@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/net.h"
+
 namespace ropewalk::tools {
 
 enum class Severity { ok, warn, fail };
@@ -25,8 +27,8 @@ Diagnosis check_peer_memory();  // another process of this user can open our mem
 Diagnosis check_cpus();
 // Network (doctor_network.cc).
 std::vector<Diagnosis> check_interfaces();
-/// Whether `coordinator`, "host:port", accepts connections, tried for at most 3 s.
-Diagnosis check_coordinator(const std::string& coordinator);
+/// Whether the coordinator accepts connections, tried for at most 3 s.
+Diagnosis check_coordinator(const bootstrap::Endpoint& coordinator);
 
 /// Adapters, ports, GIDs, and what a rank would take of them (doctor_rdma.cc; where Ropewalk is
 /// built without libibverbs doctor_no_rdma.cc). Problems are failures where ROPEWALK_* variables

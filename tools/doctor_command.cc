@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "doctor.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -14,16 +15,27 @@ constexpr const char* kExamples =
     "  ropewalk doctor\n"
     "  ropewalk doctor --coordinator node1:29500\n"
     "  ropewalk run --hosts node1:1,node2:1 -- ropewalk doctor\n"
-    "Exit status: 0; 1 where a line says FAIL.";
+    "Exit status: 0; 1 where a line says FAIL; 2 for wrong input.";
 
-int run_doctor(const std::string& coordinator) {
+std::optional<bootstrap::Endpoint> endpoint_of(const std::string& coordinator) {
+  if (coordinator.empty()) return {};
+  const auto endpoint = bootstrap::parse_endpoint(coordinator);
+  if (endpoint) return endpoint;
+  throw Error(
+      ErrorCode::invalid_argument, "doctor",
+      fmt::format("--coordinator \"{}\" is not host:port with a port from 1 to 65535", coordinator),
+      "write --coordinator node1:29500");
+}
+
+int run_doctor(const std::string& coordinator_text) {
+  const auto coordinator = endpoint_of(coordinator_text);
   std::vector<Diagnosis> all = {check_memlock(),     check_open_files(), check_memory(),
                                 check_huge_pages(),  check_memfd(),      check_unmap_watch(),
                                 check_peer_memory(), check_cpus()};
   for (const auto& check : {check_interfaces, check_rdma})
     for (Diagnosis& diagnosis : check()) all.push_back(std::move(diagnosis));
   all.push_back(check_ucx());
-  if (!coordinator.empty()) all.push_back(check_coordinator(coordinator));
+  if (coordinator) all.push_back(check_coordinator(*coordinator));
   bool failed = false;
   for (const Diagnosis& diagnosis : all) {
     fmt::print("{}\n", line_of(diagnosis));

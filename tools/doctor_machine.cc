@@ -9,9 +9,12 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/units.h"
 #include "doctor.h"
 #include "memory/lock_limit.h"
 #include "memory/unmap_watch.h"
+#include "topology/cgroup.h"
+#include "topology/memory_limit.h"
 #include "topology/topology.h"
 #include "unique_fd.h"
 
@@ -61,15 +64,15 @@ Diagnosis check_open_files() {
 }
 
 Diagnosis check_memory() {
-  const int64_t total_kib = field_of("/proc/meminfo", "MemTotal");
-  const int64_t available_kib = field_of("/proc/meminfo", "MemAvailable");
-  const std::string cgroup = first_line("/sys/fs/cgroup/memory.max");
-  std::string text =
-      fmt::format("{} MiB available of {} MiB", available_kib >> 10, total_kib >> 10);
-  if (!cgroup.empty() && cgroup != "max") {
-    text += fmt::format(", cgroup limit {} MiB", std::stoll(cgroup) >> 20);
-  }
-  const bool is_short = available_kib >= 0 && available_kib < (int64_t{512} << 10);
+  constexpr uint64_t kBytesWanted = uint64_t{512} << 20;
+  const auto available = available_memory_bytes();
+  if (!available) return {Severity::ok, "memory", "how much is available is not known", ""};
+  const int64_t total_kib = std::max<int64_t>(0, field_of("/proc/meminfo", "MemTotal"));
+  const auto left = cgroup_memory_left_bytes();
+  std::string text = fmt::format("{} available of {}", bytes_text(*available),
+                                 bytes_text(static_cast<uint64_t>(total_kib) << 10));
+  if (left && *left <= *available) text += ", by the memory limit of the cgroup";
+  const bool is_short = *available < kBytesWanted;
   return {is_short ? Severity::warn : Severity::ok, "memory", text,
           is_short ? "ps aux --sort=-rss | head" : ""};
 }

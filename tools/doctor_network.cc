@@ -67,16 +67,10 @@ std::vector<Diagnosis> check_interfaces() {
   return found;
 }
 
-Diagnosis check_coordinator(const std::string& coordinator) {
-  const size_t colon = coordinator.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == coordinator.size()) {
-    throw Error(ErrorCode::invalid_argument, "doctor",
-                fmt::format("--coordinator \"{}\" is not host:port", coordinator),
-                "write --coordinator node1:29500");
-  }
-  std::string host = coordinator.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  const std::string port = coordinator.substr(colon + 1);
+Diagnosis check_coordinator(const bootstrap::Endpoint& coordinator) {
+  const std::string& host = coordinator.host;
+  const std::string port = std::to_string(coordinator.port);
+  const std::string name = bootstrap::to_text(coordinator);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
@@ -91,9 +85,9 @@ Diagnosis check_coordinator(const std::string& coordinator) {
   int error = 0;
   for (const addrinfo* address = list; address != nullptr; address = address->ai_next) {
     error = try_connect(*address, deadline);
-    if (error == 0) return {Severity::ok, "coordinator", coordinator + " accepts connections", ""};
+    if (error == 0) return {Severity::ok, "coordinator", name + " accepts connections", ""};
   }
-  return {Severity::fail, "coordinator", fmt::format("{}: {}", coordinator, strerror(error)),
+  return {Severity::fail, "coordinator", fmt::format("{}: {}", name, strerror(error)),
           error == ECONNREFUSED
               ? fmt::format("see that rank 0 runs and listens there: ss -ltn 'sport = :{}'", port)
               : fmt::format("check routes and firewall: ip route get {}", host)};

@@ -32,6 +32,7 @@ void check(const ExplainOptions& options) {
   if (options.root < 0 || options.root >= options.ranks)
     refuse(fmt::format("--root {} of {} ranks", options.root, options.ranks),
            fmt::format("choose 0 to {}", options.ranks - 1));
+  check_algorithm("explain", options.kind, options.algorithm);
   if (options.kind.reduces() && !is_reducible(options.type, options.op))
     refuse(fmt::format("{} is not defined on {}", name_of(options.op.kind), name_of(options.type)),
            "choose another --op or --dtype");
@@ -63,24 +64,37 @@ Call call_of(const ExplainOptions& options, const BenchShape& shape) {
   return call;
 }
 
-/// As the ranks of a job would choose that all have what this machine has. Verbs or UCX that are
-/// asked for are taken to be there.
+/// What the transport asked for lacks here; empty: nothing.
+std::string what_is_missing(const ExplainOptions& options) {
+  if (options.knobs.transport == "verbs" && options.ports.empty()) return options.no_ports;
+  if (options.knobs.transport == "ucx" && options.ucx.empty()) return options.no_ucx;
+  return {};
+}
+
+/// As the ranks of a job would choose that all have what this machine has.
 TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
+  const std::string& transport = options.knobs.transport;
+  const std::string missing = what_is_missing(options);
+  if (options.ranks > 1 && !missing.empty() && !options.assume)
+    throw Error(ErrorCode::unavailable, "explain",
+                fmt::format("{} was asked for, but {}", transport, missing),
+                "`ropewalk doctor` says more; --assume plans as if it were there");
   RankReport like_here;
-  like_here.info.transport = options.knobs.transport;
+  like_here.info.transport = transport;
   like_here.info.ports = options.ports;
   like_here.info.no_ports = options.no_ports;
-  if (options.knobs.transport == "verbs" && options.ports.empty())
+  like_here.info.ucx = options.ucx;
+  like_here.info.fabrics = options.fabrics;
+  if (!missing.empty() && transport == "verbs")
     like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
-  if (options.knobs.transport == "ucx") like_here.info.ucx = "assumed";
-  if (options.knobs.transport == "ucx" && options.ucx_shares_memory)
-    like_here.info.mailbox = "assumed";
+  if (!missing.empty() && transport == "ucx") like_here.info.ucx = "assumed";
+  if (transport == "ucx" && options.ucx_shares_memory) like_here.info.mailbox = "assumed";
   std::vector<RankReport> ranks(hosts.size(), like_here);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     ranks[rank].host = hosts[rank];
     ranks[rank].host_name = fmt::format("{}", hosts[rank]);
   }
-  return ropewalk::choose_transports(options.knobs.transport, options.knobs.require, ranks);
+  return ropewalk::choose_transports(transport, options.knobs.require, ranks);
 }
 
 std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
@@ -131,6 +145,7 @@ Explanation explain(const ExplainOptions& options) {
   Explanation explanation;
   explanation.bytes = total_bytes(call, options.ranks);
   explanation.transports = choose_transports(options, hosts);
+  if (options.ranks > 1) explanation.assumed = what_is_missing(options);
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;

@@ -25,16 +25,20 @@ struct ExplainOptions {
   Algorithm algorithm = Algorithm::automatic;
   bool registered = true;
   Knobs knobs;  // as a communicator's would be
-  // What every rank is taken to say of RDMA; of no use on one host, or with --transport verbs.
+  // What every rank is taken to have: RDMA ports, or why there are none, and what UcxReport says.
   std::vector<verbs::PortInfo> ports;
   std::string no_ports = "there is no RDMA adapter";
-  bool ucx_shares_memory = false;  // as UcxReport says
+  std::string ucx, no_ucx = "there is no UCX";
+  std::vector<std::string> fabrics;
+  bool ucx_shares_memory = false;
+  bool assume = false;  // that there are ports, or UCX, where the transport asked for needs them
 };
 
 struct Explanation {
   size_t bytes = 0;       // cut to whole elements and equal parts
   std::string transport;  // "shm within hosts, tcp between them: ..."
   TransportChoice transports;
+  std::string assumed;  // what is not there, though it is planned for; empty: nothing
   bool forced_by_knob = false;
   Choice choice;
   std::string why;         // this algorithm

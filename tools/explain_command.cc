@@ -15,61 +15,75 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr size_t kBytesMax = size_t{1} << 40;
+constexpr size_t kBytesMax = size_t{1} << 44;
 constexpr const char* kExamples =
     "Examples:\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8\n"
     "  ropewalk explain all_reduce --bytes 64M -n 16 --hosts 2 --dtype bfloat16\n"
     "  ropewalk explain broadcast --bytes 4K -n 8 --transport tcp --buffers plain --json\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8 --algorithm ring\n"
+    "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 4 --transport verbs --assume\n"
     "It asks what a communicator asks, and heeds the same ROPEWALK_* variables; nothing is run.\n"
-    "Every host is taken to have the RDMA ports that this one has.\n"
-    "Receives and sends are those of one rank (--rank).";
+    "Every host is taken to have what this one has: RDMA ports, UCX.\n"
+    "Receives and sends are those of one rank (--rank).\n"
+    "Exit status: 0; 1 where the transport is not there; 2 for wrong input.";
 
 struct ExplainFlags {
   std::string collective, bytes, transport;
   std::string type = "float32", op = "sum", algorithm = "auto", buffers = "registered";
   int ranks = 2, hosts = 1, rank = 0, root = 0;
-  bool json = false;
+  bool assume = false, json = false;
 };
+
+std::vector<std::string> collective_words() {
+  std::vector<std::string> words = bench_kind_names();
+  std::erase(words, "send_recv");  // run by no algorithm
+  return words;
+}
 
 // Every host is taken to have what this one has.
 void look_at_machine(ExplainOptions& options) {
-  if (options.knobs.transport == "ucx") options.ucx_shares_memory = look_at_ucx().shares_memory;
-  if (options.hosts < 2 || options.knobs.transport != "auto") return;
-  const Rdma rdma(options.knobs);
-  options.ports = rdma.ports();
-  if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
+  const std::string& transport = options.knobs.transport;
+  if (transport == "verbs" || (transport == "auto" && options.hosts > 1)) {
+    const Rdma rdma(options.knobs);
+    options.ports = rdma.ports();
+    if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
+  }
+  // To look opens devices, so only where verbs will not do: as a rank does.
+  if (transport == "ucx" || (transport == "auto" && options.hosts > 1 && options.ports.empty())) {
+    UcxReport report = look_at_ucx();
+    options.ucx = std::move(report.version);
+    options.no_ucx = std::move(report.why_not);
+    options.fabrics = std::move(report.fabrics);
+    options.ucx_shares_memory = report.shares_memory;
+  }
+}
+
+size_t bytes_of(const ExplainOptions& options, const std::string& text) {
+  if (options.kind.collective == Collective::barrier) return 1;
+  const auto bytes = parse_size(text);
+  if (bytes && *bytes > 0 && *bytes <= kBytesMax) return *bytes;
+  throw Error(
+      ErrorCode::invalid_argument, "explain",
+      text.empty() ? "of how many bytes?" : fmt::format("--bytes: \"{}\" is not a size", text),
+      "write --bytes 8, 64K or 1.5M; at most 16T");
 }
 
 ExplainOptions options_of(const ExplainFlags& flags) {
   ExplainOptions options;
-  std::vector<std::string> kinds = names<Collective>(kCollectives);
-  std::erase(kinds, "send");
-  std::erase(kinds, "recv");
-  options.kind = named("explain", "collective", flags.collective, bench_kind_named, kinds);
-  const auto bytes = parse_size(flags.bytes);
-  if (!bytes || *bytes == 0 || *bytes > kBytesMax || options.kind.is_send_recv())
-    throw Error(
-        ErrorCode::invalid_argument, "explain",
-        options.kind.is_send_recv() ? "send_recv is run by no algorithm"
-                                    : fmt::format("--bytes: \"{}\" is not a size", flags.bytes),
-        options.kind.is_send_recv() ? fmt::format("choose one of {}", fmt::join(kinds, ", "))
-                                    : "write --bytes 8, 64K or 1M");
-  options.bytes = *bytes;
+  options.kind = *bench_kind_named(flags.collective);
+  options.bytes = bytes_of(options, flags.bytes);
   options.ranks = flags.ranks;
   options.hosts = flags.hosts;
   options.rank = flags.rank;
   options.root = flags.root;
-  options.type =
-      named("explain", "--dtype", flags.type, data_type_named, names<DataType>(kDataTypes));
-  options.op.kind =
-      named("explain", "--op", flags.op, reduce_kind_named, names<ReduceKind>(kReduceKinds));
-  options.algorithm = named("explain", "--algorithm", flags.algorithm, algorithm_named,
-                            names<Algorithm>(kAlgorithms));
+  options.type = *data_type_named(flags.type);
+  options.op.kind = *reduce_kind_named(flags.op);
+  options.algorithm = *algorithm_named(flags.algorithm);
+  options.assume = flags.assume;
   options.registered = flags.buffers == "registered";
   options.knobs = knobs_from_environment();
-  if (!flags.transport.empty()) options.knobs.transport = flags.transport;
+  if (!flags.transport.empty()) options.knobs.transport = *transport_named(flags.transport);
   look_at_machine(options);
   return options;
 }
@@ -81,23 +95,28 @@ void add_explain_command(CLI::App& app, Request& request) {
   CLI::App* command =
       app.add_subcommand("explain", "tell how a collective would run here, and why");
   command->footer(kExamples);
-  command->add_option("collective", flags->collective, "all_reduce, broadcast, ...")->required();
-  command->add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1M")->required();
+  add_words_option(*command, "collective", flags->collective, collective_words(), "which one")
+      ->required();
+  command->add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1.5MiB; not of barrier");
   command->add_option("-n,--ranks", flags->ranks, "how many ranks")
       ->check(CLI::Range(1, kRanksMax))
       ->capture_default_str();
   command->add_option("--hosts", flags->hosts, "how many hosts they are spread over")
       ->check(CLI::Range(1, kRanksMax))
       ->capture_default_str();
-  command->add_option("--dtype", flags->type, "element type")->capture_default_str();
-  command->add_option("--op", flags->op, "reduction")->capture_default_str();
-  command->add_option("--transport", flags->transport, "default: ROPEWALK_TRANSPORT, else auto")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(kTransportNames.begin(), kTransportNames.end())));
-  command->add_option("--buffers", flags->buffers, "kind of memory")
-      ->check(CLI::IsMember({"registered", "plain"}))
+  add_words_option(*command, "--dtype", flags->type, names<DataType>(kDataTypes), "element type")
       ->capture_default_str();
-  command->add_option("--algorithm", flags->algorithm, "force one")->capture_default_str();
+  add_words_option(*command, "--op", flags->op, reduction_words(), "reduction")
+      ->capture_default_str();
+  add_words_option(*command, "--transport", flags->transport, transport_words(),
+                   "default: ROPEWALK_TRANSPORT, else auto");
+  command->add_flag("--assume", flags->assume,
+                    "plan as if the adapter or UCX that --transport needs were there");
+  add_words_option(*command, "--buffers", flags->buffers, {"registered", "plain"}, "kind of memory")
+      ->capture_default_str();
+  add_words_option(*command, "--algorithm", flags->algorithm, names<Algorithm>(kAlgorithms),
+                   "force one")
+      ->capture_default_str();
   command->add_option("--rank", flags->rank, "whose messages to tell")->capture_default_str();
   command->add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
   command->add_flag("--json", flags->json, "one JSON object");

@@ -3,29 +3,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "explain.h"
 #include "time_summary.h"
 
 namespace ropewalk::tools {
 namespace {
 
-std::string bytes_text(size_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  auto value = static_cast<double>(bytes);
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); value /= 1024) ++unit;
-  return fmt::format("{:.4g} {}", value, kUnits[unit]);
-}
-
-std::string time_text(double us) {
-  return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
-}
-
 std::string call_text(const ExplainOptions& options, const Explanation& explanation) {
-  std::string text = fmt::format("{}: {} of {}", options.kind.name(), bytes_text(explanation.bytes),
-                                 name_of(options.type));
-  if (options.kind.reduces()) text += fmt::format(", {}", name_of(options.op.kind));
-  return text + fmt::format(", {} rank{} on {} host{}, {} buffers\n", options.ranks,
+  std::string text = options.kind.name() + ": ";
+  if (options.kind.collective != Collective::barrier)
+    text += fmt::format("{} of {}, ", bytes_text(explanation.bytes), name_of(options.type));
+  if (options.kind.reduces()) text += fmt::format("{}, ", name_of(options.op.kind));
+  return text + fmt::format("{} rank{} on {} host{}, {} buffers\n", options.ranks,
                             options.ranks == 1 ? "" : "s", options.hosts,
                             options.hosts == 1 ? "" : "s",
                             options.registered ? "registered" : "plain");
@@ -55,6 +45,9 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
   text +=
       fmt::format("slices     {}: {}\n", bytes_text(choice.slice_bytes), explanation.why_slices);
   text += fmt::format("transport  {}\n", explanation.transport);
+  if (!explanation.assumed.empty())
+    text += fmt::format("assumed    {} could be used. It cannot: {}\n", options.knobs.transport,
+                        explanation.assumed);
   if (!explanation.traffic.empty()) {
     text += fmt::format("channel    of rank {}\n", options.rank);
     for (const Traffic& traffic : explanation.traffic)
@@ -82,6 +75,7 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
   json["hosts"] = options.hosts;
   json["buffers"] = options.registered ? "registered" : "plain";
   json["transport"] = explanation.transport;
+  if (!explanation.assumed.empty()) json["assumed_though"] = explanation.assumed;
   json["algorithm"] = name_of(choice.algorithm);
   json["predicted_us"] = rounded(choice.predicted_us, 1e3);
   json["why"] = explanation.why;

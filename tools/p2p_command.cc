@@ -4,18 +4,22 @@
 #include <memory>
 
 #include "bench_job.h"
+#include "bench_memory.h"
 #include "bench_options.h"
-#include "bootstrap/knobs.h"
 #include "command.h"
 #include "p2p_rank.h"
+#include "words.h"
 
 namespace ropewalk::tools {
 namespace {
 
-constexpr const char* kWhat =
-    "Latency is half of a round trip, in microseconds; bandwidth is in 10^9 bytes a second, with "
-    "many\nputs in flight, until the receiver has answered that all are there.\n"
-    "Exit status: 0; 1 where something wrong arrived or a rank failed.";
+constexpr const char* kLatency = "Latency is half of a round trip, in microseconds.\n";
+constexpr const char* kBandwidth =
+    "Bandwidth is in 10^9 bytes a second, with many puts in flight, until the receiver has "
+    "answered\n"
+    "that all are there.\n";
+constexpr const char* kStatus =
+    "Exit status: 0; 1 where something wrong arrived or a rank failed; 2 for wrong input.";
 
 struct P2pFlags {
   std::string transport, sizes = "8:1M", timeout;
@@ -29,25 +33,29 @@ P2pOptions options_of(const P2pFlags& flags) {
   options.sizes =
       options.kind == P2pKind::signal ? std::vector<size_t>{0} : parse_size_list(flags.sizes);
   options.timeout = parse_timeout(flags.timeout);
+  options.ranks = flags.ranks.count;
   return options;
 }
 
-int launch(const P2pFlags& flags) {
+int launch(const P2pFlags& flags, const P2pOptions& options) {
   if (count_of(flags.ranks) < 2)
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("--hosts {} is one rank", flags.ranks.hosts),
                 "write two: node1,node2, or node1:2");
+  if (flags.ranks.hosts.empty()) check_memory(options.sizes, 2 * buffer_bytes(options));
   return launch_bench(flags.ranks);
 }
 
 void add_flags(CLI::App& command, P2pFlags& flags) {
+  command.add_option("-n,--ranks", flags.ranks.count, "how many ranks to start")
+      ->check(CLI::IsMember({2}));
   command.add_option("--hosts", flags.ranks.hosts, "two hosts, by ssh: node1,node2");
   command.add_option("--remote-ropewalk", flags.ranks.remote_ropewalk,
                      "path of ropewalk on the other hosts; default: as here");
-  command.add_option("--transport", flags.transport, kTransportNamesText);
+  add_words_option(command, "--transport", flags.transport, transport_words(),
+                   "default: ROPEWALK_TRANSPORT, else auto");
   if (flags.options.kind != P2pKind::signal)
-    command.add_option("--sizes", flags.sizes, "bytes: 8,64K,1M or 8:64M (doubling)")
-        ->capture_default_str();
+    command.add_option("--sizes", flags.sizes, kSizesHelp)->capture_default_str();
   if (flags.options.kind == P2pKind::put)
     command.add_flag("--both", flags.options.both, "bandwidth of both ways at once");
   command.add_option("--iterations", flags.options.iterations, "default: part of a second's worth")
@@ -63,7 +71,8 @@ void add(CLI::App& bench, Request& request, P2pKind kind, const char* help, cons
   auto flags = std::make_shared<P2pFlags>();
   flags->options.kind = kind;
   CLI::App* command = bench.add_subcommand(std::string(name_of(kind)), help);
-  command->footer(fmt::format("Examples:\n{}{}", examples, kWhat));
+  command->footer(fmt::format("Examples:\n{}{}{}{}", examples, kLatency,
+                              kind == P2pKind::put ? kBandwidth : "", kStatus));
   add_flags(*command, *flags);
   // What stands before the word belongs to collectives.
   for (CLI::Option* option : bench.get_options())
@@ -71,7 +80,7 @@ void add(CLI::App& bench, Request& request, P2pKind kind, const char* help, cons
   command->callback([flags, &request] {
     request.action = [flags] {
       const P2pOptions options = options_of(*flags);
-      return is_inside_job() ? run_p2p_rank(options) : launch(*flags);
+      return is_inside_job() ? run_p2p_rank(options) : launch(*flags, options);
     };
   });
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/units.h"
 #include "topology/topology.h"
 
 namespace ropewalk::tools {
@@ -63,8 +64,8 @@ void P2pLink::idle(Patience& patience) {
   const int64_t now_ns = clock_.now_ns();
   if (patience.since_ns == 0) patience.since_ns = now_ns;
   if (now_ns - patience.since_ns > setup_.timeout_ns)
-    fail(ErrorCode::timeout,
-         fmt::format("did not answer for {:.3g} s", static_cast<double>(setup_.timeout_ns) / 1e9));
+    fail(ErrorCode::timeout, fmt::format("did not answer for {}",
+                                         time_text(static_cast<double>(setup_.timeout_ns) / 1e3)));
 }
 
 bool P2pLink::poll() {

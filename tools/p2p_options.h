@@ -1,8 +1,10 @@
 // The flags of `ropewalk bench put|pingpong|signal`.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@ constexpr std::string_view name_of(P2pKind kind) {
 
 struct P2pOptions {
   P2pKind kind = P2pKind::put;
+  int ranks = 0;              // 0: not said
   std::string transport;      // empty: the library's choice
   std::vector<size_t> sizes;  // bytes
   bool both = false;          // put: bandwidth of both ways at once
@@ -29,5 +32,10 @@ struct P2pOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   bool json = false;
 };
+
+/// Of one rank: where puts come from and where they land.
+inline uint64_t buffer_bytes(const P2pOptions& options) {
+  return 2 * uint64_t{*std::max_element(options.sizes.begin(), options.sizes.end())};
+}
 
 }  // namespace ropewalk::tools

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bench_job.h"
+#include "bench_memory.h"
 #include "job.h"
 #include "p2p_link.h"
 #include "p2p_report.h"
@@ -213,6 +214,11 @@ int run_p2p_rank(const P2pOptions& options) {
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("{} needs two ranks", name_of(options.kind)),
                 "run it outside a job, or in one of two ranks");
+  if (options.ranks > 0 && options.ranks != job.size())
+    throw Error(ErrorCode::invalid_argument, "bench",
+                fmt::format("-n {} inside a job of {} ranks", options.ranks, job.size()),
+                "leave -n away to measure in the job that this runs in");
+  if (job.rank() < 2) check_memory(options.sizes, buffer_bytes(options));
   uint64_t wrong = 0;
   if (job.rank() < 2)
     wrong = measure(job, options);

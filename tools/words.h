@@ -1,31 +1,19 @@
 // Words on the command line that name one of a list.
 #pragma once
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <optional>
+#include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "cli.h"
-#include "ropewalk/status.h"
+#include "ropewalk/types.h"
 
 namespace ropewalk::tools {
 
-/// `parse(word)`, or an error of `command` that lists what `flag` knows.
-template <class Value>
-Value named(const char* command, const char* flag, const std::string& word,
-            std::optional<Value> (*parse)(std::string_view),
-            const std::vector<std::string>& known) {
-  if (const auto value = parse(word)) return *value;
-  const std::string nearest = nearest_word(word, known);
-  throw Error(ErrorCode::invalid_argument, command,
-              fmt::format("{}: unknown: \"{}\"{}", flag, word,
-                          nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)),
-              fmt::format("choose one of {}", fmt::join(known, ", ")));
-}
+/// An option whose value is one of `words`: help and completion list them.
+CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::string& value,
+                              const std::vector<std::string>& words, const std::string& help);
+/// The words that such an option takes; none for other options.
+std::vector<std::string> words_of(const CLI::Option& option);
 
 /// The names of the first `count` values of an enum of types.h.
 template <class Enum>
@@ -34,5 +22,8 @@ std::vector<std::string> names(int count) {
   for (int i = 0; i < count; ++i) words.emplace_back(name_of(static_cast<Enum>(i)));
   return words;
 }
+std::vector<std::string> transport_words();
+/// Reductions but functions of the caller, of which a command line has none.
+std::vector<std::string> reduction_words();
 
 }  // namespace ropewalk::tools

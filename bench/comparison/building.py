@@ -22,11 +22,16 @@ def refuse_slow_build(build):
                              "name another folder with --build")
 
 
-def build_programs(root, build):
-    say(f"building in {build}")
+def configure(root, build):
+    """Also finds libraries that were installed after the build folder was made."""
     if not (build / "build.ninja").exists():
         quietly("meson", "setup", build, root, "--buildtype=release", "-Dpeers=enabled")
     else:
         refuse_slow_build(build)
-        quietly("meson", "configure", build, "-Dpeers=enabled")
+        quietly("meson", "setup", "--reconfigure", "-Dpeers=enabled", build, root)
+
+
+def build_programs(root, build):
+    say(f"building in {build}")
+    configure(root, build)
     quietly("ninja", "-C", build, "tools/ropewalk", "peers")

@@ -23,5 +23,7 @@ void add_explain_command(CLI::App& app, Request& request);
 void add_verify_command(CLI::App& app, Request& request);
 void add_env_command(CLI::App& app, Request& request);
 void add_doctor_command(CLI::App& app, Request& request);
+/// help, version and completion; they tell of all commands in `app`.
+void add_help_command(CLI::App& app, Request& request);
 
 }  // namespace ropewalk::tools

@@ -30,7 +30,13 @@ Outcome run(const std::string& arguments) {
 
 TEST(Command, VersionAndHelp) {
   EXPECT_THAT(run("--version").out, HasSubstr("ropewalk "));
-  for (const char* name : {"run", "bench", "explain", "verify", "doctor", "env"}) {
+  EXPECT_EQ(run("version").out, run("--version").out);
+  EXPECT_EQ(run("").out, run("--help").out);
+  EXPECT_EQ(run("").status, 0);
+  EXPECT_EQ(run("help").out, run("--help").out);
+  EXPECT_EQ(run("help bench put").out, run("bench put --help").out);
+  EXPECT_EQ(run("help bensh 2>&1").status, 2);
+  for (const char* name : {"run", "bench", "explain", "verify", "doctor", "env", "completion"}) {
     EXPECT_THAT(run("--help").out, HasSubstr(name));
     const Outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.status, 0) << name;

@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <numeric>
 
+#include "descriptors.h"
 #include "program_words.h"
 #include "ropewalk/status.h"
-#include "standard_streams.h"
+#include "standard_output.h"
 #include "version.h"
 
 namespace ropewalk::tools {
@@ -85,11 +86,10 @@ namespace {
 
 constexpr const char* kFooter =
     "Each command has its own help with examples: ropewalk run --help\n"
-    "Exit status: 0 only for success; 2 for wrong input, such as an unknown option or a variable "
-    "with\n"
-    "a value that is not allowed; 1 for every other failure. That of `run` is its program's: 126 "
-    "where\n"
-    "it cannot be executed, 127 where there is none.";
+    "Exit status: 0 only for success; 2 for wrong input, such as an unknown option or a value of "
+    "a\n"
+    "variable that is not allowed; 74 where output could not be written; 1 for other failures.\n"
+    "That of `run` is its program's: 126 where it cannot be executed, 127 where there is none.";
 
 int run_parsed(const CLI::App& app, const Request& request) {
   try {
@@ -101,7 +101,8 @@ int run_parsed(const CLI::App& app, const Request& request) {
     return error.code() == ErrorCode::invalid_argument ? kStatusUsage : 1;
   } catch (const std::exception& error) {
     // What fmt throws where output cannot be written is told by who flushes it.
-    if (std::ferror(stdout) == 0) std::fprintf(stderr, "ropewalk: %s\n", error.what());
+    if (std::ferror(stdout) != 0) return 0;
+    std::fprintf(stderr, "ropewalk: %s\n", error.what());
     return 1;
   }
 }
@@ -128,10 +129,10 @@ int parse_and_run(int argc, char** argv,
 }  // namespace
 
 int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
-  open_standard_streams();
+  occupy_standard_descriptors();
   const int status = parse_and_run(argc, argv, commands);
   const bool arrived = flush_standard_output();
-  return status == 0 && !arrived ? 1 : status;
+  return status == 0 && !arrived ? kStatusOutputLost : status;
 }
 
 }  // namespace ropewalk::tools

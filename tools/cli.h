@@ -10,8 +10,8 @@
 namespace ropewalk::tools {
 
 /// Adds the given subcommands, parses the command line, runs what it asks for and returns the exit
-/// status: 2 for wrong input, which an Error(invalid_argument) is too; 1 for any other error, and
-/// where standard output could not be written.
+/// status: 2 for wrong input, which an Error(invalid_argument) is too; kStatusOutputLost where
+/// standard output could not be written; 1 for any other error.
 int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands);
 
 /// The word of `words` most like `word`, or empty where none is like it.

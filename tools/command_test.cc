@@ -75,7 +75,7 @@ TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
                             "--help", "bench --help", "--version"}) {
     for (const char* target : {"/dev/full", "&-"}) {
       const Outcome outcome = run(std::string(words) + " 2>&1 >" + target);
-      EXPECT_EQ(outcome.status, 1) << words << " >" << target;
+      EXPECT_EQ(outcome.status, 74) << words << " >" << target;
       EXPECT_THAT(outcome.out, HasSubstr("standard output cannot be written")) << words;
     }
   }

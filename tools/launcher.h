@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hosts.h"
+#include "standard_output.h"
 
 namespace ropewalk::tools {
 
@@ -32,8 +33,6 @@ struct JobSpec {
   std::chrono::milliseconds grace{2000};  // between failure, SIGTERM, SIGKILL; for leftovers
   std::optional<std::chrono::milliseconds> time_limit;  // then the job is ended with status 124
 };
-
-constexpr int kStatusOutputLost = 74;  // as EX_IOERR of sysexits.h
 
 /// Runs the job and returns its exit status: 0, or that of the first rank to fail (128 + signal
 /// where a signal killed it; 127 or 126 where the program was not found or could not start), or

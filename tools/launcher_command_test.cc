@@ -27,7 +27,8 @@ TEST_F(RunCommandTest, AnUnknownOptionIsNotTakenForTheProgram) {
   EXPECT_THAT(refusal({"-n", "2", "--timeot", "5"}),
               AllOf(HasSubstr("unknown option --timeot"), HasSubstr("did you mean --timeout?")));
   EXPECT_THAT(refusal({"-n", "2", "--host=a"}), HasSubstr("did you mean --hosts?"));
-  EXPECT_THAT(refusal({"-bind", "-n", "2"}), HasSubstr("unknown option -bind; did you mean --bind?"));
+  EXPECT_THAT(refusal({"-bind", "-n", "2"}),
+              HasSubstr("unknown option -bind; did you mean --bind?"));
   EXPECT_THAT(refusal({"-n", "2", "-q"}), AllOf(HasSubstr("option -q"), Not(HasSubstr("mean"))));
   EXPECT_THAT(refusal({"-n", "2", "--bind=yes"}), HasSubstr("--bind=yes"));
   EXPECT_EQ(run({"-n", "1", "echo", "--timeot", "-np", "7"}).out, "[0] --timeot -np 7\n");
@@ -67,7 +68,7 @@ TEST_F(RunCommandTest, BadNumbersOfRanksHostsAndVariablesAreRefused) {
   EXPECT_THAT(refusal({"-n", "2", "-x", ""}), HasSubstr("names no variable"));
   EXPECT_THAT(refusal({"-n", "2", "-x", "=v"}), HasSubstr("names no variable"));
   EXPECT_THAT(refusal({"-n", "2", "-x", "NOT_SET"}), HasSubstr("-x NOT_SET=value"));
-  EXPECT_THAT(refusal({"-n", "2", "-x", "ROPEWALK_RANK=1"}), HasSubstr("of its own") );
+  EXPECT_THAT(refusal({"-n", "2", "-x", "ROPEWALK_RANK=1"}), HasSubstr("of its own"));
   EXPECT_THAT(refusal({}), HasSubstr("-n 4"));
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"-n", "2"}, {"-n", "2", "--"}, {"-n", "2", ""}}) {

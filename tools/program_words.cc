@@ -36,7 +36,8 @@ ProgramWords part_words(const CLI::App& command, const std::vector<std::string>&
       ++i;
       break;
     }
-    const std::string word = words[i] == "-np" || words[i].starts_with("-np=") ? "-" + words[i] : words[i];
+    const std::string word =
+        words[i] == "-np" || words[i].starts_with("-np=") ? "-" + words[i] : words[i];
     const bool is_long = word.starts_with("--");
     // "--name", "--name=value", "-n", "-nvalue" or "-n=value"
     const size_t name_end = is_long ? std::min(word.find('='), word.size()) : 2;

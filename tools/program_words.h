@@ -13,7 +13,8 @@ struct ProgramWords {
 };
 
 /// Parts the words after the name of `command`. "-np" is "--np", as mpirun's users write it. Throws
-/// CLI::ParseError that names an option which the command does not have, and the nearest that it has.
+/// CLI::ParseError that names an option which the command does not have, and the nearest that it
+/// has.
 ProgramWords part_words(const CLI::App& command, const std::vector<std::string>& words);
 
 }  // namespace ropewalk::tools

@@ -14,6 +14,7 @@
 #include "launcher.h"
 #include "rank_environment.h"
 #include "ropewalk/status.h"
+#include "words.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -156,8 +157,8 @@ void add_flags(CLI::App& run, RunFlags& flags) {
   run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
   run.add_option("--timeout", flags.timeout,
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
-  run.add_option("--transport", flags.transport,
-                 std::string(kTransportNamesText) + " (ROPEWALK_TRANSPORT)");
+  run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")
+      ->type_name(type_of(transport_words()));
   run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
   run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
   run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");

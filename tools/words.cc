@@ -15,6 +15,10 @@ constexpr char kSeparator = '|';  // in the name of the option's type, which hel
 
 }  // namespace
 
+std::string type_of(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, std::string(1, kSeparator)));
+}
+
 CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::string& value,
                               const std::vector<std::string>& words, const std::string& help) {
   const auto check = [words](const std::string& word) -> std::string {
@@ -24,9 +28,7 @@ CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::stri
                        nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
                        fmt::join(words, ", "));
   };
-  return app.add_option(flags, value, help)
-      ->type_name(fmt::format("{}", fmt::join(words, std::string(1, kSeparator))))
-      ->check(check);
+  return app.add_option(flags, value, help)->type_name(type_of(words))->check(check);
 }
 
 std::vector<std::string> words_of(const CLI::Option& option) {

@@ -9,7 +9,9 @@
 
 namespace ropewalk::tools {
 
-/// An option whose value is one of `words`: help and completion list them.
+/// The type of an option whose value is one of `words`, by which help and completion list them.
+std::string type_of(const std::vector<std::string>& words);
+/// Such an option; other values are refused.
 CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::string& value,
                               const std::vector<std::string>& words, const std::string& help);
 /// The words that such an option takes; none for other options.

@@ -25,18 +25,15 @@ namespace ropewalk {
 
 /// A contiguous range of elements that have a DataType: a named vector, array or Buffer, or a span.
 template <class Range>
-concept Elements =
-    std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
+concept Elements = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     std::ranges::borrowed_range<Range> && is_element<std::ranges::range_value_t<Range>>;
 /// One that can be written.
 template <class Range>
-concept MutableElements =
-    Elements<Range> &&
+concept MutableElements = Elements<Range> &&
     !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
 /// One that can be written and has the element type of `Other`.
 template <class Range, class Other>
-concept MutableElementsLike =
-    MutableElements<Range> &&
+concept MutableElementsLike = MutableElements<Range> &&
     std::same_as<std::ranges::range_value_t<Range>, std::ranges::range_value_t<Other>>;
 
 /// Sequences of messages between a pair of ranks, per direction: see Call::channel.
@@ -139,7 +136,8 @@ struct Call {
   }
   template <Elements In>
   static Call send(In&& in, int to) {
-    Call call = make_for<std::ranges::range_value_t<In>>(Collective::send, std::ranges::size(in), to);
+    Call call =
+        make_for<std::ranges::range_value_t<In>>(Collective::send, std::ranges::size(in), to);
     call.in = std::ranges::data(in);
     call.in_count = call.count;
     return call;

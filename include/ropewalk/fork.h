@@ -22,9 +22,7 @@ void keep_until_exit(std::shared_ptr<void> object);
 class ForkGuard {
  public:
   /// True in a child that was forked since: what this guards is the parent's.
-  bool is_forked() const {
-    return forks_ != internal::fork_count.load(std::memory_order_relaxed);
-  }
+  bool is_forked() const { return forks_ != internal::fork_count.load(std::memory_order_relaxed); }
 
  private:
   uint32_t forks_ = internal::fork_count.load(std::memory_order_relaxed);

@@ -69,36 +69,46 @@ TEST(Calls, OfEveryCollective) {
               {Floats{2, 3}, Floats{2, 3}});
   expect_each([](auto&, auto& in, auto& out) { return Call::reduce_scatter(in, out); }, {2, 2},
               {Floats{3}, Floats{5}});
-  expect_each([](auto&, auto& in,
-                 auto& out) { return Call::reduce_scatter_v(in, out, {1, 2}); },
-              {3, 3}, {Floats{3}, Floats{5, 7}});
+  expect_each(
+      [](auto&, auto& in, auto& out) {
+        return Call::reduce_scatter_v(in, out, {1, 2});
+      },
+      {3, 3}, {Floats{3}, Floats{5, 7}});
   expect_each([](auto&, auto& in, auto& out) { return Call::all_gather(in, out); }, {1, 1},
               {Floats{1, 2}, Floats{1, 2}});
-  expect_each([](auto&, auto& in, auto& out) { return Call::all_gather_v(in, out, {1, 2}); },
-              {1, 2}, {Floats{1, 2, 3}, Floats{1, 2, 3}});
+  expect_each(
+      [](auto&, auto& in, auto& out) {
+        return Call::all_gather_v(in, out, {1, 2});
+      },
+      {1, 2}, {Floats{1, 2, 3}, Floats{1, 2, 3}});
   expect_each([](auto&, auto& in, auto& out) { return Call::reduce(in, out, 1); }, {2, 2},
               {Floats{}, Floats{3, 5}});
   expect_each([](auto&, auto& in, auto& out) { return Call::gather(in, out, 1); }, {1, 1},
               {Floats{}, Floats{1, 2}});
-  expect_each([](auto&, auto& in, auto& out) { return Call::gather_v(in, out, {2, 1}, 0); },
-              {2, 1}, {Floats{1, 2, 2}, Floats{}});
+  expect_each(
+      [](auto&, auto& in, auto& out) {
+        return Call::gather_v(in, out, {2, 1}, 0);
+      },
+      {2, 1}, {Floats{1, 2, 2}, Floats{}});
   expect_each([](auto&, auto& in, auto& out) { return Call::scatter(in, out, 1); }, {0, 4},
               {Floats{2, 3}, Floats{4, 5}});
-  expect_each([](auto&, auto& in, auto& out) { return Call::scatter_v(in, out, {1, 2}, 0); },
-              {3, 0}, {Floats{1}, Floats{2, 3}});
-  expect_each([](auto& comm, auto& in, auto& out) { return Call::all_to_all(in, out, comm.size()); },
-              {2, 2}, {Floats{1, 2}, Floats{2, 3}});
+  expect_each(
+      [](auto&, auto& in, auto& out) {
+        return Call::scatter_v(in, out, {1, 2}, 0);
+      },
+      {3, 0}, {Floats{1}, Floats{2, 3}});
+  expect_each(
+      [](auto& comm, auto& in, auto& out) { return Call::all_to_all(in, out, comm.size()); },
+      {2, 2}, {Floats{1, 2}, Floats{2, 3}});
   expect_each(
       [](auto& comm, auto& in, auto& out) {
         return comm.rank() == 0 ? Call::all_to_all_v(in, {0, 2}, out, {0, 1})
                                 : Call::all_to_all_v(in, {1, 0}, out, {2, 0});
       },
       {2, 1}, {Floats{2}, Floats{1, 2}});
-  expect_each(
-      [](auto& comm, auto& in, auto& out) {
-        return comm.rank() == 0 ? Call::send(in, 1) : Call::recv(out, 0);
-      },
-      {2, 0}, {Floats{}, Floats{1, 2}});
+  expect_each([](auto& comm, auto& in,
+                 auto& out) { return comm.rank() == 0 ? Call::send(in, 1) : Call::recv(out, 0); },
+              {2, 0}, {Floats{}, Floats{1, 2}});
 }
 
 TEST(Calls, InPlace) {
@@ -178,14 +188,17 @@ std::string refusal(const std::function<void(Communicator&)>& call) {
 
 TEST(Calls, RefusedSayWhatIsWrong) {
   std::vector<float> five(5), other(5);
-  EXPECT_NE(refusal([&](auto& comm) { comm.all_to_all(five, other); })
-                .find("the input has 5 elements, of which 2 ranks cannot get equal parts"),
+  EXPECT_NE(refusal([&](auto& comm) {
+              comm.all_to_all(five, other);
+            }).find("the input has 5 elements, of which 2 ranks cannot get equal parts"),
             std::string::npos);
-  EXPECT_NE(refusal([&](auto& comm) { comm.all_reduce(five, {ReduceKind::user}); })
-                .find("user-defined reduction is null"),
+  EXPECT_NE(refusal([&](auto& comm) {
+              comm.all_reduce(five, {ReduceKind::user});
+            }).find("user-defined reduction is null"),
             std::string::npos);
-  EXPECT_NE(refusal([&](auto& comm) { comm.reduce_scatter(five, other); })
-                .find("the input has 5 elements where 10 are needed"),
+  EXPECT_NE(refusal([&](auto& comm) {
+              comm.reduce_scatter(five, other);
+            }).find("the input has 5 elements where 10 are needed"),
             std::string::npos);
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// Runs `call` on both ranks and expects rank 0's to be refused; then the others' wait is over, too,
-/// since rank 0 calls again with enough room.
+/// Runs `call` on both ranks and expects rank 0's to be refused; then the others' wait is over,
+/// too, since rank 0 calls again with enough room.
 void expect_refused(const std::function<void(Communicator&, Floats& in, Floats& out)>& call,
                     size_t in, size_t out, size_t short_in, size_t short_out) {
   run_ranks(2, "shm", [&](Communicator& comm) {

@@ -73,8 +73,12 @@ int call_everything(Belongings& own) {
       [&] { (void)own.ended.test(); },
       [&] { own.ended.wait(); },
       [&] { (void)own.ended.wait_for(std::chrono::milliseconds(1)); },
-      [&] { own.async->average_parameters({&tensor, 1}); },
-      [&] { own.async->synchronize_center({&tensor, 1}); },
+      [&] {
+        own.async->average_parameters({&tensor, 1});
+      },
+      [&] {
+        own.async->synchronize_center({&tensor, 1});
+      },
       [&] { own.async->leave(); },
       [&] { own.async->abort("the child"); },
   };

@@ -35,8 +35,7 @@ void expect_told(const std::string& transport, int culprit, const std::vector<st
 /// Rank 1 starts its part of a broadcast and unmaps its memory; rank 0 comes later.
 void unmap_during_a_broadcast(Communicator& comm) {
   const size_t bytes = kElements * sizeof(float);
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const std::span data(static_cast<float*>(memory), kElements);
   if (comm.rank() == 1) {
     Work work = comm.start(Call::broadcast(data, 1));

@@ -18,8 +18,8 @@ namespace {
 constexpr int kRanks = 3;
 
 enum class Argument { root, count, type, op, algorithm, collective, counts };
-constexpr Argument kArguments[] = {Argument::root, Argument::count,     Argument::type,
-                                   Argument::op,   Argument::algorithm, Argument::collective,
+constexpr Argument kArguments[] = {Argument::root,  Argument::count,     Argument::type,
+                                   Argument::op,    Argument::algorithm, Argument::collective,
                                    Argument::counts};
 constexpr const char* kArgumentNames[] = {"root",      "count",      "type",  "op",
                                           "algorithm", "collective", "counts"};
@@ -100,8 +100,8 @@ Call call_of(const Case& c, int rank, float* in, float* out) {
       call.algorithm = another_algorithm(c);
       break;
     case Argument::collective:
-      call.collective = c.collective == Collective::all_gather ? Collective::all_to_all
-                                                               : Collective::all_gather;
+      call.collective =
+          c.collective == Collective::all_gather ? Collective::all_to_all : Collective::all_gather;
       call.algorithm = Algorithm::direct;
       call.out = out;
       break;
@@ -145,7 +145,8 @@ TEST_P(RanksThatCallDifferentThings, AllHearOfIt) {
     for (Algorithm algorithm : algorithms_for(collective))
       for (size_t count : {0, 1, 100, 3000})
         for (Argument argument : kArguments)
-          cases.push_back({collective, algorithm, count, argument, static_cast<int>(cases.size()) % kRanks});
+          cases.push_back(
+              {collective, algorithm, count, argument, static_cast<int>(cases.size()) % kRanks});
   std::erase_if(cases, [](const Case& c) { return !applies(c); });
   // A job mostly waits: several at a time.
   std::atomic<size_t> next{0};

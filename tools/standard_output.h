@@ -3,9 +3,7 @@
 
 namespace ropewalk::tools {
 
-/// Opens those of the descriptors 0 to 2 that are closed, so that no socket or file takes their
-/// numbers: input is empty, output can be written by nobody. Before anything else is opened.
-void open_standard_streams();
+constexpr int kStatusOutputLost = 74;  // as EX_IOERR of sysexits.h
 
 /// Writes out what standard output holds; false, with a line on standard error, where that, or
 /// something earlier, could not be written.

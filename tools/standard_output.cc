@@ -1,20 +1,10 @@
-#include "standard_streams.h"
-
-#include <fcntl.h>
-#include <unistd.h>
+#include "standard_output.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 namespace ropewalk::tools {
-
-void open_standard_streams() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    // The lowest free number is this one. Read only: what is written there fails with EBADF.
-    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDONLY);
-  }
-}
 
 bool flush_standard_output() {
   const bool had_failed = std::ferror(stdout) != 0;

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "ropewalk/fork.h"
 #include "base/log.h"
 #include "communicator_impl.h"
+#include "ropewalk/fork.h"
 #include "split.h"
 
 namespace ropewalk {

@@ -1,6 +1,6 @@
 // Forked children, for those who build upon communicators. A child shares its parent's connections
-// and mapped memory and has none of its threads: what it did to them would reach the parent's peers.
-// Communicators, Buffers, Plans, Works and AsyncEa see to that by themselves.
+// and mapped memory and has none of its threads: what it did to them would reach the parent's
+// peers. Communicators, Buffers, Plans, Works and AsyncEa see to that by themselves.
 #pragma once
 
 #include <atomic>

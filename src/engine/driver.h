@@ -13,9 +13,9 @@
 #include <optional>
 #include <thread>
 
-#include "ropewalk/fork.h"
 #include "engine/engine.h"
 #include "memory/memfd.h"
+#include "ropewalk/fork.h"
 
 namespace ropewalk {
 

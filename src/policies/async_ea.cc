@@ -11,13 +11,13 @@
 #include <optional>
 #include <utility>
 
-#include "ropewalk/fork.h"
 #include "base/log.h"
 #include "policies/arrival.h"
 #include "policies/center_shard.h"
 #include "policies/exchange.h"
 #include "policies/shards.h"
 #include "policies/tensor_list.h"
+#include "ropewalk/fork.h"
 
 namespace ropewalk {
 namespace {

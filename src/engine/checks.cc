@@ -339,10 +339,9 @@ void Engine::fail_timeout(const Operation& op, int64_t waited_ns) {
   fail({ErrorCode::timeout, name_of(op),
         fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
                     what_blocks(op)),
-        fmt::format(
-            "is rank {} still computing, or in another call? The timeout that the program gives "
-            "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
-            peer),
+        fmt::format("is {} still computing, or in another call? The timeout that the program gives "
+                    "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
+                    peer < 0 ? "another rank" : fmt::format("rank {}", peer)),
         rank_, peer});
 }
 

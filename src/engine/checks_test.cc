@@ -85,6 +85,18 @@ class EngineThatWaits : public ::testing::Test {
   std::shared_ptr<Operation> operation;
 };
 
+// It asked whether rank -1 is still computing.
+TEST_F(EngineThatWaits, NamesNoRankMinusOneWhereItsTurnHasNotCome) {
+  std::vector<std::shared_ptr<Operation>> later;
+  for (int i = 0; i < kContexts; ++i) {
+    later.push_back(prepare_broadcast(engine, data, 1));
+    engine.start(*later.back());
+  }
+  engine.fail_timeout(*later.back(), 1'000'000'000);
+  EXPECT_EQ(monitor.failure()->text().find("-1"), std::string::npos) << monitor.failure()->text();
+  EXPECT_NE(monitor.failure()->text().find("another rank"), std::string::npos);
+}
+
 TEST_F(EngineThatWaits, WaitsForAsLongAsNothingIsWrong) {
   EXPECT_EQ(gives_up_after_ms(), -1);
 }

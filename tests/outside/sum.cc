@@ -9,7 +9,7 @@ int main() {
     auto values = comm->allocate<float>(1 << 20);  // registered memory: sent without a copy
     for (float& value : values) value = static_cast<float>(comm->rank() + 1);
 
-    comm->all_reduce(values.span());
+    comm->all_reduce(values);
 
     std::printf("rank %d of %d: sum %.0f\n", comm->rank(), comm->size(), values[0]);
   } catch (const ropewalk::Error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -13,7 +14,9 @@
 namespace ropewalk {
 namespace {
 
-constexpr size_t kCacheEntries = 32;
+/// Of the cache: that are idle; in all, since programs wait for many at once and start them again.
+constexpr size_t kIdleEntries = 32;
+constexpr size_t kEntries = 512;
 /// Calls of a group up to this size are fused by copying into one buffer.
 constexpr size_t kFuseBytesMax = 256 << 10;
 
@@ -65,15 +68,21 @@ void Communicator::Impl::leave() {
   if (std::exchange(left_, true)) return;
   job_.report_exception();
   const CallHistory& calls = engine_->calls();
+  struct Stop {
+    Impl& impl;
+    ~Stop() {
+      impl.driver_->stop();
+      // Their callers may free memory that peers still write to.
+      if (impl.engine_->has_operations()) impl.engine_->stop_transports();
+    }
+  } stop{*this};
   try {
     driver_->finish_all();
     job_.leave({calls.count, calls.digest, engine_->last_call()},
                [this] { driver_->locked([this] { return engine_->progress(); }); });
   } catch (const Error&) {
-    driver_->stop();
     if (!driver_->has_thrown_failure()) throw;
   }
-  driver_->stop();
 }
 
 /// The cache refers to the driver's owner through nothing, but operations hold memory of the job.
@@ -198,12 +207,15 @@ std::shared_ptr<Operation> Communicator::Impl::cached(std::span<const Call> call
   }
   auto fresh = prepare_making_room(calls);  // in use from here on: it is not given up below
   cache_.push_front({{calls.begin(), calls.end()}, fresh});
-  // What a Work or Plan holds lives without the cache, which so stays short however many there are.
-  // Not what runs and is held by nobody else: the failed call of one that has gone.
-  for (auto entry = cache_.end(); cache_.size() > kCacheEntries && entry != cache_.begin();) {
+  for (auto entry = cache_.end(); cache_.size() > kIdleEntries && entry != cache_.begin();) {
     --entry;
-    if (entry->operation.use_count() > 1 || is_idle(*entry->operation)) entry = cache_.erase(entry);
+    if (entry->operation.use_count() == 1 && is_idle(*entry->operation))
+      entry = cache_.erase(entry);
   }
+  // What a Work holds lives without the cache, too, in which it is looked for one by one. The
+  // newest goes: of calls that are started in a circle, the others are found again.
+  const auto newest = std::next(cache_.begin());
+  if (cache_.size() > kEntries && newest->operation.use_count() > 1) cache_.erase(newest);
   return fresh;
 }
 

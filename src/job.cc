@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "rank_info.h"
 #include "rdma.h"
 #include "topology/cgroup.h"
@@ -96,8 +97,20 @@ void Job::report_exception() {
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
   if (size() == 1) return;
   if (monitor().failure() == nullptr) {
-    auto left = std::async(std::launch::async, [&] { world_->leave(calls); });
+    std::promise<void> ended;
+    const auto left = ended.get_future();
+    std::thread leaver;
+    try {
+      leaver = start_thread("leave", "ropewalk-leave", [&] {
+        world_->leave(calls);
+        ended.set_value();
+      });
+    } catch (const Error&) {  // no thread is to be had: then without progress
+      world_->leave(calls);
+      ended.set_value();
+    }
     while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
+    if (leaver.joinable()) leaver.join();
   }
   const Failure* failure = monitor().failure();
   if (failure != nullptr && failure->code == ErrorCode::mismatch) throw Error(*failure);

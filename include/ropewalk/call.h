@@ -125,7 +125,7 @@ struct Call {
   template <Elements In, MutableElementsLike<In> Out>
   static Call all_to_all(In&& in, Out&& out, int ranks) {
     return make(Collective::all_to_all, in, out,
-                std::ranges::size(in) / static_cast<size_t>(ranks));
+                ranks < 1 ? kUnknownCount : std::ranges::size(in) / static_cast<size_t>(ranks));
   }
   template <Elements In, MutableElementsLike<In> Out>
   static Call all_to_all_v(In&& in, std::vector<size_t> send_counts, Out&& out,

@@ -47,6 +47,8 @@ class _ProcessEnd:
         self._abort: list[AbortAll] = []
         self._leave: list[LeaveAll] = []
         self._culprits: set[int] = set()
+        # A worker that was forked in an except block still has its parent's exception.
+        self._handled = sys.exc_info()[1]
         # Workers of multiprocessing run its finalizers, but nothing of atexit before Python 3.13.
         # Whichever comes first runs it, once, and not in children.
         atexit.register(util.Finalize(None, self._finish, exitpriority=0))
@@ -65,7 +67,7 @@ class _ProcessEnd:
     def _finish(self) -> None:
         # Finalizers of a worker run while the exception that ends it is on its way.
         error = sys.exc_info()[1] or _unseen()
-        if error is not None and is_failure(error):
+        if error is not None and error is not self._handled and is_failure(error):
             self.abort(error)
         for leave_all in self._leave:
             leave_all(_DEPARTURE_LIMIT_S)
@@ -136,7 +138,9 @@ def _fails(error: BaseException) -> None:
 
 def is_failure(error: BaseException) -> bool:
     """Whether a process that it ends has failed."""
-    return not isinstance(error, SystemExit) or error.code not in (None, 0)
+    if not isinstance(error, SystemExit):
+        return True
+    return not (error.code is None or (isinstance(error.code, int) and error.code == 0))
 
 
 def _is_interactive() -> bool:

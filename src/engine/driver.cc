@@ -180,6 +180,7 @@ void Driver::run(const std::shared_ptr<Operation>& op) {
 bool Driver::test(Operation& op) {
   throw_if_forked();
   if (!is_finished(op)) {
+    if (stopping_) throw_if_failed();  // says more
     throw_if_stopped();
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) {
@@ -211,14 +212,13 @@ bool Driver::drive_until(const Done& done, Patience patience) {
     {
       std::lock_guard lock(mutex_);
       // What was under way when this was stopped does not end any more, and may be gone.
-      if (stopping_ && done()) return true;
-      throw_if_stopped();
-      moved = engine_.progress();
+      if (!stopping_) moved = engine_.progress();
       tell_sleepers(moved);
       patience.moves_seen = moves_;
       if (done()) return true;
     }
     throw_if_failed();
+    throw_if_stopped();
     if (patience.limit_ns <= 0) return false;
     if (moved)
       patience.renew();
@@ -258,8 +258,11 @@ bool Driver::finish(const Operation& op, const Patience& patience) {
 
 void Driver::finish_all() noexcept {
   try {
-    if (engine_.failure() == nullptr)
-      drive_until([this] { return !engine_.has_operations(); }, {.limit_ns = options_.timeout_ns});
+    if (engine_.failure() != nullptr || drive_until([this] { return !engine_.has_operations(); },
+                                                    {.limit_ns = options_.timeout_ns}))
+      return;
+    std::lock_guard lock(mutex_);
+    engine_.fail_oldest(options_.timeout_ns);
   } catch (const Error&) {
     return;  // whoever waits for an operation hears of it
   }

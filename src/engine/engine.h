@@ -75,6 +75,10 @@ class Engine {
   }
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
+  /// The same for the oldest operation under way, if there is one.
+  void fail_oldest(int64_t waited_ns) {
+    if (has_operations()) fail_timeout(*active_[0], waited_ns);
+  }
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
   std::string what_blocks(const Operation& operation) const;
   /// The same for the oldest operation under way, with its name; empty where there is none.

@@ -261,6 +261,7 @@ void check_call(const Call& call, int rank, int ranks) {
     reject(call, fmt::format("counts and recv_counts differ for this rank itself: {} and {}",
                              call.counts[static_cast<size_t>(rank)],
                              call.recv_counts[static_cast<size_t>(rank)]));
+  if (call.count == kUnknownCount) reject(call, "it was made for less than one rank");
   if (call.op.kind == ReduceKind::user && call.op.function == nullptr)
     reject(call, "the user-defined reduction is null; set ReduceOp::function");
   if (!is_reducible(call.type, call.op))

@@ -65,13 +65,13 @@ bool RegisteredMemory::try_huge_pages(BindMemory bind) {
 
 void RegisteredMemory::use_ordinary_pages(BindMemory bind) {
   const size_t mapped_bytes = round_up(std::max<size_t>(bytes_, 1), page_bytes());
+  check_available(mapped_bytes);
   fd_ = create_memfd(kOperation, kFileName, mapped_bytes);
   mapping_ = SharedMapping(kOperation, fd_.get(), 0, mapped_bytes);
   make_present(mapping_.base(), mapped_bytes, bind);
 }
 
 void RegisteredMemory::make_present(std::byte* base, size_t bytes, BindMemory bind) {
-  check_available(bytes);
   // Both are hints: refused, the memory is only slower.
   if (bind) bind(base, bytes);
   if (bytes >= kHugePageBytes) madvise(base, bytes, MADV_HUGEPAGE);

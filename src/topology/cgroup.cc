@@ -106,7 +106,8 @@ std::optional<uint64_t> memory_left_of(int version, const std::string& directory
   if (!limit || !used) return {};  // "max" is no number
   const std::string stat = read_in(directory, "memory.stat").value_or("");
   const int64_t cache =
-      v2 ? stat_of(stat, "inactive_file") + stat_of(stat, "active_file")
+      v2 ? stat_of(stat, "inactive_file") + stat_of(stat, "active_file") +
+               stat_of(stat, "slab_reclaimable")
          : stat_of(stat, "total_inactive_file") + stat_of(stat, "total_active_file");
   const int64_t held = std::max<int64_t>(0, *used - cache);
   return static_cast<uint64_t>(std::max<int64_t>(0, *limit - held));

@@ -144,8 +144,8 @@ TEST(CgroupMemoryLeft, CountsThePageCacheAsFreeButNoSwapAndNoSharedMemory) {
   root.write(slice + "memory.swap.max", "90000\n");
   root.write(slice + "memory.stat",
              "anon 2000\nfile 4000\nshmem 1000\ninactive_anon 1000\ninactive_file 2000\n"
-             "active_file 1000\n");
-  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 5000);
+             "active_file 1000\nslab_reclaimable 500\n");
+  EXPECT_EQ(cgroup_memory_left_bytes(root.path()), 5500);
 }
 
 TEST(CgroupMemoryLeft, Version1InAContainer) {

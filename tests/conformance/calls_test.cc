@@ -193,6 +193,10 @@ TEST(Calls, RefusedSayWhatIsWrong) {
             }).find("the input has 5 elements, of which 2 ranks cannot get equal parts"),
             std::string::npos);
   EXPECT_NE(refusal([&](auto& comm) {
+              comm.run(Call::all_to_all(five, other, 0));
+            }).find("less than one rank"),
+            std::string::npos);
+  EXPECT_NE(refusal([&](auto& comm) {
               comm.all_reduce(five, {ReduceKind::user});
             }).find("user-defined reduction is null"),
             std::string::npos);

@@ -138,6 +138,42 @@ time.sleep(0.5)
     assert [one.status for one in ended] == [0, 0], ended
 
 
+def test_a_worker_forked_in_an_except_block_fails():
+    """It still has its parent's exception, which is none of its own."""
+    ended = run_script(2, """
+import multiprocessing
+def work():
+    comm = join(timeout=50)
+    comm.barrier()
+    if rank == 1:
+        time.sleep(0.5)
+    comm.barrier()
+worker = multiprocessing.get_context("fork").Process(target=work)
+try:
+    raise ValueError("a first attempt")
+except ValueError:
+    worker.start()
+worker.join()
+sys.exit(worker.exitcode)
+""")
+    assert [one.status for one in ended] == [0, 0], ended
+    assert not any("aborted" in one.output for one in ended), ended
+
+
+@pytest.mark.parametrize("status", ["0.0", "np.int64(0)", "np.zeros(2)"])
+def test_an_exit_with_what_python_takes_for_no_status(status):
+    """Python prints it and ends with status 1."""
+    ended = run_script(2, f"""
+comm = join(timeout=50)
+comm.barrier()
+if rank == 1:
+    sys.exit({status})
+comm.barrier()
+""")
+    assert [one.status for one in ended] == [1, 1], ended
+    assert "rank 1 aborted the job: SystemExit" in ended[0].output, ended[0]
+
+
 def test_a_worker_that_raises_stays_in_the_job():
     """Of multiprocessing: sys.excepthook is not called there."""
     ended = run_script(2, """

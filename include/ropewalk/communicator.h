@@ -114,8 +114,9 @@ class Communicator {
   /// Leaves the job, as `leave`. What it has given out may go later.
   ~Communicator();
 
-  /// Ends what it has started, leaves the job and waits until all ranks do; not where it is broken,
-  /// nor while an exception is being thrown: then the other ranks learn that this rank has gone.
+  /// Ends what it has started, except receives, leaves the job and waits until all ranks do; not
+  /// where it is broken, nor while an exception is being thrown: then the others learn that this
+  /// rank has gone.
   /// Afterwards calls throw Error(invalid_argument). Throws Error(mismatch) where ranks made other
   /// calls than each other and no call has thrown it; the destructor logs it. Not while another
   /// thread is in a call. The second call does nothing.

@@ -258,11 +258,12 @@ bool Driver::finish(const Operation& op, const Patience& patience) {
 
 void Driver::finish_all() noexcept {
   try {
-    if (engine_.failure() != nullptr || drive_until([this] { return !engine_.has_operations(); },
-                                                    {.limit_ns = options_.timeout_ns}))
+    const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
+    if (engine_.failure() != nullptr || drive_until(done, {.limit_ns = options_.timeout_ns}))
       return;
     std::lock_guard lock(mutex_);
-    engine_.fail_oldest(options_.timeout_ns);
+    if (const Operation* owed = engine_.owed_to_peers())
+      engine_.fail_timeout(*owed, options_.timeout_ns);
   } catch (const Error&) {
     return;  // whoever waits for an operation hears of it
   }

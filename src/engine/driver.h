@@ -68,7 +68,7 @@ class Driver {
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
   bool wait_for(Operation& operation, int64_t limit_ns);
-  /// Drives until nothing is under way or the job has failed, as it does at the deadline.
+  /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
   /// As Communicator::next_sender.
   std::optional<int> next_sender(int channel, int64_t limit_ns);

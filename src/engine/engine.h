@@ -75,9 +75,13 @@ class Engine {
   }
   /// Ends the job: `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
-  /// The same for the oldest operation under way, if there is one.
-  void fail_oldest(int64_t waited_ns) {
-    if (has_operations()) fail_timeout(*active_[0], waited_ns);
+  /// The oldest operation under way in which peers may wait for this rank: any but a receive. Null
+  /// where there is none.
+  const Operation* owed_to_peers() const {
+    const auto owed = std::ranges::find_if(active_, [](const Operation* operation) {
+      return operation->call.collective != Collective::recv;
+    });
+    return owed == active_.end() ? nullptr : *owed;
   }
   /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
   std::string what_blocks(const Operation& operation) const;

@@ -111,7 +111,7 @@ class AsyncPolicy {
   AsyncPolicy& operator=(const AsyncPolicy&) = delete;
   ~AsyncPolicy() {
     if (session_->is_forked()) {
-      abandon(std::move(task_));
+      ropewalk::abandon(std::move(task_));
       return;
     }
     nb::gil_scoped_release unlocked;

@@ -85,7 +85,7 @@ void Communicator::Impl::leave() {
   }
 }
 
-/// The cache refers to the driver's owner through nothing, but operations hold memory of the job.
+/// Prepared operations hold staging memory, which would live as long as the last handle.
 void Communicator::Impl::close() noexcept {
   try {
     leave();

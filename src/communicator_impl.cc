@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "engine/layout.h"
-#include "question.h"
+#include "plan_request.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -100,9 +100,9 @@ void Communicator::Impl::start_engine() {
   engine_ = std::make_unique<Engine>(rank(), size(), job_.transports(), job_.route(), memories_,
                                      job_.monitor(), clock_);
   DriverOptions options;
-  options.timeout_ns = job_.knobs().timeout.count();
-  options.progress_thread = job_.knobs().progress_thread;
-  options.progress_cpu = job_.knobs().progress_cpu;
+  options.timeout_ns = job_.config().timeout.count();
+  options.progress_thread = job_.config().progress_thread;
+  options.progress_cpu = job_.config().progress_cpu;
   options.oversubscribed = job_.shares_cpus();
   driver_ = std::make_shared<Driver>(*engine_, clock_, job_.monitor().event_fd(), options);
 }
@@ -134,13 +134,13 @@ std::optional<int64_t> Communicator::Impl::culprit_process() const {
 }
 
 Options Communicator::Impl::options() const {
-  const Knobs& knobs = job_.knobs();
+  const Config& config = job_.config();
   Options options;
-  options.key = knobs.job_key;
-  options.transport = knobs.transport;
-  options.timeout = knobs.timeout;
-  options.progress_thread = knobs.progress_thread;
-  options.progress_cpu = knobs.progress_cpu;
+  options.key = config.job_key;
+  options.transport = config.transport;
+  options.timeout = config.timeout;
+  options.progress_thread = config.progress_thread;
+  options.progress_cpu = config.progress_cpu;
   return options;
 }
 
@@ -246,14 +246,14 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
         {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
          static_cast<uint8_t>(call.channel), call.root});
     return driver_->locked([&] {
-      return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.knobs()));
+      return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.config()));
     });
   }
-  const Choice choice = choose_for(call, job_.knobs(), job_.choice(), job_.hosts());
-  const ScheduleKey key{call.collective, choice.algorithm, size(), call.root, job_.hosts()};
+  const PlanDecision decision = plan_for(call, job_.config(), job_.choice(), job_.hosts());
+  const ScheduleKey key{call.collective, decision.algorithm, size(), call.root, job_.hosts()};
   const Schedule schedule = build_schedule(key, rank());
   return driver_->locked(
-      [&] { return engine_->prepare(call, schedule, choice.algorithm, choice.slice_bytes); });
+      [&] { return engine_->prepare(call, schedule, decision.algorithm, decision.slice_bytes); });
 }
 
 std::shared_ptr<Operation> Communicator::Impl::prepare_group(std::span<const Call> calls) {

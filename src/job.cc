@@ -24,39 +24,39 @@ namespace ropewalk {
 namespace {
 
 /// Options win over the environment.
-Knobs merge(Knobs knobs, const Options& options) {
-  if (options.key) knobs.job_key = *options.key;
-  if (options.transport) knobs.transport = *options.transport;
-  if (options.timeout) knobs.timeout = *options.timeout;
-  if (options.progress_thread) knobs.progress_thread = *options.progress_thread;
-  if (options.progress_cpu) knobs.progress_cpu = options.progress_cpu;
-  const auto transport = transport_named(knobs.transport);
+Config merge(Config config, const Options& options) {
+  if (options.key) config.job_key = *options.key;
+  if (options.transport) config.transport = *options.transport;
+  if (options.timeout) config.timeout = *options.timeout;
+  if (options.progress_thread) config.progress_thread = *options.progress_thread;
+  if (options.progress_cpu) config.progress_cpu = options.progress_cpu;
+  const auto transport = transport_named(config.transport);
   if (!transport)
     throw Error(ErrorCode::unavailable, "communicator",
-                fmt::format("there is no transport \"{}\"", knobs.transport),
+                fmt::format("there is no transport \"{}\"", config.transport),
                 fmt::format("use {}", kTransportNamesText));
-  knobs.transport = *transport;
-  return knobs;
+  config.transport = *transport;
+  return config;
 }
 
 }  // namespace
 
-Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), options)) {
-  set_log_level(knobs_.log);
+Job::Job(const Options& options) : config_(merge(config_from_environment(), options)) {
+  set_log_level(config_.log);
   for (const std::string& name : unknown_knobs(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
-  const Identity identity =
-      find_identity(options, knobs_, [](const char* name) { return std::getenv(name); });
+  const JobIdentity identity =
+      find_identity(options, config_, [](const char* name) { return std::getenv(name); });
   const auto wants = [this](const char* name) {
-    return knobs_.transport == name || knobs_.transport == "auto";
+    return config_.transport == name || config_.transport == "auto";
   };
-  RankInfo info{knobs_.transport, allowed_cpu_list(), ""};
+  RankInfo info{config_.transport, allowed_cpu_list(), ""};
   if (identity.size > 1 && wants("shm")) {
     shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size);
     info.mailbox = shm_->info();
   }
   if (identity.size > 1 && wants("verbs")) {
-    rdma_ = std::make_unique<Rdma>(knobs_);
+    rdma_ = std::make_unique<Rdma>(config_);
     info.ports = rdma_->ports();
     info.no_ports = fmt::format("{}", fmt::join(rdma_->why_not(), ", and "));
     const LogLevel level = info.ports.empty() ? LogLevel::debug : LogLevel::info;
@@ -68,19 +68,19 @@ Job::Job(const Options& options) : knobs_(merge(knobs_from_environment(), option
     UcxReport report = look_at_ucx();
     info.ucx = std::move(report.version);
     info.fabrics = std::move(report.fabrics);
-    if (knobs_.transport == "ucx" && report.shares_memory) share_through_ucx(identity, info);
+    if (config_.transport == "ucx" && report.shares_memory) share_through_ucx(identity, info);
     if (info.ucx.empty())
-      log(knobs_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
+      log(config_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
           "UCX cannot be used: {}", report.why_not);
     else
       log(LogLevel::debug, identity.rank, "UCX {}: {}", info.ucx, fmt::join(info.fabrics, ", "));
   }
-  world_ = World::join(identity, knobs_, info.text());
+  world_ = World::join(identity, config_, info.text());
   make_transports(meet_others());
 }
 
 /// Without it ranks of this host talk by UCX's messages, if UCX_TLS has another wire for them.
-void Job::share_through_ucx(const Identity& identity, RankInfo& info) try {
+void Job::share_through_ucx(const JobIdentity& identity, RankInfo& info) try {
   shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size, make_ucx_sharing());
   info.mailbox = shm_->info();
 } catch (const Error& error) {
@@ -132,7 +132,7 @@ void Job::open_mailboxes(const std::vector<std::string>& mailboxes) {
 
 std::optional<int64_t> Job::local_process(int peer) const {
   if (peer < 0 || peer >= size() || !is_local(peer)) return {};
-  return world_->card(peer).pid;
+  return world_->record(peer).pid;
 }
 
 std::string Job::transport_names() const {
@@ -148,14 +148,14 @@ std::vector<RankInfo> Job::meet_others() {
   std::vector<RankInfo> infos;
   std::vector<std::vector<int>> local_cpus;
   for (int peer = 0; peer < size(); ++peer) {
-    const Card& card = world_->card(peer);
-    hosts_.push_back(host_numbers.try_emplace(card.host_id, static_cast<int>(host_numbers.size()))
+    const PeerRecord& record = world_->record(peer);
+    hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
-    infos.push_back(RankInfo::parse(card.transport_info));
-    if (infos.back().transport != knobs_.transport)
+    infos.push_back(RankInfo::parse(record.transport_info));
+    if (infos.back().transport != config_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
-                              knobs_.transport, peer, infos.back().transport),
+                              config_.transport, peer, infos.back().transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
   }
   local_size_ = 0;
@@ -171,12 +171,12 @@ std::vector<RankInfo> Job::meet_others() {
 }
 
 void Job::make_transports(const std::vector<RankInfo>& infos) {
-  std::vector<RankReport> reports;
+  std::vector<RankTransports> reports;
   for (int peer = 0; peer < size(); ++peer) {
     const auto at = static_cast<size_t>(peer);
-    reports.push_back({infos[at], world_->card(peer).host_name, hosts_[at]});
+    reports.push_back({infos[at], world_->record(peer).host_name, hosts_[at]});
   }
-  choice_ = choose_transports(knobs_.transport, knobs_.require, reports);
+  choice_ = choose_transports(config_.transport, config_.require, reports);
   if (rank() == 0 && size() > 1)
     log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}; {}",
         size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),
@@ -192,30 +192,30 @@ void Job::make_transports(const std::vector<RankInfo>& infos) {
   } else {
     shm_.reset();
   }
-  if (choice_.uses(Means::verbs)) {
+  if (choice_.uses(TransportKind::verbs)) {
     std::vector<std::vector<verbs::PortInfo>> ports;
     for (const RankInfo& info : infos) ports.push_back(info.ports);
     network_ = rdma_->make_transport(rank(), world_->sockets(), ports);
-  } else if (choice_.uses(Means::ucx)) {
+  } else if (choice_.uses(TransportKind::ucx)) {
     network_ = make_ucx_transport(rank(), size(), world_->sockets());
-  } else if (choice_.uses(Means::tcp)) {
+  } else if (choice_.uses(TransportKind::tcp)) {
     network_ =
-        std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), knobs_.tcp_streams);
+        std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), config_.tcp_streams);
   }
   if (network_) transports_.push_back(network_.get());
   check_slices();
-  if (!choice_.uses(Means::verbs)) rdma_.reset();
+  if (!choice_.uses(TransportKind::verbs)) rdma_.reset();
   for (int peer = 0; peer < size(); ++peer) route_.push_back(use_shm && !is_local(peer) ? 1 : 0);
 }
 
 void Job::check_slices() const {
   for (const Transport* transport : transports_) {
-    const size_t most = transport->abilities().op_bytes_max;
-    if (knobs_.slice_bytes <= most) continue;
+    const size_t most = transport->capabilities().op_bytes_max;
+    if (config_.slice_bytes <= most) continue;
     const Failure failure{
         ErrorCode::invalid_argument, "communicator",
         fmt::format("ROPEWALK_SLICE_BYTES is {}, but on rank {} {} moves at most {} bytes at once",
-                    knobs_.slice_bytes, rank(), transport->name(), most),
+                    config_.slice_bytes, rank(), transport->name(), most),
         fmt::format("set ROPEWALK_SLICE_BYTES={} on every rank", most), rank()};
     monitor().report(failure);
     throw Error(failure);

@@ -26,7 +26,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  const Knobs& knobs() const { return knobs_; }
+  const Config& config() const { return config_; }
   Monitor& monitor() const { return world_->monitor(); }
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
@@ -55,7 +55,7 @@ class Job {
   void leave(const CallsMade& calls, const std::function<void()>& progress);
 
  private:
-  void share_through_ucx(const Identity& identity, RankInfo& info);
+  void share_through_ucx(const JobIdentity& identity, RankInfo& info);
   std::vector<RankInfo> meet_others();
   void make_transports(const std::vector<RankInfo>& infos);
   void check_slices() const;
@@ -64,7 +64,7 @@ class Job {
   }
   void open_mailboxes(const std::vector<std::string>& mailboxes);
 
-  Knobs knobs_;
+  Config config_;
   // Made before joining, where they may be wanted: peers are told of them.
   std::unique_ptr<ShmTransport> shm_;  // over UCX's memory where UCX was asked for
   std::unique_ptr<Rdma> rdma_;

@@ -6,8 +6,8 @@ namespace ropewalk {
 
 struct Rdma::Ports {};
 
-Rdma::Rdma(const Knobs& knobs)
-    : knobs_(knobs),
+Rdma::Rdma(const Config& config)
+    : config_(config),
       why_not_{
           "its Ropewalk is built without verbs; sudo apt-get install libibverbs-dev, then build "
           "anew with meson setup -Dverbs=enabled"} {}

@@ -1,4 +1,4 @@
-// What ranks tell each other about themselves when they join, inside the bootstrap's card
+// What ranks tell each other about themselves when they join, inside the bootstrap's record
 // (docs/protocol.md, "Frames").
 #pragma once
 

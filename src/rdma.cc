@@ -9,8 +9,8 @@
 namespace ropewalk {
 namespace {
 
-verbs::Wishes wishes_of(const Knobs& knobs) {
-  return {knobs.ib_hca, knobs.ib_gid_index};
+verbs::PortPreference wishes_of(const Config& config) {
+  return {config.ib_hca, config.ib_gid_index};
 }
 
 uint8_t mtu_code(int bytes) {
@@ -19,14 +19,14 @@ uint8_t mtu_code(int bytes) {
   return code;
 }
 
-verbs::Settings settings_of(const Knobs& knobs) {
+verbs::Settings settings_of(const Config& config) {
   verbs::Settings settings;
-  settings.service_level = static_cast<uint8_t>(knobs.ib_service_level);
-  settings.traffic_class = static_cast<uint8_t>(knobs.ib_traffic_class);
-  settings.pkey_index = static_cast<uint16_t>(knobs.ib_pkey_index);
-  settings.timeout = static_cast<uint8_t>(knobs.ib_timeout);
-  settings.retries = static_cast<uint8_t>(knobs.ib_retry);
-  settings.mtu_max = mtu_code(knobs.ib_mtu);
+  settings.service_level = static_cast<uint8_t>(config.ib_service_level);
+  settings.traffic_class = static_cast<uint8_t>(config.ib_traffic_class);
+  settings.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
+  settings.timeout = static_cast<uint8_t>(config.ib_timeout);
+  settings.retries = static_cast<uint8_t>(config.ib_retry);
+  settings.mtu_max = mtu_code(config.ib_mtu);
   return settings;
 }
 
@@ -36,11 +36,11 @@ struct Rdma::Ports {
   std::vector<verbs::Port> ports;
 };
 
-Rdma::Rdma(const Knobs& knobs) : knobs_(knobs), ports_(std::make_unique<Ports>()) {
-  const verbs::Wishes wishes = wishes_of(knobs_);
-  for (verbs::Port& port : verbs::find_ports(wishes, why_not_)) {
+Rdma::Rdma(const Config& config) : config_(config), ports_(std::make_unique<Ports>()) {
+  const verbs::PortPreference preference = wishes_of(config_);
+  for (verbs::Port& port : verbs::find_ports(preference, why_not_)) {
     try {
-      infos_.push_back(verbs::info_of(port, wishes));
+      infos_.push_back(verbs::info_of(port, preference));
       ports_->ports.push_back(std::move(port));
     } catch (const Error& error) {  // it went down just now
       why_not_.push_back(fmt::format("{}; {}", error.failure().reason, error.failure().advice));
@@ -54,8 +54,8 @@ std::unique_ptr<Transport> Rdma::make_transport(
     int rank, SocketSource& sockets,
     const std::vector<std::vector<verbs::PortInfo>>& ports_of) const {
   VerbsTransport::Options options;
-  options.settings = settings_of(knobs_);
-  options.wishes = wishes_of(knobs_);
+  options.settings = settings_of(config_);
+  options.preference = wishes_of(config_);
   const auto own = static_cast<size_t>(rank);
   for (size_t peer = 0; peer < ports_of.size(); ++peer) {
     std::vector<VerbsTransport::LaneEnd>& lanes = options.lanes.emplace_back();
@@ -63,7 +63,7 @@ std::unique_ptr<Transport> Rdma::make_transport(
     const bool is_lower = own < peer;
     const auto& low = ports_of[is_lower ? own : peer];
     const auto& high = ports_of[is_lower ? peer : own];
-    for (const verbs::LanePair& pair : verbs::pair_lanes(low, high, knobs_.ib_lanes))
+    for (const verbs::LanePair& pair : verbs::pair_lanes(low, high, config_.ib_lanes))
       lanes.push_back({is_lower ? pair.a : pair.b, pair.subnet});
   }
   return std::make_unique<VerbsTransport>(rank, static_cast<int>(ports_of.size()), sockets,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "bootstrap/sockets.h"
 #include "fabric/port_info.h"
 #include "ropewalk/transport.h"
@@ -17,7 +17,7 @@ namespace ropewalk {
 class Rdma {
  public:
   /// Looks for ports; it is no failure that there are none.
-  explicit Rdma(const Knobs& knobs);
+  explicit Rdma(const Config& config);
   ~Rdma();
   Rdma(const Rdma&) = delete;
   Rdma& operator=(const Rdma&) = delete;
@@ -34,7 +34,7 @@ class Rdma {
 
  private:
   struct Ports;
-  const Knobs knobs_;
+  const Config config_;
   std::unique_ptr<Ports> ports_;
   std::vector<verbs::PortInfo> infos_;
   std::vector<std::string> why_not_;

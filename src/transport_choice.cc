@@ -18,7 +18,7 @@ using verbs::PortInfo;
   throw Error(ErrorCode::unavailable, "communicator", std::move(reason), std::move(advice));
 }
 
-bool has_layer(const RankReport& rank, LinkLayer layer) {
+bool has_layer(const RankTransports& rank, LinkLayer layer) {
   return std::any_of(rank.info.ports.begin(), rank.info.ports.end(),
                      [layer](const PortInfo& port) { return port.link_layer == layer; });
 }
@@ -29,7 +29,7 @@ struct Obstacle {
   bool some_can = false;  // though some ranks have ports
 };
 
-std::string name_of_rank(size_t rank, const RankReport& report) {
+std::string name_of_rank(size_t rank, const RankTransports& report) {
   return fmt::format("rank {} (host {})", rank, report.host_name);
 }
 
@@ -38,8 +38,8 @@ std::string others_text(size_t others) {
   return fmt::format("; {} other rank{} too can use no RDMA port", others, others == 1 ? "" : "s");
 }
 
-Obstacle find_obstacle(const std::vector<RankReport>& ranks) {
-  const auto lacks = [](const RankReport& rank) { return rank.info.ports.empty(); };
+Obstacle find_obstacle(const std::vector<RankTransports>& ranks) {
+  const auto lacks = [](const RankTransports& rank) { return rank.info.ports.empty(); };
   const auto first = std::find_if(ranks.begin(), ranks.end(), lacks);
   if (first != ranks.end()) {
     const auto count = static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), lacks));
@@ -51,10 +51,10 @@ Obstacle find_obstacle(const std::vector<RankReport>& ranks) {
   }
   for (const LinkLayer layer : {LinkLayer::infiniband, LinkLayer::ethernet})
     if (std::all_of(ranks.begin(), ranks.end(),
-                    [layer](const RankReport& rank) { return has_layer(rank, layer); }))
+                    [layer](const RankTransports& rank) { return has_layer(rank, layer); }))
       return {};
   const auto without = [&](LinkLayer layer) {
-    const auto at = std::find_if(ranks.begin(), ranks.end(), [layer](const RankReport& rank) {
+    const auto at = std::find_if(ranks.begin(), ranks.end(), [layer](const RankTransports& rank) {
       return !has_layer(rank, layer);
     });
     return name_of_rank(static_cast<size_t>(at - ranks.begin()), *at);
@@ -71,7 +71,7 @@ std::string_view release_of(std::string_view version) {
 }
 
 /// What keeps the job from UCX, and from a fabric through it; empty: nothing.
-std::string no_ucx(const std::vector<RankReport>& ranks) {
+std::string no_ucx(const std::vector<RankTransports>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::string& version = ranks[rank].info.ucx;
     if (version.empty()) return fmt::format("{} has no UCX", name_of_rank(rank, ranks[rank]));
@@ -82,7 +82,7 @@ std::string no_ucx(const std::vector<RankReport>& ranks) {
   return {};
 }
 
-std::string no_fabric(const std::vector<RankReport>& ranks) {
+std::string no_fabric(const std::vector<RankTransports>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].info.fabrics.empty())
       return fmt::format(
@@ -92,10 +92,10 @@ std::string no_fabric(const std::vector<RankReport>& ranks) {
 }
 
 /// Whether all ranks that share a host have a mailbox.
-bool all_neighbours_share(const std::vector<RankReport>& ranks) {
+bool all_neighbours_share(const std::vector<RankTransports>& ranks) {
   std::map<int, int> ranks_on;
-  for (const RankReport& rank : ranks) ++ranks_on[rank.host];
-  return std::all_of(ranks.begin(), ranks.end(), [&ranks_on](const RankReport& rank) {
+  for (const RankTransports& rank : ranks) ++ranks_on[rank.host];
+  return std::all_of(ranks.begin(), ranks.end(), [&ranks_on](const RankTransports& rank) {
     return ranks_on[rank.host] == 1 || !rank.info.mailbox.empty();
   });
 }
@@ -103,7 +103,7 @@ bool all_neighbours_share(const std::vector<RankReport>& ranks) {
 constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 
 void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obstacle,
-                const std::vector<RankReport>& ranks) {
+                const std::vector<RankTransports>& ranks) {
   if (wish == "ucx" && !no_ucx(ranks).empty())
     refuse("ucx was asked for, but " + no_ucx(ranks), kSeeDoctor);
   if (wish == "shm" && several_hosts)
@@ -114,42 +114,42 @@ void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obsta
 }
 
 void check_required(std::string_view wish, std::string_view require, const TransportChoice& choice,
-                    const Obstacle& obstacle, const std::vector<RankReport>& ranks) {
-  if (require == "rdma" && choice.uses(Means::ucx) && !no_fabric(ranks).empty())
+                    const Obstacle& obstacle, const std::vector<RankTransports>& ranks) {
+  if (require == "rdma" && choice.uses(TransportKind::ucx) && !no_fabric(ranks).empty())
     refuse("ROPEWALK_REQUIRE=rdma, but " + no_fabric(ranks), kSeeDoctor);
-  if (require == "rdma" && choice.uses(Means::tcp)) {
+  if (require == "rdma" && choice.uses(TransportKind::tcp)) {
     if (wish == "tcp")
       refuse("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp", "unset one of the two");
     refuse("ROPEWALK_REQUIRE=rdma, but " + obstacle.reason, kSeeDoctor);
   }
-  if (require == "shm" &&
-      (choice.uses(Means::tcp) || choice.uses(Means::verbs) || choice.uses(Means::ucx)))
+  if (require == "shm" && (choice.uses(TransportKind::tcp) || choice.uses(TransportKind::verbs) ||
+                           choice.uses(TransportKind::ucx)))
     refuse(fmt::format("ROPEWALK_REQUIRE=shm, but the job would take {}", text_of(choice)),
            wish == "auto" ? "start all ranks on one host" : "unset ROPEWALK_TRANSPORT");
 }
 
 }  // namespace
 
-std::string_view name_of(Means means) {
+std::string_view name_of(TransportKind kind) {
   constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs", "ucx", "ucx/shm"};
-  return kNames[static_cast<size_t>(means)];
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::string text_of(const TransportChoice& choice) {
-  const Means all = choice.between == Means::none ? choice.within : choice.between;
-  if (all == Means::none) return "none: the job has one rank";
-  if (choice.within == all || choice.within == Means::none)
+  const TransportKind all = choice.between == TransportKind::none ? choice.within : choice.between;
+  if (all == TransportKind::none) return "none: the job has one rank";
+  if (choice.within == all || choice.within == TransportKind::none)
     return fmt::format("{} between all ranks", name_of(all));
   return fmt::format("{} within hosts, {} between them", name_of(choice.within),
                      name_of(choice.between));
 }
 
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const std::vector<RankReport>& ranks) {
+                                  const std::vector<RankTransports>& ranks) {
   TransportChoice choice;
   if (ranks.size() < 2) return choice;
   std::set<int> hosts;
-  for (const RankReport& rank : ranks) hosts.insert(rank.host);
+  for (const RankTransports& rank : ranks) hosts.insert(rank.host);
   const bool several_hosts = hosts.size() > 1;
   const bool some_share = hosts.size() < ranks.size();
   const Obstacle obstacle = find_obstacle(ranks);
@@ -158,25 +158,27 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   const bool can_rdma = obstacle.reason.empty();
   const bool is_auto = wish == "auto";
   const bool can_ucx = no_ucx(ranks).empty() && no_fabric(ranks).empty();
-  Means network = Means::tcp;
+  TransportKind network = TransportKind::tcp;
   if (wish == "verbs" || (is_auto && can_rdma))
-    network = Means::verbs;
+    network = TransportKind::verbs;
   else if (wish == "ucx" || (is_auto && can_ucx))
-    network = Means::ucx;
-  if (some_share) choice.within = is_auto || wish == "shm" ? Means::shm : network;
-  if (choice.within == Means::ucx && all_neighbours_share(ranks)) choice.within = Means::ucx_shm;
+    network = TransportKind::ucx;
+  if (some_share) choice.within = is_auto || wish == "shm" ? TransportKind::shm : network;
+  if (choice.within == TransportKind::ucx && all_neighbours_share(ranks))
+    choice.within = TransportKind::ucx_shm;
   if (several_hosts) choice.between = network;
   if (!is_auto)
     choice.reason = fmt::format("{} was asked for", wish);
   else if (!several_hosts)
     choice.reason = "all ranks are on one host";
-  else if (network == Means::verbs)
+  else if (network == TransportKind::verbs)
     choice.reason = "every rank has a usable RDMA port";
   else
-    choice.reason = network == Means::ucx
+    choice.reason = network == TransportKind::ucx
                         ? "UCX reaches a fabric on every rank, verbs does not: " + obstacle.reason
                         : obstacle.reason;
-  choice.is_fallback = network == Means::tcp && is_auto && several_hosts && obstacle.some_can;
+  choice.is_fallback =
+      network == TransportKind::tcp && is_auto && several_hosts && obstacle.some_can;
   check_required(wish, require, choice, obstacle, ranks);
   return choice;
 }

@@ -11,22 +11,23 @@
 namespace ropewalk {
 
 /// ucx_shm: shared memory that UCX allocates and maps.
-enum class Means : uint8_t { none, shm, tcp, verbs, ucx, ucx_shm };
-std::string_view name_of(Means means);  // "none", "shm", "tcp", "verbs", "ucx", "ucx/shm"
+enum class TransportKind : uint8_t { none, shm, tcp, verbs, ucx, ucx_shm };
+std::string_view name_of(TransportKind kind);  // "none", "shm", "tcp", "verbs", "ucx", "ucx/shm"
 
 struct TransportChoice {
-  Means within = Means::none;   // between ranks of one host; none where no two share one
-  Means between = Means::none;  // between hosts; none where there is one
-  std::string reason = {};      // one sentence, or more, in words
-  bool is_fallback = false;     // some ranks could use RDMA, but it is not used
+  TransportKind within =
+      TransportKind::none;  // between ranks of one host; none where no two share one
+  TransportKind between = TransportKind::none;  // between hosts; none where there is one
+  std::string reason = {};                      // one sentence, or more, in words
+  bool is_fallback = false;                     // some ranks could use RDMA, but it is not used
 
-  bool uses(Means means) const { return within == means || between == means; }
+  bool uses(TransportKind kind) const { return within == kind || between == kind; }
   /// Ranks of one host map each other's memory.
-  bool maps() const { return within == Means::shm || within == Means::ucx_shm; }
+  bool maps() const { return within == TransportKind::shm || within == TransportKind::ucx_shm; }
   bool operator==(const TransportChoice&) const = default;
 };
 
-struct RankReport {
+struct RankTransports {
   RankInfo info;
   std::string host_name;  // for people
   int host = 0;           // equal on ranks that can share memory
@@ -38,7 +39,7 @@ struct RankReport {
 /// all ranks that have neighbours there have a mailbox in it. `require` is ROPEWALK_REQUIRE. Throws
 /// Error(unavailable) that names a rank and what it lacks where the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const std::vector<RankReport>& ranks);
+                                  const std::vector<RankTransports>& ranks);
 
 /// "shm within hosts, verbs between them".
 std::string text_of(const TransportChoice& choice);

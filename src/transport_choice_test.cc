@@ -11,8 +11,8 @@ using verbs::LinkLayer;
 
 enum Ports { none, ib, eth, both };
 
-RankReport rank_on(int host, Ports ports, std::string why = "there is no RDMA adapter") {
-  RankReport report;
+RankTransports rank_on(int host, Ports ports, std::string why = "there is no RDMA adapter") {
+  RankTransports report;
   report.info.transport = "auto";
   report.host = host;
   report.host_name = std::string(1, static_cast<char>('a' + host));
@@ -24,12 +24,12 @@ RankReport rank_on(int host, Ports ports, std::string why = "there is no RDMA ad
   return report;
 }
 
-TransportChoice choose(const char* wish, const std::vector<RankReport>& ranks,
+TransportChoice choose(const char* wish, const std::vector<RankTransports>& ranks,
                        const char* require = "") {
   return choose_transports(wish, require, ranks);
 }
 
-std::string refusal(const char* wish, const std::vector<RankReport>& ranks,
+std::string refusal(const char* wish, const std::vector<RankTransports>& ranks,
                     const char* require = "") {
   try {
     const TransportChoice choice = choose_transports(wish, require, ranks);
@@ -41,50 +41,51 @@ std::string refusal(const char* wish, const std::vector<RankReport>& ranks,
   }
 }
 
-void expect(const TransportChoice& choice, Means within, Means between) {
+void expect(const TransportChoice& choice, TransportKind within, TransportKind between) {
   EXPECT_EQ(name_of(choice.within), name_of(within)) << choice.reason;
   EXPECT_EQ(name_of(choice.between), name_of(between)) << choice.reason;
 }
 
-const std::vector<RankReport> kOneHost = {rank_on(0, none), rank_on(0, none)};
-const std::vector<RankReport> kTwoHosts = {rank_on(0, none), rank_on(1, none)};
-const std::vector<RankReport> kTwoByTwo = {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth),
-                                           rank_on(1, eth)};
+const std::vector<RankTransports> kOneHost = {rank_on(0, none), rank_on(0, none)};
+const std::vector<RankTransports> kTwoHosts = {rank_on(0, none), rank_on(1, none)};
+const std::vector<RankTransports> kTwoByTwo = {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth),
+                                               rank_on(1, eth)};
 
 TEST(TransportChoice, AJobOfOneNeedsNone) {
   for (const char* require : {"", "rdma", "shm", "tcp"}) {
     const TransportChoice choice = choose("auto", {rank_on(0, none)}, require);
-    expect(choice, Means::none, Means::none);
+    expect(choice, TransportKind::none, TransportKind::none);
     EXPECT_EQ(text_of(choice), "none: the job has one rank");
   }
 }
 
 TEST(TransportChoice, AutoOnOneHostIsSharedMemory) {
-  expect(choose("auto", kOneHost), Means::shm, Means::none);
-  expect(choose("auto", {rank_on(0, ib), rank_on(0, ib)}), Means::shm, Means::none);
+  expect(choose("auto", kOneHost), TransportKind::shm, TransportKind::none);
+  expect(choose("auto", {rank_on(0, ib), rank_on(0, ib)}), TransportKind::shm, TransportKind::none);
   EXPECT_EQ(text_of(choose("auto", kOneHost)), "shm between all ranks");
 }
 
 TEST(TransportChoice, AutoBetweenHostsIsVerbsWhereAllCan) {
   const TransportChoice choice = choose("auto", kTwoByTwo);
-  expect(choice, Means::shm, Means::verbs);
+  expect(choice, TransportKind::shm, TransportKind::verbs);
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(text_of(choice), "shm within hosts, verbs between them");
-  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), Means::none, Means::verbs);
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), TransportKind::none,
+         TransportKind::verbs);
 }
 
 TEST(TransportChoice, AutoFallsBackToTcpAndSaysWhy) {
   const std::string why = "mlx5_0 port 1: is DOWN; sudo ip link set eth2 up";
   const TransportChoice choice =
       choose("auto", {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth), rank_on(1, none, why)});
-  expect(choice, Means::shm, Means::tcp);
+  expect(choice, TransportKind::shm, TransportKind::tcp);
   EXPECT_EQ(choice.reason, "rank 3 (host b): " + why);
   EXPECT_TRUE(choice.is_fallback);
 }
 
 TEST(TransportChoice, NobodyHavingPortsIsNoFallback) {
   const TransportChoice choice = choose("auto", kTwoHosts);
-  expect(choice, Means::none, Means::tcp);
+  expect(choice, TransportKind::none, TransportKind::tcp);
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(choice.reason,
             "rank 0 (host a): there is no RDMA adapter; 1 other rank too can use no RDMA port");
@@ -96,13 +97,13 @@ TEST(TransportChoice, OneHostWithPartOfThePortsIsNoFallback) {
 }
 
 TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
-  expect(choose("auto", {rank_on(0, both), rank_on(1, ib), rank_on(2, both)}), Means::none,
-         Means::verbs);
-  expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), Means::none,
-         Means::verbs);
+  expect(choose("auto", {rank_on(0, both), rank_on(1, ib), rank_on(2, both)}), TransportKind::none,
+         TransportKind::verbs);
+  expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), TransportKind::none,
+         TransportKind::verbs);
   const TransportChoice choice =
       choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, ib)});
-  expect(choice, Means::none, Means::tcp);
+  expect(choice, TransportKind::none, TransportKind::tcp);
   EXPECT_TRUE(choice.is_fallback);
   EXPECT_EQ(
       choice.reason,
@@ -111,63 +112,67 @@ TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
 }
 
 TEST(TransportChoice, VerbsIsForAllPairs) {
-  expect(choose("verbs", kTwoByTwo), Means::verbs, Means::verbs);
-  expect(choose("verbs", {rank_on(0, ib), rank_on(0, ib)}), Means::verbs, Means::none);
+  expect(choose("verbs", kTwoByTwo), TransportKind::verbs, TransportKind::verbs);
+  expect(choose("verbs", {rank_on(0, ib), rank_on(0, ib)}), TransportKind::verbs,
+         TransportKind::none);
   EXPECT_EQ(refusal("verbs", {rank_on(0, ib), rank_on(0, none)}),
             "verbs was asked for, but rank 1 (host a): there is no RDMA adapter");
   EXPECT_NE(refusal("verbs", {rank_on(0, ib), rank_on(1, eth)}).find("no link layer in common"),
             std::string::npos);
 }
 
-RankReport with_ucx(RankReport report, std::vector<std::string> fabrics) {
+RankTransports with_ucx(RankTransports report, std::vector<std::string> fabrics) {
   report.info.ucx = "1.13.1";
   report.info.fabrics = std::move(fabrics);
   return report;
 }
 
 TEST(TransportChoice, UcxIsTakenWhereItAloneReachesAFabric) {
-  const RankReport here = with_ucx(rank_on(0, none), {"dc_mlx5/mlx5_0:1"});
-  const RankReport there = with_ucx(rank_on(1, none), {"dc_mlx5/mlx5_0:1"});
+  const RankTransports here = with_ucx(rank_on(0, none), {"dc_mlx5/mlx5_0:1"});
+  const RankTransports there = with_ucx(rank_on(1, none), {"dc_mlx5/mlx5_0:1"});
   const TransportChoice choice = choose("auto", {here, here, there});
-  expect(choice, Means::shm, Means::ucx);
+  expect(choice, TransportKind::shm, TransportKind::ucx);
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(text_of(choice), "shm within hosts, ucx between them");
   EXPECT_NE(choice.reason.find("there is no RDMA adapter"), std::string::npos) << choice.reason;
-  expect(choose("auto", {here, there}, "rdma"), Means::none, Means::ucx);
-  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), Means::none, Means::verbs);
-  expect(choose("auto", {here, with_ucx(rank_on(1, none), {})}), Means::none, Means::tcp);
-  expect(choose("auto", {here, rank_on(1, none)}), Means::none, Means::tcp);
+  expect(choose("auto", {here, there}, "rdma"), TransportKind::none, TransportKind::ucx);
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), TransportKind::none,
+         TransportKind::verbs);
+  expect(choose("auto", {here, with_ucx(rank_on(1, none), {})}), TransportKind::none,
+         TransportKind::tcp);
+  expect(choose("auto", {here, rank_on(1, none)}), TransportKind::none, TransportKind::tcp);
 }
 
 TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
-  RankReport here = with_ucx(rank_on(0, none), {});
+  RankTransports here = with_ucx(rank_on(0, none), {});
   here.info.mailbox = "ucx/shm2:1:2:0000000000000000:3";
-  RankReport there = here;
+  RankTransports there = here;
   there.host = 1;
-  const RankReport without = with_ucx(rank_on(1, none), {});
-  expect(choose("ucx", {here, here}), Means::ucx_shm, Means::none);
+  const RankTransports without = with_ucx(rank_on(1, none), {});
+  expect(choose("ucx", {here, here}), TransportKind::ucx_shm, TransportKind::none);
   EXPECT_TRUE(choose("ucx", {here, here}).maps());
   EXPECT_EQ(text_of(choose("ucx", {here, here})), "ucx/shm between all ranks");
   EXPECT_EQ(text_of(choose("ucx", {here, here, there, there})),
             "ucx/shm within hosts, ucx between them");
   // One that is alone on its host needs none there.
-  expect(choose("ucx", {here, here, without}), Means::ucx_shm, Means::ucx);
-  expect(choose("ucx", {here, here, there, without}), Means::ucx, Means::ucx);
-  expect(choose("ucx", {here, there}), Means::none, Means::ucx);
+  expect(choose("ucx", {here, here, without}), TransportKind::ucx_shm, TransportKind::ucx);
+  expect(choose("ucx", {here, here, there, without}), TransportKind::ucx, TransportKind::ucx);
+  expect(choose("ucx", {here, there}), TransportKind::none, TransportKind::ucx);
   // A mailbox of Ropewalk's own is for the automatic choice.
-  expect(choose("tcp", {here, here}), Means::tcp, Means::none);
-  expect(choose("ucx", {here, here}, "shm"), Means::ucx_shm, Means::none);
+  expect(choose("tcp", {here, here}), TransportKind::tcp, TransportKind::none);
+  expect(choose("ucx", {here, here}, "shm"), TransportKind::ucx_shm, TransportKind::none);
 }
 
 TEST(TransportChoice, UcxIsForAllPairs) {
-  const RankReport sockets_only = with_ucx(rank_on(0, none), {});
-  expect(choose("ucx", {sockets_only, sockets_only}), Means::ucx, Means::none);
-  expect(choose("ucx", {sockets_only, with_ucx(rank_on(1, none), {})}), Means::none, Means::ucx);
+  const RankTransports sockets_only = with_ucx(rank_on(0, none), {});
+  expect(choose("ucx", {sockets_only, sockets_only}), TransportKind::ucx, TransportKind::none);
+  expect(choose("ucx", {sockets_only, with_ucx(rank_on(1, none), {})}), TransportKind::none,
+         TransportKind::ucx);
   EXPECT_EQ(refusal("ucx", {sockets_only, rank_on(1, ib)}),
             "ucx was asked for, but rank 1 (host b) has no UCX");
-  RankReport older = with_ucx(rank_on(1, none), {});
+  RankTransports older = with_ucx(rank_on(1, none), {});
   older.info.ucx = "1.13.0";
-  expect(choose("ucx", {sockets_only, older}), Means::none, Means::ucx);
+  expect(choose("ucx", {sockets_only, older}), TransportKind::none, TransportKind::ucx);
   older.info.ucx = "1.12.1";
   EXPECT_EQ(refusal("ucx", {sockets_only, older}),
             "ucx was asked for, but rank 0 (host a) has UCX 1.13.1, rank 1 (host b) has 1.12.1");
@@ -180,20 +185,20 @@ TEST(TransportChoice, UcxIsForAllPairs) {
 }
 
 TEST(TransportChoice, ShmIsForOneHost) {
-  expect(choose("shm", kOneHost), Means::shm, Means::none);
+  expect(choose("shm", kOneHost), TransportKind::shm, TransportKind::none);
   EXPECT_NE(refusal("shm", kTwoHosts).find("several hosts"), std::string::npos);
 }
 
 TEST(TransportChoice, TcpIsForAllPairs) {
-  expect(choose("tcp", kOneHost), Means::tcp, Means::none);
-  expect(choose("tcp", kTwoByTwo), Means::tcp, Means::tcp);
+  expect(choose("tcp", kOneHost), TransportKind::tcp, TransportKind::none);
+  expect(choose("tcp", kTwoByTwo), TransportKind::tcp, TransportKind::tcp);
 }
 
 TEST(TransportChoice, RequireRdma) {
-  expect(choose("auto", kTwoByTwo, "rdma"), Means::shm, Means::verbs);
-  expect(choose("verbs", kTwoByTwo, "rdma"), Means::verbs, Means::verbs);
+  expect(choose("auto", kTwoByTwo, "rdma"), TransportKind::shm, TransportKind::verbs);
+  expect(choose("verbs", kTwoByTwo, "rdma"), TransportKind::verbs, TransportKind::verbs);
   // Within a host nothing slower than RDMA is taken.
-  expect(choose("auto", kOneHost, "rdma"), Means::shm, Means::none);
+  expect(choose("auto", kOneHost, "rdma"), TransportKind::shm, TransportKind::none);
   EXPECT_EQ(
       refusal("auto", {rank_on(0, eth), rank_on(1, none, "mlx5_0 port 1: is DOWN; fix")}, "rdma"),
       "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
@@ -202,15 +207,15 @@ TEST(TransportChoice, RequireRdma) {
 }
 
 TEST(TransportChoice, RequireShm) {
-  expect(choose("auto", kOneHost, "shm"), Means::shm, Means::none);
+  expect(choose("auto", kOneHost, "shm"), TransportKind::shm, TransportKind::none);
   EXPECT_EQ(refusal("auto", kTwoByTwo, "shm"),
             "ROPEWALK_REQUIRE=shm, but the job would take shm within hosts, verbs between them");
   EXPECT_NE(refusal("tcp", kOneHost, "shm").find("tcp between all"), std::string::npos);
 }
 
 TEST(TransportChoice, RequireTcpIsAlwaysMet) {
-  expect(choose("auto", kTwoHosts, "tcp"), Means::none, Means::tcp);
-  expect(choose("auto", kTwoByTwo, "tcp"), Means::shm, Means::verbs);
+  expect(choose("auto", kTwoHosts, "tcp"), TransportKind::none, TransportKind::tcp);
+  expect(choose("auto", kTwoByTwo, "tcp"), TransportKind::shm, TransportKind::verbs);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "bootstrap/world.h"
 #include "launcher.h"
 
@@ -43,7 +43,7 @@ JobSpec job_of(const BenchRanks& ranks) {
 
 bool is_inside_job() {
   if (getenv("ROPEWALK_RANK") != nullptr) return true;
-  return find_identity(Options{}, knobs_from_environment(), getenv).size > 1;
+  return find_identity(Options{}, config_from_environment(), getenv).size > 1;
 }
 
 int count_of(const BenchRanks& ranks) {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "reduce/reduce.h"
 #include "ropewalk/status.h"
 

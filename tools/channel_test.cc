@@ -46,32 +46,35 @@ struct RankMemory {
   std::byte *in, *out;
 };
 
-void expect_way(const ProgramStep& step, const StepState& state, Way way, const std::string& what) {
-  EXPECT_EQ(way == Way::eager, state.eager) << what;
+void expect_protocol(const ProgramStep& step, const StepState& state, MessageProtocol protocol,
+                     const std::string& what) {
+  EXPECT_EQ(protocol == MessageProtocol::eager, state.eager) << what;
   if (state.eager) return;
-  const bool exposed = way == Way::read_in_place || way == Way::read_from_copy;
+  const bool exposed =
+      protocol == MessageProtocol::read_in_place || protocol == MessageProtocol::read_from_copy;
   EXPECT_EQ(exposed, state.exposed) << what;
   if (step.action == Action::send && exposed) {
-    EXPECT_EQ(way == Way::read_in_place, state.reachable.known) << what;
+    EXPECT_EQ(protocol == MessageProtocol::read_in_place, state.remote.known) << what;
   }
   if (step.action == Action::receive_copy) {
-    EXPECT_EQ(way == Way::stored, state.reachable.known) << what;
+    EXPECT_EQ(protocol == MessageProtocol::stored, state.remote.known) << what;
   }
 }
 
-void expect_traffic(const Passes& passes, const Case& c) {
+void expect_traffic(const OwnerProgram& program, const Case& c) {
   EXPECT_TRUE(c.mapped) << c.text();
   size_t windows = 0, plain = 0, parts = 0;
-  for (const PassPeer& host : passes.peers) {
-    if (host.in != nullptr) plain += host.in_at.known ? 0 : 1;
-    if (host.out != nullptr) plain += host.out_at.known ? 0 : 1;
-    parts += (host.in != nullptr) + (host.out != nullptr);
+  for (const OwnerPeer& owner : program.peers) {
+    if (owner.in != nullptr) plain += owner.in_at.known ? 0 : 1;
+    if (owner.out != nullptr) plain += owner.out_at.known ? 0 : 1;
+    parts += (owner.in != nullptr) + (owner.out != nullptr);
   }
-  for (const OwnedBlock& block : passes.owned) parts += block.sources.size() + block.targets.size();
+  for (const OwnedBlock& block : program.owned)
+    parts += block.sources.size() + block.targets.size();
   for (const Traffic& traffic : traffic_of(
-           passes,
+           program,
            {[](int) { return true; }, [&c](const std::byte*, size_t) { return c.registered; }})) {
-    if (traffic.way == Way::through_window) windows += traffic.messages;
+    if (traffic.protocol == MessageProtocol::through_window) windows += traffic.messages;
     parts -= traffic.messages;
   }
   EXPECT_EQ(windows, plain) << c.text();
@@ -98,16 +101,16 @@ void expect_as_prepared(const Case& c) {
                               at < op->scratch->data() + op->scratch->bytes();
       return c.registered || in_scratch;
     };
-    if (op->runner == Runner::passes) {
-      expect_traffic(op->passes, c);
+    if (op->executor == ExecutorKind::owner) {
+      expect_traffic(op->owner, c);
       continue;
     }
-    const std::vector<Way> ways =
-        ways_of(op->program, {[&c](int) { return c.mapped; }, is_registered});
-    for (size_t i = 0; i < ways.size(); ++i)
+    const std::vector<MessageProtocol> protocols =
+        protocols_of(op->program, {[&c](int) { return c.mapped; }, is_registered});
+    for (size_t i = 0; i < protocols.size(); ++i)
       if (op->program.steps[i].peer >= 0)
-        expect_way(op->program.steps[i], op->steps[i], ways[i],
-                   c.text() + " rank " + std::to_string(rank) + " step " + std::to_string(i));
+        expect_protocol(op->program.steps[i], op->steps[i], protocols[i],
+                        c.text() + " rank " + std::to_string(rank) + " step " + std::to_string(i));
   }
 }
 
@@ -127,9 +130,9 @@ TEST(Channel, SaysWhatTheEnginePrepares) {
 }
 
 TEST(Channel, EveryWayHasANameAndASentence) {
-  for (int way = 0; way <= static_cast<int>(Way::staged); ++way) {
-    EXPECT_FALSE(name_of(static_cast<Way>(way)).empty());
-    EXPECT_FALSE(describe(static_cast<Way>(way), true).empty());
+  for (int protocol = 0; protocol <= static_cast<int>(MessageProtocol::staged); ++protocol) {
+    EXPECT_FALSE(name_of(static_cast<MessageProtocol>(protocol)).empty());
+    EXPECT_FALSE(describe(static_cast<MessageProtocol>(protocol), true).empty());
   }
 }
 

@@ -211,10 +211,10 @@ nlohmann::json explained(const std::string& arguments) {
   return nlohmann::json::parse(outcome.out, nullptr, false);
 }
 
-std::vector<std::string> ways(const nlohmann::json& explanation) {
-  std::vector<std::string> ways;
-  for (const auto& entry : explanation["channel"]) ways.push_back(entry["way"]);
-  return ways;
+std::vector<std::string> protocols(const nlohmann::json& explanation) {
+  std::vector<std::string> protocols;
+  for (const auto& entry : explanation["channel"]) protocols.push_back(entry["protocol"]);
+  return protocols;
 }
 
 TEST(Command, ExplainForetellsWhatBenchRuns) {
@@ -233,11 +233,11 @@ TEST(Command, ExplainForetellsWhatBenchRuns) {
 TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
   const std::string direct = "all_reduce --bytes 1M -n 8 --algorithm direct";
   using testing::Contains;
-  EXPECT_THAT(ways(explained(direct)),
-              AllOf(Contains("read_in_pass"), Contains("written_in_pass")));
-  EXPECT_THAT(ways(explained(direct + " --buffers plain")), Contains("through_window"));
-  EXPECT_THAT(ways(explained(direct + " --transport tcp")), Contains("staged"));
-  EXPECT_THAT(ways(explained("all_reduce --bytes 64 -n 8")), testing::Each("eager"));
+  EXPECT_THAT(protocols(explained(direct)),
+              AllOf(Contains("read_by_owner"), Contains("written_by_owner")));
+  EXPECT_THAT(protocols(explained(direct + " --buffers plain")), Contains("through_window"));
+  EXPECT_THAT(protocols(explained(direct + " --transport tcp")), Contains("staged"));
+  EXPECT_THAT(protocols(explained("all_reduce --bytes 64 -n 8")), testing::Each("eager"));
   const auto forced = explained("all_reduce --bytes 1M -n 8 --algorithm ring");
   EXPECT_EQ(forced["algorithm"], "ring");
   EXPECT_THAT(forced["why"].get<std::string>(), HasSubstr("forced"));

@@ -13,7 +13,7 @@ enum class Severity { ok, warn, fail };
 struct Diagnosis {
   Severity severity = Severity::ok;
   std::string name, text;
-  std::string fix;  // a command; empty where all is well
+  std::string advice;  // a command; empty where all is well
 };
 
 // Limits, memory, processors (doctor_machine.cc).

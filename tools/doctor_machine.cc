@@ -45,7 +45,7 @@ Diagnosis check_memlock() {
   const LockLimit limit = lock_limit();
   const std::string text = text_of(limit) + " (RDMA registers memory by locking it)";
   if (limit.suffices()) return {Severity::ok, "memlock", text, ""};
-  return {Severity::warn, "memlock", text, way_to_raise(limit)};
+  return {Severity::warn, "memlock", text, advice(limit)};
 }
 
 Diagnosis check_open_files() {

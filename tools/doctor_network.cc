@@ -12,8 +12,8 @@
 #include <map>
 #include <memory>
 
+#include "bootstrap/config.h"
 #include "bootstrap/interfaces.h"
-#include "bootstrap/knobs.h"
 #include "doctor.h"
 #include "listener.h"
 #include "ropewalk/status.h"
@@ -44,7 +44,7 @@ int try_connect(const addrinfo& address, Clock::time_point deadline) {
 std::vector<Diagnosis> check_interfaces() {
   std::vector<Diagnosis> found;
   try {
-    const std::string prefix = knobs_from_environment().socket_ifname;
+    const std::string prefix = config_from_environment().socket_ifname;
     std::map<std::string, std::vector<std::string>> by_name;
     for (const auto& local : bootstrap::local_addresses(prefix)) {
       by_name[local.interface].push_back(local.address.ip());

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "doctor.h"
 #include "rdma.h"
 
@@ -15,7 +15,7 @@ std::vector<Diagnosis> check_rdma() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error))
     devices.push_back(entry.path().filename());
-  const Rdma rdma(knobs_from_environment());
+  const Rdma rdma(config_from_environment());
   if (devices.empty())
     return {{Severity::ok, "rdma", "no RDMA adapter here: shared memory and TCP are used", ""}};
   return {{Severity::warn, "rdma",

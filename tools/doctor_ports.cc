@@ -59,7 +59,7 @@ std::vector<Diagnosis> diagnose(const SeenPort& port) {
   if (state.problem.empty())
     found.push_back({Severity::ok, title, facts_of(port), ""});
   else
-    found.push_back({Severity::warn, title, state.problem, state.fix});
+    found.push_back({Severity::warn, title, state.problem, state.advice});
   if (!state.gids.empty()) found.push_back({Severity::ok, title + " GIDs", gids_of(port), ""});
   const int packet = verbs::bytes_of(state.mtu_active);
   const bool could_be_longer = packet < std::min(verbs::bytes_of(state.mtu_max), kLongestPacket);

@@ -62,7 +62,7 @@ TEST(DoctorPorts, AProblemComesWithItsFix) {
   port.state.state = IBV_PORT_DOWN;
   port.state.mtu_active = IBV_MTU_1024;
   port.state.problem = "is DOWN";
-  port.state.fix = "sudo ip link set eth2 up";
+  port.state.advice = "sudo ip link set eth2 up";
   const auto lines = lines_of(port);
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_EQ(lines[0], "warn rdma mlx5_0 port 1: is DOWN; fix: sudo ip link set eth2 up");

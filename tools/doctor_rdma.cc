@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "doctor.h"
 #include "doctor_ports.h"
 #include "rdma.h"
@@ -77,7 +77,7 @@ Diagnosis check_forks() {
           "export IBV_FORK_SAFE=1"};
 }
 
-Diagnoses check_device(ibv_device* device, const verbs::Wishes& wishes) {
+Diagnoses check_device(ibv_device* device, const verbs::PortPreference& preference) {
   const std::string name = ibv_get_device_name(device);
   const std::string title = "rdma " + name;
   if (!verbs::has_reliable_connections(*device))
@@ -87,7 +87,7 @@ Diagnoses check_device(ibv_device* device, const verbs::Wishes& wishes) {
     const verbs::Adapter adapter(device);
     for (uint8_t number = 1; number <= adapter.limits().phys_port_cnt; ++number) {
       SeenPort port{name, number, verbs::is_software(name), 0,
-                    verbs::examine(adapter, number, wishes)};
+                    verbs::examine(adapter, number, preference)};
       if (!port.state.interface.empty())
         port.interface_mtu = verbs::interface_mtu(port.state.interface);
       for (Diagnosis& diagnosis : diagnose(port)) found.push_back(std::move(diagnosis));
@@ -99,9 +99,9 @@ Diagnoses check_device(ibv_device* device, const verbs::Wishes& wishes) {
 }
 
 /// What a rank that is started here would use.
-Diagnosis check_choice(const Knobs& knobs) {
-  const bool demanded = knobs.transport == "verbs" || knobs.require == "rdma";
-  const Rdma rdma(knobs);
+Diagnosis check_choice(const Config& config) {
+  const bool demanded = config.transport == "verbs" || config.require == "rdma";
+  const Rdma rdma(config);
   std::string text = verbs::port_list_text(rdma.ports());
   if (rdma.ports().empty()) {
     return {demanded ? Severity::fail : Severity::warn, "rdma choice",
@@ -118,9 +118,9 @@ Diagnosis check_choice(const Knobs& knobs) {
 
 std::vector<Diagnosis> check_rdma() {
   try {
-    const Knobs knobs = knobs_from_environment();
+    const Config config = config_from_environment();
     const verbs::DeviceList list;
-    if (list.empty() && knobs.transport != "verbs" && knobs.require != "rdma")
+    if (list.empty() && config.transport != "verbs" && config.require != "rdma")
       return {without_devices()};
     Diagnoses found;
     if (list.empty()) {
@@ -130,11 +130,11 @@ std::vector<Diagnosis> check_rdma() {
       found.push_back(check_forks());
     }
     for (const verbs::DeviceList::Missing& missing : list.missing())
-      found.push_back({Severity::warn, "rdma " + missing.device, missing.why, missing.fix});
+      found.push_back({Severity::warn, "rdma " + missing.device, missing.why, missing.advice});
     for (ibv_device* device : list.devices())
-      for (Diagnosis& diagnosis : check_device(device, {knobs.ib_hca, knobs.ib_gid_index}))
+      for (Diagnosis& diagnosis : check_device(device, {config.ib_hca, config.ib_gid_index}))
         found.push_back(std::move(diagnosis));
-    found.push_back(check_choice(knobs));
+    found.push_back(check_choice(config));
     return found;
   } catch (const Error& error) {
     return {{Severity::fail, "rdma", error.failure().reason, error.failure().advice}};

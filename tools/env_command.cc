@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "bootstrap/world.h"
 #include "cli.h"
 #include "command.h"
@@ -60,7 +60,7 @@ void print_unknown() {
 int run_env() {
   print_knobs();
   print_unknown();
-  const Identity identity = find_identity(Options{}, knobs_from_environment(), getenv);
+  const JobIdentity identity = find_identity(Options{}, config_from_environment(), getenv);
   fmt::print("launcher: {}: rank {} of {}{}\n", identity.source.empty() ? "none" : identity.source,
              identity.rank, identity.size,
              identity.coordinator.empty() ? "" : ", coordinator " + identity.coordinator);

@@ -7,7 +7,7 @@
 
 #include "engine/layout.h"
 #include "engine/wire.h"
-#include "question.h"
+#include "plan_request.h"
 #include "reduce/reduce.h"
 #include "ropewalk/status.h"
 
@@ -66,20 +66,20 @@ Call call_of(const ExplainOptions& options, const BenchShape& shape) {
 
 /// What the transport asked for lacks here; empty: nothing.
 std::string what_is_missing(const ExplainOptions& options) {
-  if (options.knobs.transport == "verbs" && options.ports.empty()) return options.no_ports;
-  if (options.knobs.transport == "ucx" && options.ucx.empty()) return options.no_ucx;
+  if (options.config.transport == "verbs" && options.ports.empty()) return options.no_ports;
+  if (options.config.transport == "ucx" && options.ucx.empty()) return options.no_ucx;
   return {};
 }
 
 /// As the ranks of a job would choose that all have what this machine has.
 TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
-  const std::string& transport = options.knobs.transport;
+  const std::string& transport = options.config.transport;
   const std::string missing = what_is_missing(options);
   if (options.ranks > 1 && !missing.empty() && !options.assume)
     throw Error(ErrorCode::unavailable, "explain",
                 fmt::format("{} was asked for, but {}", transport, missing),
                 "`ropewalk doctor` says more; --assume plans as if it were there");
-  RankReport like_here;
+  RankTransports like_here;
   like_here.info.transport = transport;
   like_here.info.ports = options.ports;
   like_here.info.no_ports = options.no_ports;
@@ -89,48 +89,49 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
     like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
   if (!missing.empty() && transport == "ucx") like_here.info.ucx = "assumed";
   if (transport == "ucx" && options.ucx_shares_memory) like_here.info.mailbox = "assumed";
-  std::vector<RankReport> ranks(hosts.size(), like_here);
+  std::vector<RankTransports> ranks(hosts.size(), like_here);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     ranks[rank].host = hosts[rank];
     ranks[rank].host_name = fmt::format("{}", hosts[rank]);
   }
-  return ropewalk::choose_transports(transport, options.knobs.require, ranks);
+  return ropewalk::choose_transports(transport, options.config.require, ranks);
 }
 
 std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
-  if (explanation.choice.candidates.empty()) return "a job of one moves nothing";
-  const Candidate& chosen = explanation.choice.candidates.front();
+  if (explanation.decision.candidates.empty()) return "a job of one moves nothing";
+  const Candidate& chosen = explanation.decision.candidates.front();
   if (explanation.forced_by_knob)
     return fmt::format("forced by ROPEWALK_ALGORITHM; {}", chosen.reason);
   if (options.algorithm != Algorithm::automatic) return fmt::format("forced; {}", chosen.reason);
   const auto eligible =
-      std::count_if(explanation.choice.candidates.begin(), explanation.choice.candidates.end(),
+      std::count_if(explanation.decision.candidates.begin(), explanation.decision.candidates.end(),
                     [](const Candidate& c) { return c.eligible; });
   return eligible == 1 ? fmt::format("the only one; {}", chosen.reason)
                        : fmt::format("the fastest of {}; {}", eligible, chosen.reason);
 }
 
-std::string why_slices(const Explanation& explanation, const Question& question) {
+std::string why_slices(const Explanation& explanation, const PlanRequest& request) {
   size_t longest = 0;
   for (const Traffic& traffic : explanation.traffic) longest = std::max(longest, traffic.bytes_max);
   if (longest <= kEagerBytesMax)
     return fmt::format("messages up to {} bytes travel whole", kEagerBytesMax);
-  if (longest <= explanation.choice.slice_bytes) return "no message is longer";
-  if (explanation.choice.slice_bytes == question.slice_bytes_max)
+  if (longest <= explanation.decision.slice_bytes) return "no message is longer";
+  if (explanation.decision.slice_bytes == request.slice_bytes_max)
     return "the longest that ROPEWALK_SLICE_BYTES allows";
-  if (question.mapped) return "staging windows of that length stay in cache";
+  if (request.mapped) return "staging windows of that length stay in cache";
   return "about four a block, to hide adding behind moving; not too short";
 }
 
-std::vector<Traffic> traffic(const Call& call, const Choice& choice, const ExplainOptions& options,
-                             const std::vector<int>& hosts, const TransportChoice& transports,
-                             const ChannelSetting& setting) {
+std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
+                             const ExplainOptions& options, const std::vector<int>& hosts,
+                             const TransportChoice& transports, const ChannelSetting& setting) {
   const Schedule schedule = build_schedule(
-      {call.collective, choice.algorithm, options.ranks, call.root, hosts}, options.rank);
+      {call.collective, decision.algorithm, options.ranks, call.root, hosts}, options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (all_mapped(transports, hosts) && can_pass(call, schedule, blocks))
-    return traffic_of(make_passes(call, schedule, blocks, choice.slice_bytes, nullptr), setting);
-  return traffic_of(compile(schedule, blocks, call, choice.slice_bytes, kScratch), setting);
+  if (all_mapped(transports, hosts) && can_run_owner(call, schedule, blocks))
+    return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
+                      setting);
+  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, kScratch), setting);
 }
 
 }  // namespace
@@ -149,10 +150,10 @@ Explanation explain(const ExplainOptions& options) {
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;
-  explanation.choice = choose_for(call, options.knobs, explanation.transports, hosts);
-  const Question question = question_for(call, options.knobs, explanation.transports, hosts);
+  explanation.decision = plan_for(call, options.config, explanation.transports, hosts);
+  const PlanRequest request = plan_request(call, options.config, explanation.transports, hosts);
   explanation.forced_by_knob =
-      options.algorithm == Algorithm::automatic && question.forced != Algorithm::automatic;
+      options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;
   for (const int host : hosts)
     mapped.push_back(explanation.transports.maps() &&
@@ -162,9 +163,9 @@ Explanation explain(const ExplainOptions& options) {
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
     explanation.traffic =
-        traffic(call, explanation.choice, options, hosts, explanation.transports, setting);
+        traffic(call, explanation.decision, options, hosts, explanation.transports, setting);
   explanation.why = why_algorithm(options, explanation);
-  explanation.why_slices = why_slices(explanation, question);
+  explanation.why_slices = why_slices(explanation, request);
   return explanation;
 }
 

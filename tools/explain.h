@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench_shape.h"
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "channel.h"
 #include "planner/planner.h"
 #include "transport_choice.h"
@@ -24,7 +24,7 @@ struct ExplainOptions {
   ReduceOp op;
   Algorithm algorithm = Algorithm::automatic;
   bool registered = true;
-  Knobs knobs;  // as a communicator's would be
+  Config config;  // as a communicator's would be
   // What every rank is taken to have: RDMA ports, or why there are none, and what UcxReport says.
   std::vector<verbs::PortInfo> ports;
   std::string no_ports = "there is no RDMA adapter";
@@ -40,7 +40,7 @@ struct Explanation {
   TransportChoice transports;
   std::string assumed;  // what is not there, though it is planned for; empty: nothing
   bool forced_by_knob = false;
-  Choice choice;
+  PlanDecision decision;
   std::string why;         // this algorithm
   std::string why_slices;  // this long
   std::vector<Traffic> traffic;

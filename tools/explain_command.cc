@@ -43,9 +43,9 @@ std::vector<std::string> collective_words() {
 
 // Every host is taken to have what this one has.
 void look_at_machine(ExplainOptions& options) {
-  const std::string& transport = options.knobs.transport;
+  const std::string& transport = options.config.transport;
   if (transport == "verbs" || (transport == "auto" && options.hosts > 1)) {
-    const Rdma rdma(options.knobs);
+    const Rdma rdma(options.config);
     options.ports = rdma.ports();
     if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
   }
@@ -82,8 +82,8 @@ ExplainOptions options_of(const ExplainFlags& flags) {
   options.algorithm = *algorithm_named(flags.algorithm);
   options.assume = flags.assume;
   options.registered = flags.buffers == "registered";
-  options.knobs = knobs_from_environment();
-  if (!flags.transport.empty()) options.knobs.transport = *transport_named(flags.transport);
+  options.config = config_from_environment();
+  if (!flags.transport.empty()) options.config.transport = *transport_named(flags.transport);
   look_at_machine(options);
   return options;
 }

@@ -21,42 +21,42 @@ std::string call_text(const ExplainOptions& options, const Explanation& explanat
                             options.registered ? "registered" : "plain");
 }
 
-std::string_view transport_of(const Traffic& traffic, const TransportChoice& choice) {
-  if (traffic.mapped) return name_of(choice.within);
-  return name_of(choice.between == Means::none ? choice.within : choice.between);
+std::string_view transport_of(const Traffic& traffic, const TransportChoice& decision) {
+  if (traffic.mapped) return name_of(decision.within);
+  return name_of(decision.between == TransportKind::none ? decision.within : decision.between);
 }
 
-std::string traffic_text(const Traffic& traffic, const TransportChoice& choice) {
+std::string traffic_text(const Traffic& traffic, const TransportChoice& decision) {
   const std::string size = traffic.bytes == traffic.messages * traffic.bytes_max
                                ? bytes_text(traffic.bytes_max)
                                : "up to " + bytes_text(traffic.bytes_max);
   return fmt::format("  {:<8} {:>5} x {:<14} {:<5}  {}\n", traffic.sending ? "sends" : "receives",
-                     traffic.messages, size, transport_of(traffic, choice),
-                     describe(traffic.way, traffic.sending));
+                     traffic.messages, size, transport_of(traffic, decision),
+                     describe(traffic.protocol, traffic.sending));
 }
 
 }  // namespace
 
 std::string explanation_text(const ExplainOptions& options, const Explanation& explanation) {
-  const Choice& choice = explanation.choice;
+  const PlanDecision& decision = explanation.decision;
   std::string text = call_text(options, explanation);
-  text += fmt::format("algorithm  {}, predicted {}: {}\n", name_of(choice.algorithm),
-                      time_text(choice.predicted_us), explanation.why);
+  text += fmt::format("algorithm  {}, predicted {}: {}\n", name_of(decision.algorithm),
+                      time_text(decision.predicted_us), explanation.why);
   text +=
-      fmt::format("slices     {}: {}\n", bytes_text(choice.slice_bytes), explanation.why_slices);
+      fmt::format("slices     {}: {}\n", bytes_text(decision.slice_bytes), explanation.why_slices);
   text += fmt::format("transport  {}\n", explanation.transport);
   if (!explanation.assumed.empty())
-    text += fmt::format("assumed    {} could be used. It cannot: {}\n", options.knobs.transport,
+    text += fmt::format("assumed    {} could be used. It cannot: {}\n", options.config.transport,
                         explanation.assumed);
   if (!explanation.traffic.empty()) {
     text += fmt::format("channel    of rank {}\n", options.rank);
     for (const Traffic& traffic : explanation.traffic)
       text += traffic_text(traffic, explanation.transports);
   }
-  if (choice.candidates.size() < 2) return text;
+  if (decision.candidates.size() < 2) return text;
   text += "passed over\n";
-  for (size_t i = 1; i < choice.candidates.size(); ++i) {
-    const Candidate& candidate = choice.candidates[i];
+  for (size_t i = 1; i < decision.candidates.size(); ++i) {
+    const Candidate& candidate = decision.candidates[i];
     text += fmt::format("  {:<18} {:>9}  {}\n", name_of(candidate.algorithm),
                         time_text(candidate.predicted_us),
                         candidate.eligible ? "slower: " + candidate.reason : candidate.reason);
@@ -65,7 +65,7 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
 }
 
 std::string explanation_json(const ExplainOptions& options, const Explanation& explanation) {
-  const Choice& choice = explanation.choice;
+  const PlanDecision& decision = explanation.decision;
   nlohmann::ordered_json json;
   json["collective"] = options.kind.name();
   json["bytes"] = explanation.bytes;
@@ -76,10 +76,10 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
   json["buffers"] = options.registered ? "registered" : "plain";
   json["transport"] = explanation.transport;
   if (!explanation.assumed.empty()) json["assumed_though"] = explanation.assumed;
-  json["algorithm"] = name_of(choice.algorithm);
-  json["predicted_us"] = rounded(choice.predicted_us, 1e3);
+  json["algorithm"] = name_of(decision.algorithm);
+  json["predicted_us"] = rounded(decision.predicted_us, 1e3);
   json["why"] = explanation.why;
-  json["slice_bytes"] = choice.slice_bytes;
+  json["slice_bytes"] = decision.slice_bytes;
   json["why_slices"] = explanation.why_slices;
   json["rank"] = options.rank;
   json["channel"] = nlohmann::json::array();
@@ -87,14 +87,14 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
     nlohmann::ordered_json entry;
     entry["direction"] = traffic.sending ? "send" : "receive";
     entry["transport"] = transport_of(traffic, explanation.transports);
-    entry["way"] = name_of(traffic.way);
+    entry["protocol"] = name_of(traffic.protocol);
     entry["messages"] = traffic.messages;
     entry["bytes"] = traffic.bytes;
     json["channel"].push_back(entry);
   }
   json["passed_over"] = nlohmann::json::array();
-  for (size_t i = 1; i < choice.candidates.size(); ++i) {
-    const Candidate& candidate = choice.candidates[i];
+  for (size_t i = 1; i < decision.candidates.size(); ++i) {
+    const Candidate& candidate = decision.candidates[i];
     nlohmann::ordered_json entry;
     entry["algorithm"] = name_of(candidate.algorithm);
     entry["predicted_us"] = rounded(candidate.predicted_us, 1e3);

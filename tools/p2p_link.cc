@@ -47,23 +47,23 @@ P2pLink::P2pLink(const Setup& setup)
 
 template <class Reached>
 void P2pLink::wait_until(Reached reached) {
-  Patience patience;
+  WaitState wait;
   while (!reached()) {
     if (poll())
-      patience = {};
+      wait = {};
     else
-      idle(patience);
+      idle(wait);
   }
 }
 
-void P2pLink::idle(Patience& patience) {
-  if (++patience.polls > kSpins) sched_yield();
-  if (patience.polls % kPollsPerClock != 0) return;
+void P2pLink::idle(WaitState& wait) {
+  if (++wait.polls > kSpins) sched_yield();
+  if (wait.polls % kPollsPerClock != 0) return;
   if (const Failure* failure = setup_.monitor.failure()) throw Error(*failure);
   if (setup_.monitor.has_left(setup_.peer)) fail(ErrorCode::peer_lost, "has left the job");
   const int64_t now_ns = clock_.now_ns();
-  if (patience.since_ns == 0) patience.since_ns = now_ns;
-  if (now_ns - patience.since_ns > setup_.timeout_ns)
+  if (wait.since_ns == 0) wait.since_ns = now_ns;
+  if (now_ns - wait.since_ns > setup_.timeout_ns)
     fail(ErrorCode::timeout, fmt::format("did not answer for {}",
                                          time_text(static_cast<double>(setup_.timeout_ns) / 1e3)));
 }

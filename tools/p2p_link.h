@@ -56,13 +56,13 @@ class P2pLink {
 
  private:
   /// How long one has waited without anything coming.
-  struct Patience {
+  struct WaitState {
     uint32_t polls = 0;
     int64_t since_ns = 0;
   };
   template <class Reached>
   void wait_until(Reached reached);
-  void idle(Patience& patience);
+  void idle(WaitState& wait);
   void post(const RegisteredMemory& memory, size_t bytes, uint64_t offset, uint32_t notice);
   void on_notice(uint32_t notice);
   [[noreturn]] void fail(ErrorCode code, const std::string& reason);

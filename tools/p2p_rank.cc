@@ -183,7 +183,7 @@ uint64_t measure(Job& job, const P2pOptions& options) {
   const bool prints = job.rank() == 0;
   const size_t bytes_max = *std::max_element(options.sizes.begin(), options.sizes.end());
   P2pLink link({transport, job.monitor(), fmt::format("bench {}", name_of(options.kind)),
-                job.rank(), peer, bytes_max, job.knobs().timeout.count()});
+                job.rank(), peer, bytes_max, job.config().timeout.count()});
   P2pPair pair(link, options, job.rank());
   if (prints && !options.json) print(p2p_table_header(options, transport.name()));
   uint64_t wrong = 0;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "agent.h"
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "command.h"
 #include "hosts.h"
 #include "launcher.h"
@@ -90,7 +90,7 @@ std::string export_entry(const std::string& word) {
 void check_variable(const std::string& flag, const std::string& name, const std::string& value) {
   if (!name.starts_with("ROPEWALK_")) return;
   try {
-    parse_knobs([&](const char* asked) { return asked == name ? value.c_str() : nullptr; });
+    parse_config([&](const char* asked) { return asked == name ? value.c_str() : nullptr; });
   } catch (const Error& error) {
     // Its reason begins with the variable, which the user may not have named.
     const std::string subject = fmt::format("{}=\"{}\" is not allowed; ", name, value);

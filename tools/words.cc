@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "cli.h"
 
 namespace ropewalk::tools {

@@ -42,7 +42,7 @@ class ReadyPeers {
   /// Takes peers until `into` is full or none is left. `collect(peer, rest)` fills the rest and
   /// returns how many; it, or what it calls, adds a peer again that has more.
   template <class Collect>
-  size_t give_out(std::span<Completion> into, Collect&& collect) {
+  size_t drain_into(std::span<Completion> into, Collect&& collect) {
     size_t count = 0;
     while (count_ > 0 && count < into.size()) {
       Peer& peer = *ring_[first_];

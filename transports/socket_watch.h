@@ -23,7 +23,7 @@ inline bool watch_descriptor(int epoll_fd, int fd, uint64_t tag, uint32_t events
 inline std::string why_not_watched(int error) {
   return "cannot watch its socket: " + std::generic_category().message(error);
 }
-inline std::string way_to_watch(int error) {
+inline std::string advice_to_watch(int error) {
   return error == ENOSPC ? "raise the limit: sysctl fs.epoll.max_user_watches" : std::string();
 }
 
@@ -43,7 +43,7 @@ class SocketWatch {
     else if (!watch_descriptor(epoll_fd, fd, tag, EPOLLIN | EPOLLET))
       throw Error(ErrorCode::system, "connect",
                   "cannot watch for sockets: " + std::generic_category().message(errno),
-                  way_to_watch(errno));
+                  advice_to_watch(errno));
     on_ = on;
   }
 

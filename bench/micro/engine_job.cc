@@ -16,8 +16,8 @@ class Recorder final : public ForwardingTransport {
  public:
   Recorder(Transport& below, int rank, std::vector<TransportCall>& calls)
       : ForwardingTransport(below), rank_(rank), calls_(calls) {}
-  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
     calls_.push_back({rank_, true, peer, source, bytes, key, offset, notice});
     return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
   }
@@ -120,7 +120,7 @@ size_t EngineJob::steps() const {
   size_t steps = 0;
   for (const auto& operation : operations_) {
     for (const ProgramStep& step : operation->program.steps) steps += step.slices;
-    for (const OwnedBlock& block : operation->passes.owned)
+    for (const OwnedBlock& block : operation->owner.owned)
       steps += 2 * block.slices * (block.sources.size() + block.targets.size());
   }
   return steps;

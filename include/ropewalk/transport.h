@@ -17,11 +17,11 @@
 
 namespace ropewalk {
 
-struct Abilities {
+struct Capabilities {
   bool put = false;                 // one-sided write plus notice
   bool load_store = false;          // `map` gives pointers into the peer's memory
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
-  bool registered_sources = false;  // put needs the source's Memory; see there
+  bool registered_sources = false;  // put needs the source's MemoryRegistration; see there
   size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
   size_t op_bytes_max = size_t{1} << 30;
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
@@ -32,16 +32,16 @@ struct Abilities {
 /// messages as 16 bytes.
 struct RemoteKey {
   uint64_t id = 0;
-  uint64_t bytes = 0;  // from Memory::base() to the end of what may be written
+  uint64_t bytes = 0;  // from MemoryRegistration::base() to the end of what may be written
 };
 
-class Block;
+class TransportAllocation;
 
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
-/// file from `memfd_offset`, so that local peers can map it too; where `block` is not null it lies
-/// in that block, for the same purpose. Where `dmabuf` >= 0 it is memory of an accelerator,
-/// exported as that file, and `base` an address that only the device can follow: for transports
-/// with adapters that reach devices directly.
+/// file from `memfd_offset`, so that local peers can map it too; where `allocation` is not null it
+/// lies in that allocation, for the same purpose. Where `dmabuf` >= 0 it is memory of an
+/// accelerator, exported as that file, and `base` an address that only the device can follow: for
+/// transports with adapters that reach devices directly.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
@@ -50,26 +50,26 @@ struct Region {
   bool source_only = false;  // no peer will write here: it may be read-only memory
   int dmabuf = -1;
   size_t dmabuf_offset = 0;
-  const Block* block = nullptr;
+  const TransportAllocation* allocation = nullptr;
 
   /// Ropewalk's own memory, which stays mapped while it is registered.
-  bool is_own() const { return memfd >= 0 || block != nullptr; }
+  bool is_own() const { return memfd >= 0 || allocation != nullptr; }
 };
 
 /// Memory that a transport gives, whose peers can map no other. Ends with the object: after its
 /// registrations, and before the transport. Threads: may end on any.
-class Block {
+class TransportAllocation {
  public:
-  virtual ~Block() = default;
+  virtual ~TransportAllocation() = default;
   /// All of it.
   virtual Region region() const = 0;
 };
 
 /// A registration; ends with the object. The transport must outlive it. Not movable.
 /// Threads: `current` may be called by any; the rest does not change.
-class Memory {
+class MemoryRegistration {
  public:
-  virtual ~Memory() = default;
+  virtual ~MemoryRegistration() = default;
   virtual RemoteKey key() const = 0;
   /// The address that offset 0 of `key()` names: the region's begin or below it. What lies between
   /// may not be written.
@@ -107,15 +107,15 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  virtual Abilities abilities() const = 0;
+  virtual Capabilities capabilities() const = 0;
 
   /// Where not null: page-aligned memory of `bytes` zeroes or more, and only such can be registered
   /// here. Null where a memfd will do. Threads: any. Throws Error(exhausted) with the exact fix
   /// where a limit forbids it.
-  virtual std::unique_ptr<Block> allocate(size_t /*bytes*/) { return nullptr; }
+  virtual std::unique_ptr<TransportAllocation> allocate(size_t /*bytes*/) { return nullptr; }
   /// Makes `region` a legal source of puts and, unless it is source_only, target of peers' puts.
   /// Throws Error(exhausted) with the exact fix where a limit forbids it.
-  virtual std::unique_ptr<Memory> register_memory(const Region& region) = 0;
+  virtual std::unique_ptr<MemoryRegistration> register_memory(const Region& region) = 0;
 
   /// Begins linking with `peer`; returns at once; a repeated call does nothing. The link stands
   /// once both sides have called it. `hello` (at most kHelloBytesMax) is handed to the peer.
@@ -136,27 +136,28 @@ class Transport {
   /// most `inline_bytes_max`, and everywhere else it is not looked at. `lost` where it is another
   /// one; why_lost says so.
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
-  virtual Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-                     RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) = 0;
+  virtual Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+                     size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+                     uint64_t cookie) = 0;
 
-  /// From `gather` to `release` a transport may hold back small puts, so that several to one peer
-  /// leave together; their answers stay the same. A long put (64 KiB and more) leaves at once, with
-  /// what was held back before it to that peer. Without `gather` no put waits for another.
-  /// Neither is called where `load_store`, nor is `has_unsent`: there a put has left when it is
-  /// answered.
-  virtual void gather() {}
-  virtual void release() {}
+  /// From `begin_batch` to `end_batch` a transport may hold back small puts, so that several to one
+  /// peer leave together; their answers stay the same. A long put (64 KiB and more) leaves at once,
+  /// with what was held back before it to that peer. Without `begin_batch` no put waits for
+  /// another. Neither is called where `load_store`, nor is `has_unsent`: there a put has left when
+  /// it is answered.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
 
   /// True while bytes of puts, perhaps of such as are `done`, wait for `poll` to send them.
   virtual bool has_unsent() { return false; }
 
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped; why_lost and way_out say why. Cheap when mapped before. Valid until
-  /// `forget_withdrawn`, even when the peer deregisters before, as one does that fails.
+  /// where it cannot be mapped; why_lost and advice say why. Cheap when mapped before. Valid until
+  /// `unmap_deregistered`, even when the peer deregisters before, as one does that fails.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
   /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
   /// of theirs may be used.
-  virtual void forget_withdrawn() {}
+  virtual void unmap_deregistered() {}
 
   /// Where `load_store`: lets `peer`, should it sleep, see what was stored into its memory through
   /// `map`. Cheap where it does not. Without load_store there is nothing to call it for.
@@ -174,16 +175,16 @@ class Transport {
   virtual void drop(int peer) = 0;
   /// After this no byte moves from or to memory here but by `map`: callers free theirs when a job
   /// has failed, and adapters, this one's and the peers', do not know. Only the destructor is
-  /// called then, and `drop`, `has_unsent`, `forget_withdrawn`, `arm`. Peers hear of it no sooner
+  /// called then, and `drop`, `has_unsent`, `unmap_deregistered`, `arm`. Peers hear of it no sooner
   /// than by an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll`
   /// only.
   virtual void stop() {}
   /// Why `poll` said `lost`: "connection reset by peer".
   virtual std::string why_lost(int peer) const = 0;
-  /// Whether `poll` said `lost` because it had not answered for Abilities::silence_max_ns.
+  /// Whether `poll` said `lost` because it had not answered for Capabilities::silence_max_ns.
   virtual bool was_silent(int /*peer*/) const { return false; }
   /// What to do about it, where the reason lies at this end; else empty.
-  virtual std::string way_out(int /*peer*/) const { return {}; }
+  virtual std::string advice(int /*peer*/) const { return {}; }
 };
 
 }  // namespace ropewalk

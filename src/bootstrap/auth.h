@@ -1,5 +1,5 @@
 // Who may talk to this job: a mutual challenge and response with the job's key, over each new
-// connection. Pure functions; doorway.h and dialer.h move the bytes.
+// connection. Pure functions; acceptor.h and dialer.h move the bytes.
 //
 //   dialer                       acceptor
 //     Hello (nonce d)        ->

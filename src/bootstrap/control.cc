@@ -14,15 +14,15 @@ constexpr int64_t kTellLateNs = 1'000'000'000;
 
 }  // namespace
 
-Control::Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboard)
+Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_broker)
     : setup_(std::move(setup)),
       monitor_(monitor),
-      switchboard_(switchboard),
-      job_key_(job_key(setup_.knobs.job_key)),
+      socket_broker_(socket_broker),
+      job_key_(job_key(setup_.config.job_key)),
       table_(static_cast<size_t>(setup_.size)),
       door_(std::move(setup_.listener), std::move(setup_.coordinator_listener), setup_.rank,
             job_key_),
-      tree_(setup_.rank, setup_.size, setup_.knobs.timeout, setup_.knobs.link_timeout, monitor,
+      tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
             table_),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
@@ -49,13 +49,13 @@ void Control::leave(const CallsMade& calls) {
   wake_.set();
   std::unique_lock lock(mutex_);
   const bool ended =
-      changed_.wait_for(lock, setup_.knobs.timeout, [this] { return all_left_ || over_; });
+      changed_.wait_for(lock, setup_.config.timeout, [this] { return all_left_ || over_; });
   if (ended) return;
   std::vector<int> working;
   for (int r = 0; r < setup_.size; ++r)
     if (!monitor_.has_left(r)) working.push_back(r);
   log(LogLevel::warn, setup_.rank, "left without rank {}: still working after {} s",
-      fmt::join(working, ", "), std::chrono::duration<double>(setup_.knobs.timeout).count());
+      fmt::join(working, ", "), std::chrono::duration<double>(setup_.config.timeout).count());
 }
 
 void Control::run() {
@@ -84,7 +84,7 @@ void Control::loop() {
 
 void Control::prepare(int64_t now_ns) {
   set_.clear();
-  for (Event* event : {&wake_, &monitor_.news(), &switchboard_.news()})
+  for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()})
     set_.add(event->fd(), POLLIN);
   door_.prepare(set_, now_ns);
   tree_.prepare(set_);
@@ -95,14 +95,14 @@ void Control::prepare(int64_t now_ns) {
     if (parent_dial_) parent_dial_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
-    set_.wake_at(switchboard_.next_deadline_ns());
+    set_.wake_at(socket_broker_.next_deadline_ns());
   }
   if (closing_until_ns_ != 0) set_.wake_at(now_ns + kClosingPollNs);
 }
 
 void Control::advance(int64_t now_ns) {
-  for (Event* event : {&wake_, &monitor_.news(), &switchboard_.news()}) event->clear();
-  for (Arrival& arrival : door_.advance(set_, now_ns)) admit(arrival, now_ns);
+  for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()}) event->clear();
+  for (AuthenticatedSocket& incoming : door_.advance(set_, now_ns)) admit(incoming, now_ns);
   const auto inbound = tree_.advance(set_, now_ns);
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
@@ -120,7 +120,7 @@ void Control::advance(int64_t now_ns) {
 bool Control::finished(int64_t now_ns) {
   if (!stop_) return false;
   if (closing_until_ns_ == 0) {
-    closing_until_ns_ = now_ns + setup_.knobs.link_timeout.count();
+    closing_until_ns_ = now_ns + setup_.config.link_timeout.count();
     tell_late_until_ns_ = now_ns + kTellLateNs;
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr) {
       fail(ErrorCode::peer_lost,

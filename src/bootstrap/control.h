@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/acceptor.h"
 #include "bootstrap/dialer.h"
-#include "bootstrap/doorway.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/registrar.h"
-#include "bootstrap/switchboard.h"
+#include "bootstrap/socket_broker.h"
 #include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
@@ -25,8 +25,8 @@ namespace ropewalk::bootstrap {
 struct ControlSetup {
   int rank = 0;
   int size = 2;
-  Knobs knobs;
-  Card card;  // this rank's
+  Config config;
+  PeerRecord record;  // this rank's
   UniqueFd listener;
   UniqueFd coordinator_listener;           // rank 0
   std::vector<SocketAddress> coordinator;  // ranks other than 0
@@ -36,16 +36,16 @@ struct ControlSetup {
 };
 
 /// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
-/// members but those under "shared" belong to it alone. `monitor` and `switchboard` must outlive
+/// members but those under "shared" belong to it alone. `monitor` and `socket_broker` must outlive
 /// this object.
 ///
 /// Joining, on a rank other than 0: dial the coordinator and send Join; on Place dial the tree
-/// parent; take the cards that come down the tree and pass them on; when all children are linked
+/// parent; take the records that come down the tree and pass them on; when all children are linked
 /// and ready, say so upwards; on Go the rank has joined. Rank 0: see Registrar; then the same tree
 /// steps from the top.
 class Control {
  public:
-  Control(ControlSetup setup, JobMonitor& monitor, Switchboard& switchboard);
+  Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_broker);
   /// Without a leave or a failure before: tells the others that this rank gave up.
   ~Control();
 
@@ -55,7 +55,7 @@ class Control {
   /// Announces the leave; returns when all have left, on failure, or after the timeout.
   void leave(const CallsMade& calls);
   /// Complete and constant once joined.
-  const std::vector<Card>& table() const { return table_; }
+  const std::vector<PeerRecord>& table() const { return table_; }
 
  private:
   // control.cc: the loop.
@@ -68,10 +68,10 @@ class Control {
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
 
-  // control_sockets.cc: the doorway's arrivals and the switchboard's dials.
-  void admit(Arrival& arrival, int64_t now_ns);
-  Verdict judge_join(const Arrival& arrival);
-  Verdict judge_tree(const Arrival& arrival) const;
+  // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.
+  void admit(AuthenticatedSocket& incoming, int64_t now_ns);
+  Verdict judge_join(const AuthenticatedSocket& incoming);
+  Verdict judge_tree(const AuthenticatedSocket& incoming) const;
   void start_dials();
   void advance_dials(int64_t now_ns);
   Hello hello_for(Purpose purpose, int to, int stream) const;
@@ -96,12 +96,12 @@ class Control {
 
   ControlSetup setup_;
   JobMonitor& monitor_;
-  Switchboard& switchboard_;
+  SocketBroker& socket_broker_;
   const MonotonicClock clock_;
   const Key job_key_;
-  std::vector<Card> table_;
+  std::vector<PeerRecord> table_;
   PollSet set_;
-  Doorway door_;
+  Acceptor door_;
   Tree tree_;
 
   // Joining.
@@ -120,7 +120,7 @@ class Control {
   const int64_t start_ns_;
   int64_t phase_start_ns_;
 
-  std::map<Switchboard::Link, std::unique_ptr<Dialer>> dials_;
+  std::map<SocketBroker::SocketId, std::unique_ptr<Dialer>> dials_;
   int64_t closing_until_ns_ = 0;  // set when stop_ is seen
   int64_t tell_late_until_ns_ = 0;
 

@@ -21,7 +21,7 @@ void Control::start_joining() {
   const int end = end_of_tree_children(setup_.rank, setup_.size);
   child_ready_.assign(static_cast<size_t>(end - first), false);
   if (setup_.rank == 0) {
-    table_[0] = setup_.card;
+    table_[0] = setup_.record;
     registrar_.emplace(table_, setup_.deadline_ns);
   } else {
     coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
@@ -67,13 +67,13 @@ void Control::advance_registration(int64_t now_ns) {
     coordinator_ = coordinator_dial_->address();
     UniqueFd fd = coordinator_dial_->take();
     coordinator_dial_.reset();
-    tune_control_stream(fd.get(), setup_.knobs.link_timeout);
-    Card card = setup_.card;
-    prefer(card.addresses, local_address(fd.get()));
+    tune_control_stream(fd.get(), setup_.config.link_timeout);
+    PeerRecord record = setup_.record;
+    prefer(record.addresses, local_address(fd.get()));
     registration_.emplace(std::move(fd));
     const int64_t remaining_ms = std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond, 0);
     registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
-                                   static_cast<uint32_t>(remaining_ms), std::move(card)}));
+                                   static_cast<uint32_t>(remaining_ms), std::move(record)}));
     mark_phase("found the coordinator");
     return;
   }
@@ -118,7 +118,7 @@ void Control::take_place(const Frame& frame) {
 
 /// A little below the link timeout: a heartbeat's interval comes on top.
 std::chrono::nanoseconds Control::tree_link_timeout() const {
-  return setup_.knobs.link_timeout * 3 / 4;
+  return setup_.config.link_timeout * 3 / 4;
 }
 
 void Control::advance_parent_dial(int64_t now_ns) {
@@ -139,7 +139,7 @@ void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
 void Control::handle_join_frame(const Tree::Inbound& inbound) {
   const bool from_parent = inbound.peer == tree_parent(setup_.rank);
   const FrameType type = inbound.frame.type;
-  if (type == FrameType::card && from_parent && cards_known_ < setup_.size) {
+  if (type == FrameType::record && from_parent && cards_known_ < setup_.size) {
     take_card(inbound.frame);
   } else if (type == FrameType::ready && !from_parent) {
     const int first = first_tree_child(setup_.rank, setup_.size);
@@ -153,15 +153,15 @@ void Control::handle_join_frame(const Tree::Inbound& inbound) {
 }
 
 void Control::take_card(const Frame& frame) {
-  auto card = decode_card(frame.payload);
-  if (!card || card->rank != cards_known_)
-    return fail(ErrorCode::protocol, "a card came that makes no sense",
+  auto record = decode_record(frame.payload);
+  if (!record || record->rank != cards_known_)
+    return fail(ErrorCode::protocol, "a record came that makes no sense",
                 "install the same Ropewalk on every rank", tree_parent(setup_.rank));
-  const Bytes copy = bootstrap::frame(*card);
+  const Bytes copy = bootstrap::frame(*record);
   for (int child = first_tree_child(setup_.rank, setup_.size);
        child < end_of_tree_children(setup_.rank, setup_.size); ++child)
     tree_.send(child, copy);
-  table_[static_cast<size_t>(cards_known_++)] = std::move(*card);
+  table_[static_cast<size_t>(cards_known_++)] = std::move(*record);
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
@@ -192,7 +192,7 @@ void Control::finish_joining(int64_t now_ns) {
 void Control::check_join_deadline(int64_t now_ns) {
   const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
   if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
-  const double limit_s = std::chrono::duration<double>(setup_.knobs.timeout).count();
+  const double limit_s = std::chrono::duration<double>(setup_.config.timeout).count();
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
     const std::string& stranger = coordinator_dial_->stranger();

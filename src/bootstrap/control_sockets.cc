@@ -6,52 +6,52 @@
 
 namespace ropewalk::bootstrap {
 
-void Control::admit(Arrival& arrival, int64_t now_ns) {
-  const Hello& hello = arrival.hello;
+void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
+  const Hello& hello = incoming.hello;
   const int from = static_cast<int>(hello.from);
-  const Switchboard::Link link{from, static_cast<int>(hello.stream)};
+  const SocketBroker::SocketId link{from, static_cast<int>(hello.stream)};
   Verdict verdict = Verdict::wrong_rank;
   if (static_cast<int>(hello.to) == setup_.rank) {
-    if (hello.purpose == Purpose::join) verdict = judge_join(arrival);
-    if (hello.purpose == Purpose::tree) verdict = judge_tree(arrival);
+    if (hello.purpose == Purpose::join) verdict = judge_join(incoming);
+    if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
     if (hello.purpose == Purpose::socket && from < setup_.size && from != setup_.rank)
-      verdict = switchboard_.claim(link);
+      verdict = socket_broker_.claim(link);
   }
-  const bool sent = send_verdict(arrival, verdict);
+  const bool sent = send_verdict(incoming, verdict);
   if (verdict != Verdict::accepted) return;
   if (hello.purpose == Purpose::socket) {
-    if (!sent) return switchboard_.lost(link);
-    tune_data_stream(arrival.fd.get());
-    switchboard_.deliver(link, std::move(arrival.fd));
+    if (!sent) return socket_broker_.lost(link);
+    tune_data_stream(incoming.fd.get());
+    socket_broker_.deliver(link, std::move(incoming.fd));
   } else if (hello.purpose == Purpose::tree) {
-    link_child(from, std::move(arrival.fd), now_ns);
+    link_child(from, std::move(incoming.fd), now_ns);
   } else {
-    tune_control_stream(arrival.fd.get(), setup_.knobs.link_timeout);
-    registrar_->add(std::move(arrival.fd), hello.from, arrival.source, monitor_.failure());
+    tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
+    registrar_->add(std::move(incoming.fd), hello.from, incoming.source, monitor_.failure());
   }
 }
 
-Verdict Control::judge_join(const Arrival& arrival) {
+Verdict Control::judge_join(const AuthenticatedSocket& incoming) {
   if (setup_.rank != 0) return Verdict::wrong_rank;
   // With a failure the registrar still takes the late: they are to learn of it.
   if (!registrar_ || (session_key_ && monitor_.failure() == nullptr)) return Verdict::busy;
-  const uint16_t version = arrival.hello.version;
+  const uint16_t version = incoming.hello.version;
   if (version == kProtocolVersion) return Verdict::accepted;
   fail(ErrorCode::refused,
        fmt::format("rank {} at {} speaks protocol version {}, rank 0 version {}",
-                   arrival.hello.from, arrival.source, version, kProtocolVersion),
-       "install the same Ropewalk on every rank", static_cast<int>(arrival.hello.from));
+                   incoming.hello.from, incoming.source, version, kProtocolVersion),
+       "install the same Ropewalk on every rank", static_cast<int>(incoming.hello.from));
   return Verdict::wrong_version;
 }
 
-Verdict Control::judge_tree(const Arrival& arrival) const {
-  const int from = static_cast<int>(arrival.hello.from);
+Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
+  const int from = static_cast<int>(incoming.hello.from);
   if (from >= setup_.size || !is_tree_child(from, setup_.rank)) return Verdict::wrong_rank;
   return tree_.has(from) || is_joined_ ? Verdict::already : Verdict::accepted;
 }
 
 void Control::start_dials() {
-  for (const Switchboard::Link& link : switchboard_.to_dial()) {
+  for (const SocketBroker::SocketId& link : socket_broker_.to_dial()) {
     auto addresses = addresses_of(link.peer);
     if (addresses.empty()) {
       fail(ErrorCode::peer_lost, tree_.describe(link.peer) + " has no address to dial",
@@ -70,15 +70,15 @@ void Control::advance_dials(int64_t now_ns) {
     const auto& [link, dialer] = *dial;
     dialer->advance(set_, now_ns);
     bool over = dialer->state() != Dialer::State::working;
-    if (dialer->state() == Dialer::State::connected && switchboard_.is_dialing(link)) {
+    if (dialer->state() == Dialer::State::connected && socket_broker_.is_dialing(link)) {
       UniqueFd fd = dialer->take();
       tune_data_stream(fd.get());
       log(LogLevel::debug, setup_.rank, "rank {} stream {} connected at {}", link.peer, link.stream,
           dialer->address().text());
-      switchboard_.deliver(link, std::move(fd));
+      socket_broker_.deliver(link, std::move(fd));
     } else if (dialer->state() == Dialer::State::yielded) {
-      switchboard_.yielded(link);
-    } else if (dialer->is_pausing() && !switchboard_.is_dialing(link)) {
+      socket_broker_.yielded(link);
+    } else if (dialer->is_pausing() && !socket_broker_.is_dialing(link)) {
       over = true;  // the peer's dial was taken meanwhile
     } else if (dialer->is_pausing() && monitor_.has_left(link.peer)) {
       const std::string reason = tree_.describe(link.peer) + " has left the job";
@@ -86,13 +86,13 @@ void Control::advance_dials(int64_t now_ns) {
     }
     dial = over ? dials_.erase(dial) : std::next(dial);
   }
-  const Switchboard::Link late = switchboard_.overdue(now_ns);
+  const SocketBroker::SocketId late = socket_broker_.overdue(now_ns);
   if (late.peer < 0 || monitor_.failure() != nullptr) return;
   const auto dial = dials_.find(late);
   monitor_.report(
       {ErrorCode::peer_lost, "connect",
        fmt::format("no connection with {} (stream {}) within {:.3g} s{}", tree_.describe(late.peer),
-                   late.stream, std::chrono::duration<double>(setup_.knobs.timeout).count(),
+                   late.stream, std::chrono::duration<double>(setup_.config.timeout).count(),
                    dial == dials_.end() ? "" : ": " + dial->second->why()),
        "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface", setup_.rank,
        late.peer});
@@ -107,7 +107,7 @@ Hello Control::hello_for(Purpose purpose, int to, int stream) const {
   return hello;
 }
 
-/// In the card's order. Rank 0 first where it was reached before, at the port of its card.
+/// In the record's order. Rank 0 first where it was reached before, at the port of its record.
 std::vector<SocketAddress> Control::addresses_of(int peer) const {
   std::vector<SocketAddress> addresses;
   for (const std::string& text : table_[static_cast<size_t>(peer)].addresses) {

@@ -18,7 +18,7 @@ class Dialing : public testing::Test {
     auto any = *numeric_address("127.0.0.1:1");
     any.set_port(0);
     silent = local_address(listen_at(any).get());
-    job.knobs.timeout = 1500ms;
+    job.config.timeout = 1500ms;
     rank_0 = std::thread([this] { EXPECT_THROW(job.join(0), Error); });  // nobody joins it
   }
   ~Dialing() override { rank_0.join(); }

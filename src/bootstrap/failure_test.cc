@@ -111,8 +111,8 @@ TEST(Failure, AKilledRootIsNamedByAllWithinASecond) {
 
 TEST(Failure, AStoppedRankIsNamedWithinTheTimeout) {
   TestJob job(4);
-  job.knobs.timeout = 4s;
-  job.knobs.link_timeout = 400ms;
+  job.config.timeout = 4s;
+  job.config.link_timeout = 400ms;
   Ranks ranks(job);
   ranks.await_joined();
   ranks.signal(2, SIGSTOP);

@@ -156,18 +156,18 @@ void check(const Found& job) {
          "ranks are 0 to size-1");
 }
 
-void take_coordinator(Identity& identity, const Found& launcher, const Options& options,
-                      const Knobs& knobs, const Environment& environment) {
+void take_coordinator(JobIdentity& identity, const Found& launcher, const Options& options,
+                      const Config& config, const Environment& environment) {
   if (identity.rank == 0) {
     if (options.coordinator_fd)
       identity.coordinator_fd = *options.coordinator_fd;
-    else if (knobs.coordinator_fd)
-      identity.coordinator_fd = *knobs.coordinator_fd;
+    else if (config.coordinator_fd)
+      identity.coordinator_fd = *config.coordinator_fd;
   }
   if (options.coordinator)
     identity.coordinator = *options.coordinator;
-  else if (knobs.coordinator)
-    identity.coordinator = *knobs.coordinator;
+  else if (config.coordinator)
+    identity.coordinator = *config.coordinator;
   else if (launcher.coordinator)
     identity.coordinator = *launcher.coordinator;
   else if (!launcher.source.empty())
@@ -187,7 +187,7 @@ void take_coordinator(Identity& identity, const Found& launcher, const Options& 
 
 }  // namespace
 
-Identity find_identity(const Options& options, const Knobs& knobs, const Lookup& get) {
+JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get) {
   const Environment environment(get);
   Found job;
   auto complete = [&job](std::optional<int> rank, std::optional<int> size, const char* source) {
@@ -197,7 +197,7 @@ Identity find_identity(const Options& options, const Knobs& knobs, const Lookup&
     if (adds) job.source += (job.source.empty() ? "" : "; ") + std::string(source);
   };
   complete(options.rank, options.size, "options");
-  complete(knobs.rank, knobs.size, "ROPEWALK_*");
+  complete(config.rank, config.size, "ROPEWALK_*");
   Found launcher;
   if (!job.rank || !job.size) {
     launcher = find_launcher(environment);
@@ -205,17 +205,17 @@ Identity find_identity(const Options& options, const Knobs& knobs, const Lookup&
     if (!job.size) complete({}, environment.size("WORLD_SIZE"), "WORLD_SIZE");
   }
   if (!job.rank && (!job.size || *job.size == 1)) {
-    Identity alone;
+    JobIdentity alone;
     alone.source = "nothing set: a job of one";
     if (job.size) alone.source = job.source;
     return alone;
   }
   check(job);
-  Identity identity;
+  JobIdentity identity;
   identity.rank = *job.rank;
   identity.size = *job.size;
   identity.source = job.source;
-  if (identity.size > 1) take_coordinator(identity, launcher, options, knobs, environment);
+  if (identity.size > 1) take_coordinator(identity, launcher, options, config, environment);
   return identity;
 }
 

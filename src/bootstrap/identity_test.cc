@@ -9,16 +9,16 @@ namespace {
 
 using Table = std::map<std::string, std::string>;
 
-Identity find(const Table& table, const Options& options = {}, const Knobs& knobs = {}) {
-  return find_identity(options, knobs, [&table](const char* name) {
+JobIdentity find(const Table& table, const Options& options = {}, const Config& config = {}) {
+  return find_identity(options, config, [&table](const char* name) {
     const auto found = table.find(name);
     return found == table.end() ? nullptr : found->second.c_str();
   });
 }
 
-std::string complaint(const Table& table, const Options& options = {}, const Knobs& knobs = {}) {
+std::string complaint(const Table& table, const Options& options = {}, const Config& config = {}) {
   try {
-    const Identity identity = find(table, options, knobs);
+    const JobIdentity identity = find(table, options, config);
     return "no error: " + identity.source;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -38,52 +38,52 @@ Table slurm_table() {
           {"SLURM_STEP_ID", "0"}};
 }
 
-TEST(Identity, NothingSetIsAJobOfOne) {
-  const Identity identity = find({});
+TEST(JobIdentity, NothingSetIsAJobOfOne) {
+  const JobIdentity identity = find({});
   EXPECT_EQ(identity.rank, 0);
   EXPECT_EQ(identity.size, 1);
   EXPECT_EQ(identity.coordinator, "");
 }
 
-TEST(Identity, OptionsBeatVariables) {
+TEST(JobIdentity, OptionsBeatVariables) {
   Options options;
   options.rank = 1;
-  Knobs knobs;
-  knobs.rank = 2;
-  knobs.size = 3;
-  knobs.coordinator = "a:1";
-  const Identity identity = find(slurm_table(), options, knobs);
+  Config config;
+  config.rank = 2;
+  config.size = 3;
+  config.coordinator = "a:1";
+  const JobIdentity identity = find(slurm_table(), options, config);
   EXPECT_EQ(identity.rank, 1);
   EXPECT_EQ(identity.size, 3);
   EXPECT_EQ(identity.coordinator, "a:1");
 }
 
-TEST(Identity, CoordinatorDescriptorIsForRankZeroOnly) {
-  Knobs knobs;
-  knobs.size = 2;
-  knobs.coordinator = "a:1";
-  knobs.coordinator_fd = 7;
-  knobs.rank = 0;
-  EXPECT_EQ(find({}, {}, knobs).coordinator_fd, 7);
-  knobs.rank = 1;
-  EXPECT_EQ(find({}, {}, knobs).coordinator_fd, -1);
+TEST(JobIdentity, CoordinatorDescriptorIsForRankZeroOnly) {
+  Config config;
+  config.size = 2;
+  config.coordinator = "a:1";
+  config.coordinator_fd = 7;
+  config.rank = 0;
+  EXPECT_EQ(find({}, {}, config).coordinator_fd, 7);
+  config.rank = 1;
+  EXPECT_EQ(find({}, {}, config).coordinator_fd, -1);
 }
 
-TEST(Identity, Torchrun) {
+TEST(JobIdentity, Torchrun) {
   Table table = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}};
-  const Identity identity = find(table);
+  const JobIdentity identity = find(table);
   EXPECT_EQ(identity.rank, 1);
   EXPECT_EQ(identity.size, 2);
   EXPECT_EQ(identity.coordinator, "10.0.0.1:19500");
   table["MASTER_PORT"] = "12345";
   EXPECT_EQ(find(table).coordinator, "10.0.0.1:22345");
-  Knobs knobs;
-  knobs.coordinator = "b:5";
-  EXPECT_EQ(find(table, {}, knobs).coordinator, "b:5");
+  Config config;
+  config.coordinator = "b:5";
+  EXPECT_EQ(find(table, {}, config).coordinator, "b:5");
 }
 
-TEST(Identity, TorchrunInsideSlurmNumbersTheRanks) {
+TEST(JobIdentity, TorchrunInsideSlurmNumbersTheRanks) {
   Table table = slurm_table();
   table.insert(
       {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "n"}, {"MASTER_PORT", "29500"}});
@@ -93,40 +93,40 @@ TEST(Identity, TorchrunInsideSlurmNumbersTheRanks) {
   EXPECT_EQ(find(table).size, 8);
 }
 
-TEST(Identity, SlurmStep) {
-  const Identity identity = find(slurm_table());
+TEST(JobIdentity, SlurmStep) {
+  const JobIdentity identity = find(slurm_table());
   EXPECT_EQ(identity.rank, 2);
   EXPECT_EQ(identity.size, 4);
   EXPECT_EQ(identity.coordinator, "node03:22345");
 }
 
-TEST(Identity, SlurmBatchScriptIsAJobOfOne) {
+TEST(JobIdentity, SlurmBatchScriptIsAJobOfOne) {
   Table table = slurm_table();
   table.erase("SLURM_STEP_NODELIST");
   EXPECT_EQ(find(table).size, 1);
 }
 
-TEST(Identity, SlurmStepsDiffer) {
+TEST(JobIdentity, SlurmStepsDiffer) {
   Table table = slurm_table();
   table["SLURM_STEP_ID"] = "1";
   EXPECT_NE(find(table).coordinator, find(slurm_table()).coordinator);
 }
 
-TEST(Identity, BadNodeListIsNamed) {
+TEST(JobIdentity, BadNodeListIsNamed) {
   Table table = slurm_table();
   table["SLURM_STEP_NODELIST"] = "node[";
   expect_mention(complaint(table), "SLURM_STEP_NODELIST");
 }
 
-TEST(Identity, OpenMpiNeedsACoordinator) {
+TEST(JobIdentity, OpenMpiNeedsACoordinator) {
   const Table table = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
-  Knobs knobs;
-  knobs.coordinator = "a:1";
-  EXPECT_EQ(find(table, {}, knobs).rank, 1);
+  Config config;
+  config.coordinator = "a:1";
+  EXPECT_EQ(find(table, {}, config).rank, 1);
 }
 
-TEST(Identity, PmiUnderSlurmTakesSlurmsCoordinator) {
+TEST(JobIdentity, PmiUnderSlurmTakesSlurmsCoordinator) {
   Table table = slurm_table();
   table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}});
   EXPECT_EQ(find(table).coordinator, "node03:22345");
@@ -134,16 +134,16 @@ TEST(Identity, PmiUnderSlurmTakesSlurmsCoordinator) {
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
 }
 
-TEST(Identity, RankWithoutSizeIsAnError) {
+TEST(JobIdentity, RankWithoutSizeIsAnError) {
   expect_mention(complaint({{"PALS_RANKID", "1"}}), "ROPEWALK_SIZE");
   expect_mention(complaint({{"JOB_COMPLETION_INDEX", "1"}}), "ROPEWALK_SIZE");
-  Knobs knobs;
-  knobs.size = 4;
-  knobs.coordinator = "job-0.svc:4000";
-  EXPECT_EQ(find({{"JOB_COMPLETION_INDEX", "1"}}, {}, knobs).rank, 1);
+  Config config;
+  config.size = 4;
+  config.coordinator = "job-0.svc:4000";
+  EXPECT_EQ(find({{"JOB_COMPLETION_INDEX", "1"}}, {}, config).rank, 1);
 }
 
-TEST(Identity, ContradictionsAreNamed) {
+TEST(JobIdentity, ContradictionsAreNamed) {
   expect_mention(complaint({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "rank 2");
   expect_mention(complaint({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), "RANK=\"x\"");
   expect_mention(complaint({{"WORLD_SIZE", "2"}}), "ROPEWALK_RANK");

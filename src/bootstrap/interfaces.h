@@ -19,7 +19,7 @@ struct LocalAddress {
 /// the interfaces there are when none does.
 std::vector<LocalAddress> local_addresses(const std::string& prefix);
 
-/// What to put into the card for a listener: "ip:port", at most kAddressesMax. `choice` says why,
+/// What to put into the record for a listener: "ip:port", at most kAddressesMax. `choice` says why,
 /// for the log. A listener bound to one address has just that one.
 std::vector<std::string> advertised_addresses(int listener_fd, const std::string& prefix,
                                               std::string& choice);

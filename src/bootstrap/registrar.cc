@@ -13,13 +13,13 @@ namespace {
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond;
 
-std::string describe(const Card& card) {
-  return fmt::format("rank {} ({}, pid {})", card.rank, card.host_name, card.pid);
+std::string describe(const PeerRecord& record) {
+  return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
 }
 
 }  // namespace
 
-Registrar::Registrar(std::vector<Card>& table, int64_t deadline_ns)
+Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns)
     : table_(table), deadline_ns_(deadline_ns) {}
 
 void Registrar::add(UniqueFd fd, uint32_t from, std::string source, const Failure* failure) {
@@ -65,36 +65,37 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
 }
 
 void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
-  const Card& card = join.card;
+  const PeerRecord& record = join.record;
   if (join.size != table_.size())
     return set_fault(
         ErrorCode::mismatch,
         fmt::format("{} says that the job has {} ranks; rank 0 ({}, pid {}) says {}",
-                    describe(card), join.size, table_[0].host_name, table_[0].pid, table_.size()),
-        "give every rank the same size (ROPEWALK_SIZE or the launcher's)", card.rank);
-  if (static_cast<size_t>(card.rank) >= table_.size())
+                    describe(record), join.size, table_[0].host_name, table_[0].pid, table_.size()),
+        "give every rank the same size (ROPEWALK_SIZE or the launcher's)", record.rank);
+  if (static_cast<size_t>(record.rank) >= table_.size())
     return set_fault(
         ErrorCode::mismatch,
-        fmt::format("{} is out of range for a job of {}", describe(card), table_.size()),
-        "ranks are 0 to size-1", card.rank);
-  if (static_cast<uint32_t>(card.rank) != entry.from)
-    return set_fault(ErrorCode::protocol,
-                     fmt::format("{} said at first that it is rank {}", describe(card), entry.from),
-                     "install the same Ropewalk on every rank", card.rank);
-  Card& row = table_[static_cast<size_t>(card.rank)];
+        fmt::format("{} is out of range for a job of {}", describe(record), table_.size()),
+        "ranks are 0 to size-1", record.rank);
+  if (static_cast<uint32_t>(record.rank) != entry.from)
+    return set_fault(
+        ErrorCode::protocol,
+        fmt::format("{} said at first that it is rank {}", describe(record), entry.from),
+        "install the same Ropewalk on every rank", record.rank);
+  PeerRecord& row = table_[static_cast<size_t>(record.rank)];
   if (row.rank >= 0)
     return set_fault(ErrorCode::mismatch,
-                     fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", card.rank,
-                                 row.host_name, row.pid, card.host_name, card.pid),
+                     fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}",
+                                 record.rank, row.host_name, row.pid, record.host_name, record.pid),
                      "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
-                     card.rank);
-  row = card;
-  entry.rank = card.rank;
+                     record.rank);
+  row = record;
+  entry.rank = record.rank;
   ++joined_;
   const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
-  log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(card), entry.source, joined_,
+  log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
       table_.size());
 }
 

@@ -14,8 +14,8 @@ namespace ropewalk::bootstrap {
 /// makes it the job's failure and tells everybody with `broadcast`.
 class Registrar {
  public:
-  /// `table` (of the job's size; row 0 is filled) receives the cards.
-  Registrar(std::vector<Card>& table, int64_t deadline_ns);
+  /// `table` (of the job's size; row 0 is filled) receives the records.
+  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns);
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
   /// already it is told so at once.
@@ -41,14 +41,14 @@ class Registrar {
     FrameStream stream;
     std::string source;
     uint32_t from;
-    std::optional<int> rank;  // once its card is in the table
+    std::optional<int> rank;  // once its record is in the table
     bool open = true;
   };
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
   void set_fault(ErrorCode code, std::string reason, std::string advice, int peer);
 
-  std::vector<Card>& table_;
+  std::vector<PeerRecord>& table_;
   int64_t deadline_ns_;
   size_t joined_ = 1;
   std::list<Entry> entries_;

@@ -1,4 +1,5 @@
-// Connected sockets between ranks, for transports and control; see switchboard.h for the real one.
+// Connected sockets between ranks, for transports and control; see socket_broker.h for the real
+// one.
 #pragma once
 
 #include "ropewalk/status.h"

@@ -23,7 +23,7 @@ double seconds(int64_t time_ns) {
 // allowed is never shorter than the link timeout.
 Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
            std::chrono::nanoseconds link_timeout, JobMonitor& monitor,
-           const std::vector<Card>& table)
+           const std::vector<PeerRecord>& table)
     : rank_(rank),
       size_(size),
       silence_max_ns_(std::max(timeout.count() / 2, int64_t{link_timeout.count()})),
@@ -40,21 +40,21 @@ void Tree::add(int peer, UniqueFd fd, int64_t now_ns) {
 
 bool Tree::has(int peer) const {
   return std::any_of(links_.begin(), links_.end(),
-                     [peer](const Link& link) { return link.peer == peer; });
+                     [peer](const Edge& link) { return link.peer == peer; });
 }
 
 void Tree::send(int peer, const Bytes& frame) {
-  for (Link& link : links_)
+  for (Edge& link : links_)
     if (link.peer == peer) link.stream.send(frame);
 }
 
 void Tree::flood(const Bytes& frame, int except) {
-  for (Link& link : links_)
+  for (Edge& link : links_)
     if (link.peer != except) link.stream.send(frame);
 }
 
 void Tree::prepare(PollSet& set) {
-  for (Link& link : links_) {
+  for (Edge& link : links_) {
     link.stream.prepare(set);
     set.wake_at(link.heard_ns + link.silence_max_ns);
   }
@@ -66,7 +66,7 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   // When this process itself was stopped or starved, its neighbours were not silent: it was deaf.
   const bool was_deaf = advanced_ns_ != 0 && now_ns - advanced_ns_ > 2 * beat_ns_;
   advanced_ns_ = now_ns;
-  for (Link& link : links_) {
+  for (Edge& link : links_) {
     frames_.clear();
     if (was_deaf) link.heard_ns = now_ns;
     const bool open = link.stream.advance(set, frames_);
@@ -80,12 +80,12 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
     else
       check_silence(link, now_ns);
   }
-  links_.remove_if([](const Link& link) { return !link.open; });
+  links_.remove_if([](const Edge& link) { return !link.open; });
   beat(now_ns);
   return others;
 }
 
-void Tree::handle(Link& link, Frame& frame, std::vector<Inbound>& others) {
+void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
   switch (frame.type) {
     case FrameType::heartbeat:
       if (const auto beat = decode_heartbeat(frame.payload))
@@ -118,18 +118,18 @@ void Tree::beat(int64_t now_ns) {
   next_beat_ns_ = now_ns + beat_ns_;
   const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond, 1));
   const Bytes heartbeat = frame(Heartbeat{interval_ms});
-  for (Link& link : links_)
+  for (Edge& link : links_)
     if (link.stream.idle()) link.stream.send(heartbeat);
 }
 
-void Tree::check_silence(Link& link, int64_t now_ns) {
+void Tree::check_silence(Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
   if (silent_ns < link.silence_max_ns) return;
   close(link, fmt::format("has not answered for {:.3g} s: stopped, or its host hangs",
                           seconds(silent_ns)));
 }
 
-void Tree::close(Link& link, std::string reason) {
+void Tree::close(Edge& link, std::string reason) {
   link.open = false;
   if (monitor_.failure() != nullptr) return;
   if (!monitor_.has_left(link.peer)) {
@@ -148,7 +148,7 @@ void Tree::close(Link& link, std::string reason) {
       cut_off_[static_cast<size_t>(r)] = true;
 }
 
-void Tree::protocol_fault(const Link& link) {
+void Tree::protocol_fault(const Edge& link) {
   monitor_.report({ErrorCode::protocol, "control",
                    describe(link.peer) + " sent a control message that makes no sense",
                    "install the same Ropewalk on every rank", rank_, link.peer});
@@ -179,13 +179,13 @@ std::vector<int> Tree::not_left() const {
 
 bool Tree::flushed() const {
   return std::all_of(links_.begin(), links_.end(),
-                     [](const Link& link) { return link.stream.flushed(); });
+                     [](const Edge& link) { return link.stream.flushed(); });
 }
 
 std::string Tree::describe(int rank) const {
-  const Card& card = table_[static_cast<size_t>(rank)];
-  if (card.rank != rank) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} ({}, pid {})", rank, card.host_name, card.pid);
+  const PeerRecord& record = table_[static_cast<size_t>(rank)];
+  if (record.rank != rank) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({}, pid {})", rank, record.host_name, record.pid);
 }
 
 }  // namespace ropewalk::bootstrap

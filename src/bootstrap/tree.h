@@ -26,7 +26,7 @@ class Tree {
   /// `table` gives names to messages; it may fill up later, must outlive the tree and has `size`
   /// entries.
   Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
-       JobMonitor& monitor, const std::vector<Card>& table);
+       JobMonitor& monitor, const std::vector<PeerRecord>& table);
 
   /// Takes a new link. A failure that is known already is sent over it at once.
   void add(int peer, UniqueFd fd, int64_t now_ns);
@@ -55,25 +55,25 @@ class Tree {
   std::string describe(int rank) const;
 
  private:
-  struct Link {
+  struct Edge {
     int peer;
     FrameStream stream;
     int64_t heard_ns;
     int64_t silence_max_ns;
     bool open = true;
   };
-  void handle(Link& link, Frame& frame, std::vector<Inbound>& others);
+  void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
   void beat(int64_t now_ns);
-  void check_silence(Link& link, int64_t now_ns);
-  void close(Link& link, std::string reason);
-  void protocol_fault(const Link& link);
+  void check_silence(Edge& link, int64_t now_ns);
+  void close(Edge& link, std::string reason);
+  void protocol_fault(const Edge& link);
 
   const int rank_, size_;
   const int64_t silence_max_ns_;  // longest time without a heartbeat
   const int64_t beat_ns_;         // between two of our own
   JobMonitor& monitor_;
-  const std::vector<Card>& table_;
-  std::list<Link> links_;
+  const std::vector<PeerRecord>& table_;
+  std::list<Edge> links_;
   std::vector<bool> cut_off_;  // ranks behind a link that closed after its neighbour left
   bool any_cut_off_ = false;
   std::vector<Frame> frames_;  // scratch of advance()

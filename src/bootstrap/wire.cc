@@ -108,31 +108,31 @@ class Reader {
   bool ok_ = true;
 };
 
-void put_card(Writer& out, const Card& card) {
-  assert(within_limits(card));
-  out.u32(static_cast<uint32_t>(card.rank));
-  out.i64(card.pid);
-  out.text(card.host_name, kNameBytesMax);
-  out.text(card.host_id, kNameBytesMax);
-  out.u16(static_cast<uint16_t>(card.addresses.size()));
-  for (const std::string& address : card.addresses) out.text(address, kAddressBytesMax);
-  out.text(card.transport_info, kTransportInfoBytesMax);
+void put_card(Writer& out, const PeerRecord& record) {
+  assert(within_limits(record));
+  out.u32(static_cast<uint32_t>(record.rank));
+  out.i64(record.pid);
+  out.text(record.host_name, kNameBytesMax);
+  out.text(record.host_id, kNameBytesMax);
+  out.u16(static_cast<uint16_t>(record.addresses.size()));
+  for (const std::string& address : record.addresses) out.text(address, kAddressBytesMax);
+  out.text(record.transport_info, kTransportInfoBytesMax);
 }
 
-Card get_card(Reader& in) {
-  Card card;
+PeerRecord get_card(Reader& in) {
+  PeerRecord record;
   const uint32_t rank = in.u32();
   in.require(rank < kRanksMax);
-  card.rank = static_cast<int>(rank);
-  card.pid = in.i64();
-  card.host_name = in.text(kNameBytesMax);
-  card.host_id = in.text(kNameBytesMax);
+  record.rank = static_cast<int>(rank);
+  record.pid = in.i64();
+  record.host_name = in.text(kNameBytesMax);
+  record.host_id = in.text(kNameBytesMax);
   const size_t addresses = in.u16();
   in.require(addresses <= kAddressesMax);
   for (size_t i = 0; i < addresses && in.ok(); ++i)
-    card.addresses.push_back(in.text(kAddressBytesMax));
-  card.transport_info = in.text(kTransportInfoBytesMax);
-  return card;
+    record.addresses.push_back(in.text(kAddressBytesMax));
+  record.transport_info = in.text(kTransportInfoBytesMax);
+  return record;
 }
 
 template <class T>
@@ -143,13 +143,13 @@ std::optional<T> finish(const Reader& in, T&& value) {
 
 }  // namespace
 
-bool within_limits(const Card& card) {
-  return card.rank >= 0 && static_cast<uint32_t>(card.rank) < kRanksMax &&
-         card.host_name.size() <= kNameBytesMax && card.host_id.size() <= kNameBytesMax &&
-         card.addresses.size() <= kAddressesMax &&
-         std::all_of(card.addresses.begin(), card.addresses.end(),
+bool within_limits(const PeerRecord& record) {
+  return record.rank >= 0 && static_cast<uint32_t>(record.rank) < kRanksMax &&
+         record.host_name.size() <= kNameBytesMax && record.host_id.size() <= kNameBytesMax &&
+         record.addresses.size() <= kAddressesMax &&
+         std::all_of(record.addresses.begin(), record.addresses.end(),
                      [](const std::string& a) { return a.size() <= kAddressBytesMax; }) &&
-         card.transport_info.size() <= kTransportInfoBytesMax;
+         record.transport_info.size() <= kTransportInfoBytesMax;
 }
 
 std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
@@ -238,7 +238,7 @@ std::optional<Join> decode_join(ByteSpan payload) {
   join.size = in.u32();
   in.require(join.size >= 1 && join.size <= kRanksMax);
   join.remaining_ms = in.u32();
-  join.card = get_card(in);
+  join.record = get_card(in);
   return finish(in, std::move(join));
 }
 
@@ -250,10 +250,10 @@ std::optional<Place> decode_place(ByteSpan payload) {
   return finish(in, std::move(place));
 }
 
-std::optional<Card> decode_card(ByteSpan payload) {
+std::optional<PeerRecord> decode_record(ByteSpan payload) {
   Reader in(payload);
-  Card card = get_card(in);
-  return finish(in, std::move(card));
+  PeerRecord record = get_card(in);
+  return finish(in, std::move(record));
 }
 
 std::optional<Failure> decode_failure(ByteSpan payload) {
@@ -296,7 +296,7 @@ Bytes frame(const Join& join) {
   Writer out(FrameType::join);
   out.u32(join.size);
   out.u32(join.remaining_ms);
-  put_card(out, join.card);
+  put_card(out, join.record);
   return out.finish();
 }
 
@@ -307,9 +307,9 @@ Bytes frame(const Place& place) {
   return out.finish();
 }
 
-Bytes frame(const Card& card) {
-  Writer out(FrameType::card);
-  put_card(out, card);
+Bytes frame(const PeerRecord& record) {
+  Writer out(FrameType::record);
+  put_card(out, record);
   return out.finish();
 }
 

@@ -21,7 +21,7 @@ using ByteSpan = std::span<const std::byte>;
 
 inline constexpr uint16_t kProtocolVersion = 2;
 
-// Limits. A card or failure that keeps them fits into kFramePayloadMax.
+// Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
 inline constexpr size_t kFramePayloadMax = 16384;
 inline constexpr size_t kNameBytesMax = 255;  // host_name, host_id
@@ -85,7 +85,7 @@ std::optional<Verdict> decode_verdict(ByteSpan bytes);
 enum class FrameType : uint8_t {
   join = 1,       // rank -> 0: Join
   place = 2,      // 0 -> rank: Place
-  card = 3,       // down the tree, in rank order: Card
+  record = 3,     // down the tree, in rank order: PeerRecord
   ready = 4,      // up the tree: this subtree is linked; empty
   go = 5,         // down the tree: every rank is linked; empty
   failure = 6,    // both ways: Failure
@@ -100,11 +100,11 @@ struct FrameHeader {
 struct Join {
   uint32_t size = 0;          // of the job, as the sender sees it
   uint32_t remaining_ms = 0;  // how long the sender will still wait
-  Card card;
+  PeerRecord record;
 };
 struct Place {
   WorldId world = {};
-  Card parent;
+  PeerRecord parent;
 };
 struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
@@ -117,21 +117,21 @@ struct Leave {
 std::optional<FrameHeader> decode_frame_header(ByteSpan bytes);
 std::optional<Join> decode_join(ByteSpan payload);
 std::optional<Place> decode_place(ByteSpan payload);
-std::optional<Card> decode_card(ByteSpan payload);
+std::optional<PeerRecord> decode_record(ByteSpan payload);
 std::optional<Failure> decode_failure(ByteSpan payload);
 std::optional<Heartbeat> decode_heartbeat(ByteSpan payload);
 std::optional<Leave> decode_leave(ByteSpan payload);
 
-// Whole frames, header included. A Failure's texts are cut to their limits. A Card must keep its
-// limits (`within_limits`).
+// Whole frames, header included. A Failure's texts are cut to their limits. A PeerRecord must keep
+// its limits (`within_limits`).
 Bytes frame(FrameType empty);
 Bytes frame(const Join& join);
 Bytes frame(const Place& place);
-Bytes frame(const Card& card);
+Bytes frame(const PeerRecord& record);
 Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
 
-bool within_limits(const Card& card);
+bool within_limits(const PeerRecord& record);
 
 }  // namespace ropewalk::bootstrap

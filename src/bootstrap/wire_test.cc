@@ -5,15 +5,15 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-Card full_card() {
-  Card card;
-  card.rank = 7;
-  card.pid = 0x123456789;
-  card.host_name = std::string(kNameBytesMax, 'h');
-  card.host_id = std::string(kNameBytesMax, 'i');
-  card.addresses.assign(kAddressesMax, std::string(kAddressBytesMax, 'a'));
-  card.transport_info = std::string(kTransportInfoBytesMax, '\0');
-  return card;
+PeerRecord full_card() {
+  PeerRecord record;
+  record.rank = 7;
+  record.pid = 0x123456789;
+  record.host_name = std::string(kNameBytesMax, 'h');
+  record.host_id = std::string(kNameBytesMax, 'i');
+  record.addresses.assign(kAddressesMax, std::string(kAddressBytesMax, 'a'));
+  record.transport_info = std::string(kTransportInfoBytesMax, '\0');
+  return record;
 }
 
 ByteSpan payload_of(const Bytes& frame) {
@@ -47,11 +47,11 @@ TEST(Wire, JoinRoundTrip) {
   ASSERT_TRUE(join);
   EXPECT_EQ(join->size, 33u);
   EXPECT_EQ(join->remaining_ms, 29000u);
-  EXPECT_EQ(join->card.pid, 0x123456789);
-  EXPECT_EQ(join->card.addresses, full_card().addresses);
-  EXPECT_EQ(join->card.transport_info, full_card().transport_info);
+  EXPECT_EQ(join->record.pid, 0x123456789);
+  EXPECT_EQ(join->record.addresses, full_card().addresses);
+  EXPECT_EQ(join->record.transport_info, full_card().transport_info);
   Join small{2, 1, {}};
-  small.card.rank = 1;
+  small.record.rank = 1;
   expect_exact(payload_of(frame(small)), decode_join);
 }
 
@@ -65,7 +65,7 @@ TEST(Wire, PlaceAndCardRoundTrip) {
   EXPECT_EQ(decoded->world, place.world);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
   expect_exact(payload_of(frame(place)), decode_place);
-  expect_exact(payload_of(frame(place.parent)), decode_card);
+  expect_exact(payload_of(frame(place.parent)), decode_record);
 }
 
 TEST(Wire, FailureRoundTripCutsLongTexts) {
@@ -87,9 +87,9 @@ TEST(Wire, OutOfRangeIsRefused) {
   bytes[kFrameHeaderBytes] = std::byte{200};
   EXPECT_FALSE(decode_failure(payload_of(bytes)));
   EXPECT_FALSE(decode_leave(payload_of(frame(Leave{kRanksMax, {}}))));
-  Card card;
-  card.rank = static_cast<int>(kRanksMax);
-  EXPECT_FALSE(within_limits(card));
+  PeerRecord record;
+  record.rank = static_cast<int>(kRanksMax);
+  EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode_frame_header(header)) << "a payload of 16385 bytes";
   header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{9}};
@@ -103,8 +103,8 @@ TEST(Wire, TheWorkedExampleOfTheProtocol) {
     return Bytes(raw.begin(), raw.end());
   };
   using namespace std::string_view_literals;
-  const Card card{1, 1234, "a", "id-a", {"127.0.0.1:4242"}, "shm,tcp,verbs"};
-  EXPECT_EQ(frame(Join{2, 30000, card}),
+  const PeerRecord record{1, 1234, "a", "id-a", {"127.0.0.1:4242"}, "shm,tcp,verbs"};
+  EXPECT_EQ(frame(Join{2, 30000, record}),
             bytes("\x3e\0\0\0\x01\x02\0\0\0\x30\x75\0\0\x01\0\0\0\xd2\x04\0\0\0\0\0\0"
                   "\x01\0a\x04\0id-a\x01\0\x0e\0"
                   "127.0.0.1:4242"

@@ -15,7 +15,7 @@
 #include "bootstrap/interfaces.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/net.h"
-#include "bootstrap/switchboard.h"
+#include "bootstrap/socket_broker.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -25,26 +25,26 @@ using namespace bootstrap;
 
 class JoinedWorld final : public World {
  public:
-  JoinedWorld(int rank, int size, const Knobs& knobs)
+  JoinedWorld(int rank, int size, const Config& config)
       : rank_(rank),
         size_(size),
         monitor_(rank, size),
-        switchboard_(rank, size, knobs.timeout.count()) {}
+        socket_broker_(rank, size, config.timeout.count()) {}
 
   /// Size 1: nobody to talk to.
-  void stay_alone(Card card) { alone_ = std::move(card); }
+  void stay_alone(PeerRecord record) { alone_ = std::move(record); }
   void join(ControlSetup setup) {
-    control_ = std::make_unique<Control>(std::move(setup), monitor_, switchboard_);
+    control_ = std::make_unique<Control>(std::move(setup), monitor_, socket_broker_);
     control_->wait_joined();
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  const Card& card(int rank) const override {
+  const PeerRecord& record(int rank) const override {
     return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
   }
   Monitor& monitor() override { return monitor_; }
-  SocketSource& sockets() override { return switchboard_; }
+  SocketSource& sockets() override { return socket_broker_; }
   void leave(const CallsMade& calls) override {
     if (control_)
       control_->leave(calls);
@@ -55,8 +55,8 @@ class JoinedWorld final : public World {
  private:
   const int rank_, size_;
   JobMonitor monitor_;
-  Switchboard switchboard_;
-  Card alone_;
+  SocketBroker socket_broker_;
+  PeerRecord alone_;
   std::unique_ptr<Control> control_;  // last: its thread uses the others
 };
 
@@ -64,23 +64,23 @@ class JoinedWorld final : public World {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
 }
 
-Card make_card(const Identity& identity, std::string transport_info) {
+PeerRecord make_card(const JobIdentity& identity, std::string transport_info) {
   if (transport_info.size() > kTransportInfoBytesMax)
     fail(ErrorCode::invalid_argument, identity.rank,
          fmt::format("{} bytes of transport information; at most {} travel", transport_info.size(),
                      kTransportInfoBytesMax),
          {});
-  Card card;
-  card.rank = identity.rank;
-  card.pid = getpid();
-  card.host_name = host_name().substr(0, kNameBytesMax);
-  card.host_id = host_identity().substr(0, kNameBytesMax);
-  card.transport_info = std::move(transport_info);
-  return card;
+  PeerRecord record;
+  record.rank = identity.rank;
+  record.pid = getpid();
+  record.host_name = host_name().substr(0, kNameBytesMax);
+  record.host_id = host_identity().substr(0, kNameBytesMax);
+  record.transport_info = std::move(transport_info);
+  return record;
 }
 
 /// Rank 0 holds a descriptor per rank while the job joins.
-void check_descriptor_limit(const Identity& identity) {
+void check_descriptor_limit(const JobIdentity& identity) {
   constexpr rlim_t kOthers = 32;  // half of them for the program
   const auto needed = static_cast<rlim_t>(identity.size) + kOthers;
   rlimit limit = {};
@@ -108,18 +108,18 @@ UniqueFd inherited_listener(int inherited) {
 
 /// Where rank 0 waits for the others to join. Where the coordinator's address means this host only,
 /// every rank is on this host, and nobody else needs to reach it.
-UniqueFd open_coordinator(const Identity& identity, const Knobs& knobs,
+UniqueFd open_coordinator(const JobIdentity& identity, const Config& config,
                           const std::vector<Endpoint>& coordinators) {
   if (identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
   const auto local = loopback_literal(coordinators[0]);
-  return local && coordinators.size() == 1 && knobs.socket_ifname.empty()
+  return local && coordinators.size() == 1 && config.socket_ifname.empty()
              ? listen_at(*local)
              : listen_everywhere(coordinators[0].port);
 }
 
 /// At a free port, of this host only where the job is. Not the coordinator's, which is free for the
 /// next job of this process as soon as all have joined.
-void open_listeners(const Identity& identity, const Knobs& knobs, ControlSetup& setup) {
+void open_listeners(const JobIdentity& identity, const Config& config, ControlSetup& setup) {
   const auto coordinators = parse_endpoints(identity.coordinator);
   if (coordinators.empty() && identity.coordinator_fd < 0)
     fail(ErrorCode::invalid_argument, identity.rank,
@@ -127,10 +127,10 @@ void open_listeners(const Identity& identity, const Knobs& knobs, ControlSetup& 
          "set ROPEWALK_COORDINATOR=host:port");
   std::optional<SocketAddress> local;
   if (identity.rank == 0) {
-    setup.coordinator_listener = open_coordinator(identity, knobs, coordinators);
+    setup.coordinator_listener = open_coordinator(identity, config, coordinators);
     const SocketAddress bound = local_address(setup.coordinator_listener.get());
     if (!bound.is_any()) local = bound;
-  } else if (coordinators.size() == 1 && knobs.socket_ifname.empty()) {
+  } else if (coordinators.size() == 1 && config.socket_ifname.empty()) {
     local = loopback_literal(coordinators[0]);
   }
   if (local) local->set_port(0);
@@ -138,7 +138,7 @@ void open_listeners(const Identity& identity, const Knobs& knobs, ControlSetup& 
 }
 
 /// Names may appear late (a pod's, for one): asks again until there is an address.
-void resolve_coordinator(const Identity& identity, ControlSetup& setup) {
+void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
   constexpr auto kPause = std::chrono::milliseconds(100);
   const MonotonicClock clock;
   const auto endpoints = parse_endpoints(identity.coordinator);
@@ -159,37 +159,37 @@ void resolve_coordinator(const Identity& identity, ControlSetup& setup) {
 
 }  // namespace
 
-std::unique_ptr<World> World::join(const Identity& identity, const Knobs& knobs,
+std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
                                    std::string transport_info) {
   start_cryptography();
-  auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, knobs);
-  Card card = make_card(identity, std::move(transport_info));
+  auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, config);
+  PeerRecord record = make_card(identity, std::move(transport_info));
   if (identity.size == 1) {
-    world->stay_alone(std::move(card));
+    world->stay_alone(std::move(record));
     return world;
   }
   check_descriptor_limit(identity);
   ControlSetup setup;
   setup.rank = identity.rank;
   setup.size = identity.size;
-  setup.knobs = knobs;
-  setup.deadline_ns = MonotonicClock().now_ns() + knobs.timeout.count();
-  open_listeners(identity, knobs, setup);
+  setup.config = config;
+  setup.deadline_ns = MonotonicClock().now_ns() + config.timeout.count();
+  open_listeners(identity, config, setup);
   setup.coordinator_text = identity.coordinator.empty()
                                ? local_address(setup.coordinator_listener.get()).text()
                                : identity.coordinator;
   std::string choice;
-  card.addresses = advertised_addresses(setup.listener.get(), knobs.socket_ifname, choice);
-  if (card.addresses.empty())
+  record.addresses = advertised_addresses(setup.listener.get(), config.socket_ifname, choice);
+  if (record.addresses.empty())
     fail(ErrorCode::unavailable, identity.rank, "no network interface is up",
          "ip link set lo up, at least");
   log(LogLevel::info, identity.rank, "rank {} of {} from {}; other ranks may dial {}",
       identity.rank, identity.size, identity.source, choice);
-  if (knobs.job_key.empty())
+  if (config.job_key.empty())
     log(LogLevel::info, identity.rank,
         "no ROPEWALK_JOB_KEY: anyone who reaches {} could join this job", setup.coordinator_text);
   if (identity.rank != 0) resolve_coordinator(identity, setup);
-  setup.card = std::move(card);
+  setup.record = std::move(record);
   world->join(std::move(setup));
   return world;
 }

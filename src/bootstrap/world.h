@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 #include "bootstrap/monitor.h"
 #include "bootstrap/sockets.h"
 #include "ropewalk/communicator.h"
@@ -14,7 +14,7 @@ namespace ropewalk {
 
 /// What every rank tells every other at joining. Fields that come from outside are bounded when
 /// parsed (wire.h).
-struct Card {
+struct PeerRecord {
   int rank = -1;
   int64_t pid = 0;
   std::string host_name;  // for messages
@@ -24,7 +24,7 @@ struct Card {
 };
 
 /// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).
-struct Identity {
+struct JobIdentity {
   int rank = 0;
   int size = 1;
   std::string coordinator;  // host:port; empty only for size 1 and beside a coordinator_fd
@@ -37,25 +37,25 @@ struct Identity {
 /// then a job of one. Throws Error(invalid_argument) that names variables and values when they
 /// contradict each other or the rank is out of range, or when a size is known but no coordinator.
 /// `get` is getenv or a test's table.
-Identity find_identity(const Options& options, const Knobs& knobs,
-                       const std::function<const char*(const char*)>& get);
+JobIdentity find_identity(const Options& options, const Config& config,
+                          const std::function<const char*(const char*)>& get);
 
 class World {
  public:
   virtual ~World() = default;
 
-  /// Joins; blocks until all ranks have, at most knobs.timeout. Starts one control thread that
+  /// Joins; blocks until all ranks have, at most config.timeout. Starts one control thread that
   /// accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
   /// A world of one opens no socket and starts no thread. Throws the same Error on every rank that
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does.
-  static std::unique_ptr<World> join(const Identity& identity, const Knobs& knobs,
+  static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
                                      std::string transport_info);
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual const Card& card(int rank) const = 0;
+  virtual const PeerRecord& record(int rank) const = 0;
   virtual Monitor& monitor() = 0;
   virtual SocketSource& sockets() = 0;
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or

@@ -41,9 +41,9 @@ TEST_P(Join, EveryRankKnowsEveryOther) {
     EXPECT_EQ(world->rank(), rank);
     EXPECT_EQ(world->size(), size);
     for (int r = 0; r < size; ++r) {
-      EXPECT_EQ(world->card(r).rank, r);
-      EXPECT_EQ(world->card(r).transport_info, "info of " + std::to_string(r));
-      EXPECT_EQ(world->card(r).addresses.empty(), size == 1);
+      EXPECT_EQ(world->record(r).rank, r);
+      EXPECT_EQ(world->record(r).transport_info, "info of " + std::to_string(r));
+      EXPECT_EQ(world->record(r).addresses.empty(), size == 1);
       EXPECT_FALSE(world->monitor().has_left(r) && r == rank);
     }
     world->leave();
@@ -63,12 +63,12 @@ TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
 TEST(World, TheWrongKeyIsRefusedAndTheJobGoesOn) {
   const TestJob job(2);
   TestJob intruder(2);
-  intruder.knobs.job_key = "wrong";
+  intruder.config.job_key = "wrong";
   std::optional<Error> refused;
   expect_no_errors(run_ranks(2, [&](int rank) {
     if (rank == 1) {
       try {
-        World::join(job.identity(1), intruder.knobs, {});
+        World::join(job.identity(1), intruder.config, {});
       } catch (const Error& error) {
         refused = error;
       }
@@ -100,7 +100,7 @@ TEST(World, StrangersDoNotDisturbJoining) {
     const auto world = job.join(rank);
     // Now every rank's listener; then links between the ranks must still come about.
     for (int r = 0; rank == 2 && r < 3; ++r)
-      for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(world->card(r).addresses[0]));
+      for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(world->record(r).addresses[0]));
     EXPECT_TRUE(take_socket(*world, (rank + 1) % 3).valid());
     world->leave();
   }));
@@ -142,9 +142,9 @@ TEST(World, TwoProcessesWithOneRank) {
 TEST(World, AnotherSize) {
   const TestJob job(4);
   const auto errors = run_ranks(3, [&](int rank) {
-    Identity identity = job.identity(rank);
+    JobIdentity identity = job.identity(rank);
     if (rank == 2) identity.size = 5;
-    World::join(identity, job.knobs, {});
+    World::join(identity, job.config, {});
   });
   for (const auto& error : errors)
     expect_mention(error, ErrorCode::mismatch, "says that the job has 5 ranks");
@@ -152,7 +152,7 @@ TEST(World, AnotherSize) {
 
 TEST(World, MissingRanksAreNamedToEverybody) {
   TestJob job(6);
-  job.knobs.timeout = 1s;
+  job.config.timeout = 1s;
   const auto errors = run_ranks(3, [&](int rank) { job.join(rank); });
   for (const auto& error : errors)
     expect_mention(error, ErrorCode::timeout, "rank 3, 4, 5 never came");
@@ -162,9 +162,9 @@ TEST(World, ACoordinatorThatNeverComes) {
   TestJob job(2);
   const std::string nobody = job.coordinator();
   job.listener.reset();
-  job.knobs.timeout = 500ms;
+  job.config.timeout = 500ms;
   const auto errors = run_ranks(1, [&](int) {
-    World::join({1, 2, nobody, -1, "test"}, job.knobs, {});
+    World::join({1, 2, nobody, -1, "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::timeout,
                  "rank 0 never listened at " + nobody + " within 0.5 s");
@@ -175,13 +175,13 @@ TEST(World, AStrangerWhereTheCoordinatorMayBeIsNamedAtTheEnd) {
   TestJob other(2);
   const std::string nobody = other.coordinator();
   other.listener.reset();
-  other.knobs.job_key = "wrong";
-  other.knobs.timeout = 500ms;
+  other.config.job_key = "wrong";
+  other.config.timeout = 500ms;
   std::optional<Error> error;
   expect_no_errors(run_ranks(2, [&](int rank) {
     if (rank == 1) {
       try {
-        World::join({1, 2, nobody + "," + job.coordinator(), -1, "test"}, other.knobs, {});
+        World::join({1, 2, nobody + "," + job.coordinator(), -1, "test"}, other.config, {});
       } catch (const Error& e) {
         error = e;
       }
@@ -195,16 +195,16 @@ TEST(World, ADescriptorThatDoesNotListen) {
   TestJob job(2);
   const UniqueFd connected = connect_to(job.coordinator());
   const auto errors = run_ranks(1, [&](int) {
-    World::join({0, 2, job.coordinator(), connected.get(), "test"}, job.knobs, {});
+    World::join({0, 2, job.coordinator(), connected.get(), "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::invalid_argument, "is not a listening socket");
 }
 
 TEST(World, AnInterfaceThatIsNotThere) {
   TestJob job(2);
-  job.knobs.socket_ifname = "nosuch";
+  job.config.socket_ifname = "nosuch";
   const auto errors = run_ranks(1, [&](int) {
-    World::join({1, 2, job.coordinator(), -1, "test"}, job.knobs, {});
+    World::join({1, 2, job.coordinator(), -1, "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::invalid_argument, "ROPEWALK_SOCKET_IFNAME=\"nosuch\"");
 }
@@ -252,7 +252,7 @@ TEST(World, SimultaneousSocketRequests) {
 TEST(World, ASocketThatIsNotReadStays) {
   constexpr int kBufferBytes = 4096;
   TestJob job(2);
-  job.knobs.link_timeout = 100ms;
+  job.config.link_timeout = 100ms;
   std::atomic<int> sent{0};
   expect_no_errors(run_ranks(2, [&](int rank) {
     const auto world = job.join(rank);
@@ -321,8 +321,8 @@ TEST(World, GoingAfterLeaveIsNoFailure) {
   std::atomic<bool> gone{false};
   expect_no_errors(run_ranks(11, [&](int rank) {
     TestJob mine(11);
-    mine.knobs.timeout = rank == 1 ? 2s : 20s;
-    auto world = World::join(job.identity(rank), mine.knobs, {});
+    mine.config.timeout = rank == 1 ? 2s : 20s;
+    auto world = World::join(job.identity(rank), mine.config, {});
     if (rank == 1) {
       world->leave();
       world.reset();

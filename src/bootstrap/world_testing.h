@@ -20,20 +20,20 @@ struct TestJob {
     auto address = *numeric_address("127.0.0.1:1");
     address.set_port(0);
     listener = listen_at(address);
-    knobs.timeout = std::chrono::seconds(20);
-    knobs.job_key = "test";
+    config.timeout = std::chrono::seconds(20);
+    config.job_key = "test";
   }
   std::string coordinator() const { return local_address(listener.get()).text(); }
-  Identity identity(int rank) const {
+  JobIdentity identity(int rank) const {
     return {rank, size, coordinator(), rank == 0 ? listener.get() : -1, "test"};
   }
   std::unique_ptr<World> join(int rank, const std::string& info = {}) const {
-    return World::join(identity(rank), knobs, info);
+    return World::join(identity(rank), config, info);
   }
 
   int size;
   UniqueFd listener;
-  Knobs knobs;
+  Config config;
 };
 
 /// Runs `body(rank)` for ranks 0 to n-1, each in a thread; what a rank throws comes back.

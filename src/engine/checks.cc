@@ -27,22 +27,22 @@ constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
 
-/// What fifo `f` of `op` waits for; nothing where it waits for this rank's other steps.
-std::optional<Engine::Blocker> Engine::blocker_of_fifo(const Operation& op, size_t f) const {
-  const FifoState& fifo = op.fifos[f];
-  const Fifo& fixed = op.program.fifos[f];
+/// What stream `f` of `op` waits for; nothing where it waits for this rank's other steps.
+std::optional<Engine::Blocker> Engine::blocker_of_stream(const Operation& op, size_t f) const {
+  const StreamState& stream = op.streams[f];
+  const Stream& fixed = op.program.streams[f];
   const auto blocked_at = [&](uint32_t i) {
     const StepState& state = op.steps[i];
-    return Blocker{fifo.link, fixed.sending, op.program.steps[i].block, state.done, state.slices};
+    return Blocker{stream.link, fixed.sending, op.program.steps[i].block, state.done, state.slices};
   };
-  if (fifo.head == fixed.steps.size()) {
+  if (stream.head == fixed.steps.size()) {
     const auto open = std::find_if(fixed.steps.begin(), fixed.steps.end(), [&](uint32_t i) {
       return op.steps[i].done != op.steps[i].slices;
     });
     if (open == fixed.steps.end() || !fixed.sending) return {};
     return blocked_at(*open);
   }
-  const uint32_t i = fixed.steps[fifo.head];
+  const uint32_t i = fixed.steps[stream.head];
   const StepState& state = op.steps[i];
   if (fixed.sending) {
     const uint32_t slice = std::min(state.issued, state.slices - 1);
@@ -50,54 +50,55 @@ std::optional<Engine::Blocker> Engine::blocker_of_fifo(const Operation& op, size
     return blocked_at(i);
   }
   // What has arrived already waits for other steps here.
-  const bool arrived = state.announced ? fifo.link->slices_arrived(fifo.stream) > 0
-                                       : fifo.link->front(fifo.stream) != nullptr;
-  if (arrived && !fifo.link->lost()) return {};
+  const bool arrived = state.announced ? stream.link->slices_arrived(stream.id) > 0
+                                       : stream.link->front(stream.id) != nullptr;
+  if (arrived && !stream.link->lost()) return {};
   return blocked_at(i);
 }
 
-/// What `op` waits for from `peer`, as its guest or its host.
-std::optional<Engine::Blocker> Engine::blocker_of_pass(const Operation& op, const PassPeer& peer) {
-  if (peer.is_guest) {
-    const OwnedBlock& block = op.passes.owned[peer.owned];
+/// What `op` waits for from `peer`, as its contributor or its owner.
+std::optional<Engine::Blocker> Engine::blocker_of_owner(const Operation& op,
+                                                        const OwnerPeer& peer) {
+  if (peer.is_contributor) {
+    const OwnedBlock& block = op.owner.owned[peer.owned];
     if (!peer.accepted) return Blocker{peer.link, false, block.number, 0, 1};
     if (peer.is_staged() && block.done < block.slices)
       return Blocker{peer.link, false, block.number, block.done, block.slices};
   }
-  if (peer.is_host && (!peer.invited || peer.returned < peer.slices))
+  if (peer.is_owner && (!peer.descriptor_sent || peer.returned < peer.slices))
     return Blocker{peer.link, true, peer.block, peer.returned, peer.slices};
   return {};
 }
 
 /// Calls `visit` with whom `op` waits for; not at all where it waits for its turn.
 template <class Visit>
-void Engine::visit_blockers(const Operation& op, const Visit& visit) const {
+void Engine::for_each_blocker(const Operation& op, const Visit& visit) const {
   if (op.queue == nullptr || op.queue->first() != &op) return;
-  switch (op.runner) {
-    case Runner::fifos:
-      for (size_t f = 0; f < op.fifos.size(); ++f)
-        if (const auto blocker = blocker_of_fifo(op, f)) visit(*blocker);
+  switch (op.executor) {
+    case ExecutorKind::pipelined:
+      for (size_t f = 0; f < op.streams.size(); ++f)
+        if (const auto blocker = blocker_of_stream(op, f)) visit(*blocker);
       break;
-    case Runner::in_order:
+    case ExecutorKind::sequential:
       if (!op.linked) {
-        for (const FifoState& fifo : op.fifos)
-          if (!fifo.link->ready()) visit(Blocker{fifo.link, false, 0, 0, 1});
+        for (const StreamState& stream : op.streams)
+          if (!stream.link->ready()) visit(Blocker{stream.link, false, 0, 0, 1});
       } else if (op.next_step < op.program.steps.size()) {
         const ProgramStep& step = op.program.steps[op.next_step];
-        visit(Blocker{op.fifos[op.steps[op.next_step].fifo].link, step.action == Action::send,
+        visit(Blocker{op.streams[op.steps[op.next_step].stream].link, step.action == Action::send,
                       step.block, 0, 1});
       }
       break;
-    case Runner::passes:
-      for (const PassPeer& peer : op.passes.peers)
-        if (const auto blocker = blocker_of_pass(op, peer)) visit(*blocker);
+    case ExecutorKind::owner:
+      for (const OwnerPeer& peer : op.owner.peers)
+        if (const auto blocker = blocker_of_owner(op, peer)) visit(*blocker);
       break;
   }
 }
 
 std::optional<Engine::Blocker> Engine::first_blocker(const Operation& op) const {
   std::optional<Blocker> first;
-  visit_blockers(op, [&](const Blocker& blocker) {
+  for_each_blocker(op, [&](const Blocker& blocker) {
     if (!first) first = blocker;
   });
   return first;
@@ -215,12 +216,13 @@ void Engine::on_lost(int transport, int peer) {
 // A peer that fell silent has been so for long: the monitor has had that time.
 void Engine::note_lost(int peer) {
   const Transport& transport = transport_to(peer);
-  const int64_t silent_ns = transport.was_silent(peer) ? transport.abilities().silence_max_ns : 0;
+  const int64_t silent_ns =
+      transport.was_silent(peer) ? transport.capabilities().silence_max_ns : 0;
   pairs_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
 }
 
 int64_t Engine::left_grace_ns(int peer) const {
-  return std::max(kLeftGrace_ns, transport_to(peer).abilities().silence_max_ns + kLostGrace_ns);
+  return std::max(kLeftGrace_ns, transport_to(peer).capabilities().silence_max_ns + kLostGrace_ns);
 }
 
 void Engine::answer_connects() {
@@ -251,7 +253,7 @@ void Engine::check_stalled(int64_t now_ns) {
     op->probed_ns = now_ns;
     answer_connects();
     if (failure() == nullptr) check_arrivals(*op, now_ns);
-    visit_blockers(*op, [&](const Blocker& blocker) {
+    for_each_blocker(*op, [&](const Blocker& blocker) {
       if (failure() == nullptr) probe(*op, blocker, now_ns);
     });
     if (failure() != nullptr) return;
@@ -279,14 +281,14 @@ void Engine::compare_calls_of_left(int peer) {
 /// Ends the job for a peer that is lost. Where the reason lies at this end this rank is at fault.
 void Engine::fail_lost(const Operation& op, Link& link) {
   const int peer = link.peer();
-  std::string advice = link.transport().way_out(peer);
+  std::string advice = link.transport().advice(peer);
   const int culprit = advice.empty() ? peer : rank_;
-  if (link.trouble()) {
-    Failure trouble = *link.trouble();
-    trouble.operation = name_of(op);
-    trouble.rank = rank_;
-    trouble.peer = culprit;
-    return fail(std::move(trouble));
+  if (link.failure()) {
+    Failure failure = *link.failure();
+    failure.operation = name_of(op);
+    failure.rank = rank_;
+    failure.peer = culprit;
+    return fail(std::move(failure));
   }
   if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
@@ -314,7 +316,7 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
                  fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                  "every rank must make the same calls before it leaves", rank_, peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().way_out(peer).empty();
+  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().advice(peer).empty();
   if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});

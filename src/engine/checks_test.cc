@@ -39,10 +39,10 @@ class Keeper final : public Monitor {
 class Adapter final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
-  Abilities abilities() const override {
-    Abilities abilities = below_.abilities();
-    abilities.silence_max_ns = silence_max_ns;
-    return abilities;
+  Capabilities capabilities() const override {
+    Capabilities capabilities = below_.capabilities();
+    capabilities.silence_max_ns = silence_max_ns;
+    return capabilities;
   }
   size_t poll(std::span<Completion> into) override {
     if (!lost) return below_.poll(into);

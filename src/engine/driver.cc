@@ -58,7 +58,7 @@ void Driver::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    kick_sleepers();
+    wake_waiters();
   }
   work_.notify_all();
   if (progress_.joinable()) progress_.join();
@@ -93,10 +93,10 @@ void Driver::throw_if_stopped() const {
                 "make every call before the communicator is left");
 }
 
-void Driver::kick_sleepers() {
+void Driver::wake_waiters() {
   ++moves_;
   if (sleepers_ == 0) return;
-  sought_asleep_ = {};  // they will look for themselves
+  message_waiters_ = {};  // they will look for themselves
   const uint64_t count = std::exchange(sleepers_, 0);
   [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
 }
@@ -104,9 +104,9 @@ void Driver::kick_sleepers() {
 /// A message that no operation takes moves nothing, and whoever has polled may have taken the news
 /// of it from the sleeper that waits for it.
 void Driver::tell_sleepers(bool moved) {
-  for (size_t channel = 0; channel < sought_asleep_.size(); ++channel)
-    moved = moved || (sought_asleep_[channel] && engine_.has_message(static_cast<int>(channel)));
-  if (moved) kick_sleepers();
+  for (size_t channel = 0; channel < message_waiters_.size(); ++channel)
+    moved = moved || (message_waiters_[channel] && engine_.has_message(static_cast<int>(channel)));
+  if (moved) wake_waiters();
 }
 
 void Driver::have_progress_thread() {
@@ -143,7 +143,7 @@ void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
   if (in_background) have_progress_thread();
   start_locked(*op);
   engine_.progress();
-  kick_sleepers();  // this turn may have taken what a sleeper waits for
+  wake_waiters();  // this turn may have taken what a sleeper waits for
   // Where it has ended already, bytes that a transport could not take yet must not wait for the
   // next call.
   if ((in_background || is_finished(*op)) && engine_.has_work()) wake_progress_thread();
@@ -168,7 +168,7 @@ void Driver::run(const std::shared_ptr<Operation>& op) {
     for (uint32_t turn = 0; turn < turns && !is_finished(*op); ++turn) {
       if (!engine_.progress()) relax();
     }
-    kick_sleepers();  // these turns may have taken what a sleeper waits for
+    wake_waiters();  // these turns may have taken what a sleeper waits for
     if (is_finished(*op)) {
       if (engine_.has_work()) wake_progress_thread();  // as in start
       return;
@@ -186,7 +186,7 @@ bool Driver::test(Operation& op) {
     if (lock.owns_lock()) {
       engine_.progress();
       engine_.check_stalled(clock_.now_ns());
-      kick_sleepers();
+      wake_waiters();
       lock.unlock();
     }
     throw_if_failed();
@@ -195,15 +195,15 @@ bool Driver::test(Operation& op) {
 }
 
 template <class Done>
-bool Driver::drive_until(const Done& done, Patience patience) {
+bool Driver::drive_until(const Done& done, WaitState wait) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
     ~Leave() {
       std::lock_guard lock(driver.mutex_);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
-      driver.kick_sleepers();
-      driver.engine_.forget_withdrawn();
+      driver.wake_waiters();
+      driver.engine_.unmap_deregistered();
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};
@@ -214,21 +214,21 @@ bool Driver::drive_until(const Done& done, Patience patience) {
       // What was under way when this was stopped does not end any more, and may be gone.
       if (!stopping_) moved = engine_.progress();
       tell_sleepers(moved);
-      patience.moves_seen = moves_;
+      wait.moves_seen = moves_;
       if (done()) return true;
     }
     throw_if_failed();
     throw_if_stopped();
-    if (patience.limit_ns <= 0) return false;
+    if (wait.limit_ns <= 0) return false;
     if (moved)
-      patience.renew();
+      wait.renew();
     else
-      idle(patience);
+      idle(wait);
     // The clock only now and then, unless idle() has just slept.
-    if (turn % kTurnsPerClock != 0 && !patience.blocked) continue;
+    if (turn % kTurnsPerClock != 0 && !wait.blocked) continue;
     const int64_t now_ns = clock_.now_ns();
-    look_around(now_ns);
-    if (patience.left_ns(now_ns) < 0) return false;
+    poll_control(now_ns);
+    if (wait.left_ns(now_ns) < 0) return false;
   }
 }
 
@@ -251,9 +251,9 @@ bool Driver::wait_for(Operation& op, int64_t limit_ns) {
   return finish(op, {.limit_ns = limit_ns, .background = true});
 }
 
-bool Driver::finish(const Operation& op, const Patience& patience) {
+bool Driver::finish(const Operation& op, const WaitState& wait) {
   throw_if_forked();
-  return is_finished(op) || drive_until([&] { return is_finished(op); }, patience);
+  return is_finished(op) || drive_until([&] { return is_finished(op); }, wait);
 }
 
 void Driver::finish_all() noexcept {
@@ -285,7 +285,7 @@ void Driver::interrupt_next_sender(int channel) {
   throw_if_forked();
   std::lock_guard lock(mutex_);
   interrupted_[static_cast<size_t>(channel)] = true;
-  kick_sleepers();
+  wake_waiters();
 }
 
 const Operation& Driver::unfinished_part(const Operation& op) const {
@@ -294,7 +294,7 @@ const Operation& Driver::unfinished_part(const Operation& op) const {
   return op;
 }
 
-void Driver::look_around(int64_t now_ns) {
+void Driver::poll_control(int64_t now_ns) {
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
@@ -302,59 +302,59 @@ void Driver::look_around(int64_t now_ns) {
   engine_.check_stalled(now_ns);
 }
 
-void Driver::idle(Patience& patience) {
-  patience.blocked = false;
-  if (++patience.spins % kSpinsPerClock != 0) {
-    if (options_.oversubscribed && !patience.background)
+void Driver::idle(WaitState& wait) {
+  wait.blocked = false;
+  if (++wait.spins % kSpinsPerClock != 0) {
+    if (options_.oversubscribed && !wait.background)
       sched_yield();
     else
       relax();
     return;
   }
   const int64_t now_ns = clock_.now_ns();
-  if (patience.idle_since_ns == 0) patience.idle_since_ns = now_ns;
-  const int64_t idle_ns = now_ns - patience.idle_since_ns;
-  if (idle_ns < kSpin_ns && !patience.background) return;
-  const bool aside = patience.background || patience.channel != kNoChannel;
+  if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
+  const int64_t idle_ns = now_ns - wait.idle_since_ns;
+  if (idle_ns < kSpin_ns && !wait.background) return;
+  const bool aside = wait.background || wait.channel != kNoChannel;
   const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
   if (idle_ns < kSpin_ns + yield_ns) {
     sched_yield();
     // Whoever computes here needs this CPU more: sleep until there is something to do.
-    const bool crowded = patience.background && clock_.now_ns() - now_ns > kOwnYield_ns;
+    const bool crowded = wait.background && clock_.now_ns() - now_ns > kOwnYield_ns;
     if (!crowded) return;
   }
-  patience.spins = kSpinsPerClock - 1;  // look at the clock after every block
-  patience.blocked = true;
-  if (!block(patience, now_ns)) sched_yield();
+  wait.spins = kSpinsPerClock - 1;  // look at the clock after every block
+  wait.blocked = true;
+  if (!block(wait, now_ns)) sched_yield();
 }
 
-bool Driver::block(Patience& patience, int64_t now_ns) {
+bool Driver::block(WaitState& wait, int64_t now_ns) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
   fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
-    if (moves_ != patience.moves_seen) return false;
+    if (moves_ != wait.moves_seen) return false;
     for (Transport* transport : engine_.transports()) {
       if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
     if (engine_.look_for_arrivals()) return false;
-    if (patience.channel != kNoChannel) {
-      if (engine_.has_message(patience.channel)) return false;
-      sought_asleep_[static_cast<size_t>(patience.channel)] = true;
+    if (wait.channel != kNoChannel) {
+      if (engine_.has_message(wait.channel)) return false;
+      message_waiters_[static_cast<size_t>(wait.channel)] = true;
     }
     ++sleepers_;
   }
-  const timespec limit{0, std::clamp<int64_t>(patience.left_ns(now_ns), 0, kBlock_ns)};
+  const timespec limit{0, std::clamp<int64_t>(wait.left_ns(now_ns), 0, kBlock_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
   // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks
   // there is one for each who slept, and none for others.
   uint64_t news;
   [[maybe_unused]] ssize_t got;
-  if (moves_ == patience.moves_seen)
+  if (moves_ == wait.moves_seen)
     --sleepers_;
   else
     got = ::read(kick_fd_.get(), &news, sizeof(news));
@@ -364,7 +364,7 @@ bool Driver::block(Patience& patience, int64_t now_ns) {
 
 void Driver::run_progress_thread() {
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
-  Patience patience{.background = true};
+  WaitState wait{.background = true};
   uint32_t turn = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -372,20 +372,20 @@ void Driver::run_progress_thread() {
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       // On its way to sleep this thread may have taken the news that they wait for.
-      if (busy) kick_sleepers();
+      if (busy) wake_waiters();
       work_.wait(lock);
-      patience.renew();
+      wait.renew();
       continue;
     }
     const bool moved = engine_.progress();
     tell_sleepers(moved);
-    patience.moves_seen = moves_;
+    wait.moves_seen = moves_;
     lock.unlock();
     if (moved)
-      patience.renew();
+      wait.renew();
     else
-      idle(patience);
-    if (++turn % kTurnsPerClock == 0 || patience.blocked) look_around(clock_.now_ns());
+      idle(wait);
+    if (++turn % kTurnsPerClock == 0 || wait.blocked) poll_control(clock_.now_ns());
     lock.lock();
   }
 }

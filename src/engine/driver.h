@@ -84,7 +84,7 @@ class Driver {
  private:
   static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
-  struct Patience {
+  struct WaitState {
     // Of the whole wait, from the first look at the clock.
     int64_t limit_ns = std::numeric_limits<int64_t>::max();
     int64_t begun_ns = 0;
@@ -110,22 +110,22 @@ class Driver {
   /// Turns the crank until `done()`, which is asked under mutex_; false after the limit. Throws
   /// the job's failure.
   template <class Done>
-  bool drive_until(const Done& done, Patience patience);
+  bool drive_until(const Done& done, WaitState wait);
   /// drive_until it is finished.
-  bool finish(const Operation& operation, const Patience& patience);
+  bool finish(const Operation& operation, const WaitState& wait);
   /// `waited_ns` is what the error tells.
   void wait(Operation& operation, int64_t limit_ns, int64_t waited_ns);
   void start_locked(Operation& operation);
-  void look_around(int64_t now_ns);
+  void poll_control(int64_t now_ns);
   bool is_finished(const Operation& operation) const;
   const Operation& unfinished_part(const Operation& operation) const;
-  void idle(Patience& patience);
+  void idle(WaitState& wait);
   /// False, at once, where another thread has moved anything since, or something is there.
-  bool block(Patience& patience, int64_t now_ns);
+  bool block(WaitState& wait, int64_t now_ns);
   void run_progress_thread();
   // Under mutex_.
   /// After turns in which something may have moved.
-  void kick_sleepers();
+  void wake_waiters();
   /// After a turn: kicks them where there is a reason.
   void tell_sleepers(bool moved);
   /// Throws Error(exhausted).
@@ -147,8 +147,8 @@ class Driver {
   // Under mutex_:
   uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
   uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
-  std::array<bool, kChannels> sought_asleep_{};  // a sleeper waits for messages of this channel
-  std::array<bool, kChannels> interrupted_{};    // whoever waits for them, or will, is to return
+  std::array<bool, kChannels> message_waiters_{};  // a sleeper waits for messages of this channel
+  std::array<bool, kChannels> interrupted_{};      // whoever waits for them, or will, is to return
   int64_t looked_ns_ = 0;
   std::thread progress_;
 };

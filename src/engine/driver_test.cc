@@ -23,8 +23,8 @@ class SlowTransport final : public ForwardingTransport {
   static constexpr int kPolls = 10'000;
 
   using ForwardingTransport::ForwardingTransport;
-  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
     put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
     done_ = {Completion::Kind::put_done, peer, 0, 0, cookie};
     polls_left_ = kPolls;
@@ -99,7 +99,7 @@ class DriverThatWaits : public ::testing::Test {
 };
 
 TEST_F(DriverThatWaits, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
-  // The second look ends the waiter's patience: it is about to sleep.
+  // The second look ends the waiter's wait: it is about to sleep.
   clock.step_ns = 100'000'000;
   clock.happens_at = 2;
   clock.happens = [&] {

@@ -31,11 +31,11 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
       pairs_(static_cast<size_t>(size)) {
   active_.reserve(64);
   std::ranges::copy_if(transports_, std::back_inserter(networks_),
-                       [](Transport* transport) { return !transport->abilities().load_store; });
+                       [](Transport* transport) { return !transport->capabilities().load_store; });
 }
 
 bool Engine::is_mapped(int peer) const {
-  return peer != rank_ && transport_to(peer).abilities().load_store;
+  return peer != rank_ && transport_to(peer).capabilities().load_store;
 }
 
 Link& Engine::link_to(int peer) {
@@ -57,7 +57,8 @@ bool Engine::has_work() {
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
   if (!op.bound || !is_current(op)) bind_anew(op);
-  op.unfinished = op.runner == Runner::fifos ? static_cast<uint32_t>(op.steps.size()) : 1;
+  op.unfinished =
+      op.executor == ExecutorKind::pipelined ? static_cast<uint32_t>(op.steps.size()) : 1;
   op.begun = false;
   if (op.is_point_to_point()) {
     Channel& channel = channel_in(pairs_, op);
@@ -69,9 +70,9 @@ void Engine::start(Operation& op) {
     calls_.add(op.signature);
     history_[op.signature.sequence % kHistory] = op.signature;
     const int context = static_cast<int>(op.signature.sequence % kContexts);
-    for (size_t f = 0; f < op.fifos.size(); ++f)
-      op.fifos[f].stream = stream_of(context, op.program.fifos[f].lane);
-    for (PassPeer& peer : op.passes.peers) peer.stream = stream_of(context, 0);
+    for (size_t f = 0; f < op.streams.size(); ++f)
+      op.streams[f].id = stream_of(context, op.program.streams[f].lane);
+    for (OwnerPeer& peer : op.owner.peers) peer.stream = stream_of(context, 0);
   }
   op.moved_ns = op.probed_ns = 0;  // stamped by check_stalled: no clock on the data path
   op.state.store(Operation::State::running, std::memory_order_release);
@@ -91,15 +92,15 @@ OperationQueue& Engine::queue_for(const Operation& op) {
 void Engine::begin(Operation& op) {
   op.begun = true;
   op.next_step = 0;
-  if (op.runner == Runner::fifos) begin_fifos(op);
-  if (op.runner == Runner::passes) begin_passes(op);
+  if (op.executor == ExecutorKind::pipelined) begin_pipelined(op);
+  if (op.executor == ExecutorKind::owner) begin_owner(op);
 }
 
-void Engine::begin_fifos(Operation& op) {
-  for (FifoState& fifo : op.fifos) {
-    fifo.head = fifo.tail = fifo.grant_head = 0;
-    fifo.window_issued = fifo.window_consumed = fifo.window_taken = 0;
-    fifo.consumed_seen = fifo.link->to_be_consumed(fifo.stream);
+void Engine::begin_pipelined(Operation& op) {
+  for (StreamState& stream : op.streams) {
+    stream.head = stream.tail = stream.grant_head = 0;
+    stream.window_issued = stream.window_consumed = stream.window_taken = 0;
+    stream.consumed_seen = stream.link->to_be_consumed(stream.id);
   }
   for (StepState& step : op.steps) {
     step.issued = step.done = step.consumed = 0;
@@ -115,8 +116,8 @@ bool Engine::is_linked(Operation& op) {
     link.connect();
     all &= link.ready();
   };
-  for (FifoState& fifo : op.fifos) link_up(*fifo.link);
-  for (PassPeer& peer : op.passes.peers) link_up(*peer.link);
+  for (StreamState& stream : op.streams) link_up(*stream.link);
+  for (OwnerPeer& peer : op.owner.peers) link_up(*peer.link);
   return op.linked = all;
 }
 
@@ -138,7 +139,7 @@ bool Engine::needs_poll() {
 
 bool Engine::advance() {
   if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
-  for (Transport* network : networks_) network->gather();
+  for (Transport* network : networks_) network->begin_batch();
   bool moved = false;
   for (size_t i = 0; i < active_.size() && !failed_;) {
     Operation& op = *active_[i];
@@ -154,13 +155,13 @@ bool Engine::advance() {
   owing_ = false;
   for (Link* link : open_links_)
     if (link->ready()) owing_ |= !link->flush();
-  for (Transport* network : networks_) network->release();
+  for (Transport* network : networks_) network->end_batch();
   return moved;
 }
 
-void Engine::forget_withdrawn() {
+void Engine::unmap_deregistered() {
   if (!active_.empty()) return;
-  for (Transport* transport : transports_) transport->forget_withdrawn();
+  for (Transport* transport : transports_) transport->unmap_deregistered();
   for (Link* link : open_links_) link->find_inbox_again();
 }
 
@@ -173,21 +174,21 @@ bool Engine::run(Operation& op) {
   if (!op.begun) begin(op);
   const bool linked = is_linked(op);
   bool moved = false;
-  if (op.runner == Runner::fifos)
-    moved = run_fifos(op);
+  if (op.executor == ExecutorKind::pipelined)
+    moved = run_pipelined(op);
   else if (linked)
-    moved = op.runner == Runner::in_order ? run_in_order(op) : run_passes(op);
+    moved = op.executor == ExecutorKind::sequential ? run_sequential(op) : run_owner_executor(op);
   if (moved) op.moved_ns = 0;
   return moved;
 }
 
-bool Engine::run_fifos(Operation& op) {
+bool Engine::run_pipelined(Operation& op) {
   bool moved = false, again = true;
   while (again && op.unfinished > 0) {
     again = false;
-    for (size_t f = 0; f < op.fifos.size(); ++f) {
-      if (!op.fifos[f].link->ready()) continue;
-      again |= op.program.fifos[f].sending ? advance_send(op, f) : advance_receive(op, f);
+    for (size_t f = 0; f < op.streams.size(); ++f) {
+      if (!op.streams[f].link->ready()) continue;
+      again |= op.program.streams[f].sending ? advance_send(op, f) : advance_receive(op, f);
     }
     if (!op.program.locals.empty()) again |= advance_locals(op);
     if (failed_) return false;

@@ -59,7 +59,7 @@ class Engine {
   bool look_for_arrivals();
   /// Gives back peers' memory that they no longer name, unless an operation is under way, which may
   /// be using it. Cheap where there is none.
-  void forget_withdrawn();
+  void unmap_deregistered();
   /// After a failure, before callers hear of it and free their memory: transports move nothing any
   /// more. The first call counts.
   void stop_transports();
@@ -108,44 +108,44 @@ class Engine {
     return *transports_[static_cast<size_t>(route_[static_cast<size_t>(peer)])];
   }
 
-  // in_order.cc
-  bool run_in_order(Operation& operation);
+  // sequential.cc
+  bool run_sequential(Operation& operation);
 
-  // run_passes.cc
-  void begin_passes(Operation& operation);
-  bool run_passes(Operation& operation);
-  bool visit(Operation& operation, PassPeer& host);
-  bool invite(Operation& operation, PassPeer& host);
-  bool welcome(Operation& operation, PassPeer& guest);
-  bool serve(Operation& operation, OwnedBlock& block);
-  static void pass(Operation& operation, const OwnedBlock& block, uint32_t slices);
+  // owner_executor.cc
+  void begin_owner(Operation& operation);
+  bool run_owner_executor(Operation& operation);
+  bool run_contributor(Operation& operation, OwnerPeer& owner);
+  bool send_descriptor(Operation& operation, OwnerPeer& owner);
+  bool accept_descriptor(Operation& operation, OwnerPeer& contributor);
+  bool run_owner(Operation& operation, OwnedBlock& block);
+  static void reduce_slices(Operation& operation, const OwnedBlock& block, uint32_t slices);
 
   // prepare.cc
   class Binder;
   using Windows = std::vector<std::pair<Link*, Window*>>;
-  void prepare_fifos(Operation& operation);
-  void prepare_passes(Operation& operation, const Schedule& schedule,
-                      const std::vector<BlockMemory>& blocks);
+  void prepare_streams(Operation& operation);
+  void prepare_owner(Operation& operation, const Schedule& schedule,
+                     const std::vector<BlockMemory>& blocks);
   void bind(Operation& operation);
-  static bool bind_steps(Operation& operation, size_t fifo, Binder& binder);
-  static bool bind_peer(PassPeer& peer, Binder& binder);
+  static bool bind_steps(Operation& operation, size_t stream, Binder& binder);
+  static bool bind_peer(OwnerPeer& peer, Binder& binder);
   void give_windows(Operation& operation, const Windows& windows);
   void bind_anew(Operation& operation);
   bool are_all_mapped() const;
 
   // The FIFO runner: engine.cc, send.cc, receive.cc, local.cc
-  static void begin_fifos(Operation& operation);
-  bool run_fifos(Operation& operation);
-  bool advance_send(Operation& operation, size_t fifo);
-  bool announce(Operation& operation, size_t fifo, uint32_t step);
-  bool send_slice(Operation& operation, size_t fifo, uint32_t step);
-  bool expose_slice(Operation& operation, size_t fifo, uint32_t step);
-  bool collect_consumed(Operation& operation, size_t fifo);
-  const Grant* grant_for(const Operation& operation, const FifoState& fifo);
-  bool advance_receive(Operation& operation, size_t fifo);
-  bool issue_grants(Operation& operation, size_t fifo);
-  bool accept(Operation& operation, size_t fifo, uint32_t step);
-  bool take_slice(Operation& operation, size_t fifo, uint32_t step);
+  static void begin_pipelined(Operation& operation);
+  bool run_pipelined(Operation& operation);
+  bool advance_send(Operation& operation, size_t stream);
+  bool announce(Operation& operation, size_t stream, uint32_t step);
+  bool send_slice(Operation& operation, size_t stream, uint32_t step);
+  bool expose_slice(Operation& operation, size_t stream, uint32_t step);
+  bool collect_consumed(Operation& operation, size_t stream);
+  const Grant* grant_for(const Operation& operation, const StreamState& stream);
+  bool advance_receive(Operation& operation, size_t stream);
+  bool issue_grants(Operation& operation, size_t stream);
+  bool accept(Operation& operation, size_t stream, uint32_t step);
+  bool take_slice(Operation& operation, size_t stream, uint32_t step);
   void apply(Operation& operation, uint32_t step, uint32_t slice, const std::byte* data);
   bool advance_locals(Operation& operation);
   static void run_local(const Program& program, const ProgramStep& step, uint32_t slice);
@@ -170,10 +170,10 @@ class Engine {
     uint32_t done, slices;
   };
   template <class Visit>
-  void visit_blockers(const Operation& operation, const Visit& visit) const;
+  void for_each_blocker(const Operation& operation, const Visit& visit) const;
   std::optional<Blocker> first_blocker(const Operation& operation) const;
-  std::optional<Blocker> blocker_of_fifo(const Operation& operation, size_t fifo) const;
-  static std::optional<Blocker> blocker_of_pass(const Operation& operation, const PassPeer& peer);
+  std::optional<Blocker> blocker_of_stream(const Operation& operation, size_t stream) const;
+  static std::optional<Blocker> blocker_of_owner(const Operation& operation, const OwnerPeer& peer);
   void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
 
   static bool slice_ready(const Operation& operation, uint32_t step, uint32_t slice,

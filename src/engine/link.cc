@@ -13,7 +13,7 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
       transport_index_(transport_index),
       peer_(peer),
       puts_under_way_(puts_under_way),
-      abilities_(transport.abilities()),
+      capabilities_(transport.capabilities()),
       boxes_(2 * kInboxBytes, std::array{&transport}) {
   boxes_.register_with(transport_);
 }
@@ -21,8 +21,8 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
 void Link::connect() {
   if (connecting_) return;
   connecting_ = true;
-  const Hello hello{kWireVersion, static_cast<uint32_t>(kInboxBytes),
-                    boxes_.registrations()[0]->key()};
+  const LinkHello hello{kWireVersion, static_cast<uint32_t>(kInboxBytes),
+                        boxes_.registrations()[0]->key()};
   try {
     transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
   } catch (const Error& error) {
@@ -33,7 +33,7 @@ void Link::connect() {
 
 bool Link::try_ready() {
   if (!connecting_ || !transport_.connected(peer_)) return false;
-  Hello hello;
+  LinkHello hello;
   const auto bytes = transport_.hello_of(peer_);
   if (lost_) return false;
   if (bytes.size() == sizeof(hello)) std::memcpy(&hello, bytes.data(), sizeof(hello));
@@ -44,7 +44,7 @@ bool Link::try_ready() {
     return false;
   }
   peer_inbox_ = hello.inbox;
-  if (abilities_.load_store) {
+  if (capabilities_.load_store) {
     peer_inbox_here_ = map(hello.inbox, 0, kInboxBytes);
     if (peer_inbox_here_ == nullptr) return false;
   }
@@ -53,7 +53,7 @@ bool Link::try_ready() {
 }
 
 void Link::give_up(ErrorCode code, std::string reason, std::string advice) {
-  trouble_ = Failure{code, "link", "rank " + std::to_string(peer_) + ": " + std::move(reason),
+  failure_ = Failure{code, "link", "rank " + std::to_string(peer_) + ": " + std::move(reason),
                      std::move(advice)};
   lost_ = true;
 }
@@ -62,7 +62,7 @@ std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
   std::byte* address = transport_.map(peer_, key, offset, bytes);
   if (address == nullptr)
-    give_up(ErrorCode::unavailable, transport_.why_lost(peer_), transport_.way_out(peer_));
+    give_up(ErrorCode::unavailable, transport_.why_lost(peer_), transport_.advice(peer_));
   return address;
 }
 
@@ -117,8 +117,8 @@ const Grant* Link::grant(int s) const {
   return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
 }
 
-Posted Link::put_slice(int s, const std::byte* source, const Memory* memory, size_t bytes,
-                       const Grant& grant, uint64_t offset, uint64_t cookie) {
+Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration* memory,
+                       size_t bytes, const Grant& grant, uint64_t offset, uint64_t cookie) {
   const Posted posted =
       transport_.put(peer_, source, memory, bytes, grant.key, grant.offset + offset,
                      make_notice(NoticeKind::data, s), cookie);

@@ -26,14 +26,14 @@ class Link {
   int peer() const { return peer_; }
   int transport_index() const { return transport_index_; }
   Transport& transport() const { return transport_; }
-  bool mapped() const { return abilities_.load_store; }
-  bool needs_registration() const { return abilities_.needs_registration; }
-  bool registered_sources() const { return abilities_.registered_sources; }
+  bool mapped() const { return capabilities_.load_store; }
+  bool needs_registration() const { return capabilities_.needs_registration; }
+  bool registered_sources() const { return capabilities_.registered_sources; }
 
   /// Begins connecting, once. `ready` turns true when messages can flow.
   void connect();
   /// Why nothing more will come of this link, if that is known here.
-  const std::optional<Failure>& trouble() const { return trouble_; }
+  const std::optional<Failure>& failure() const { return failure_; }
   bool ready() { return ready_ || try_ready(); }
 
   // --- sending, on stream s ---
@@ -46,7 +46,7 @@ class Link {
   void finish_grant(int s) { ++out_[s].grants_used; }
   /// Puts one slice where a grant says. `memory` as Transport::put's source_memory. `cookie` comes
   /// back in put_done unless Posted::done.
-  Posted put_slice(int s, const std::byte* source, const Memory* memory, size_t bytes,
+  Posted put_slice(int s, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
                    const Grant& grant, uint64_t offset, uint64_t cookie);
   /// Tells that a slice of exposed data is ready. False: try again.
   bool notify_slice(int s) { return notify(NoticeKind::data, s, 1); }
@@ -90,11 +90,11 @@ class Link {
     owing_ |= 1u << s;
   }
 
-  /// Address of exposed or granted memory of the peer; null, with `trouble`, where it cannot be
+  /// Address of exposed or granted memory of the peer; null, with `failure`, where it cannot be
   /// mapped.
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
 
-  /// After Transport::forget_withdrawn: the peer may have gone, and its inbox with it.
+  /// After Transport::unmap_deregistered: the peer may have gone, and its inbox with it.
   void find_inbox_again();
 
   /// Does nothing while the last probe is still on its way out.
@@ -147,7 +147,7 @@ class Link {
   const int transport_index_;
   const int peer_;
   uint32_t& puts_under_way_;
-  const Abilities abilities_;
+  const Capabilities capabilities_;
   RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;
   std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
@@ -155,7 +155,7 @@ class Link {
   bool ready_ = false;
   bool probing_ = false;
   bool lost_ = false;
-  std::optional<Failure> trouble_;
+  std::optional<Failure> failure_;
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};

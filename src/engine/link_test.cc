@@ -252,8 +252,8 @@ TEST_P(LinkTest, MapGivesThePeersMemoryOrSaysWhyNot) {
   }
   EXPECT_EQ(there.map(key, 41, 60), nullptr);
   EXPECT_TRUE(there.lost());
-  ASSERT_TRUE(there.trouble().has_value());
-  EXPECT_EQ(there.trouble()->code, ErrorCode::unavailable);
+  ASSERT_TRUE(there.failure().has_value());
+  EXPECT_EQ(there.failure()->code, ErrorCode::unavailable);
   EXPECT_FALSE(send(8));
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/link.h"
-#include "engine/passes.h"
+#include "engine/owner_program.h"
 #include "engine/program.h"
 #include "engine/signature.h"
 
@@ -17,10 +17,10 @@ namespace ropewalk {
 class Driver;
 class OperationQueue;
 
-struct FifoState {
+struct StreamState {
   // Fixed.
   Link* link = nullptr;
-  int stream = 0;
+  int id = 0;     // stream_of(context, lane)
   Window window;  // receiving: staging; sending: copies of unregistered memory, to be exposed
   // Of the run.
   uint32_t head = 0;        // first step not yet issued (sending) or finished (receiving)
@@ -34,12 +34,12 @@ struct FifoState {
 struct StepState {
   // Fixed.
   class Operation* operation = nullptr;
-  uint32_t fifo = 0;
+  uint32_t stream = 0;
   uint32_t slices = 1;
-  bool eager = false;                     // travels whole, in a slot
-  bool exposed = false;                   // stays where it is; the peer maps it
-  Reachable reachable;                    // exposed send: the source; receive_copy: the target
-  const Memory* source_memory = nullptr;  // other sends, where the transport wants it
+  bool eager = false;    // travels whole, in a slot
+  bool exposed = false;  // stays where it is; the peer maps it
+  RemoteAddress remote;  // exposed send: the source; receive_copy: the target
+  const MemoryRegistration* source_memory = nullptr;  // other sends, where the transport wants it
   // Of the run.
   uint32_t issued = 0, done = 0, consumed = 0;  // slices
   bool announced = false;
@@ -53,7 +53,7 @@ struct StepState {
 struct PlainMemory {
   int transport = 0;
   Region region;
-  std::unique_ptr<Memory> registration;
+  std::unique_ptr<MemoryRegistration> registration;
 };
 
 /// A caller's buffer that is a piece of a fused operation's packed vector.
@@ -64,11 +64,11 @@ struct Fragment {
   size_t bytes = 0;
 };
 
-/// How an operation runs. All ranks choose `passes` alike; the other two look the same to peers.
-enum class Runner : uint8_t {
-  in_order,  // short messages: one step after the other, in list order
-  fifos,     // anything: each (peer, lane, direction) on its own, slice by slice
-  passes,    // mapped memory: owners do all the work
+/// How an operation runs. All ranks choose `owner` alike; the other two look the same to peers.
+enum class ExecutorKind : uint8_t {
+  sequential,  // short messages: one step after the other, in list order
+  pipelined,   // anything: each (peer, lane, direction) on its own, slice by slice
+  owner,       // mapped memory: owners do all the work
 };
 
 class Operation {
@@ -87,7 +87,7 @@ class Operation {
   Call call;
   Algorithm algorithm = Algorithm::automatic;
   Signature signature;  // its sequence is set at every start
-  Runner runner = Runner::fifos;
+  ExecutorKind executor = ExecutorKind::pipelined;
   Program program;
   std::shared_ptr<Driver> driver;
   std::unique_ptr<RegisteredMemory> scratch;  // blocks that the caller gave no memory for
@@ -104,12 +104,12 @@ class Operation {
   // Of the run; under the engine's lock, but for `state`.
   std::atomic<State> state{State::idle};
   std::vector<StepState> steps;
-  std::vector<FifoState> fifos;
-  Passes passes;
+  std::vector<StreamState> streams;
+  OwnerProgram owner;
   bool linked = false;              // all links are ready; stays so
   bool begun = false;               // its streams are its own
-  uint32_t next_step = 0;           // in_order
-  uint32_t unfinished = 0;          // fifos: steps; else 1 until the end
+  uint32_t next_step = 0;           // sequential
+  uint32_t unfinished = 0;          // pipelined: steps; else 1 until the end
   OperationQueue* queue = nullptr;  // the one that it was started in
   Operation* next = nullptr;        // waits in it for this one to end
   int64_t moved_ns = 0;             // when anything last moved

@@ -26,7 +26,7 @@ Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes
   return s;
 }
 
-Reachable reach(const Memory& memory, const std::byte* address) {
+RemoteAddress reach(const MemoryRegistration& memory, const std::byte* address) {
   return {true, memory.key(), static_cast<uint64_t>(address - memory.base())};
 }
 
@@ -72,9 +72,9 @@ class Engine::Binder {
   }
 
   /// Where memory is registered already; null elsewhere.
-  const Memory* find(int transport, const std::byte* address, size_t bytes) {
+  const MemoryRegistration* find(int transport, const std::byte* address, size_t bytes) {
     const auto t = static_cast<size_t>(transport);
-    for (const RegisteredMemory* own : {op_.scratch.get(), op_.passes.saved.get()})
+    for (const RegisteredMemory* own : {op_.scratch.get(), op_.owner.saved.get()})
       if (own != nullptr && contains(own->data(), own->bytes(), address, bytes))
         return own->registrations()[t].get();
     const auto memory = memories_.find(address, bytes);
@@ -84,8 +84,9 @@ class Engine::Binder {
   }
 
   /// The caller's plain memory is registered for this operation: its input or output as a whole.
-  const Memory& find_or_register(int transport, const std::byte* address, size_t bytes) {
-    if (const Memory* found = find(transport, address, bytes)) return *found;
+  const MemoryRegistration& find_or_register(int transport, const std::byte* address,
+                                             size_t bytes) {
+    if (const MemoryRegistration* found = find(transport, address, bytes)) return *found;
     const auto holds = [&](const Region& region) {
       return contains(region.base, region.bytes, address, bytes);
     };
@@ -98,12 +99,12 @@ class Engine::Binder {
     return *op_.plain.back().registration;
   }
 
-  Reachable source(int transport, const std::byte* address, size_t bytes) {
-    const Memory* memory = find(transport, address, bytes);
-    return memory == nullptr ? Reachable{} : reach(*memory, address);
+  RemoteAddress source(int transport, const std::byte* address, size_t bytes) {
+    const MemoryRegistration* memory = find(transport, address, bytes);
+    return memory == nullptr ? RemoteAddress{} : reach(*memory, address);
   }
 
-  Reachable target(int transport, std::byte* address, size_t bytes, bool needs_registration) {
+  RemoteAddress target(int transport, std::byte* address, size_t bytes, bool needs_registration) {
     if (needs_registration) return source(transport, address, bytes);
     return reach(find_or_register(transport, address, bytes), address);
   }
@@ -115,34 +116,33 @@ class Engine::Binder {
   Region in_, out_;
 };
 
-/// Decides for each step of fifo `f` how its data travels; true where a window is needed.
+/// Decides for each step of stream `f` how its data travels; true where a window is needed.
 bool Engine::bind_steps(Operation& op, size_t f, Binder& binder) {
-  const Fifo& fixed = op.program.fifos[f];
-  const Link& link = *op.fifos[f].link;
+  const Stream& fixed = op.program.streams[f];
+  const Link& link = *op.streams[f].link;
   const int transport = link.transport_index();
   bool needs_window = false;
   for (uint32_t i : fixed.steps) {
     const ProgramStep& step = op.program.steps[i];
     StepState& state = op.steps[i];
-    state.fifo = static_cast<uint32_t>(f);
+    state.stream = static_cast<uint32_t>(f);
     if (state.eager) continue;
     const bool for_reduce = step.for_reduce || step.action == Action::receive_reduce;
     state.exposed = for_reduce && link.mapped();
     if (fixed.sending && state.exposed)
-      state.reachable = binder.source(transport, step.source, step.bytes);
+      state.remote = binder.source(transport, step.source, step.bytes);
     else if (fixed.sending && link.registered_sources())
       state.source_memory = &binder.find_or_register(transport, step.source, step.bytes);
     if (step.action == Action::receive_copy)
-      state.reachable =
-          binder.target(transport, step.target, step.bytes, link.needs_registration());
+      state.remote = binder.target(transport, step.target, step.bytes, link.needs_registration());
     const bool uses_window = fixed.sending ? state.exposed : !state.exposed;
-    needs_window |= uses_window && !state.reachable.known;
+    needs_window |= uses_window && !state.remote.known;
   }
   return needs_window;
 }
 
-/// The same for one of the peers of passes.
-bool Engine::bind_peer(PassPeer& peer, Binder& binder) {
+/// The same for a peer of the owner executor.
+bool Engine::bind_peer(OwnerPeer& peer, Binder& binder) {
   if (peer.bytes == 0) return false;
   const int transport = peer.link->transport_index();
   if (peer.in != nullptr) peer.in_at = binder.source(transport, peer.in, peer.bytes);
@@ -157,9 +157,9 @@ void Engine::bind(Operation& op) {
   op.plain.clear();
   Binder binder(op, transports_, memories_, rank_, size_);
   Windows windows;
-  for (size_t f = 0; f < op.fifos.size(); ++f)
-    if (bind_steps(op, f, binder)) windows.emplace_back(op.fifos[f].link, &op.fifos[f].window);
-  for (PassPeer& peer : op.passes.peers)
+  for (size_t f = 0; f < op.streams.size(); ++f)
+    if (bind_steps(op, f, binder)) windows.emplace_back(op.streams[f].link, &op.streams[f].window);
+  for (OwnerPeer& peer : op.owner.peers)
     if (bind_peer(peer, binder)) windows.emplace_back(peer.link, &peer.window);
   give_windows(op, windows);
   op.bound = true;
@@ -191,31 +191,31 @@ void Engine::bind_anew(Operation& op) {
   }
 }
 
-void Engine::prepare_fifos(Operation& op) {
+void Engine::prepare_streams(Operation& op) {
   op.steps = std::vector<StepState>(op.program.steps.size());
   for (size_t i = 0; i < op.steps.size(); ++i) {
     op.steps[i].operation = &op;
     op.steps[i].slices = op.program.steps[i].slices;
     op.steps[i].eager = op.program.steps[i].bytes <= kEagerBytesMax;
   }
-  op.fifos.resize(op.program.fifos.size());
-  for (size_t f = 0; f < op.fifos.size(); ++f) {
-    op.fifos[f].link = &link_to(op.program.fifos[f].peer);
-    op.fifos[f].stream = stream_of(kPointToPointContext, op.program.fifos[f].lane);
+  op.streams.resize(op.program.streams.size());
+  for (size_t f = 0; f < op.streams.size(); ++f) {
+    op.streams[f].link = &link_to(op.program.streams[f].peer);
+    op.streams[f].id = stream_of(kPointToPointContext, op.program.streams[f].lane);
   }
 }
 
-void Engine::prepare_passes(Operation& op, const Schedule& schedule,
-                            const std::vector<BlockMemory>& blocks) {
+void Engine::prepare_owner(Operation& op, const Schedule& schedule,
+                           const std::vector<BlockMemory>& blocks) {
   const size_t in_bytes = extent_of(op.call, rank_, size_).in * size_of(op.call.type);
   const bool overwrites =
       op.call.collective == Collective::all_to_all && op.call.in == op.call.out && in_bytes > 0;
   std::unique_ptr<RegisteredMemory> saved;
   if (overwrites) saved = allocate(in_bytes, transports_);
-  op.passes = make_passes(op.call, schedule, blocks, op.program.slice_bytes,
-                          saved ? saved->data() : nullptr);
-  op.passes.saved = std::move(saved);
-  for (PassPeer& peer : op.passes.peers) peer.link = &link_to(peer.rank);
+  op.owner = make_owner_program(op.call, schedule, blocks, op.program.slice_bytes,
+                                saved ? saved->data() : nullptr);
+  op.owner.saved = std::move(saved);
+  for (OwnerPeer& peer : op.owner.peers) peer.link = &link_to(peer.rank);
 }
 
 bool Engine::are_all_mapped() const {
@@ -226,20 +226,20 @@ bool Engine::are_all_mapped() const {
 
 std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
                                            Algorithm algorithm, size_t slice_bytes) {
-  forget_withdrawn();
+  unmap_deregistered();
   auto op = std::make_shared<Operation>();
   op->call = call;
   op->algorithm = algorithm;
   op->signature = signature_of(call, algorithm, slice_bytes);
 
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (size_ > 1 && are_all_mapped() && can_pass(call, schedule, blocks)) {
-    op->runner = Runner::passes;
+  if (size_ > 1 && are_all_mapped() && can_run_owner(call, schedule, blocks)) {
+    op->executor = ExecutorKind::owner;
     op->program.type = call.type;
     op->program.op = call.op;
     op->program.ranks = size_;
     op->program.slice_bytes = slice_bytes;
-    prepare_passes(*op, schedule, blocks);
+    prepare_owner(*op, schedule, blocks);
     bind(*op);
     return op;
   }
@@ -247,8 +247,8 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   if (scratch > 0) op->scratch = allocate(scratch, transports_);
   op->program =
       compile(schedule, blocks, call, slice_bytes, op->scratch ? op->scratch->data() : nullptr);
-  if (can_run_in_order(op->program, algorithm)) op->runner = Runner::in_order;
-  prepare_fifos(*op);
+  if (can_run_sequential(op->program, algorithm)) op->executor = ExecutorKind::sequential;
+  prepare_streams(*op);
   bind(*op);
   return op;
 }

@@ -142,15 +142,15 @@ class Compiler {
     if (step.peer < 0)
       program_.locals.push_back(index);
     else
-      fifo(step.peer, step.lane, step.action == Action::send).steps.push_back(index);
+      stream(step.peer, step.lane, step.action == Action::send).steps.push_back(index);
     return index;
   }
 
-  Fifo& fifo(int peer, uint8_t lane, bool sending) {
+  Stream& stream(int peer, uint8_t lane, bool sending) {
     const auto key = std::tuple(peer, lane, sending);
-    const auto [it, is_new] = fifo_index_.try_emplace(key, program_.fifos.size());
-    if (is_new) program_.fifos.push_back({peer, lane, sending, {}});
-    return program_.fifos[it->second];
+    const auto [it, is_new] = stream_index_.try_emplace(key, program_.streams.size());
+    if (is_new) program_.streams.push_back({peer, lane, sending, {}});
+    return program_.streams[it->second];
   }
 
   void depend_on(int step) {
@@ -241,7 +241,7 @@ class Compiler {
   Program program_;
   std::vector<BlockState> states_;
   std::vector<uint32_t> saved_;  // all_to_all in place: the copies that everything waits for
-  std::map<std::tuple<int, uint8_t, bool>, size_t> fifo_index_;
+  std::map<std::tuple<int, uint8_t, bool>, size_t> stream_index_;
 };
 
 }  // namespace
@@ -263,14 +263,14 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
   return Compiler(schedule, blocks, call, slice_bytes, scratch).run();
 }
 
-bool can_run_in_order(const Program& program, Algorithm algorithm) {
+bool can_run_sequential(const Program& program, Algorithm algorithm) {
   // What the peer has popped but not yet told may hold the rest of the ring.
   constexpr size_t kFreeSlots = kSlots - kCreditBatch + 1;
   const auto is_short = [](const ProgramStep& step) { return step.bytes <= kEagerBytesMax; };
-  const auto fits = [](const Fifo& fifo) { return fifo.steps.size() <= kFreeSlots; };
+  const auto fits = [](const Stream& stream) { return stream.steps.size() <= kFreeSlots; };
   return std::all_of(program.steps.begin(), program.steps.end(), is_short) &&
          (list_order_credits(algorithm) <= kFreeSlots ||
-          std::all_of(program.fifos.begin(), program.fifos.end(), fits));
+          std::all_of(program.streams.begin(), program.streams.end(), fits));
 }
 
 }  // namespace ropewalk

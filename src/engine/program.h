@@ -37,7 +37,7 @@ struct ProgramStep {
 };
 
 /// The steps of one (peer, lane, direction), in list order.
-struct Fifo {
+struct Stream {
   int32_t peer = -1;
   uint8_t lane = 0;
   bool sending = false;
@@ -47,7 +47,7 @@ struct Fifo {
 struct Program {
   std::vector<ProgramStep> steps;
   std::vector<uint32_t> deps;
-  std::vector<Fifo> fifos;
+  std::vector<Stream> streams;
   std::vector<uint32_t> locals;  // steps without a peer, in list order
   size_t slice_bytes = 0;
   DataType type = DataType::uint8;
@@ -65,6 +65,6 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
 
 /// Whether steps may run one after the other, in list order: every message fits into an eager slot,
 /// and a stream has the slots that schedules of `algorithm` are verified to need for that.
-bool can_run_in_order(const Program& program, Algorithm algorithm);
+bool can_run_sequential(const Program& program, Algorithm algorithm);
 
 }  // namespace ropewalk

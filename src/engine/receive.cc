@@ -8,11 +8,11 @@
 namespace ropewalk {
 
 bool Engine::advance_receive(Operation& op, size_t f) {
-  FifoState& fifo = op.fifos[f];
-  const std::vector<uint32_t>& steps = op.program.fifos[f].steps;
+  StreamState& stream = op.streams[f];
+  const std::vector<uint32_t>& steps = op.program.streams[f].steps;
   bool moved = issue_grants(op, f);
-  while (fifo.head < steps.size()) {
-    const uint32_t i = steps[fifo.head];
+  while (stream.head < steps.size()) {
+    const uint32_t i = steps[stream.head];
     StepState& state = op.steps[i];
     if (!state.announced) {
       if (!accept(op, f, i)) break;
@@ -21,34 +21,34 @@ bool Engine::advance_receive(Operation& op, size_t f) {
     if (!state.eager) {
       while (state.done < state.slices && take_slice(op, f, i)) moved = true;
       if (state.done < state.slices) break;
-      if (state.granted) fifo.link->grant_done(fifo.stream);
+      if (state.granted) stream.link->grant_done(stream.id);
     }
-    ++fifo.head;
+    ++stream.head;
   }
   return moved;
 }
 
 bool Engine::issue_grants(Operation& op, size_t f) {
-  FifoState& fifo = op.fifos[f];
-  const std::vector<uint32_t>& steps = op.program.fifos[f].steps;
+  StreamState& stream = op.streams[f];
+  const std::vector<uint32_t>& steps = op.program.streams[f].steps;
   bool moved = false;
-  for (; fifo.grant_head < steps.size(); ++fifo.grant_head) {
-    const uint32_t i = steps[fifo.grant_head];
+  for (; stream.grant_head < steps.size(); ++stream.grant_head) {
+    const uint32_t i = steps[stream.grant_head];
     const ProgramStep& step = op.program.steps[i];
     StepState& state = op.steps[i];
     if (state.eager || state.exposed) continue;
-    if (!fifo.link->can_grant(fifo.stream)) break;
-    Grant grant{op.signature, GrantKind::direct, 0, state.reachable.key, state.reachable.offset};
-    if (state.reachable.known) {
+    if (!stream.link->can_grant(stream.id)) break;
+    Grant grant{op.signature, GrantKind::direct, 0, state.remote.key, state.remote.offset};
+    if (state.remote.known) {
       // The peer will write into the block itself: all earlier users of it must have finished.
       if (!slice_ready(op, i, state.slices - 1, step.grant_deps_end)) break;
     } else {
       grant.kind = GrantKind::window;
       grant.window = kWindowSlots;
-      grant.key = fifo.window.at.key;
-      grant.offset = fifo.window.at.offset;
+      grant.key = stream.window.at.key;
+      grant.offset = stream.window.at.offset;
     }
-    if (!fifo.link->send_grant(fifo.stream, grant)) break;
+    if (!stream.link->send_grant(stream.id, grant)) break;
     state.granted = true;
     state.windowed = grant.kind == GrantKind::window;
     moved = true;
@@ -57,49 +57,48 @@ bool Engine::issue_grants(Operation& op, size_t f) {
 }
 
 bool Engine::accept(Operation& op, size_t f, uint32_t i) {
-  FifoState& fifo = op.fifos[f];
-  const EagerHeader* header = fifo.link->front(fifo.stream);
+  StreamState& stream = op.streams[f];
+  const EagerHeader* header = stream.link->front(stream.id);
   if (header == nullptr) return false;
   const ProgramStep& step = op.program.steps[i];
   StepState& state = op.steps[i];
   const MessageKind kind = state.eager     ? MessageKind::eager
                            : state.exposed ? MessageKind::exposed
                                            : MessageKind::announced;
-  if (!check_header(op, *fifo.link, *header, kind, step.bytes)) return false;
+  if (!check_header(op, *stream.link, *header, kind, step.bytes)) return false;
   if (state.eager) {
     if (!slice_ready(op, i, 0, step.deps_end)) return false;
     apply(op, i, 0, payload_of(*header, step.bytes));
     finish_slice(state);
   } else if (state.exposed) {
-    Exposure exposure;
-    std::memcpy(&exposure, payload_of(*header, sizeof(exposure)), sizeof(exposure));
-    const size_t reach =
-        exposure.window > 0 ? exposure.window * op.program.slice_bytes : step.bytes;
-    state.incoming = fifo.link->map(exposure.key, exposure.offset, reach);
-    state.incoming_window = exposure.window;
+    ExposedBuffer exposed;
+    std::memcpy(&exposed, payload_of(*header, sizeof(exposed)), sizeof(exposed));
+    const size_t reach = exposed.window > 0 ? exposed.window * op.program.slice_bytes : step.bytes;
+    state.incoming = stream.link->map(exposed.key, exposed.offset, reach);
+    state.incoming_window = exposed.window;
     if (state.incoming == nullptr) return false;  // check_stalled will say why
   } else {
-    state.incoming = fifo.window.base;
+    state.incoming = stream.window.base;
     state.incoming_window = kWindowSlots;
   }
   state.announced = true;
-  fifo.link->pop(fifo.stream);
+  stream.link->pop(stream.id);
   return true;
 }
 
 bool Engine::take_slice(Operation& op, size_t f, uint32_t i) {
-  FifoState& fifo = op.fifos[f];
-  if (fifo.link->slices_arrived(fifo.stream) == 0) return false;
+  StreamState& stream = op.streams[f];
+  if (stream.link->slices_arrived(stream.id) == 0) return false;
   StepState& state = op.steps[i];
   const bool direct = !state.exposed && !state.windowed;
   if (!direct) {
     if (!slice_ready(op, i, state.done, op.program.steps[i].deps_end)) return false;
     const uint32_t place =
-        state.incoming_window > 0 ? fifo.window_taken++ % state.incoming_window : state.done;
+        state.incoming_window > 0 ? stream.window_taken++ % state.incoming_window : state.done;
     apply(op, i, state.done, state.incoming + slice_begin(op.program, place));
-    fifo.link->consume(fifo.stream);
+    stream.link->consume(stream.id);
   }
-  fifo.link->take_slice(fifo.stream);
+  stream.link->take_slice(stream.id);
   finish_slice(state);
   return true;
 }

@@ -17,8 +17,8 @@
 //     announcement says where the sender's data lies (exposed), and `consumed` notices say that the
 //     receiver has read it.
 //
-// Owners (engine/passes.h) are sent invitations instead: an eager slot that says where the sender's
-// part of a block lies, and where its result goes.
+// Owners (engine/owner_program.h) are sent descriptors instead: an eager slot that says where the
+// sender's part of a block lies, and where its result goes.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
 }
 
-enum class MessageKind : uint16_t { eager = 1, announced = 2, exposed = 3, invitation = 4 };
+enum class MessageKind : uint16_t { eager = 1, announced = 2, exposed = 3, descriptor = 4 };
 
 struct EagerHeader {
   Signature signature;
@@ -67,29 +67,29 @@ inline const std::byte* payload_of(const EagerHeader& header, size_t payload_byt
 }
 
 /// The payload of an `exposed` slot: where the sender's data lies.
-struct Exposure {
+struct ExposedBuffer {
   RemoteKey key;
   uint64_t offset = 0;
   uint32_t window = 0;  // the data cycles through this many slots of slice_bytes; 0: it lies whole
   uint32_t unused = 0;
 };
-static_assert(sizeof(Exposure) == 32);
+static_assert(sizeof(ExposedBuffer) == 32);
 
-/// One side of an invitation. window > 0: slice i lies at offset + (i mod window) * slice_bytes;
+/// One side of a descriptor. window > 0: slice i lies at offset + (i mod window) * slice_bytes;
 /// else at offset + i * slice_bytes. Both sides may name one window.
-struct Place {
+struct RemoteBuffer {
   RemoteKey key;
   uint64_t offset = 0;
   uint32_t window = 0;
   uint32_t given = 0;  // 0: the sender has, or wants, nothing of the block
 };
-static_assert(sizeof(Place) == 32);
+static_assert(sizeof(RemoteBuffer) == 32);
 
-/// The payload of an `invitation` slot: its receiver, the block's owner, is to read the sender's
+/// The payload of a `descriptor` slot: its receiver, the block's owner, is to read the sender's
 /// part of the block and to write the result. Where either side has a window each slice is ready
 /// with its `data` notice, else all are at once. `consumed` notices say that slices are done.
-struct Invitation {
-  Place in, out;
+struct BufferDescriptor {
+  RemoteBuffer in, out;
 };
 
 enum class GrantKind : uint32_t { direct = 1, window = 2 };
@@ -110,12 +110,12 @@ struct Probe {
 };
 static_assert(sizeof(Probe) == 40);
 
-struct Hello {
+struct LinkHello {
   uint32_t version = kWireVersion;
   uint32_t inbox_bytes = 0;
   RemoteKey inbox;
 };
-static_assert(sizeof(Hello) == 24);
+static_assert(sizeof(LinkHello) == 24);
 
 // Where things lie in an inbox.
 inline constexpr size_t kSlotBytes = 64 + kEagerBytesMax;

@@ -12,7 +12,7 @@
 
 #include "bootstrap/monitor_testing.h"
 #include "engine/engine.h"
-#include "question.h"
+#include "plan_request.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"
@@ -79,7 +79,7 @@ class Recorder final : public ForwardingTransport {
   std::vector<Put> puts;
   std::vector<Region> regions;
 
-  std::unique_ptr<Memory> register_memory(const Region& region) override {
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     const RemoteKey key{id_of_(regions.size()), region.bytes};
     regions.push_back(region);
     return std::make_unique<Named>(below_.register_memory(region), key);
@@ -88,8 +88,8 @@ class Recorder final : public ForwardingTransport {
     hello.assign(bytes.begin(), bytes.end());
     below_.connect(peer, bytes);
   }
-  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
     puts.push_back({{source, source + bytes}, key, offset, notice});
     return below_.put(peer, source, memory, bytes, below(key), offset, notice, cookie);
   }
@@ -98,14 +98,15 @@ class Recorder final : public ForwardingTransport {
   }
 
  private:
-  class Named final : public Memory {
+  class Named final : public MemoryRegistration {
    public:
-    Named(std::unique_ptr<Memory> below, RemoteKey key) : below_(std::move(below)), key_(key) {}
+    Named(std::unique_ptr<MemoryRegistration> below, RemoteKey key)
+        : below_(std::move(below)), key_(key) {}
     RemoteKey key() const override { return key_; }
     const std::byte* base() const override { return below_->base(); }
 
    private:
-    const std::unique_ptr<Memory> below_;
+    const std::unique_ptr<MemoryRegistration> below_;
     const RemoteKey key_;
   };
   /// InstantFabric counts regions from 1.
@@ -141,11 +142,12 @@ class Pair {
       Call call;
       call.in = call.out = vectors[rank];
       call.count = count;
-      const Choice choice = choose_for(call, Knobs(), {Means::shm, Means::tcp}, hosts_);
+      const PlanDecision decision =
+          plan_for(call, Config(), {TransportKind::shm, TransportKind::tcp}, hosts_);
       const Schedule schedule =
-          build_schedule({call.collective, choice.algorithm, 2, 0, hosts_}, rank);
+          build_schedule({call.collective, decision.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(
-          engines_[rank]->prepare(call, schedule, choice.algorithm, choice.slice_bytes));
+          engines_[rank]->prepare(call, schedule, decision.algorithm, decision.slice_bytes));
       engines_[rank]->start(*operations_.back());
     }
     constexpr int kTurnsMax = 100;
@@ -206,7 +208,7 @@ TEST(WireExample, InvitationOverSharedMemory) {
   EXPECT_EQ(std::count(vectors[0], vectors[0] + kCount, 3.0f), kCount);
 
   const std::byte* inbox = pair.transport(1).regions[1].base;
-  EXPECT_EQ(hex_of(inbox, 48) + " " + hex_of(inbox + 64, 64), printed("invitation"));
+  EXPECT_EQ(hex_of(inbox, 48) + " " + hex_of(inbox + 64, 64), printed("descriptor"));
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
     EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);

@@ -45,7 +45,7 @@ std::string text_of(const LockLimit& limit) {
   return fmt::format("{} MiB can be locked", limit.bytes >> 20);
 }
 
-std::string way_to_raise(const LockLimit& limit) {
+std::string advice(const LockLimit& limit) {
   if (limit.hard_bytes >= kLockedBytesWanted)
     return limit.hard_bytes == kUnlimited ? "ulimit -l unlimited" : "ulimit -l hard";
   return "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf, then log in "

@@ -21,6 +21,6 @@ LockLimit lock_limit();
 /// "8 MiB can be locked".
 std::string text_of(const LockLimit& limit);
 /// The command that raises it.
-std::string way_to_raise(const LockLimit& limit);
+std::string advice(const LockLimit& limit);
 
 }  // namespace ropewalk

@@ -56,9 +56,9 @@ TEST(LockLimit, IsWhatTheKernelGrants) {
 }
 
 TEST(LockLimit, TheWayToRaiseItIsOneThatIsOpen) {
-  EXPECT_EQ(way_to_raise({4096, kUnlimited}), "ulimit -l unlimited");
-  EXPECT_EQ(way_to_raise({4096, kLockedBytesWanted}), "ulimit -l hard");
-  EXPECT_NE(way_to_raise({4096, 8192}).find("limits.d"), std::string::npos);
+  EXPECT_EQ(advice({4096, kUnlimited}), "ulimit -l unlimited");
+  EXPECT_EQ(advice({4096, kLockedBytesWanted}), "ulimit -l hard");
+  EXPECT_NE(advice({4096, 8192}).find("limits.d"), std::string::npos);
   EXPECT_EQ(text_of({size_t{8} << 20, kUnlimited}), "8 MiB can be locked");
 }
 

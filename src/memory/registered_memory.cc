@@ -38,12 +38,12 @@ RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> tra
                 fmt::format("{} bytes are more than any machine has", bytes),
                 "look for an overflow in the size asked for");
   for (Transport* transport : transports)
-    if (!block_) block_ = transport->allocate(std::max<size_t>(bytes, 1));
-  if (block_)
-    make_present(block_->region().base, block_->region().bytes, bind);
+    if (!allocation_) allocation_ = transport->allocate(std::max<size_t>(bytes, 1));
+  if (allocation_)
+    make_present(allocation_->region().base, allocation_->region().bytes, bind);
   else if (bytes < kHugePageBytes || !try_huge_pages(bind))
     use_ordinary_pages(bind);
-  base_ = block_ ? block_->region().base : mapping_.base();
+  base_ = allocation_ ? allocation_->region().base : mapping_.base();
 }
 
 bool RegisteredMemory::try_huge_pages(BindMemory bind) {

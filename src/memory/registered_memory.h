@@ -35,7 +35,7 @@ class RegisteredMemory {
   bool on_huge_pages() const noexcept { return huge_; }
   Region region() const noexcept {
     Region region{data(), bytes_, fd_.get(), 0};
-    region.block = block_.get();
+    region.allocation = allocation_.get();
     return region;
   }
 
@@ -43,7 +43,7 @@ class RegisteredMemory {
   /// Throws what Transport::register_memory throws; then nothing has changed.
   void register_with(Transport& transport);
   /// Index = transport index.
-  const std::vector<std::unique_ptr<Memory>>& registrations() const noexcept {
+  const std::vector<std::unique_ptr<MemoryRegistration>>& registrations() const noexcept {
     return registrations_;
   }
 
@@ -55,10 +55,10 @@ class RegisteredMemory {
   size_t bytes_;
   std::byte* base_ = nullptr;
   bool huge_ = false;
-  std::unique_ptr<Block> block_;
+  std::unique_ptr<TransportAllocation> allocation_;
   UniqueFd fd_;  // without a block
   SharedMapping mapping_;
-  std::vector<std::unique_ptr<Memory>> registrations_;  // last: ends first
+  std::vector<std::unique_ptr<MemoryRegistration>> registrations_;  // last: ends first
 };
 
 }  // namespace ropewalk

@@ -95,7 +95,7 @@ class RegistrationCache::Use {
   /// The pages that are registered: those asked for, and perhaps more around them.
   const Region& pages() const { return pages_; }
   PinnedPages& pinned() const { return *pinned_; }
-  /// As Memory::current. Costs a lock and a system call.
+  /// As MemoryRegistration::current. Costs a lock and a system call.
   bool current() const;
 
  private:

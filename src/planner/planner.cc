@@ -20,12 +20,12 @@ constexpr size_t kSlicesWanted = 4;           // per block: enough to hide addin
 constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
 
 /// Into how many blocks the builders cut the vector.
-size_t parts_of(const Question& question, const Hosts& hosts, Algorithm algorithm) {
-  switch (question.collective) {
+size_t parts_of(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
+  switch (request.collective) {
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::barrier:
-      if (algorithm == Algorithm::scattered) return static_cast<size_t>(question.ranks);
+      if (algorithm == Algorithm::scattered) return static_cast<size_t>(request.ranks);
       return algorithm == Algorithm::tree ? 2 : 1;
     case Collective::all_reduce:
       if (algorithm == Algorithm::tree) return 2;
@@ -34,25 +34,26 @@ size_t parts_of(const Question& question, const Hosts& hosts, Algorithm algorith
         return static_cast<size_t>(hosts.size_min()) * static_cast<size_t>(hosts.count());
       [[fallthrough]];
     default:
-      return static_cast<size_t>(question.ranks);
+      return static_cast<size_t>(request.ranks);
   }
 }
 
-size_t choose_slice_bytes(const Question& question, const Hosts& hosts, Algorithm algorithm) {
+size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
   size_t slice;
-  if (question.mapped) {
+  if (request.mapped) {
     // One slice of every rank's buffer at once should fit in half of L2.
     slice = std::bit_floor(
-        std::max<size_t>(question.l2_bytes / 2 / static_cast<size_t>(question.ranks), 1));
+        std::max<size_t>(request.l2_bytes / 2 / static_cast<size_t>(request.ranks), 1));
     slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
-    const size_t block = question.bytes / parts_of(question, hosts, algorithm);
+    const size_t block = request.bytes / parts_of(request, hosts, algorithm);
     slice = std::max(std::bit_floor(block / kSlicesWanted), kSentSliceMin);
     // Staging slots are as long as a slice: no longer than what they hold.
     slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
   }
-  const size_t knob = std::max<size_t>(question.slice_bytes_max, 1);
-  if (slice > knob) slice = knob < kSliceAlign ? knob : knob / kSliceAlign * kSliceAlign;
+  const size_t setting = std::max<size_t>(request.slice_bytes_max, 1);
+  if (slice > setting)
+    slice = setting < kSliceAlign ? setting : setting / kSliceAlign * kSliceAlign;
   return slice;
 }
 
@@ -63,12 +64,12 @@ std::string list_of(const std::vector<Algorithm>& algorithms) {
   return names;
 }
 
-Candidate consider(const Question& question, const Hosts& hosts, Algorithm algorithm) {
+Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
   Candidate candidate{algorithm, 0, "", true};
   const Bound bound =
-      bound_of({question.collective, algorithm, question.ranks, question.root, question.hosts});
+      bound_of({request.collective, algorithm, request.ranks, request.root, request.hosts});
   candidate.predicted_us =
-      1e6 * predict_seconds(question, algorithm, choose_slice_bytes(question, hosts, algorithm));
+      1e6 * predict_seconds(request, algorithm, choose_slice_bytes(request, hosts, algorithm));
   candidate.reason = fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
                                  bound.rounds, bound.rounds == 1 ? "" : "s", bound.sent);
   if (algorithm != Algorithm::two_level) return candidate;
@@ -82,45 +83,45 @@ Candidate consider(const Question& question, const Hosts& hosts, Algorithm algor
   return candidate;
 }
 
-void require_available(const Question& question, const std::vector<Algorithm>& algorithms) {
-  const std::string operation = fmt::format("choose for {}", name_of(question.collective));
-  if (question.ranks < 1 ||
-      (!question.hosts.empty() && question.hosts.size() != static_cast<size_t>(question.ranks)))
+void require_available(const PlanRequest& request, const std::vector<Algorithm>& algorithms) {
+  const std::string operation = fmt::format("choose for {}", name_of(request.collective));
+  if (request.ranks < 1 ||
+      (!request.hosts.empty() && request.hosts.size() != static_cast<size_t>(request.ranks)))
     throw Error(ErrorCode::invalid_argument, operation,
-                fmt::format("{} ranks, {} host numbers", question.ranks, question.hosts.size()));
+                fmt::format("{} ranks, {} host numbers", request.ranks, request.hosts.size()));
   if (algorithms.empty())
     throw Error(ErrorCode::unavailable, operation, "this is not run by an algorithm");
-  if (question.forced != Algorithm::automatic &&
-      std::find(algorithms.begin(), algorithms.end(), question.forced) == algorithms.end())
+  if (request.forced != Algorithm::automatic &&
+      std::find(algorithms.begin(), algorithms.end(), request.forced) == algorithms.end())
     throw Error(ErrorCode::unavailable, operation,
-                fmt::format("there is no algorithm '{}'", name_of(question.forced)),
+                fmt::format("there is no algorithm '{}'", name_of(request.forced)),
                 fmt::format("use auto or one of: {}", list_of(algorithms)));
 }
 
 }  // namespace
 
-Choice choose(const Question& question) {
-  const std::vector<Algorithm>& algorithms = algorithms_for(question.collective);
-  require_available(question, algorithms);
-  const Hosts hosts = hosts_of(question.hosts, question.ranks);
+PlanDecision choose(const PlanRequest& request) {
+  const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);
+  require_available(request, algorithms);
+  const Hosts hosts = hosts_of(request.hosts, request.ranks);
 
-  Choice choice;
+  PlanDecision decision;
   for (Algorithm algorithm : algorithms)
-    choice.candidates.push_back(consider(question, hosts, algorithm));
-  if (question.forced != Algorithm::automatic)
-    for (Candidate& candidate : choice.candidates) {
-      candidate.eligible = candidate.algorithm == question.forced;
+    decision.candidates.push_back(consider(request, hosts, algorithm));
+  if (request.forced != Algorithm::automatic)
+    for (Candidate& candidate : decision.candidates) {
+      candidate.eligible = candidate.algorithm == request.forced;
       if (!candidate.eligible) candidate.reason = "passed over: another one is forced";
     }
-  std::stable_sort(choice.candidates.begin(), choice.candidates.end(),
+  std::stable_sort(decision.candidates.begin(), decision.candidates.end(),
                    [](const Candidate& a, const Candidate& b) {
                      if (a.eligible != b.eligible) return a.eligible;
                      return a.predicted_us < b.predicted_us;
                    });
-  choice.algorithm = choice.candidates.front().algorithm;
-  choice.predicted_us = choice.candidates.front().predicted_us;
-  choice.slice_bytes = choose_slice_bytes(question, hosts, choice.algorithm);
-  return choice;
+  decision.algorithm = decision.candidates.front().algorithm;
+  decision.predicted_us = decision.candidates.front().predicted_us;
+  decision.slice_bytes = choose_slice_bytes(request, hosts, decision.algorithm);
+  return decision;
 }
 
 }  // namespace ropewalk

@@ -13,7 +13,7 @@
 namespace ropewalk {
 
 /// Must be equal on all ranks, bit for bit: take `l2_bytes` and measured costs from one rank.
-struct Question {
+struct PlanRequest {
   Collective collective = Collective::all_reduce;
   size_t bytes = 0;  // the whole vector: all ranks' parts together
   int ranks = 1;
@@ -22,7 +22,7 @@ struct Question {
   CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;               // every peer is load_store: receivers read the senders' memory
-  size_t slice_bytes_max = 1 << 20;  // the knob
+  size_t slice_bytes_max = 1 << 20;  // the setting
   size_t l2_bytes = 1 << 20;         // of a core
 };
 
@@ -34,22 +34,22 @@ struct Candidate {
   bool eligible = true;
 };
 
-struct Choice {
+struct PlanDecision {
   Algorithm algorithm = Algorithm::ring;
-  size_t slice_bytes = 64 << 10;  // a multiple of 64, unless the knob is smaller than that
+  size_t slice_bytes = 64 << 10;  // a multiple of 64, unless the setting is smaller than that
   double predicted_us = 0;
   std::vector<Candidate> candidates;  // eligible first, then fastest first
 
-  ScheduleKey key(const Question& question) const {
-    return {question.collective, algorithm, question.ranks, question.root, question.hosts};
+  ScheduleKey key(const PlanRequest& request) const {
+    return {request.collective, algorithm, request.ranks, request.root, request.hosts};
   }
 };
 
 /// Throws Error(unavailable) where no algorithm, or not the forced one, implements the collective;
 /// the advice lists those that do.
-Choice choose(const Question& question);
+PlanDecision choose(const PlanRequest& request);
 
 /// The closed form alone, in seconds, for slices of `slice_bytes`.
-double predict_seconds(const Question& question, Algorithm algorithm, size_t slice_bytes);
+double predict_seconds(const PlanRequest& request, Algorithm algorithm, size_t slice_bytes);
 
 }  // namespace ropewalk

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kKiB = 1 << 10, kMiB = 1 << 20;
 
 /// `ranks` ranks on hosts of `per_host`.
-Question question(Collective collective, size_t bytes, int ranks, int per_host) {
-  Question q;
+PlanRequest request(Collective collective, size_t bytes, int ranks, int per_host) {
+  PlanRequest q;
   q.collective = collective;
   q.bytes = bytes;
   q.ranks = ranks;
@@ -23,13 +23,13 @@ Question question(Collective collective, size_t bytes, int ranks, int per_host) 
   return q;
 }
 
-Question mapped_question(Collective collective, size_t bytes, int ranks) {
-  Question q = question(collective, bytes, ranks, ranks);
+PlanRequest mapped_question(Collective collective, size_t bytes, int ranks) {
+  PlanRequest q = request(collective, bytes, ranks, ranks);
   q.mapped = true;
   return q;
 }
 
-Algorithm chosen(const Question& q) {
+Algorithm chosen(const PlanRequest& q) {
   return choose(q).algorithm;
 }
 
@@ -39,41 +39,42 @@ bool is_bandwidth_optimal(Algorithm algorithm) {
 }
 
 TEST(Planner, MappedAllReduceIsDirectUnlessShort) {
-  const auto choice = [](size_t bytes, int ranks) {
+  const auto decision = [](size_t bytes, int ranks) {
     return chosen(mapped_question(Collective::all_reduce, bytes, ranks));
   };
   for (int ranks : {2, 3, 4, 8, 16, 32})
     for (size_t bytes = 1024; bytes <= size_t{1} << 32; bytes *= 2)
-      EXPECT_EQ(choice(bytes, ranks), Algorithm::direct) << ranks << " ranks, " << bytes;
-  for (int ranks : {2, 3, 4}) EXPECT_EQ(choice(8, ranks), Algorithm::one_shot) << ranks << " ranks";
+      EXPECT_EQ(decision(bytes, ranks), Algorithm::direct) << ranks << " ranks, " << bytes;
+  for (int ranks : {2, 3, 4})
+    EXPECT_EQ(decision(8, ranks), Algorithm::one_shot) << ranks << " ranks";
 }
 
 TEST(Planner, SmallAllReduceOverTcpTakesFewestRounds) {
   for (int ranks : {2, 4, 16, 64})
     for (size_t bytes : {size_t{1}, size_t{8}, kKiB})
-      EXPECT_EQ(chosen(question(Collective::all_reduce, bytes, ranks, 1)),
+      EXPECT_EQ(chosen(request(Collective::all_reduce, bytes, ranks, 1)),
                 Algorithm::recursive_doubling)
           << ranks << " ranks, " << bytes << " bytes";
   // Three ranks fold one in and out, which one_shot does not need.
-  EXPECT_EQ(chosen(question(Collective::all_reduce, 8, 3, 1)), Algorithm::one_shot);
+  EXPECT_EQ(chosen(request(Collective::all_reduce, 8, 3, 1)), Algorithm::one_shot);
 }
 
 TEST(Planner, LargeAllReduceOverTcpMovesFewestBytes) {
   for (int ranks : {2, 3, 4, 16, 64})
-    EXPECT_TRUE(is_bandwidth_optimal(chosen(question(Collective::all_reduce, 64 * kMiB, ranks, 1))))
+    EXPECT_TRUE(is_bandwidth_optimal(chosen(request(Collective::all_reduce, 64 * kMiB, ranks, 1))))
         << ranks;
 }
 
 TEST(Planner, SeveralRanksPerHostTakeTwoLevels) {
   for (size_t bytes : {64 * kKiB, kMiB})
-    EXPECT_EQ(chosen(question(Collective::all_reduce, bytes, 64, 8)), Algorithm::two_level);
+    EXPECT_EQ(chosen(request(Collective::all_reduce, bytes, 64, 8)), Algorithm::two_level);
 }
 
 TEST(Planner, LongBroadcastsArePipelined) {
-  const Algorithm algorithm = chosen(question(Collective::broadcast, 64 * kMiB, 16, 1));
+  const Algorithm algorithm = chosen(request(Collective::broadcast, 64 * kMiB, 16, 1));
   EXPECT_TRUE(algorithm == Algorithm::tree || algorithm == Algorithm::ring);
-  EXPECT_EQ(chosen(question(Collective::broadcast, 8, 4, 1)), Algorithm::direct);
-  EXPECT_EQ(chosen(question(Collective::broadcast, 8, 256, 1)), Algorithm::tree);
+  EXPECT_EQ(chosen(request(Collective::broadcast, 8, 4, 1)), Algorithm::direct);
+  EXPECT_EQ(chosen(request(Collective::broadcast, 8, 256, 1)), Algorithm::tree);
 }
 
 TEST(Planner, PredictionsGrowWithBytes) {
@@ -82,7 +83,7 @@ TEST(Planner, PredictionsGrowWithBytes) {
       for (int per_host : {1, 4, 16}) {
         double before = 0;
         for (size_t bytes = 8; bytes <= 256 * kMiB; bytes *= 8) {
-          Question q = question(static_cast<Collective>(c), bytes, 16, per_host);
+          PlanRequest q = request(static_cast<Collective>(c), bytes, 16, per_host);
           q.forced = algorithm;
           const double now = choose(q).predicted_us;
           EXPECT_GT(now, 0.8 * before)
@@ -100,27 +101,27 @@ TEST(Planner, PredictionsAgreeWithTheSimulator) {
                                 Collective::all_gather, Collective::broadcast, Collective::reduce})
     for (int per_host : {1, 4})
       for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
-        const Question q = question(collective, bytes, 16, per_host);
-        const Choice choice = choose(q);
-        const double simulated = simulate(choice.key(q), {q.cost, static_cast<double>(bytes),
-                                                          choice.slice_bytes, q.hosts})
+        const PlanRequest q = request(collective, bytes, 16, per_host);
+        const PlanDecision decision = choose(q);
+        const double simulated = simulate(decision.key(q), {q.cost, static_cast<double>(bytes),
+                                                            decision.slice_bytes, q.hosts})
                                      .seconds;
-        EXPECT_GT(choice.predicted_us, 0.6 * 1e6 * simulated)
-            << describe(choice.key(q)) << " " << bytes;
-        EXPECT_LT(choice.predicted_us, 4 * 1e6 * simulated)
-            << describe(choice.key(q)) << " " << bytes;
+        EXPECT_GT(decision.predicted_us, 0.6 * 1e6 * simulated)
+            << describe(decision.key(q)) << " " << bytes;
+        EXPECT_LT(decision.predicted_us, 4 * 1e6 * simulated)
+            << describe(decision.key(q)) << " " << bytes;
       }
 }
 
-// What the choice costs, as the simulator sees it, against the best that it could have been.
+// What the decision costs, as the simulator sees it, against the best that it could have been.
 TEST(Planner, ChoicesAreNearTheBestThatTheSimulatorFinds) {
   for (int ranks : {2, 3, 4, 9, 16})
     for (int per_host : {1, 4})
       for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
-        Question q = question(Collective::all_reduce, bytes, ranks, per_host);
-        const auto simulated = [&](const Choice& choice) {
-          return simulate(choice.key(q),
-                          {q.cost, static_cast<double>(bytes), choice.slice_bytes, q.hosts})
+        PlanRequest q = request(Collective::all_reduce, bytes, ranks, per_host);
+        const auto simulated = [&](const PlanDecision& decision) {
+          return simulate(decision.key(q),
+                          {q.cost, static_cast<double>(bytes), decision.slice_bytes, q.hosts})
               .seconds;
         };
         const double mine = simulated(choose(q));
@@ -137,12 +138,12 @@ TEST(Planner, SlicesStayWithinTheirLimits) {
   for (int c = 0; c < kCollectives; ++c)
     for (Algorithm algorithm : algorithms_for(static_cast<Collective>(c)))
       for (size_t bytes = 1; bytes <= size_t{1} << 32; bytes *= 4)
-        for (size_t knob : {size_t{1000}, 48 * kKiB, 256 * kKiB}) {
-          Question q = question(static_cast<Collective>(c), bytes, 6, 3);
+        for (size_t setting : {size_t{1000}, 48 * kKiB, 256 * kKiB}) {
+          PlanRequest q = request(static_cast<Collective>(c), bytes, 6, 3);
           q.forced = algorithm;
-          q.slice_bytes_max = knob;
+          q.slice_bytes_max = setting;
           const size_t slice = choose(q).slice_bytes;
-          EXPECT_LE(slice, knob);
+          EXPECT_LE(slice, setting);
           EXPECT_EQ(slice % 64, 0u);
           EXPECT_GE(slice, 64u);
         }
@@ -150,7 +151,7 @@ TEST(Planner, SlicesStayWithinTheirLimits) {
 
 TEST(Planner, LongBlocksAreCutWithinTheKnob) {
   const auto slice_of = [](size_t bytes) {
-    return choose(question(Collective::all_reduce, bytes, 4, 1)).slice_bytes;
+    return choose(request(Collective::all_reduce, bytes, 4, 1)).slice_bytes;
   };
   EXPECT_EQ(slice_of(64 * kMiB), 1 * kMiB);
   EXPECT_EQ(slice_of(4 * kMiB), 512 * kKiB);
@@ -158,7 +159,7 @@ TEST(Planner, LongBlocksAreCutWithinTheKnob) {
 
 // Staging memory is made of slots as long as a slice.
 TEST(Planner, SlicesAreNoLongerThanBlocks) {
-  Question q = question(Collective::all_reduce, 400'000, 4, 1);
+  PlanRequest q = request(Collective::all_reduce, 400'000, 4, 1);
   q.forced = Algorithm::ring;
   EXPECT_EQ(choose(q).slice_bytes, 100'032u);
   q.bytes = 8;
@@ -166,7 +167,7 @@ TEST(Planner, SlicesAreNoLongerThanBlocks) {
 }
 
 TEST(Planner, MappedSlicesFitIntoHalfOfL2Together) {
-  Question q = mapped_question(Collective::all_reduce, 64 * kMiB, 4);
+  PlanRequest q = mapped_question(Collective::all_reduce, 64 * kMiB, 4);
   EXPECT_EQ(choose(q).slice_bytes, 64 * kKiB);
   q.l2_bytes = 256 * kKiB;
   EXPECT_EQ(choose(q).slice_bytes, 32 * kKiB);
@@ -177,7 +178,7 @@ TEST(Planner, MappedSlicesFitIntoHalfOfL2Together) {
 
 TEST(Planner, ForcedAlgorithmIsTaken) {
   for (Algorithm algorithm : algorithms_for(Collective::all_reduce)) {
-    Question q = question(Collective::all_reduce, kMiB, 4, 4);
+    PlanRequest q = request(Collective::all_reduce, kMiB, 4, 4);
     q.forced = algorithm;
     EXPECT_EQ(chosen(q), algorithm);
     EXPECT_EQ(choose(q).candidates.size(), algorithms_for(Collective::all_reduce).size());
@@ -185,7 +186,7 @@ TEST(Planner, ForcedAlgorithmIsTaken) {
 }
 
 TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
-  Question q = question(Collective::reduce, kMiB, 4, 1);
+  PlanRequest q = request(Collective::reduce, kMiB, 4, 1);
   q.forced = Algorithm::halving_doubling;
   try {
     choose(q);
@@ -200,10 +201,10 @@ TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
 }
 
 TEST(Planner, ExplainsEveryCandidate) {
-  const Choice choice = choose(question(Collective::all_reduce, kMiB, 4, 4));
-  ASSERT_EQ(choice.candidates.size(), 7u);
-  EXPECT_EQ(choice.candidates.front().algorithm, choice.algorithm);
-  for (const Candidate& candidate : choice.candidates) {
+  const PlanDecision decision = choose(request(Collective::all_reduce, kMiB, 4, 4));
+  ASSERT_EQ(decision.candidates.size(), 7u);
+  EXPECT_EQ(decision.candidates.front().algorithm, decision.algorithm);
+  for (const Candidate& candidate : decision.candidates) {
     EXPECT_FALSE(candidate.reason.empty());
     EXPECT_GT(candidate.predicted_us, 0);
     EXPECT_EQ(candidate.eligible, candidate.algorithm != Algorithm::two_level);
@@ -211,8 +212,8 @@ TEST(Planner, ExplainsEveryCandidate) {
 }
 
 TEST(Planner, EqualQuestionsGiveEqualAnswers) {
-  const Question q = question(Collective::all_gather, 12345, 7, 2);
-  const Choice a = choose(q), b = choose(Question(q));
+  const PlanRequest q = request(Collective::all_gather, 12345, 7, 2);
+  const PlanDecision a = choose(q), b = choose(PlanRequest(q));
   EXPECT_EQ(a.algorithm, b.algorithm);
   EXPECT_EQ(a.slice_bytes, b.slice_bytes);
   EXPECT_EQ(a.predicted_us, b.predicted_us);
@@ -224,10 +225,10 @@ TEST(Planner, EveryCollectiveWorksFromOneRankUp) {
     if (algorithms_for(collective).empty()) continue;
     for (int ranks = 1; ranks <= 9; ++ranks)
       for (int per_host : {1, 2, 9}) {
-        const Question q = question(collective, 0, ranks, per_host);
-        const Choice choice = choose(q);
-        EXPECT_NO_THROW(build_schedule(choice.key(q), 0));
-        EXPECT_GE(choice.predicted_us, 0);
+        const PlanRequest q = request(collective, 0, ranks, per_host);
+        const PlanDecision decision = choose(q);
+        EXPECT_NO_THROW(build_schedule(decision.key(q), 0));
+        EXPECT_GE(decision.predicted_us, 0);
       }
   }
 }

@@ -9,7 +9,7 @@
 namespace ropewalk {
 namespace {
 
-/// The question in the closed forms' terms.
+/// The request in the closed forms' terms.
 struct Terms {
   double n, bytes, slice;
   LinkCost link;    // the slower kind that occurs
@@ -31,28 +31,28 @@ struct Terms {
   double incast() const { return hosts > 1 ? 1 + 0.05 * (n - 2) : 1; }
 };
 
-Terms terms_of(const Question& question, size_t slice_bytes) {
-  const Hosts hosts = hosts_of(question.hosts, question.ranks);
+Terms terms_of(const PlanRequest& request, size_t slice_bytes) {
+  const Hosts hosts = hosts_of(request.hosts, request.ranks);
   const bool several = hosts.count() > 1;
   std::vector<int> leaving(static_cast<size_t>(hosts.count()), 0);
-  for (int rank = 0; rank < question.ranks; ++rank) {
+  for (int rank = 0; rank < request.ranks; ++rank) {
     const int host = hosts.host_of[static_cast<size_t>(rank)];
-    const int next = hosts.host_of[static_cast<size_t>((rank + 1) % question.ranks)];
+    const int next = hosts.host_of[static_cast<size_t>((rank + 1) % request.ranks)];
     if (host != next) ++leaving[static_cast<size_t>(host)];
   }
   Terms t{};
-  t.n = question.ranks;
-  t.bytes = static_cast<double>(question.bytes);
+  t.n = request.ranks;
+  t.bytes = static_cast<double>(request.bytes);
   t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
-  t.link = several ? question.cost.inter : question.cost.intra;
-  t.inside = question.cost.intra;
-  t.add = question.cost.reduce_s_per_byte;
+  t.link = several ? request.cost.inter : request.cost.intra;
+  t.inside = request.cost.intra;
+  t.add = request.cost.reduce_s_per_byte;
   t.hosts = hosts.count();
   t.owners = hosts.size_min();
   t.local = hosts.size_max();
   t.all_cross = several ? t.local : 1;
   t.ring_cross = std::max(1, *std::max_element(leaving.begin(), leaving.end()));
-  t.mapped = question.mapped;
+  t.mapped = request.mapped;
   return t;
 }
 
@@ -205,12 +205,11 @@ double two_level(const Terms& t, Collective collective) {
 
 }  // namespace
 
-double predict_seconds(const Question& question, Algorithm algorithm, size_t slice_bytes) {
-  if (question.ranks == 1) return 0;
-  const Terms t = terms_of(question, slice_bytes);
-  const Collective collective = question.collective;
-  const Bound bound =
-      bound_of({collective, algorithm, question.ranks, question.root, question.hosts});
+double predict_seconds(const PlanRequest& request, Algorithm algorithm, size_t slice_bytes) {
+  if (request.ranks == 1) return 0;
+  const Terms t = terms_of(request, slice_bytes);
+  const Collective collective = request.collective;
+  const Bound bound = bound_of({collective, algorithm, request.ranks, request.root, request.hosts});
   switch (algorithm) {
     case Algorithm::ring:
       return ring(t, collective);

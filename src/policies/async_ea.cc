@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "policies/arrival.h"
 #include "policies/center_shard.h"
+#include "policies/ea_call.h"
 #include "policies/exchange.h"
 #include "policies/shards.h"
 #include "policies/tensor_list.h"
@@ -58,7 +58,7 @@ class AsyncEa<T>::Impl {
       if (std::uncaught_exceptions() > exceptions_)
         comm_->abort("an exception ended its AsyncEa");
       else if (!workers_left_ && !aborted_)
-        meet(Purpose::leave, 0);
+        meet(EaOperation::leave, 0);
     } catch (const std::exception& error) {
       log(LogLevel::warn, comm_->rank(), "the end of an AsyncEa: {}", error.what());
       comm_->abort("its AsyncEa has ended");  // nobody answers the others any more
@@ -93,30 +93,30 @@ class AsyncEa<T>::Impl {
     return true;
   }
 
-  void synchronize(Purpose purpose, TensorList<T> parameters) {
+  void synchronize(EaOperation operation, TensorList<T> parameters) {
     require_role(true);
     if (shards_) check_length(parameters);
-    meet(purpose, elements_of(parameters));
+    meet(operation, elements_of(parameters));
     if (!shards_) make_center(elements_of(parameters), parameters);
     step_ = 0;
-    if (purpose == Purpose::synchronize_parameters) read_center(parameters);
+    if (operation == EaOperation::synchronize_parameters) read_center(parameters);
   }
 
   void center(TensorList<T> center) {
     require_role(true);
     check_length(center);
-    meet(Purpose::center, elements_of(center));
+    meet(EaOperation::center, elements_of(center));
     read_center(center);
   }
 
   void serve() {
     require_role(false);
     while (!workers_left_) {
-      const Arrival arrival = meet(Purpose::serve, 0);
-      workers_left_ = arrival.purpose == Purpose::leave;
+      const EaCall call = meet(EaOperation::serve, 0);
+      workers_left_ = call.operation == EaOperation::leave;
       if (workers_left_) break;
-      if (!shards_) make_center(arrival.elements, {});
-      if (arrival.purpose != Purpose::synchronize_center) gather();
+      if (!shards_) make_center(call.elements, {});
+      if (call.operation != EaOperation::synchronize_center) gather();
     }
     shard_.reset();  // nobody is left to answer
   }
@@ -147,9 +147,9 @@ class AsyncEa<T>::Impl {
     check_elements(kName, list, shards_->total());
   }
 
-  Arrival meet(Purpose purpose, size_t elements) {
+  EaCall meet(EaOperation operation, size_t elements) {
     if (shard_) shard_->throw_if_failed();
-    return meet_all(*comm_, {purpose, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
+    return meet_all(*comm_, {operation, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
   }
 
   /// Of `total` elements: the first worker's `parameters`. Where this rank cannot, the others must
@@ -238,12 +238,12 @@ bool AsyncEa<T>::average_parameters(TensorList<T> parameters) {
 
 template <class T>
 void AsyncEa<T>::synchronize_center(TensorList<T> parameters) {
-  impl_->synchronize(Purpose::synchronize_center, parameters);
+  impl_->synchronize(EaOperation::synchronize_center, parameters);
 }
 
 template <class T>
 void AsyncEa<T>::synchronize_parameters(TensorList<T> parameters) {
-  impl_->synchronize(Purpose::synchronize_parameters, parameters);
+  impl_->synchronize(EaOperation::synchronize_parameters, parameters);
 }
 
 template <class T>

@@ -7,7 +7,7 @@ namespace {
 
 /// All contributions to the own block are taken in one after the other, and the sum then goes out
 /// to all. Where memory is mapped the engine makes one pass over the data of both
-/// (engine/passes.h).
+/// (engine/owner_program.h).
 Schedule all_reduce(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);

@@ -1,5 +1,5 @@
 // Where a schedule names owners, the engine lets them do all the work on mapped memory
-// (engine/passes.h); that is right only if the names mean what schedule.h says.
+// (engine/owner_program.h); that is right only if the names mean what schedule.h says.
 #include <gtest/gtest.h>
 
 #include <algorithm>

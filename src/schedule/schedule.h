@@ -67,8 +67,8 @@ struct Schedule {
   std::vector<Step> steps;
   /// By data block: the rank through which all of the block's data passes. Every message of the
   /// block has its owner at one end, and the owner sends the block on only when it has received all
-  /// that it will. Where memory is mapped, owners alone do all the work (engine/passes.h). Empty
-  /// where a schedule has no such ranks.
+  /// that it will. Where memory is mapped, owners alone do all the work (engine/owner_program.h).
+  /// Empty where a schedule has no such ranks.
   std::vector<int> owners;
 };
 

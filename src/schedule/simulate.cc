@@ -142,13 +142,13 @@ class Machine {
     schedule(now_ + seconds, EventKind::complete, item);
   }
 
-  struct Way {
+  struct Channel {
     const LinkCost& link;
     Port &out, &in;
     bool inside;
   };
   /// From `from` to `to`: ports of the two ranks, or of their hosts.
-  Way way(int32_t from, int32_t to) {
+  Channel way(int32_t from, int32_t to) {
     const auto a = static_cast<size_t>(from), b = static_cast<size_t>(to);
     const auto host_a = static_cast<size_t>(hosts_.host_of[a]);
     const auto host_b = static_cast<size_t>(hosts_.host_of[b]);
@@ -165,7 +165,7 @@ class Machine {
 
   void inject(Item item) {
     const auto node = static_cast<uint32_t>(item / slices_);
-    const Way out = way(graph_.rank_of[node], step_of(node).peer);
+    const Channel out = way(graph_.rank_of[node], step_of(node).peer);
     const double busy = slice_bytes_ * out.link.s_per_byte;
     const double begin = out.out.take(now_, busy);
     ++report_.messages;
@@ -178,7 +178,7 @@ class Machine {
 
   void arrive(Item receive) {
     const auto node = static_cast<uint32_t>(receive / slices_);
-    const Way in = way(step_of(node).peer, graph_.rank_of[node]);
+    const Channel in = way(step_of(node).peer, graph_.rank_of[node]);
     const double busy = slice_bytes_ * in.link.s_per_byte;
     schedule(in.in.take(now_, busy) + busy, EventKind::delivered, receive);
   }

@@ -32,7 +32,7 @@ TransportKind fake_kind(uint64_t seed, bool load_store) {
 TransportKind fake_card_kind(uint64_t seed) {
   FakeOptions options;
   options.registered_sources = true;
-  return kind_of("Card", seed, options);
+  return kind_of("PeerRecord", seed, options);
 }
 
 }  // namespace ropewalk::conformance

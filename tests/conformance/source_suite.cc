@@ -11,34 +11,35 @@ namespace {
 
 TEST_P(TransportSuite, TakesSourcesThatAreRegisteredOnly) {
   start(2);
-  const Abilities abilities = at(0).abilities();
-  const size_t bytes = abilities.inline_bytes_max + 1000;
+  const Capabilities capabilities = at(0).capabilities();
+  const size_t bytes = capabilities.inline_bytes_max + 1000;
   const Target source(bytes, at(0)), other(bytes, at(0)), target(bytes, at(1));
   fill(source.data(), bytes, 5);
-  const auto put_with = [&](const Memory* memory, size_t length) {
+  const auto put_with = [&](const MemoryRegistration* memory, size_t length) {
     return until_taken(
         [&] { return at(0).put(1, source.data(), memory, length, target.key(), 0, 1, 0); });
   };
-  ASSERT_NE(put_with(nullptr, abilities.inline_bytes_max), Posted::lost);
+  ASSERT_NE(put_with(nullptr, capabilities.inline_bytes_max), Posted::lost);
   ASSERT_NE(put_with(source.registration(), bytes), Posted::lost);
   ASSERT_TRUE(until([&] { return notices(1) == 2; }));
   ASSERT_TRUE(settle());
   EXPECT_EQ(wrong_bytes(target.data(), bytes, 5), 0u);
-  for (const Memory* memory : {static_cast<const Memory*>(nullptr), other.registration()}) {
-    if (!abilities.registered_sources) {
+  for (const MemoryRegistration* memory :
+       {static_cast<const MemoryRegistration*>(nullptr), other.registration()}) {
+    if (!capabilities.registered_sources) {
       EXPECT_NE(put_with(memory, bytes), Posted::lost);
       continue;
     }
     EXPECT_EQ(put_with(memory, bytes), Posted::lost);
     EXPECT_FALSE(at(0).why_lost(1).empty());
   }
-  if (abilities.registered_sources) return;
+  if (capabilities.registered_sources) return;
   ASSERT_TRUE(settle());
 }
 
 TEST_P(TransportSuite, PutsFromAndToPlainMemory) {
   start(2);
-  if (at(0).abilities().needs_registration) return;
+  if (at(0).capabilities().needs_registration) return;
   constexpr size_t kBytes = 30'000, kSkip = 77;
   // A source may be memory that nobody can write.
   void* pages = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -52,7 +53,7 @@ TEST_P(TransportSuite, PutsFromAndToPlainMemory) {
     const auto from = at(0).register_memory({source + kSkip, bytes, -1, 0, /*source_only=*/true});
     const auto to = at(1).register_memory({target.data() + kSkip, kBytes});
     EXPECT_LE(to->base(), target.data() + kSkip);
-    EXPECT_TRUE(from->current() || at(0).abilities().registered_sources);
+    EXPECT_TRUE(from->current() || at(0).capabilities().registered_sources);
     const auto offset = static_cast<uint64_t>(target.data() + kSkip - to->base());
     ASSERT_NE(until_taken([&] {
                 return at(0).put(1, source + kSkip, from.get(), bytes, to->key(), offset, 1, 0);

@@ -210,18 +210,18 @@ TEST_P(TransportSuite, HoldsBackNoLongPuts) {
   start(2);
   constexpr size_t kLong = (64 << 10) + 100;  // over three lanes the last piece is short
   const Target target(kLong, at(1)), source(kLong, at(0));
-  const bool gathers = !at(0).abilities().load_store;
+  const bool batches = !at(0).capabilities().load_store;
   uint32_t sent = 0;
   const auto put_one = [&](size_t bytes) {
     ASSERT_NE(put(0, 1, &source, 0, bytes, target.key(), 0, sent, sent), Posted::lost);
     ++sent;
   };
-  if (gathers) at(0).gather();
+  if (batches) at(0).begin_batch();
   for (int i = 0; i < 3; ++i) put_one(8);
   put_one(kLong);
   ASSERT_TRUE(until([&] { return notices(1) == sent; })) << "it waits for a release";
   for (int i = 0; i < 40; ++i) put_one(8);
-  if (gathers) at(0).release();
+  if (batches) at(0).end_batch();
   ASSERT_TRUE(until([&] { return notices(1) == sent; }));
   ASSERT_TRUE(settle());
   const auto got = notices_seen(1);
@@ -298,7 +298,7 @@ TEST_P(TransportSuite, MapsThePeersMemoryIfItSaysSo) {
   start(2);
   const Target target(10'000, at(1));
   std::byte* mapped = at(0).map(1, target.key(), 100, 9'900);
-  if (!at(0).abilities().load_store) {
+  if (!at(0).capabilities().load_store) {
     EXPECT_EQ(mapped, nullptr);
     return;
   }

@@ -48,7 +48,7 @@ TransportKind shm_kind();
 TransportKind tcp_kind(int streams);
 /// `load_store` with the ability to map; else puts only.
 TransportKind fake_kind(uint64_t seed, bool load_store);
-/// Refuses sources that are not registered, as a network card does.
+/// Refuses sources that are not registered, as a network record does.
 TransportKind fake_card_kind(uint64_t seed);
 TransportKind instant_kind(bool load_store);
 
@@ -58,7 +58,7 @@ struct Target {
     memory.register_with(transport);
   }
   RemoteKey key() const { return registration()->key(); }
-  const Memory* registration() const { return memory.registrations()[0].get(); }
+  const MemoryRegistration* registration() const { return memory.registrations()[0].get(); }
   std::byte* data() const { return memory.data(); }
   RegisteredMemory memory;
 };

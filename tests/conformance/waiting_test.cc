@@ -1,4 +1,4 @@
-// A rank that waits long for another leaves its CPU to others, with no knob.
+// A rank that waits long for another leaves its CPU to others, with no setting.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -123,7 +123,7 @@ TEST_P(Mismatch, OfMessageLengths) {
         std::to_string(count), std::to_string(count + 1));
 }
 
-// --- calls long enough for passes (engine/passes.h), and calls of which only some are ---
+// --- calls long enough for passes (engine/owner_program.h), and calls of which only some are ---
 
 constexpr size_t kLong = 50'000;
 
@@ -163,7 +163,7 @@ TEST_P(Mismatch, OfLongRoots) {
           "root 1", "root 2");
 }
 
-/// Which algorithms run as passes, in order and by fifos differs.
+/// Which algorithms run as passes, in order and by streams differs.
 TEST_P(Mismatch, OfAlgorithms) {
   constexpr std::pair<Algorithm, Algorithm> kPairs[] = {
       {Algorithm::direct, Algorithm::ring},

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (header->payload_bytes > kFramePayloadMax) std::abort();
   if (const auto join = decode_join(bytes)) same_payload(bytes, frame(*join));
   if (const auto place = decode_place(bytes)) same_payload(bytes, frame(*place));
-  if (const auto card = decode_card(bytes)) same_payload(bytes, frame(*card));
+  if (const auto record = decode_record(bytes)) same_payload(bytes, frame(*record));
   if (const auto failure = decode_failure(bytes)) same_payload(bytes, frame(*failure));
   if (const auto heartbeat = decode_heartbeat(bytes)) same_payload(bytes, frame(*heartbeat));
   if (const auto leave = decode_leave(bytes)) same_payload(bytes, frame(*leave));

@@ -56,21 +56,21 @@ TEST(Doctor, FailsOnlyWhereRdmaIsDemanded) {
               AllOf(HasSubstr("FAIL rdma choice"), HasSubstr("exit 1")));
 }
 
-TEST(Choice, ASliceThatThePortCannotMoveIsRefusedAtTheStart) {
+TEST(PlanDecision, ASliceThatThePortCannotMoveIsRefusedAtTheStart) {
   const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma ROPEWALK_SLICE_BYTES=64M");
   EXPECT_THAT(text, AllOf(HasSubstr("ROPEWALK_SLICE_BYTES is 67108864"), HasSubstr("verbs moves"),
                           HasSubstr("set ROPEWALK_SLICE_BYTES=8388608 on every rank"),
                           Not(HasSubstr("exit 0"))));
 }
 
-TEST(Choice, BetweenHostsVerbsAreTakenByThemselves) {
+TEST(PlanDecision, BetweenHostsVerbsAreTakenByThemselves) {
   const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma");
   EXPECT_THAT(text, AllOf(HasSubstr("verbs between all ranks; every rank has a usable RDMA port"),
                           HasSubstr("\"transport\":\"verbs\""), HasSubstr("\"wrong\":0")));
   EXPECT_THAT(text, AllOf(HasSubstr("exit 0"), Not(HasSubstr("exit 1"))));
 }
 
-TEST(Choice, WhereOneRankCannotTcpIsTakenWithAWarning) {
+TEST(PlanDecision, WhereOneRankCannotTcpIsTakenWithAWarning) {
   const std::string text = job_on_two_hosts("", "ROPEWALK_IB_HCA=mlx5");
   EXPECT_THAT(text,
               AllOf(HasSubstr("warn: 2 ranks on 2 hosts: tcp between all ranks; rank 1 (host"),
@@ -78,14 +78,14 @@ TEST(Choice, WhereOneRankCannotTcpIsTakenWithAWarning) {
                     HasSubstr("\"transport\":\"tcp\"")));
 }
 
-TEST(Choice, RequiringRdmaRefusesToFallBack) {
+TEST(PlanDecision, RequiringRdmaRefusesToFallBack) {
   const std::string text = job_on_two_hosts("ROPEWALK_REQUIRE=rdma", "ROPEWALK_IB_HCA=mlx5");
   EXPECT_THAT(
       text, AllOf(HasSubstr("ROPEWALK_REQUIRE=rdma, but rank 1 (host"),
                   HasSubstr("rxe0: ROPEWALK_IB_HCA=mlx5 leaves it out"), Not(HasSubstr("exit 0"))));
 }
 
-TEST(Choice, ExplainForetellsIt) {
+TEST(PlanDecision, ExplainForetellsIt) {
   EXPECT_THAT(output_of(ropewalk_program + " explain all_reduce --bytes 1M -n 4 --hosts 2"),
               HasSubstr("shm within hosts, verbs between them: every rank has a usable RDMA port"));
 }

@@ -30,15 +30,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-std::vector<std::string> reasons(const Wishes& wishes = {}) {
+std::vector<std::string> reasons(const PortPreference& preference = {}) {
   std::vector<std::string> why_not;
-  EXPECT_TRUE(find_ports(wishes, why_not).empty());
+  EXPECT_TRUE(find_ports(preference, why_not).empty());
   return why_not;
 }
 
-Port the_port(const Wishes& wishes = {}) {
+Port the_port(const PortPreference& preference = {}) {
   std::vector<std::string> why_not;
-  auto ports = find_ports(wishes, why_not);
+  auto ports = find_ports(preference, why_not);
   EXPECT_EQ(ports.size(), 1u) << (why_not.empty() ? "" : why_not.front());
   return ports.at(0);
 }
@@ -132,7 +132,7 @@ TEST(Ports, AnAddressIsChosenByTheSubnetOfThePeer) {
 }
 
 TEST(Ports, TheGidIndexIsHeeded) {
-  const Wishes first{"", 0};
+  const PortPreference first{"", 0};
   const PortAddress address = address_of(the_port(first), first);
   EXPECT_EQ(address.gid_index, 0);
   EXPECT_THAT(text_of(address.gid), HasSubstr("fe80::"));
@@ -181,7 +181,7 @@ TEST(Ports, TooLittleMemoryToLockCountsAsUnusable) {
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &low), 0);
   ASSERT_EQ(syscall(SYS_capset, &header, less), 0);
   EXPECT_THAT(reasons(), ElementsAre(AllOf(HasSubstr("8 MiB can be locked"),
-                                           HasSubstr(way_to_raise(lock_limit())))));
+                                           HasSubstr(advice(lock_limit())))));
   ASSERT_EQ(syscall(SYS_capset, &header, all), 0);
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &before), 0);
   the_port();

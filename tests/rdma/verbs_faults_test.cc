@@ -130,7 +130,7 @@ TEST(VerbsFaults, ASocketThatCannotBeWatchedCostsItsPeerOnly) {
   EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(2).empty(); }));
   shell("echo " + limit.substr(0, limit.find('\n')) + " >/proc/sys/fs/epoll/max_user_watches");
   EXPECT_EQ(group.at(0).why_lost(2), "cannot watch its socket: No space left on device");
-  EXPECT_EQ(group.at(0).way_out(2), "raise the limit: sysctl fs.epoll.max_user_watches");
+  EXPECT_EQ(group.at(0).advice(2), "raise the limit: sysctl fs.epoll.max_user_watches");
   EXPECT_TRUE(group.at(0).connected(1));
 }
 
@@ -297,7 +297,7 @@ TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
   group.at(0).connect(1, {});
   ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
   EXPECT_EQ(group.at(0).why_lost(1), "rank 0's rxe0 port 1: is DOWN");
-  EXPECT_EQ(group.at(0).way_out(1), "sudo ip link set link0 up");
+  EXPECT_EQ(group.at(0).advice(1), "sudo ip link set link0 up");
 }
 
 // Keys' addresses begin where the memory begins within 2 MiB.

@@ -58,7 +58,7 @@ class VerbsGroup {
 /// Registered with one transport.
 struct Piece {
   Piece(Transport& transport, size_t bytes) : memory(bytes) { memory.register_with(transport); }
-  const Memory* registration() const { return memory.registrations()[0].get(); }
+  const MemoryRegistration* registration() const { return memory.registrations()[0].get(); }
   RegisteredMemory memory;
 };
 

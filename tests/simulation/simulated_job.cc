@@ -85,7 +85,7 @@ bool SimulatedJob::turn() {
   return moved;
 }
 
-void SimulatedJob::look_around() {
+void SimulatedJob::poll_control() {
   for (int rank = 0; rank < ranks_; ++rank)
     if (alive(rank)) engine(rank).check_stalled(clock().now_ns());
 }
@@ -106,7 +106,7 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
     if (turn()) continue;
     if (clock().now_ns() - looked_ns >= kLook_ns) {
       looked_ns = clock().now_ns();
-      look_around();
+      poll_control();
     }
     if (!fabric_.advance()) fabric_.advance_to(clock().now_ns() + kLook_ns);
     if (clock().now_ns() - began_ns > kTimeout_ns) {

@@ -53,7 +53,7 @@ class SimulatedJob {
 
  private:
   bool turn();
-  void look_around();
+  void poll_control();
 
   const int ranks_;
   std::mt19937_64 random_;

@@ -213,10 +213,10 @@ void run_all(bool with_faults) {
 
 TEST(Simulation, EveryCaseOnTheFakeNetwork) {
   for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const char* kind : {"put", "load_store", "card"}) {
+    for (const char* kind : {"put", "load_store", "record"}) {
       FakeOptions options;
       options.load_store = options.needs_registration = kind == std::string("load_store");
-      options.registered_sources = kind == std::string("card");
+      options.registered_sources = kind == std::string("record");
       SimulatedJob job(ranks, static_cast<uint64_t>(ranks), options);
       std::vector<Case> cases = cases_of_every_size(ranks);
       const std::vector<Case> kinds = cases_of_every_kind(ranks);
@@ -269,7 +269,7 @@ TEST(Simulation, PlainMemoryThatIsNotCurrentIsRegisteredForEachRun) {
   }
 }
 
-/// A guest names memory that its host cannot map.
+/// A contributor names memory that its host cannot map.
 TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
   FakeOptions options;
   options.load_store = options.needs_registration = true;
@@ -289,7 +289,7 @@ TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
         job.engine(rank).prepare(call, build_schedule(key, rank), Algorithm::direct, kSliceBytes));
     job.engine(rank).start(*operations.back());
   }
-  ASSERT_EQ(operations[0]->runner, Runner::passes);
+  ASSERT_EQ(operations[0]->executor, ExecutorKind::owner);
   const auto is_done = [&](int rank) {
     return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
   };

@@ -7,16 +7,9 @@
 #include <array>
 #include <string_view>
 
-namespace {
+#include "tests/support/sanitized.h"
 
-// Sanitizers have handlers of their own, which say more.
-#if defined(__clang__)
-constexpr bool kIsSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
+namespace {
 
 std::array<void*, 64> frames;
 std::array<char, 64 << 10> stack;
@@ -36,8 +29,8 @@ void print_frames(int number, siginfo_t* info, void*) {
 }
 
 [[maybe_unused]] const bool installed = [] {
-  if (kIsSanitized) return false;
-  ::backtrace(frames.data(), 1);  // loads what it needs now, not in the handler
+  if (ropewalk::kIsSanitized) return false;  // sanitizers have handlers, which say more
+  ::backtrace(frames.data(), 1);             // loads what it needs now, not in the handler
   const stack_t own{stack.data(), 0, stack.size()};
   ::sigaltstack(&own, nullptr);  // of this thread; others use their own stack
   struct sigaction action {};

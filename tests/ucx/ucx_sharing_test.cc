@@ -8,12 +8,12 @@
 #include <cstdlib>
 
 #include "memory/registered_memory.h"
-#include "transports/shm/peer_info.h"
+#include "transports/shm/mailbox_address.h"
 
 namespace ropewalk::ucx {
 namespace {
 
-const shm::PeerInfo kOwner{3, "ucx/shm", getpid(), -1, 0, {}};
+const shm::MailboxAddress kOwner{3, "ucx/shm", getpid(), -1, 0, {}};
 
 ErrorCode refusal_of(UcxSharing& sharing, const Region& region) {
   try {

@@ -124,7 +124,7 @@ class UcxStranger : public testing::Test {
   tcp::LocalNetwork network_{2, tcp::LocalNetwork::Kind::unix_sockets};
   UcxTransport transport_{0, 2, network_.source(0)};
   Bytes target_ = Bytes(64);
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<MemoryRegistration> memory_;
   Stranger stranger_{network_.source(1)};
   std::array<Completion, 16> seen_;
   int notices_ = 0, lost_ = 0;

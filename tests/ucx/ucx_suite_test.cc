@@ -70,7 +70,7 @@ TEST_P(TransportSuite, FindsRegionsWithLongKeys) {
   Region region;
   region.base = target.data();
   region.bytes = target.size();
-  std::unique_ptr<Memory> memory;
+  std::unique_ptr<MemoryRegistration> memory;
   for (int i = 0; i < 70'000; ++i) {
     memory.reset();
     memory = at(1).register_memory(region);

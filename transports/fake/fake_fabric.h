@@ -32,10 +32,10 @@ struct FakeOptions {
   int64_t detection_max_ns = 1'000'000;
   bool load_store = false;
   bool needs_registration = false;  // as the ability says
-  // As the ability says; then plain memory is registered in whole pages, as a network card does.
+  // As the ability says; then plain memory is registered in whole pages, as a network record does.
   bool registered_sources = false;
   size_t inline_bytes_max = 64;
-  bool plain_is_current = true;  // what Memory::current says of plain memory
+  bool plain_is_current = true;  // what MemoryRegistration::current says of plain memory
 
   /// From `at_ns` on `rank` is dead: all its links are cut.
   struct Loss {

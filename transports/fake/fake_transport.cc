@@ -8,7 +8,7 @@
 
 namespace ropewalk {
 
-class FakeTransport::Registration final : public Memory {
+class FakeTransport::Registration final : public MemoryRegistration {
  public:
   Registration(FakeTransport& transport, uint64_t id, const Region& region)
       : transport_(transport),
@@ -53,7 +53,7 @@ Region in_whole_pages(const Region& region) {
 FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
     : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
 
-Abilities FakeTransport::abilities() const {
+Capabilities FakeTransport::capabilities() const {
   return {.put = true,
           .load_store = fabric_.options_.load_store,
           .needs_registration = fabric_.options_.needs_registration,
@@ -61,7 +61,7 @@ Abilities FakeTransport::abilities() const {
           .inline_bytes_max = fabric_.options_.inline_bytes_max};
 }
 
-std::unique_ptr<Memory> FakeTransport::register_memory(const Region& region) {
+std::unique_ptr<MemoryRegistration> FakeTransport::register_memory(const Region& region) {
   // The rank in the id makes a key that is used on the wrong rank an unknown one.
   const uint64_t id = static_cast<uint64_t>(rank_ + 1) << 32 | ++registrations_;
   const bool is_plain = !region.is_own();
@@ -113,9 +113,9 @@ std::span<const std::byte> FakeTransport::hello_of(int peer) const {
   return side(peer).hello;
 }
 
-Posted FakeTransport::put(int peer, const std::byte* source, const Memory* source_memory,
-                          size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                          uint64_t cookie) {
+Posted FakeTransport::put(int peer, const std::byte* source,
+                          const MemoryRegistration* source_memory, size_t bytes, RemoteKey key,
+                          uint64_t offset, uint32_t notice, uint64_t cookie) {
   Side& to = side(peer);
   if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
   if (!to.hello_here) return Posted::full;
@@ -174,7 +174,7 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   fabric_.schedule(to.last_done_ns, [this, peer, message] { complete(peer, message); });
 }
 
-std::string FakeTransport::check_source(const Memory* memory, const std::byte* source,
+std::string FakeTransport::check_source(const MemoryRegistration* memory, const std::byte* source,
                                         size_t bytes) const {
   const FakeOptions& options = fabric_.options_;
   if (!options.registered_sources || bytes <= options.inline_bytes_max) return {};

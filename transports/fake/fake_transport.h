@@ -17,14 +17,15 @@ class FakeTransport final : public Transport {
   FakeTransport(FakeFabric& fabric, int rank, int ranks);
 
   std::string_view name() const override { return "fake"; }
-  Abilities abilities() const override;
-  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  Capabilities capabilities() const override;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+             uint64_t cookie) override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return -1; }
@@ -39,7 +40,7 @@ class FakeTransport final : public Transport {
   /// A put on its way.
   struct Message {
     const std::byte* source;
-    const Memory* source_memory;
+    const MemoryRegistration* source_memory;
     size_t bytes;
     RemoteKey key;
     uint64_t offset;
@@ -72,7 +73,8 @@ class FakeTransport final : public Transport {
   void send(int peer, std::shared_ptr<Message> message, bool done);
   void read_source(int peer, Message& message);
   /// Empty, or why `memory` does not make the source readable.
-  std::string check_source(const Memory* memory, const std::byte* source, size_t bytes) const;
+  std::string check_source(const MemoryRegistration* memory, const std::byte* source,
+                           size_t bytes) const;
   void arrive(int from, Message& message);
   void complete(int peer, const std::shared_ptr<Message>& message);
   void tear(int peer, bool source_readable);
@@ -85,8 +87,8 @@ class FakeTransport final : public Transport {
   const int rank_;
   std::vector<Side> sides_;  // by peer
   std::map<uint64_t, Region> regions_;
-  std::map<const Memory*, uint64_t> region_ids_;  // of what is registered
-  uint64_t registrations_ = 0;                    // ever
+  std::map<const MemoryRegistration*, uint64_t> region_ids_;  // of what is registered
+  uint64_t registrations_ = 0;                                // ever
   std::deque<Completion> completions_;
 };
 

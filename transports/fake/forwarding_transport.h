@@ -16,25 +16,25 @@ class ForwardingTransport : public Transport {
   explicit ForwardingTransport(Transport& below) : below_(below) {}
 
   std::string_view name() const override { return below_.name(); }
-  Abilities abilities() const override { return below_.abilities(); }
-  std::unique_ptr<Memory> register_memory(const Region& region) override {
+  Capabilities capabilities() const override { return below_.capabilities(); }
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     return below_.register_memory(region);
   }
   void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
   bool connected(int peer) const override { return below_.connected(peer); }
   bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
   std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
-  Posted put(int peer, const std::byte* source, const Memory* memory, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t cookie) override {
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
     return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
   }
-  void gather() override { below_.gather(); }
-  void release() override { below_.release(); }
+  void begin_batch() override { below_.begin_batch(); }
+  void end_batch() override { below_.end_batch(); }
   bool has_unsent() override { return below_.has_unsent(); }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
     return below_.map(peer, key, offset, bytes);
   }
-  void forget_withdrawn() override { below_.forget_withdrawn(); }
+  void unmap_deregistered() override { below_.unmap_deregistered(); }
   void wake(int peer) override { below_.wake(peer); }
   size_t poll(std::span<Completion> into) override { return below_.poll(into); }
   int event_fd() const override { return below_.event_fd(); }

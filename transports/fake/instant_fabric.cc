@@ -16,12 +16,12 @@ class InstantTransport final : public Transport {
         notices_(fabric.options_.notices_max) {}
 
   std::string_view name() const override { return "instant"; }
-  Abilities abilities() const override {
+  Capabilities capabilities() const override {
     return {.put = true,
             .load_store = fabric_.options_.load_store,
             .needs_registration = fabric_.options_.load_store};
   }
-  std::unique_ptr<Memory> register_memory(const Region& region) override {
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     regions_.push_back(region);
     return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes},
                                           region.base);
@@ -44,8 +44,8 @@ class InstantTransport final : public Transport {
   }
   std::span<const std::byte> hello_of(int peer) const override { return side(peer).hello; }
 
-  Posted put(int peer, const std::byte* source, const Memory*, size_t bytes, RemoteKey key,
-             uint64_t offset, uint32_t notice, uint64_t) override {
+  Posted put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
+             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) override {
     Side& to = side(peer);
     if (to.gone || !to.connecting) return Posted::lost;
     if (!to.hello_here) return Posted::full;
@@ -98,7 +98,7 @@ class InstantTransport final : public Transport {
   std::string why_lost(int peer) const override { return side(peer).why; }
 
  private:
-  class Registration final : public Memory {
+  class Registration final : public MemoryRegistration {
    public:
     Registration(InstantTransport& transport, RemoteKey key, const std::byte* base)
         : transport_(transport), key_(key), base_(base) {}

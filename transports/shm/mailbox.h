@@ -28,7 +28,7 @@ struct MailboxHeader {
   uint32_t version;
   int32_t rank;
   int32_t ranks;
-  uint64_t nonce;  // as in the card: a reused pid or descriptor number is not taken for the rank
+  uint64_t nonce;  // as in the record: a reused pid or descriptor number is not taken for the rank
   uint64_t doorbell_inode;
   /// 1 while the owner waits for its doorbell. The owner sets it; whoever swaps it to 0 rings.
   alignas(kLineBytes) std::atomic<uint32_t> asleep;

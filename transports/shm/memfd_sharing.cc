@@ -8,7 +8,7 @@
 
 #include "memory/memfd.h"
 #include "ropewalk/status.h"
-#include "transports/shm/peer_info.h"
+#include "transports/shm/mailbox_address.h"
 
 namespace ropewalk::shm {
 namespace {
@@ -18,9 +18,9 @@ bool lies_in(const struct stat& file, uint64_t offset, uint64_t bytes) {
   return offset <= file_bytes && bytes <= file_bytes - offset;
 }
 
-class FileBlock final : public Block {
+class MemfdAllocation final : public TransportAllocation {
  public:
-  explicit FileBlock(size_t bytes)
+  explicit MemfdAllocation(size_t bytes)
       : fd_(create_memfd("shm", "ropewalk-mailbox", round_up(bytes, page_bytes()))),
         mapping_("shm", fd_.get(), 0, round_up(bytes, page_bytes())) {}
   Region region() const override { return {mapping_.base(), mapping_.bytes(), fd_.get(), 0}; }
@@ -42,8 +42,8 @@ class FileMapping final : public Mapping {
 
 }  // namespace
 
-std::unique_ptr<Block> MemfdSharing::allocate(size_t bytes) {
-  return std::make_unique<FileBlock>(bytes);
+std::unique_ptr<TransportAllocation> MemfdSharing::allocate(size_t bytes) {
+  return std::make_unique<MemfdAllocation>(bytes);
 }
 
 Share MemfdSharing::share(const Region& region) {
@@ -55,7 +55,7 @@ Share MemfdSharing::share(const Region& region) {
   return {{static_cast<uint64_t>(region.memfd), region.memfd_offset, file.st_ino}};
 }
 
-std::unique_ptr<Mapping> MemfdSharing::map(const PeerInfo& owner, const Share& share,
+std::unique_ptr<Mapping> MemfdSharing::map(const MailboxAddress& owner, const Share& share,
                                            uint64_t bytes) {
   const auto number = static_cast<int>(share.words[0]);
   const uint64_t offset = share.words[1], inode = share.words[2];

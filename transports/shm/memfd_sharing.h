@@ -12,9 +12,10 @@ class MemfdSharing final : public Sharing {
   std::string_view name() const override { return "shm"; }
   bool shares_files() const override { return true; }
   /// Sparse: what is not touched takes no memory.
-  std::unique_ptr<Block> allocate(size_t bytes) override;
+  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override;
   Share share(const Region& region) override;
-  std::unique_ptr<Mapping> map(const PeerInfo& owner, const Share& share, uint64_t bytes) override;
+  std::unique_ptr<Mapping> map(const MailboxAddress& owner, const Share& share,
+                               uint64_t bytes) override;
 };
 
 }  // namespace ropewalk::shm

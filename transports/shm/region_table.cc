@@ -71,7 +71,7 @@ bool PeerRegions::map(uint64_t id) {
     const bool is_own = failure.code == ErrorCode::exhausted;  // a limit of this process
     why_ = failure.reason;
     if (!is_own && !failure.advice.empty()) why_ += "; " + failure.advice;
-    way_out_ = is_own ? failure.advice : "";
+    advice_ = is_own ? failure.advice : "";
     return false;
   }
 }
@@ -96,7 +96,7 @@ PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id
   return mapped;
 }
 
-void PeerRegions::forget_withdrawn() {
+void PeerRegions::unmap_deregistered() {
   const uint64_t withdrawn = table_->withdrawn.load(std::memory_order_acquire);
   if (withdrawn == withdrawn_seen_) return;
   withdrawn_seen_ = withdrawn;
@@ -106,7 +106,7 @@ void PeerRegions::forget_withdrawn() {
 }
 
 std::byte* PeerRegions::refuse_range(uint64_t region_bytes, uint64_t offset, size_t bytes) {
-  way_out_.clear();
+  advice_.clear();
   why_ = fmt::format("{} bytes at {} do not lie in a region of {} bytes of rank {}", bytes, offset,
                      region_bytes, owner_.rank);
   return nullptr;

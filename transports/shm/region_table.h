@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "ropewalk/transport.h"
+#include "transports/shm/mailbox_address.h"
 #include "transports/shm/notice_ring.h"
-#include "transports/shm/peer_info.h"
 #include "transports/shm/sharing.h"
 
 namespace ropewalk::shm {
@@ -64,7 +64,7 @@ class RegionPublisher {
 class PeerRegions {
  public:
   PeerRegions() = default;
-  PeerRegions(const RegionTable& table, Sharing& sharing, const PeerInfo& owner)
+  PeerRegions(const RegionTable& table, Sharing& sharing, const MailboxAddress& owner)
       : table_(&table), sharing_(&sharing), owner_(owner) {}
 
   /// Where `offset` of region `id` lies here. Null, with the reason in why(), where fewer than
@@ -79,10 +79,10 @@ class PeerRegions {
     return region.base + offset;
   }
   /// Unmaps what the owner has withdrawn, so that its memory is really freed.
-  void forget_withdrawn();
+  void unmap_deregistered();
   const std::string& why() const { return why_; }
   /// What to do about it, where the reason lies in this process; else empty.
-  const std::string& way_out() const { return way_out_; }
+  const std::string& advice() const { return advice_; }
 
  private:
   struct Mapped {
@@ -97,10 +97,10 @@ class PeerRegions {
 
   const RegionTable* table_ = nullptr;
   Sharing* sharing_ = nullptr;
-  PeerInfo owner_;
+  MailboxAddress owner_;
   std::vector<Mapped> mapped_;  // by slot
   uint64_t withdrawn_seen_ = 0;
-  std::string why_, way_out_;
+  std::string why_, advice_;
 };
 
 }  // namespace ropewalk::shm

@@ -15,7 +15,7 @@ struct Published {
   std::unique_ptr<RegionTable> table = std::make_unique<RegionTable>();  // zeroed, as a new file is
   MemfdSharing sharing;
   RegionPublisher publisher{*table, sharing};
-  PeerRegions regions{*table, sharing, PeerInfo{1, "shm", getpid(), -1, 0, {}}};
+  PeerRegions regions{*table, sharing, MailboxAddress{1, "shm", getpid(), -1, 0, {}}};
   RegionEntry& entry_of(uint64_t id) { return table->entries[id % kRegionsMax]; }
 };
 
@@ -29,7 +29,7 @@ TEST(RegionTable, MapsWhatIsPublishedUntilItIsWithdrawn) {
   EXPECT_EQ(p.regions.find(id, 4999, 2), nullptr);
   EXPECT_NE(p.regions.why().find("5000 bytes"), std::string::npos) << p.regions.why();
   p.publisher.withdraw(id);
-  p.regions.forget_withdrawn();
+  p.regions.unmap_deregistered();
   EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
 }
 

@@ -12,7 +12,7 @@
 
 namespace ropewalk::shm {
 
-struct PeerInfo;
+struct MailboxAddress;
 
 /// By what a peer finds a piece of its owner's memory. Opaque to all but the Sharing that made it;
 /// words that it does not need are 0.
@@ -39,11 +39,11 @@ class Sharing {
   /// Peers can map any memory file; else nothing but what `allocate` gives.
   virtual bool shares_files() const = 0;
   /// Zeroes, page-aligned. Throws Error(exhausted).
-  virtual std::unique_ptr<Block> allocate(size_t bytes) = 0;
+  virtual std::unique_ptr<TransportAllocation> allocate(size_t bytes) = 0;
   /// Throws Error(invalid_argument) for memory that peers cannot map.
   virtual Share share(const Region& region) = 0;
   /// Maps `bytes` of what `owner` shared. Throws Error.
-  virtual std::unique_ptr<Mapping> map(const PeerInfo& owner, const Share& share,
+  virtual std::unique_ptr<Mapping> map(const MailboxAddress& owner, const Share& share,
                                        uint64_t bytes) = 0;
 };
 

@@ -29,7 +29,7 @@ uint64_t inode_of(const UniqueFd& fd) {
   return fstat(fd.get(), &file) == 0 && S_ISFIFO(file.st_mode) ? file.st_ino : 0;
 }
 
-class ShmMemory final : public Memory {
+class ShmMemory final : public MemoryRegistration {
  public:
   ShmMemory(shm::RegionPublisher& publisher, const Region& region)
       : publisher_(publisher), key_{publisher.publish(region), region.bytes}, base_(region.base) {}
@@ -91,7 +91,7 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
 
 void ShmTransport::open_peer(int rank, const std::string& info) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
-  peer.info = shm::PeerInfo::parse(rank, name(), info);
+  peer.info = shm::MailboxAddress::parse(rank, name(), info);
   peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
   peer.mailbox = shm::Mailbox(peer.mailbox_memory->base(), size_);
   const shm::MailboxHeader& header = peer.mailbox.header();
@@ -109,11 +109,11 @@ void ShmTransport::open_peer(int rank, const std::string& info) {
   peer.state = LinkState::known;
 }
 
-Abilities ShmTransport::abilities() const {
+Capabilities ShmTransport::capabilities() const {
   return {.put = true, .load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
 }
 
-std::unique_ptr<Memory> ShmTransport::register_memory(const Region& region) {
+std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {
   return std::make_unique<ShmMemory>(publisher_, region);
 }
 
@@ -159,7 +159,7 @@ std::span<const std::byte> ShmTransport::hello_of(int peer) const {
   return {slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax)};
 }
 
-Posted ShmTransport::put(int rank, const std::byte* source, const Memory*, size_t bytes,
+Posted ShmTransport::put(int rank, const std::byte* source, const MemoryRegistration*, size_t bytes,
                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.state != LinkState::linked) [[unlikely]]
@@ -190,13 +190,13 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
   std::byte* address = peer.regions.find(key.id, offset, bytes);
   if (address == nullptr) [[unlikely]] {
     peer.why = "its memory cannot be mapped: " + peer.regions.why();
-    peer.way_out = peer.regions.way_out();
+    peer.advice = peer.regions.advice();
   }
   return address;
 }
 
-void ShmTransport::forget_withdrawn() {
-  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.forget_withdrawn();
+void ShmTransport::unmap_deregistered() {
+  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.unmap_deregistered();
 }
 
 void ShmTransport::wake(int rank) {
@@ -277,19 +277,19 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
-  std::string why = std::move(peer.why), way_out = std::move(peer.way_out);
+  std::string why = std::move(peer.why), advice = std::move(peer.advice);
   peer = Peer{};
   peer.state = LinkState::dropped;
   peer.why = std::move(why);
-  peer.way_out = std::move(way_out);
+  peer.advice = std::move(advice);
 }
 
 std::string ShmTransport::why_lost(int peer) const {
   return peers_.at(static_cast<size_t>(peer)).why;
 }
 
-std::string ShmTransport::way_out(int peer) const {
-  return peers_.at(static_cast<size_t>(peer)).way_out;
+std::string ShmTransport::advice(int peer) const {
+  return peers_.at(static_cast<size_t>(peer)).advice;
 }
 
 }  // namespace ropewalk

@@ -21,9 +21,9 @@
 #include "memory/memfd.h"
 #include "ropewalk/transport.h"
 #include "transports/shm/mailbox.h"
+#include "transports/shm/mailbox_address.h"
 #include "transports/shm/memfd_sharing.h"
 #include "transports/shm/notice_ring.h"
-#include "transports/shm/peer_info.h"
 #include "transports/shm/region_table.h"
 #include "transports/shm/sharing.h"
 
@@ -37,7 +37,7 @@ class ShmTransport final : public Transport {
   ShmTransport(const ShmTransport&) = delete;
   ShmTransport& operator=(const ShmTransport&) = delete;
 
-  /// What peers need to find this rank, for the bootstrap to hand round: PeerInfo::text.
+  /// What peers need to find this rank, for the bootstrap to hand round: MailboxAddress::text.
   std::string info() const;
   /// Opens the mailboxes of local peers; once, before connect. `infos_by_rank` has `size` entries,
   /// empty where a rank is not on this host. Throws Error(protocol) for what is no info, and
@@ -47,12 +47,12 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return sharing_->name(); }
   /// `needs_registration` concerns targets: they must be memory that can be shared. A source may be
   /// any memory, and `source_memory` is not looked at.
-  Abilities abilities() const override;
-  std::unique_ptr<Block> allocate(size_t bytes) override {
+  Capabilities capabilities() const override;
+  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override {
     return sharing_->shares_files() ? nullptr : sharing_->allocate(bytes);
   }
   /// Throws Error(invalid_argument) unless `region` lies in its memfd, or block.
-  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
 
   /// Throws Error(invalid_argument) where `peer` is not local, or `hello` is too long;
   /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its doorbell cannot be opened.
@@ -64,10 +64,11 @@ class ShmTransport final : public Transport {
   /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and
   /// where [offset, offset + bytes) is not in a registered region of the peer: that is a bug on one
   /// side, and so nothing more is sent to this peer.
-  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+             uint64_t cookie) override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
-  void forget_withdrawn() override;
+  void unmap_deregistered() override;
 
   void wake(int peer) override;
 
@@ -77,20 +78,20 @@ class ShmTransport final : public Transport {
 
   void drop(int peer) override;
   std::string why_lost(int peer) const override;
-  std::string way_out(int peer) const override;
+  std::string advice(int peer) const override;
 
  private:
   enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
   struct Peer {
     LinkState state = LinkState::remote;
-    shm::PeerInfo info;
+    shm::MailboxAddress info;
     std::unique_ptr<shm::Mapping> mailbox_memory;
     shm::Mailbox mailbox;
     UniqueFd doorbell;
     shm::NoticeSender out;
     shm::NoticeReceiver in;
     shm::PeerRegions regions;
-    std::string why, way_out;
+    std::string why, advice;
   };
 
   void open_peer(int peer, const std::string& info);
@@ -105,9 +106,9 @@ class ShmTransport final : public Transport {
   const std::unique_ptr<shm::Sharing> sharing_;
   UniqueFd doorbell_;            // read end
   UniqueFd doorbell_write_end_;  // never written: without it the read end would report hang-up
-  const std::unique_ptr<Block> mailbox_memory_;
+  const std::unique_ptr<TransportAllocation> mailbox_memory_;
   const shm::Mailbox mailbox_;
-  shm::PeerInfo self_;
+  shm::MailboxAddress self_;
   shm::RegionPublisher publisher_;
   std::vector<Peer> peers_;      // by rank
   std::vector<int> connecting_;  // peers whose hello is awaited

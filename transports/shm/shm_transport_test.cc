@@ -89,10 +89,10 @@ TEST(ShmTransport, RefusesMemoryThatIsNoFile) {
 
 TEST(ShmTransport, RefusesAMailboxThatIsNotThePeers) {
   ShmTransport a(0, 2), b(1, 2), other_size(1, 3);
-  shm::PeerInfo wrong_nonce = shm::PeerInfo::parse(1, "shm", b.info());
+  shm::MailboxAddress wrong_nonce = shm::MailboxAddress::parse(1, "shm", b.info());
   ++wrong_nonce.nonce;
   const RegisteredMemory other(shm::Mailbox::bytes_for(2));
-  shm::PeerInfo not_a_mailbox = shm::PeerInfo::parse(1, "shm", b.info());
+  shm::MailboxAddress not_a_mailbox = shm::MailboxAddress::parse(1, "shm", b.info());
   not_a_mailbox.mailbox = shm::MemfdSharing().share(other.region());
   for (const std::string& info :
        {a.info(), wrong_nonce.text(), other_size.info(), not_a_mailbox.text()}) {
@@ -154,7 +154,7 @@ TEST(ShmTransport, GivesBackWhatThePeerHasFreed) {
   }
   EXPECT_TRUE(two.a.arm());  // asleep, perhaps in the middle of something
   EXPECT_EQ(mappings_of("ropewalk-buffer"), before + 1);
-  two.a.forget_withdrawn();
+  two.a.unmap_deregistered();
   EXPECT_EQ(mappings_of("ropewalk-buffer"), before);
   EXPECT_EQ(two.a.map(1, stale, 0, 1), nullptr);
   std::byte byte{};
@@ -196,7 +196,7 @@ TEST(ShmTransport, NeverMapsAnotherFileThanTheKeys) {
 TEST(ShmTransport, LimitsRegistrationsAndReusesThem) {
   ShmTransport transport(0, 1);
   const RegisteredMemory memory(4096);
-  std::vector<std::unique_ptr<Memory>> all;
+  std::vector<std::unique_ptr<MemoryRegistration>> all;
   for (size_t i = 0; i < shm::kRegionsMax; ++i)
     all.push_back(transport.register_memory(memory.region()));
   try {
@@ -234,7 +234,7 @@ TEST(ShmTransport, UsesLittleMemoryForManyRanks) {
   ShmTransport transport(0, 128);
   struct stat file {};
   const std::string info = transport.info();
-  const shm::PeerInfo self = shm::PeerInfo::parse(0, "shm", info);
+  const shm::MailboxAddress self = shm::MailboxAddress::parse(0, "shm", info);
   ASSERT_EQ(fstat(static_cast<int>(self.mailbox.words[0]), &file), 0);
   EXPECT_LT(file.st_blocks * 512, 64 << 10);
 }

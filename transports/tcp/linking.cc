@@ -78,14 +78,14 @@ void TcpTransport::add_link(Peer& peer, int index, int fd) {
   // Only stream 0 carries what the caller has to say.
   const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
   auto& link = peer.links[static_cast<size_t>(index)];
-  link = std::make_unique<Link>(peer, fd, rank_, expected, hello, regions_);
+  link = std::make_unique<PeerStream>(peer, fd, rank_, expected, hello, regions_);
   links_.push_back(link.get());
   if (watching_links_) watch(*link);
   if (peer.open()) flush(peer);  // the hello
 }
 
 // Makes epoll report what the stream waits for.
-void TcpTransport::watch(Link& link) {
+void TcpTransport::watch(PeerStream& link) {
   Stream& stream = link.stream;
   const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
                             (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);

@@ -20,9 +20,9 @@ inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
-struct TcpTransport::Link {
-  inline Link(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-              std::span<const std::byte> hello, const Regions& regions);
+struct TcpTransport::PeerStream {
+  inline PeerStream(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
+                    std::span<const std::byte> hello, const Regions& regions);
   Peer& peer;
   tcp::Stream stream;
 };
@@ -37,17 +37,18 @@ struct TcpTransport::Peer {
   State state = State::linking;
   bool lost_to_tell = false;  // `lost` was not given out yet
   bool in_ready = false;
-  int ended = 0;                             // streams that the peer has closed
-  std::vector<std::byte> hello;              // ours, for the peer
-  std::vector<std::unique_ptr<Link>> links;  // by stream; null: no socket yet
+  int ended = 0;                                   // streams that the peer has closed
+  std::vector<std::byte> hello;                    // ours, for the peer
+  std::vector<std::unique_ptr<PeerStream>> links;  // by stream; null: no socket yet
   tcp::Inbox inbox;
   tcp::Outbox outbox;
-  std::string why, way_out;
+  std::string why, advice;
 };
 
-inline TcpTransport::Link::Link(Peer& peer_, int fd, int rank,
-                                const tcp::Reader::Expected& expected,
-                                std::span<const std::byte> hello, const Regions& regions)
+inline TcpTransport::PeerStream::PeerStream(Peer& peer_, int fd, int rank,
+                                            const tcp::Reader::Expected& expected,
+                                            std::span<const std::byte> hello,
+                                            const Regions& regions)
     : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
 
 }  // namespace ropewalk

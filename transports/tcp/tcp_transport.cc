@@ -29,7 +29,7 @@ constexpr uint32_t kHeldPutBytes = 2 << 10;
 constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
 
-class TcpMemory final : public Memory {
+class TcpMemory final : public MemoryRegistration {
  public:
   TcpMemory(Regions& regions, const Region& region)
       : regions_(regions), key_{regions.add(region), region.bytes}, base_(region.base) {}
@@ -70,14 +70,14 @@ TcpTransport::~TcpTransport() {
   ::close(epoll_fd_);
 }
 
-Abilities TcpTransport::abilities() const {
+Capabilities TcpTransport::capabilities() const {
   return {.put = true,
           .load_store = false,
           .needs_registration = false,
           .op_bytes_max = tcp::kPutBytesMax};
 }
 
-std::unique_ptr<Memory> TcpTransport::register_memory(const Region& region) {
+std::unique_ptr<MemoryRegistration> TcpTransport::register_memory(const Region& region) {
   return std::make_unique<TcpMemory>(regions_, region);
 }
 
@@ -87,7 +87,7 @@ TcpTransport::Peer* TcpTransport::find(int peer) const {
 
 // ---- Putting ----
 
-Posted TcpTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
+Posted TcpTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
   assert(bytes <= tcp::kPutBytesMax);
   Peer* p = find(peer);
@@ -130,7 +130,7 @@ std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
 
 // The short way for the only stream with nothing queued. True where the put needs nothing more;
 // else what is left of it is posted, or the peer is lost.
-bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
+bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
   Stream& stream = link.stream;
   tcp::Outbox& outbox = link.peer.outbox;
   const tcp::FrameHeader header{
@@ -140,7 +140,7 @@ bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
   if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
     outbox.pass();
     if (!is_listed) held_back_.push_back(&link);
-    if (!gathering_) release();
+    if (!batching_) end_batch();
     return true;
   }
   const size_t written = stream.send_now(header, put.source);
@@ -156,13 +156,13 @@ bool TcpTransport::write_now(Link& link, const tcp::Outbox::Put& put) {
 
 bool TcpTransport::has_unsent() {
   return std::any_of(links_.begin(), links_.end(),
-                     [](const Link* link) { return link->stream.has_output(); });
+                     [](const PeerStream* link) { return link->stream.has_output(); });
 }
 
-void TcpTransport::release() {
-  gathering_ = false;
+void TcpTransport::end_batch() {
+  batching_ = false;
   while (!held_back_.empty()) {
-    Link& link = *held_back_.back();
+    PeerStream& link = *held_back_.back();
     held_back_.pop_back();
     if (link.stream.held() == 0 || link.stream.blocked()) continue;
     link.stream.send();
@@ -172,7 +172,7 @@ void TcpTransport::release() {
 
 // False where the socket has failed and the peer is lost. After a reset what the peer sent before
 // it may still be read: `receive` will find the end.
-bool TcpTransport::check_broken(Link& link) {
+bool TcpTransport::check_broken(PeerStream& link) {
   const int error = link.stream.error();
   if (error == 0 || error == EPIPE || error == ECONNRESET) return true;
   lose_for(link.peer, error);
@@ -225,7 +225,7 @@ bool TcpTransport::arm() {
 void TcpTransport::poll_each() {
   for (size_t i = links_.size(); i-- > 0;) {
     if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
-    Link& link = *links_[i];
+    PeerStream& link = *links_[i];
     receive(link);
     if (link.stream.fd() < 0 || !link.stream.has_output()) continue;
     link.stream.unblock();
@@ -243,7 +243,7 @@ void TcpTransport::poll_events() {
       take_sockets();
       continue;
     }
-    Link& link = *static_cast<Link*>(event.data.ptr);
+    PeerStream& link = *static_cast<PeerStream*>(event.data.ptr);
     if (link.stream.fd() >= 0 && (event.events & ~uint32_t{EPOLLOUT}) != 0) receive(link);
     if (link.stream.fd() < 0 || (event.events & EPOLLOUT) == 0) continue;
     link.stream.unblock();
@@ -253,7 +253,7 @@ void TcpTransport::poll_events() {
   }
 }
 
-void TcpTransport::receive(Link& link) {
+void TcpTransport::receive(PeerStream& link) {
   Peer& peer = link.peer;
   for (int calls = 0; calls < kReceiveCallsMax; ++calls) {
     const Stream::Received result = link.stream.receive();
@@ -266,7 +266,7 @@ void TcpTransport::receive(Link& link) {
 }
 
 // Looks at what the reader made of new bytes.
-void TcpTransport::received(Link& link) {
+void TcpTransport::received(PeerStream& link) {
   Peer& peer = link.peer;
   const tcp::Reader& reader = link.stream.reader();
   if (reader.violation() != nullptr)
@@ -287,7 +287,7 @@ void TcpTransport::resume_stalled() {
   any_stalled_ = false;
   for (size_t i = links_.size(); i-- > 0;) {
     if (i >= links_.size() || !links_[i]->stream.reader().stalled()) continue;
-    Link& link = *links_[i];
+    PeerStream& link = *links_[i];
     link.stream.reader().resume();
     received(link);
     watch(link);
@@ -304,7 +304,7 @@ void TcpTransport::publish(Peer& peer) {
 }
 
 size_t TcpTransport::collect(std::span<Completion> into) {
-  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
     const size_t count = collect(peer, rest);
     publish(peer);  // what did not fit
     return count;
@@ -330,7 +330,7 @@ size_t TcpTransport::collect(Peer& peer, std::span<Completion> into) {
 // ---- Losing ----
 
 // A peer that leaves closes its streams one by one: what is still in the others is read first.
-void TcpTransport::end_stream(Link& link) {
+void TcpTransport::end_stream(PeerStream& link) {
   Peer& peer = link.peer;
   const bool whole = link.stream.reader().between_frames();
   const int error = link.stream.error();
@@ -362,12 +362,12 @@ void TcpTransport::lose_for(Peer& peer, int error) {
        "keep every buffer until its call has ended");
 }
 
-void TcpTransport::lose(Peer& peer, std::string why, std::string way_out) {
+void TcpTransport::lose(Peer& peer, std::string why, std::string advice) {
   if (!peer.open()) return;
   close(peer);
   peer.state = Peer::State::lost;
   peer.why = std::move(why);
-  peer.way_out = std::move(way_out);
+  peer.advice = std::move(advice);
   peer.lost_to_tell = true;
   publish(peer);
 }
@@ -380,7 +380,7 @@ void TcpTransport::drop(int peer) {
   p->lost_to_tell = false;
 }
 
-void TcpTransport::close(Link& link) {
+void TcpTransport::close(PeerStream& link) {
   if (link.stream.fd() < 0) return;
   // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, link.stream.fd(), nullptr);
@@ -402,9 +402,9 @@ std::string TcpTransport::why_lost(int peer) const {
   return p == nullptr ? std::string() : p->why;
 }
 
-std::string TcpTransport::way_out(int peer) const {
+std::string TcpTransport::advice(int peer) const {
   const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->way_out;
+  return p == nullptr ? std::string() : p->advice;
 }
 
 }  // namespace ropewalk

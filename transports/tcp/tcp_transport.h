@@ -34,18 +34,19 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override;
 
   std::string_view name() const override { return "tcp"; }
-  Abilities abilities() const override;
+  Capabilities capabilities() const override;
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
-  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
-  void gather() override { gathering_ = true; }
-  void release() override;
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+             uint64_t cookie) override;
+  void begin_batch() override { batching_ = true; }
+  void end_batch() override;
   bool has_unsent() override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
@@ -53,38 +54,38 @@ class TcpTransport final : public Transport {
   bool arm() override;
   void drop(int peer) override;
   std::string why_lost(int peer) const override;
-  std::string way_out(int peer) const override;
+  std::string advice(int peer) const override;
 
  private:
   struct Peer;
-  struct Link;  // a stream with the peer it belongs to
+  struct PeerStream;  // a stream with the peer it belongs to
 
   [[noreturn]] static void fail_system(const char* operation, const char* call);
   Peer* find(int peer) const;
   void take_sockets();
   bool take_sockets(Peer& peer);
   void add_link(Peer& peer, int index, int fd);
-  void watch(Link& link);
+  void watch(PeerStream& link);
   void watch_links(bool on);
 
   void poll_each();
   void poll_events();
-  void receive(Link& link);
-  void received(Link& link);
+  void receive(PeerStream& link);
+  void received(PeerStream& link);
   void resume_stalled();
-  bool write_now(Link& link, const tcp::Outbox::Put& put);
-  bool check_broken(Link& link);
+  bool write_now(PeerStream& link, const tcp::Outbox::Put& put);
+  bool check_broken(PeerStream& link);
   void flush(Peer& peer);
   void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
   size_t collect(Peer& peer, std::span<Completion> into);
 
-  void end_stream(Link& link);
+  void end_stream(PeerStream& link);
   void check_stuck(Peer& peer);
-  void lose(Peer& peer, std::string why, std::string way_out = {});
+  void lose(Peer& peer, std::string why, std::string advice = {});
   /// For what a system call on one of its sockets said.
   void lose_for(Peer& peer, int error);
-  void close(Link& link);
+  void close(PeerStream& link);
   void close(Peer& peer);
 
   const int rank_;
@@ -96,12 +97,12 @@ class TcpTransport final : public Transport {
   // The sockets are in the epoll set. While each is read in turn they are not: every packet would
   // cost its sender a wake-up that nobody waits for.
   bool watching_links_ = true;
-  bool gathering_ = false;
+  bool batching_ = false;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   Regions regions_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<Link*> links_;                  // open sockets
-  std::vector<Link*> held_back_;              // open sockets with puts to be released
+  std::vector<PeerStream*> links_;            // open sockets
+  std::vector<PeerStream*> held_back_;        // open sockets with puts to be released
   std::vector<Peer*> pending_;                // peers that lack sockets
   ReadyPeers<Peer> ready_;
 };

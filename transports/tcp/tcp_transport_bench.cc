@@ -57,7 +57,7 @@ struct RawSide {
 struct Side {
   TcpTransport transport;
   std::vector<std::byte> out, in;
-  std::unique_ptr<Memory> memory;
+  std::unique_ptr<MemoryRegistration> memory;
   RemoteKey key{};
   int notices = 0, puts_under_way = 0;
   int rank;

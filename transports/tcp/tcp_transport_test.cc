@@ -97,7 +97,7 @@ TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
   Job job(2, kind(), streams(), 4096, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(4096, 5);
-  job[0].transport.gather();
+  job[0].transport.begin_batch();
   for (uint32_t i = 0; i < 4; ++i) {
     std::vector<std::byte> bytes(source.begin() + i * 100, source.begin() + (i + 1) * 100);
     const Posted posted = job[0].put(1, i == 2 ? std::span<std::byte>() : bytes, i * 100, i);
@@ -107,7 +107,7 @@ TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
     job[1].poll();
     EXPECT_TRUE(job[1].notices.empty());
   }
-  job[0].transport.release();
+  job[0].transport.end_batch();
   ASSERT_TRUE(until([&] {
     if (streams() > 1) job[0].poll();
     job[1].poll();
@@ -133,7 +133,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
   job.link_all();
   size_t posted = 0, at = 0, done = 0;
   ASSERT_TRUE(until([&] {
-    job[0].transport.gather();
+    job[0].transport.begin_batch();
     bool full = false;
     for (size_t i = 0; i < 5 && posted < kPuts && !full; ++i) {
       const Posted result = job[0].put(1, std::span(source).first(length(posted)), at,
@@ -142,7 +142,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
       if (result == Posted::done) ++done;
       if (!full) at += length(posted++);
     }
-    job[0].transport.release();
+    job[0].transport.end_batch();
     job[0].poll();
     if (full || posted == kPuts) job[1].poll();
     return job[1].notices.size() == kPuts && done + job[0].finished.size() == kPuts;

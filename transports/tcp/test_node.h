@@ -73,7 +73,7 @@ struct Node {
   int rank;
   TcpTransport transport;
   std::vector<std::byte> region;
-  std::unique_ptr<Memory> memory;
+  std::unique_ptr<MemoryRegistration> memory;
   std::vector<Completion> notices;
   std::vector<uint64_t> finished;
   std::vector<int> lost;

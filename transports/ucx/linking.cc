@@ -89,7 +89,7 @@ UcxTransport::~UcxTransport() {
     return peer && peer->under_way > (peer->telling ? 1u : 0u) + (peer->flushing ? 1u : 0u);
   };
   abandoned_ |= std::any_of(peers_.begin(), peers_.end(), touches_memory);
-  if (!abandoned_) say_farewell();
+  if (!abandoned_) flush_on_close();
   abandoned_ |= std::any_of(peers_.begin(), peers_.end(),
                             [](const auto& peer) { return peer && peer->wiring(); });
   if (abandoned_) {
@@ -147,20 +147,20 @@ void UcxTransport::advance(Peer& peer) {
   if (!peer.open() || !peer.greeting.socket) return;
   Greeting<ucx::HandshakeReader>& greeting = peer.greeting;
   greeting.send();
-  const std::string trouble = greeting.receive([&](std::byte byte) {
+  const std::string error = greeting.receive([&](std::byte byte) {
     if (greeting.reader.complete())
       lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
     else if (!greeting.reader.take(byte))
       lose(peer, fmt::format("rank {} {}", peer.rank, greeting.reader.violation()));
     return peer.open();
   });
-  if (!trouble.empty()) {
+  if (!error.empty()) {
     // One that has gone makes the descriptor readable for ever.
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, greeting.socket.get(), nullptr);
-    lose_later(peer, trouble);
+    lose_later(peer, error);
   }
   if (stopped_ || !peer.open() || !greeting.reader.complete() || !greeting.all_sent()) return;
-  if (peer.endpoint == nullptr && trouble.empty()) start(peer);
+  if (peer.endpoint == nullptr && error.empty()) start(peer);
   if (peer.state == Peer::State::greeting) finish_link(peer);
 }
 
@@ -218,7 +218,7 @@ void UcxTransport::finish_link(Peer& peer) {
 // ---- Waiting ----
 
 // Sockets, which no progress of UCX moves.
-void UcxTransport::look_around() {
+void UcxTransport::poll_control() {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
@@ -234,13 +234,13 @@ void UcxTransport::look_around() {
 }
 
 bool UcxTransport::arm() {
-  look_around();
+  poll_control();
   drain();
   if (!failing_.empty()) lose_failing();
   if (stopped_) return ready_.empty();
   if (!ready_.empty()) return false;
   const bool is_armed = worker_.arm();
-  if (std::exchange(can_do_more_, false)) return false;
+  if (std::exchange(progress_made_, false)) return false;
   if (is_armed) busy_arms_ = 0;
   if (!is_armed && ++busy_arms_ < kBusyArmsMax) return false;
   if (!watch_worker(is_armed)) return false;

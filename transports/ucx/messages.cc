@@ -61,7 +61,7 @@ void UcxTransport::arrived(const ucx::PutHeader& header, void* data, size_t byte
     return lose_later(*peer, "it gave back more than it was sent");
   const uint32_t sequence = ucx::widen(header.sequence, peer->inbox.taken());
   const bool at_once = !is_rendezvous && may_give(*peer) && peer->inbox.pass(sequence);
-  if (bytes > abilities().op_bytes_max ||
+  if (bytes > capabilities().op_bytes_max ||
       (!at_once && !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes))))
     return lose_later(*peer, "it sent more than it may, or the same twice");
   std::byte* target = nullptr;

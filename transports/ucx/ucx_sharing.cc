@@ -6,7 +6,7 @@
 
 #include "memory/memfd.h"
 #include "ropewalk/status.h"
-#include "transports/shm/peer_info.h"
+#include "transports/shm/mailbox_address.h"
 #include "transports/ucx/config.h"
 #include "transports/ucx/resources.h"
 #include "transports/ucx/wires.h"
@@ -17,18 +17,18 @@ namespace {
 constexpr size_t kDomainWord = 0, kAddressWord = 1, kKeyWord = 2;
 constexpr size_t kKeyBytesMax = (shm::Share::kWords - kKeyWord) * sizeof(uint64_t);
 
-class UcxBlock final : public Block {
+class UcxAllocation final : public TransportAllocation {
  public:
-  explicit UcxBlock(const uct_allocated_memory_t& memory) : memory_(memory) {}
-  ~UcxBlock() override { lib().uct_mem_free(&memory_); }
-  UcxBlock(const UcxBlock&) = delete;
-  UcxBlock& operator=(const UcxBlock&) = delete;
+  explicit UcxAllocation(const uct_allocated_memory_t& memory) : memory_(memory) {}
+  ~UcxAllocation() override { lib().uct_mem_free(&memory_); }
+  UcxAllocation(const UcxAllocation&) = delete;
+  UcxAllocation& operator=(const UcxAllocation&) = delete;
 
   Region region() const override {
     Region region;
     region.base = static_cast<std::byte*>(memory_.address);
     region.bytes = memory_.length;
-    region.block = this;
+    region.allocation = this;
     return region;
   }
   bool holds(const Region& part) const {
@@ -65,7 +65,7 @@ class UcxMapping final : public shm::Mapping {
   std::byte* base_ = nullptr;
 };
 
-[[noreturn]] void fail_to_map(const shm::PeerInfo& owner, const std::string& reason) {
+[[noreturn]] void fail_to_map(const shm::MailboxAddress& owner, const std::string& reason) {
   throw Error(Failure{ErrorCode::unavailable, "ucx",
                       fmt::format("cannot map memory of rank {}: {}", owner.rank, reason),
                       "set UCX_TLS alike on every rank, and run the ranks of a host as one user in "
@@ -98,7 +98,7 @@ void UcxSharing::open(Domain& domain) {
   });
 }
 
-std::unique_ptr<Block> UcxSharing::allocate(size_t bytes) {
+std::unique_ptr<TransportAllocation> UcxSharing::allocate(size_t bytes) {
   ucs_status_t status = UCS_ERR_NO_MEMORY;
   for (const Domain& domain : domains_) {
     if (domain.handle == nullptr) continue;
@@ -112,7 +112,7 @@ std::unique_ptr<Block> UcxSharing::allocate(size_t bytes) {
     constexpr uct_alloc_method_t kFromDomain = UCT_ALLOC_METHOD_MD;
     uct_allocated_memory_t memory{};
     status = lib().uct_mem_alloc(round_up(bytes, page_bytes()), &kFromDomain, 1, &params, &memory);
-    if (status == UCS_OK) return std::make_unique<UcxBlock>(memory);
+    if (status == UCS_OK) return std::make_unique<UcxAllocation>(memory);
   }
   throw Error(ErrorCode::exhausted, "allocate",
               fmt::format("UCX cannot share {} bytes: {}", bytes, text_of(status)),
@@ -121,9 +121,10 @@ std::unique_ptr<Block> UcxSharing::allocate(size_t bytes) {
 }
 
 shm::Share UcxSharing::share(const Region& region) {
-  const auto* block = dynamic_cast<const UcxBlock*>(region.block);
+  const auto* allocation = dynamic_cast<const UcxAllocation*>(region.allocation);
   const auto domain = std::find_if(domains_.begin(), domains_.end(), [&](const Domain& candidate) {
-    return block != nullptr && candidate.handle == block->memory().md && block->holds(region);
+    return allocation != nullptr && candidate.handle == allocation->memory().md &&
+           allocation->holds(region);
   });
   if (domain == domains_.end())
     throw Error(ErrorCode::invalid_argument, "register memory",
@@ -139,13 +140,13 @@ shm::Share UcxSharing::share(const Region& region) {
   shm::Share share;
   share.words[kDomainWord] = static_cast<uint64_t>(domain - domains_.begin());
   share.words[kAddressWord] = reinterpret_cast<uintptr_t>(region.base);
-  check(lib().uct_md_mkey_pack(domain->handle, block->memory().memh, &share.words[kKeyWord]),
+  check(lib().uct_md_mkey_pack(domain->handle, allocation->memory().memh, &share.words[kKeyWord]),
         "uct_md_mkey_pack");
   return share;
 }
 
-std::unique_ptr<shm::Mapping> UcxSharing::map(const shm::PeerInfo& owner, const shm::Share& share,
-                                              uint64_t) {
+std::unique_ptr<shm::Mapping> UcxSharing::map(const shm::MailboxAddress& owner,
+                                              const shm::Share& share, uint64_t) {
   const uint64_t number = share.words[kDomainWord];
   const uct_component_h component = number < domains_.size() ? domains_[number].component : nullptr;
   if (component == nullptr) fail_to_map(owner, "it is of a kind that UCX_TLS forbids here");

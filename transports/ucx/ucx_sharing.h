@@ -27,9 +27,9 @@ class UcxSharing final : public shm::Sharing {
 
   std::string_view name() const override { return "ucx/shm"; }
   bool shares_files() const override { return false; }
-  std::unique_ptr<Block> allocate(size_t bytes) override;
+  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override;
   shm::Share share(const Region& region) override;
-  std::unique_ptr<shm::Mapping> map(const shm::PeerInfo& owner, const shm::Share& share,
+  std::unique_ptr<shm::Mapping> map(const shm::MailboxAddress& owner, const shm::Share& share,
                                     uint64_t bytes) override;
 
  private:

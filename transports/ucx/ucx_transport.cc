@@ -18,7 +18,7 @@ constexpr uint32_t kPollsPerLook = 4096;
 
 /// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
 /// UCX finds it in its cache.
-class UcxMemory final : public Memory {
+class UcxMemory final : public MemoryRegistration {
  public:
   UcxMemory(Regions& regions, ucp_context_h context, const Region& region)
       : regions_(regions), context_(context), base_(region.base) {
@@ -65,7 +65,7 @@ class UcxMemory final : public Memory {
 
 }  // namespace
 
-std::unique_ptr<Memory> UcxTransport::register_memory(const Region& region) {
+std::unique_ptr<MemoryRegistration> UcxTransport::register_memory(const Region& region) {
   return std::make_unique<UcxMemory>(regions_, worker_.context(), region);
 }
 
@@ -107,7 +107,7 @@ inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx
                                     &param);
 }
 
-Posted UcxTransport::put(int peer, const std::byte* source, const Memory*, size_t bytes,
+Posted UcxTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
                          RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
   Peer* p = find(peer);
   assert(p != nullptr);
@@ -151,7 +151,7 @@ size_t UcxTransport::poll(std::span<Completion> into) {
   size_t count = 0;
   if (ready_.empty()) {
     // First, since it may throw, and what is given out is given.
-    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
     to_fill_ = into;
     if (!stopped_) worker_.progress();
     count = into.size() - to_fill_.size();
@@ -232,7 +232,7 @@ void UcxTransport::publish(Peer& peer) {
 }
 
 size_t UcxTransport::collect(std::span<Completion> into) {
-  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
     const size_t count = collect(peer, rest);
     publish(peer);  // what did not fit
     return count;

@@ -37,16 +37,17 @@ class UcxTransport final : public Transport {
   ~UcxTransport() override;
 
   std::string_view name() const override { return "ucx"; }
-  Abilities abilities() const override { return {.put = true}; }
+  Capabilities capabilities() const override { return {.put = true}; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
-  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+             uint64_t cookie) override;
   bool has_unsent() override;
   std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override;
@@ -71,7 +72,7 @@ class UcxTransport final : public Transport {
   void start(Peer& peer);
   ucs_status_t open_endpoint(Peer& peer);
   void finish_link(Peer& peer);
-  void look_around();
+  void poll_control();
   bool watch_worker(bool on);
   void nap();
 
@@ -82,7 +83,7 @@ class UcxTransport final : public Transport {
                                const std::byte* source, size_t bytes);
   void drain();
   void can_do_more() {
-    can_do_more_ = true;
+    progress_made_ = true;
     busy_arms_ = 0;
   }
   void give_credits(Peer& peer);
@@ -111,7 +112,7 @@ class UcxTransport final : public Transport {
   void give(Peer& peer, uint32_t notice, uint32_t bytes);
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
-  // trouble.cc
+  // errors.cc
   void lose_later(Peer& peer, std::string why);
   void lose_failing();
   void lose(Peer& peer, std::string why);
@@ -120,7 +121,7 @@ class UcxTransport final : public Transport {
   void finish_close(Peer& peer, std::chrono::steady_clock::time_point deadline);
   void stop_after(const Peer& lost);
   bool settle();
-  void say_farewell();
+  void flush_on_close();
 
   const int rank_;
   const int size_;
@@ -135,7 +136,7 @@ class UcxTransport final : public Transport {
   std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
   // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
   // word for.
-  bool can_do_more_ = false;
+  bool progress_made_ = false;
   bool watching_worker_ = false;
   bool stopped_ = false;    // UCX is never to move anything again
   bool abandoned_ = false;  // nor to be ended

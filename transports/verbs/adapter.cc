@@ -23,7 +23,7 @@ std::string advice_for(int error, const char* node) {
     case ENODEV:
       return "sudo modprobe ib_uverbs; a container must be started with --device=/dev/infiniband";
     case ENOMEM:
-      return way_to_raise(lock_limit());
+      return advice(lock_limit());
     default:
       return "dmesg | tail, for what the driver says";
   }

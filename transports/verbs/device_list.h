@@ -21,7 +21,7 @@ class DeviceList {
   /// In the order of their names.
   const std::vector<ibv_device*>& devices() const { return devices_; }
   struct Missing {
-    std::string device, why, fix;
+    std::string device, why, advice;
   };
   /// Those that the kernel knows and libibverbs does not give.
   const std::vector<Missing>& missing() const { return missing_; }

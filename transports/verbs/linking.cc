@@ -136,7 +136,7 @@ void VerbsTransport::add_port(const verbs::Port& port) {
 }
 
 VerbsTransport::~VerbsTransport() {
-  say_farewell();
+  flush_on_close();
   for (const auto& peer : peers_)
     if (peer && peer->open()) close(*peer);
 }
@@ -203,7 +203,8 @@ bool VerbsTransport::find_addresses(Peer& peer, std::span<const LaneEnd> ends) {
   peer.address_changes = address_changes_;
   try {
     for (const LaneEnd& end : ends) {
-      peer.own_ports.push_back(verbs::address_of(ports_[end.port], options_.wishes, end.subnet));
+      peer.own_ports.push_back(
+          verbs::address_of(ports_[end.port], options_.preference, end.subnet));
       uint8_t& mtu = peer.own_ports.back().mtu;
       mtu = std::min(mtu, options_.settings.mtu_max);
     }
@@ -296,7 +297,7 @@ void VerbsTransport::take_sockets() {
     if (watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get()))
       return advance(peer);
     const int error = errno;
-    lose(peer, why_not_watched(error), way_to_watch(error));
+    lose(peer, why_not_watched(error), advice_to_watch(error));
   });
   if (all) watch_for_sockets(false);
 }
@@ -306,11 +307,11 @@ void VerbsTransport::advance(Peer& peer) {
   if (!peer.prepared()) prepare_again(peer);
   if (!peer.open() || !peer.prepared() || !peer.greeting.socket) return;
   peer.greeting.send();
-  const std::string trouble = peer.greeting.receive([&](std::byte byte) {
+  const std::string error = peer.greeting.receive([&](std::byte byte) {
     take_greeting(peer, byte);
     return peer.open();
   });
-  if (!trouble.empty()) lose_later(peer, trouble);
+  if (!error.empty()) lose_later(peer, error);
 }
 
 void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
@@ -322,7 +323,7 @@ void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
   } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
     peer.state = Peer::State::linked;
     std::erase(linking_, &peer);
-    can_do_more_ = true;
+    progress_made_ = true;
     publish(peer);  // it may have been the first to be ready, and have put something
   } else {
     lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
@@ -340,8 +341,8 @@ std::string VerbsTransport::refresh_addresses(Peer& peer) {
     verbs::PortAddress& told = peer.own_ports[i];
     try {
       const verbs::Port& port = ports_[ends[i].port];
-      if (verbs::find_again(port, options_.wishes, told)) continue;
-      const verbs::PortAddress now = verbs::address_of(port, options_.wishes, ends[i].subnet);
+      if (verbs::find_again(port, options_.preference, told)) continue;
+      const verbs::PortAddress now = verbs::address_of(port, options_.preference, ends[i].subnet);
       return fmt::format("{} was {} when rank {} was told of it, and is {} now", own_name(port),
                          text_of(told), peer.rank, text_of(now));
     } catch (const Error& error) {
@@ -354,23 +355,22 @@ std::string VerbsTransport::refresh_addresses(Peer& peer) {
 // Both sides' addresses are known. May lose the peer.
 void VerbsTransport::start_lanes(Peer& peer) {
   const verbs::Handshake& theirs = peer.greeting.reader.handshake();
-  std::string trouble;
+  std::string error;
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
-    trouble = fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank);
+    error = fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank);
   else if (theirs.lanes.size() != peer.lanes.size())
-    trouble = fmt::format("rank {} offers {} lanes, this rank {}: set ROPEWALK_IB_LANES alike",
-                          peer.rank, theirs.lanes.size(), peer.lanes.size());
+    error = fmt::format("rank {} offers {} lanes, this rank {}: set ROPEWALK_IB_LANES alike",
+                        peer.rank, theirs.lanes.size(), peer.lanes.size());
   else
-    trouble = refresh_addresses(peer);
-  for (size_t i = 0; trouble.empty() && i < peer.lanes.size(); ++i) {
+    error = refresh_addresses(peer);
+  for (size_t i = 0; error.empty() && i < peer.lanes.size(); ++i) {
     Lane& lane = *peer.lanes[i];
     const LaneAddress& address = theirs.lanes[i];
     lane.set_peer(theirs.notices, address.adapter);
-    trouble = lane.queue_pair().start(peer.own_ports[i], address);
-    if (!trouble.empty())
-      trouble = fmt::format("{}: {}", own_name(lane.queue_pair().port()), trouble);
+    error = lane.queue_pair().start(peer.own_ports[i], address);
+    if (!error.empty()) error = fmt::format("{}: {}", own_name(lane.queue_pair().port()), error);
   }
-  if (!trouble.empty()) return lose(peer, std::move(trouble));
+  if (!error.empty()) return lose(peer, std::move(error));
   if (!peer.open()) return;
   peer.state = Peer::State::waiting;
   peer.greeting.to_send.push_back(verbs::kReady);
@@ -380,7 +380,7 @@ void VerbsTransport::start_lanes(Peer& peer) {
 // ---- Waiting ----
 
 // Sockets and events: what never comes with a completion.
-void VerbsTransport::look_around() {
+void VerbsTransport::poll_control() {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
@@ -412,7 +412,7 @@ void VerbsTransport::look_around() {
 }
 
 bool VerbsTransport::arm() {
-  look_around();
+  poll_control();
   for (const auto& device : devices_) {
     ibv_cq* queue = nullptr;
     void* context = nullptr;
@@ -426,7 +426,7 @@ bool VerbsTransport::arm() {
   drain();  // what came before the request will not be told
   const bool all_prepared = std::all_of(linking_.begin(), linking_.end(),
                                         [](const Peer* peer) { return peer->prepared(); });
-  return ready_.empty() && all_prepared && !std::exchange(can_do_more_, false);
+  return ready_.empty() && all_prepared && !std::exchange(progress_made_, false);
 }
 
 }  // namespace ropewalk

@@ -76,7 +76,7 @@ struct VerbsTransport::Peer {
   uint32_t address_changes = 0;               // how many there had been before they were asked for
   std::array<Put, kPutsMax> puts;             // a ring
   uint32_t first_put = 0, end_put = 0;
-  std::string why, way_out;
+  std::string why, advice;
 };
 
 /// An adapter, and the queue of all that its queue pairs complete.

@@ -76,38 +76,39 @@ void find_why_down(PortState& port, uint8_t physical) {
   constexpr uint8_t kPolling = 2, kDisabled = 3;
   if (port.link_layer == LinkLayer::infiniband) {
     const bool trained = port.state == IBV_PORT_INIT || port.state == IBV_PORT_ARMED;
-    port.fix = trained
-                   ? "start the fabric's subnet manager (sudo systemctl start opensm, on one host)"
-               : physical == kPolling  ? "connect the cable, or switch on the port at its other end"
-               : physical == kDisabled ? "sudo ibportstate -D 0 1 enable"
-                                       : "check the cable: ibstat, iblinkinfo";
+    port.advice =
+        trained ? "start the fabric's subnet manager (sudo systemctl start opensm, on one host)"
+        : physical == kPolling  ? "connect the cable, or switch on the port at its other end"
+        : physical == kDisabled ? "sudo ibportstate -D 0 1 enable"
+                                : "check the cable: ibstat, iblinkinfo";
   } else if (port.interface.empty()) {
-    port.fix = "bring its network device up: rdma link, then sudo ip link set DEVICE up";
+    port.advice = "bring its network device up: rdma link, then sudo ip link set DEVICE up";
   } else {
-    port.fix = is_up(port.interface) ? fmt::format("check the cable of {}: ethtool {}",
-                                                   port.interface, port.interface)
-                                     : fmt::format("sudo ip link set {} up", port.interface);
+    port.advice = is_up(port.interface) ? fmt::format("check the cable of {}: ethtool {}",
+                                                      port.interface, port.interface)
+                                        : fmt::format("sudo ip link set {} up", port.interface);
   }
 }
 
-void find_problem(PortState& port, uint8_t physical, const Wishes& wishes) {
+void find_problem(PortState& port, uint8_t physical, const PortPreference& preference) {
   if (port.state != IBV_PORT_ACTIVE) {
     port.problem = fmt::format("is {}", name_of(port.state));
     find_why_down(port, physical);
   } else if (port.link_layer == LinkLayer::infiniband) {
     if (port.lid == 0 && !port.needs_grh) {
       port.problem = "has no LID";
-      port.fix = "start the fabric's subnet manager (sudo systemctl start opensm, on one host)";
-    } else if (wishes.gid_index && !port.gid.entry) {
+      port.advice = "start the fabric's subnet manager (sudo systemctl start opensm, on one host)";
+    } else if (preference.gid_index && !port.gid.entry) {
       port.problem = port.gid.reason;
-      port.fix = "correct or unset ROPEWALK_IB_GID_INDEX";
+      port.advice = "correct or unset ROPEWALK_IB_GID_INDEX";
     }
   } else if (!port.gid.entry) {
     port.problem = port.gid.reason;
-    port.fix = wishes.gid_index && !port.gids.empty() ? "correct or unset ROPEWALK_IB_GID_INDEX"
-               : port.interface.empty()
-                   ? "give its network device an address: rdma link, then sudo ip addr add"
-                   : fmt::format("sudo ip addr add ADDRESS/PREFIX dev {}", port.interface);
+    port.advice = preference.gid_index && !port.gids.empty()
+                      ? "correct or unset ROPEWALK_IB_GID_INDEX"
+                  : port.interface.empty()
+                      ? "give its network device an address: rdma link, then sudo ip addr add"
+                      : fmt::format("sudo ip addr add ADDRESS/PREFIX dev {}", port.interface);
   }
 }
 
@@ -159,13 +160,13 @@ uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed) {
   return static_cast<uint32_t>(width * lane + 0.5);
 }
 
-PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes) {
+PortState examine(const Adapter& adapter, uint8_t number, const PortPreference& preference) {
   PortState port;
   ibv_port_attr attributes{};
   const int error = ibv_query_port(adapter.context(), number, &attributes);
   if (error != 0) {
     port.problem = fmt::format("cannot be queried: {}", std::strerror(error));
-    port.fix = "dmesg | tail, for what the driver says";
+    port.advice = "dmesg | tail, for what the driver says";
     return port;
   }
   port.state = attributes.state;
@@ -179,12 +180,12 @@ PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes) 
   port.gids = gids_of(adapter, number, attributes.gid_tbl_len);
   if (port.link_layer == LinkLayer::ethernet)
     port.interface = interface_of(adapter.name(), number, port.gids);
-  port.gid = choose_gid(port.gids, wishes.gid_index);
+  port.gid = choose_gid(port.gids, preference.gid_index);
   if (port.gid.entry)
-    port.subnets =
-        subnets_beside(*port.gid.entry, wishes.gid_index ? std::span(&*port.gid.entry, 1)
-                                                         : std::span<const GidEntry>(port.gids));
-  find_problem(port, attributes.phys_state, wishes);
+    port.subnets = subnets_beside(*port.gid.entry, preference.gid_index
+                                                       ? std::span(&*port.gid.entry, 1)
+                                                       : std::span<const GidEntry>(port.gids));
+  find_problem(port, attributes.phys_state, preference);
   return port;
 }
 

@@ -24,11 +24,11 @@ struct PortState {
   std::vector<GidEntry> gids;  // in the order of their indices
   GidChoice gid;
   std::vector<std::string> subnets;  // in which a peer may meet it, the chosen GID's first
-  std::string problem, fix;          // problem: why no rank can use it; empty where all is well
+  std::string problem, advice;       // problem: why no rank can use it; empty where all is well
 };
 
 /// Never throws; what cannot be queried is a problem.
-PortState examine(const Adapter& adapter, uint8_t number, const Wishes& wishes);
+PortState examine(const Adapter& adapter, uint8_t number, const PortPreference& preference);
 
 std::string_view name_of(ibv_port_state state);  // "ACTIVE", "DOWN"
 int bytes_of(ibv_mtu mtu);

@@ -14,7 +14,7 @@ namespace ropewalk::verbs {
 namespace {
 
 std::string sentence_of(const std::string& device, uint8_t number, const PortState& state) {
-  return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.fix);
+  return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.advice);
 }
 
 PortInfo info_from(const std::string& device, uint8_t number, const PortState& state) {
@@ -29,16 +29,17 @@ struct Found {
 };
 
 void look_at_ports(const std::shared_ptr<Adapter>& adapter, const PortFilter& filter,
-                   const Wishes& wishes, Found& found, std::vector<std::string>& why_not) {
+                   const PortPreference& preference, Found& found,
+                   std::vector<std::string>& why_not) {
   const std::string& name = adapter->name();
   const double share = local_share(folder_of(name) + "/device");
   for (uint8_t number = 1; number <= adapter->limits().phys_port_cnt; ++number) {
     if (!filter.allows(name, number)) {
-      why_not.push_back(
-          fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number, wishes.hca));
+      why_not.push_back(fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number,
+                                    preference.hca));
       continue;
     }
-    const PortState state = examine(*adapter, number, wishes);
+    const PortState state = examine(*adapter, number, preference);
     if (!state.problem.empty()) {
       why_not.push_back(sentence_of(name, number, state));
       continue;
@@ -48,11 +49,11 @@ void look_at_ports(const std::shared_ptr<Adapter>& adapter, const PortFilter& fi
   }
 }
 
-void look_at_device(ibv_device* device, const PortFilter& filter, const Wishes& wishes,
+void look_at_device(ibv_device* device, const PortFilter& filter, const PortPreference& preference,
                     Found& found, std::vector<std::string>& why_not) {
   const std::string name = ibv_get_device_name(device);
   if (!filter.allows_device(name)) {
-    why_not.push_back(fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name, wishes.hca));
+    why_not.push_back(fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name, preference.hca));
   } else if (!has_reliable_connections(*device)) {
     why_not.push_back(
         fmt::format("{}: it has no reliable connections of InfiniBand or RoCE; use TCP "
@@ -65,41 +66,42 @@ void look_at_device(ibv_device* device, const PortFilter& filter, const Wishes& 
                     name, name));
   } else {
     try {
-      look_at_ports(std::make_shared<Adapter>(device), filter, wishes, found, why_not);
+      look_at_ports(std::make_shared<Adapter>(device), filter, preference, found, why_not);
     } catch (const Error& error) {
       why_not.push_back(fmt::format("{}; {}", error.failure().reason, error.failure().advice));
     }
   }
 }
 
-PortState usable_state(const Port& port, const Wishes& wishes) {
-  PortState state = examine(*port.adapter, port.number, wishes);
+PortState usable_state(const Port& port, const PortPreference& preference) {
+  PortState state = examine(*port.adapter, port.number, preference);
   if (!state.problem.empty())
     throw Error(ErrorCode::unavailable, "verbs",
-                fmt::format("{}: {}", name_of(port), state.problem), state.fix);
+                fmt::format("{}: {}", name_of(port), state.problem), state.advice);
   return state;
 }
 
 }  // namespace
 
-std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why_not) {
-  const auto filter = PortFilter::parse(wishes.hca);
+std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::string>& why_not) {
+  const auto filter = PortFilter::parse(preference.hca);
   if (!filter)
     throw Error(ErrorCode::invalid_argument, "verbs",
-                fmt::format("ROPEWALK_IB_HCA=\"{}\" is no list of devices", wishes.hca),
+                fmt::format("ROPEWALK_IB_HCA=\"{}\" is no list of devices", preference.hca),
                 "write mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
   const DeviceList list;
   for (const DeviceList::Missing& missing : list.missing())
-    why_not.push_back(fmt::format("{}: {}; {}", missing.device, missing.why, missing.fix));
+    why_not.push_back(fmt::format("{}: {}; {}", missing.device, missing.why, missing.advice));
   if (list.empty()) why_not.emplace_back("there is no RDMA adapter");
   const LockLimit limit = lock_limit();
   if (!list.devices().empty() && !limit.suffices()) {
     why_not.push_back(fmt::format("{}, RDMA needs {} MiB and more; {}", text_of(limit),
-                                  kLockedBytesWanted >> 20, way_to_raise(limit)));
+                                  kLockedBytesWanted >> 20, advice(limit)));
     return {};
   }
   Found found;
-  for (ibv_device* device : list.devices()) look_at_device(device, *filter, wishes, found, why_not);
+  for (ibv_device* device : list.devices())
+    look_at_device(device, *filter, preference, found, why_not);
   const bool named = !filter->allows_all();
   std::vector<Port> ports;
   for (const size_t i : select_ports(found.candidates, named, why_not))
@@ -111,26 +113,27 @@ std::string name_of(const Port& port) {
   return fmt::format("{} port {}", port.adapter->name(), port.number);
 }
 
-PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view subnet) {
-  const PortState state = usable_state(port, wishes);
+PortAddress address_of(const Port& port, const PortPreference& preference,
+                       std::string_view subnet) {
+  const PortState state = usable_state(port, preference);
   PortAddress address;
   address.link_layer = state.link_layer;
   address.lid = state.lid;
   address.needs_grh = state.needs_grh;
   address.mtu = static_cast<uint8_t>(state.mtu_active);
-  if (const auto gid = choose_gid(state.gids, wishes.gid_index, subnet).entry) {
+  if (const auto gid = choose_gid(state.gids, preference.gid_index, subnet).entry) {
     address.gid = gid->gid;
     address.gid_index = static_cast<uint8_t>(gid->index);
   }
   return address;
 }
 
-bool find_again(const Port& port, const Wishes& wishes, PortAddress& told) {
-  PortState state = usable_state(port, wishes);
+bool find_again(const Port& port, const PortPreference& preference, PortAddress& told) {
+  PortState state = usable_state(port, preference);
   if (state.lid != told.lid) return false;
   if (is_zero(told.gid)) return true;  // InfiniBand goes by LIDs alone then
   std::erase_if(state.gids, [&](const GidEntry& entry) { return entry.gid != told.gid; });
-  const auto gid = choose_gid(state.gids, wishes.gid_index).entry;
+  const auto gid = choose_gid(state.gids, preference.gid_index).entry;
   if (gid) told.gid_index = static_cast<uint8_t>(gid->index);
   return gid.has_value();
 }
@@ -141,8 +144,8 @@ std::string text_of(const PortAddress& address) {
                                                    : fmt::format("{}, LID {}", gid, address.lid);
 }
 
-PortInfo info_of(const Port& port, const Wishes& wishes) {
-  return info_from(port.adapter->name(), port.number, usable_state(port, wishes));
+PortInfo info_of(const Port& port, const PortPreference& preference) {
+  return info_from(port.adapter->name(), port.number, usable_state(port, preference));
 }
 
 }  // namespace ropewalk::verbs

@@ -37,8 +37,8 @@ struct PortAddress {
 /// "GID 192.168.1.2", "GID fe80::1, LID 5".
 std::string text_of(const PortAddress& address);
 
-/// From the knobs.
-struct Wishes {
+/// From the config.
+struct PortPreference {
   std::string hca;               // ROPEWALK_IB_HCA
   std::optional<int> gid_index;  // ROPEWALK_IB_GID_INDEX
 };
@@ -46,17 +46,18 @@ struct Wishes {
 /// Usable ports, at most kPortsMax on at most kAdaptersMax adapters, the nearest to the CPUs of
 /// this process first. `why_not` gets a sentence for each port that was passed over, or for all:
 /// what is wrong, and how to mend it. Empty, with a sentence, where there is no adapter.
-std::vector<Port> find_ports(const Wishes& wishes, std::vector<std::string>& why_not);
+std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::string>& why_not);
 
 /// In `subnet` where the port has a GID there. Throws Error(unavailable) that names device, port
 /// and the way out where the port is down or has no GID that can be used.
-PortAddress address_of(const Port& port, const Wishes& wishes, std::string_view subnet = {});
+PortAddress address_of(const Port& port, const PortPreference& preference,
+                       std::string_view subnet = {});
 
 /// Finds the row in which the port's table has the GID of `told` now. False where it has it no
 /// more, or the LID is another. Throws what address_of throws.
-bool find_again(const Port& port, const Wishes& wishes, PortAddress& told);
+bool find_again(const Port& port, const PortPreference& preference, PortAddress& told);
 
 /// What the other ranks are told of it. Throws what address_of throws.
-PortInfo info_of(const Port& port, const Wishes& wishes);
+PortInfo info_of(const Port& port, const PortPreference& preference);
 
 }  // namespace ropewalk::verbs

@@ -62,13 +62,12 @@ QueuePair::QueuePair(const Port& port, const Settings& settings, ibv_cq* cq,
   attributes.pkey_index = settings.pkey_index;
   attributes.port_num = port.number;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  const std::string trouble =
+  const std::string error =
       modify(qp_, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
              "to INIT");
-  if (trouble.empty()) return;
+  if (error.empty()) return;
   ibv_destroy_qp(qp_);
-  throw Error(ErrorCode::system, "connect",
-              fmt::format("{}: queue pair {}", name_of(port), trouble),
+  throw Error(ErrorCode::system, "connect", fmt::format("{}: queue pair {}", name_of(port), error),
               "check ROPEWALK_IB_PKEY, and the port with `ropewalk doctor`");
 }
 
@@ -100,11 +99,11 @@ std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
     route.grh.hop_limit = kHopLimit;
     route.grh.traffic_class = settings_.traffic_class;
   }
-  std::string trouble = modify(qp_, attributes,
-                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                               "no route to it (to RTR)");
-  if (!trouble.empty()) return trouble;
+  std::string error = modify(qp_, attributes,
+                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                             "no route to it (to RTR)");
+  if (!error.empty()) return error;
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = settings_.timeout;

@@ -18,7 +18,7 @@ namespace {
                                          std::generic_category().message(error));
   if (error == ENOMEM || error == EAGAIN || error == EPERM)
     throw Error(ErrorCode::exhausted, "register memory",
-                fmt::format("{}; {}", reason, text_of(lock_limit())), way_to_raise(lock_limit()));
+                fmt::format("{}; {}", reason, text_of(lock_limit())), advice(lock_limit()));
   throw Error(ErrorCode::unavailable, "register memory", reason,
               "use memory of allocate(), or ROPEWALK_TRANSPORT=tcp");
 }

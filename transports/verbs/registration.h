@@ -43,7 +43,7 @@ class AdapterPages final : public PinnedPages {
 
 /// Memory that adapters may read and write: whole pages, from the one that holds the region's first
 /// byte.
-class Registration final : public Memory {
+class Registration final : public MemoryRegistration {
  public:
   /// Of this registration alone.
   Registration(const Region& pages, std::unique_ptr<AdapterPages> own);

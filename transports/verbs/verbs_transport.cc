@@ -28,7 +28,7 @@ constexpr size_t kHeldBytesMax = 4096;
 
 }  // namespace
 
-std::unique_ptr<Memory> VerbsTransport::register_memory(const Region& region) {
+std::unique_ptr<MemoryRegistration> VerbsTransport::register_memory(const Region& region) {
   if (region.is_own() || region.dmabuf >= 0)
     return std::make_unique<Registration>(region,
                                           std::make_unique<verbs::AdapterPages>(region, adapters_));
@@ -41,9 +41,9 @@ VerbsTransport::Peer* VerbsTransport::find(int peer) const {
 
 // ---- Putting ----
 
-Posted VerbsTransport::put(int peer, const std::byte* source, const Memory* source_memory,
-                           size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                           uint64_t cookie) {
+Posted VerbsTransport::put(int peer, const std::byte* source,
+                           const MemoryRegistration* source_memory, size_t bytes, RemoteKey key,
+                           uint64_t offset, uint32_t notice, uint64_t cookie) {
   Peer* p = find(peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
@@ -65,7 +65,7 @@ Posted VerbsTransport::put_copied(Peer& peer, const std::byte* source, uint32_t 
                                   const Lane::Target& target, uint64_t cookie) {
   Lane& lane = *peer.lanes[0];
   if (!peer.has_place() || !lane.can_put()) return Posted::full;
-  lane.put_copied(source, bytes, target, !gathering_);
+  lane.put_copied(source, bytes, target, !batching_);
   if (!leave(peer, lane, bytes)) return Posted::lost;
   if (peer.first_put == peer.end_put) return Posted::done;
   Peer::Put& put = peer.puts[peer.end_put++ % Peer::kPutsMax];
@@ -116,7 +116,7 @@ Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
 
 // Sends what was put, or holds it back where it is short. False where the peer was lost.
 bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
-  if (gathering_ && bytes <= kHeldBytesMax && lane.held() < Lane::kBatch) {
+  if (batching_ && bytes <= kHeldBytesMax && lane.held() < Lane::kBatch) {
     if (!peer.is_held) held_.push_back(&peer);
     peer.is_held = true;
     return true;
@@ -126,8 +126,8 @@ bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
   return error == 0;
 }
 
-void VerbsTransport::release() {
-  gathering_ = false;
+void VerbsTransport::end_batch() {
+  batching_ = false;
   while (!held_.empty()) {
     Peer& peer = *held_.back();
     held_.pop_back();
@@ -147,7 +147,7 @@ size_t VerbsTransport::poll(std::span<Completion> into) {
   size_t count = 0;
   if (ready_.empty()) {
     // First, since it may throw, and what `drain` gives out is given.
-    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) look_around();
+    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
     count = drain(into);
     if (ready_.empty()) return count;
   }
@@ -170,7 +170,7 @@ size_t VerbsTransport::drain(std::span<Completion> into) {
         else
           completed(completion);
       }
-      can_do_more_ |= count > 0;
+      progress_made_ |= count > 0;
     } while (!failing_.empty() && count > 0);
   }
   if (!failing_.empty()) lose_failing();
@@ -233,7 +233,7 @@ void VerbsTransport::publish(Peer& peer) {
 }
 
 size_t VerbsTransport::collect(std::span<Completion> into) {
-  return ready_.give_out(into, [this](Peer& peer, std::span<Completion> rest) {
+  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
     const size_t count = collect(peer, rest);
     publish(peer);  // what did not fit
     return count;

@@ -41,7 +41,7 @@ class VerbsTransport final : public Transport {
 
   struct Options {
     verbs::Settings settings;
-    verbs::Wishes wishes;
+    verbs::PortPreference preference;
     /// By peer; both ranks must have as many. Where empty, one lane on each port.
     std::vector<std::vector<LaneEnd>> lanes;
     /// A port that is down for longer costs its peers their links, made or in the making.
@@ -56,22 +56,23 @@ class VerbsTransport final : public Transport {
   ~VerbsTransport() override;
 
   std::string_view name() const override { return "verbs"; }
-  Abilities abilities() const override {
+  Capabilities capabilities() const override {
     return {.put = true,
             .registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
             .op_bytes_max = put_bytes_max_,
             .silence_max_ns = options_.settings.silence_max_ns()};
   }
-  std::unique_ptr<Memory> register_memory(const Region& region) override;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const Memory* source_memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override;
-  void gather() override { gathering_ = true; }
-  void release() override;
+  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
+             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
+             uint64_t cookie) override;
+  void begin_batch() override { batching_ = true; }
+  void end_batch() override;
   std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_.get(); }
@@ -80,7 +81,7 @@ class VerbsTransport final : public Transport {
   void stop() override;
   std::string why_lost(int peer) const override;
   bool was_silent(int peer) const override;
-  std::string way_out(int peer) const override;
+  std::string advice(int peer) const override;
 
  private:
   struct Peer;
@@ -108,7 +109,7 @@ class VerbsTransport final : public Transport {
   void take_greeting(Peer& peer, std::byte byte);
   void start_lanes(Peer& peer);
   std::string refresh_addresses(Peer& peer);
-  void look_around();
+  void poll_control();
 
   // verbs_transport.cc
   Posted put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
@@ -126,7 +127,7 @@ class VerbsTransport final : public Transport {
   size_t collect(Peer& peer, std::span<Completion> into);
   Completion take_notice(Peer& peer);
 
-  // trouble.cc
+  // errors.cc
   void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
   void lose_failing();
   void failed_to_post(Peer& peer, const verbs::Lane& lane, int error);
@@ -134,12 +135,12 @@ class VerbsTransport final : public Transport {
   void on_event(Device& device, const ibv_async_event& event);
   void check_ports();
   void lose_all_on(const Device& device, int port, const std::string& why,
-                   const std::string& way_out);
+                   const std::string& advice);
   void lose_later(Peer& peer, std::string why);
-  void lose(Peer& peer, std::string why, std::string way_out = {});
+  void lose(Peer& peer, std::string why, std::string advice = {});
   std::string own_name(const verbs::Port& port) const;
   void close(Peer& peer);
-  void say_farewell();
+  void flush_on_close();
 
   const int rank_;
   const int size_;
@@ -158,10 +159,10 @@ class VerbsTransport final : public Transport {
   std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
   ReadyPeers<Peer> ready_;
   uint32_t address_changes_ = 0;  // that adapters have told of
-  bool gathering_ = false;
+  bool batching_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what
   // `poll` has no word for.
-  bool can_do_more_ = false;
+  bool progress_made_ = false;
   uint32_t polls_ = 0;
   uint32_t inline_bytes_max_ = verbs::Lane::kInlineMax;
   size_t put_bytes_max_ = size_t{1} << 30;

@@ -2,17 +2,17 @@
 #include "backend.h"
 
 #include <c10/util/Exception.h>
-#include <ropewalk/meeting.h>
+#include <ropewalk/rendezvous.h>
 
 #include <utility>
 
 namespace ropewalk::pytorch {
 namespace {
 
-constexpr const char* kMeetingKey = "ropewalk";
+constexpr const char* kUniqueIdKey = "ropewalk";
 
-/// Stands in the invitation's place where there is none.
-const std::string kNoMeeting = "rank 0 failed: ";
+/// Stands in the unique id's place where there is none.
+const std::string kNoRendezvous = "rank 0 failed: ";
 
 std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
@@ -20,28 +20,28 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
 
 std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout) {
-  std::optional<Meeting> meeting;
+  std::optional<Rendezvous> rendezvous;
   Options options;
   options.rank = rank;
   options.size = size;
   if (size > 1 && rank == 0) {
     try {
-      store->set(kMeetingKey, bytes_of(meeting.emplace().invitation()));
+      store->set(kUniqueIdKey, bytes_of(rendezvous.emplace().unique_id()));
     } catch (const Error& error) {
-      store->set(kMeetingKey, bytes_of(kNoMeeting + error.what()));
+      store->set(kUniqueIdKey, bytes_of(kNoRendezvous + error.what()));
       throw;
     }
-    options = meeting->options(rank, size);
+    options = rendezvous->options(rank, size);
   } else if (size > 1) {
-    const std::vector<uint8_t> bytes = store->get(kMeetingKey);
+    const std::vector<uint8_t> bytes = store->get(kUniqueIdKey);
     const std::string text(bytes.begin(), bytes.end());
-    if (text.starts_with(kNoMeeting))
-      throw Error(ErrorCode::unavailable, "process group", text.substr(kNoMeeting.size()));
-    options = Meeting::options(text, rank, size);
+    if (text.starts_with(kNoRendezvous))
+      throw Error(ErrorCode::unavailable, "process group", text.substr(kNoRendezvous.size()));
+    options = Rendezvous::options(text, rank, size);
   }
   options.timeout = timeout;
   auto comm = Communicator::create(options);
-  if (meeting) store->deleteKey(kMeetingKey);  // a later group of this name meets anew
+  if (rendezvous) store->deleteKey(kUniqueIdKey);  // a later group of this name meets anew
   return comm;
 }
 

@@ -14,7 +14,7 @@
 namespace ropewalk {
 
 /// Parsed once per communicator; plain data. Defaults are the values here.
-struct Knobs {
+struct Config {
   std::optional<int> rank, size;           // ROPEWALK_RANK, ROPEWALK_SIZE
   std::optional<std::string> coordinator;  // ROPEWALK_COORDINATOR=host:port
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
@@ -56,10 +56,10 @@ struct KnobInfo {
 };
 const std::vector<KnobInfo>& knob_infos();
 
-/// Reads knobs through `get` (normally getenv), throws Error(invalid_argument) that names the
+/// Reads config through `get` (normally getenv), throws Error(invalid_argument) that names the
 /// variable, its value and what is allowed.
-Knobs parse_knobs(const std::function<const char*(const char*)>& get);
-Knobs knobs_from_environment();
+Config parse_config(const std::function<const char*(const char*)>& get);
+Config config_from_environment();
 /// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
 std::vector<std::string> unknown_knobs(const char* const* environ);
 

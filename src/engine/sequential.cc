@@ -18,7 +18,7 @@ const EagerHeader* await_front(Link& link, int stream) {
 
 }  // namespace
 
-bool Engine::run_in_order(Operation& op) {
+bool Engine::run_sequential(Operation& op) {
   const std::vector<ProgramStep>& steps = op.program.steps;
   const uint32_t begin = op.next_step;
   for (; op.next_step < steps.size(); ++op.next_step) {
@@ -28,21 +28,21 @@ bool Engine::run_in_order(Operation& op) {
       run_local(op.program, step, 0);
       continue;
     }
-    FifoState& fifo = op.fifos[op.steps[i].fifo];
+    StreamState& stream = op.streams[op.steps[i].stream];
     if (step.action == Action::send) {
       const EagerHeader header{op.signature, step.bytes, MessageKind::eager};
-      if (!fifo.link->can_send(fifo.stream) ||
-          !fifo.link->send(fifo.stream, header, step.source, step.bytes))
+      if (!stream.link->can_send(stream.id) ||
+          !stream.link->send(stream.id, header, step.source, step.bytes))
         break;
     } else {
       // Where several operations wait, each look for one would delay the others.
-      const EagerHeader* header = active_.size() == 1 ? await_front(*fifo.link, fifo.stream)
-                                                      : fifo.link->front(fifo.stream);
+      const EagerHeader* header = active_.size() == 1 ? await_front(*stream.link, stream.id)
+                                                      : stream.link->front(stream.id);
       if (header == nullptr ||
-          !check_header(op, *fifo.link, *header, MessageKind::eager, step.bytes))
+          !check_header(op, *stream.link, *header, MessageKind::eager, step.bytes))
         break;
       apply(op, i, 0, payload_of(*header, step.bytes));
-      fifo.link->pop(fifo.stream);
+      stream.link->pop(stream.id);
     }
   }
   if (op.next_step == steps.size()) op.unfinished = 0;

@@ -1,12 +1,13 @@
 // Where ranks meet that can tell each other a line of text in some other way: through a key-value
 // store, a file system, an older communicator.
 //
-//   ropewalk::Meeting meeting;                     // on rank 0
-//   store.set("ropewalk", meeting.invitation());
-//   auto comm = ropewalk::Communicator::create(meeting.options(0, size));
+//   ropewalk::Rendezvous rendezvous;                     // on rank 0
+//   store.set("ropewalk", rendezvous.unique_id());
+//   auto comm = ropewalk::Communicator::create(rendezvous.options(0, size));
 //
-//   auto invitation = store.get("ropewalk");       // on every other rank
-//   auto comm = ropewalk::Communicator::create(ropewalk::Meeting::options(invitation, rank, size));
+//   auto unique_id = store.get("ropewalk");       // on every other rank
+//   auto comm = ropewalk::Communicator::create(ropewalk::Rendezvous::options(unique_id, rank,
+//   size));
 #pragma once
 
 #include <string>
@@ -17,26 +18,26 @@
 namespace ropewalk {
 
 /// Rank 0's side. Must live until rank 0's `create` has returned; may then go. Movable.
-class Meeting {
+class Rendezvous {
  public:
   /// Listens on a free port of every interface (ROPEWALK_SOCKET_IFNAME chooses among them) and
   /// makes a key. Throws Error.
-  Meeting();
-  ~Meeting();
-  Meeting(Meeting&& other) noexcept;
-  Meeting& operator=(Meeting&&) = delete;
+  Rendezvous();
+  ~Rendezvous();
+  Rendezvous(Rendezvous&& other) noexcept;
+  Rendezvous& operator=(Rendezvous&&) = delete;
 
   /// One line of printable characters: this rank's addresses, in the order in which the system
   /// lists them, which the others try in turn, and the job's key. Whoever has it can join.
-  const std::string& invitation() const { return invitation_; }
+  const std::string& unique_id() const { return unique_id_; }
   /// How rank `rank`, which is 0 here, joins.
   Options options(int rank, int size) const;
-  /// How the other ranks do. Throws Error(invalid_argument) where `invitation` is none.
-  static Options options(std::string_view invitation, int rank, int size);
+  /// How the other ranks do. Throws Error(invalid_argument) where `unique_id` is none.
+  static Options options(std::string_view unique_id, int rank, int size);
 
  private:
   int listener_ = -1;
-  std::string invitation_;
+  std::string unique_id_;
 };
 
 }  // namespace ropewalk

@@ -1,5 +1,5 @@
 // Invitation: "ropewalk1 KEY ADDRESS,ADDRESS,..."; KEY is 64 hexadecimal digits, ADDRESS "ip:port".
-#include "ropewalk/meeting.h"
+#include "ropewalk/rendezvous.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "bootstrap/auth.h"
+#include "bootstrap/config.h"
 #include "bootstrap/interfaces.h"
-#include "bootstrap/knobs.h"
 #include "bootstrap/net.h"
 
 namespace ropewalk {
@@ -23,14 +23,14 @@ constexpr size_t kKeyDigits = 64;
 std::string addresses_of(int listener) {
   std::string choice;
   const auto all =
-      bootstrap::advertised_addresses(listener, knobs_from_environment().socket_ifname, choice);
+      bootstrap::advertised_addresses(listener, config_from_environment().socket_ifname, choice);
   std::string outward, loopback;
   for (const std::string& text : all) {
     std::string& list = bootstrap::numeric_address(text)->is_loopback() ? loopback : outward;
     list += (list.empty() ? "" : ",") + text;
   }
   if (all.empty())
-    throw Error(ErrorCode::unavailable, "meeting", "no network interface is up",
+    throw Error(ErrorCode::unavailable, "rendezvous", "no network interface is up",
                 "ip link set lo up, at least");
   return outward.empty() ? loopback : outward;
 }
@@ -43,43 +43,43 @@ Options joining(int rank, int size, std::string_view key) {
   return options;
 }
 
-std::string_view key_in(std::string_view invitation) {
-  return invitation.substr(kGreeting.size(), kKeyDigits);
+std::string_view key_in(std::string_view unique_id) {
+  return unique_id.substr(kGreeting.size(), kKeyDigits);
 }
 
 }  // namespace
 
-Meeting::Meeting() {
+Rendezvous::Rendezvous() {
   bootstrap::start_cryptography();
   bootstrap::UniqueFd listener = bootstrap::listen_everywhere(0);
-  invitation_ =
+  unique_id_ =
       fmt::format("{}{} {}", kGreeting, bootstrap::random_secret(), addresses_of(listener.get()));
   listener_ = listener.release();
 }
 
-Meeting::~Meeting() {
+Rendezvous::~Rendezvous() {
   if (listener_ >= 0) ::close(listener_);
 }
 
-Meeting::Meeting(Meeting&& other) noexcept
-    : listener_(std::exchange(other.listener_, -1)), invitation_(std::move(other.invitation_)) {}
+Rendezvous::Rendezvous(Rendezvous&& other) noexcept
+    : listener_(std::exchange(other.listener_, -1)), unique_id_(std::move(other.unique_id_)) {}
 
-Options Meeting::options(int rank, int size) const {
-  Options options = joining(rank, size, key_in(invitation_));
+Options Rendezvous::options(int rank, int size) const {
+  Options options = joining(rank, size, key_in(unique_id_));
   options.coordinator_fd = listener_;
   return options;
 }
 
-Options Meeting::options(std::string_view invitation, int rank, int size) {
+Options Rendezvous::options(std::string_view unique_id, int rank, int size) {
   const std::string_view rest =
-      invitation.substr(std::min(invitation.size(), kGreeting.size() + kKeyDigits));
-  const bool is_one = invitation.starts_with(kGreeting) && rest.starts_with(' ') &&
+      unique_id.substr(std::min(unique_id.size(), kGreeting.size() + kKeyDigits));
+  const bool is_one = unique_id.starts_with(kGreeting) && rest.starts_with(' ') &&
                       !bootstrap::parse_endpoints(rest.substr(1)).empty();
   if (!is_one)
-    throw Error(ErrorCode::invalid_argument, "meeting",
-                fmt::format("\"{}\" is no invitation to a meeting", invitation.substr(0, 16)),
-                "give what Meeting::invitation() said on rank 0, whole");
-  Options options = joining(rank, size, key_in(invitation));
+    throw Error(ErrorCode::invalid_argument, "rendezvous",
+                fmt::format("\"{}\" is no unique id", unique_id.substr(0, 16)),
+                "give what Rendezvous::unique_id() said on rank 0, whole");
+  Options options = joining(rank, size, key_in(unique_id));
   options.coordinator = std::string(rest.substr(1));
   return options;
 }

@@ -1,4 +1,4 @@
-#include "bootstrap/switchboard.h"
+#include "bootstrap/socket_broker.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,16 +19,16 @@ bool is_readable(int fd) {
   return poll(&p, 1, 0) == 1;
 }
 
-TEST(Switchboard, LowerThatDialsRefusesTheHigher) {
-  Switchboard lower(0, 2, kTimeoutNs);
+TEST(SocketBroker, LowerThatDialsRefusesTheHigher) {
+  SocketBroker lower(0, 2, kTimeoutNs);
   lower.request(1, 0);
   ASSERT_EQ(lower.to_dial().size(), 1u);
   EXPECT_EQ(lower.claim({1, 0}), Verdict::yield);
   EXPECT_TRUE(lower.is_dialing({1, 0}));
 }
 
-TEST(Switchboard, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
-  Switchboard lower(0, 2, kTimeoutNs);
+TEST(SocketBroker, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
+  SocketBroker lower(0, 2, kTimeoutNs);
   ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
   lower.request(1, 0);
   EXPECT_TRUE(lower.to_dial().empty());
@@ -36,8 +36,8 @@ TEST(Switchboard, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
   EXPECT_EQ(lower.claim({1, 0}), Verdict::already);
 }
 
-TEST(Switchboard, HigherAlwaysTakesTheLower) {
-  Switchboard higher(1, 2, kTimeoutNs);
+TEST(SocketBroker, HigherAlwaysTakesTheLower) {
+  SocketBroker higher(1, 2, kTimeoutNs);
   higher.request(0, 0);
   EXPECT_EQ(higher.claim({0, 0}), Verdict::accepted);
   EXPECT_FALSE(higher.is_dialing({0, 0}));
@@ -47,15 +47,15 @@ TEST(Switchboard, HigherAlwaysTakesTheLower) {
   EXPECT_EQ(higher.claim({0, 1}), Verdict::accepted);
 }
 
-TEST(Switchboard, ALostArrivalCanBeDialedAgain) {
-  Switchboard lower(0, 2, kTimeoutNs);
+TEST(SocketBroker, ALostArrivalCanBeDialedAgain) {
+  SocketBroker lower(0, 2, kTimeoutNs);
   ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
   lower.lost({1, 0});
   EXPECT_EQ(lower.claim({1, 0}), Verdict::accepted);
 }
 
-TEST(Switchboard, TakeHandsOutOnceAndClearsTheEvent) {
-  Switchboard board(0, 3, kTimeoutNs);
+TEST(SocketBroker, TakeHandsOutOnceAndClearsTheEvent) {
+  SocketBroker board(0, 3, kTimeoutNs);
   board.request(1, 0);
   board.request(1, 0);
   EXPECT_EQ(board.to_dial().size(), 1u) << "a repeated request is harmless";
@@ -70,8 +70,8 @@ TEST(Switchboard, TakeHandsOutOnceAndClearsTheEvent) {
   EXPECT_EQ(board.take(2, 5), -1) << "never requested";
 }
 
-TEST(Switchboard, UnfulfilledRequestsBecomeOverdue) {
-  Switchboard board(0, 3, kTimeoutNs);
+TEST(SocketBroker, UnfulfilledRequestsBecomeOverdue) {
+  SocketBroker board(0, 3, kTimeoutNs);
   EXPECT_EQ(board.next_deadline_ns(), INT64_MAX);
   board.request(2, 1);
   const int64_t now_ns = MonotonicClock().now_ns();
@@ -82,8 +82,8 @@ TEST(Switchboard, UnfulfilledRequestsBecomeOverdue) {
   EXPECT_EQ(board.overdue(now_ns + kTimeoutNs).peer, -1);
 }
 
-TEST(Switchboard, ImpossibleLinksAreRefused) {
-  Switchboard board(0, 2, kTimeoutNs);
+TEST(SocketBroker, ImpossibleLinksAreRefused) {
+  SocketBroker board(0, 2, kTimeoutNs);
   EXPECT_THROW(board.request(0, 0), Error);
   EXPECT_THROW(board.request(2, 0), Error);
   EXPECT_THROW(board.request(1, -1), Error);

@@ -14,25 +14,25 @@
 namespace ropewalk::bootstrap {
 
 /// A connection whose dialer has proved that it has the key; it waits for a Verdict.
-struct Arrival {
+struct AuthenticatedSocket {
   UniqueFd fd;
   Hello hello;
   std::string source;  // its address
 };
 
 /// Sends the verdict; false where the connection is gone.
-bool send_verdict(const Arrival& arrival, Verdict verdict);
+bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 
 /// Accepts and authenticates. One thread; never blocks: each connection is a small state machine
 /// with a deadline, at most kHalfOpenMax at a time (the oldest goes first), so that a stranger who
 /// says nothing, too little, too much or nonsense costs nobody anything. Each source of strangers
 /// is logged once.
-class Doorway {
+class Acceptor {
  public:
   static constexpr size_t kHalfOpenMax = 256;
 
   /// `coordinator`: rank 0's second socket, at which the job joins; elsewhere none.
-  Doorway(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
+  Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
 
   /// Once all have joined. Others of this process may then accept there, for the next job.
   void close_coordinator() { coordinator_ = UniqueFd(); }
@@ -40,7 +40,7 @@ class Doorway {
   /// Links inside the world wait until this is known.
   void set_session_key(const Key& key) { session_key_ = key; }
   void prepare(PollSet& set, int64_t now_ns);
-  std::vector<Arrival> advance(const PollSet& set, int64_t now_ns);
+  std::vector<AuthenticatedSocket> advance(const PollSet& set, int64_t now_ns);
   /// How many connections were refused, and where the last came from.
   int refused() const { return refused_; }
   const std::string& last_refused() const { return last_refused_; }
@@ -58,13 +58,13 @@ class Doorway {
   enum class Progress : uint8_t { waiting, proved, over };
 
   void accept_all(int listener, int64_t now_ns);
-  Progress step(HalfOpen& stranger, bool readable);
-  Progress read_hello(HalfOpen& stranger);
-  Progress read_proof(HalfOpen& stranger);
+  Progress step(HalfOpen& connection, bool readable);
+  Progress read_hello(HalfOpen& connection);
+  Progress read_proof(HalfOpen& connection);
   const Key* key_for(const Hello& hello) const;
   /// Reads up to `want` bytes in all; `waiting` until they are there.
-  Progress fill(HalfOpen& stranger, size_t want);
-  Progress refuse(const HalfOpen& stranger, const char* why, bool suspicious);
+  Progress fill(HalfOpen& connection, size_t want);
+  Progress refuse(const HalfOpen& connection, const char* why, bool suspicious);
 
   UniqueFd listener_, coordinator_;
   const int rank_;
@@ -72,7 +72,7 @@ class Doorway {
   std::optional<Key> session_key_;
   int slot_ = -1, coordinator_slot_ = -1;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
-  std::list<HalfOpen> strangers_;
+  std::list<HalfOpen> pending_;
   int refused_ = 0;
   std::string last_refused_;
   std::set<std::string> logged_;

@@ -1,4 +1,4 @@
-#include "transports/shm/peer_info.h"
+#include "transports/shm/mailbox_address.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -10,10 +10,10 @@
 namespace ropewalk::shm {
 namespace {
 
-TEST(PeerInfo, SurvivesTheJourneyAsText) {
-  const PeerInfo info{3, "shm", 4711, 6, 0x00c0ffee00c0ffee, {{5, 0, 0x3c1}}};
+TEST(MailboxAddress, SurvivesTheJourneyAsText) {
+  const MailboxAddress info{3, "shm", 4711, 6, 0x00c0ffee00c0ffee, {{5, 0, 0x3c1}}};
   EXPECT_EQ(info.text(), "shm2:4711:6:00c0ffee00c0ffee:5.0.3c1");
-  const PeerInfo parsed = PeerInfo::parse(3, "shm", info.text());
+  const MailboxAddress parsed = MailboxAddress::parse(3, "shm", info.text());
   EXPECT_EQ(parsed.rank, 3);
   EXPECT_EQ(parsed.pid, 4711);
   EXPECT_EQ(parsed.doorbell_fd, 6);
@@ -21,18 +21,18 @@ TEST(PeerInfo, SurvivesTheJourneyAsText) {
   EXPECT_EQ(parsed.mailbox, info.mailbox);
 }
 
-TEST(PeerInfo, CarriesEveryWord) {
-  PeerInfo info{0, "ucx/shm", 1, 2, 3, {}};
+TEST(MailboxAddress, CarriesEveryWord) {
+  MailboxAddress info{0, "ucx/shm", 1, 2, 3, {}};
   EXPECT_EQ(info.text(), "ucx/shm2:1:2:0000000000000003:0");
   info.mailbox.words.fill(~uint64_t{0});
-  EXPECT_EQ(PeerInfo::parse(0, "ucx/shm", info.text()).mailbox, info.mailbox);
+  EXPECT_EQ(MailboxAddress::parse(0, "ucx/shm", info.text()).mailbox, info.mailbox);
 }
 
 class BadInfo : public testing::TestWithParam<const char*> {};
 
 TEST_P(BadInfo, IsRefusedByName) {
   try {
-    PeerInfo::parse(7, "shm", GetParam());
+    MailboxAddress::parse(7, "shm", GetParam());
     ADD_FAILURE() << "accepted " << GetParam();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::protocol);

@@ -1,4 +1,4 @@
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 
 #include <algorithm>
 #include <charconv>
@@ -98,24 +98,24 @@ LogLevel level_named(std::string_view word) {
   return LogLevel::warn;
 }
 
-void parse_ib_knobs(const Reader& read, Knobs& knobs) {
+void parse_ib_knobs(const Reader& read, Config& config) {
   constexpr int kPkeyIndexMax = 65535;
-  knobs.ib_hca = read.text("ROPEWALK_IB_HCA").value_or("");
-  if (!verbs::PortFilter::parse(knobs.ib_hca))
-    Reader::bad("ROPEWALK_IB_HCA", knobs.ib_hca,
+  config.ib_hca = read.text("ROPEWALK_IB_HCA").value_or("");
+  if (!verbs::PortFilter::parse(config.ib_hca))
+    Reader::bad("ROPEWALK_IB_HCA", config.ib_hca,
                 "a list of RDMA devices: mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
-  knobs.ib_gid_index = read.integer("ROPEWALK_IB_GID_INDEX", 0, 255);
+  config.ib_gid_index = read.integer("ROPEWALK_IB_GID_INDEX", 0, 255);
   const auto number = [&read](const char* name, long low, long high, int& into) {
     into = read.integer(name, low, high).value_or(into);
   };
-  number("ROPEWALK_IB_TC", 0, 255, knobs.ib_traffic_class);
-  number("ROPEWALK_IB_SL", 0, 15, knobs.ib_service_level);
-  number("ROPEWALK_IB_PKEY", 0, kPkeyIndexMax, knobs.ib_pkey_index);
-  number("ROPEWALK_IB_TIMEOUT", 1, 22, knobs.ib_timeout);
-  number("ROPEWALK_IB_RETRY", 0, 7, knobs.ib_retry);
-  number("ROPEWALK_IB_LANES", 1, 8, knobs.ib_lanes);
-  knobs.ib_mtu = std::stoi(read.choice("ROPEWALK_IB_MTU", {"256", "512", "1024", "2048", "4096"},
-                                       std::to_string(knobs.ib_mtu)));
+  number("ROPEWALK_IB_TC", 0, 255, config.ib_traffic_class);
+  number("ROPEWALK_IB_SL", 0, 15, config.ib_service_level);
+  number("ROPEWALK_IB_PKEY", 0, kPkeyIndexMax, config.ib_pkey_index);
+  number("ROPEWALK_IB_TIMEOUT", 1, 22, config.ib_timeout);
+  number("ROPEWALK_IB_RETRY", 0, 7, config.ib_retry);
+  number("ROPEWALK_IB_LANES", 1, 8, config.ib_lanes);
+  config.ib_mtu = std::stoi(read.choice("ROPEWALK_IB_MTU", {"256", "512", "1024", "2048", "4096"},
+                                        std::to_string(config.ib_mtu)));
 }
 
 std::vector<std::string_view> algorithm_names() {
@@ -182,41 +182,41 @@ const std::vector<KnobInfo>& knob_infos() {
   return infos;
 }
 
-Knobs parse_knobs(const std::function<const char*(const char*)>& get) {
+Config parse_config(const std::function<const char*(const char*)>& get) {
   const Reader read(get);
-  Knobs knobs;
-  knobs.rank = read.integer("ROPEWALK_RANK", 0, kRanksMax - 1);
-  knobs.size = read.integer("ROPEWALK_SIZE", 1, kRanksMax);
-  knobs.coordinator = read.text("ROPEWALK_COORDINATOR");
-  if (knobs.coordinator && !bootstrap::parse_endpoint(*knobs.coordinator))
-    Reader::bad("ROPEWALK_COORDINATOR", *knobs.coordinator,
+  Config config;
+  config.rank = read.integer("ROPEWALK_RANK", 0, kRanksMax - 1);
+  config.size = read.integer("ROPEWALK_SIZE", 1, kRanksMax);
+  config.coordinator = read.text("ROPEWALK_COORDINATOR");
+  if (config.coordinator && !bootstrap::parse_endpoint(*config.coordinator))
+    Reader::bad("ROPEWALK_COORDINATOR", *config.coordinator,
                 "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535");
-  knobs.coordinator_fd =
+  config.coordinator_fd =
       read.integer("ROPEWALK_COORDINATOR_FD", 0, std::numeric_limits<int>::max());
-  knobs.job_key = read.text("ROPEWALK_JOB_KEY").value_or("");
-  if (knobs.job_key.size() > kJobKeyBytesMax)
+  config.job_key = read.text("ROPEWALK_JOB_KEY").value_or("");
+  if (config.job_key.size() > kJobKeyBytesMax)
     Reader::bad("ROPEWALK_JOB_KEY", "(hidden)",
                 fmt::format("at most {} bytes long", kJobKeyBytesMax));
-  knobs.transport = read.transport("ROPEWALK_TRANSPORT", knobs.transport);
-  knobs.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, knobs.require);
-  knobs.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), knobs.algorithm);
-  knobs.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
+  config.transport = read.transport("ROPEWALK_TRANSPORT", config.transport);
+  config.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, config.require);
+  config.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), config.algorithm);
+  config.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
   using namespace std::chrono_literals;
-  knobs.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, knobs.timeout);
-  knobs.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, knobs.link_timeout);
-  knobs.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(knobs.tcp_streams);
-  parse_ib_knobs(read, knobs);
-  knobs.slice_bytes =
-      read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, knobs.slice_bytes);
-  knobs.progress_thread =
-      read.integer("ROPEWALK_PROGRESS_THREAD", 0, 1).value_or(knobs.progress_thread ? 1 : 0) == 1;
-  knobs.progress_cpu = read.integer("ROPEWALK_PROGRESS_CPU", 0, 65535);
-  knobs.log = level_named(read.choice("ROPEWALK_LOG", {"error", "warn", "info", "debug"}, "warn"));
-  return knobs;
+  config.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, config.timeout);
+  config.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, config.link_timeout);
+  config.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(config.tcp_streams);
+  parse_ib_knobs(read, config);
+  config.slice_bytes =
+      read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, config.slice_bytes);
+  config.progress_thread =
+      read.integer("ROPEWALK_PROGRESS_THREAD", 0, 1).value_or(config.progress_thread ? 1 : 0) == 1;
+  config.progress_cpu = read.integer("ROPEWALK_PROGRESS_CPU", 0, 65535);
+  config.log = level_named(read.choice("ROPEWALK_LOG", {"error", "warn", "info", "debug"}, "warn"));
+  return config;
 }
 
-Knobs knobs_from_environment() {
-  return parse_knobs([](const char* name) { return std::getenv(name); });
+Config config_from_environment() {
+  return parse_config([](const char* name) { return std::getenv(name); });
 }
 
 std::vector<std::string> unknown_knobs(const char* const* environ) {

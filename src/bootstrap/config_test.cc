@@ -1,4 +1,4 @@
-#include "bootstrap/knobs.h"
+#include "bootstrap/config.h"
 
 #include <gtest/gtest.h>
 
@@ -15,77 +15,77 @@ namespace {
 using namespace std::chrono_literals;
 using Table = std::map<std::string, std::string>;
 
-Knobs parse(const Table& table) {
-  return parse_knobs([&table](const char* name) {
+Config parse(const Table& table) {
+  return parse_config([&table](const char* name) {
     const auto found = table.find(name);
     return found == table.end() ? nullptr : found->second.c_str();
   });
 }
 
-TEST(Knobs, DefaultsAreThoseOfTheStruct) {
-  const Knobs knobs = parse({});
-  EXPECT_FALSE(knobs.rank);
-  EXPECT_EQ(knobs.transport, "auto");
-  EXPECT_EQ(knobs.timeout, 30s);
-  EXPECT_EQ(knobs.link_timeout, 800ms);
-  EXPECT_EQ(knobs.slice_bytes, 1u << 20);
-  EXPECT_TRUE(knobs.progress_thread);
+TEST(Config, DefaultsAreThoseOfTheStruct) {
+  const Config config = parse({});
+  EXPECT_FALSE(config.rank);
+  EXPECT_EQ(config.transport, "auto");
+  EXPECT_EQ(config.timeout, 30s);
+  EXPECT_EQ(config.link_timeout, 800ms);
+  EXPECT_EQ(config.slice_bytes, 1u << 20);
+  EXPECT_TRUE(config.progress_thread);
 }
 
-TEST(Knobs, ReadsEveryVariable) {
-  const Knobs knobs = parse({{"ROPEWALK_RANK", "3"},
-                             {"ROPEWALK_SIZE", "8"},
-                             {"ROPEWALK_COORDINATOR", "[::1]:4242"},
-                             {"ROPEWALK_COORDINATOR_FD", "5"},
-                             {"ROPEWALK_JOB_KEY", "secret"},
-                             {"ROPEWALK_TRANSPORT", "tcp"},
-                             {"ROPEWALK_REQUIRE", "rdma"},
-                             {"ROPEWALK_ALGORITHM", "ring"},
-                             {"ROPEWALK_SOCKET_IFNAME", "eth"},
-                             {"ROPEWALK_TIMEOUT", "1.5"},
-                             {"ROPEWALK_LINK_TIMEOUT", "250ms"},
-                             {"ROPEWALK_TCP_STREAMS", "4"},
-                             {"ROPEWALK_IB_HCA", "^mlx5_3"},
-                             {"ROPEWALK_IB_GID_INDEX", "3"},
-                             {"ROPEWALK_IB_TC", "106"},
-                             {"ROPEWALK_IB_SL", "5"},
-                             {"ROPEWALK_IB_PKEY", "2"},
-                             {"ROPEWALK_IB_TIMEOUT", "12"},
-                             {"ROPEWALK_IB_RETRY", "7"},
-                             {"ROPEWALK_IB_LANES", "8"},
-                             {"ROPEWALK_IB_MTU", "1024"},
-                             {"ROPEWALK_SLICE_BYTES", "1M"},
-                             {"ROPEWALK_PROGRESS_THREAD", "0"},
-                             {"ROPEWALK_PROGRESS_CPU", "7"},
-                             {"ROPEWALK_LOG", "debug"}});
-  EXPECT_EQ(knobs.rank, 3);
-  EXPECT_EQ(knobs.size, 8);
-  EXPECT_EQ(knobs.coordinator, "[::1]:4242");
-  EXPECT_EQ(knobs.coordinator_fd, 5);
-  EXPECT_EQ(knobs.job_key, "secret");
-  EXPECT_EQ(knobs.transport, "tcp");
-  EXPECT_EQ(knobs.require, "rdma");
-  EXPECT_EQ(knobs.algorithm, "ring");
-  EXPECT_EQ(knobs.socket_ifname, "eth");
-  EXPECT_EQ(knobs.timeout, 1500ms);
-  EXPECT_EQ(knobs.link_timeout, 250ms);
-  EXPECT_EQ(knobs.tcp_streams, 4);
-  EXPECT_EQ(knobs.ib_hca, "^mlx5_3");
-  EXPECT_EQ(knobs.ib_gid_index, 3);
-  EXPECT_EQ(knobs.ib_traffic_class, 106);
-  EXPECT_EQ(knobs.ib_service_level, 5);
-  EXPECT_EQ(knobs.ib_pkey_index, 2);
-  EXPECT_EQ(knobs.ib_timeout, 12);
-  EXPECT_EQ(knobs.ib_retry, 7);
-  EXPECT_EQ(knobs.ib_lanes, 8);
-  EXPECT_EQ(knobs.ib_mtu, 1024);
-  EXPECT_EQ(knobs.slice_bytes, 1u << 20);
-  EXPECT_FALSE(knobs.progress_thread);
-  EXPECT_EQ(knobs.progress_cpu, 7);
-  EXPECT_EQ(knobs.log, LogLevel::debug);
+TEST(Config, ReadsEveryVariable) {
+  const Config config = parse({{"ROPEWALK_RANK", "3"},
+                               {"ROPEWALK_SIZE", "8"},
+                               {"ROPEWALK_COORDINATOR", "[::1]:4242"},
+                               {"ROPEWALK_COORDINATOR_FD", "5"},
+                               {"ROPEWALK_JOB_KEY", "secret"},
+                               {"ROPEWALK_TRANSPORT", "tcp"},
+                               {"ROPEWALK_REQUIRE", "rdma"},
+                               {"ROPEWALK_ALGORITHM", "ring"},
+                               {"ROPEWALK_SOCKET_IFNAME", "eth"},
+                               {"ROPEWALK_TIMEOUT", "1.5"},
+                               {"ROPEWALK_LINK_TIMEOUT", "250ms"},
+                               {"ROPEWALK_TCP_STREAMS", "4"},
+                               {"ROPEWALK_IB_HCA", "^mlx5_3"},
+                               {"ROPEWALK_IB_GID_INDEX", "3"},
+                               {"ROPEWALK_IB_TC", "106"},
+                               {"ROPEWALK_IB_SL", "5"},
+                               {"ROPEWALK_IB_PKEY", "2"},
+                               {"ROPEWALK_IB_TIMEOUT", "12"},
+                               {"ROPEWALK_IB_RETRY", "7"},
+                               {"ROPEWALK_IB_LANES", "8"},
+                               {"ROPEWALK_IB_MTU", "1024"},
+                               {"ROPEWALK_SLICE_BYTES", "1M"},
+                               {"ROPEWALK_PROGRESS_THREAD", "0"},
+                               {"ROPEWALK_PROGRESS_CPU", "7"},
+                               {"ROPEWALK_LOG", "debug"}});
+  EXPECT_EQ(config.rank, 3);
+  EXPECT_EQ(config.size, 8);
+  EXPECT_EQ(config.coordinator, "[::1]:4242");
+  EXPECT_EQ(config.coordinator_fd, 5);
+  EXPECT_EQ(config.job_key, "secret");
+  EXPECT_EQ(config.transport, "tcp");
+  EXPECT_EQ(config.require, "rdma");
+  EXPECT_EQ(config.algorithm, "ring");
+  EXPECT_EQ(config.socket_ifname, "eth");
+  EXPECT_EQ(config.timeout, 1500ms);
+  EXPECT_EQ(config.link_timeout, 250ms);
+  EXPECT_EQ(config.tcp_streams, 4);
+  EXPECT_EQ(config.ib_hca, "^mlx5_3");
+  EXPECT_EQ(config.ib_gid_index, 3);
+  EXPECT_EQ(config.ib_traffic_class, 106);
+  EXPECT_EQ(config.ib_service_level, 5);
+  EXPECT_EQ(config.ib_pkey_index, 2);
+  EXPECT_EQ(config.ib_timeout, 12);
+  EXPECT_EQ(config.ib_retry, 7);
+  EXPECT_EQ(config.ib_lanes, 8);
+  EXPECT_EQ(config.ib_mtu, 1024);
+  EXPECT_EQ(config.slice_bytes, 1u << 20);
+  EXPECT_FALSE(config.progress_thread);
+  EXPECT_EQ(config.progress_cpu, 7);
+  EXPECT_EQ(config.log, LogLevel::debug);
 }
 
-TEST(Knobs, EveryBadValueIsNamed) {
+TEST(Config, EveryBadValueIsNamed) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"ROPEWALK_RANK", "-1"},          {"ROPEWALK_RANK", "1x"},
       {"ROPEWALK_SIZE", "0"},           {"ROPEWALK_COORDINATOR", "host"},
@@ -115,7 +115,7 @@ TEST(Knobs, EveryBadValueIsNamed) {
   }
 }
 
-TEST(Knobs, NamesOfTransports) {
+TEST(Config, NamesOfTransports) {
   for (const std::string_view name : kTransportNames) {
     EXPECT_EQ(transport_named(name), name);
     EXPECT_EQ(parse({{"ROPEWALK_TRANSPORT", std::string(name)}}).transport, name);
@@ -125,14 +125,14 @@ TEST(Knobs, NamesOfTransports) {
 }
 
 // ROPEWALK_IB_RETRY promises an error within a second on adapters that keep to their timeout.
-TEST(Knobs, APeerThatAnswersNothingIsLostWithinASecond) {
-  const Knobs knobs = parse({});
+TEST(Config, APeerThatAnswersNothingIsLostWithinASecond) {
+  const Config config = parse({});
   const double looks = 0.1;  // of the engine, until it takes the peer for the cause and tells
-  const double seconds = (knobs.ib_retry + 1) * 4.096e-6 * (1 << knobs.ib_timeout) + looks;
+  const double seconds = (config.ib_retry + 1) * 4.096e-6 * (1 << config.ib_timeout) + looks;
   EXPECT_LT(seconds, 1);
 }
 
-TEST(Knobs, TheJobKeyIsNeverShown) {
+TEST(Config, TheJobKeyIsNeverShown) {
   try {
     parse({{"ROPEWALK_JOB_KEY", std::string(5000, 'k')}});
     FAIL();
@@ -184,7 +184,7 @@ void find_names(const fs::path& path, Names& names) {
 }
 
 // ROPEWALK_TORCH_CACHE was documented, but warned of as a typing error.
-TEST(Knobs, DocumentedVariablesAreNotTakenForUnknown) {
+TEST(Config, DocumentedVariablesAreNotTakenForUnknown) {
   const char* root = std::getenv("SOURCE_ROOT");
   ASSERT_NE(root, nullptr) << "meson test sets it";
   Names names;
@@ -199,12 +199,12 @@ TEST(Knobs, DocumentedVariablesAreNotTakenForUnknown) {
     EXPECT_TRUE(names.variables.contains(std::string(info.name))) << info.name;
 }
 
-TEST(Knobs, UnknownNamesAreFound) {
+TEST(Config, UnknownNamesAreFound) {
   const char* environ[] = {"PATH=/bin", "ROPEWALK_LOG=info", "ROPEWALK_TIMEOUTS=3", nullptr};
   EXPECT_EQ(unknown_knobs(environ), std::vector<std::string>{"ROPEWALK_TIMEOUTS"});
 }
 
-TEST(Knobs, Sizes) {
+TEST(Config, Sizes) {
   EXPECT_EQ(parse_size("8"), 8u);
   EXPECT_EQ(parse_size("8B"), 8u);
   EXPECT_EQ(parse_size("18446744073709551615"), SIZE_MAX);
@@ -214,6 +214,7 @@ TEST(Knobs, Sizes) {
     EXPECT_EQ(parse_size(text), 3u << 19) << text;
   EXPECT_EQ(parse_size("2G"), size_t{2} << 30);
   EXPECT_EQ(parse_size("0.5T"), size_t{1} << 39);
+  EXPECT_EQ(parse_size(".5T"), size_t{1} << 39);
   for (const char* bad : {"",
                           "K",
                           "B",
@@ -238,7 +239,7 @@ TEST(Knobs, Sizes) {
     EXPECT_FALSE(parse_size(bad)) << bad;
 }
 
-TEST(Knobs, Durations) {
+TEST(Config, Durations) {
   EXPECT_EQ(parse_duration("1.5"), 1500ms);
   EXPECT_EQ(parse_duration("200ms"), 200ms);
   EXPECT_EQ(parse_duration("3s"), 3s);

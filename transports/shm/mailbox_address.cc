@@ -1,4 +1,4 @@
-#include "transports/shm/peer_info.h"
+#include "transports/shm/mailbox_address.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ bool parse_share(std::string_view text, Share& share) {
   return false;
 }
 
-bool parse_into(PeerInfo& info, std::string_view text) {
+bool parse_into(MailboxAddress& info, std::string_view text) {
   if (!text.starts_with(info.kind + kVersion + ":")) return false;
   text.remove_prefix(info.kind.size() + 2);
   if (!take_number(text, info.pid, ':') || !take_number(text, info.doorbell_fd, ':') ||
@@ -68,15 +68,15 @@ std::string reason_for(int error) {
 
 }  // namespace
 
-std::string PeerInfo::text() const {
+std::string MailboxAddress::text() const {
   size_t words = Share::kWords;
   while (words > 1 && mailbox.words[words - 1] == 0) --words;
   return fmt::format("{}{}:{}:{}:{:016x}:{:x}", kind, kVersion, pid, doorbell_fd, nonce,
                      fmt::join(std::span(mailbox.words).first(words), "."));
 }
 
-PeerInfo PeerInfo::parse(int rank, std::string_view kind, std::string_view text) {
-  PeerInfo info;
+MailboxAddress MailboxAddress::parse(int rank, std::string_view kind, std::string_view text) {
+  MailboxAddress info;
   info.rank = rank;
   info.kind = kind;
   if (!parse_into(info, text))
@@ -86,7 +86,7 @@ PeerInfo PeerInfo::parse(int rank, std::string_view kind, std::string_view text)
   return info;
 }
 
-UniqueFd open_descriptor_of(const PeerInfo& owner, int fd, std::string_view what) {
+UniqueFd open_descriptor_of(const MailboxAddress& owner, int fd, std::string_view what) {
   // Ranks may be threads of one process; /proc/self works even where /proc hides or renumbers pids.
   const std::string process = owner.pid == getpid() ? "self" : fmt::format("{}", owner.pid);
   const std::string path = fmt::format("/proc/{}/fd/{}", process, fd);

@@ -1,4 +1,4 @@
-#include "bootstrap/switchboard.h"
+#include "bootstrap/socket_broker.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 
 namespace ropewalk::bootstrap {
 
-Switchboard::Switchboard(int rank, int size, int64_t timeout_ns)
+SocketBroker::SocketBroker(int rank, int size, int64_t timeout_ns)
     : rank_(rank), size_(size), timeout_ns_(timeout_ns) {}
 
-void Switchboard::request(int peer, int stream) {
+void SocketBroker::request(int peer, int stream) {
   if (peer < 0 || peer >= size_ || peer == rank_ || stream < 0 ||
       stream >= static_cast<int>(kStreamsMax))
     throw Error(
@@ -27,7 +27,7 @@ void Switchboard::request(int peer, int stream) {
   news_.set();
 }
 
-int Switchboard::take(int peer, int stream) {
+int SocketBroker::take(int peer, int stream) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find({peer, stream});
   if (found == entries_.end() || found->second.state != State::ready) return -1;
@@ -36,18 +36,18 @@ int Switchboard::take(int peer, int stream) {
   return found->second.fd.release();
 }
 
-bool Switchboard::has(int peer, int stream) const {
+bool SocketBroker::has(int peer, int stream) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find({peer, stream});
   return found != entries_.end() && found->second.state == State::ready;
 }
 
-std::vector<Switchboard::Link> Switchboard::to_dial() {
+std::vector<SocketBroker::SocketId> SocketBroker::to_dial() {
   const std::lock_guard lock(mutex_);
   return std::exchange(to_dial_, {});
 }
 
-Verdict Switchboard::claim(Link link) {
+Verdict SocketBroker::claim(SocketId link) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   switch (entry.state) {
@@ -66,7 +66,7 @@ Verdict Switchboard::claim(Link link) {
   return Verdict::accepted;
 }
 
-void Switchboard::deliver(Link link, UniqueFd fd) {
+void SocketBroker::deliver(SocketId link, UniqueFd fd) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   assert(entry.state == State::arriving || entry.state == State::dialing);
@@ -76,33 +76,33 @@ void Switchboard::deliver(Link link, UniqueFd fd) {
   ready_event_.set();
 }
 
-void Switchboard::lost(Link link) {
+void SocketBroker::lost(SocketId link) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   assert(entry.state == State::arriving);
   entry.state = State::waiting;  // the peer, whose dial this was, dials again
 }
 
-void Switchboard::yielded(Link link) {
+void SocketBroker::yielded(SocketId link) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   if (entry.state == State::dialing) entry.state = State::waiting;
 }
 
-bool Switchboard::is_dialing(Link link) const {
+bool SocketBroker::is_dialing(SocketId link) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(link);
   return found != entries_.end() && found->second.state == State::dialing;
 }
 
-Switchboard::Link Switchboard::overdue(int64_t now_ns) const {
+SocketBroker::SocketId SocketBroker::overdue(int64_t now_ns) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [link, entry] : entries_)
     if (outstanding(entry) && now_ns >= entry.deadline_ns) return link;
   return {};
 }
 
-int64_t Switchboard::next_deadline_ns() const {
+int64_t SocketBroker::next_deadline_ns() const {
   const std::lock_guard lock(mutex_);
   int64_t next = INT64_MAX;
   for (const auto& [link, entry] : entries_)

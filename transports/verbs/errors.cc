@@ -138,14 +138,14 @@ void VerbsTransport::check_ports() {
 
 /// `port` 0: all ports of the device.
 void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why,
-                                 const std::string& way_out) {
+                                 const std::string& advice) {
   for (const auto& peer : peers_) {
     if (!peer || !peer->open()) continue;
     const bool uses = std::any_of(peer->lanes.begin(), peer->lanes.end(), [&](const auto& lane) {
       const verbs::Port& own = lane->queue_pair().port();
       return own.adapter == device.adapter && (port == 0 || own.number == port);
     });
-    if (uses) lose(*peer, why, way_out);
+    if (uses) lose(*peer, why, advice);
   }
 }
 
@@ -175,10 +175,10 @@ void VerbsTransport::lose_failing() {
   }
 }
 
-void VerbsTransport::lose(Peer& peer, std::string why, std::string way_out) {
+void VerbsTransport::lose(Peer& peer, std::string why, std::string advice) {
   if (!peer.open()) return;
   peer.why = std::move(why);
-  peer.way_out = std::move(way_out);
+  peer.advice = std::move(advice);
   peer.state = Peer::State::lost;
   peer.lost_to_tell = true;
   close(peer);
@@ -225,9 +225,9 @@ bool VerbsTransport::was_silent(int peer) const {
   return p != nullptr && p->silent;
 }
 
-std::string VerbsTransport::way_out(int peer) const {
+std::string VerbsTransport::advice(int peer) const {
   const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->way_out;
+  return p == nullptr ? std::string() : p->advice;
 }
 
 std::string VerbsTransport::own_name(const verbs::Port& port) const {
@@ -235,7 +235,7 @@ std::string VerbsTransport::own_name(const verbs::Port& port) const {
 }
 
 // A put that was answered `done` is still the adapter's to send, and would go with the queue pair.
-void VerbsTransport::say_farewell() {
+void VerbsTransport::flush_on_close() {
   // The adapter gives up by itself. Nobody waits for what its timeouts set long would allow.
   constexpr int64_t kShortest_ns = 1'000'000'000, kLongest_ns = 10'000'000'000;
   const std::chrono::nanoseconds patience(
@@ -260,7 +260,7 @@ void VerbsTransport::say_farewell() {
     drain();
     std::array<Completion, 64> ignored;
     collect(ignored);
-    look_around();  // peers that have gone first will acknowledge nothing
+    poll_control();  // peers that have gone first will acknowledge nothing
     std::this_thread::yield();
   }
 }

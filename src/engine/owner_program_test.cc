@@ -1,11 +1,12 @@
-// Who works on what, and that the passes, made by hand here, give the right answer.
+// Who works on what, and that its sums, computed by hand here, give the right answer.
+#include "engine/owner_program.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
 
-#include "engine/passes.h"
 #include "reduce/reduce.h"
 #include "tests/support/cases.h"
 
@@ -24,26 +25,26 @@ struct Rank {
   void make(bool in_place_all_to_all = false) {
     const Extent extent = extent_of(buffers.call(), schedule.rank, schedule.ranks);
     if (in_place_all_to_all) saved.resize(extent.in * size_of(buffers.call().type));
-    passes = make_passes(buffers.call(), schedule, blocks, kSliceBytes,
-                         in_place_all_to_all ? saved.data() : nullptr);
+    owner = make_owner_program(buffers.call(), schedule, blocks, kSliceBytes,
+                               in_place_all_to_all ? saved.data() : nullptr);
   }
   /// What a rank does before it invites anybody.
   void begin() {
     const Call& call = buffers.call();
-    if (passes.scales)
+    if (owner.scales)
       scale(static_cast<std::byte*>(call.out), static_cast<const std::byte*>(call.in), call.count,
             call.type, call.op.scale);
     if (!saved.empty()) std::memcpy(saved.data(), call.in, saved.size());
-    for (const KeptPart& part : passes.kept) std::memcpy(part.out, part.in, part.bytes);
+    for (const KeptPart& part : owner.kept) std::memcpy(part.out, part.in, part.bytes);
   }
-  const PassPeer& peer(int rank) const {
-    return *std::find_if(passes.peers.begin(), passes.peers.end(),
-                         [&](const PassPeer& p) { return p.rank == rank; });
+  const OwnerPeer& peer(int rank) const {
+    return *std::find_if(owner.peers.begin(), owner.peers.end(),
+                         [&](const OwnerPeer& p) { return p.rank == rank; });
   }
   /// The ranks behind indices of peers.
   std::vector<int> ranks_of(const std::vector<uint32_t>& indices) const {
     std::vector<int> ranks;
-    for (uint32_t i : indices) ranks.push_back(passes.peers[i].rank);
+    for (uint32_t i : indices) ranks.push_back(owner.peers[i].rank);
     return ranks;
   }
 
@@ -52,7 +53,7 @@ struct Rank {
   Schedule schedule;
   std::vector<BlockMemory> blocks;
   std::vector<std::byte> saved;
-  Passes passes;
+  OwnerProgram owner;
 };
 
 std::deque<Rank> ranks_of(const Case& c) {
@@ -78,22 +79,22 @@ void add(const Rank& owner, std::vector<std::byte*> targets,
   if (count == 0 || targets.empty() || sources.empty()) return;
   const std::span<std::byte* const> all(targets);
   reduce(all.first(1), sources, count, call.type, call.op);
-  if (owner.passes.averages) divide(targets[0], count, call.type, owner.schedule.ranks);
+  if (owner.owner.averages) divide(targets[0], count, call.type, owner.schedule.ranks);
   for (std::byte* target : all.subspan(1)) std::memcpy(target, targets[0], bytes);
 }
 
 /// What the owner of a block does, without slices.
-void serve(std::deque<Rank>& ranks, const Rank& owner, const OwnedBlock& block) {
-  const auto guest = [&](uint32_t index) -> const PassPeer& {
-    const int rank = owner.passes.peers[index].rank;
+void run_owner(std::deque<Rank>& ranks, const Rank& owner, const OwnedBlock& block) {
+  const auto contributor = [&](uint32_t index) -> const OwnerPeer& {
+    const int rank = owner.owner.peers[index].rank;
     return ranks[static_cast<size_t>(rank)].peer(owner.schedule.rank);
   };
   std::vector<const std::byte*> sources;
   std::vector<std::byte*> targets;
   if (block.in != nullptr) sources.push_back(block.in);
   if (block.out != nullptr) targets.push_back(block.out);
-  for (uint32_t i : block.sources) sources.push_back(guest(i).in);
-  for (uint32_t i : block.targets) targets.push_back(guest(i).out);
+  for (uint32_t i : block.sources) sources.push_back(contributor(i).in);
+  for (uint32_t i : block.targets) targets.push_back(contributor(i).out);
   add(owner, targets, sources, block.bytes);
 }
 
@@ -103,17 +104,20 @@ std::string disagreement(const std::deque<Rank>& ranks, const Rank& owner,
   const auto has = [](const std::vector<uint32_t>& list, uint32_t i) {
     return std::find(list.begin(), list.end(), i) != list.end();
   };
-  for (uint32_t i : block.guests) {
-    const PassPeer& here = owner.passes.peers[i];
-    const PassPeer& there = ranks[static_cast<size_t>(here.rank)].peer(owner.schedule.rank);
-    if (!here.is_guest || &owner.passes.owned[here.owned] != &block) return "a guest of another";
-    if (!there.is_host) return "a guest that knows nothing of it";
+  for (uint32_t i : block.contributors) {
+    const OwnerPeer& here = owner.owner.peers[i];
+    const OwnerPeer& there = ranks[static_cast<size_t>(here.rank)].peer(owner.schedule.rank);
+    if (!here.is_contributor || &owner.owner.owned[here.owned] != &block)
+      return "a contributor of another";
+    if (!there.is_owner) return "a contributor that knows nothing of it";
     if (there.bytes != block.bytes || there.slices != block.slices) return "different lengths";
     if (block.bytes == 0) continue;
     if ((there.in != nullptr) != has(block.sources, i)) return "a source that is none";
     if ((there.out != nullptr) != has(block.targets, i)) return "a target that is none";
   }
-  return block.guests.size() <= block.sources.size() + block.targets.size() ? "" : "idle guests";
+  return block.contributors.size() <= block.sources.size() + block.targets.size()
+             ? ""
+             : "idle contributors";
 }
 
 /// Cases whose schedules have owners.
@@ -144,7 +148,7 @@ TEST(MakePasses, GiveTheRightAnswer) {
       for (Rank& rank : ranks) rank.buffers.fill();
       for (Rank& rank : ranks) rank.begin();
       for (const Rank& rank : ranks)
-        for (const OwnedBlock& block : rank.passes.owned) serve(ranks, rank, block);
+        for (const OwnedBlock& block : rank.owner.owned) run_owner(ranks, rank, block);
       for (const Rank& rank : ranks) ASSERT_EQ(rank.buffers.check(), "") << c.text();
     }
 }
@@ -154,13 +158,13 @@ TEST(MakePasses, BothSidesOfAVisitAgree) {
     for (const Case& c : cases_to_pass(n)) {
       const std::deque<Rank> ranks = made(c);
       for (const Rank& rank : ranks) {
-        size_t visits = 0, guests = 0;
-        for (const PassPeer& peer : rank.passes.peers) visits += peer.is_guest;
-        for (const OwnedBlock& block : rank.passes.owned) {
-          guests += block.guests.size();
+        size_t visits = 0, contributors = 0;
+        for (const OwnerPeer& peer : rank.owner.peers) visits += peer.is_contributor;
+        for (const OwnedBlock& block : rank.owner.owned) {
+          contributors += block.contributors.size();
           ASSERT_EQ(disagreement(ranks, rank, block), "") << c.text();
         }
-        ASSERT_EQ(visits, guests) << c.text();
+        ASSERT_EQ(visits, contributors) << c.text();
       }
     }
 }
@@ -172,8 +176,8 @@ TEST(MakePasses, CanPassIsAnsweredAlikeOnAllRanks) {
         c.count = count;
         std::deque<Rank> ranks = ranks_of(c);
         for (const Rank& rank : ranks)
-          ASSERT_EQ(can_pass(rank.buffers.call(), rank.schedule, rank.blocks),
-                    can_pass(ranks[0].buffers.call(), ranks[0].schedule, ranks[0].blocks))
+          ASSERT_EQ(can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks),
+                    can_run_owner(ranks[0].buffers.call(), ranks[0].schedule, ranks[0].blocks))
               << c.text();
       }
 }
@@ -188,51 +192,51 @@ Case case_of(Collective collective, int ranks, size_t count) {
   return c;
 }
 
-bool passes(const Case& c) {
+bool runs_owner(const Case& c) {
   const Rank rank(c, 0);
-  return can_pass(rank.buffers.call(), rank.schedule, rank.blocks);
+  return can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks);
 }
 
 TEST(MakePasses, ShortBlocksAreSent) {
-  EXPECT_FALSE(passes(case_of(Collective::all_gather, 3, 31)));
-  EXPECT_TRUE(passes(case_of(Collective::all_gather, 3, 32)));
-  EXPECT_FALSE(passes(case_of(Collective::all_reduce, 3, 31 * 3)));
-  EXPECT_TRUE(passes(case_of(Collective::all_reduce, 3, 32 * 3)));
+  EXPECT_FALSE(runs_owner(case_of(Collective::all_gather, 3, 31)));
+  EXPECT_TRUE(runs_owner(case_of(Collective::all_gather, 3, 32)));
+  EXPECT_FALSE(runs_owner(case_of(Collective::all_reduce, 3, 31 * 3)));
+  EXPECT_TRUE(runs_owner(case_of(Collective::all_reduce, 3, 32 * 3)));
   Case uneven = case_of(Collective::all_to_all, 3, 0);
-  EXPECT_FALSE(passes(uneven));
+  EXPECT_FALSE(runs_owner(uneven));
   uneven.uneven = true;  // a rank does not know how long the others' parts are
-  EXPECT_TRUE(passes(uneven));
+  EXPECT_TRUE(runs_owner(uneven));
 }
 
 TEST(MakePasses, NeedOwnersAndAtMostAsManyRanksAsReduceTakes) {
   constexpr int kMax = static_cast<int>(kReduceFanMax);
-  EXPECT_TRUE(passes(case_of(Collective::all_gather, kMax, 1000)));
-  EXPECT_FALSE(passes(case_of(Collective::all_gather, kMax + 1, 1000)));
+  EXPECT_TRUE(runs_owner(case_of(Collective::all_gather, kMax, 1000)));
+  EXPECT_FALSE(runs_owner(case_of(Collective::all_gather, kMax + 1, 1000)));
   Case ring = case_of(Collective::all_gather, 4, 1000);
   ring.algorithm = Algorithm::ring;
-  EXPECT_FALSE(passes(ring));
+  EXPECT_FALSE(runs_owner(ring));
 }
 
 TEST(MakePasses, OnlyAnAllReduceScales) {
   Case c = case_of(Collective::all_reduce, 3, 1000);
   c.type = DataType::float32;
   c.op = ReduceKind::scaled_sum;
-  EXPECT_TRUE(passes(c));
+  EXPECT_TRUE(runs_owner(c));
   c.collective = Collective::reduce_scatter;
-  EXPECT_FALSE(passes(c));
+  EXPECT_FALSE(runs_owner(c));
 }
 
 TEST(MakePasses, TheOwnPartComesFirstThenAsTheScheduleReceives) {
   const std::deque<Rank> ranks = made(case_of(Collective::all_reduce, 4, 1000));
   const Rank& rank = ranks[1];
-  ASSERT_EQ(rank.passes.owned.size(), 1u);
-  const OwnedBlock& block = rank.passes.owned[0];
+  ASSERT_EQ(rank.owner.owned.size(), 1u);
+  const OwnedBlock& block = rank.owner.owned[0];
   EXPECT_EQ(block.number, 1);
   EXPECT_EQ(block.in, rank.blocks[1].in);
   EXPECT_EQ(block.out, rank.blocks[1].out);
   EXPECT_EQ(rank.ranks_of(block.sources), (std::vector<int>{0, 3, 2}));
   EXPECT_EQ(rank.ranks_of(block.targets), (std::vector<int>{2, 3, 0}));
-  EXPECT_EQ(rank.ranks_of(block.guests), (std::vector<int>{0, 3, 2}));
+  EXPECT_EQ(rank.ranks_of(block.contributors), (std::vector<int>{0, 3, 2}));
 }
 
 TEST(MakePasses, ARootThatOwnsAllHasGuestsAndNoHost) {
@@ -240,10 +244,10 @@ TEST(MakePasses, ARootThatOwnsAllHasGuestsAndNoHost) {
   c.root = 2;
   const std::deque<Rank> ranks = made(c);
   const Rank& root = ranks[2];
-  EXPECT_EQ(root.ranks_of(root.passes.owned[0].targets), (std::vector<int>{0, 1}));
-  EXPECT_TRUE(root.passes.owned[0].sources.empty());
-  EXPECT_FALSE(root.peer(0).is_host);
-  EXPECT_TRUE(ranks[0].passes.owned.empty());
+  EXPECT_EQ(root.ranks_of(root.owner.owned[0].targets), (std::vector<int>{0, 1}));
+  EXPECT_TRUE(root.owner.owned[0].sources.empty());
+  EXPECT_FALSE(root.peer(0).is_owner);
+  EXPECT_TRUE(ranks[0].owner.owned.empty());
   EXPECT_EQ(ranks[0].peer(2).in, nullptr);
   EXPECT_EQ(ranks[0].peer(2).out, ranks[0].buffers.call().out);
 }
@@ -255,10 +259,10 @@ TEST(MakePasses, WhatNobodyWritesIsKept) {
   for (const bool in_place : {false, true}) {
     c.in_place = in_place;
     const std::deque<Rank> ranks = made(c);
-    EXPECT_EQ(ranks[0].passes.kept.size(), in_place ? 0u : 2u);
-    EXPECT_TRUE(ranks[1].passes.kept.empty());
-    for (size_t i = 0; i < ranks[0].passes.kept.size(); ++i) {
-      const KeptPart& part = ranks[0].passes.kept[i];
+    EXPECT_EQ(ranks[0].owner.kept.size(), in_place ? 0u : 2u);
+    EXPECT_TRUE(ranks[1].owner.kept.empty());
+    for (size_t i = 0; i < ranks[0].owner.kept.size(); ++i) {
+      const KeptPart& part = ranks[0].owner.kept[i];
       EXPECT_EQ(part.in, ranks[0].blocks[i + 1].in);
       EXPECT_EQ(part.out, ranks[0].blocks[i + 1].out);
       EXPECT_EQ(part.bytes, ranks[0].blocks[i + 1].elements * sizeof(int));
@@ -276,8 +280,8 @@ TEST(MakePasses, AllToAllInPlaceReadsWhatWasSaved) {
   EXPECT_EQ(rank.peer(2).in, rank.saved.data() + 2 * part);
   EXPECT_EQ(rank.peer(0).out, nullptr);  // what comes from rank 0 this rank fetches
   const auto is_own = [](const OwnedBlock& block) { return block.number == 3 + 1; };
-  const OwnedBlock& own = *std::find_if(rank.passes.owned.begin(), rank.passes.owned.end(), is_own);
-  EXPECT_TRUE(own.guests.empty());
+  const OwnedBlock& own = *std::find_if(rank.owner.owned.begin(), rank.owner.owned.end(), is_own);
+  EXPECT_TRUE(own.contributors.empty());
   EXPECT_EQ(own.in, rank.saved.data() + part);
   EXPECT_EQ(own.out, static_cast<std::byte*>(rank.buffers.call().out) + part);
 }
@@ -286,11 +290,11 @@ TEST(MakePasses, EmptyPartsHaveGuestsAndNoSlices) {
   Case c = case_of(Collective::reduce_scatter, 3, 5000);
   c.uneven = true;  // rank 1 gets nothing
   const std::deque<Rank> ranks = made(c);
-  ASSERT_EQ(ranks[1].passes.owned[0].bytes, 0u);
-  EXPECT_EQ(ranks[1].passes.owned[0].slices, 0u);
-  EXPECT_EQ(ranks[1].passes.owned[0].guests.size(), 2u);
+  ASSERT_EQ(ranks[1].owner.owned[0].bytes, 0u);
+  EXPECT_EQ(ranks[1].owner.owned[0].slices, 0u);
+  EXPECT_EQ(ranks[1].owner.owned[0].contributors.size(), 2u);
   EXPECT_EQ(ranks[0].peer(1).slices, 0u);
-  EXPECT_EQ(ranks[0].passes.owned[0].slices, (5000 * sizeof(int) + kSliceBytes - 1) / kSliceBytes);
+  EXPECT_EQ(ranks[0].owner.owned[0].slices, (5000 * sizeof(int) + kSliceBytes - 1) / kSliceBytes);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ bool UcxTransport::settle() {
   while (!stopped_ && Clock::now() < deadline &&
          std::any_of(peers_.begin(), peers_.end(), is_awaited)) {
     if (!worker_.progress()) std::this_thread::yield();
-    look_around();
+    poll_control();
     if (!failing_.empty()) lose_failing();
   }
   return std::none_of(peers_.begin(), peers_.end(), is_wiring);
@@ -145,7 +145,7 @@ std::string UcxTransport::why_lost(int peer) const {
 }
 
 // A put that was answered `done` may still be UCX's to send.
-void UcxTransport::say_farewell() {
+void UcxTransport::flush_on_close() {
   const auto deadline = Clock::now() + kFarewellMax;
   watch_for_sockets(false);
   settle();
@@ -154,7 +154,7 @@ void UcxTransport::say_farewell() {
   std::array<Completion, 64> ignored;
   while (has_unsent() && Clock::now() < deadline) {
     poll(ignored);
-    look_around();  // peers that have gone first will acknowledge nothing
+    poll_control();  // peers that have gone first will acknowledge nothing
     std::this_thread::yield();
   }
 }

@@ -20,14 +20,14 @@ namespace ropewalk::bootstrap {
 /// begun to dial refuses the higher's dial (Verdict::yield), and the higher waits; a lower rank
 /// that has not takes the higher's dial, and then never dials itself. A higher rank always takes
 /// the lower's dial. So the lower rank alone decides, and decides once: exactly one connection.
-class Switchboard final : public SocketSource {
+class SocketBroker final : public SocketSource {
  public:
-  struct Link {
+  struct SocketId {
     int peer = -1, stream = 0;
-    auto operator<=>(const Link&) const = default;
+    auto operator<=>(const SocketId&) const = default;
   };
 
-  Switchboard(int rank, int size, int64_t timeout_ns);
+  SocketBroker(int rank, int size, int64_t timeout_ns);
 
   // SocketSource; any thread. `request` throws Error(invalid_argument) for a peer or stream that
   // cannot be.
@@ -41,18 +41,18 @@ class Switchboard final : public SocketSource {
   /// Set when `to_dial` has something new.
   Event& news() { return news_; }
   /// The links requested since the last call, which are to be dialed now.
-  std::vector<Link> to_dial();
+  std::vector<SocketId> to_dial();
   /// Decides about an incoming dial. After `accepted` the caller must call `deliver`, or `lost`
   /// where the socket is of no use.
-  Verdict claim(Link link);
-  void deliver(Link link, UniqueFd fd);
-  void lost(Link link);
+  Verdict claim(SocketId link);
+  void deliver(SocketId link, UniqueFd fd);
+  void lost(SocketId link);
   /// The peer refused our dial because it dials itself.
-  void yielded(Link link);
+  void yielded(SocketId link);
   /// False once the link no longer needs this rank's dialer.
-  bool is_dialing(Link link) const;
+  bool is_dialing(SocketId link) const;
   /// Some link that was requested longer than the timeout ago and is not there; peer -1: none.
-  Link overdue(int64_t now_ns) const;
+  SocketId overdue(int64_t now_ns) const;
   /// When the next link becomes overdue; INT64_MAX: nothing is outstanding.
   int64_t next_deadline_ns() const;
 
@@ -77,8 +77,8 @@ class Switchboard final : public SocketSource {
   const int rank_, size_;
   const int64_t timeout_ns_;
   mutable std::mutex mutex_;  // guards all below
-  std::map<Link, Entry> entries_;
-  std::vector<Link> to_dial_;
+  std::map<SocketId, Entry> entries_;
+  std::vector<SocketId> to_dial_;
   int ready_ = 0;      // entries in State::ready
   Event ready_event_;  // set while ready_ > 0
   Event news_;

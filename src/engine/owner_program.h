@@ -1,11 +1,12 @@
 // Collectives over mapped memory: each block has an owner (Schedule::owners), and owners do all the
-// work. The other ranks, the block's guests, invite the owner to their memory; when the invitations
-// are in, the owner makes one pass over the block: it reads its own part and its guests', adds, and
-// writes the result to its own memory and to its guests', each byte once. Then it tells them. So a
-// call costs one message each way and the passes, which all ranks make side by side.
+// work. The other ranks, the block's contributors, send the owner descriptors of their buffers;
+// when they are in, the owner makes one pass over the block: it reads its own part and its
+// contributors', adds, and writes the result to its own memory and to its contributors', each byte
+// once. Then it tells them. So a call costs one message each way and the passes, which all ranks
+// make side by side.
 //
-// A guest whose memory the owner cannot map stages it, slice by slice, in a window of registered
-// slots that stays in cache.
+// A contributor whose memory the owner cannot map stages it, slice by slice, in a window of
+// registered slots that stays in cache.
 //
 // Only where all ranks map each other. Owned by an Operation; run by the engine, under its lock.
 #pragma once
@@ -21,7 +22,7 @@
 namespace ropewalk {
 
 /// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
-struct Reachable {
+struct RemoteAddress {
   bool known = false;
   RemoteKey key;
   uint64_t offset = 0;
@@ -30,7 +31,7 @@ struct Reachable {
 /// A circle of staging slots of slice_bytes each.
 struct Window {
   std::byte* base = nullptr;
-  Reachable at;
+  RemoteAddress at;
 };
 inline constexpr uint32_t kWindowSlots = 4;
 
@@ -41,45 +42,45 @@ struct OwnedBlock {
   std::byte* out = nullptr;       // where this rank wants the result, or null
   size_t bytes = 0;
   uint32_t slices = 0;
-  std::vector<uint32_t> sources;  // indices into Passes::peers, in the order of the sum
+  std::vector<uint32_t> sources;  // indices into OwnerProgram::peers, in the order of the sum
   std::vector<uint32_t> targets;
-  std::vector<uint32_t> guests;  // sources and targets, each once
-  uint32_t done = 0;             // slices; of the run
+  std::vector<uint32_t> contributors;  // sources and targets, each once
+  uint32_t done = 0;                   // slices; of the run
 };
 
-/// Another rank, as this rank's host (it owns a block of which this rank has a part) and as its
-/// guest.
-struct PassPeer {
+/// Another rank, as this rank's owner (it owns a block of which this rank has a part) and as its
+/// contributor.
+struct OwnerPeer {
   int rank = -1;
   Link* link = nullptr;
   int stream = 0;
 
-  // As host. Fixed:
-  bool is_host = false;
+  // As owner. Fixed:
+  bool is_owner = false;
   int32_t block = 0;
   const std::byte* in = nullptr;  // of this rank; null where it has nothing
   std::byte* out = nullptr;       // of this rank; null where it wants nothing
   size_t bytes = 0;
   uint32_t slices = 0;
-  Reachable in_at, out_at;
+  RemoteAddress in_at, out_at;
   Window window;  // where one of them cannot be named
   // Of the run:
-  bool invited = false;
+  bool descriptor_sent = false;
   uint32_t staged = 0;         // windows: slices made ready
-  uint32_t returned = 0;       // slices that the host has done
+  uint32_t returned = 0;       // slices that the owner has done
   uint32_t consumed_seen = 0;  // on the link, before this run
 
-  // As guest. Fixed:
-  bool is_guest = false;  // gives or takes
-  bool gives = false;     // the owned block has a part of it
-  bool takes = false;     // it wants the result
-  uint32_t owned = 0;     // index into Passes::owned
+  // As contributor. Fixed:
+  bool is_contributor = false;  // gives or takes
+  bool gives = false;           // the owned block has a part of it
+  bool takes = false;           // it wants the result
+  uint32_t owned = 0;           // index into OwnerProgram::owned
   // Of the run:
   bool accepted = false;
-  Place in_place, out_place;  // as invited
+  RemoteBuffer in_buffer, out_buffer;  // as in its descriptor
   const std::byte* their_in = nullptr;
   std::byte* their_out = nullptr;
-  bool is_staged() const { return in_place.window > 0 || out_place.window > 0; }
+  bool is_staged() const { return in_buffer.window > 0 || out_buffer.window > 0; }
 };
 
 /// An output that nobody writes: it is this rank's own input.
@@ -89,8 +90,8 @@ struct KeptPart {
   size_t bytes = 0;
 };
 
-struct Passes {
-  std::vector<PassPeer> peers;
+struct OwnerProgram {
+  std::vector<OwnerPeer> peers;
   std::vector<OwnedBlock> owned;
   std::vector<KeptPart> kept;
   bool scales = false;    // scaled_sum: the input is scaled into the output first
@@ -100,12 +101,13 @@ struct Passes {
 };
 
 /// Whether `call` can run so: all ranks answer alike. `blocks` as laid out for `schedule`.
-bool can_pass(const Call& call, const Schedule& schedule, const std::vector<BlockMemory>& blocks);
+bool can_run_owner(const Call& call, const Schedule& schedule,
+                   const std::vector<BlockMemory>& blocks);
 
 /// Peers (without links and names of memory) and owned blocks of this rank. `saved`: where the
 /// input lies once it has been saved, or null.
-Passes make_passes(const Call& call, const Schedule& schedule,
-                   const std::vector<BlockMemory>& blocks, size_t slice_bytes,
-                   const std::byte* saved);
+OwnerProgram make_owner_program(const Call& call, const Schedule& schedule,
+                                const std::vector<BlockMemory>& blocks, size_t slice_bytes,
+                                const std::byte* saved);
 
 }  // namespace ropewalk

@@ -1,0 +1,164 @@
+#include "bootstrap/acceptor.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/log.h"
+#include "bootstrap/net.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+constexpr int64_t kHandshakeTimeoutNs = 5'000'000'000;
+constexpr int64_t kAcceptPauseNs = 50'000'000;
+constexpr size_t kSourcesLoggedMax = 64;
+
+bool send_whole(int fd, ByteSpan bytes) {
+  return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace
+
+bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
+  return send_whole(incoming.fd.get(), encode(verdict));
+}
+
+Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key)
+    : listener_(std::move(listener)),
+      coordinator_(std::move(coordinator)),
+      rank_(rank),
+      join_key_(join_key) {}
+
+void Acceptor::prepare(PollSet& set, int64_t now_ns) {
+  slot_ = coordinator_slot_ = -1;
+  if (now_ns < accept_again_ns_) {
+    set.wake_at(accept_again_ns_);
+  } else {
+    slot_ = set.add(listener_.get(), POLLIN);
+    if (coordinator_.valid()) coordinator_slot_ = set.add(coordinator_.get(), POLLIN);
+  }
+  for (HalfOpen& connection : pending_) {
+    set.wake_at(connection.expires_ns);
+    // One that waits for the session key has said all it may say; do not wake up for it.
+    const bool keyless = connection.hello && !connection.challenge;
+    if (keyless && key_for(*connection.hello) != nullptr) set.wake_at(now_ns);  // the key has come
+    connection.slot = keyless ? -1 : set.add(connection.fd.get(), POLLIN);
+  }
+}
+
+std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t now_ns) {
+  std::vector<AuthenticatedSocket> incoming;
+  for (auto connection = pending_.begin(); connection != pending_.end();) {
+    const bool readable = set.ready(connection->slot);
+    connection->slot = -1;
+    Progress progress = step(*connection, readable);
+    if (progress == Progress::waiting && now_ns >= connection->expires_ns)
+      progress = refuse(*connection, "it did not finish the handshake in time", true);
+    if (progress == Progress::proved)
+      incoming.push_back({std::move(connection->fd), *connection->hello, connection->source});
+    connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
+  }
+  if (set.ready(slot_)) accept_all(listener_.get(), now_ns);
+  if (set.ready(coordinator_slot_)) accept_all(coordinator_.get(), now_ns);
+  slot_ = coordinator_slot_ = -1;
+  return incoming;
+}
+
+void Acceptor::accept_all(int listener, int64_t now_ns) {
+  for (;;) {
+    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) {
+      const bool exhausted =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (exhausted) {
+        log(LogLevel::warn, rank_, "cannot accept connections: {}; raise `ulimit -n`",
+            errno_text(errno));
+        accept_again_ns_ = now_ns + kAcceptPauseNs;
+      }
+      if (exhausted || errno == EAGAIN) return;
+      if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;
+      continue;  // that one connection failed
+    }
+    if (pending_.size() == kHalfOpenMax) {
+      refuse(pending_.front(), "too many connections at once", true);
+      pending_.pop_front();
+    }
+    HalfOpen connection;
+    connection.source = peer_address(fd.get()).ip();
+    connection.fd = std::move(fd);
+    connection.expires_ns = now_ns + kHandshakeTimeoutNs;
+    pending_.push_back(std::move(connection));
+  }
+}
+
+Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
+  if (!connection.hello && readable) {
+    const Progress progress = read_hello(connection);
+    if (progress != Progress::proved) return progress;
+  }
+  if (connection.hello && !connection.challenge) {
+    const Key* key = key_for(*connection.hello);
+    if (key == nullptr) return Progress::waiting;
+    connection.challenge = challenge_for(*key, *connection.hello);
+    if (!send_whole(connection.fd.get(), encode(*connection.challenge)))
+      return refuse(connection, "it went away", false);
+    return Progress::waiting;
+  }
+  return connection.challenge && readable ? read_proof(connection) : Progress::waiting;
+}
+
+/// `proved` here: the hello is whole.
+Acceptor::Progress Acceptor::read_hello(HalfOpen& connection) {
+  const Progress progress = fill(connection, kHelloBytes);
+  if (progress != Progress::proved) return progress;
+  connection.hello = decode_hello(connection.received);
+  connection.received.clear();
+  return connection.hello ? Progress::proved
+                          : refuse(connection, "its first bytes are not Ropewalk's", true);
+}
+
+Acceptor::Progress Acceptor::read_proof(HalfOpen& connection) {
+  const Progress progress = fill(connection, kProofBytes);
+  if (progress != Progress::proved) return progress;
+  Mac proof;
+  std::copy_n(connection.received.begin(), proof.size(), proof.begin());
+  if (verify(*key_for(*connection.hello), *connection.hello, *connection.challenge, proof))
+    return Progress::proved;
+  send_whole(connection.fd.get(), encode(Verdict::bad_key));
+  return refuse(connection, "wrong job key", true);
+}
+
+const Key* Acceptor::key_for(const Hello& hello) const {
+  if (hello.purpose == Purpose::join) return &join_key_;
+  return session_key_ ? &*session_key_ : nullptr;
+}
+
+Acceptor::Progress Acceptor::fill(HalfOpen& connection, size_t want) {
+  std::array<std::byte, kHelloBytes> chunk;
+  const ssize_t n = ::recv(connection.fd.get(), chunk.data(), want - connection.received.size(), 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Progress::waiting;
+  if (n <= 0) {
+    // A dialer with another key hangs up here: it cannot verify the challenge.
+    if (connection.challenge)
+      return refuse(connection, "it hung up at the challenge: wrong job key?", true);
+    return refuse(connection, "it closed the connection", false);
+  }
+  connection.received.insert(connection.received.end(), chunk.begin(), chunk.begin() + n);
+  return connection.received.size() == want ? Progress::proved : Progress::waiting;
+}
+
+Acceptor::Progress Acceptor::refuse(const HalfOpen& connection, const char* why, bool suspicious) {
+  if (suspicious) {
+    ++refused_;
+    last_refused_ = fmt::format("{} ({})", connection.source, why);
+  }
+  const bool first =
+      logged_.size() < kSourcesLoggedMax && suspicious && logged_.insert(connection.source).second;
+  log(first ? LogLevel::warn : LogLevel::debug, rank_, "refused a connection from {}: {}",
+      connection.source, why);
+  return Progress::over;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -5,7 +5,7 @@
 // When its input ends, for whatever reason, the agent kills everything it started.
 #pragma once
 
-#include "unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace ropewalk::tools {
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <deque>
 
+#include "engine/owner_executor.h"
+#include "engine/pipelined_executor.h"
+#include "engine/sequential_executor.h"
 #include "tests/simulation/simulated_job.h"
 
 namespace ropewalk::tools {
@@ -97,19 +100,26 @@ void expect_as_prepared(const Case& c) {
                           std::vector<int>(static_cast<size_t>(c.ranks), 0)};
     const auto op = job.engine(rank).prepare(call, build_schedule(key, rank), c.algorithm, 8192);
     const auto is_registered = [&](const std::byte* at, size_t) {
-      const bool in_scratch = op->scratch && at >= op->scratch->data() &&
-                              at < op->scratch->data() + op->scratch->bytes();
+      const RegisteredMemory* scratch = op->memory.scratch.get();
+      const bool in_scratch =
+          scratch != nullptr && at >= scratch->data() && at < scratch->data() + scratch->bytes();
       return c.registered || in_scratch;
     };
-    if (op->executor == ExecutorKind::owner) {
-      expect_traffic(op->owner, c);
+    if (const auto* owner = dynamic_cast<const OwnerExecutor*>(op->executor.get())) {
+      expect_traffic(owner->program(), c);
       continue;
     }
+    const auto* pipelined = dynamic_cast<const PipelinedExecutor*>(op->executor.get());
+    const auto* sequential = dynamic_cast<const SequentialExecutor*>(op->executor.get());
+    const Program& program = pipelined != nullptr ? pipelined->program() : sequential->program();
+    StepState whole;
+    whole.eager = true;
     const std::vector<MessageProtocol> protocols =
-        protocols_of(op->program, {[&c](int) { return c.mapped; }, is_registered});
+        protocols_of(program, {[&c](int) { return c.mapped; }, is_registered});
     for (size_t i = 0; i < protocols.size(); ++i)
-      if (op->program.steps[i].peer >= 0)
-        expect_protocol(op->program.steps[i], op->steps[i], protocols[i],
+      if (program.steps[i].peer >= 0)
+        expect_protocol(program.steps[i], pipelined != nullptr ? pipelined->steps()[i] : whole,
+                        protocols[i],
                         c.text() + " rank " + std::to_string(rank) + " step " + std::to_string(i));
   }
 }

@@ -318,7 +318,8 @@ TEST(Command, DoctorNamesEachFindingAndAFixForEachFault) {
   }
   const Outcome outcome = run("doctor --coordinator 127.0.0.1:1");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("FAIL coordinator: 127.0.0.1:1"), HasSubstr("fix: ")));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("FAIL coordinator: 127.0.0.1:1"), HasSubstr("advice: ")));
   EXPECT_THAT(run("doctor --coordinator localhost:99999 2>&1").out,
               AllOf(HasSubstr("port from 1 to 65535"), testing::Not(HasSubstr("memlock"))));
 }

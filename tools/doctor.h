@@ -38,7 +38,7 @@ std::vector<Diagnosis> check_rdma();
 /// UCX, what it has here, and whether it is built in (doctor_ucx.cc).
 Diagnosis check_ucx();
 
-/// "ok    memlock: text; fix: command".
+/// "ok    memlock: text; advice: command".
 std::string line_of(const Diagnosis& diagnosis);
 
 }  // namespace ropewalk::tools

@@ -51,7 +51,7 @@ std::string line_of(const Diagnosis& diagnosis) {
                          : diagnosis.severity == Severity::warn ? "warn"
                                                                 : "FAIL";
   return fmt::format("{} {}: {}{}", severity, diagnosis.name, diagnosis.text,
-                     diagnosis.advice.empty() ? "" : "; fix: " + diagnosis.advice);
+                     diagnosis.advice.empty() ? "" : "; advice: " + diagnosis.advice);
 }
 
 void add_doctor_command(CLI::App& app, Request& request) {

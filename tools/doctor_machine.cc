@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/unique_fd.h"
 #include "base/units.h"
 #include "doctor.h"
 #include "memory/lock_limit.h"
@@ -16,7 +17,6 @@
 #include "topology/cgroup.h"
 #include "topology/memory_limit.h"
 #include "topology/topology.h"
-#include "unique_fd.h"
 
 namespace ropewalk::tools {
 namespace {

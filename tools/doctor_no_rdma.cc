@@ -6,7 +6,7 @@
 
 #include "bootstrap/config.h"
 #include "doctor.h"
-#include "rdma.h"
+#include "transport_choice/rdma.h"
 
 namespace ropewalk::tools {
 

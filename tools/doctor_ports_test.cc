@@ -51,7 +51,7 @@ TEST(DoctorPorts, ShortPacketsAreTheNetworkDevicesFault) {
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_EQ(lines[2],
             "warn rdma mlx5_0 port 1 MTU: packets of 1024 bytes, because eth2 has an MTU of 1500: "
-            "raise it on all hosts and switches; fix: sudo ip link set eth2 mtu 9000");
+            "raise it on all hosts and switches; advice: sudo ip link set eth2 mtu 9000");
   // Where the adapter can do no more there is nothing to mend.
   port.state.mtu_max = IBV_MTU_1024;
   EXPECT_THAT(lines_of(port), SizeIs(2));
@@ -65,7 +65,7 @@ TEST(DoctorPorts, AProblemComesWithItsFix) {
   port.state.advice = "sudo ip link set eth2 up";
   const auto lines = lines_of(port);
   ASSERT_THAT(lines, SizeIs(2));
-  EXPECT_EQ(lines[0], "warn rdma mlx5_0 port 1: is DOWN; fix: sudo ip link set eth2 up");
+  EXPECT_EQ(lines[0], "warn rdma mlx5_0 port 1: is DOWN; advice: sudo ip link set eth2 up");
 }
 
 TEST(DoctorPorts, InfiniBandHasALidAndNoMtuToSet) {

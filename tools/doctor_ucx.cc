@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "doctor.h"
-#include "ucx.h"
+#include "transport_choice/ucx.h"
 
 namespace ropewalk::tools {
 

@@ -35,8 +35,8 @@ std::string wrapped(std::string_view text, size_t indent, size_t width) {
   return result + line + "\n";
 }
 
-void print_knobs() {
-  for (const KnobInfo& info : knob_infos()) {
+void print_variables() {
+  for (const VariableInfo& info : variable_infos()) {
     const char* value = getenv(std::string(info.name).c_str());
     std::string shown = value == nullptr                  ? "(not set)"
                         : info.name == "ROPEWALK_JOB_KEY" ? "(set; a secret)"
@@ -49,8 +49,9 @@ void print_knobs() {
 void print_unknown() {
   constexpr std::string_view kPrefix = "ROPEWALK_";  // makes all names alike, so it is not compared
   std::vector<std::string> names;
-  for (const KnobInfo& info : knob_infos()) names.emplace_back(info.name.substr(kPrefix.size()));
-  for (const std::string& unknown : unknown_knobs(environ)) {
+  for (const VariableInfo& info : variable_infos())
+    names.emplace_back(info.name.substr(kPrefix.size()));
+  for (const std::string& unknown : unknown_variables(environ)) {
     const std::string nearest = nearest_word(unknown.substr(kPrefix.size()), names);
     fmt::print("warning: {} is set, but Ropewalk knows no such variable{}\n", unknown,
                nearest.empty() ? "" : fmt::format("; did you mean {}{}?", kPrefix, nearest));
@@ -58,7 +59,7 @@ void print_unknown() {
 }
 
 int run_env() {
-  print_knobs();
+  print_variables();
   print_unknown();
   const JobIdentity identity = find_identity(Options{}, config_from_environment(), getenv);
   fmt::print("launcher: {}: rank {} of {}{}\n", identity.source.empty() ? "none" : identity.source,

@@ -7,7 +7,7 @@
 
 #include "engine/layout.h"
 #include "engine/wire.h"
-#include "plan_request.h"
+#include "job/plan_request.h"
 #include "reduce/reduce.h"
 #include "ropewalk/status.h"
 
@@ -100,7 +100,7 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
 std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
   if (explanation.decision.candidates.empty()) return "a job of one moves nothing";
   const Candidate& chosen = explanation.decision.candidates.front();
-  if (explanation.forced_by_knob)
+  if (explanation.forced_by_environment)
     return fmt::format("forced by ROPEWALK_ALGORITHM; {}", chosen.reason);
   if (options.algorithm != Algorithm::automatic) return fmt::format("forced; {}", chosen.reason);
   const auto eligible =
@@ -152,7 +152,7 @@ Explanation explain(const ExplainOptions& options) {
     explanation.transport += ": " + explanation.transports.reason;
   explanation.decision = plan_for(call, options.config, explanation.transports, hosts);
   const PlanRequest request = plan_request(call, options.config, explanation.transports, hosts);
-  explanation.forced_by_knob =
+  explanation.forced_by_environment =
       options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;
   for (const int host : hosts)

@@ -9,7 +9,7 @@
 #include "bootstrap/config.h"
 #include "channel.h"
 #include "planner/planner.h"
-#include "transport_choice.h"
+#include "transport_choice/transport_choice.h"
 
 namespace ropewalk::tools {
 
@@ -39,7 +39,7 @@ struct Explanation {
   std::string transport;  // "shm within hosts, tcp between them: ..."
   TransportChoice transports;
   std::string assumed;  // what is not there, though it is planned for; empty: nothing
-  bool forced_by_knob = false;
+  bool forced_by_environment = false;
   PlanDecision decision;
   std::string why;         // this algorithm
   std::string why_slices;  // this long

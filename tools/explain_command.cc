@@ -8,8 +8,8 @@
 #include "command.h"
 #include "explain.h"
 #include "hosts.h"
-#include "rdma.h"
-#include "ucx.h"
+#include "transport_choice/rdma.h"
+#include "transport_choice/ucx.h"
 #include "words.h"
 
 namespace ropewalk::tools {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace ropewalk::tools {
 

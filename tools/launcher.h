@@ -36,7 +36,7 @@ struct JobSpec {
 
 /// Runs the job and returns its exit status: 0, or that of the first rank to fail (128 + signal
 /// where a signal killed it; 127 or 126 where the program was not found or could not start), or
-/// kStatusOutputLost where all went well but for the output. Errors of the job are told on standard
+/// kStatusOutputLost where all went well except the output. Errors of the job are told on standard
 /// error; throws Error where none could be started.
 /// The calling process must have one thread and no other child processes: all children are its own
 /// to end. Signal mask and dispositions are put back.

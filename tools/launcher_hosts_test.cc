@@ -70,7 +70,7 @@ TEST_F(HostsTest, TheKeyIsTheSameEverywhereAndOnNoCommandLine) {
   EXPECT_THAT(read("calls"), AllOf(HasSubstr("run-agent"), Not(HasSubstr("secret"))));
 }
 
-TEST_F(HostsTest, KnobsAndWorkdirTravelAndWordsAreKept) {
+TEST_F(HostsTest, VariablesAndWorkdirTravelAndWordsAreKept) {
   environment_.push_back("ROPEWALK_LOG=debug");
   const Outcome outcome =
       run({"--hosts", "a", "-x", "WORDS=it's \"$HOME\"", "--", "sh", "-c",

@@ -12,9 +12,9 @@
 #include <string>
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "launcher_fixture.h"
 #include "tests/support/sanitized.h"
-#include "unique_fd.h"
 
 namespace ropewalk::tools {
 namespace {

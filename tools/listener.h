@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace ropewalk::tools {
 

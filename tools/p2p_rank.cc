@@ -11,7 +11,7 @@
 
 #include "bench_job.h"
 #include "bench_memory.h"
-#include "job.h"
+#include "job/job.h"
 #include "p2p_link.h"
 #include "p2p_report.h"
 

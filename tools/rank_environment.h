@@ -12,7 +12,7 @@ namespace ropewalk::tools {
 /// True for the variables that say who a rank is; never passed on from an outer job.
 bool is_identity_variable(std::string_view name);
 
-/// The ROPEWALK_* variables of this process that are the user's wishes, as "NAME=value": what
+/// The ROPEWALK_* variables of this process that the user set, as "NAME=value": what
 /// remote ranks need besides their own host's environment. Without identity and key.
 std::vector<std::string> ropewalk_environment();
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "descriptors.h"
-#include "unique_fd.h"
 
 namespace ropewalk::tools {
 

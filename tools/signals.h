@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-#include "unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace ropewalk::tools {
 

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/owner_executor.h"
+#include "engine/pipelined_executor.h"
+#include "engine/sequential_executor.h"
 #include "transports/fake/forwarding_transport.h"
 
 namespace ropewalk::micro {
@@ -75,6 +78,8 @@ EngineJob::EngineJob(const EngineCase& c, std::vector<TransportCall>* calls)
       DriverOptions options;
       options.progress_thread = false;
       drivers_.push_back(std::make_unique<Driver>(*engines_.back(), clock_, -1, options));
+      groups_.push_back(std::make_unique<Group>());
+      groups_.back()->add(operations_.back());
     }
   }
 }
@@ -84,14 +89,14 @@ EngineJob::~EngineJob() = default;
 void EngineJob::start(int rank) {
   const auto r = static_cast<size_t>(rank);
   if (case_.driven)
-    drivers_[r]->start(operations_[r], false);
+    drivers_[r]->start(*groups_[r], false);
   else
     engines_[r]->start(*operations_[r]);
 }
 
 bool EngineJob::advance(int rank) {
   const auto r = static_cast<size_t>(rank);
-  if (case_.driven) return drivers_[r]->test(*operations_[r]);
+  if (case_.driven) return drivers_[r]->test(*groups_[r]);
   engines_[r]->progress();
   return operations_[r]->state == Operation::State::done;
 }
@@ -119,9 +124,17 @@ void EngineJob::replay(const std::vector<TransportCall>& calls) {
 size_t EngineJob::steps() const {
   size_t steps = 0;
   for (const auto& operation : operations_) {
-    for (const ProgramStep& step : operation->program.steps) steps += step.slices;
-    for (const OwnedBlock& block : operation->owner.owned)
-      steps += 2 * block.slices * (block.sources.size() + block.targets.size());
+    const Executor* executor = operation->executor.get();
+    const auto count = [&](const Program& program) {
+      for (const ProgramStep& step : program.steps) steps += step.slices;
+    };
+    if (const auto* sequential = dynamic_cast<const SequentialExecutor*>(executor))
+      count(sequential->program());
+    if (const auto* pipelined = dynamic_cast<const PipelinedExecutor*>(executor))
+      count(pipelined->program());
+    if (const auto* owner = dynamic_cast<const OwnerExecutor*>(executor))
+      for (const OwnedBlock& block : owner->program().owned)
+        steps += 2 * block.slices * (block.sources.size() + block.targets.size());
   }
   return steps;
 }

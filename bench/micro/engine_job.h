@@ -60,6 +60,7 @@ class EngineJob {
   std::vector<std::shared_ptr<RegisteredMemory>> buffers_;
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Driver>> drivers_;
+  std::vector<std::unique_ptr<Group>> groups_;  // by which drivers run the operations
 };
 
 }  // namespace ropewalk::micro

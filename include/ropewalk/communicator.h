@@ -51,7 +51,7 @@ struct Options {
   std::optional<int> progress_cpu;      // bind the progress thread to this CPU
 };
 
-class Operation;  // src/engine/operation.h
+class Group;  // src/engine/group.h
 
 /// A started operation. Destroying it unfinished waits for it (with the communicator's deadline).
 /// May outlive its Communicator; what has not ended by then throws Error(invalid_argument).
@@ -59,8 +59,8 @@ class Work {
  public:
   Work() = default;
   /// `owner` holds what the operation runs on.
-  Work(std::shared_ptr<const void> owner, std::shared_ptr<Operation> operation)
-      : owner_(std::move(owner)), operation_(std::move(operation)) {}
+  Work(std::shared_ptr<const void> owner, std::shared_ptr<Group> group)
+      : owner_(std::move(owner)), group_(std::move(group)) {}
   Work(Work&&) noexcept = default;
   Work& operator=(Work&&) noexcept;
   ~Work();
@@ -79,7 +79,7 @@ class Work {
 
  private:
   std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<Group> group_;
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
@@ -89,8 +89,8 @@ class Plan {
  public:
   Plan() = default;
   /// As Work's.
-  Plan(std::shared_ptr<const void> owner, std::shared_ptr<Operation> operation)
-      : owner_(std::move(owner)), operation_(std::move(operation)) {}
+  Plan(std::shared_ptr<const void> owner, std::shared_ptr<Group> group)
+      : owner_(std::move(owner)), group_(std::move(group)) {}
   Plan(Plan&&) noexcept = default;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();     // waits for a run that is under way
@@ -102,7 +102,7 @@ class Plan {
 
  private:
   std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<Group> group_;
 };
 
 class Communicator {
@@ -219,7 +219,7 @@ class Communicator {
   /// transport and timeout of this one, and may outlive it.
   std::unique_ptr<Communicator> split(int color, int key = 0);
 
-  class Impl;  // src/communicator_impl.h
+  class Impl;  // src/communicator/communicator_impl.h
   explicit Communicator(std::shared_ptr<Impl> impl);
 
  private:

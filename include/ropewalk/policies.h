@@ -97,8 +97,8 @@ struct AsyncEaOptions {
 /// that is slow therefore slows nobody, and nobody's update is lost or applied twice.
 ///
 /// Collective, on all ranks alike: the constructor, synchronize_*, center, and leaving. All
-/// but the constructor, which has the deadline of `comm`, wait for the slowest rank, however long
-/// it takes, as long as it lives. Calls that differ throw Error(mismatch) on every rank.
+/// except the constructor, which has the deadline of `comm`, wait for the slowest rank, however
+/// long it takes, as long as it lives. Calls that differ throw Error(mismatch) on every rank.
 ///
 /// Memory: twice the parameters, and the part of the center.
 template <class T>

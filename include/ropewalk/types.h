@@ -57,18 +57,27 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 11;
 
+/// Every algorithm: a value of Algorithm, and the name that commands, ROPEWALK_ALGORITHM and Python
+/// know it by. Only ever appended to: the numbers travel.
+#define ROPEWALK_ALGORITHMS(X)                                                       \
+  X(ring)               /* Patarasuk and Yuan 2009 */                                \
+  X(tree)               /* double binary tree: Sanders, Speck and Traeff 2009 */     \
+  X(recursive_doubling) /* Thakur, Rabenseifner and Gropp 2005 */                    \
+  X(halving_doubling)   /* on a circulant graph, any number of ranks: Traeff 2024 */ \
+  X(direct)             /* every rank talks to every other, one round each way */    \
+  X(two_level)          /* within a host, then between hosts */                      \
+  X(one_shot)           /* every rank sends its whole vector to every other */       \
+  X(scattered)          /* broadcast and reduce with a part of the vector owned by each rank */
+
 enum class Algorithm : uint8_t {
-  automatic,           // let the planner choose
-  ring,                // Patarasuk and Yuan 2009
-  tree,                // double binary tree: Sanders, Speck and Traeff 2009
-  recursive_doubling,  // Thakur, Rabenseifner and Gropp 2005
-  halving_doubling,    // on a circulant graph, any number of ranks: Traeff 2024
-  direct,              // every rank talks to every other, one round each way
-  two_level,           // within a host, then between hosts
-  one_shot,            // every rank sends its whole vector to every other
-  scattered,           // broadcast and reduce with a part of the vector served by each rank
+  automatic,  // "auto": let the planner choose
+#define ROPEWALK_ENUMERATOR(name) name,
+  ROPEWALK_ALGORITHMS(ROPEWALK_ENUMERATOR)
+#undef ROPEWALK_ENUMERATOR
 };
-inline constexpr int kAlgorithms = 9;
+#define ROPEWALK_COUNT(name) +1
+inline constexpr int kAlgorithms = 1 ROPEWALK_ALGORITHMS(ROPEWALK_COUNT);
+#undef ROPEWALK_COUNT
 
 /// Storage-only half types: two bytes, no arithmetic. Collectives compute them in float32.
 struct float16 {

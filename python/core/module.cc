@@ -124,6 +124,12 @@ nb::object allocate(SessionPointer session, const std::vector<size_t>& shape,
   return nb::cast(nb::ndarray<nb::numpy>(array));
 }
 
+std::vector<std::string> algorithms() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kAlgorithms; ++i) names.emplace_back(name_of(static_cast<Algorithm>(i)));
+  return names;
+}
+
 /// The file of the libropewalk that this process runs.
 std::string library_path() {
   Dl_info info{};
@@ -179,6 +185,7 @@ NB_MODULE(_core, module) {
   register_errors();
   nb::set_leak_warnings(false);  // a traceback may hold a communicator until the process ends
   module.attr("__version__") = ROPEWALK_VERSION;
+  module.def("algorithms", &algorithms);
   module.def("library_path", &library_path);
   module.def("on_system_exit", &on_system_exit, "callback"_a);
   bind_session(module);

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Optional, Union
 
+from . import _core
 from .errors import invalid_argument
 
 
@@ -37,18 +38,9 @@ def scaled_sum(factor: float) -> ScaledSum:
     return ScaledSum(float(factor))
 
 
-class Algorithm(str, enum.Enum):
-    """How a collective runs. Leave it out, and the planner chooses; same on every rank."""
-
-    AUTOMATIC = "auto"
-    RING = "ring"
-    TREE = "tree"
-    RECURSIVE_DOUBLING = "recursive_doubling"
-    HALVING_DOUBLING = "halving_doubling"
-    DIRECT = "direct"
-    TWO_LEVEL = "two_level"
-    ONE_SHOT = "one_shot"
-    SCATTERED = "scattered"
+Algorithm = enum.Enum("Algorithm", {"AUTOMATIC" if name == "auto" else name.upper(): name
+                                    for name in _core.algorithms()}, type=str, module=__name__)
+Algorithm.__doc__ = "How a collective runs. Leave it out, and the planner chooses; same on every rank."
 
 
 OpLike = Union[Op, ScaledSum, str]

@@ -5,6 +5,12 @@ the exception's text: before Python takes itself apart, which may last seconds. 
 another one has failed stays until that one's parent has seen its end, so that launchers, which take the first
 to end for the cause, name the right one.
 
+Uncaught exceptions come by sys.excepthook, which is chained; where a later hook does not call it, by
+sys.last_value at the end. Of SystemExit Python tells nobody, nor does it tell atexit the status; but it
+asks the exception for its `code` when no Python code runs any more, so `system_exit.cc` puts an attribute
+in its place that tells. Before Python 3.12 sys.exit makes no exception to be asked, and is replaced by a
+function that does. Workers of multiprocessing run finalizers while their exception is on its way.
+
 Forked children, threads and interactive interpreters are no ends of the process: nothing happens there.
 """
 

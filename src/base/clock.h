@@ -6,6 +6,8 @@
 
 namespace ropewalk {
 
+inline constexpr int64_t kMillisecond_ns = 1'000'000;
+
 class Clock {
  public:
   virtual ~Clock() = default;

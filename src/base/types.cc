@@ -13,9 +13,10 @@ constexpr std::array<std::string_view, kReduceKinds> kReduceKindNames = {
 constexpr std::array<std::string_view, kCollectives> kCollectiveNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "recv"};
+#define ROPEWALK_NAME(name) #name,
 constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames = {
-    "auto",   "ring",      "tree",     "recursive_doubling", "halving_doubling",
-    "direct", "two_level", "one_shot", "scattered"};
+    "auto", ROPEWALK_ALGORITHMS(ROPEWALK_NAME)};
+#undef ROPEWALK_NAME
 
 template <class Enum, size_t N>
 std::string_view lookup(const std::array<std::string_view, N>& names, Enum value) {

@@ -37,7 +37,7 @@ void Acceptor::prepare(PollSet& set, int64_t now_ns) {
     set.wake_at(accept_again_ns_);
   } else {
     slot_ = set.add(listener_.get(), POLLIN);
-    if (coordinator_.valid()) coordinator_slot_ = set.add(coordinator_.get(), POLLIN);
+    if (coordinator_) coordinator_slot_ = set.add(coordinator_.get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
     set.wake_at(connection.expires_ns);
@@ -69,7 +69,7 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
 void Acceptor::accept_all(int listener, int64_t now_ns) {
   for (;;) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) {
+    if (!fd) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (exhausted) {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/poll_set.h"
-#include "bootstrap/unique_fd.h"
 
 namespace ropewalk::bootstrap {
 

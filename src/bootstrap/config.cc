@@ -1,5 +1,8 @@
 #include "bootstrap/config.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -98,7 +101,7 @@ LogLevel level_named(std::string_view word) {
   return LogLevel::warn;
 }
 
-void parse_ib_knobs(const Reader& read, Config& config) {
+void parse_ib(const Reader& read, Config& config) {
   constexpr int kPkeyIndexMax = 65535;
   config.ib_hca = read.text("ROPEWALK_IB_HCA").value_or("");
   if (!verbs::PortFilter::parse(config.ib_hca))
@@ -132,8 +135,9 @@ std::optional<std::string_view> transport_named(std::string_view word) {
   return name == kTransportNames.end() ? std::nullopt : std::optional(*name);
 }
 
-const std::vector<KnobInfo>& knob_infos() {
-  static const std::vector<KnobInfo> infos = {
+const std::vector<VariableInfo>& variable_infos() {
+  static const std::string algorithm_list = fmt::format("{}", fmt::join(algorithm_names(), ", "));
+  static const std::vector<VariableInfo> infos = {
       {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
       {"ROPEWALK_SIZE", "from the launcher", "how many ranks the job has"},
       {"ROPEWALK_LOCAL_RANK", "from the launcher",
@@ -147,9 +151,7 @@ const std::vector<KnobInfo>& knob_infos() {
       {"ROPEWALK_TRANSPORT", "auto",
        "auto, shm, tcp, verbs (or rdma), ucx; the same on every rank"},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
-      {"ROPEWALK_ALGORITHM", "auto",
-       "auto, ring, tree, recursive_doubling, halving_doubling, direct, two_level, one_shot, "
-       "scattered"},
+      {"ROPEWALK_ALGORITHM", "auto", algorithm_list},
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
@@ -205,7 +207,7 @@ Config parse_config(const std::function<const char*(const char*)>& get) {
   config.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, config.timeout);
   config.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, config.link_timeout);
   config.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(config.tcp_streams);
-  parse_ib_knobs(read, config);
+  parse_ib(read, config);
   config.slice_bytes =
       read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, config.slice_bytes);
   config.progress_thread =
@@ -219,14 +221,14 @@ Config config_from_environment() {
   return parse_config([](const char* name) { return std::getenv(name); });
 }
 
-std::vector<std::string> unknown_knobs(const char* const* environ) {
+std::vector<std::string> unknown_variables(const char* const* environ) {
   constexpr std::string_view kPrefix = "ROPEWALK_";
   std::vector<std::string> unknown;
   for (; environ != nullptr && *environ != nullptr; ++environ) {
     const std::string_view entry = *environ;
     if (!entry.starts_with(kPrefix)) continue;
     const std::string_view name = entry.substr(0, entry.find('='));
-    const auto& infos = knob_infos();
+    const auto& infos = variable_infos();
     if (std::none_of(infos.begin(), infos.end(), [&](const auto& i) { return i.name == name; }))
       unknown.emplace_back(name);
   }

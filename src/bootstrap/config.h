@@ -51,17 +51,17 @@ inline constexpr const char* kTransportNamesText = "auto, shm, tcp, verbs (or rd
 std::optional<std::string_view> transport_named(std::string_view word);
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.
-struct KnobInfo {
+struct VariableInfo {
   std::string_view name, default_text, help;
 };
-const std::vector<KnobInfo>& knob_infos();
+const std::vector<VariableInfo>& variable_infos();
 
 /// Reads config through `get` (normally getenv), throws Error(invalid_argument) that names the
 /// variable, its value and what is allowed.
 Config parse_config(const std::function<const char*(const char*)>& get);
 Config config_from_environment();
 /// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
-std::vector<std::string> unknown_knobs(const char* const* environ);
+std::vector<std::string> unknown_variables(const char* const* environ);
 
 /// "8", "64K", "1MB", "1.5GiB" -> bytes: K, M, G and T are powers of 1024, in either case, with or
 /// without B or iB. Nothing where it is no whole number of bytes.

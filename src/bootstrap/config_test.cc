@@ -193,15 +193,15 @@ TEST(Config, DocumentedVariablesAreNotTakenForUnknown) {
     if (names.macros.contains(name)) continue;
     const std::string entry = name + "=1";
     const char* environ[] = {entry.c_str(), nullptr};
-    EXPECT_TRUE(unknown_knobs(environ).empty()) << name << ", named in " << path;
+    EXPECT_TRUE(unknown_variables(environ).empty()) << name << ", named in " << path;
   }
-  for (const KnobInfo& info : knob_infos())
+  for (const VariableInfo& info : variable_infos())
     EXPECT_TRUE(names.variables.contains(std::string(info.name))) << info.name;
 }
 
 TEST(Config, UnknownNamesAreFound) {
   const char* environ[] = {"PATH=/bin", "ROPEWALK_LOG=info", "ROPEWALK_TIMEOUTS=3", nullptr};
-  EXPECT_EQ(unknown_knobs(environ), std::vector<std::string>{"ROPEWALK_TIMEOUTS"});
+  EXPECT_EQ(unknown_variables(environ), std::vector<std::string>{"ROPEWALK_TIMEOUTS"});
 }
 
 TEST(Config, Sizes) {

@@ -36,8 +36,8 @@ struct ControlSetup {
 };
 
 /// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
-/// members but those under "shared" belong to it alone. `monitor` and `socket_broker` must outlive
-/// this object.
+/// members except those under "shared" belong to it alone. `monitor` and `socket_broker` must
+/// outlive this object.
 ///
 /// Joining, on a rank other than 0: dial the coordinator and send Join; on Place dial the tree
 /// parent; take the records that come down the tree and pass them on; when all children are linked

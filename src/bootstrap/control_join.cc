@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/control.h"
 #include "bootstrap/interfaces.h"
@@ -7,8 +8,6 @@
 
 namespace ropewalk::bootstrap {
 namespace {
-
-constexpr int64_t kMillisecond = 1'000'000;
 
 double milliseconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e6;
@@ -71,7 +70,8 @@ void Control::advance_registration(int64_t now_ns) {
     PeerRecord record = setup_.record;
     prefer(record.addresses, local_address(fd.get()));
     registration_.emplace(std::move(fd));
-    const int64_t remaining_ms = std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond, 0);
+    const int64_t remaining_ms =
+        std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
     registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
                                    static_cast<uint32_t>(remaining_ms), std::move(record)}));
     mark_phase("found the coordinator");

@@ -8,14 +8,15 @@
 #include <cerrno>
 #include <functional>
 
+#include "base/clock.h"
+
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kConnectPatienceNs = 1000 * kMillisecond;
-constexpr int64_t kHandshakePatienceNs = 5000 * kMillisecond;
-constexpr int64_t kPauseMinNs = 5 * kMillisecond;
-constexpr int64_t kPauseMaxNs = 200 * kMillisecond;
+constexpr int64_t kConnectTimeoutNs = 1000 * kMillisecond_ns;
+constexpr int64_t kHandshakeTimeoutNs = 5000 * kMillisecond_ns;
+constexpr int64_t kPauseMinNs = 5 * kMillisecond_ns;
+constexpr int64_t kPauseMaxNs = 200 * kMillisecond_ns;
 
 }  // namespace
 
@@ -56,7 +57,7 @@ void Dialer::start(int64_t now_ns) {
   if (const int error = begin_connect(addresses_[current_], fd_))
     return next_address(now_ns, errno_text(error));
   phase_ = Phase::connecting;
-  until_ns_ = now_ns + kConnectPatienceNs;
+  until_ns_ = now_ns + kConnectTimeoutNs;
 }
 
 void Dialer::connect_done(int64_t now_ns) {
@@ -70,7 +71,7 @@ void Dialer::send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_n
   if (n != static_cast<ssize_t>(bytes.size()))
     return next_address(now_ns, n < 0 ? errno_text(errno) : "short write");
   phase_ = next;
-  until_ns_ = now_ns + kHandshakePatienceNs;
+  until_ns_ = now_ns + kHandshakeTimeoutNs;
   answer_.clear();
   answer_bytes_ = answer_bytes;
 }

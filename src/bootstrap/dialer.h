@@ -61,7 +61,7 @@ class Dialer {
   Phase phase_ = Phase::pause;
   size_t current_ = 0;
   std::vector<bool> is_strange_;  // by name: another job's key answered in this turn
-  int64_t until_ns_ = 0;          // end of the pause, or of the phase's patience
+  int64_t until_ns_ = 0;          // end of the pause, or of the phase's timeout
   int64_t pause_ns_;
   UniqueFd fd_;
   int slot_ = -1;

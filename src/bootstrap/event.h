@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "base/unique_fd.h"
 #include "bootstrap/net.h"
-#include "bootstrap/unique_fd.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
@@ -16,7 +16,7 @@ namespace ropewalk::bootstrap {
 class Event {
  public:
   Event() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (!fd_.valid())
+    if (!fd_)
       throw Error(ErrorCode::exhausted, "bootstrap", "no eventfd: " + errno_text(errno),
                   "raise the limit of open files: ulimit -n");
   }

@@ -40,10 +40,10 @@ class Ranks {
     }
   }
   void signal(int rank, int number) { kill(pids_[static_cast<size_t>(rank)], number); }
-  std::optional<Note> next(std::chrono::milliseconds patience) {
+  std::optional<Note> next(std::chrono::milliseconds timeout) {
     pollfd p = {read_.get(), POLLIN, 0};
     Note note = {};
-    if (poll(&p, 1, static_cast<int>(patience.count())) != 1) return {};
+    if (poll(&p, 1, static_cast<int>(timeout.count())) != 1) return {};
     if (::read(read_.get(), &note, sizeof note) != ssize_t{sizeof note}) return {};
     return note;
   }

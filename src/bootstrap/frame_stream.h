@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "bootstrap/poll_set.h"
-#include "bootstrap/unique_fd.h"
 #include "bootstrap/wire.h"
 
 namespace ropewalk::bootstrap {

@@ -51,7 +51,7 @@ SocketAddress address_by(int fd) {
 /// A listening socket, or errno.
 int try_listen(const SocketAddress& address, UniqueFd& into) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return errno;
+  if (!fd) return errno;
   const int on = 1, off = 0;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.family() == AF_INET6)
@@ -208,7 +208,7 @@ SocketAddress peer_address(int fd) {
 
 int begin_connect(const SocketAddress& address, UniqueFd& fd) {
   fd.reset(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return errno;
+  if (!fd) return errno;
   if (::connect(fd.get(), address.get(), address.length()) == 0 || errno == EINPROGRESS) return 0;
   return errno;
 }

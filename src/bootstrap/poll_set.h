@@ -9,7 +9,7 @@
 
 namespace ropewalk::bootstrap {
 
-/// Filled anew before each wait. Each connection keeps the slot that add() gave it for the round;
+/// Filled again before each wait. Each connection keeps the slot that add() gave it for the round;
 /// slot -1 (not added) is never ready.
 class PollSet {
  public:

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/tree_shape.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kMarginMaxNs = 250 * kMillisecond;
+constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 
 std::string describe(const PeerRecord& record) {
   return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
@@ -92,7 +92,7 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
   row = record;
   entry.rank = record.rank;
   ++joined_;
-  const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond;
+  const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
   log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,

@@ -1,4 +1,4 @@
-// Invitation: "ropewalk1 KEY ADDRESS,ADDRESS,..."; KEY is 64 hexadecimal digits, ADDRESS "ip:port".
+// Unique id: "ropewalk1 KEY ADDRESS,ADDRESS,..."; KEY is 64 hexadecimal digits, ADDRESS "ip:port".
 #include "ropewalk/rendezvous.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::string_view key_in(std::string_view unique_id) {
 
 Rendezvous::Rendezvous() {
   bootstrap::start_cryptography();
-  bootstrap::UniqueFd listener = bootstrap::listen_everywhere(0);
+  UniqueFd listener = bootstrap::listen_everywhere(0);
   unique_id_ =
       fmt::format("{}{} {}", kGreeting, bootstrap::random_secret(), addresses_of(listener.get()));
   listener_ = listener.release();

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "bootstrap/event.h"
 #include "bootstrap/sockets.h"
-#include "bootstrap/unique_fd.h"
 #include "bootstrap/wire.h"
 
 namespace ropewalk::bootstrap {

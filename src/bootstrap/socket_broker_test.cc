@@ -64,7 +64,7 @@ TEST(SocketBroker, TakeHandsOutOnceAndClearsTheEvent) {
   board.deliver({1, 0}, some_fd());
   EXPECT_TRUE(is_readable(board.event_fd()));
   const UniqueFd taken(board.take(1, 0));
-  EXPECT_TRUE(taken.valid());
+  EXPECT_TRUE(taken);
   EXPECT_FALSE(is_readable(board.event_fd()));
   EXPECT_EQ(board.take(1, 0), -1);
   EXPECT_EQ(board.take(2, 5), -1) << "never requested";

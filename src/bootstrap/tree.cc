@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/tree_shape.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kBeatsPerLinkTimeout = 8;
 
 double seconds(int64_t time_ns) {
@@ -90,7 +90,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
     case FrameType::heartbeat:
       if (const auto beat = decode_heartbeat(frame.payload))
         link.silence_max_ns =
-            std::max(silence_max_ns_, kBeatsPerLinkTimeout * kMillisecond * beat->interval_ms);
+            std::max(silence_max_ns_, kBeatsPerLinkTimeout * kMillisecond_ns * beat->interval_ms);
       else
         protocol_fault(link);
       return;
@@ -116,7 +116,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
 void Tree::beat(int64_t now_ns) {
   if (now_ns < next_beat_ns_) return;
   next_beat_ns_ = now_ns + beat_ns_;
-  const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond, 1));
+  const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond_ns, 1));
   const Bytes heartbeat = frame(Heartbeat{interval_ms});
   for (Edge& link : links_)
     if (link.stream.idle()) link.stream.send(heartbeat);

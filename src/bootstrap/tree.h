@@ -32,7 +32,7 @@ class Tree {
   void add(int peer, UniqueFd fd, int64_t now_ns);
   bool has(int peer) const;
   void send(int peer, const Bytes& frame);
-  /// To every neighbour but one.
+  /// To every neighbour except one.
   void flood(const Bytes& frame, int except = -1);
 
   void prepare(PollSet& set);

@@ -97,7 +97,7 @@ UniqueFd inherited_listener(int inherited) {
   int listens = 0;
   socklen_t length = sizeof listens;
   UniqueFd fd(fcntl(inherited, F_DUPFD_CLOEXEC, 3));
-  if (!fd.valid() || getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
+  if (!fd || getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
       listens == 0)
     fail(ErrorCode::invalid_argument, 0,
          fmt::format("descriptor {} is not a listening socket", inherited),

@@ -24,7 +24,7 @@ void expect_mention(const std::optional<Error>& error, ErrorCode code, const std
 UniqueFd take_socket(World& world, int peer) {
   world.sockets().request(peer, 0);
   UniqueFd fd;
-  while (!fd.valid() && world.monitor().failure() == nullptr) {
+  while (!fd && world.monitor().failure() == nullptr) {
     fd.reset(world.sockets().take(peer, 0));
     std::this_thread::sleep_for(1ms);
   }
@@ -36,7 +36,7 @@ class Join : public testing::TestWithParam<int> {};
 TEST_P(Join, EveryRankKnowsEveryOther) {
   const int size = GetParam();
   const TestJob job(size);
-  expect_no_errors(run_ranks(size, [&](int rank) {
+  expect_no_errors(run_world_ranks(size, [&](int rank) {
     const auto world = job.join(rank, "info of " + std::to_string(rank));
     EXPECT_EQ(world->rank(), rank);
     EXPECT_EQ(world->size(), size);
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33));
 TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
   const TestJob job(3);
   for (int round = 0; round < 3; ++round)
-    expect_no_errors(run_ranks(3, [&](int rank) { job.join(rank)->leave(); }));
+    expect_no_errors(run_world_ranks(3, [&](int rank) { job.join(rank)->leave(); }));
 }
 
 TEST(World, TheWrongKeyIsRefusedAndTheJobGoesOn) {
@@ -65,7 +65,7 @@ TEST(World, TheWrongKeyIsRefusedAndTheJobGoesOn) {
   TestJob intruder(2);
   intruder.config.job_key = "wrong";
   std::optional<Error> refused;
-  expect_no_errors(run_ranks(2, [&](int rank) {
+  expect_no_errors(run_world_ranks(2, [&](int rank) {
     if (rank == 1) {
       try {
         World::join(job.identity(1), intruder.config, {});
@@ -80,7 +80,7 @@ TEST(World, TheWrongKeyIsRefusedAndTheJobGoesOn) {
 
 TEST(World, StrangersDoNotDisturbJoining) {
   const TestJob job(3);
-  expect_no_errors(run_ranks(3, [&](int rank) {
+  expect_no_errors(run_world_ranks(3, [&](int rank) {
     std::vector<UniqueFd> strangers;
     if (rank == 2) {
       for (int i = 0; i < 300; ++i) strangers.push_back(connect_to(job.coordinator()));  // silent
@@ -101,14 +101,14 @@ TEST(World, StrangersDoNotDisturbJoining) {
     // Now every rank's listener; then links between the ranks must still come about.
     for (int r = 0; rank == 2 && r < 3; ++r)
       for (int i = 0; i < 20; ++i) strangers.push_back(connect_to(world->record(r).addresses[0]));
-    EXPECT_TRUE(take_socket(*world, (rank + 1) % 3).valid());
+    EXPECT_TRUE(take_socket(*world, (rank + 1) % 3));
     world->leave();
   }));
 }
 
 TEST(World, AProofWithoutTheKeyIsToldSo) {
   const TestJob job(2);
-  expect_no_errors(run_ranks(2, [&](int rank) {
+  expect_no_errors(run_world_ranks(2, [&](int rank) {
     if (rank == 1) {
       const UniqueFd fd = connect_to(job.coordinator());
       const auto read_exactly = [&](std::span<std::byte> into) {
@@ -134,14 +134,14 @@ TEST(World, AProofWithoutTheKeyIsToldSo) {
 
 TEST(World, TwoProcessesWithOneRank) {
   const TestJob job(4);
-  const auto errors = run_ranks(3, [&](int rank) { job.join(rank == 2 ? 1 : rank); });
+  const auto errors = run_world_ranks(3, [&](int rank) { job.join(rank == 2 ? 1 : rank); });
   for (const auto& error : errors)
     expect_mention(error, ErrorCode::mismatch, "two processes are rank 1");
 }
 
 TEST(World, AnotherSize) {
   const TestJob job(4);
-  const auto errors = run_ranks(3, [&](int rank) {
+  const auto errors = run_world_ranks(3, [&](int rank) {
     JobIdentity identity = job.identity(rank);
     if (rank == 2) identity.size = 5;
     World::join(identity, job.config, {});
@@ -153,7 +153,7 @@ TEST(World, AnotherSize) {
 TEST(World, MissingRanksAreNamedToEverybody) {
   TestJob job(6);
   job.config.timeout = 1s;
-  const auto errors = run_ranks(3, [&](int rank) { job.join(rank); });
+  const auto errors = run_world_ranks(3, [&](int rank) { job.join(rank); });
   for (const auto& error : errors)
     expect_mention(error, ErrorCode::timeout, "rank 3, 4, 5 never came");
 }
@@ -163,7 +163,7 @@ TEST(World, ACoordinatorThatNeverComes) {
   const std::string nobody = job.coordinator();
   job.listener.reset();
   job.config.timeout = 500ms;
-  const auto errors = run_ranks(1, [&](int) {
+  const auto errors = run_world_ranks(1, [&](int) {
     World::join({1, 2, nobody, -1, "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::timeout,
@@ -178,7 +178,7 @@ TEST(World, AStrangerWhereTheCoordinatorMayBeIsNamedAtTheEnd) {
   other.config.job_key = "wrong";
   other.config.timeout = 500ms;
   std::optional<Error> error;
-  expect_no_errors(run_ranks(2, [&](int rank) {
+  expect_no_errors(run_world_ranks(2, [&](int rank) {
     if (rank == 1) {
       try {
         World::join({1, 2, nobody + "," + job.coordinator(), -1, "test"}, other.config, {});
@@ -194,7 +194,7 @@ TEST(World, AStrangerWhereTheCoordinatorMayBeIsNamedAtTheEnd) {
 TEST(World, ADescriptorThatDoesNotListen) {
   TestJob job(2);
   const UniqueFd connected = connect_to(job.coordinator());
-  const auto errors = run_ranks(1, [&](int) {
+  const auto errors = run_world_ranks(1, [&](int) {
     World::join({0, 2, job.coordinator(), connected.get(), "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::invalid_argument, "is not a listening socket");
@@ -203,7 +203,7 @@ TEST(World, ADescriptorThatDoesNotListen) {
 TEST(World, AnInterfaceThatIsNotThere) {
   TestJob job(2);
   job.config.socket_ifname = "nosuch";
-  const auto errors = run_ranks(1, [&](int) {
+  const auto errors = run_world_ranks(1, [&](int) {
     World::join({1, 2, job.coordinator(), -1, "test"}, job.config, {});
   });
   expect_mention(errors[0], ErrorCode::invalid_argument, "ROPEWALK_SOCKET_IFNAME=\"nosuch\"");
@@ -214,7 +214,7 @@ TEST(World, AnInterfaceThatIsNotThere) {
 TEST(World, SimultaneousSocketRequests) {
   constexpr int kSize = 4, kStreams = 6;
   const TestJob job(kSize);
-  expect_no_errors(run_ranks(kSize, [&](int rank) {
+  expect_no_errors(run_world_ranks(kSize, [&](int rank) {
     const auto world = job.join(rank);
     std::vector<std::pair<int, int>> wanted;
     for (int peer = 0; peer < kSize; ++peer)
@@ -228,7 +228,7 @@ TEST(World, SimultaneousSocketRequests) {
       poll(&p, 1, 100);
       std::erase_if(wanted, [&](const auto& link) {
         UniqueFd fd(world->sockets().take(link.first, link.second));
-        if (!fd.valid()) return false;
+        if (!fd) return false;
         const std::array<int, 3> mine = {rank, link.first, link.second};
         EXPECT_EQ(::send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL), ssize_t{sizeof mine});
         open.emplace_back(std::move(fd), std::array<int, 3>{link.first, rank, link.second});
@@ -254,7 +254,7 @@ TEST(World, ASocketThatIsNotReadStays) {
   TestJob job(2);
   job.config.link_timeout = 100ms;
   std::atomic<int> sent{0};
-  expect_no_errors(run_ranks(2, [&](int rank) {
+  expect_no_errors(run_world_ranks(2, [&](int rank) {
     const auto world = job.join(rank);
     const UniqueFd fd = take_socket(*world, 1 - rank);
     const int option = rank == 0 ? SO_SNDBUF : SO_RCVBUF;
@@ -284,7 +284,7 @@ TEST(World, ASocketThatIsNotReadStays) {
 
 TEST(World, AReportReachesEverybodyAndEndsALeave) {
   const TestJob job(11);
-  expect_no_errors(run_ranks(11, [&](int rank) {
+  expect_no_errors(run_world_ranks(11, [&](int rank) {
     const auto world = job.join(rank);
     if (rank == 10) {
       world->monitor().report({ErrorCode::mismatch, "all_reduce #3", "counts differ", "", -1, 4});
@@ -305,7 +305,7 @@ TEST(World, AReportReachesEverybodyAndEndsALeave) {
 
 TEST(World, GoingWithoutLeaveIsToldToTheOthers) {
   const TestJob job(10);
-  expect_no_errors(run_ranks(10, [&](int rank) {
+  expect_no_errors(run_world_ranks(10, [&](int rank) {
     const auto world = job.join(rank);
     if (rank == 1) return;
     const Failure* failure = await_failure(world->monitor());
@@ -319,7 +319,7 @@ TEST(World, GoingWithoutLeaveIsToldToTheOthers) {
 TEST(World, GoingAfterLeaveIsNoFailure) {
   const TestJob job(11);
   std::atomic<bool> gone{false};
-  expect_no_errors(run_ranks(11, [&](int rank) {
+  expect_no_errors(run_world_ranks(11, [&](int rank) {
     TestJob mine(11);
     mine.config.timeout = rank == 1 ? 2s : 20s;
     auto world = World::join(job.identity(rank), mine.config, {});

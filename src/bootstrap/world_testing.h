@@ -37,7 +37,8 @@ struct TestJob {
 };
 
 /// Runs `body(rank)` for ranks 0 to n-1, each in a thread; what a rank throws comes back.
-inline std::vector<std::optional<Error>> run_ranks(int n, const std::function<void(int)>& body) {
+inline std::vector<std::optional<Error>> run_world_ranks(int n,
+                                                         const std::function<void(int)>& body) {
   std::vector<std::optional<Error>> errors(static_cast<size_t>(n));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < n; ++rank)

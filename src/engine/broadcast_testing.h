@@ -17,7 +17,7 @@ inline std::shared_ptr<Operation> prepare_broadcast(Engine& engine, std::span<fl
   call.in = call.out = data.data();
   call.count = data.size();
   const ScheduleKey key{Collective::broadcast, Algorithm::direct, 2, root, {}};
-  return engine.prepare(call, build_schedule(key, engine.rank()), Algorithm::direct, 4096);
+  return engine.prepare(call, build_schedule(key, engine.links().rank()), Algorithm::direct, 4096);
 }
 
 }  // namespace ropewalk

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -65,7 +66,7 @@ void Driver::stop() {
 }
 
 void Driver::throw_if_failed() {
-  const Failure* failure = engine_.failure();
+  const Failure* failure = engine_.failures().failure();
   if (failure == nullptr) return;
   {
     // Another thread may still be at work on buffers that the caller will free, and stops at its
@@ -82,7 +83,7 @@ void Driver::throw_if_forked() const {
   throw Error(
       ErrorCode::invalid_argument, "communicator",
       fmt::format("this process is a forked child; the communicator is its parent's, rank {}",
-                  engine_.rank()),
+                  engine_.links().rank()),
       "make calls in the process that made the communicator");
 }
 
@@ -110,7 +111,8 @@ void Driver::tell_sleepers(bool moved) {
 }
 
 void Driver::have_progress_thread() {
-  if (!options_.progress_thread || engine_.size() == 1 || stopping_ || progress_.joinable()) return;
+  if (!options_.progress_thread || engine_.links().size() == 1 || stopping_ || progress_.joinable())
+    return;
   progress_ = start_thread("start", "ropewalk-move", [this] { run_progress_thread(); });
 }
 
@@ -123,75 +125,61 @@ void Driver::wake_progress_thread() noexcept {
   work_.notify_one();
 }
 
-bool Driver::is_finished(const Operation& op) const {
-  if (op.children.empty())
-    return op.state.load(std::memory_order_acquire) != Operation::State::running;
-  for (const auto& child : op.children)
-    if (!is_finished(*child)) return false;
-  return true;
-}
-
-void Driver::start_one(Operation& op) {
-  for (const Fragment& piece : op.fragments) std::memcpy(piece.packed, piece.in, piece.bytes);
-  engine_.start(op);
-}
-
-void Driver::start(const std::shared_ptr<Operation>& op, bool in_background) {
+void Driver::start(Group& group, bool in_background) {
   throw_if_forked();
   throw_if_failed();
   std::lock_guard lock(mutex_);
   if (in_background) have_progress_thread();
-  start_locked(*op);
+  start_locked(group);
   engine_.progress();
   wake_waiters();  // this turn may have taken what a sleeper waits for
   // Where it has ended already, bytes that a transport could not take yet must not wait for the
   // next call.
-  if ((in_background || is_finished(*op)) && engine_.has_work()) wake_progress_thread();
+  if ((in_background || group.is_finished()) && engine_.has_work()) wake_progress_thread();
 }
 
-void Driver::start_locked(Operation& op) {
+void Driver::start_locked(Group& group) {
   throw_if_stopped();
-  if (!is_finished(op))
+  if (!group.is_finished())
     throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
                 "wait for it, or make a second plan");
-  if (op.children.empty()) start_one(op);
-  for (const auto& child : op.children) start_one(*child);
+  group.start(engine_);
 }
 
-void Driver::run(const std::shared_ptr<Operation>& op) {
+void Driver::run(Group& group) {
   throw_if_forked();
   throw_if_failed();
   {
     std::lock_guard lock(mutex_);
-    start_locked(*op);
+    start_locked(group);
     const uint32_t turns = options_.oversubscribed ? 1 : kTurnsUnderLock;
-    for (uint32_t turn = 0; turn < turns && !is_finished(*op); ++turn) {
+    for (uint32_t turn = 0; turn < turns && !group.is_finished(); ++turn) {
       if (!engine_.progress()) relax();
     }
     wake_waiters();  // these turns may have taken what a sleeper waits for
-    if (is_finished(*op)) {
+    if (group.is_finished()) {
       if (engine_.has_work()) wake_progress_thread();  // as in start
       return;
     }
   }
-  wait(*op, options_.timeout_ns);
+  wait(group, options_.timeout_ns);
 }
 
-bool Driver::test(Operation& op) {
+bool Driver::test(Group& group) {
   throw_if_forked();
-  if (!is_finished(op)) {
+  if (!group.is_finished()) {
     if (stopping_) throw_if_failed();  // says more
     throw_if_stopped();
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) {
       engine_.progress();
-      engine_.check_stalled(clock_.now_ns());
+      engine_.failures().check_stalled(clock_.now_ns());
       wake_waiters();
       lock.unlock();
     }
     throw_if_failed();
   }
-  return is_finished(op);
+  return group.is_finished();
 }
 
 template <class Done>
@@ -232,38 +220,40 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
   }
 }
 
-void Driver::wait(Operation& op, int64_t timeout_ns) {
-  wait(op, timeout_ns, timeout_ns);
+void Driver::wait(Group& group, int64_t timeout_ns) {
+  wait(group, timeout_ns, timeout_ns);
 }
 
-void Driver::expire(Operation& op, int64_t waited_ns) {
-  wait(op, 0, waited_ns);
+void Driver::expire(Group& group, int64_t waited_ns) {
+  wait(group, 0, waited_ns);
 }
 
-void Driver::wait(Operation& op, int64_t limit_ns, int64_t waited_ns) {
-  while (!finish(op, {.limit_ns = limit_ns})) {
+void Driver::wait(Group& group, int64_t limit_ns, int64_t waited_ns) {
+  while (!finish(group, {.limit_ns = limit_ns})) {
     std::lock_guard lock(mutex_);
-    if (!is_finished(op)) engine_.fail_timeout(unfinished_part(op), waited_ns);
+    if (const Operation* part = group.unfinished_part())
+      engine_.failures().fail_timeout(*part, waited_ns);
   }
 }
 
-bool Driver::wait_for(Operation& op, int64_t limit_ns) {
-  return finish(op, {.limit_ns = limit_ns, .background = true});
+bool Driver::wait_for(Group& group, int64_t limit_ns) {
+  return finish(group, {.limit_ns = limit_ns, .background = true});
 }
 
-bool Driver::finish(const Operation& op, const WaitState& wait) {
+bool Driver::finish(const Group& group, const WaitState& wait) {
   throw_if_forked();
-  return is_finished(op) || drive_until([&] { return is_finished(op); }, wait);
+  return group.is_finished() || drive_until([&] { return group.is_finished(); }, wait);
 }
 
 void Driver::finish_all() noexcept {
   try {
     const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
-    if (engine_.failure() != nullptr || drive_until(done, {.limit_ns = options_.timeout_ns}))
+    if (engine_.failures().failure() != nullptr ||
+        drive_until(done, {.limit_ns = options_.timeout_ns}))
       return;
     std::lock_guard lock(mutex_);
     if (const Operation* owed = engine_.owed_to_peers())
-      engine_.fail_timeout(*owed, options_.timeout_ns);
+      engine_.failures().fail_timeout(*owed, options_.timeout_ns);
   } catch (const Error&) {
     return;  // whoever waits for an operation hears of it
   }
@@ -282,24 +272,19 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
 }
 
 void Driver::interrupt_next_sender(int channel) {
+  assert(channel >= 0 && channel < kChannels);
   throw_if_forked();
   std::lock_guard lock(mutex_);
   interrupted_[static_cast<size_t>(channel)] = true;
   wake_waiters();
 }
 
-const Operation& Driver::unfinished_part(const Operation& op) const {
-  for (const auto& child : op.children)
-    if (!is_finished(*child)) return unfinished_part(*child);
-  return op;
-}
-
 void Driver::poll_control(int64_t now_ns) {
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
-  if (engine_.failure() == nullptr) engine_.answer_connects();
-  engine_.check_stalled(now_ns);
+  if (engine_.failures().failure() == nullptr) engine_.failures().answer_connects();
+  engine_.failures().check_stalled(now_ns);
 }
 
 void Driver::idle(WaitState& wait) {
@@ -336,11 +321,11 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
   {
     std::lock_guard lock(mutex_);
     if (moves_ != wait.moves_seen) return false;
-    for (Transport* transport : engine_.transports()) {
+    for (Transport* transport : engine_.links().transports()) {
       if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
-    if (engine_.look_for_arrivals()) return false;
+    if (engine_.links().poll_inboxes()) return false;
     if (wait.channel != kNoChannel) {
       if (engine_.has_message(wait.channel)) return false;
       message_waiters_[static_cast<size_t>(wait.channel)] = true;
@@ -368,7 +353,7 @@ void Driver::run_progress_thread() {
   uint32_t turn = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool busy = engine_.has_work() && engine_.failure() == nullptr;
+    const bool busy = engine_.has_work() && engine_.failures().failure() == nullptr;
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       // On its way to sleep this thread may have taken the news that they wait for.

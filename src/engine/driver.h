@@ -3,6 +3,23 @@
 // Threads: any. One mutex guards the engine. A caller that waits drives the engine itself; the
 // progress thread, started with the first `start`, drives only while operations are under way and
 // nobody waits.
+//
+// A thread that waits drives the engine. When nothing moves it spins for 50 µs, yields for 20 ms
+// (in `next_sender`, which waits for nothing that is due, for 0.2 ms), then blocks in `ppoll` on
+// the transports' descriptors and the monitor's, for at most 20 ms. Where the ranks of a host share
+// CPUs it yields from the start, and `Plan::run` keeps the lock for one turn only. The clock is
+// read only now and then, and every 5 ms without movement the engine looks for the reason.
+//
+// The progress thread, and whoever is in `Work::wait_for`, drive in the background, beside threads
+// that compute. They yield at once, for a quarter of a millisecond, and block as soon as a yield
+// takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
+// own training; a sleeper is woken by the peer.
+//
+// A transport is armed before blocking; what arrives afterwards makes its descriptor readable. Over
+// shared memory that is a flag `asleep` and a pipe as doorbell: a sender, of a notice or of a
+// stored slot, rings only when the flag is up. Whoever polls may take what a sleeper of the same
+// process waits for, so it wakes them when anything moved, and when there is a message for a
+// sleeper in `next_sender`, which moves nothing by itself.
 #pragma once
 
 #include <array>
@@ -14,6 +31,7 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "engine/group.h"
 #include "memory/memfd.h"
 #include "ropewalk/fork.h"
 
@@ -46,28 +64,28 @@ class Driver {
   /// Whether a caller has heard of the failure.
   bool has_thrown_failure() const { return thrown_.load(std::memory_order_relaxed); }
 
-  /// Whether it is known already that `operation` will not end.
-  bool is_lost(const Operation& operation) const {
-    return !is_finished(operation) && engine_.failure() != nullptr;
+  /// Whether it is known already that `group` will not end.
+  bool is_lost(const Group& group) const {
+    return !group.is_finished() && engine_.failures().failure() != nullptr;
   }
 
   int64_t timeout_ns() const { return options_.timeout_ns; }
 
-  /// Starts a run of `operation`, or of each of its children. `in_background`: the caller may do
+  /// Starts a run of `group`, all its parts. `in_background`: the caller may do
   /// other things before it waits, so the progress thread is to drive. Throws the job's failure.
-  void start(const std::shared_ptr<Operation>& operation, bool in_background);
+  void start(Group& group, bool in_background);
   /// start, then wait for the deadline of the options: without a clock or a second lock where it
   /// takes little time.
-  void run(const std::shared_ptr<Operation>& operation);
+  void run(Group& group);
   /// Makes progress; true when finished. Throws the job's failure.
-  bool test(Operation& operation);
+  bool test(Group& group);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
-  void wait(Operation& operation, int64_t timeout_ns);
+  void wait(Group& group, int64_t timeout_ns);
   /// As Work::expire.
-  void expire(Operation& operation, int64_t waited_ns);
+  void expire(Group& group, int64_t waited_ns);
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
-  bool wait_for(Operation& operation, int64_t limit_ns);
+  bool wait_for(Group& group, int64_t limit_ns);
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
   /// As Communicator::next_sender.
@@ -112,13 +130,11 @@ class Driver {
   template <class Done>
   bool drive_until(const Done& done, WaitState wait);
   /// drive_until it is finished.
-  bool finish(const Operation& operation, const WaitState& wait);
+  bool finish(const Group& group, const WaitState& wait);
   /// `waited_ns` is what the error tells.
-  void wait(Operation& operation, int64_t limit_ns, int64_t waited_ns);
-  void start_locked(Operation& operation);
+  void wait(Group& group, int64_t limit_ns, int64_t waited_ns);
+  void start_locked(Group& group);
   void poll_control(int64_t now_ns);
-  bool is_finished(const Operation& operation) const;
-  const Operation& unfinished_part(const Operation& operation) const;
   void idle(WaitState& wait);
   /// False, at once, where another thread has moved anything since, or something is there.
   bool block(WaitState& wait, int64_t now_ns);
@@ -131,7 +147,6 @@ class Driver {
   /// Throws Error(exhausted).
   void have_progress_thread();
   void wake_progress_thread() noexcept;
-  void start_one(Operation& operation);
 
   Engine& engine_;
   const Clock& clock_;

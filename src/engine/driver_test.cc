@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <thread>
 
@@ -79,7 +80,8 @@ class DriverThatWaits : public ::testing::Test {
   DriverThatWaits() {
     for (Engine* engine : {&engine0, &engine1})
       operations.push_back(prepare_broadcast(*engine, data, 1));
-    driver.start(operations[0], false);
+    for (const auto& operation : operations) groups.emplace_back().add(operation);
+    driver.start(groups[0], false);
   }
   void send() {
     engine1.start(*operations[1]);
@@ -95,6 +97,7 @@ class DriverThatWaits : public ::testing::Test {
   Engine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
   Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
   std::vector<std::shared_ptr<Operation>> operations;
+  std::deque<Group> groups;  // one of each operation
   Driver driver{engine0, clock, -1, {.progress_thread = false, .progress_cpu = {}}};
 };
 
@@ -104,10 +107,10 @@ TEST_F(DriverThatWaits, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
   clock.happens_at = 2;
   clock.happens = [&] {
     send();
-    driver.test(*operations[0]);  // as another thread
-    driver.test(*operations[0]);
+    driver.test(groups[0]);  // as another thread
+    driver.test(groups[0]);
   };
-  driver.wait(*operations[0], driver.timeout_ns());
+  driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   EXPECT_EQ(transport.armed, 0);
 }
@@ -121,14 +124,14 @@ TEST_F(DriverThatWaits, SleepsInTheBackgroundOnceAYieldTakesLong) {
     armed_before = transport.armed;
     send();
   };
-  EXPECT_TRUE(driver.wait_for(*operations[0], 1'000'000'000));
+  EXPECT_TRUE(driver.wait_for(groups[0], 1'000'000'000));
   EXPECT_GT(armed_before, 0);
 }
 
 TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
   clock.happens_at = 8;
   clock.happens = [&] { send(); };
-  driver.wait(*operations[0], driver.timeout_ns());
+  driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(transport.armed, 0);
 }
 
@@ -138,6 +141,7 @@ class DriverTest : public ::testing::Test {
   DriverTest() {
     for (Engine* engine : {&engine0, &engine1})
       operations.push_back(prepare_broadcast(*engine, data, 0));
+    for (const auto& operation : operations) groups.emplace_back().add(operation);
     engine1.start(*operations[1]);
     engine1.progress();  // connects
   }
@@ -163,18 +167,19 @@ class DriverTest : public ::testing::Test {
   Engine engine0{0, 2, {&slow}, {0, 0}, memories, monitor, clock};
   Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
   std::vector<std::shared_ptr<Operation>> operations;
+  std::deque<Group> groups;  // one of each operation
   Driver driver{engine0, clock, -1, {}};
 };
 
 TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterARun) {
-  driver.run(operations[0]);
+  driver.run(groups[0]);
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   expect_sent_in_the_end();
 }
 
 TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterAStart) {
-  driver.start(operations[0], false);
-  driver.wait(*operations[0], driver.timeout_ns());
+  driver.start(groups[0], false);
+  driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   expect_sent_in_the_end();
 }
@@ -201,13 +206,13 @@ class NoMoreThreads {
 
 TEST_F(DriverTest, StartsNothingWithoutAThreadForIt) {
   const NoMoreThreads limit;
-  EXPECT_THROW(driver.start(operations[0], true), Error);
+  EXPECT_THROW(driver.start(groups[0], true), Error);
   EXPECT_FALSE(has_work());
 }
 
 TEST_F(DriverTest, LeavesWhatNoThreadCanSendToTheNextCall) {
   const NoMoreThreads limit;
-  driver.run(operations[0]);
+  driver.run(groups[0]);
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   while (has_work()) driver.locked([&] { return engine0.progress(); });
   expect_sent_in_the_end();

@@ -2,233 +2,187 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
-#include <iterator>
 #include <utility>
 
+#include "engine/group.h"
+#include "engine/layout.h"
+#include "engine/memory_binder.h"
+#include "engine/owner_executor.h"
+#include "engine/pipelined_executor.h"
+#include "engine/sequential_executor.h"
+
 namespace ropewalk {
-namespace {
-
-/// Whether the names of the caller's plain memory still mean that memory.
-bool is_current(const Operation& op) {
-  for (const PlainMemory& plain : op.plain)
-    if (!plain.registration->current()) return false;
-  return true;
-}
-
-}  // namespace
 
 Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
                MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
-    : rank_(rank),
-      size_(size),
-      transports_(std::move(transports)),
-      route_(std::move(route)),
-      memories_(memories),
-      monitor_(monitor),
-      clock_(clock),
-      links_(static_cast<size_t>(size)),
-      pairs_(static_cast<size_t>(size)) {
-  active_.reserve(64);
-  std::ranges::copy_if(transports_, std::back_inserter(networks_),
-                       [](Transport* transport) { return !transport->capabilities().load_store; });
+    : memories_(memories),
+      links_(rank, std::move(transports), std::move(route)),
+      queues_(size),
+      failures_(links_, queues_, monitor, clock) {
+  assert(links_.size() == size);
 }
 
-bool Engine::is_mapped(int peer) const {
-  return peer != rank_ && transport_to(peer).capabilities().load_store;
-}
-
-Link& Engine::link_to(int peer) {
-  auto& link = links_[static_cast<size_t>(peer)];
-  if (!link) {
-    link = std::make_unique<Link>(transport_to(peer), route_[static_cast<size_t>(peer)], peer,
-                                  puts_under_way_);
-    open_links_.push_back(link.get());
+std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
+                                           Algorithm algorithm, size_t slice_bytes) {
+  unmap_deregistered();
+  auto op = std::make_shared<Operation>();
+  op->call = call;
+  op->algorithm = algorithm;
+  op->signature = signature_of(call, algorithm, slice_bytes);
+  const EngineParts parts{links_, failures_, queues_};
+  const std::vector<BlockMemory> blocks = lay_out(call, schedule);
+  const auto allocate = [&](size_t bytes) {
+    return bytes == 0 ? nullptr : allocate_registered(bytes, links_.transports());
+  };
+  if (links_.size() > 1 && links_.are_all_mapped() && can_run_owner(call, schedule, blocks)) {
+    op->memory.saved = allocate(saved_bytes(call, links_.rank(), links_.size()));
+    const std::byte* saved = op->memory.saved ? op->memory.saved->data() : nullptr;
+    op->executor = std::make_unique<OwnerExecutor>(
+        parts, *op, make_owner_program(call, schedule, blocks, slice_bytes, saved));
+  } else {
+    op->memory.scratch = allocate(scratch_bytes(schedule, blocks, call));
+    std::byte* scratch = op->memory.scratch ? op->memory.scratch->data() : nullptr;
+    Program program = compile(schedule, blocks, call, slice_bytes, scratch);
+    if (can_run_sequential(program, algorithm))
+      op->executor = std::make_unique<SequentialExecutor>(parts, *op, std::move(program));
+    else
+      op->executor = std::make_unique<PipelinedExecutor>(parts, *op, std::move(program));
   }
-  return *link;
+  bind(*op);
+  return op;
 }
 
-bool Engine::has_work() {
-  const auto has_unsent = [](Transport* transport) { return transport->has_unsent(); };
-  return !active_.empty() || puts_under_way_ > 0 || owing_ ||
-         std::any_of(networks_.begin(), networks_.end(), has_unsent);
+void Engine::bind(Operation& op) {
+  MemoryBinder binder(op, links_, memories_);
+  op.executor->bind(binder);
+  binder.allocate_windows(op.signature.slice_bytes);
+  op.memory.bound = true;
+}
+
+void Engine::bind_again(Operation& op) {
+  try {
+    bind(op);
+  } catch (const Error& error) {
+    // Peers may have started it, and would wait.
+    Failure failure = error.failure();
+    failure.rank = failure.peer = links_.rank();
+    failures_.fail(failure);
+    throw Error(failure);
+  }
 }
 
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
-  if (!op.bound || !is_current(op)) bind_anew(op);
-  op.unfinished =
-      op.executor == ExecutorKind::pipelined ? static_cast<uint32_t>(op.steps.size()) : 1;
+  if (!op.memory.bound || !op.memory.is_current()) bind_again(op);
   op.begun = false;
-  if (op.is_point_to_point()) {
-    Channel& channel = channel_in(pairs_, op);
-    op.signature.sequence =
-        op.call.collective == Collective::send ? channel.sends_started++ : channel.recvs_started++;
-  } else {
-    op.signature.sequence = calls_.count;
-    op.signature.history = calls_.digest;
-    calls_.add(op.signature);
-    history_[op.signature.sequence % kHistory] = op.signature;
-    const int context = static_cast<int>(op.signature.sequence % kContexts);
-    for (size_t f = 0; f < op.streams.size(); ++f)
-      op.streams[f].id = stream_of(context, op.program.streams[f].lane);
-    for (OwnerPeer& peer : op.owner.peers) peer.stream = stream_of(context, 0);
-  }
+  op.queue = nullptr;
+  if (op.is_point_to_point())
+    op.signature.sequence = queues_.count_message(op);
+  else
+    failures_.record(op.signature);
   op.moved_ns = op.probed_ns = 0;  // stamped by check_stalled: no clock on the data path
   op.state.store(Operation::State::running, std::memory_order_release);
-  if (failure() != nullptr) return;  // those that it would wait behind may be gone
-  op.queue = &queue_for(op);
-  if (op.queue->empty()) active_.push_back(&op);
-  op.queue->push(op);
-}
-
-OperationQueue& Engine::queue_for(const Operation& op) {
-  if (!op.is_point_to_point()) return contexts_[op.signature.sequence % kContexts];
-  Channel& channel = channel_in(pairs_, op);
-  return op.call.collective == Collective::send ? channel.sends : channel.recvs;
-}
-
-/// Its turn has come, and with it its streams.
-void Engine::begin(Operation& op) {
-  op.begun = true;
-  op.next_step = 0;
-  if (op.executor == ExecutorKind::pipelined) begin_pipelined(op);
-  if (op.executor == ExecutorKind::owner) begin_owner(op);
-}
-
-void Engine::begin_pipelined(Operation& op) {
-  for (StreamState& stream : op.streams) {
-    stream.head = stream.tail = stream.grant_head = 0;
-    stream.window_issued = stream.window_consumed = stream.window_taken = 0;
-    stream.consumed_seen = stream.link->to_be_consumed(stream.id);
-  }
-  for (StepState& step : op.steps) {
-    step.issued = step.done = step.consumed = 0;
-    step.announced = step.granted = step.windowed = false;
-  }
-}
-
-/// Links are made when operations first need them.
-bool Engine::is_linked(Operation& op) {
-  if (op.linked) return true;
-  bool all = true;
-  const auto link_up = [&](Link& link) {
-    link.connect();
-    all &= link.ready();
-  };
-  for (StreamState& stream : op.streams) link_up(*stream.link);
-  for (OwnerPeer& peer : op.owner.peers) link_up(*peer.link);
-  return op.linked = all;
+  if (failures_.failure() != nullptr) return;  // those that it would wait behind may be gone
+  queues_.push(op);
 }
 
 bool Engine::progress() {
-  if (failure() != nullptr) return false;
+  if (failures_.failure() != nullptr) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.
   bool moved = advance();
-  if ((!moved || needs_poll()) && !failed_ && poll_transports() && !failed_) moved |= advance();
-  return moved && !failed_;
+  if (failures_.has_failed()) return false;
+  if ((!moved || needs_poll()) && poll_transports() && !failures_.has_failed()) moved |= advance();
+  return moved && !failures_.has_failed();
 }
 
 /// Where a turn over mapped memory has ended all there was, a poll could bring nothing that anybody
 /// waits for here. But peers may: for an answer to a probe.
 bool Engine::needs_poll() {
   constexpr uint32_t kTurnsUnpolled = 64;
-  if (!active_.empty() || puts_under_way_ > 0 || owing_ || !networks_.empty()) return true;
+  if (has_operations() || links_.has_puts_under_way() || owing_ || links_.has_networks())
+    return true;
   return ++turns_unpolled_ % kTurnsUnpolled == 0;
 }
 
 bool Engine::advance() {
-  if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
-  for (Transport* network : networks_) network->begin_batch();
+  if (!has_operations() && !links_.has_puts_under_way() && !owing_) return false;
+  links_.begin_batch();
   bool moved = false;
-  for (size_t i = 0; i < active_.size() && !failed_;) {
-    Operation& op = *active_[i];
+  for (size_t i = 0; i < queues_.active().size() && !failures_.has_failed();) {
+    Operation& op = *queues_.active()[i];
     if (run(op)) moved = true;
-    if (op.unfinished == 0 && !failed_) {
-      active_.erase(active_.begin() + static_cast<ptrdiff_t>(i));
-      finish(op);
+    if (op.executor->is_finished() && !failures_.has_failed()) {
+      finish(i);
       moved = true;
     } else {
       ++i;
     }
   }
-  owing_ = false;
-  for (Link* link : open_links_)
-    if (link->ready()) owing_ |= !link->flush();
-  for (Transport* network : networks_) network->end_batch();
+  owing_ = !links_.flush();
+  links_.end_batch();
   return moved;
 }
 
-void Engine::unmap_deregistered() {
-  if (!active_.empty()) return;
-  for (Transport* transport : transports_) transport->unmap_deregistered();
-  for (Link* link : open_links_) link->find_inbox_again();
-}
-
-void Engine::stop_transports() {
-  if (std::exchange(stopped_, true)) return;
-  for (Transport* transport : transports_) transport->stop();
-}
-
 bool Engine::run(Operation& op) {
-  if (!op.begun) begin(op);
-  const bool linked = is_linked(op);
-  bool moved = false;
-  if (op.executor == ExecutorKind::pipelined)
-    moved = run_pipelined(op);
-  else if (linked)
-    moved = op.executor == ExecutorKind::sequential ? run_sequential(op) : run_owner_executor(op);
+  if (!op.begun) {  // its turn has come, and with it its streams
+    op.begun = true;
+    op.executor->begin(op.is_point_to_point()
+                           ? kPointToPointContext
+                           : static_cast<int>(op.signature.sequence % kContexts));
+  }
+  const bool moved = op.executor->progress();
   if (moved) op.moved_ns = 0;
   return moved;
 }
 
-bool Engine::run_pipelined(Operation& op) {
-  bool moved = false, again = true;
-  while (again && op.unfinished > 0) {
-    again = false;
-    for (size_t f = 0; f < op.streams.size(); ++f) {
-      if (!op.streams[f].link->ready()) continue;
-      again |= op.program.streams[f].sending ? advance_send(op, f) : advance_receive(op, f);
-    }
-    if (!op.program.locals.empty()) again |= advance_locals(op);
-    if (failed_) return false;
-    moved |= again;
+void Engine::finish(size_t active_index) {
+  Operation& op = *queues_.active()[active_index];
+  if (op.group != nullptr) op.group->unpack(op);
+  if (!op.memory.is_current()) {
+    op.memory.plain.clear();
+    op.memory.bound = false;
   }
-  return moved;
-}
-
-void Engine::finish(Operation& op) {
-  for (const Fragment& piece : op.fragments) std::memcpy(piece.out, piece.packed, piece.bytes);
-  if (!is_current(op)) {
-    op.plain.clear();
-    op.bound = false;
-  }
-  op.queue->pop();
-  if (!op.queue->empty()) active_.push_back(op.queue->first());
+  queues_.pop_active(active_index);
   op.state.store(Operation::State::done, std::memory_order_release);
 }
 
-bool Engine::has_message(Link& link, int channel) {
-  if (!link.ready()) return false;
-  const Channel& messages =
-      pairs_[static_cast<size_t>(link.peer())].channels[static_cast<size_t>(channel)];
-  return messages.recvs.empty() && link.front(stream_of(kPointToPointContext, channel)) != nullptr;
+const Operation* Engine::owed_to_peers() const {
+  const auto& active = queues_.active();
+  const auto owed = std::ranges::find_if(
+      active, [](const Operation* op) { return op->call.collective != Collective::recv; });
+  return owed == active.end() ? nullptr : *owed;
+}
+
+void Engine::unmap_deregistered() {
+  if (!has_operations()) links_.unmap_deregistered();
+}
+
+void Engine::stop_transports() {
+  if (std::exchange(stopped_, true)) return;
+  for (Transport* transport : links_.transports()) transport->stop();
+}
+
+bool Engine::has_message(int channel) const {
+  return std::ranges::any_of(
+      links_.open(), [&](Link* link) { return has_unexpected_message(*link, queues_, channel); });
 }
 
 std::optional<int> Engine::next_sender(int channel) {
-  for (size_t i = 0; i < open_links_.size(); ++i) {
-    last_sender_ = (last_sender_ + 1) % open_links_.size();
-    Link& link = *open_links_[last_sender_];
-    if (has_message(link, channel)) return link.peer();
+  const std::vector<Link*>& links = links_.open();
+  for (size_t i = 0; i < links.size(); ++i) {
+    last_sender_ = (last_sender_ + 1) % links.size();
+    Link& link = *links[last_sender_];
+    if (has_unexpected_message(link, queues_, channel)) return link.peer();
   }
-  check_senders();
+  failures_.check_senders();
   return {};
 }
 
 bool Engine::poll_transports() {
   bool found = false;
-  for (size_t t = 0; t < transports_.size(); ++t) {
-    const size_t count = transports_[t]->poll(completions_);
+  const std::vector<Transport*>& transports = links_.transports();
+  for (size_t t = 0; t < transports.size(); ++t) {
+    const size_t count = transports[t]->poll(completions_);
     for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
     found |= count > 0;
   }
@@ -238,17 +192,18 @@ bool Engine::poll_transports() {
 void Engine::on_completion(int transport, const Completion& completion) {
   switch (completion.kind) {
     case Completion::Kind::put_done:
-      --puts_under_way_;
+      links_.put_done();
       if (completion.cookie == kProbeCookie)
-        links_[static_cast<size_t>(completion.peer)]->probe_sent();
+        links_.find(completion.peer)->probe_sent();
       else if (completion.cookie != 0)
-        finish_slice(*reinterpret_cast<StepState*>(completion.cookie));
+        PipelinedExecutor::put_done(completion.cookie);
       break;
     case Completion::Kind::notice:
       on_notice(completion.peer, completion.notice);
       break;
     case Completion::Kind::lost:
-      on_lost(transport, completion.peer);
+      if (links_.transport_index(completion.peer) == transport)
+        failures_.note_lost(completion.peer);
       break;
   }
 }
@@ -256,25 +211,13 @@ void Engine::on_completion(int transport, const Completion& completion) {
 void Engine::on_notice(int peer, uint32_t notice) {
   // A notice can only come from a peer that got our hello, so the link exists; but bytes from
   // outside are not trusted.
-  Link* link = links_[static_cast<size_t>(peer)].get();
+  Link* link = links_.find(peer);
   if (link == nullptr || !link->on_notice(notice))
-    return fail({ErrorCode::protocol, "transport",
-                 "rank " + std::to_string(peer) + " sent a notice that makes no sense",
-                 "check that all ranks run the same version of Ropewalk", rank_, peer});
-  if (notice_kind(notice) == NoticeKind::probe) check_probe(peer);
-}
-
-void Engine::finish_slice(StepState& step) {
-  if (++step.done == step.slices) --step.operation->unfinished;
-}
-
-bool Engine::slice_ready(const Operation& op, uint32_t step, uint32_t slice, uint32_t deps_end) {
-  const uint32_t slices = op.steps[step].slices;
-  for (uint32_t d = op.program.steps[step].deps_begin; d < deps_end; ++d) {
-    const StepState& before = op.steps[op.program.deps[d]];
-    if (before.slices == slices ? before.done <= slice : before.done < before.slices) return false;
-  }
-  return true;
+    return failures_.fail({ErrorCode::protocol, "transport",
+                           "rank " + std::to_string(peer) + " sent a notice that makes no sense",
+                           "check that all ranks run the same version of Ropewalk", links_.rank(),
+                           peer});
+  if (notice_kind(notice) == NoticeKind::probe) failures_.check_probe(peer);
 }
 
 }  // namespace ropewalk

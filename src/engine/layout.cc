@@ -194,6 +194,14 @@ std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule) {
   }
 }
 
+bool overwrites_input(const Call& call) {
+  return call.collective == Collective::all_to_all && call.in == call.out && call.count > 0;
+}
+
+size_t saved_bytes(const Call& call, int rank, int ranks) {
+  return overwrites_input(call) ? extent_of(call, rank, ranks).in * size_of(call.type) : 0;
+}
+
 Extent extent_of(const Call& call, int rank, int ranks) {
   const size_t own = count_of(call.counts, call.count, rank);
   const size_t all = sum_of(call.counts, call.count, ranks);

@@ -26,6 +26,12 @@ struct Extent {
 };
 Extent extent_of(const Call& call, int rank, int ranks);
 
+/// Whether what comes in overwrites what is still to be sent: all_to_all in place. The input is
+/// saved first then.
+bool overwrites_input(const Call& call);
+/// Bytes of the input that are saved; 0 where it is not overwritten.
+size_t saved_bytes(const Call& call, int rank, int ranks);
+
 /// Bytes of the whole vector that the collective moves, equal on all ranks (all_to_all_v: of this
 /// rank's input): what the planner looks at.
 size_t total_bytes(const Call& call, int ranks);

@@ -85,6 +85,7 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
 }
 
 bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
+  assert(can_send(s) && payload_bytes <= kEagerBytesMax);
   if (lost_) return false;
   const uint64_t offset = slot_offset(s, out_[s].sent);
   const size_t payload_at = payload_offset(payload_bytes);
@@ -127,6 +128,7 @@ Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration*
 }
 
 bool Link::send_grant(int s, const Grant& grant) {
+  assert(can_grant(s));
   const uint64_t offset = grant_offset(s, in_[s].granted);
   std::byte* slot = outbox(offset);
   std::memcpy(slot, &grant, sizeof(grant));

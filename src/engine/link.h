@@ -3,10 +3,22 @@
 //
 // Owned by the engine and used under its lock. Counters wrap at 2^32 and are compared by
 // difference.
+//
+// Credits. A stream has 8 message slots in the receiver's inbox. The sender counts free ones; the
+// receiver gives them back in the header of its own next message on the stream, or by a notice once
+// there are four. Full means: try again later, never wait.
+//
+// A receiver that sleeps does not look. So the sender calls `Transport::wake`, which costs a fence
+// and a look at a flag while nobody sleeps; and the driver looks at all inboxes between `arm` and
+// sleeping.
+//
+// Headers, grants and credits need no put_done: who could reuse their slot knows already that the
+// put was read.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +28,20 @@
 #include "memory/registered_memory.h"
 
 namespace ropewalk {
+
+/// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
+struct RemoteAddress {
+  bool known = false;
+  RemoteKey key;
+  uint64_t offset = 0;
+};
+
+/// A circle of staging slots of slice_bytes each.
+struct Window {
+  std::byte* base = nullptr;
+  RemoteAddress at;
+};
+inline constexpr uint32_t kWindowSlots = 4;
 
 class Link {
  public:
@@ -43,7 +69,11 @@ class Link {
   bool send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
   /// The oldest grant not yet finished with, or null.
   const Grant* grant(int s) const;
-  void finish_grant(int s) { ++out_[s].grants_used; }
+  /// Requires that there is one.
+  void finish_grant(int s) {
+    assert(out_[s].grants != out_[s].grants_used);
+    ++out_[s].grants_used;
+  }
   /// Puts one slice where a grant says. `memory` as Transport::put's source_memory. `cookie` comes
   /// back in put_done unless Posted::done.
   Posted put_slice(int s, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
@@ -73,17 +103,28 @@ class Link {
       return false;
     return arrive(s);
   }
+  /// Requires that there is a front.
   void pop(int s) {
+    assert(in_[s].arrived != in_[s].popped);
     ++in_[s].popped;
     // Credits go back in batches: half a ring costs the sender nothing and saves notices.
     if (++in_[s].credits_owed >= kCreditBatch) owing_ |= 1u << s;
   }
   bool can_grant(int s) const { return in_[s].granted - in_[s].grants_done < kGrants; }
+  /// Requires can_grant. False: the transport is full, try again.
   bool send_grant(int s, const Grant& grant);
-  void grant_done(int s) { ++in_[s].grants_done; }
+  /// All slices of the oldest granted message have arrived.
+  void grant_done(int s) {
+    assert(in_[s].granted != in_[s].grants_done);
+    ++in_[s].grants_done;
+  }
   /// Slices notified and not yet taken.
   uint32_t slices_arrived(int s) const { return in_[s].data - in_[s].data_taken; }
-  void take_slice(int s) { ++in_[s].data_taken; }
+  /// Requires that one has arrived.
+  void take_slice(int s) {
+    assert(slices_arrived(s) > 0);
+    ++in_[s].data_taken;
+  }
   /// Lets the peer reuse a window slot, or exposed memory.
   void consume(int s, uint32_t slices = 1) {
     in_[s].consumed_owed += slices;

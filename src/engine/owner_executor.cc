@@ -1,9 +1,14 @@
-// What owners and contributors do (owner_program.h).
+#include "engine/owner_executor.h"
+
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
-#include "engine/engine.h"
+#include "engine/failure_detector.h"
+#include "engine/link_table.h"
+#include "engine/memory_binder.h"
+#include "engine/operation.h"
 #include "reduce/reduce.h"
 
 namespace ropewalk {
@@ -29,14 +34,14 @@ RemoteBuffer remote_buffer(const RemoteAddress& at, const Window& window,
 }
 
 /// What lies where in one slice of an owned block.
-struct ReduceArguments {
+struct SliceBuffers {
   std::array<const std::byte*, kReduceFanMax> sources;
   std::array<std::byte*, kReduceFanMax> targets;
   size_t source_count = 0, target_count = 0;
 };
 
 /// Adds, divides and hands out piece by piece.
-void average(const ReduceArguments& at, size_t bytes, const Program& program) {
+void average(const SliceBuffers& at, size_t bytes, const OwnerProgram& program) {
   const size_t element = size_of(program.type);
   for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const size_t count = std::min(kPieceBytes, bytes - begin) / element;
@@ -56,48 +61,74 @@ void average(const ReduceArguments& at, size_t bytes, const Program& program) {
 
 }  // namespace
 
-void Engine::begin_owner(Operation& op) {
-  const Call& call = op.call;
-  if (op.owner.scales)
+OwnerExecutor::OwnerExecutor(const EngineParts& engine, const Operation& operation,
+                             OwnerProgram program)
+    : engine_(engine), operation_(operation), program_(std::move(program)) {
+  assert(engine_.links.are_all_mapped());
+  for (OwnerPeer& peer : program_.peers) {
+    peer.link = &engine_.links.to(peer.rank);
+    links_.add(*peer.link);
+  }
+}
+
+void OwnerExecutor::bind(MemoryBinder& binder) {
+  for (OwnerPeer& peer : program_.peers) {
+    if (peer.bytes == 0) continue;
+    if (peer.in != nullptr) peer.in_at = binder.source(*peer.link, peer.in, peer.bytes);
+    if (peer.out != nullptr) peer.out_at = binder.target(*peer.link, peer.out, peer.bytes);
+    const bool needs_window =
+        (peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known);
+    if (needs_window) binder.add_window(*peer.link, peer.window);
+  }
+}
+
+void OwnerExecutor::begin(int context) {
+  finished_ = false;
+  const Call& call = operation_.call;
+  if (program_.scales)
     scale(static_cast<std::byte*>(call.out), static_cast<const std::byte*>(call.in), call.count,
           call.type, call.op.scale);
-  if (op.owner.saved) std::memcpy(op.owner.saved->data(), call.in, op.owner.saved->bytes());
-  for (const KeptPart& part : op.owner.kept) std::memcpy(part.out, part.in, part.bytes);
-  for (OwnerPeer& peer : op.owner.peers) {
+  if (operation_.memory.saved)
+    std::memcpy(operation_.memory.saved->data(), call.in, operation_.memory.saved->bytes());
+  for (const KeptPart& part : program_.kept) std::memcpy(part.out, part.in, part.bytes);
+  for (OwnerPeer& peer : program_.peers) {
+    peer.stream = stream_of(context, 0);
     peer.descriptor_sent = peer.accepted = false;
     peer.staged = peer.returned = 0;
     peer.consumed_seen = peer.link->to_be_consumed(peer.stream);
   }
-  for (OwnedBlock& block : op.owner.owned) block.done = 0;
+  for (OwnedBlock& block : program_.owned) block.done = 0;
 }
 
-bool Engine::run_owner_executor(Operation& op) {
+bool OwnerExecutor::progress() {
+  assert(operation_.begun);
+  if (!links_.connect()) return false;
   bool moved = false;
   bool finished = true;
-  for (OwnerPeer& peer : op.owner.peers) {
-    if (peer.is_owner) moved |= run_contributor(op, peer);
-    if (peer.is_contributor && !peer.accepted) moved |= accept_descriptor(op, peer);
+  for (OwnerPeer& peer : program_.peers) {
+    if (peer.is_owner) moved |= run_contributor(peer);
+    if (peer.is_contributor && !peer.accepted) moved |= accept_descriptor(peer);
     finished &= !peer.is_owner || (peer.descriptor_sent && peer.returned == peer.slices);
     finished &= !peer.is_contributor || peer.accepted;
   }
-  for (OwnedBlock& block : op.owner.owned) {
-    moved |= run_owner(op, block);
+  for (OwnedBlock& block : program_.owned) {
+    moved |= run_owner(block);
     finished &= block.done == block.slices;
   }
-  if (finished) op.unfinished = 0;
+  if (finished) finished_ = true;
   return moved;
 }
 
 /// This rank as contributor of `owner`.
-bool Engine::run_contributor(Operation& op, OwnerPeer& owner) {
+bool OwnerExecutor::run_contributor(OwnerPeer& owner) {
   Link& link = *owner.link;
   const int s = owner.stream;
   bool moved = false;
   if (!owner.descriptor_sent) {
-    if (!send_descriptor(op, owner)) return false;
+    if (!send_descriptor(owner)) return false;
     moved = true;
   }
-  const size_t slice_bytes = op.program.slice_bytes;
+  const size_t slice_bytes = program_.slice_bytes;
   // Notices of an earlier operation's windows may still be on their way: a signed difference.
   const auto done = static_cast<int32_t>(link.consumed(s) - owner.consumed_seen);
   while (owner.returned < owner.slices && static_cast<int32_t>(owner.returned) < done) {
@@ -121,9 +152,9 @@ bool Engine::run_contributor(Operation& op, OwnerPeer& owner) {
   return moved;
 }
 
-bool Engine::send_descriptor(Operation& op, OwnerPeer& owner) {
+bool OwnerExecutor::send_descriptor(OwnerPeer& owner) {
   if (!owner.link->can_send(owner.stream)) return false;
-  const EagerHeader header{op.signature, owner.bytes, MessageKind::descriptor};
+  const EagerHeader header{operation_.signature, owner.bytes, MessageKind::descriptor};
   const BufferDescriptor descriptor{remote_buffer(owner.in_at, owner.window, owner.in),
                                     remote_buffer(owner.out_at, owner.window, owner.out)};
   if (!owner.link->send(owner.stream, header, reinterpret_cast<const std::byte*>(&descriptor),
@@ -135,17 +166,18 @@ bool Engine::send_descriptor(Operation& op, OwnerPeer& owner) {
 }
 
 /// Takes `contributor`'s descriptor.
-bool Engine::accept_descriptor(Operation& op, OwnerPeer& contributor) {
+bool OwnerExecutor::accept_descriptor(OwnerPeer& contributor) {
   Link& link = *contributor.link;
-  const OwnedBlock& block = op.owner.owned[contributor.owned];
+  const OwnedBlock& block = program_.owned[contributor.owned];
   const EagerHeader* header = link.front(contributor.stream);
-  if (header == nullptr || !check_header(op, link, *header, MessageKind::descriptor, block.bytes))
+  if (header == nullptr || !engine_.failures.check_header(operation_, link, *header,
+                                                          MessageKind::descriptor, block.bytes))
     return false;
   BufferDescriptor descriptor;
   std::memcpy(&descriptor, payload_of(*header, sizeof(descriptor)), sizeof(descriptor));
   const auto map = [&](const RemoteBuffer& place, std::byte*& address) {
     if (place.given == 0 || block.bytes == 0) return true;
-    const size_t reach = place.window > 0 ? place.window * op.program.slice_bytes : block.bytes;
+    const size_t reach = place.window > 0 ? place.window * program_.slice_bytes : block.bytes;
     address = link.map(place.key, place.offset, reach);
     return address != nullptr;
   };
@@ -154,10 +186,11 @@ bool Engine::accept_descriptor(Operation& op, OwnerPeer& contributor) {
   const bool expected = contributor.gives == (descriptor.in.given != 0) &&
                         contributor.takes == (descriptor.out.given != 0);
   if (block.bytes > 0 && !expected) {
-    fail({ErrorCode::protocol, operation_name(op.signature),
-          "rank " + std::to_string(contributor.rank) +
-              " describes other parts of the block than it has",
-          "check that all ranks run the same version of Ropewalk", rank_, contributor.rank});
+    engine_.failures.fail({ErrorCode::protocol, operation_name(operation_.signature),
+                           "rank " + std::to_string(contributor.rank) +
+                               " describes other parts of the block than it has",
+                           "check that all ranks run the same version of Ropewalk",
+                           engine_.links.rank(), contributor.rank});
     return false;
   }
   if (!map(descriptor.in, in) || !map(descriptor.out, contributor.their_out))
@@ -171,22 +204,22 @@ bool Engine::accept_descriptor(Operation& op, OwnerPeer& contributor) {
 }
 
 /// This rank as owner of `block`.
-bool Engine::run_owner(Operation& op, OwnedBlock& block) {
+bool OwnerExecutor::run_owner(OwnedBlock& block) {
   bool moved = false;
-  const uint32_t turn = std::max<uint32_t>(1, kTurnBytes / op.program.slice_bytes);
+  const uint32_t turn = std::max<uint32_t>(1, kTurnBytes / program_.slice_bytes);
   const uint32_t end = std::min(block.slices, block.done + turn);
   while (block.done < end) {
     uint32_t slices = end - block.done;  // as many at once as lie there
     for (uint32_t g : block.contributors) {
-      const OwnerPeer& contributor = op.owner.peers[g];
+      const OwnerPeer& contributor = program_.peers[g];
       if (!contributor.accepted) return moved;
       if (contributor.is_staged())
         slices = std::min({slices, 1u, contributor.link->slices_arrived(contributor.stream)});
     }
     if (slices == 0) return moved;
-    reduce_slices(op, block, slices);
+    reduce_slices(block, slices);
     for (uint32_t g : block.contributors) {
-      OwnerPeer& contributor = op.owner.peers[g];
+      OwnerPeer& contributor = program_.peers[g];
       contributor.link->consume(contributor.stream, slices);
       if (!contributor.is_staged()) continue;
       contributor.link->take_slice(contributor.stream);
@@ -198,30 +231,43 @@ bool Engine::run_owner(Operation& op, OwnedBlock& block) {
   return moved;
 }
 
-void Engine::reduce_slices(Operation& op, const OwnedBlock& block, uint32_t slices) {
-  const size_t slice_bytes = op.program.slice_bytes;
+void OwnerExecutor::reduce_slices(const OwnedBlock& block, uint32_t slices) const {
+  const size_t slice_bytes = program_.slice_bytes;
   const size_t begin = block.done * slice_bytes;
   const auto offset = [&](const RemoteBuffer& place) {
     return (place.window > 0 ? block.done % place.window : block.done) * slice_bytes;
   };
-  ReduceArguments at;
+  SliceBuffers at;
   if (block.in != nullptr) at.sources[at.source_count++] = block.in + begin;
   for (uint32_t g : block.sources) {
-    const OwnerPeer& contributor = op.owner.peers[g];
+    const OwnerPeer& contributor = program_.peers[g];
     at.sources[at.source_count++] = contributor.their_in + offset(contributor.in_buffer);
   }
-  const bool unchanged = at.source_count == 1 && block.out == block.in && !op.owner.averages;
+  const bool unchanged = at.source_count == 1 && block.out == block.in && !program_.averages;
   if (block.out != nullptr && !unchanged) at.targets[at.target_count++] = block.out + begin;
   for (uint32_t g : block.targets) {
-    const OwnerPeer& contributor = op.owner.peers[g];
+    const OwnerPeer& contributor = program_.peers[g];
     at.targets[at.target_count++] = contributor.their_out + offset(contributor.out_buffer);
   }
   if (at.source_count == 0 || at.target_count == 0) return;
   const size_t bytes = std::min(slices * slice_bytes, block.bytes - begin);
-  if (op.owner.averages) return average(at, bytes, op.program);
+  if (program_.averages) return average(at, bytes, program_);
   reduce(std::span(at.targets.data(), at.target_count),
-         std::span(at.sources.data(), at.source_count), bytes / size_of(op.program.type),
-         op.program.type, op.program.op);
+         std::span(at.sources.data(), at.source_count), bytes / size_of(program_.type),
+         program_.type, program_.op);
+}
+
+std::optional<Blocker> OwnerExecutor::next_blocker(size_t& position) const {
+  while (position < program_.peers.size()) {
+    const OwnerPeer& peer = program_.peers[position++];
+    const OwnedBlock* block = peer.is_contributor ? &program_.owned[peer.owned] : nullptr;
+    if (block != nullptr && !peer.accepted) return Blocker{peer.link, false, block->number, 0, 1};
+    if (block != nullptr && peer.is_staged() && block->done < block->slices)
+      return Blocker{peer.link, false, block->number, block->done, block->slices};
+    if (peer.is_owner && (!peer.descriptor_sent || peer.returned < peer.slices))
+      return Blocker{peer.link, true, peer.block, peer.returned, peer.slices};
+  }
+  return {};
 }
 
 }  // namespace ropewalk

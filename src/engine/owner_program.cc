@@ -1,4 +1,3 @@
-// From a schedule with owners to who works on what.
 #include "engine/owner_program.h"
 
 #include <algorithm>
@@ -18,6 +17,10 @@ class Maker {
   Maker(const Call& call, const Schedule& schedule, const std::vector<BlockMemory>& blocks,
         size_t slice_bytes, const std::byte* saved)
       : call_(call), schedule_(schedule), blocks_(blocks), slice_bytes_(slice_bytes) {
+    program_.type = call.type;
+    program_.op = call.op;
+    program_.ranks = schedule.ranks;
+    program_.slice_bytes = slice_bytes;
     const bool reduces = is_reduction(call.collective);
     program_.scales = reduces && call.op.kind == ReduceKind::scaled_sum;
     program_.averages = reduces && call.op.kind == ReduceKind::avg;

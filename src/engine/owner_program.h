@@ -1,14 +1,4 @@
-// Collectives over mapped memory: each block has an owner (Schedule::owners), and owners do all the
-// work. The other ranks, the block's contributors, send the owner descriptors of their buffers;
-// when they are in, the owner makes one pass over the block: it reads its own part and its
-// contributors', adds, and writes the result to its own memory and to its contributors', each byte
-// once. Then it tells them. So a call costs one message each way and the passes, which all ranks
-// make side by side.
-//
-// A contributor whose memory the owner cannot map stages it, slice by slice, in a window of
-// registered slots that stays in cache.
-//
-// Only where all ranks map each other. Owned by an Operation; run by the engine, under its lock.
+// From a schedule with owners to who works on what: what the owner executor runs.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +10,6 @@
 #include "schedule/schedule.h"
 
 namespace ropewalk {
-
-/// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
-struct RemoteAddress {
-  bool known = false;
-  RemoteKey key;
-  uint64_t offset = 0;
-};
-
-/// A circle of staging slots of slice_bytes each.
-struct Window {
-  std::byte* base = nullptr;
-  RemoteAddress at;
-};
-inline constexpr uint32_t kWindowSlots = 4;
 
 /// A block that this rank owns.
 struct OwnedBlock {
@@ -96,8 +72,10 @@ struct OwnerProgram {
   std::vector<KeptPart> kept;
   bool scales = false;    // scaled_sum: the input is scaled into the output first
   bool averages = false;  // avg: owners divide
-  // all_to_all in place: what others read is saved before they write over it.
-  std::unique_ptr<RegisteredMemory> saved;
+  DataType type = DataType::uint8;
+  ReduceOp op;
+  int ranks = 1;
+  size_t slice_bytes = 0;
 };
 
 /// Whether `call` can run so: all ranks answer alike. `blocks` as laid out for `schedule`.

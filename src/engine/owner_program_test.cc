@@ -28,7 +28,7 @@ struct Rank {
     owner = make_owner_program(buffers.call(), schedule, blocks, kSliceBytes,
                                in_place_all_to_all ? saved.data() : nullptr);
   }
-  /// What a rank does before it invites anybody.
+  /// What a rank does before it sends descriptors.
   void begin() {
     const Call& call = buffers.call();
     if (owner.scales)

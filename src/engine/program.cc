@@ -6,6 +6,7 @@
 
 #include "engine/wire.h"
 #include "reduce/reduce.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk {
 namespace {
@@ -13,11 +14,6 @@ namespace {
 constexpr size_t kAlignBytes = 64;
 size_t aligned(size_t bytes) {
   return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-}
-
-/// all_to_all in place: outgoing parts are saved first, since incoming ones overwrite them.
-bool saves_input(const Call& call) {
-  return call.collective == Collective::all_to_all && call.in == call.out && call.count > 0;
 }
 
 size_t data_block(const Schedule& schedule, int block) {
@@ -35,7 +31,7 @@ std::vector<bool> needs_scratch(const Schedule& schedule, const std::vector<Bloc
     if (!is_send(step.op) && is_missing(step.block)) needs[static_cast<size_t>(step.block)] = true;
   for (int b = 0; b < schedule.blocks; ++b) {
     const bool scaled = call.op.kind == ReduceKind::scaled_sum && is_reduction(call.collective);
-    if ((scaled || saves_input(call)) && blocks[static_cast<size_t>(b)].in != nullptr &&
+    if ((scaled || overwrites_input(call)) && blocks[static_cast<size_t>(b)].in != nullptr &&
         is_missing(b))
       needs[static_cast<size_t>(b)] = true;
   }
@@ -89,11 +85,11 @@ class Compiler {
 
   void add_prologue() {
     const bool scaled = call_.op.kind == ReduceKind::scaled_sum && is_reduction(call_.collective);
-    if (!scaled && !saves_input(call_)) return;
+    if (!scaled && !overwrites_input(call_)) return;
     for (size_t b = 0; b < blocks_.size(); ++b)
       if (blocks_[b].in != nullptr)
         add_local(scaled ? Action::local_scale : Action::local_copy, static_cast<int>(b));
-    if (saves_input(call_)) saved_ = program_.locals;
+    if (overwrites_input(call_)) saved_ = program_.locals;
   }
 
   void add_epilogue() {
@@ -267,9 +263,12 @@ bool can_run_sequential(const Program& program, Algorithm algorithm) {
   // What the peer has popped but not yet told may hold the rest of the ring.
   constexpr size_t kFreeSlots = kSlots - kCreditBatch + 1;
   const auto is_short = [](const ProgramStep& step) { return step.bytes <= kEagerBytesMax; };
+  const uint32_t credits = algorithm == Algorithm::automatic
+                               ? 1  // send and recv: one message
+                               : descriptor_of(algorithm).list_order_credits;
   const auto fits = [](const Stream& stream) { return stream.steps.size() <= kFreeSlots; };
   return std::all_of(program.steps.begin(), program.steps.end(), is_short) &&
-         (list_order_credits(algorithm) <= kFreeSlots ||
+         (credits <= kFreeSlots ||
           std::all_of(program.streams.begin(), program.streams.end(), fits));
 }
 

@@ -5,15 +5,13 @@
 #include <array>
 #include <bit>
 
+#include "schedule/schedule.h"
+
 namespace ropewalk {
 namespace {
 
 Collective collective_of(const Signature& s) {
   return static_cast<Collective>(s.collective);
-}
-
-bool reduces(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
 }
 
 bool is_rooted(Collective c) {
@@ -27,7 +25,8 @@ std::string describe(const Signature& s) {
   const Collective collective = collective_of(s);
   std::string text =
       fmt::format("{}({} {}", name_of(collective), s.count, name_of(static_cast<DataType>(s.type)));
-  if (reduces(collective)) text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
+  if (is_reduction(collective) && collective != Collective::barrier)
+    text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
   if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
   if (collective == Collective::send) {
     if (s.counts_hash != 0) text += fmt::format(", tag {}", s.counts_hash);
@@ -65,6 +64,24 @@ void CallHistory::add(const Signature& next) {
   }
   digest = static_cast<uint32_t>(hash);
   ++count;
+}
+
+Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes) {
+  Signature s;
+  // Both ends of a message must be equal: a receive is signed as the send it waits for.
+  const bool receives = call.collective == Collective::recv;
+  const bool pair = receives || call.collective == Collective::send;
+  s.collective = static_cast<uint8_t>(receives ? Collective::send : call.collective);
+  s.type = static_cast<uint8_t>(call.type);
+  s.op = static_cast<uint8_t>(call.op.kind);
+  s.algorithm = static_cast<uint8_t>(algorithm);
+  s.root = pair ? 0 : call.root;
+  s.slice_bytes = static_cast<uint32_t>(slice_bytes);
+  // all_to_all_v: each pair has its own count, checked where the message arrives.
+  const bool differs = call.collective == Collective::all_to_all && !call.counts.empty();
+  s.count = call.counts.empty() ? call.count : 0;
+  s.counts_hash = pair ? call.tag : differs ? 0 : hash_counts(call.counts);
+  return s;
 }
 
 bool is_same_call(const Signature& a, const Signature& b) {

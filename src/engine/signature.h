@@ -35,6 +35,9 @@ struct CallHistory {
   void add(const Signature& next);
 };
 
+/// What a rank says of `call`, before it has a number.
+Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes);
+
 /// Equal except for what was called before.
 bool is_same_call(const Signature& a, const Signature& b);
 

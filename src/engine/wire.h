@@ -1,9 +1,9 @@
 // What engines write into each other's memory (docs/protocol.md, "Engine").
 //
 // For each ordered pair of linked ranks the receiver owns an inbox: for every stream a ring of
-// eager slots and a ring of grant slots, and one probe slot. A stream is a FIFO of messages; there
-// are kStreams of them per direction: kContexts collectives may be in flight, each with kLanes
-// lanes, and one more context carries send/recv.
+// eager slots and a ring of grant slots, and one probe slot. A stream holds messages in order;
+// there are kStreams of them per direction: kContexts collectives may be in flight, each with
+// kLanes lanes, and one more context carries send/recv.
 //
 // Every message begins with an eager slot. Where the peer's inbox is mapped the sender stores into
 // it, the header's `number` last, and the receiver looks there: one cache line carries a small

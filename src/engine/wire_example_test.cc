@@ -12,7 +12,7 @@
 
 #include "bootstrap/monitor_testing.h"
 #include "engine/engine.h"
-#include "plan_request.h"
+#include "job/plan_request.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"

@@ -9,7 +9,7 @@
 namespace ropewalk::verbs {
 namespace {
 
-/// mlx5_2 before mlx5_10: shorter names first where the beginnings are equal but for digits.
+/// mlx5_2 before mlx5_10: shorter names first where the beginnings are equal except for digits.
 bool name_before(const std::string& x, const std::string& y) {
   const auto stem = [](const std::string& name) {
     return name.substr(0, name.find_last_not_of("0123456789") + 1);

@@ -70,10 +70,6 @@ int open_memfd(const char* name, unsigned flags) {
 
 }  // namespace
 
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 SharedMapping::SharedMapping(const std::string& operation, int fd, size_t offset, size_t bytes) {
   void* base =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));

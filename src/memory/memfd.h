@@ -6,26 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "base/unique_fd.h"
+
 namespace ropewalk {
-
-/// Owns a descriptor; closes it at its end.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// Owns a shared, readable and writable mapping; unmaps it at its end.
 class SharedMapping {

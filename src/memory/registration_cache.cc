@@ -41,7 +41,7 @@ RegistrationCache::RegistrationCache(Pin pin, RegistrationLimits limits)
       watch_(UnmapWatch::of_process()),
       entries_(limits.registrations_max) {
   if (!watch_->refusal().empty())
-    log(LogLevel::info, -1, "plain memory is registered anew for every operation: {}; fix: {}",
+    log(LogLevel::info, -1, "plain memory is registered again for every operation: {}; advice: {}",
         watch_->refusal(), watch_->advice());
   watch_->add(*this);
 }

@@ -6,8 +6,7 @@
 #include <bit>
 
 #include "ropewalk/status.h"
-#include "schedule/bound.h"
-#include "schedule/hosts.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk {
 namespace {
@@ -19,23 +18,10 @@ constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
 
-/// Into how many blocks the builders cut the vector.
-size_t parts_of(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
-  switch (request.collective) {
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::barrier:
-      if (algorithm == Algorithm::scattered) return static_cast<size_t>(request.ranks);
-      return algorithm == Algorithm::tree ? 2 : 1;
-    case Collective::all_reduce:
-      if (algorithm == Algorithm::tree) return 2;
-      if (algorithm == Algorithm::recursive_doubling || algorithm == Algorithm::one_shot) return 1;
-      if (algorithm == Algorithm::two_level)
-        return static_cast<size_t>(hosts.size_min()) * static_cast<size_t>(hosts.count());
-      [[fallthrough]];
-    default:
-      return static_cast<size_t>(request.ranks);
-  }
+/// Into how many blocks the vector is cut.
+size_t blocks_of(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
+  const auto blocks = descriptor_of(algorithm).blocks;
+  return static_cast<size_t>(blocks == nullptr ? request.ranks : blocks(request.collective, hosts));
 }
 
 size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
@@ -46,7 +32,7 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
         std::max<size_t>(request.l2_bytes / 2 / static_cast<size_t>(request.ranks), 1));
     slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
-    const size_t block = request.bytes / parts_of(request, hosts, algorithm);
+    const size_t block = request.bytes / blocks_of(request, hosts, algorithm);
     slice = std::max(std::bit_floor(block / kSlicesWanted), kSentSliceMin);
     // Staging slots are as long as a slice: no longer than what they hold.
     slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
@@ -55,6 +41,31 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
   if (slice > setting)
     slice = setting < kSliceAlign ? setting : setting / kSliceAlign * kSliceAlign;
   return slice;
+}
+
+CostTerms terms_of(const PlanRequest& request, size_t slice_bytes) {
+  const Hosts hosts = hosts_of(request.hosts, request.ranks);
+  const bool several = hosts.count() > 1;
+  std::vector<int> leaving(static_cast<size_t>(hosts.count()), 0);
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    const int host = hosts.host_of[static_cast<size_t>(rank)];
+    const int next = hosts.host_of[static_cast<size_t>((rank + 1) % request.ranks)];
+    if (host != next) ++leaving[static_cast<size_t>(host)];
+  }
+  CostTerms t{};
+  t.n = request.ranks;
+  t.bytes = static_cast<double>(request.bytes);
+  t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
+  t.link = several ? request.cost.inter : request.cost.intra;
+  t.inside = request.cost.intra;
+  t.add = request.cost.reduce_s_per_byte;
+  t.hosts = hosts.count();
+  t.owners = hosts.size_min();
+  t.local = hosts.size_max();
+  t.all_cross = several ? t.local : 1;
+  t.ring_cross = std::max(1, *std::max_element(leaving.begin(), leaving.end()));
+  t.mapped = request.mapped;
+  return t;
 }
 
 std::string list_of(const std::vector<Algorithm>& algorithms) {
@@ -72,13 +83,11 @@ Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm alg
       1e6 * predict_seconds(request, algorithm, choose_slice_bytes(request, hosts, algorithm));
   candidate.reason = fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
                                  bound.rounds, bound.rounds == 1 ? "" : "s", bound.sent);
-  if (algorithm != Algorithm::two_level) return candidate;
-  if (hosts.count() == 1) {
+  const auto passed_over = descriptor_of(algorithm).passed_over;
+  const std::string why = passed_over == nullptr ? "" : passed_over(hosts);
+  if (!why.empty()) {
     candidate.eligible = false;
-    candidate.reason = "passed over: all ranks share one host, so direct does the same";
-  } else if (hosts.size_max() == 1) {
-    candidate.eligible = false;
-    candidate.reason = "passed over: no two ranks share a host, so ring does the same";
+    candidate.reason = "passed over: " + why;
   }
   return candidate;
 }
@@ -99,6 +108,11 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
 }
 
 }  // namespace
+
+double predict_seconds(const PlanRequest& request, Algorithm algorithm, size_t slice_bytes) {
+  if (request.ranks == 1) return 0;
+  return descriptor_of(algorithm).predict_s(terms_of(request, slice_bytes), request.collective);
+}
 
 PlanDecision choose(const PlanRequest& request) {
   const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);

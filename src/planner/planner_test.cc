@@ -149,7 +149,7 @@ TEST(Planner, SlicesStayWithinTheirLimits) {
         }
 }
 
-TEST(Planner, LongBlocksAreCutWithinTheKnob) {
+TEST(Planner, LongBlocksAreCutWithinTheSetting) {
   const auto slice_of = [](size_t bytes) {
     return choose(request(Collective::all_reduce, bytes, 4, 1)).slice_bytes;
   };

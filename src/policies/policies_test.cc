@@ -207,7 +207,8 @@ class EaReference {
   double alpha_;
 };
 
-/// What a local step adds: alike for all elements but for a factor that every type holds exactly.
+/// What a local step adds: alike for all elements except for a factor that every type holds
+/// exactly.
 double noise(size_t rank, int step) {
   return static_cast<double>((rank * 5 + static_cast<size_t>(step) * 3) % 7) / 8 - 0.25;
 }

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk {
 
@@ -18,6 +18,22 @@ constexpr int floor_power_of_two(int n) {
   int power = 1;
   while (power <= n / 2) power *= 2;
   return power;
+}
+
+constexpr int ceil_log2(int n) {
+  int rounds = 0;
+  for (int power = 1; power < n; power *= 2) ++rounds;
+  return rounds;
+}
+
+constexpr int floor_log2(int n) {
+  return ceil_log2(floor_power_of_two(n));
+}
+
+/// `one_way`: what reduce_scatter and all_gather cost each; an all_reduce is both.
+inline Bound once_or_twice(Collective collective, Bound one_way) {
+  if (collective == Collective::all_reduce) return {2 * one_way.sent, 2 * one_way.rounds};
+  return one_way;
 }
 
 /// Appends steps to a schedule in progress.
@@ -70,15 +86,5 @@ struct Ring {
 };
 void append_ring_reduce_scatter(Builder& out, const Ring& ring);
 void append_ring_all_gather(Builder& out, const Ring& ring);
-
-// One per Algorithm; `key.collective` is one that registry.cc lists for it, `key.ranks` >= 2.
-Schedule build_ring(const ScheduleKey& key, int rank);
-Schedule build_tree(const ScheduleKey& key, int rank);
-Schedule build_recursive_doubling(const ScheduleKey& key, int rank);
-Schedule build_halving_doubling(const ScheduleKey& key, int rank);
-Schedule build_direct(const ScheduleKey& key, int rank);
-Schedule build_one_shot(const ScheduleKey& key, int rank);
-Schedule build_scattered(const ScheduleKey& key, int rank);
-Schedule build_two_level(const ScheduleKey& key, int rank);
 
 }  // namespace ropewalk

@@ -1,6 +1,8 @@
 // What moving and adding bytes costs: the model behind the simulator and the planner.
 #pragma once
 
+#include <cstddef>
+
 namespace ropewalk {
 
 /// Posting a message of b bytes keeps its sender busy for `overhead`, then the outgoing port for
@@ -28,5 +30,37 @@ inline constexpr LinkCost kVerbsLink{
     .latency_s = 1.5e-6, .overhead_s = 300e-9, .s_per_byte = 83e-12};
 inline constexpr LinkCost kUcxLink{.latency_s = 2e-6, .overhead_s = 500e-9, .s_per_byte = 100e-12};
 inline constexpr double kReducePerByte = 50e-12;
+
+/// A call in the terms of the closed forms.
+struct CostTerms {
+  double n, bytes, slice;
+  LinkCost link;    // the slower kind that occurs
+  LinkCost inside;  // within a host
+  double add;       // seconds per byte added
+  double hosts, owners, local;
+  double all_cross;   // ranks that share a network port, where everybody talks to everybody
+  double ring_cross;  // links of the rank-order ring that leave the same host
+  bool mapped;
+
+  double slices_of(double block) const {
+    double count = 1;  // ceil without libm
+    if (block > slice) count = static_cast<double>(static_cast<size_t>(block / slice));
+    return block > slice && count * slice < block ? count + 1 : count;
+  }
+  /// A message in a chain of messages. A mapped receiver answers: "you may reuse your block".
+  double round() const { return mapped ? 2 * link.latency_s + link.overhead_s : link.latency_s; }
+  /// Many senders into one network port collide more than one sender does.
+  double incast() const { return hosts > 1 ? 1 + 0.05 * (n - 2) : 1; }
+};
+
+/// Nothing hides the adding: one thread of a rank posts, adds and, over TCP, copies.
+inline double adding(const CostTerms& t, double bytes) {
+  return bytes * t.add;
+}
+
+/// Moving `bytes` through a port that `sharing` ranks use.
+inline double moving(const CostTerms& t, double bytes, double sharing) {
+  return bytes * t.link.s_per_byte * sharing;
+}
 
 }  // namespace ropewalk

@@ -90,9 +90,7 @@ Schedule scatter(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-}  // namespace
-
-Schedule build_direct(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   switch (key.collective) {
     case Collective::reduce_scatter:
       return reduce_scatter(key, rank);
@@ -111,6 +109,75 @@ Schedule build_direct(const ScheduleKey& key, int rank) {
     default:
       return all_reduce(key, rank);
   }
+}
+
+Bound bound(const ScheduleKey& key) {
+  const double n = key.ranks;
+  switch (key.collective) {
+    case Collective::broadcast:
+      return {n - 1, 1};
+    case Collective::reduce:
+      return {1, 1};
+    case Collective::gather:
+      return {1 / n, 1};
+    default:
+      return once_or_twice(key.collective, {(n - 1) / n, 1});
+  }
+}
+
+double predict_s(const CostTerms& t, Collective collective) {
+  const double others = t.n - 1, overhead = t.link.overhead_s, round = t.link.latency_s;
+  const bool flat = collective == Collective::broadcast || collective == Collective::reduce;
+  const double block = flat ? t.bytes : t.bytes / t.n;
+  const double posts = others * t.slices_of(block) * overhead;
+  const double move = moving(t, others * block, t.all_cross) * t.incast();
+  if (!t.mapped) {
+    const double once = round + posts + move;
+    switch (collective) {
+      case Collective::all_reduce:
+        return 2 * once + adding(t, others * block);
+      case Collective::reduce_scatter:
+        return once + adding(t, others * block);
+      case Collective::reduce:
+        return once + adding(t, others * block);
+      default:
+        return once;
+    }
+  }
+  // Mapped: a notice there and one back, whatever happens in between.
+  const double notices = 2 * round + posts;
+  switch (collective) {
+    case Collective::all_reduce:
+      // One pass: sums are handed out while in cache, at half the price of a copy from memory.
+      return notices + posts + adding(t, others * block) + move / 2;
+    case Collective::reduce_scatter:
+    case Collective::reduce:
+      return notices + adding(t, others * block);
+    case Collective::broadcast:
+    case Collective::scatter:
+      return notices + moving(t, block, 1);  // receivers pull side by side
+    default:
+      return notices + move;
+  }
+}
+
+int blocks(Collective collective, const Hosts& hosts) {
+  const bool flat = collective == Collective::broadcast || collective == Collective::reduce;
+  return flat ? 1 : hosts.ranks();
+}
+
+}  // namespace
+
+AlgorithmDescriptor direct_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce, reduce_scatter, all_gather, broadcast,
+                            reduce,     gather,         scatter,    all_to_all};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  descriptor.blocks = blocks;
+  return descriptor;
 }
 
 }  // namespace ropewalk

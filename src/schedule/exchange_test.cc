@@ -12,7 +12,7 @@
 namespace ropewalk {
 namespace {
 
-using Place = std::tuple<int, int, int, int>;  // rank, peer, lane, how-manieth
+using Place = std::tuple<int, int, int, int>;  // rank, peer, lane, sequence number
 
 struct Matching {
   explicit Matching(const ScheduleKey& key) {

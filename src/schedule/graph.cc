@@ -65,7 +65,7 @@ void fill_after(const std::vector<Edge>& edges, StepGraph& graph) {
 }
 
 struct Message {
-  uint64_t fifo;  // (source, destination, lane) in one number
+  uint64_t stream;  // (source, destination, lane) in one number
   uint32_t node;
   auto operator<=>(const Message&) const = default;
 };
@@ -76,20 +76,21 @@ void fill_fifos(std::vector<Message>& sends, std::vector<Message>& receives, Ste
     std::sort(side->begin(), side->end());
     for (size_t i = 1; i < side->size(); ++i) {
       const Message &before = (*side)[i - 1], &message = (*side)[i];
-      if (before.fifo != message.fifo) continue;
+      if (before.stream != message.stream) continue;
       graph.fifo_next[before.node] = message.node;
-      graph.fifo_rank[message.node] = graph.fifo_rank[before.node] + 1;
+      graph.stream_position[message.node] = graph.stream_position[before.node] + 1;
     }
   }
   auto receive = receives.begin();
   for (const Message& send : sends) {
     const auto earlier = [&](const Message& r) {
-      return std::pair(r.fifo, graph.fifo_rank[r.node]) <
-             std::pair(send.fifo, graph.fifo_rank[send.node]);
+      return std::pair(r.stream, graph.stream_position[r.node]) <
+             std::pair(send.stream, graph.stream_position[send.node]);
     };
     while (receive != receives.end() && earlier(*receive)) ++receive;
     if (receive == receives.end()) return;
-    if (receive->fifo != send.fifo || graph.fifo_rank[receive->node] != graph.fifo_rank[send.node])
+    if (receive->stream != send.stream ||
+        graph.stream_position[receive->node] != graph.stream_position[send.node])
       continue;
     graph.partner[send.node] = receive->node;
     graph.partner[receive->node] = send.node;
@@ -106,7 +107,7 @@ StepGraph graph_of(std::span<const Schedule> schedules) {
   graph.rank_of.reserve(graph.nodes());
   graph.partner.assign(graph.nodes(), StepGraph::kNone);
   graph.fifo_next.assign(graph.nodes(), StepGraph::kNone);
-  graph.fifo_rank.assign(graph.nodes(), 0);
+  graph.stream_position.assign(graph.nodes(), 0);
 
   std::vector<Message> sends, receives;
   const uint64_t n = schedules.size();

@@ -15,11 +15,11 @@ namespace ropewalk {
 struct StepGraph {
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  std::vector<uint32_t> first;      // by rank; one entry more than ranks
-  std::vector<int32_t> rank_of;     // by node
-  std::vector<uint32_t> partner;    // the receive of a send and vice versa; kNone: none
-  std::vector<uint32_t> fifo_next;  // the next step of the same FIFO
-  std::vector<uint32_t> fifo_rank;  // how many steps of its FIFO come before it
+  std::vector<uint32_t> first;            // by rank; one entry more than ranks
+  std::vector<int32_t> rank_of;           // by node
+  std::vector<uint32_t> partner;          // the receive of a send and vice versa; kNone: none
+  std::vector<uint32_t> fifo_next;        // the next step of the same FIFO
+  std::vector<uint32_t> stream_position;  // how many steps of its FIFO come before it
   // Nodes that must wait for node i because they touch its block, in compressed rows:
   // after[after_begin[i]] .. after[after_begin[i + 1] - 1].
   std::vector<uint32_t> after_begin, after;

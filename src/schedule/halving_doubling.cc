@@ -38,13 +38,42 @@ void append_all_gather(Builder& out, int n, int rank) {
   }
 }
 
-}  // namespace
-
-Schedule build_halving_doubling(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   Builder out(key, rank, key.ranks);
   if (key.collective != Collective::all_gather) append_reduce_scatter(out, key.ranks, rank);
   if (key.collective != Collective::reduce_scatter) append_all_gather(out, key.ranks, rank);
   return out.take();
+}
+
+Bound bound_of_ranks(Collective collective, int ranks) {
+  return once_or_twice(collective, {(ranks - 1.0) / ranks, ceil_log2(ranks)});
+}
+
+Bound bound(const ScheduleKey& key) {
+  return bound_of_ranks(key.collective, key.ranks);
+}
+
+double predict_s(const CostTerms& t, Collective collective) {
+  const Bound bound = bound_of_ranks(collective, static_cast<int>(t.n));
+  const double ways = collective == Collective::all_reduce ? 2 : 1;
+  const double block = t.bytes / t.n, blocks = t.n - 1;
+  // Mapped, the reduce-scatter adds without moving.
+  const double moves = t.mapped && collective != Collective::all_gather ? ways - 1 : ways;
+  return bound.rounds * t.round() + ways * blocks * t.slices_of(block) * t.link.overhead_s +
+         moving(t, moves * blocks * block, t.all_cross) +
+         (collective == Collective::all_gather ? 0 : adding(t, blocks * block));
+}
+
+}  // namespace
+
+AlgorithmDescriptor halving_doubling_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce, reduce_scatter, all_gather};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  return descriptor;
 }
 
 }  // namespace ropewalk

@@ -11,6 +11,7 @@ struct Hosts {
   std::vector<int> host_of;               // by rank: index into `members`
   std::vector<int> place_of;              // by rank: index into its host's members
 
+  int ranks() const { return static_cast<int>(host_of.size()); }
   int count() const { return static_cast<int>(members.size()); }
   int size_min() const;
   int size_max() const;

@@ -56,7 +56,7 @@ std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max) {
       const auto collective = static_cast<Collective>(c);
       for (Algorithm algorithm : algorithms_for(collective))
         for (int root : roots_to_verify(collective, ranks)) {
-          if (algorithm != Algorithm::two_level) {
+          if (!descriptor_of(algorithm).uses_hosts) {
             keys.push_back({collective, algorithm, ranks, root, {}});
             continue;
           }
@@ -71,7 +71,7 @@ std::string describe(const ScheduleKey& key) {
   std::string text = fmt::format("{} {}, {} rank{}", name_of(key.collective),
                                  name_of(key.algorithm), key.ranks, key.ranks == 1 ? "" : "s");
   if (has_root(key.collective)) text += fmt::format(", root {}", key.root);
-  if (key.algorithm == Algorithm::two_level && !key.hosts.empty())
+  if (!key.hosts.empty() && descriptor_of(key.algorithm).uses_hosts)
     text += fmt::format(", hosts {}", fmt::join(key.hosts, " "));
   return text;
 }

@@ -5,8 +5,9 @@
 #include "schedule/builders.h"
 
 namespace ropewalk {
+namespace {
 
-Schedule build_one_shot(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   constexpr int kSum = 0, kBelow = 1;
   Builder out(key, rank, 1, 1);
@@ -21,6 +22,37 @@ Schedule build_one_shot(const ScheduleKey& key, int rank) {
   if (rank > 0) out.reduce(kSum, kBelow);
   for (int above = rank + 1; above < n; ++above) out.recv_reduce(kSum, above);
   return out.take();
+}
+
+Bound bound(const ScheduleKey& key) {
+  return {key.ranks - 1.0, 1};
+}
+
+/// A short message is stored into a mapped slot and read from there, cache line by cache line.
+constexpr double kSlotPenalty = 5;
+
+double predict_s(const CostTerms& t, Collective) {
+  const double others = t.n - 1, bytes = others * t.bytes;
+  const double move = moving(t, bytes, t.all_cross) * t.incast() * (t.mapped ? kSlotPenalty : 1);
+  const double posts = 2 * others * t.slices_of(t.bytes) * t.link.overhead_s;  // and as many taken
+  return t.link.latency_s + posts + move + adding(t, bytes);
+}
+
+int blocks(Collective, const Hosts&) {
+  return 1;
+}
+
+}  // namespace
+
+AlgorithmDescriptor one_shot_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  descriptor.blocks = blocks;
+  return descriptor;
 }
 
 }  // namespace ropewalk

@@ -39,9 +39,7 @@ Schedule chain_reduce(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-}  // namespace
-
-Schedule build_ring(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   if (key.collective == Collective::broadcast) return chain_broadcast(key, rank);
   if (key.collective == Collective::reduce) return chain_reduce(key, rank);
   Ring ring{std::vector<int>(static_cast<size_t>(key.ranks)), rank, 0};
@@ -50,6 +48,49 @@ Schedule build_ring(const ScheduleKey& key, int rank) {
   if (key.collective != Collective::all_gather) append_ring_reduce_scatter(out, ring);
   if (key.collective != Collective::reduce_scatter) append_ring_all_gather(out, ring);
   return out.take();
+}
+
+Bound bound(const ScheduleKey& key) {
+  const bool chain =
+      key.collective == Collective::broadcast || key.collective == Collective::reduce;
+  return once_or_twice(key.collective,
+                       {chain ? 1.0 : (key.ranks - 1.0) / key.ranks, key.ranks - 1});
+}
+
+double predict_s(const CostTerms& t, Collective collective) {
+  const double hops = t.n - 1;
+  if (collective == Collective::broadcast || collective == Collective::reduce) {
+    const double slices = t.slices_of(t.bytes), slice = t.bytes / slices;
+    const bool adds = collective == Collective::reduce;
+    const double move = adds && t.mapped ? 0 : moving(t, slice, t.ring_cross);
+    const double stage = t.link.overhead_s + move, add = adds ? slice * t.add : 0;
+    return hops * (t.round() + stage + add) + (slices - 1) * (stage + add);
+  }
+  const double block = t.bytes / t.n;
+  const double hop = t.round() + t.slices_of(block) * t.link.overhead_s;
+  const double move = moving(t, block, t.ring_cross);
+  const double reduce_scatter = hops * (hop + (t.mapped ? 0 : move)) + adding(t, hops * block);
+  const double all_gather = hops * (hop + move);
+  return (collective == Collective::all_gather ? 0 : reduce_scatter) +
+         (collective == Collective::reduce_scatter ? 0 : all_gather);
+}
+
+int blocks(Collective collective, const Hosts& hosts) {
+  const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
+  return chain ? 1 : hosts.ranks();
+}
+
+}  // namespace
+
+AlgorithmDescriptor ring_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce, reduce_scatter, all_gather, broadcast, reduce};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  descriptor.blocks = blocks;
+  return descriptor;
 }
 
 }  // namespace ropewalk

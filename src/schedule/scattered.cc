@@ -35,10 +35,36 @@ Schedule reduce(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
+Schedule build(const ScheduleKey& key, int rank) {
+  return key.collective == Collective::broadcast ? broadcast(key, rank) : reduce(key, rank);
+}
+
+/// The root sends all parts except its own, and its own to all.
+Bound bound(const ScheduleKey& key) {
+  const double n = key.ranks;
+  return {(key.collective == Collective::broadcast ? 2 * (n - 1) : n) / n, 2};
+}
+
+/// One message each way, between the root and an owner, or an owner and all.
+double predict_s(const CostTerms& t, Collective collective) {
+  const double others = t.n - 1, block = t.bytes / t.n;
+  const double posts = 2 * others * t.slices_of(block) * t.link.overhead_s;
+  const double move = moving(t, others * block, t.all_cross) * t.incast();
+  const double add = collective == Collective::reduce ? adding(t, others * block) : 0;
+  // Mapped, an owner reads and hands out in one pass.
+  return 2 * t.link.latency_s + posts + add + (t.mapped ? move : 2 * move);
+}
+
 }  // namespace
 
-Schedule build_scattered(const ScheduleKey& key, int rank) {
-  return key.collective == Collective::broadcast ? broadcast(key, rank) : reduce(key, rank);
+AlgorithmDescriptor scattered_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {broadcast, reduce};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  return descriptor;
 }
 
 }  // namespace ropewalk

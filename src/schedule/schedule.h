@@ -8,8 +8,7 @@
 // - Steps on one block run in list order (two sends of one block may overlap; a step that writes a
 //   block waits for the sends of it listed before). Steps on different blocks may overlap.
 // - Sends and receives match in list order per (peer, lane). Each (peer, lane, direction) is a
-// FIFO:
-//   its steps run in list order.
+//   stream: its steps run in list order.
 // - send_copy matches recv_copy; send_reduce matches recv_reduce.
 // - List order of recv_reduce on a block fixes the order of the sum.
 //
@@ -85,12 +84,6 @@ struct ScheduleKey {
 
 /// The schedule of `rank`. `key.algorithm` must be one of `algorithms_for(key.collective)`.
 Schedule build_schedule(const ScheduleKey& key, int rank);
-
-/// How many blocks a FIFO must hold for ranks that run their steps strictly in list order: as many
-/// as there are where an algorithm sends long runs before it receives.
-constexpr uint32_t list_order_credits(Algorithm algorithm) {
-  return algorithm == Algorithm::two_level ? UINT32_MAX : 5;
-}
 
 /// Whether the collective adds up data, or only moves it.
 bool is_reduction(Collective collective);

@@ -117,7 +117,7 @@ class Machine {
       const bool receives = is_recv(step_of(node).op);
       for (Item s = 0; s < slices_; ++s) {
         for (uint32_t next : graph_.waiting_on(node)) ++waits_[next * slices_ + s];
-        const bool first = s == 0 && graph_.fifo_rank[node] == 0;
+        const bool first = s == 0 && graph_.stream_position[node] == 0;
         waits_[node * slices_ + s] += (in_fifo && !first ? 1u : 0u) + (receives ? 1u : 0u);
       }
     }

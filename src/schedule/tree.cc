@@ -56,13 +56,49 @@ void append_tree(Builder& out, Collective collective, const Tree& tree, int rank
   }
 }
 
-}  // namespace
-
-Schedule build_tree(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   const int root = key.collective == Collective::all_reduce ? 0 : key.root;
   Builder out(key, rank, 2);
   for (int which : {0, 1}) append_tree(out, key.collective, Tree{key.ranks, root, which}, rank);
   return out.take();
+}
+
+Bound bound_of_ranks(Collective collective, int ranks) {
+  return once_or_twice(collective, {1.0, 1 + floor_log2(ranks - 1)});
+}
+
+Bound bound(const ScheduleKey& key) {
+  return bound_of_ranks(key.collective, key.ranks);
+}
+
+/// Two halves, each through its tree, a slice at a time; a rank with two children serves one after
+/// the other. Once the first slices are down, the others follow at the pace of the ports.
+double predict_s(const CostTerms& t, Collective collective) {
+  const int rounds = bound_of_ranks(collective, static_cast<int>(t.n)).rounds;
+  const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
+  const double both = collective == Collective::all_reduce ? 2 : 1;
+  const double first = 2 * (t.link.overhead_s + moving(t, slice, 1));
+  const double next = 2 * (t.link.overhead_s + moving(t, slice, t.all_cross));
+  const bool adds = collective != Collective::broadcast;
+  return rounds * (t.round() + first) + both * (slices - 1) * next +
+         (adds ? adding(t, rounds / both * slice + t.bytes) : 0);
+}
+
+int blocks(Collective, const Hosts&) {
+  return 2;
+}
+
+}  // namespace
+
+AlgorithmDescriptor tree_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce, broadcast, reduce};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  descriptor.blocks = blocks;
+  return descriptor;
 }
 
 }  // namespace ropewalk

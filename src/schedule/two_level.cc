@@ -141,9 +141,7 @@ Schedule broadcast(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-}  // namespace
-
-Schedule build_two_level(const ScheduleKey& key, int rank) {
+Schedule build(const ScheduleKey& key, int rank) {
   switch (key.collective) {
     case Collective::all_gather:
       return all_gather(key, rank);
@@ -154,6 +152,105 @@ Schedule build_two_level(const ScheduleKey& key, int rank) {
     default:
       return all_reduce(key, rank);
   }
+}
+
+/// An owner spreads in its host its own block and what comes in from elsewhere, and hands on what
+/// the next host does not have: of each host at most its share, ceil(size / owners) blocks.
+double all_gather_sent(const Hosts& hosts, int ranks) {
+  const int k = hosts.size_min(), n_hosts = hosts.count();
+  const auto size = [&](int h) {
+    return static_cast<int>(hosts.members[static_cast<size_t>(wrap(h, n_hosts))].size());
+  };
+  const auto share = [&](int h) { return (size(h) + k - 1) / k; };
+  int all_shares = 0, sent_max = 0;
+  for (int h = 0; h < n_hosts; ++h) all_shares += share(h);
+  for (int h = 0; h < n_hosts; ++h) {
+    const int spread = (size(h) - 1) * (1 + all_shares - share(h));
+    const int handed_on = n_hosts > 1 ? all_shares - share(h + 1) : 0;
+    sent_max = std::max(sent_max, spread + handed_on);
+  }
+  return static_cast<double>(sent_max) / ranks;
+}
+
+Bound bound(const ScheduleKey& key) {
+  const Hosts hosts = hosts_of(key.hosts, key.ranks);
+  const double n = key.ranks, h = hosts.count(), k = hosts.size_min(), local = hosts.size_max();
+  const int hops = hosts.count() - 1, inside = local > 1 ? 1 : 0;
+  const int to_owner = hops > 0 && local > k ? 1 : 0;
+  switch (key.collective) {
+    case Collective::broadcast:
+      return {local - 1 + (hops > 0 ? 1 : 0), hops + inside};
+    case Collective::all_gather:
+      return {all_gather_sent(hosts, key.ranks), hops + inside + to_owner};
+    case Collective::reduce_scatter:
+      return {(n - 1) / n, hops + inside + to_owner};
+    default: {
+      const double owner = (k - 1) / k + 2 * (h - 1) / (h * k) + (local - 1) / k;
+      return {local > k ? std::max(1.0, owner) : owner, 2 * (hops + inside)};
+    }
+  }
+}
+
+double predict_s(const CostTerms& t, Collective collective) {
+  // Then direct, or ring, does the same.
+  if (t.hosts == 1) return descriptor_of(Algorithm::direct).predict_s(t, collective);
+  if (t.local == 1) return descriptor_of(Algorithm::ring).predict_s(t, collective);
+  const double hops = t.hosts - 1, inside = t.local > 1 ? 1 : 0;
+  const double inside_byte = t.inside.s_per_byte;
+  if (collective == Collective::broadcast) {
+    const double slices = t.slices_of(t.bytes), slice = t.bytes / slices;
+    const double stage = t.link.overhead_s + slice * t.link.s_per_byte;
+    const double local = (t.local - 1) * (t.inside.overhead_s + slice * inside_byte);
+    return hops * (t.link.latency_s + stage) + inside * t.inside.latency_s + local +
+           (slices - 1) * std::max(stage, local);
+  }
+  // Per host 1/hosts of the vector a hop; the owners share the port. Inside, each rank sends what
+  // it does not own, then an owner hands out what it does.
+  const double part = t.bytes / t.hosts, block = part / t.owners;
+  const double posts = t.owners * t.slices_of(block) * t.link.overhead_s;
+  const double hop = t.link.latency_s + posts / t.owners + part * t.link.s_per_byte;
+  const double ring_one_way = hops * hop;
+  const double messages = (t.local - 1) * t.hosts;
+  const double local = inside * (t.inside.latency_s + messages * t.inside.overhead_s +
+                                 (t.local - 1) / t.owners * t.bytes * inside_byte);
+  const double add = (hops > 0 ? adding(t, hops * block) : 0) +
+                     inside * adding(t, (t.local - 1) * t.bytes / t.owners);
+  const double one_way = ring_one_way + local;
+  switch (collective) {
+    case Collective::all_reduce:
+      return 2 * one_way + add;
+    case Collective::reduce_scatter:
+      return one_way + add;
+    default:
+      return one_way;
+  }
+}
+
+int blocks(Collective collective, const Hosts& hosts) {
+  if (collective == Collective::broadcast) return 1;
+  return collective == Collective::all_reduce ? hosts.size_min() * hosts.count() : hosts.ranks();
+}
+
+std::string passed_over(const Hosts& hosts) {
+  if (hosts.count() == 1) return "all ranks share one host, so direct does the same";
+  if (hosts.size_max() == 1) return "no two ranks share a host, so ring does the same";
+  return {};
+}
+
+}  // namespace
+
+AlgorithmDescriptor two_level_algorithm() {
+  using enum Collective;
+  AlgorithmDescriptor descriptor;
+  descriptor.collectives = {all_reduce, reduce_scatter, all_gather, broadcast};
+  descriptor.build = build;
+  descriptor.bound = bound;
+  descriptor.predict_s = predict_s;
+  descriptor.blocks = blocks;
+  descriptor.list_order_credits = UINT32_MAX;
+  descriptor.uses_hosts = true;
+  descriptor.passed_over = passed_over;
+  return descriptor;
 }
 
 }  // namespace ropewalk

@@ -89,7 +89,7 @@ class Replay {
       : key_(key),
         schedules_(schedules),
         in_list_order_(credits == kInListOrder),
-        credits_(in_list_order_ ? list_order_credits(key.algorithm)
+        credits_(in_list_order_ ? descriptor_of(key.algorithm).list_order_credits
                                 : static_cast<uint32_t>(credits)),
         report_(report),
         findings_(schedules, report),
@@ -160,7 +160,7 @@ class Replay {
       if (in_list_order_ && index_of(node) > 0) ++waits_[node];
       if (credits_ == 0) continue;
       if (is_recv(step_of(node).op)) ++waits_[node];  // for its message
-      if (is_send(step_of(node).op) && graph_.fifo_rank[node] >= credits_)
+      if (is_send(step_of(node).op) && graph_.stream_position[node] >= credits_)
         ++waits_[node];  // for the slot that an earlier message leaves
     }
     map_slots();
@@ -173,7 +173,7 @@ class Replay {
     if (credits_ == 0) return;
     slot_user_.assign(graph_.nodes(), StepGraph::kNone);
     for (uint32_t node = 0; node < graph_.nodes(); ++node) {
-      if (!is_send(step_of(node).op) || graph_.fifo_rank[node] != 0) continue;
+      if (!is_send(step_of(node).op) || graph_.stream_position[node] != 0) continue;
       uint32_t leader = node;  // runs `credits` places ahead of `send`
       for (uint32_t i = 0; i < credits_ && leader != StepGraph::kNone; ++i)
         leader = graph_.fifo_next[leader];

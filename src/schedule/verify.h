@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/bound.h"
-#include "schedule/schedule.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk {
 

@@ -123,7 +123,7 @@ TEST_P(Mismatch, OfMessageLengths) {
         std::to_string(count), std::to_string(count + 1));
 }
 
-// --- calls long enough for passes (engine/owner_program.h), and calls of which only some are ---
+// --- calls long enough for owners (engine/owner_program.h), and calls of which only some are ---
 
 constexpr size_t kLong = 50'000;
 
@@ -163,7 +163,7 @@ TEST_P(Mismatch, OfLongRoots) {
           "root 1", "root 2");
 }
 
-/// Which algorithms run as passes, in order and by streams differs.
+/// Which executor runs which algorithm differs.
 TEST_P(Mismatch, OfAlgorithms) {
   constexpr std::pair<Algorithm, Algorithm> kPairs[] = {
       {Algorithm::direct, Algorithm::ring},
@@ -261,7 +261,7 @@ TEST_P(Mismatch, OfPartsBetweenPairs) {
         "rank 2 expects " + std::to_string(4 * count));
 }
 
-/// Of which one has counts, and runs as passes: an error or none, not a hang.
+/// Of which one has counts, and runs on the owner executor: an error or none, not a hang.
 TEST_P(Mismatch, OfEmptyAllToAlls) {
   for (const Outcome& outcome : outcomes(GetParam(), [](Communicator& comm) {
          Call call;

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "fabric/port_filter.h"
-#include "rank_info.h"
 #include "ropewalk/status.h"
+#include "transport_choice/rank_info.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -44,13 +44,13 @@ TEST(Doctor, NamesShortPackets) {
   const std::string text = output_of(ropewalk_program + " doctor");
   shell("ip link set " + device + " mtu 9000");
   EXPECT_THAT(text, HasSubstr("packets of 1024 bytes, because link0 has an MTU of 1500"));
-  EXPECT_THAT(text, HasSubstr("fix: sudo ip link set link0 mtu 9000"));
+  EXPECT_THAT(text, HasSubstr("advice: sudo ip link set link0 mtu 9000"));
 }
 
 TEST(Doctor, FailsOnlyWhereRdmaIsDemanded) {
   const Unplugged unplugged;
   EXPECT_THAT(output_of(ropewalk_program + " doctor; echo exit $?"),
-              AllOf(HasSubstr("warn rdma rxe0 port 1: is DOWN; fix: sudo ip link set link0 up"),
+              AllOf(HasSubstr("warn rdma rxe0 port 1: is DOWN; advice: sudo ip link set link0 up"),
                     HasSubstr("exit 0")));
   EXPECT_THAT(output_of("ROPEWALK_REQUIRE=rdma " + ropewalk_program + " doctor; echo exit $?"),
               AllOf(HasSubstr("FAIL rdma choice"), HasSubstr("exit 1")));

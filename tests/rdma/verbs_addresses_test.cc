@@ -41,7 +41,7 @@ class Addresses {
   static bool holds(const std::vector<std::string>& list, const std::string& address) {
     return std::find(list.begin(), list.end(), address) != list.end();
   }
-  static size_t count_of_gids() {  // but for the link-local one
+  static size_t count_of_gids() {  // except the link-local one
     std::vector<std::string> why_not;
     const auto ports = verbs::find_ports({}, why_not);
     if (ports.empty()) return 0;

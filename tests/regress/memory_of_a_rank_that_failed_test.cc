@@ -80,7 +80,7 @@ class MemoryOfARankThatFailed : public ::testing::Test {
 TEST_F(MemoryOfARankThatFailed, IsReadAsLongAsItIsInUse) {
   link_up();
   for (int rank : {0, 1}) start(rank, Collective::reduce, kCount);
-  progress({0, 1});  // rank 1's invitation is accepted; rank 2's is missing
+  progress({0, 1});  // rank 1's descriptor is accepted; rank 2's is missing
   fail_while_rank_0_sleeps();
   start(2, Collective::reduce, kCount);
   progress({2, 0});

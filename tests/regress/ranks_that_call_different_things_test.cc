@@ -10,6 +10,7 @@
 #include "schedule/schedule.h"
 #include "tests/local_world.h"
 #include "tests/support/cases.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -143,7 +144,8 @@ TEST_P(RanksThatCallDifferentThings, AllHearOfIt) {
   std::vector<Case> cases;
   for (Collective collective : kMovingCollectives)
     for (Algorithm algorithm : algorithms_for(collective))
-      for (size_t count : {0, 1, 100, 3000})
+      for (size_t count :
+           kIsSanitized ? std::vector<size_t>{1, 3000} : std::vector<size_t>{0, 1, 100, 3000})
         for (Argument argument : kArguments)
           cases.push_back(
               {collective, algorithm, count, argument, static_cast<int>(cases.size()) % kRanks});

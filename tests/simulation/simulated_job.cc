@@ -87,7 +87,7 @@ bool SimulatedJob::turn() {
 
 void SimulatedJob::poll_control() {
   for (int rank = 0; rank < ranks_; ++rank)
-    if (alive(rank)) engine(rank).check_stalled(clock().now_ns());
+    if (alive(rank)) engine(rank).failures().check_stalled(clock().now_ns());
 }
 
 std::string SimulatedJob::run(const std::function<bool(int)>& done,
@@ -98,7 +98,7 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
   while (true) {
     bool finished = true;
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (!alive(rank) || engine(rank).failure() != nullptr || done(rank)) continue;
+      if (!alive(rank) || engine(rank).failures().failure() != nullptr || done(rank)) continue;
       finished = false;
       step(rank);
     }
@@ -112,8 +112,9 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
     if (clock().now_ns() - began_ns > kTimeout_ns) {
       std::string blocked = "hang:";
       for (int rank = 0; rank < ranks_; ++rank)
-        if (alive(rank) && engine(rank).failure() == nullptr && !done(rank))
-          blocked += " rank " + std::to_string(rank) + " " + engine(rank).what_blocks() + ";";
+        if (alive(rank) && engine(rank).failures().failure() == nullptr && !done(rank))
+          blocked +=
+              " rank " + std::to_string(rank) + " " + engine(rank).failures().what_blocks() + ";";
       return blocked;
     }
   }

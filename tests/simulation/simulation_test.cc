@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "engine/layout.h"
+#include "engine/owner_executor.h"
 #include "tests/simulation/simulated_job.h"
 #include "tests/support/cases.h"
 
@@ -120,7 +121,7 @@ std::string run_seed(uint64_t seed, bool with_faults) {
                               [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
   for (int rank = 0; rank < ranks; ++rank) {
     wrong += programs[static_cast<size_t>(rank)]->wrong();
-    const Failure* failure = job.engine(rank).failure();
+    const Failure* failure = job.engine(rank).failures().failure();
     if (!with_faults && failure != nullptr) wrong += failure->text();
     if (with_faults && failure != nullptr && failure->code != ErrorCode::peer_lost)
       wrong += failure->text();
@@ -174,7 +175,7 @@ std::string run_mismatch(uint64_t seed) {
   std::string wrong = job.run([&](int rank) { return programs[static_cast<size_t>(rank)]->done(); },
                               [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
   for (int rank = 0; rank < ranks; ++rank) {
-    const Failure* failure = job.engine(rank).failure();
+    const Failure* failure = job.engine(rank).failures().failure();
     if (failure != nullptr && failure->code == ErrorCode::mismatch) continue;
     wrong += " rank " + std::to_string(rank) + ": ";
     wrong += failure == nullptr ? "no error" : failure->text();
@@ -255,7 +256,7 @@ TEST(Simulation, PlainMemoryThatIsNotCurrentIsRegisteredForEachRun) {
         const auto r = static_cast<size_t>(rank);
         std::fill(in[r].begin(), in[r].end(), static_cast<float>(run));
         job.engine(rank).start(*operations[r]);
-        EXPECT_EQ(operations[r]->plain.size(), 2u) << "input and output";
+        EXPECT_EQ(operations[r]->memory.plain.size(), 2u) << "input and output";
       }
       const auto is_done = [&](int rank) {
         return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
@@ -263,7 +264,7 @@ TEST(Simulation, PlainMemoryThatIsNotCurrentIsRegisteredForEachRun) {
       ASSERT_EQ(job.run(is_done, [](int) {}), "");
       for (size_t r = 0; r < 2; ++r) {
         EXPECT_EQ(out[r], std::vector<float>(kCount, 2.0f * static_cast<float>(run)));
-        EXPECT_EQ(operations[r]->plain.size(), is_current ? 2u : 0u);
+        EXPECT_EQ(operations[r]->memory.plain.size(), is_current ? 2u : 0u);
       }
     }
   }
@@ -289,13 +290,13 @@ TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
         job.engine(rank).prepare(call, build_schedule(key, rank), Algorithm::direct, kSliceBytes));
     job.engine(rank).start(*operations.back());
   }
-  ASSERT_EQ(operations[0]->executor, ExecutorKind::owner);
+  ASSERT_NE(dynamic_cast<const OwnerExecutor*>(operations[0]->executor.get()), nullptr);
   const auto is_done = [&](int rank) {
     return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
   };
   EXPECT_EQ(job.run(is_done, [](int) {}), "");
   for (int rank = 0; rank < 3; ++rank) {
-    const Failure* failure = job.engine(rank).failure();
+    const Failure* failure = job.engine(rank).failures().failure();
     ASSERT_NE(failure, nullptr);
     EXPECT_EQ(failure->code, ErrorCode::unavailable) << failure->text();
     EXPECT_EQ(failure->peer, 1) << failure->text();

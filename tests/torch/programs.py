@@ -42,6 +42,8 @@ def now(what):
 
 """
 _LIMIT_S = 90
+#: Sooner than any timeout of these programs ends a wait, however busy the machine.
+PROMPT_S = 25
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from groups import outcomes_of, run_group, start_group
-from programs import run_program
+from programs import PROMPT_S, run_program
 
 transports = pytest.mark.parametrize("transport", ["shm", "tcp"])
 
@@ -127,7 +127,7 @@ def test_a_rank_is_killed_in_a_backward_pass(transport):
     for one in (ended[0], ended[2]):
         assert one.status == 1 and "DistBackendError" in one.output, one
         assert re.search(r"DistBackendError: .*all_reduce.*rank 1.*died", one.output), one.output
-        assert one.at_s - ended[1].when("killed") < 8, one
+        assert one.at_s - ended[1].when("killed") < PROMPT_S, one
 
 
 RAISED = """
@@ -149,7 +149,7 @@ def test_a_rank_raises(transport):
         assert one.status == 1 and "DistBackendError" in one.output, one
         assert "rank 2" in one.output and "all_reduce" in one.output, one.output
     for one in ended:
-        assert one.at_s - ended[2].when("raised") < 15, one
+        assert one.at_s - ended[2].when("raised") < PROMPT_S, one
 
 
 LEFT = """
@@ -171,7 +171,7 @@ def test_a_rank_ends_without_destroying_its_group(transport):
     """It is not missed: the others have calls without it. Nobody calls destroy_process_group."""
     ended = run_program(3, LEFT, ROPEWALK_TRANSPORT=transport)
     assert [one.status for one in ended] == [0, 0, 0], ended
-    assert max(one.at_s for one in ended) - max(one.when("done") for one in ended) < 10, ended
+    assert max(one.at_s for one in ended) - max(one.when("done") for one in ended) < PROMPT_S, ended
 
 
 def leaves_by_returning(folder, rank):
@@ -213,7 +213,7 @@ def test_a_rank_has_ended_that_is_needed(transport):
     assert ended[1].status == 0, ended[1]
     for one in (ended[0], ended[2]):
         assert one.status == 1 and "rank 1" in one.output, one
-        assert one.at_s - one.when("asked") < 15, one
+        assert one.at_s - one.when("asked") < PROMPT_S, one
 
 
 DESTROYED = """
@@ -250,7 +250,7 @@ now("end")
 def test_a_thread_waits_while_the_process_ends(call):
     ended = run_program(2, WAITED.format(call=call), timeout_s=600)
     for one in ended:
-        assert one.status == 0 and one.at_s - one.when("end") < 20, ended
+        assert one.status == 0 and one.at_s - one.when("end") < PROMPT_S, ended
 
 
 # Rank 0 fails while its peer computes: nobody makes the other's part of the sum.
@@ -293,7 +293,7 @@ def test_ctrl_c_in_a_rank_that_computes():
     ended = run_program(2, program)
     assert "KeyboardInterrupt" in ended[1].output and ended[1].status in (1, 130, -2), ended[1]
     assert ended[0].status == 1 and "rank 1" in ended[0].output, ended[0]
-    assert max(one.at_s for one in ended) - ended[0].when("sent") < 15
+    assert max(one.at_s for one in ended) - ended[0].when("sent") < PROMPT_S
 
 
 def test_ctrl_c_in_a_rank_that_waits():
@@ -304,7 +304,7 @@ def test_ctrl_c_in_a_rank_that_waits():
         "dist.all_gather_object(everyone, os.getpid())\nother = everyone[1]")
     ended = run_program(2, program, timeout_s=3)
     assert ended[1].status != 0 and "all_reduce" in ended[1].output, ended[1]
-    assert max(one.at_s for one in ended) - ended[0].when("sent") < 20
+    assert max(one.at_s for one in ended) - ended[0].when("sent") < PROMPT_S
 
 
 def one_comes_late():

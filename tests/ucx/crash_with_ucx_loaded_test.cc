@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ucx.h"
+#include "transport_choice/ucx.h"
 
 namespace ropewalk::testing {
 namespace {

@@ -1,4 +1,20 @@
-"""One virtual machine: its QEMU process, and the sockets that lead into it."""
+"""One virtual machine: its QEMU process, and the sockets that lead into it.
+
+- Processor: QEMU's, with AVX unless `--no-avx`: emulated, its additions take three times as long as SSE's.
+- Cache: `~/.cache/ropewalk/rdma-vm` (or XDG_CACHE_HOME) keeps the kernel's package and the initramfs:
+  static busybox, modules and the script `init`, named by a hash of these. Remove the folder to get a newer
+  kernel.
+- Files: QEMU shows `/` over 9p, read-only. An overlay puts a tmpfs on top, so every path can be written;
+  the current folder and `--writable` ones are 9p shares of their own, mounted over it. So programs built
+  here run there.
+- Ports: the script `node` is process 1. The command's two outputs and a control channel ("up", "go", "exit
+  3", "off") are virtio ports that end in sockets of rdma-vm. QEMU dies with it.
+- Network: with one node a veth pair per adapter; Soft-RoCE turns packets to its own address round before
+  they reach it, so delay and loss need two nodes. Their adapters are joined by socket pairs between the
+  QEMUs.
+- KVM is used only after a boot with it succeeded once (remembered until the host reboots): some hosts offer
+  `/dev/kvm`, and machines hang. In software the machine is slow: it shows what is right, not how fast.
+"""
 import contextlib
 import os
 import pathlib
@@ -14,20 +30,20 @@ NODE_SCRIPT = pathlib.Path(__file__).resolve().parent / "node"
 PORTS = ("control", "out", "err")
 
 
-def write_run_folder(folder, wishes, node):
+def write_run_folder(folder, options, node):
     """What the scripts `init` and `node` read in the machine."""
-    addresses = [f"10.99.0.{number + 1}" for number in range(wishes.nodes)]
+    addresses = [f"10.99.0.{number + 1}" for number in range(options.nodes)]
     environment = dict(os.environ) | {
-        "RDMA_VM_NODE": str(node), "RDMA_VM_NODES": str(wishes.nodes),
+        "RDMA_VM_NODE": str(node), "RDMA_VM_NODES": str(options.nodes),
         "RDMA_VM_ADDRESS": addresses[node], "RDMA_VM_ADDRESSES": ",".join(addresses)}
     variables = [f"{name}={value}" for name, value in environment.items()]
     files = {
-        "settings": f"node={node} nodes={wishes.nodes} ranks={wishes.ranks} "
-                    f"adapters={wishes.adapters} mtu_bytes={wishes.mtu_bytes} "
-                    f"netem={shlex.quote(wishes.netem)}\n",
-        "writable": "".join(f"{path}\n" for path in wishes.writable),
-        "command": f"#!/bin/sh\ncd {shlex.quote(wishes.folder)} || exit 125\n"
-                   f'exec env -i {shlex.join(variables)} "$@" {shlex.join(wishes.command)}\n',
+        "settings": f"node={node} nodes={options.nodes} ranks={options.ranks} "
+                    f"adapters={options.adapters} mtu_bytes={options.mtu_bytes} "
+                    f"netem={shlex.quote(options.netem)}\n",
+        "writable": "".join(f"{path}\n" for path in options.writable),
+        "command": f"#!/bin/sh\ncd {shlex.quote(options.folder)} || exit 125\n"
+                   f'exec env -i {shlex.join(variables)} "$@" {shlex.join(options.command)}\n',
     }
     folder.mkdir()
     for name, text in files.items():
@@ -40,17 +56,17 @@ def write_run_folder(folder, wishes, node):
 class Machine:
     """Owns the process and the host's ends of the sockets; `links` are its ends of the network."""
 
-    def __init__(self, image, accel, wishes, node, folder, links):
+    def __init__(self, image, accel, options, node, folder, links):
         self.node = node
         self.folder = folder
-        write_run_folder(folder, wishes, node)
+        write_run_folder(folder, options, node)
         self.sockets, far = {}, {}
         for name in PORTS:
             self.sockets[name], far[name] = socket.socketpair()
         inherited = [*far.values(), *links]
-        command = [*self._base(image, accel, wishes), *self._shares(wishes.writable),
+        command = [*self._base(image, accel, options), *self._shares(options.writable),
                    *self._ports(far), *self._network(links)]
-        if wishes.verbose:
+        if options.verbose:
             say(shlex.join(command))
         # The machine must not outlive this process, nor take part in the terminal's Ctrl-C.
         self.process = subprocess.Popen(
@@ -60,14 +76,14 @@ class Machine:
         for one in inherited:
             one.close()
 
-    def _base(self, image, accel, wishes):
+    def _base(self, image, accel, options):
         processor = "max,la57=off"
-        if accel == "tcg" and not wishes.avx:
+        if accel == "tcg" and not options.avx:
             # What builds upon AVX goes with it: programs look for it alone.
             processor += ",avx=off,avx2=off,fma=off,f16c=off"
         return [cache.find_tool("qemu-system-x86_64"), "-nodefaults", "-display", "none",
                 "-machine", "q35", "-accel", "tcg,thread=multi" if accel == "tcg" else accel,
-                "-cpu", processor, "-smp", str(wishes.cpus), "-m", wishes.memory, "-no-reboot",
+                "-cpu", processor, "-smp", str(options.cpus), "-m", options.memory, "-no-reboot",
                 "-kernel", str(image.kernel), "-initrd", str(image.initramfs),
                 "-append", "quiet console=ttyS0 panic=-1 mitigations=off "
                 "tsc=reliable clocksource=tsc",

@@ -44,7 +44,7 @@ tools/dependencies rdma installs what else is needed.
 
 
 @dataclasses.dataclass(frozen=True)
-class Wishes:
+class Options:
     command: list
     folder: str          # where the command runs
     writable: list       # folders of this machine that the command may change
@@ -140,7 +140,7 @@ def folders(current, more, complain):
 
 
 def parse(words):
-    """Wishes; ends the program with status 2 where the words make no sense."""
+    """Options; ends the program with status 2 where the words make no sense."""
     reader = parser()
     given = reader.parse_args(words)
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
@@ -152,7 +152,7 @@ def parse(words):
         reader.error("--delay and --loss act on packets between nodes, and RDMA within a node sends "
                      "none; add --nodes 2")
     current = os.getcwd()
-    return Wishes(command=command, folder=current,
+    return Options(command=command, folder=current,
                   writable=folders(current, given.writable, reader.error), nodes=given.nodes,
                   ranks=given.ranks, adapters=given.adapters, mtu_bytes=given.mtu,
                   netem=" ".join(netem), memory=given.memory, cpus=given.cpus,

@@ -36,15 +36,15 @@ class Printer:
 
 
 class Run:
-    def __init__(self, machines, wishes):
-        self.machines, self.wishes = machines, wishes
+    def __init__(self, machines, options):
+        self.machines, self.options = machines, options
         self.begin = time.monotonic()
         self.selector = selectors.DefaultSelector()
         self.control = {machine.node: b"" for machine in machines}
         self.up, self.statuses = set(), {}
         self.printers = {}
         for machine in machines:
-            prefix = b"[node%d] " % machine.node if wishes.nodes > 1 else b""
+            prefix = b"[node%d] " % machine.node if options.nodes > 1 else b""
             for name, end in machine.sockets.items():
                 self.selector.register(end, selectors.EVENT_READ, (machine, name))
                 if name in OUTPUTS:
@@ -85,7 +85,7 @@ class Run:
         raise Failure(f"the machine of node {machine.node} {what}:\n  {machine.last_words()}")
 
     def note(self, text):
-        if self.wishes.verbose:
+        if self.options.verbose:
             say(f"{text} after {time.monotonic() - self.begin:.1f} s")
 
     def tell(self, word):
@@ -111,11 +111,11 @@ class Run:
     def out_of_time(self):
         for printer in self.printers.values():
             printer.finish()
-        raise Failure(f"the run took longer than {self.wishes.timeout_s:g} s (--timeout) and was "
+        raise Failure(f"the run took longer than {self.options.timeout_s:g} s (--timeout) and was "
                       "ended", STATUS_TIMEOUT)
 
     def status(self):
-        deadline = self.begin + self.wishes.timeout_s
+        deadline = self.begin + self.options.timeout_s
         if not self.wait_for(self.up, min(deadline, self.begin + BOOT_S_MAX)):
             if time.monotonic() >= deadline:
                 self.out_of_time()
@@ -143,19 +143,19 @@ def end_by_signal(number, _):
     raise SystemExit(128 + number)
 
 
-def run(wishes, image, accel):
+def run(options, image, accel):
     """The exit status of the command; raises Failure where the machines, or the time, failed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end_by_signal)
-    if wishes.verbose:
+    if options.verbose:
         say(f"accelerator {accel}")
     with contextlib.ExitStack() as stack:
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rdma-vm-")))
         machines = []
-        for node, links in enumerate(links_of(wishes.nodes, wishes.adapters)):
-            machines.append(Machine(image, accel, wishes, node, scratch / f"node{node}", links))
+        for node, links in enumerate(links_of(options.nodes, options.adapters)):
+            machines.append(Machine(image, accel, options, node, scratch / f"node{node}", links))
             stack.callback(machines[-1].end)
         try:
-            return Run(machines, wishes).status()
+            return Run(machines, options).status()
         except BrokenPipeError:  # nobody reads the output any more
             return 128 + signal.SIGPIPE

@@ -1,4 +1,4 @@
-// Lost peers, and the farewell.
+// Lost peers, and the flush on close.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -238,9 +238,9 @@ std::string VerbsTransport::own_name(const verbs::Port& port) const {
 void VerbsTransport::flush_on_close() {
   // The adapter gives up by itself. Nobody waits for what its timeouts set long would allow.
   constexpr int64_t kShortest_ns = 1'000'000'000, kLongest_ns = 10'000'000'000;
-  const std::chrono::nanoseconds patience(
+  const std::chrono::nanoseconds timeout(
       std::clamp(options_.settings.silence_max_ns(), kShortest_ns, kLongest_ns));
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   watch_for_sockets(false);
   for (const auto& peer : peers_) {
     if (peer && peer->state < Peer::State::linked) drop(peer->rank);

@@ -43,7 +43,7 @@ class Lane {
   static constexpr uint32_t kInlineMax = 224;
   static constexpr uint32_t kBatch = 16;  // sends posted at once; receives posted at once
   static constexpr uint32_t kSpare = 2 * kBatch + 8;  // receives beyond those for puts
-  static constexpr uint32_t kReserve = 4;  // sends kept for credits and the last farewell
+  static constexpr uint32_t kReserve = 4;             // sends kept for credits and the last flush
 
   struct Notice {
     uint32_t notice, bytes;

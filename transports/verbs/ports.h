@@ -1,4 +1,18 @@
 // The ports of RDMA adapters that this process can use.
+//
+// - A port counts only if it is active, has a GID, and this process may lock 64 MiB or more. Every
+//   other one gets a sentence with the command that mends it; `ropewalk doctor` prints the same.
+// - GIDs: of RoCE version 2 before 1, addresses of wide reach before link-local ones, IPv4 before
+//   IPv6; before all that, one in the subnet in which `pair_lanes` lets the two ports meet. They
+//   are queried anew for each link, because they change when a network device goes down and up;
+//   while one is down, again and again for half a second. One that changes after the peer has been
+//   told it, and before the link stands, is looked for again; if it has gone, that is the error.
+// - Of several ports `select_ports` takes those of the two adapters nearest to the rank's CPUs, and
+//   none of less than half of the fastest one's rate. Two, because a remote key has room for two
+//   adapters' keys. Ranks of a host that are equally near to more adapters all take the first two
+//   by name: before joining a rank does not know its neighbours. ROPEWALK_IB_HCA tells them apart.
+// - `pair_lanes` decides which of two ranks' ports meet: never of different link layers, and where
+//   any two share a subnet only such, since rails are often not joined to each other.
 #pragma once
 
 #include <cstdint>

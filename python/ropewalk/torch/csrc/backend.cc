@@ -41,7 +41,7 @@ std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
   }
   options.timeout = timeout;
   auto comm = Communicator::create(options);
-  if (rendezvous) store->deleteKey(kUniqueIdKey);  // a later group of this name meets anew
+  if (rendezvous) store->deleteKey(kUniqueIdKey);  // a later group of this name meets again
   return comm;
 }
 

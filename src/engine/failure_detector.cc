@@ -1,0 +1,283 @@
+#include "engine/failure_detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ropewalk {
+namespace {
+
+/// "recv #3": as the caller called it.
+std::string name_of(const Operation& op) {
+  return fmt::format("{} #{}", ropewalk::name_of(op.call.collective), op.signature.sequence);
+}
+
+/// Between asking the peers that an operation waits for.
+constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
+/// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
+/// only when it has nothing to say by then is the peer itself blamed.
+constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
+/// What a peer sent before it left may still be on its way, through a retransmission or two; longer
+/// where its adapter goes on for longer.
+constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
+/// For a peer to say which of the earlier calls differed. It may compute, and not look.
+constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
+
+/// Whom `op` waits for, as Executor::next_blocker; nobody where it waits for its turn.
+std::optional<Blocker> next_blocker(const Operation& op, size_t& position) {
+  if (!op.begun || op.queue == nullptr || op.queue->first() != &op) return {};
+  return op.executor->next_blocker(position);
+}
+std::optional<Blocker> first_blocker(const Operation& op) {
+  size_t position = 0;
+  return next_blocker(op, position);
+}
+
+}  // namespace
+
+FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues, Monitor& monitor,
+                                 const Clock& clock)
+    : links_(links),
+      queues_(queues),
+      monitor_(monitor),
+      clock_(clock),
+      peers_(static_cast<size_t>(links.size())) {}
+
+bool has_unexpected_message(Link& link, const OperationQueues& queues, int channel) {
+  return link.ready() && !queues.has_recv(link.peer(), channel) &&
+         link.front(stream_of(kPointToPointContext, channel)) != nullptr;
+}
+
+void FailureDetector::fail(Failure failure) {
+  failed_ = true;
+  monitor_.report(failure);
+}
+
+void FailureDetector::record(Signature& signature) {
+  signature.sequence = calls_.count;
+  signature.history = calls_.digest;
+  calls_.add(signature);
+  history_[signature.sequence % kHistory] = signature;
+}
+
+void FailureDetector::fail_mismatch(const Signature& own, const Signature& other, int peer) {
+  fail({ErrorCode::mismatch, operation_name(own),
+        fmt::format(
+            "rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
+            links_.rank(), describe(own), own.sequence, peer, describe(other), other.sequence),
+        kMismatchAdvice, links_.rank(), peer});
+}
+
+bool FailureDetector::check_header(const Operation& op, const Link& link, const EagerHeader& header,
+                                   MessageKind kind, size_t bytes) {
+  if (!(header.signature == op.signature)) {
+    if (is_same_call(op.signature, header.signature)) return false;
+    const Signature* ours =
+        op.is_point_to_point() ? nullptr : known_signature(header.signature.sequence);
+    const bool says_more = ours != nullptr && !is_same_call(*ours, header.signature);
+    fail_mismatch(says_more ? *ours : op.signature, header.signature, link.peer());
+    return false;
+  }
+  if (header.bytes == bytes && header.kind == kind) return true;
+  fail({ErrorCode::mismatch, operation_name(op.signature),
+        fmt::format("rank {} sends {} bytes where rank {} expects {}", link.peer(), header.bytes,
+                    links_.rank(), bytes),
+        "give matching counts on both ranks", links_.rank(), link.peer()});
+  return false;
+}
+
+const Signature* FailureDetector::known_signature(uint32_t sequence) const {
+  const uint32_t age = calls_.count - sequence;  // 1: the last started
+  if (age == 0) return nullptr;
+  const Signature& kept = history_[sequence % kHistory];
+  if (age <= kHistory) return kept.sequence == sequence ? &kept : nullptr;
+  const Operation* op = queues_.find(sequence);
+  return op == nullptr ? nullptr : &op->signature;
+}
+
+std::string FailureDetector::last_call() const {
+  return calls_.count == 0 ? "" : describe(history_[(calls_.count - 1) % kHistory]);
+}
+
+void FailureDetector::compare_calls(int peer, const Signature& theirs, bool waits) {
+  const Signature* ours = known_signature(theirs.sequence);
+  if (ours == nullptr || *ours == theirs) return;
+  if (!is_same_call(*ours, theirs)) return fail_mismatch(*ours, theirs, peer);
+  const Signature* before = known_signature(theirs.sequence - 1);
+  if (before != nullptr && waits)
+    return links_.find(peer)->send_probe({*before, 0, check_of(*before)});
+  fail({ErrorCode::mismatch, operation_name(*ours),
+        fmt::format("rank {} and rank {} both called {} as their operation {}, but something else "
+                    "before it",
+                    links_.rank(), peer, describe(*ours), ours->sequence),
+        kMismatchAdvice, links_.rank(), peer});
+}
+
+void FailureDetector::check_arrivals(const Operation& op, int64_t now_ns) {
+  const bool waits = now_ns - op.moved_ns < kAnswerGrace_ns;
+  for (Link* link : links_.open())
+    for (int stream = 0; stream < kPointToPointContext * kLanes; ++stream) {
+      const EagerHeader* front = link->front(stream);
+      if (front == nullptr) continue;
+      compare_calls(link->peer(), front->signature, waits);
+      if (failed_) return;
+    }
+}
+
+void FailureDetector::check_probe(int peer) {
+  assert(links_.find(peer) != nullptr);
+  const Probe probe = links_.find(peer)->last_probe();
+  // A probe may be overwritten by the next one while it is read.
+  if (probe.point_to_point != 0 || probe.check != check_of(probe.signature)) return;
+  compare_calls(peer, probe.signature, true);
+}
+
+void FailureDetector::check_senders() {
+  int64_t until_ns = 0;
+  for (int peer = 0; peer < links_.size(); ++peer) {
+    if (peer == links_.rank()) continue;
+    if (!monitor_.has_left(peer)) return;
+    int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
+    if (left_ns == 0) left_ns = clock_.now_ns();
+    until_ns = std::max(until_ns, left_ns + left_grace_ns(peer));
+  }
+  if (links_.size() == 1 || clock_.now_ns() < until_ns) return;
+  // What they sent before is taken first, by whomever.
+  for (int channel = 0; channel < kChannels; ++channel)
+    for (Link* link : links_.open())
+      if (has_unexpected_message(*link, queues_, channel)) return;
+  if (!queues_.active().empty() || failure() != nullptr) return;
+  fail({ErrorCode::peer_lost, "next_sender",
+        fmt::format("every other rank has left the job while rank {} waits for a message",
+                    links_.rank()),
+        "send what a rank waits for before the last one leaves", links_.rank(), -1});
+}
+
+// A peer that fell silent has been so for long: the monitor has had that time.
+void FailureDetector::note_lost(int peer) {
+  const Transport& transport = links_.transport_to(peer);
+  const int64_t silent_ns =
+      transport.was_silent(peer) ? transport.capabilities().silence_max_ns : 0;
+  peers_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
+}
+
+int64_t FailureDetector::left_grace_ns(int peer) const {
+  return std::max(kLeftGrace_ns,
+                  links_.transport_to(peer).capabilities().silence_max_ns + kLostGrace_ns);
+}
+
+void FailureDetector::answer_connects() {
+  for (int peer = 0; peer < links_.size(); ++peer) {
+    if (peer == links_.rank() || !links_.transport_to(peer).is_wanted(peer)) continue;
+    try {
+      links_.to(peer).connect();
+    } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
+      Failure failure = error.failure();
+      failure.rank = failure.peer = links_.rank();
+      return fail(std::move(failure));
+    }
+  }
+}
+
+void FailureDetector::check_stalled(int64_t now_ns) {
+  if (failure() != nullptr) return;  // operations may be gone
+  for (Operation* op : queues_.active()) {
+    if (op->moved_ns == 0) op->moved_ns = now_ns;
+    if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
+    op->probed_ns = now_ns;
+    answer_connects();
+    if (failure() == nullptr) check_arrivals(*op, now_ns);
+    if (failure() != nullptr) return;
+    size_t position = 0;
+    while (const auto blocker = next_blocker(*op, position)) {
+      probe(*op, *blocker, now_ns);
+      if (failure() != nullptr) return;
+    }
+  }
+}
+
+void FailureDetector::compare_calls_of_left(int peer) {
+  const auto theirs = monitor_.calls_of(peer);
+  if (!theirs) return;
+  const uint32_t more = calls_.count - theirs->count;  // that this rank has made
+  if (more > kHistory) return;
+  const Signature& next = history_[theirs->count % kHistory];
+  if ((more == 0 ? calls_.digest : next.history) == theirs->digest) return;
+  const Signature* ours = known_signature(theirs->count - 1);
+  fail({ErrorCode::mismatch, "leave",
+        fmt::format("rank {} left after {} collective calls, the last of them {}; there rank {} "
+                    "called {}",
+                    peer, theirs->count, theirs->last, links_.rank(),
+                    ours == nullptr ? "something else before" : describe(*ours)),
+        kMismatchAdvice, links_.rank(), peer});
+}
+
+void FailureDetector::fail_lost(const Operation& op, Link& link) {
+  const int peer = link.peer();
+  std::string advice = link.transport().advice(peer);
+  const int culprit = advice.empty() ? peer : links_.rank();
+  if (link.failure()) {
+    Failure failure = *link.failure();
+    failure.operation = name_of(op);
+    failure.rank = links_.rank();
+    failure.peer = culprit;
+    return fail(std::move(failure));
+  }
+  if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
+  const char* what = link.ready() ? "the connection to rank {} broke: {}"
+                                  : "there is no connection to rank {}: {}";
+  fail({ErrorCode::peer_lost, name_of(op),
+        fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)), std::move(advice),
+        links_.rank(), culprit});
+}
+
+void FailureDetector::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
+  Link& link = *blocker.link;
+  const int peer = link.peer();
+  int64_t& lost_ns = peers_[static_cast<size_t>(peer)].lost_ns;
+  int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
+  if (lost_ns == 0 && link.lost()) note_lost(peer);
+  const bool has_left = monitor_.has_left(peer);
+  if (has_left && left_ns == 0) {
+    left_ns = now_ns;
+    compare_calls_of_left(peer);
+    if (failed_) return;
+  }
+  if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= left_grace_ns(peer))
+    return fail(
+        {ErrorCode::peer_lost, name_of(op),
+         fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),
+         "every rank must make the same calls before it leaves", links_.rank(), peer});
+  // What this rank knows of itself it says at once, before its peers wonder.
+  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().advice(peer).empty();
+  if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
+  if (lost_ns == 0 && link.ready())
+    link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
+}
+
+std::string FailureDetector::what_blocks(const Operation& op) const {
+  const std::optional<Blocker> first = first_blocker(op);
+  if (!first) return "waiting for an earlier operation to end";
+  return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)",
+                     first->link->peer(), first->to_take ? "take" : "send", first->block,
+                     first->done, first->slices);
+}
+
+std::string FailureDetector::what_blocks() const {
+  if (queues_.active().empty()) return {};
+  return name_of(*queues_.active()[0]) + ": " + what_blocks(*queues_.active()[0]);
+}
+
+void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
+  const std::optional<Blocker> first = first_blocker(op);
+  const int peer = first ? first->link->peer() : -1;
+  fail({ErrorCode::timeout, name_of(op),
+        fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
+                    what_blocks(op)),
+        fmt::format("is {} still computing, or in another call? The timeout that the program gives "
+                    "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
+                    peer < 0 ? "another rank" : fmt::format("rank {}", peer)),
+        links_.rank(), peer});
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,109 @@
+// How a rank finds out that something is wrong with the others, and says who did what: ranks that
+// call different things, peers that are lost, that have left, or that never answer.
+//
+// Headers, grants and probes carry the signature of their call, which is compared with this rank's.
+// Two ranks that call different things may wait for each other without a message on its way: so an
+// operation that stood still for 50 ms sends each peer that it waits for a probe, which says what
+// it is doing, and again every 50 ms.
+//
+// A call may end before those who called something else are heard of: a root has sent its data, or
+// two ranks are both roots. So a signature holds a digest of all calls before it. Where only that
+// differs, probes go back, in turns, to the first call that does.
+//
+// Owned by the engine and used under its lock. Nothing here is on the path of a call that succeeds,
+// except check_header and record.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/monitor.h"
+#include "engine/link_table.h"
+#include "engine/operation_queues.h"
+
+namespace ropewalk {
+
+class FailureDetector {
+ public:
+  /// All references outlive it.
+  FailureDetector(LinkTable& links, const OperationQueues& queues, Monitor& monitor,
+                  const Clock& clock);
+
+  /// The job's failure, as soon as this rank knows it.
+  const Failure* failure() const { return monitor_.failure(); }
+  /// Whether this rank has reported one.
+  bool has_failed() const { return failed_; }
+  /// Ends the job.
+  void fail(Failure failure);
+  void fail_mismatch(const Signature& own, const Signature& other, int peer);
+  /// `operation` has waited too long.
+  void fail_timeout(const Operation& operation, int64_t waited_ns);
+
+  /// Numbers a collective that starts, and remembers it.
+  void record(Signature& signature);
+  /// The collectives started so far, and the last of them in words; empty where there is none.
+  const CallHistory& calls() const { return calls_; }
+  std::string last_call() const;
+
+  /// Whether a message is the one that `operation` expects; fails the job where not. Where only
+  /// what was called before differs the message stays, and check_stalled finds out what that was.
+  bool check_header(const Operation& operation, const Link& link, const EagerHeader& header,
+                    MessageKind kind, size_t bytes);
+  /// `peer`, with which there is a link, has sent a probe.
+  void check_probe(int peer);
+  /// For who waits for a message of any rank: fails the job where nobody can send one any more.
+  void check_senders();
+  /// Called now and then while an operation waits and nothing moves (`now` from the clock): asks
+  /// peers what they are doing, notices peers that left. Cheap, not for every turn.
+  void check_stalled(int64_t now_ns);
+  /// A peer that waits for this rank in another call cannot ask before this side connects, too.
+  void answer_connects();
+  /// The transport has lost `peer`.
+  void note_lost(int peer);
+
+  /// "waiting for rank 3 to send block 2 (1 of 4 slices here)".
+  std::string what_blocks(const Operation& operation) const;
+  /// The same for the oldest operation under way, with its name; empty where there is none.
+  std::string what_blocks() const;
+
+ private:
+  static constexpr size_t kHistory = 64;
+
+  /// Of one of the last kHistory collectives, or of one that has not ended.
+  const Signature* known_signature(uint32_t sequence) const;
+  /// Compares what `peer` called with what this rank called as the same operation. Where only what
+  /// came before differs it tells the peer about the call before: they go back, in turns, to the
+  /// first call that differs. `waits`: the peer may still answer.
+  void compare_calls(int peer, const Signature& theirs, bool waits);
+  /// Of a peer that left, while this rank goes on: whether this rank had called the same by then.
+  void compare_calls_of_left(int peer);
+  /// Messages that wait to be taken say what their senders called, perhaps not what this rank did.
+  /// `operation` stands still since moved_ns.
+  void check_arrivals(const Operation& operation, int64_t now_ns);
+  /// Asks a peer what it is doing, unless it has gone.
+  void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
+  /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
+  void fail_lost(const Operation& operation, Link& link);
+  int64_t left_grace_ns(int peer) const;
+
+  struct PeerState {
+    int64_t lost_ns = 0;  // when the transport lost the peer, or last heard of it; 0: not lost
+    int64_t left_ns = 0;  // when this rank saw that the peer had left; 0: not
+  };
+  LinkTable& links_;
+  const OperationQueues& queues_;
+  Monitor& monitor_;
+  const Clock& clock_;
+  bool failed_ = false;
+  CallHistory calls_;
+  std::array<Signature, kHistory> history_{};  // of the last started collectives
+  std::vector<PeerState> peers_;
+};
+
+/// Whether a message of `channel` has arrived for which no recv was started.
+bool has_unexpected_message(Link& link, const OperationQueues& queues, int channel);
+
+}  // namespace ropewalk

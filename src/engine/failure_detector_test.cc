@@ -1,0 +1,146 @@
+// When the engine holds a peer for lost that has gone, or left.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "engine/broadcast_testing.h"
+#include "transports/fake/forwarding_transport.h"
+#include "transports/fake/instant_fabric.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+class SetClock final : public Clock {
+ public:
+  int64_t now_ns() const override { return now; }
+  int64_t now = 1'000'000 * kMs;
+};
+
+/// Keeps the first failure; rank 1 leaves when it is told.
+class Keeper final : public Monitor {
+ public:
+  const Failure* failure() const noexcept override { return failure_ ? &*failure_ : nullptr; }
+  void report(const Failure& failure) override {
+    if (!failure_) failure_ = failure;
+  }
+  bool has_left(int) const noexcept override { return left; }
+  int event_fd() const noexcept override { return -1; }
+  bool left = false;
+
+ private:
+  std::optional<Failure> failure_;
+};
+
+/// An adapter of which the test says what it has noticed.
+class Adapter final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  Capabilities capabilities() const override {
+    Capabilities capabilities = below_.capabilities();
+    capabilities.silence_max_ns = silence_max_ns;
+    return capabilities;
+  }
+  size_t poll(std::span<Completion> into) override {
+    if (!lost) return below_.poll(into);
+    lost = false;
+    into[0] = {Completion::Kind::lost, 1, 0, 0, 0};
+    return 1;
+  }
+  bool was_silent(int) const override { return silent; }
+  std::string why_lost(int) const override { return "as the test wants it"; }
+
+  int64_t silence_max_ns = 0;
+  bool lost = false, silent = false;
+};
+
+/// Rank 0 of two waits for a broadcast of rank 1.
+class EngineThatWaits : public ::testing::Test {
+ protected:
+  EngineThatWaits() {
+    operation = prepare_broadcast(engine, data, 1);
+    engine.start(*operation);
+  }
+  /// Until the engine gives up, in ms; -1: after ten seconds it has not.
+  int64_t gives_up_after_ms() {
+    const int64_t begin = clock.now;
+    while (monitor.failure() == nullptr && clock.now - begin < 10'000 * kMs) {
+      clock.now += 10 * kMs;
+      engine.progress();
+      engine.failures().check_stalled(clock.now);
+    }
+    return monitor.failure() != nullptr ? (clock.now - begin) / kMs : -1;
+  }
+
+  std::array<float, 2> data{};
+  SetClock clock;
+  Keeper monitor;
+  InstantFabric fabric{2};
+  Adapter transport{fabric.transport(0)};
+  MemoryRegistry memories;
+  Engine engine{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  std::shared_ptr<Operation> operation;
+};
+
+// It asked whether rank -1 is still computing.
+TEST_F(EngineThatWaits, NamesNoRankMinusOneWhereItsTurnHasNotCome) {
+  std::vector<std::shared_ptr<Operation>> later;
+  for (int i = 0; i < kContexts; ++i) {
+    later.push_back(prepare_broadcast(engine, data, 1));
+    engine.start(*later.back());
+  }
+  engine.failures().fail_timeout(*later.back(), 1'000'000'000);
+  EXPECT_EQ(monitor.failure()->text().find("-1"), std::string::npos) << monitor.failure()->text();
+  EXPECT_NE(monitor.failure()->text().find("another rank"), std::string::npos);
+}
+
+TEST_F(EngineThatWaits, WaitsForAsLongAsNothingIsWrong) {
+  EXPECT_EQ(gives_up_after_ms(), -1);
+}
+
+TEST_F(EngineThatWaits, LetsTheMonitorNameWhoIsToBlameForALoss) {
+  transport.silence_max_ns = 700 * kMs;
+  transport.lost = true;
+  const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 250);
+  EXPECT_LE(after_ms, 320);
+  EXPECT_EQ(monitor.failure()->peer, 1);
+}
+
+// Once that was 250 ms more than the adapter had waited already.
+TEST_F(EngineThatWaits, BlamesAtOnceWhoHasBeenSilentForLong) {
+  transport.silence_max_ns = 700 * kMs;
+  transport.lost = transport.silent = true;
+  EXPECT_LE(gives_up_after_ms(), 70);
+}
+
+TEST_F(EngineThatWaits, ASilenceShorterThanTheGraceCountsTowardsIt) {
+  transport.silence_max_ns = 100 * kMs;
+  transport.lost = transport.silent = true;
+  const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 150);
+  EXPECT_LE(after_ms, 220);
+}
+
+TEST_F(EngineThatWaits, AwaitsForASecondWhatALeaverHadSent) {
+  monitor.left = true;
+  const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 1000);
+  EXPECT_LE(after_ms, 1120);
+  EXPECT_NE(monitor.failure()->reason.find("left the job"), std::string::npos);
+}
+
+// Once a raised ROPEWALK_IB_TIMEOUT let the adapter send it later than anybody waited for it.
+TEST_F(EngineThatWaits, AwaitsWhatALeaverHadSentForAsLongAsItsAdapterTries) {
+  transport.silence_max_ns = 3000 * kMs;
+  monitor.left = true;
+  const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 3250);
+  EXPECT_LE(after_ms, 3370);
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,83 @@
+// The job that this process has joined, and the transports that reach its other ranks: what a
+// communicator is built upon.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/world.h"
+#include "ropewalk/communicator.h"
+#include "transport_choice/rdma.h"
+#include "transport_choice/transport_choice.h"
+#include "transports/shm/shm_transport.h"
+
+namespace ropewalk {
+
+/// Threads: one at a time, but for `monitor()`. What registers memory or uses a transport must end
+/// before the job.
+class Job {
+ public:
+  /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
+  explicit Job(const Options& options);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const Config& config() const { return config_; }
+  Monitor& monitor() const { return world_->monitor(); }
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  /// True where the ranks of this host cannot each have a CPU: by affinity, or by cgroup quota.
+  bool shares_cpus() const { return shares_cpus_; }
+  /// By rank: number of its host.
+  const std::vector<int>& hosts() const { return hosts_; }
+
+  const TransportChoice& choice() const { return choice_; }
+  const std::vector<Transport*>& transports() const { return transports_; }
+  /// By peer: index into transports().
+  const std::vector<int>& route() const { return route_; }
+  /// "shm", "tcp", "verbs", "ucx/shm", "shm+tcp", ...; "self" in a job of one.
+  std::string transport_names() const;
+
+  /// The process of `peer`, where that is a rank of this host.
+  std::optional<int64_t> local_process(int peer) const;
+
+  /// While an exception unwinds makes the job fail, which has the other ranks hear of it.
+  void report_exception();
+  /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
+  /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
+  /// has failed by that, and nothing else.
+  void leave(const CallsMade& calls, const std::function<void()>& progress);
+
+ private:
+  void share_through_ucx(const JobIdentity& identity, RankInfo& info);
+  std::vector<RankInfo> meet_others();
+  void make_transports(const std::vector<RankInfo>& infos);
+  void check_slices() const;
+  bool is_local(int peer) const {
+    return hosts_[static_cast<size_t>(peer)] == hosts_[static_cast<size_t>(rank())];
+  }
+  void open_mailboxes(const std::vector<std::string>& mailboxes);
+
+  Config config_;
+  // Made before joining, where they may be wanted: peers are told of them.
+  std::unique_ptr<ShmTransport> shm_;  // over UCX's memory where UCX was asked for
+  std::unique_ptr<Rdma> rdma_;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<Transport> network_;  // null where all is shared memory
+  TransportChoice choice_;
+  std::vector<Transport*> transports_;
+  std::vector<int> route_;
+  std::vector<int> hosts_;
+  const int exceptions_ = std::uncaught_exceptions();  // when this was made
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  bool shares_cpus_ = false;
+};
+
+}  // namespace ropewalk

@@ -1,0 +1,83 @@
+#include "job/plan_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/layout.h"
+#include "engine/wire.h"
+
+namespace ropewalk {
+namespace {
+
+/// What ROPEWALK_ALGORITHM forces; automatic where the named one does not implement `collective`.
+Algorithm forced_by(const Config& config, Collective collective) {
+  const auto wanted = algorithm_named(config.algorithm);
+  if (!wanted)
+    throw Error(ErrorCode::unavailable, "communicator",
+                fmt::format("ROPEWALK_ALGORITHM={}: no such algorithm", config.algorithm),
+                "`ropewalk env` lists them");
+  const auto& possible = algorithms_for(collective);
+  const bool applies = std::find(possible.begin(), possible.end(), *wanted) != possible.end();
+  return applies ? *wanted : Algorithm::automatic;
+}
+
+/// `otherwise` where no two ranks are joined so: it then counts for nothing.
+LinkCost cost_of(TransportKind kind, LinkCost otherwise) {
+  switch (kind) {
+    case TransportKind::none:
+      return otherwise;
+    case TransportKind::shm:
+    case TransportKind::ucx_shm:
+      return kSharedMemoryLink;
+    case TransportKind::tcp:
+      return kTcpLink;
+    case TransportKind::verbs:
+      return kVerbsLink;
+    case TransportKind::ucx:
+      return kUcxLink;
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts) {
+  const bool one_host =
+      std::all_of(hosts.begin(), hosts.end(), [&hosts](int host) { return host == hosts.front(); });
+  return one_host && hosts.size() > 1 && transports.maps();
+}
+
+size_t slice_bytes_max(const Config& config) {
+  return std::max(config.slice_bytes / 64 * 64, kEagerBytesMax);
+}
+
+PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
+                         const std::vector<int>& hosts) {
+  PlanRequest request;
+  request.collective = call.collective;
+  request.ranks = static_cast<int>(hosts.size());
+  // The ranks of an all_to_all_v know different totals, but must choose alike.
+  const bool uneven = call.collective == Collective::all_to_all && !call.counts.empty();
+  request.bytes = uneven ? slice_bytes_max(config) : total_bytes(call, request.ranks);
+  request.hosts = hosts;
+  request.root = call.root;
+  request.forced = call.algorithm;
+  if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
+  request.mapped = all_mapped(transports, hosts);
+  request.cost.intra = cost_of(transports.within, kSharedMemoryLink);
+  request.cost.inter = cost_of(transports.between, kTcpLink);
+  request.slice_bytes_max = slice_bytes_max(config);
+  return request;
+}
+
+PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
+                      const std::vector<int>& hosts) {
+  if (hosts.size() == 1)
+    return {algorithms_for(call.collective).front(), slice_bytes_max(config), 0, {}};
+  PlanDecision decision = choose(plan_request(call, config, transports, hosts));
+  decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
+  return decision;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,67 @@
+#include "schedule/algorithm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+void require(bool condition, const char* what, const ScheduleKey& key, int rank) {
+  if (condition) return;
+  throw Error(ErrorCode::invalid_argument, "build_schedule",
+              fmt::format("{} (ranks {}, rank {}, root {}, {} host numbers)", what, key.ranks, rank,
+                          key.root, key.hosts.size()));
+}
+
+/// With one rank there is nothing to do, whatever the algorithm; blocks as for more ranks.
+Schedule alone(const ScheduleKey& key) {
+  return Schedule{1, 0, key.collective == Collective::all_to_all ? 2 : 1, 0, {}, {}};
+}
+
+}  // namespace
+
+const AlgorithmDescriptor& descriptor_of(Algorithm algorithm) {
+#define ROPEWALK_CALL_ALGORITHM(name) name##_algorithm(),
+  static const std::vector<AlgorithmDescriptor> descriptors = {
+      ROPEWALK_ALGORITHMS(ROPEWALK_CALL_ALGORITHM)};
+#undef ROPEWALK_CALL_ALGORITHM
+  const auto index = static_cast<size_t>(algorithm) - 1;  // 0 is `automatic`
+  assert(index < descriptors.size());
+  return descriptors[index];
+}
+
+Bound bound_of(const ScheduleKey& key) {
+  return key.ranks == 1 ? Bound{} : descriptor_of(key.algorithm).bound(key);
+}
+
+const std::vector<Algorithm>& algorithms_for(Collective collective) {
+  static const auto lists = [] {
+    std::array<std::vector<Algorithm>, kCollectives> by_collective;
+    for (int a = 1; a < kAlgorithms; ++a)
+      for (Collective implemented : descriptor_of(static_cast<Algorithm>(a)).collectives)
+        by_collective[static_cast<size_t>(implemented)].push_back(static_cast<Algorithm>(a));
+    return by_collective;
+  }();
+  return lists[static_cast<size_t>(collective)];
+}
+
+Schedule build_schedule(const ScheduleKey& key, int rank) {
+  require(key.ranks >= 1, "no ranks", key, rank);
+  require(rank >= 0 && rank < key.ranks, "rank out of range", key, rank);
+  require(key.root >= 0 && key.root < key.ranks, "root out of range", key, rank);
+  require(key.hosts.empty() || key.hosts.size() == static_cast<size_t>(key.ranks),
+          "need one host number per rank", key, rank);
+  const std::vector<Algorithm>& known = algorithms_for(key.collective);
+  if (std::find(known.begin(), known.end(), key.algorithm) == known.end())
+    throw Error(ErrorCode::unavailable, "build_schedule",
+                fmt::format("{} is not implemented by '{}'", name_of(key.collective),
+                            name_of(key.algorithm)));
+  return key.ranks == 1 ? alone(key) : descriptor_of(key.algorithm).build(key, rank);
+}
+
+}  // namespace ropewalk

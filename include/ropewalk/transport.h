@@ -18,7 +18,6 @@
 namespace ropewalk {
 
 struct Capabilities {
-  bool put = false;                 // one-sided write plus notice
   bool load_store = false;          // `map` gives pointers into the peer's memory
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
   bool registered_sources = false;  // put needs the source's MemoryRegistration; see there
@@ -39,17 +38,13 @@ class TransportAllocation;
 
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
 /// file from `memfd_offset`, so that local peers can map it too; where `allocation` is not null it
-/// lies in that allocation, for the same purpose. Where `dmabuf` >= 0 it is memory of an
-/// accelerator, exported as that file, and `base` an address that only the device can follow: for
-/// transports with adapters that reach devices directly.
+/// lies in that allocation, for the same purpose.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
   int memfd = -1;
   size_t memfd_offset = 0;
   bool source_only = false;  // no peer will write here: it may be read-only memory
-  int dmabuf = -1;
-  size_t dmabuf_offset = 0;
   const TransportAllocation* allocation = nullptr;
 
   /// Ropewalk's own memory, which stays mapped while it is registered.
@@ -83,13 +78,12 @@ class MemoryRegistration {
 struct Completion {
   enum class Kind : uint8_t {
     put_done,  // the put with `cookie` no longer reads its source
-    notice,    // `peer` put `bytes` bytes, now visible, with `notice`
+    notice,    // a put of `peer` with `notice` is here, all of its bytes visible
     lost,      // `peer` is gone; nothing more will come from it; its puts are dropped
   };
   Kind kind = Kind::notice;
   int peer = -1;
   uint32_t notice = 0;
-  uint32_t bytes = 0;
   uint64_t cookie = 0;
 };
 

@@ -47,7 +47,7 @@ class Adapter final : public ForwardingTransport {
   size_t poll(std::span<Completion> into) override {
     if (!lost) return below_.poll(into);
     lost = false;
-    into[0] = {Completion::Kind::lost, 1, 0, 0, 0};
+    into[0] = {Completion::Kind::lost, 1, 0, 0};
     return 1;
   }
   bool was_silent(int) const override { return silent; }

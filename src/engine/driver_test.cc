@@ -26,7 +26,7 @@ class SlowTransport final : public ForwardingTransport {
   Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
              RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
     put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
-    done_ = {Completion::Kind::put_done, peer, 0, 0, cookie};
+    done_ = {Completion::Kind::put_done, peer, 0, cookie};
     polls_left_ = kPolls;
     return Posted::posted;
   }

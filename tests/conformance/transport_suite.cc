@@ -151,7 +151,6 @@ TEST_P(TransportSuite, PutsArriveWholeBothWays) {
       const Completion notice = notices_seen(to).back();
       EXPECT_EQ(notice.peer, from);
       EXPECT_EQ(notice.notice, 0xffffffff - seed);
-      EXPECT_EQ(notice.bytes, bytes);
       EXPECT_EQ(wrong_bytes(target.data() + kOffset, bytes, seed), 0u);
       const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
       EXPECT_TRUE(std::all_of(target.data(), target.data() + kOffset, is_zero));
@@ -184,8 +183,7 @@ TEST_P(TransportSuite, KeepsTheOrderOfEachPair) {
     const auto from = static_cast<size_t>(c.peer - 1);
     const uint32_t i = next[from]++;
     ASSERT_EQ(c.notice, i);
-    ASSERT_EQ(c.bytes, i % (kSlot + 1));
-    EXPECT_EQ(wrong_bytes(target.data() + (from * kPuts + i) * kSlot, c.bytes, i), 0u);
+    EXPECT_EQ(wrong_bytes(target.data() + (from * kPuts + i) * kSlot, i % (kSlot + 1), i), 0u);
   }
 }
 
@@ -200,10 +198,7 @@ TEST_P(TransportSuite, KeepsTheOrderOfLongAndShort) {
   ASSERT_TRUE(until([&] { return notices(0) == kPuts; }));
   ASSERT_TRUE(settle());
   const auto got = notices_seen(0);
-  for (uint32_t i = 0; i < kPuts; ++i) {
-    ASSERT_EQ(got[i].notice, i);
-    ASSERT_EQ(got[i].bytes, bytes_of_put(i));
-  }
+  for (uint32_t i = 0; i < kPuts; ++i) ASSERT_EQ(got[i].notice, i);
 }
 
 TEST_P(TransportSuite, HoldsBackNoLongPuts) {

@@ -54,8 +54,7 @@ FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
     : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
 
 Capabilities FakeTransport::capabilities() const {
-  return {.put = true,
-          .load_store = fabric_.options_.load_store,
+  return {.load_store = fabric_.options_.load_store,
           .needs_registration = fabric_.options_.needs_registration,
           .registered_sources = fabric_.options_.registered_sources,
           .inline_bytes_max = fabric_.options_.inline_bytes_max};
@@ -207,15 +206,14 @@ void FakeTransport::arrive(int from, Message& message) {
     std::memcpy(target, message.payload.data(), message.bytes);
   }
   fabric_.record('n', from, rank_, message.notice);
-  completions_.push_back(
-      {Completion::Kind::notice, from, message.notice, static_cast<uint32_t>(message.bytes), 0});
+  completions_.push_back({Completion::Kind::notice, from, message.notice, 0});
 }
 
 void FakeTransport::complete(int peer, const std::shared_ptr<Message>& message) {
   if (message->cancelled) return;
   --side(peer).puts_to_finish;
   fabric_.record('d', rank_, peer, message->cookie);
-  completions_.push_back({Completion::Kind::put_done, peer, 0, 0, message->cookie});
+  completions_.push_back({Completion::Kind::put_done, peer, 0, message->cookie});
   std::erase(side(peer).on_the_way, message);
 }
 
@@ -244,7 +242,7 @@ void FakeTransport::tell_lost(int peer, const std::string& why) {
   fabric_.record('l', rank_, peer, 0);
   give_up(s);
   s.why = why;
-  completions_.push_back({Completion::Kind::lost, peer, 0, 0, 0});
+  completions_.push_back({Completion::Kind::lost, peer, 0, 0});
 }
 
 std::byte* FakeTransport::target_of(RemoteKey key, uint64_t offset, size_t bytes) const {

@@ -17,8 +17,7 @@ class InstantTransport final : public Transport {
 
   std::string_view name() const override { return "instant"; }
   Capabilities capabilities() const override {
-    return {.put = true,
-            .load_store = fabric_.options_.load_store,
+    return {.load_store = fabric_.options_.load_store,
             .needs_registration = fabric_.options_.load_store};
   }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
@@ -60,8 +59,8 @@ class InstantTransport final : public Transport {
       }
       if (bytes <= fabric_.options_.moved_bytes_max) std::memcpy(target, source, bytes);
     }
-    theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {
-        Completion::Kind::notice, rank_, notice, static_cast<uint32_t>(bytes), 0};
+    theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {Completion::Kind::notice,
+                                                                     rank_, notice, 0};
     return Posted::done;
   }
 
@@ -77,7 +76,7 @@ class InstantTransport final : public Transport {
       if (!side(next.peer).dropped) into[filled++] = next;
     }
     while (filled < into.size() && !lost_.empty()) {
-      into[filled++] = {Completion::Kind::lost, lost_.back(), 0, 0, 0};
+      into[filled++] = {Completion::Kind::lost, lost_.back(), 0, 0};
       lost_.pop_back();
     }
     return filled;

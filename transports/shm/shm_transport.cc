@@ -14,7 +14,6 @@ namespace ropewalk {
 namespace {
 
 constexpr size_t kOpBytesMax = size_t{1} << 30;
-static_assert(kOpBytesMax <= shm::kNoticeBytesMax);
 
 uint64_t random_nonce() {
   uint64_t nonce = 0;
@@ -110,7 +109,7 @@ void ShmTransport::open_peer(int rank, const std::string& info) {
 }
 
 Capabilities ShmTransport::capabilities() const {
-  return {.put = true, .load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
+  return {.load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {
@@ -173,7 +172,7 @@ Posted ShmTransport::put(int rank, const std::byte* source, const MemoryRegistra
       return refuse(peer, peer.regions.why());
     std::memcpy(target, source, bytes);
   }
-  peer.out.send(notice, bytes);
+  peer.out.send(notice);
   ring_if_asleep(peer);
   return Posted::done;
 }

@@ -17,11 +17,11 @@ const char* Inbox::begin(const FrameHeader& frame) {
   return nullptr;
 }
 
-Inbox::Notice Inbox::take() {
+uint32_t Inbox::take() {
   Put& put = at(first_);
   put.begun = false;
   ++first_;
-  return {put.notice, put.bytes};
+  return put.notice;
 }
 
 }  // namespace ropewalk::tcp

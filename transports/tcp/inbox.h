@@ -26,16 +26,13 @@ class Inbox {
   /// `bytes` of payload (for a pure notice: none) of put `sequence` are in place.
   void arrived(uint64_t sequence, uint32_t bytes) { at(sequence).missing -= bytes; }
 
-  struct Notice {
-    uint32_t notice, bytes;
-  };
   /// True where the oldest put is whole.
   bool ready() const {
     const Put& put = puts_[first_ % kWindow];
     return put.begun && put.missing == 0;
   }
-  /// Removes the oldest put; only when `ready`.
-  Notice take();
+  /// Removes the oldest put and returns its notice; only when `ready`.
+  uint32_t take();
 
  private:
   struct Put {

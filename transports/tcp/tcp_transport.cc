@@ -71,10 +71,7 @@ TcpTransport::~TcpTransport() {
 }
 
 Capabilities TcpTransport::capabilities() const {
-  return {.put = true,
-          .load_store = false,
-          .needs_registration = false,
-          .op_bytes_max = tcp::kPutBytesMax};
+  return {.op_bytes_max = tcp::kPutBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> TcpTransport::register_memory(const Region& region) {
@@ -315,13 +312,11 @@ size_t TcpTransport::collect(Peer& peer, std::span<Completion> into) {
   if (peer.state == Peer::State::dropped) return 0;
   size_t count = 0;
   for (; count < into.size() && peer.outbox.done(); ++count)
-    into[count] = {Completion::Kind::put_done, peer.rank, 0, 0, peer.outbox.take()};
-  for (; count < into.size() && peer.inbox.ready(); ++count) {
-    const auto notice = peer.inbox.take();
-    into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
-  }
+    into[count] = {Completion::Kind::put_done, peer.rank, 0, peer.outbox.take()};
+  for (; count < into.size() && peer.inbox.ready(); ++count)
+    into[count] = {Completion::Kind::notice, peer.rank, peer.inbox.take(), 0};
   if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
+    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0};
     peer.lost_to_tell = false;
   }
   return count;

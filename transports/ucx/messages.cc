@@ -62,14 +62,14 @@ void UcxTransport::arrived(const ucx::PutHeader& header, void* data, size_t byte
   const uint32_t sequence = ucx::widen(header.sequence, peer->inbox.taken());
   const bool at_once = !is_rendezvous && may_give(*peer) && peer->inbox.pass(sequence);
   if (bytes > capabilities().op_bytes_max ||
-      (!at_once && !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes))))
+      (!at_once && !peer->inbox.begin(sequence, header.notice)))
     return lose_later(*peer, "it sent more than it may, or the same twice");
   std::byte* target = nullptr;
   if (bytes > 0 && (target = regions_.find(header.key, header.offset, bytes)) == nullptr)
     return lose_later(*peer, "it put to memory that is not, or no longer, registered");
   if (is_rendezvous) return receive(*peer, sequence, target, data, bytes);
   if (bytes > 0) std::memcpy(target, data, bytes);
-  if (at_once) return give(*peer, header.notice, static_cast<uint32_t>(bytes));
+  if (at_once) return give(*peer, header.notice);
   peer->inbox.arrived(sequence);
   publish(*peer);
 }
@@ -81,8 +81,8 @@ bool UcxTransport::may_give(const Peer& peer) const {
          peer.inbox.taken() + 1 - peer.told < kCreditsAtOnce;
 }
 
-void UcxTransport::give(Peer& peer, uint32_t notice, uint32_t bytes) {
-  to_fill_.front() = {Completion::Kind::notice, peer.rank, notice, bytes, 0};
+void UcxTransport::give(Peer& peer, uint32_t notice) {
+  to_fill_.front() = {Completion::Kind::notice, peer.rank, notice, 0};
   to_fill_ = to_fill_.subspan(1);
   if (peer.inbox.ready()) publish(peer);  // it came before
 }

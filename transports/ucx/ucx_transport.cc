@@ -9,8 +9,6 @@
 
 namespace ropewalk {
 
-using ucx::Inbox;
-
 namespace {
 
 // While polls find nothing, sockets are looked at so often.
@@ -243,16 +241,14 @@ size_t UcxTransport::collect(Peer& peer, std::span<Completion> into) {
   size_t count = 0;
   if (peer.state == Peer::State::linked) {
     for (; count < into.size() && peer.put_done(); ++count)
-      into[count] = {Completion::Kind::put_done, peer.rank, 0, 0,
+      into[count] = {Completion::Kind::put_done, peer.rank, 0,
                      peer.puts[peer.first_put++ % Peer::kPutsMax].cookie};
-    for (; count < into.size() && peer.inbox.ready(); ++count) {
-      const Inbox::Notice notice = peer.inbox.take();
-      into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
-    }
+    for (; count < into.size() && peer.inbox.ready(); ++count)
+      into[count] = {Completion::Kind::notice, peer.rank, peer.inbox.take(), 0};
     give_credits(peer);
   }
   if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
+    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0};
     peer.lost_to_tell = false;
   }
   return count;

@@ -37,7 +37,7 @@ class UcxTransport final : public Transport {
   ~UcxTransport() override;
 
   std::string_view name() const override { return "ucx"; }
-  Capabilities capabilities() const override { return {.put = true}; }
+  Capabilities capabilities() const override { return {}; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
@@ -109,7 +109,7 @@ class UcxTransport final : public Transport {
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
   bool may_give(const Peer& peer) const;
-  void give(Peer& peer, uint32_t notice, uint32_t bytes);
+  void give(Peer& peer, uint32_t notice);
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
   // errors.cc

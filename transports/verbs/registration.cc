@@ -24,20 +24,12 @@ namespace {
 }
 
 // Adapters map memory in entries as large as its address and the key's agree on, up to this and
-// beyond; the kernel wants the offset inside a page of a dmabuf and the key's to be alike.
+// beyond.
 constexpr uint64_t kEntryBytes = 2 << 20;
 
 uint64_t begin_within_entry(const Region& pages) {
   if (pages.memfd >= 0) return pages.memfd_offset % kEntryBytes;
-  if (pages.dmabuf >= 0) return pages.dmabuf_offset % kEntryBytes;
   return reinterpret_cast<uintptr_t>(pages.base) % kEntryBytes;
-}
-
-/// Null, with errno.
-ibv_mr* register_pages(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t first, int access) {
-  return pages.dmabuf >= 0
-             ? ibv_reg_dmabuf_mr(pd, pages.dmabuf_offset, bytes, first, pages.dmabuf, access)
-             : ibv_reg_mr_iova2(pd, pages.base, bytes, first, access);
 }
 
 /// Null, with errno.
@@ -46,10 +38,10 @@ ibv_mr* register_relaxed(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t
   // Nothing here relies on the order of bytes within a put: the notice comes after all of them.
   // Some drivers refuse the wish, others ignore it.
   if (ibv_mr* region =
-          register_pages(pd, pages, bytes, first, access | IBV_ACCESS_RELAXED_ORDERING))
+          ibv_reg_mr_iova2(pd, pages.base, bytes, first, access | IBV_ACCESS_RELAXED_ORDERING))
     return region;
   if (errno != EOPNOTSUPP && errno != EINVAL) return nullptr;
-  return register_pages(pd, pages, bytes, first, access);
+  return ibv_reg_mr_iova2(pd, pages.base, bytes, first, access);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr size_t kHeldBytesMax = 4096;
 }  // namespace
 
 std::unique_ptr<MemoryRegistration> VerbsTransport::register_memory(const Region& region) {
-  if (region.is_own() || region.dmabuf >= 0)
+  if (region.is_own())
     return std::make_unique<Registration>(region,
                                           std::make_unique<verbs::AdapterPages>(region, adapters_));
   return std::make_unique<Registration>(plain_memory_.acquire(region));
@@ -189,7 +189,7 @@ bool VerbsTransport::pass(const ibv_wc& completion, Completion& into) {
   Lane& lane = *peer.lanes[0];
   if (lane.has_notice()) return false;
   lane.passed();
-  into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), completion.byte_len, 0};
+  into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), 0};
   int error = lane.received();
   if (error == 0) error = lane.give_credits();
   if (error != 0) failed_to_post(peer, lane, error);
@@ -244,7 +244,7 @@ size_t VerbsTransport::collect(Peer& peer, std::span<Completion> into) {
   size_t count = 0;
   if (peer.state == Peer::State::linked) {
     for (; count < into.size() && peer.put_done(); ++count)
-      into[count] = {Completion::Kind::put_done, peer.rank, 0, 0,
+      into[count] = {Completion::Kind::put_done, peer.rank, 0,
                      peer.puts[peer.first_put++ % Peer::kPutsMax].cookie};
     for (; count < into.size() && peer.notice_ready(); ++count) into[count] = take_notice(peer);
     for (const auto& lane : peer.lanes)
@@ -254,7 +254,7 @@ size_t VerbsTransport::collect(Peer& peer, std::span<Completion> into) {
       }
   }
   if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
+    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0};
     peer.lost_to_tell = false;
   }
   return count;
@@ -263,12 +263,8 @@ size_t VerbsTransport::collect(Peer& peer, std::span<Completion> into) {
 Completion VerbsTransport::take_notice(Peer& peer) {
   const Lane::Notice first = peer.lanes[0]->front();
   const size_t lanes = peer.is_striped(first.bytes) ? peer.lanes.size() : 1;
-  uint32_t bytes = 0;
-  for (size_t i = 0; i < lanes; ++i) {
-    bytes += peer.lanes[i]->front().bytes;
-    peer.lanes[i]->take();
-  }
-  return {Completion::Kind::notice, peer.rank, first.notice, bytes, 0};
+  for (size_t i = 0; i < lanes; ++i) peer.lanes[i]->take();
+  return {Completion::Kind::notice, peer.rank, first.notice, 0};
 }
 
 }  // namespace ropewalk

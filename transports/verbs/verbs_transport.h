@@ -57,8 +57,7 @@ class VerbsTransport final : public Transport {
 
   std::string_view name() const override { return "verbs"; }
   Capabilities capabilities() const override {
-    return {.put = true,
-            .registered_sources = true,
+    return {.registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
             .op_bytes_max = put_bytes_max_,
             .silence_max_ns = options_.settings.silence_max_ns()};

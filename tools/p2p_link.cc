@@ -80,7 +80,7 @@ bool P2pLink::poll() {
         on_notice(done.notice);
         break;
       case Completion::Kind::lost:
-        fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
+        fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer).text);
     }
   }
   return count > 0;
@@ -105,7 +105,7 @@ void P2pLink::post(const RegisteredMemory& memory, size_t bytes, uint64_t offset
   };
   if (!taken()) wait_until(taken);
   if (posted == Posted::lost)
-    fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
+    fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer).text);
   if (posted == Posted::posted) ++under_way_;
 }
 

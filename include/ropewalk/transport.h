@@ -87,6 +87,13 @@ struct Completion {
   uint64_t cookie = 0;
 };
 
+/// Why a peer was lost.
+struct LossReason {
+  std::string text;     // "connection reset by peer"; empty where it was not lost
+  bool silent = false;  // it had not answered for Capabilities::silence_max_ns
+  std::string advice;   // what to do about it, where the reason lies at this end; else empty
+};
+
 inline constexpr size_t kHelloBytesMax = 256;
 
 enum class Posted : uint8_t {
@@ -146,7 +153,7 @@ class Transport {
   virtual bool has_unsent() { return false; }
 
   /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped; why_lost and advice say why. Cheap when mapped before. Valid until
+  /// where it cannot be mapped; why_lost says why. Cheap when mapped before. Valid until
   /// `unmap_deregistered`, even when the peer deregisters before, as one does that fails.
   virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
   /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
@@ -173,12 +180,8 @@ class Transport {
   /// than by an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll`
   /// only.
   virtual void stop() {}
-  /// Why `poll` said `lost`: "connection reset by peer".
-  virtual std::string why_lost(int peer) const = 0;
-  /// Whether `poll` said `lost` because it had not answered for Capabilities::silence_max_ns.
-  virtual bool was_silent(int /*peer*/) const { return false; }
-  /// What to do about it, where the reason lies at this end; else empty.
-  virtual std::string advice(int /*peer*/) const { return {}; }
+  /// Why `poll`, `put` or `map` said that the peer is lost.
+  virtual LossReason why_lost(int peer) const = 0;
 };
 
 }  // namespace ropewalk

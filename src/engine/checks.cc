@@ -217,7 +217,7 @@ void Engine::on_lost(int transport, int peer) {
 void Engine::note_lost(int peer) {
   const Transport& transport = transport_to(peer);
   const int64_t silent_ns =
-      transport.was_silent(peer) ? transport.capabilities().silence_max_ns : 0;
+      transport.why_lost(peer).silent ? transport.capabilities().silence_max_ns : 0;
   pairs_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
 }
 
@@ -281,7 +281,7 @@ void Engine::compare_calls_of_left(int peer) {
 /// Ends the job for a peer that is lost. Where the reason lies at this end this rank is at fault.
 void Engine::fail_lost(const Operation& op, Link& link) {
   const int peer = link.peer();
-  std::string advice = link.transport().advice(peer);
+  auto [text, silent, advice] = link.transport().why_lost(peer);
   const int culprit = advice.empty() ? peer : rank_;
   if (link.failure()) {
     Failure failure = *link.failure();
@@ -293,9 +293,8 @@ void Engine::fail_lost(const Operation& op, Link& link) {
   if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
-  fail({ErrorCode::peer_lost, name_of(op),
-        fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)), std::move(advice),
-        rank_, culprit});
+  fail({ErrorCode::peer_lost, name_of(op), fmt::format(fmt::runtime(what), peer, text),
+        std::move(advice), rank_, culprit});
 }
 
 /// Asks a peer what it is doing, unless it has gone.
@@ -316,7 +315,8 @@ void Engine::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
                  fmt::format("rank {} left the job while rank {} waits for it", peer, rank_),
                  "every rank must make the same calls before it leaves", rank_, peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().advice(peer).empty();
+  const bool is_sure =
+      now_ns - lost_ns >= kLostGrace_ns || !link.transport().why_lost(peer).advice.empty();
   if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});

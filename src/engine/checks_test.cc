@@ -50,8 +50,7 @@ class Adapter final : public ForwardingTransport {
     into[0] = {Completion::Kind::lost, 1, 0, 0};
     return 1;
   }
-  bool was_silent(int) const override { return silent; }
-  std::string why_lost(int) const override { return "as the test wants it"; }
+  LossReason why_lost(int) const override { return {"as the test wants it", silent, {}}; }
 
   int64_t silence_max_ns = 0;
   bool lost = false, silent = false;

@@ -61,8 +61,10 @@ void Link::give_up(ErrorCode code, std::string reason, std::string advice) {
 std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
   std::byte* address = transport_.map(peer_, key, offset, bytes);
-  if (address == nullptr)
-    give_up(ErrorCode::unavailable, transport_.why_lost(peer_), transport_.advice(peer_));
+  if (address == nullptr) {
+    LossReason why = transport_.why_lost(peer_);
+    give_up(ErrorCode::unavailable, std::move(why.text), std::move(why.advice));
+  }
   return address;
 }
 

@@ -181,7 +181,7 @@ class CountingTransport final : public Transport {
   int event_fd() const override { return -1; }
   bool arm() override { return true; }
   void drop(int) override {}
-  std::string why_lost(int) const override { return {}; }
+  LossReason why_lost(int) const override { return {}; }
 
   int live = 0;
   Region last;

@@ -31,7 +31,7 @@ TEST_P(TransportSuite, TakesSourcesThatAreRegisteredOnly) {
       continue;
     }
     EXPECT_EQ(put_with(memory, bytes), Posted::lost);
-    EXPECT_FALSE(at(0).why_lost(1).empty());
+    EXPECT_FALSE(at(0).why_lost(1).text.empty());
   }
   if (capabilities.registered_sources) return;
   ASSERT_TRUE(settle());

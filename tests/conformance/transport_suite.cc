@@ -316,7 +316,7 @@ TEST_P(TransportSuite, RefusesWhatIsOutOfBounds) {
     const Target source(8192, at(0)), target(4096, at(1));
     fill(source.data(), 8192, 9);
     EXPECT_EQ(put(0, 1, &source, 0, bytes, target.key(), offset, 1), Posted::lost);
-    EXPECT_FALSE(at(0).why_lost(1).empty());
+    EXPECT_FALSE(at(0).why_lost(1).text.empty());
     linger();
     EXPECT_EQ(notices(1), 0u);
     EXPECT_TRUE(std::all_of(target.data(), target.data() + 4096,

@@ -66,7 +66,7 @@ void expect_put_arrives(VerbsGroup& group) {
                             target.registration()->key(), 0, 1, 0),
             Posted::lost);
   EXPECT_TRUE(group.until({0, 1}, [&] { return target.memory.data()[99'999] == std::byte{7}; }))
-      << group.at(0).why_lost(1);
+      << group.at(0).why_lost(1).text;
 }
 
 TEST(VerbsAddresses, ALinkUsesTheAddressInTheSubnetThatIsAskedFor) {
@@ -107,8 +107,8 @@ TEST(VerbsAddresses, AnAddressThatChangesWhileALinkIsMadeIsNamed) {
   addresses.become({"10.98.0.7/16"});
   addresses.become({"10.97.0.7/16"});  // takes the row
   group.at(1).connect(0, {});
-  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(1).empty(); }));
-  EXPECT_EQ(group.at(0).why_lost(1),
+  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
+  EXPECT_EQ(group.at(0).why_lost(1).text,
             "rank 0's rxe0 port 1 was GID 10.99.0.1 when rank 1 was told of it, and is GID "
             "10.97.0.7 now");
 }

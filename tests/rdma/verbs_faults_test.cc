@@ -27,9 +27,10 @@ TEST(VerbsFaults, AWrongKeyIsRefusedAndNamed) {
   ASSERT_NE(group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0),
             Posted::lost);
   ASSERT_TRUE(group.until({0, 1, 2}, [&] { return !group.at(0).connected(1); }));
-  EXPECT_NE(group.at(0).why_lost(1).find("remote key"), std::string::npos)
-      << group.at(0).why_lost(1);
-  EXPECT_NE(group.at(0).why_lost(1).find(kAdapter), std::string::npos) << group.at(0).why_lost(1);
+  EXPECT_NE(group.at(0).why_lost(1).text.find("remote key"), std::string::npos)
+      << group.at(0).why_lost(1).text;
+  EXPECT_NE(group.at(0).why_lost(1).text.find(kAdapter), std::string::npos)
+      << group.at(0).why_lost(1).text;
   ASSERT_TRUE(group.until({0, 1, 2}, [&] { return !group.at(1).connected(0); }));
   EXPECT_TRUE(group.at(0).connected(2));
   EXPECT_EQ(std::count(target.memory.data(), target.memory.data() + 8192, std::byte{0}), 8192);
@@ -56,7 +57,7 @@ TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
     ASSERT_EQ(::send(socket, garbage.data(), garbage.size(), 0),
               static_cast<ssize_t>(garbage.size()));
     ::shutdown(socket, SHUT_WR);
-    ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
+    ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
     EXPECT_FALSE(group.at(0).connected(1));
     ::close(socket);
   }
@@ -101,8 +102,8 @@ TEST(VerbsFaults, PeersToWhichThereIsNoWayAreNamedOneByOne) {
     if (given_out == 0) group.at(0).arm();
   }
   for (const int peer : {1, 2})
-    EXPECT_NE(group.at(0).why_lost(peer).find("no route to it"), std::string::npos)
-        << group.at(0).why_lost(peer);
+    EXPECT_NE(group.at(0).why_lost(peer).text.find("no route to it"), std::string::npos)
+        << group.at(0).why_lost(peer).text;
   for (const int socket : sockets) ::close(socket);
   group.link(0, 3);
 }
@@ -114,8 +115,8 @@ TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
   bytes.push_back(verbs::kReady);
   bytes.push_back(verbs::kReady);
   const int socket = say_to_rank_0(group, 1, bytes);
-  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
-  EXPECT_EQ(group.at(0).why_lost(1), "rank 1 sent bytes after its handshake");
+  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
+  EXPECT_EQ(group.at(0).why_lost(1).text, "rank 1 sent bytes after its handshake");
   ::close(socket);
 }
 
@@ -127,10 +128,10 @@ TEST(VerbsFaults, ASocketThatCannotBeWatchedCostsItsPeerOnly) {
   const long watches = std::atol(output_of("cat /proc/[0-9]*/fdinfo/* | grep -c tfd:").c_str());
   shell(fmt::format("echo {} >/proc/sys/fs/epoll/max_user_watches", watches + 1));  // for sockets
   group.at(0).connect(2, {});
-  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(2).empty(); }));
+  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(2).text.empty(); }));
   shell("echo " + limit.substr(0, limit.find('\n')) + " >/proc/sys/fs/epoll/max_user_watches");
-  EXPECT_EQ(group.at(0).why_lost(2), "cannot watch its socket: No space left on device");
-  EXPECT_EQ(group.at(0).advice(2), "raise the limit: sysctl fs.epoll.max_user_watches");
+  EXPECT_EQ(group.at(0).why_lost(2).text, "cannot watch its socket: No space left on device");
+  EXPECT_EQ(group.at(0).why_lost(2).advice, "raise the limit: sysctl fs.epoll.max_user_watches");
   EXPECT_TRUE(group.at(0).connected(1));
 }
 
@@ -141,9 +142,9 @@ TEST(VerbsFaults, AnotherNumberOfLanesIsRefused) {
   group.at(0).connect(1, {});
   group.at(1).connect(0, {});
   ASSERT_TRUE(group.until({0, 1}, [&] {
-    return !group.at(0).why_lost(1).empty() && !group.at(1).why_lost(0).empty();
+    return !group.at(0).why_lost(1).text.empty() && !group.at(1).why_lost(0).text.empty();
   }));
-  EXPECT_NE(group.at(0).why_lost(1).find("ROPEWALK_IB_LANES"), std::string::npos);
+  EXPECT_NE(group.at(0).why_lost(1).text.find("ROPEWALK_IB_LANES"), std::string::npos);
 }
 
 TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
@@ -213,7 +214,8 @@ TEST(VerbsFaults, ManyPeersMayPutAllThatTheyMayAtOnce) {
   const auto deadline = std::chrono::steady_clock::now() + 5s;
   while (got != put && std::chrono::steady_clock::now() < deadline)
     for (const Completion& completion : std::span(into).first(group.at(0).poll(into))) {
-      ASSERT_EQ(completion.kind, Completion::Kind::notice) << group.at(0).why_lost(completion.peer);
+      ASSERT_EQ(completion.kind, Completion::Kind::notice)
+          << group.at(0).why_lost(completion.peer).text;
       ++got[static_cast<size_t>(completion.peer)];
     }
   EXPECT_EQ(got, put);
@@ -269,8 +271,8 @@ TEST(VerbsFaults, AnUnpluggedPortLosesItsPeers) {
   const Unplugged unplugged;
   ASSERT_TRUE(
       group.until({0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
-  EXPECT_NE(group.at(0).why_lost(1).find("rank 0's rxe0 port 1 is down"), std::string::npos)
-      << group.at(0).why_lost(1);
+  EXPECT_NE(group.at(0).why_lost(1).text.find("rank 0's rxe0 port 1 is down"), std::string::npos)
+      << group.at(0).why_lost(1).text;
 }
 
 TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
@@ -294,9 +296,9 @@ TEST(VerbsFaults, ALinkOverAPortThatStaysDownNamesIt) {
   VerbsGroup group(2, 1);
   const Unplugged unplugged;
   group.at(0).connect(1, {});
-  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).empty(); }));
-  EXPECT_EQ(group.at(0).why_lost(1), "rank 0's rxe0 port 1: is DOWN");
-  EXPECT_EQ(group.at(0).advice(1), "sudo ip link set link0 up");
+  ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
+  EXPECT_EQ(group.at(0).why_lost(1).text, "rank 0's rxe0 port 1: is DOWN");
+  EXPECT_EQ(group.at(0).why_lost(1).advice, "sudo ip link set link0 up");
 }
 
 // Keys' addresses begin where the memory begins within 2 MiB.
@@ -320,7 +322,7 @@ TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
         Posted::lost);
     ASSERT_TRUE(group.until(
         {0, 1}, [&] { return std::memcmp(target, source.memory.data(), kBytes) == 0; }));
-    EXPECT_TRUE(group.at(0).connected(1)) << group.at(0).why_lost(1);
+    EXPECT_TRUE(group.at(0).connected(1)) << group.at(0).why_lost(1).text;
   }
 }
 

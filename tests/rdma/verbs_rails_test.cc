@@ -36,7 +36,7 @@ TEST(VerbsRails, LongPutsUseBothAdapters) {
   VerbsGroup group(2, 2);
   group.link(0, 1);
   const long before[] = {packets_sent_by("rxe0"), packets_sent_by("rxe1")};
-  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1);
+  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1).text;
   // 50 packets of 4 KiB each, and answers.
   EXPECT_GE(packets_sent_by("rxe0") - before[0], 45);
   EXPECT_GE(packets_sent_by("rxe1") - before[1], 45);
@@ -50,8 +50,8 @@ TEST(VerbsRails, EachLaneUsesTheKeyOfThePeersAdapter) {
     for (auto& lanes : options.lanes) std::swap(lanes.at(0), lanes.at(1));
   });
   group.link(0, 1);
-  EXPECT_TRUE(put_arrives(group, 1000)) << group.at(0).why_lost(1);
-  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1);
+  EXPECT_TRUE(put_arrives(group, 1000)) << group.at(0).why_lost(1).text;
+  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1).text;
 }
 
 TEST(VerbsRails, OneOfTwoPortsThatStaysDownIsNamed) {
@@ -62,7 +62,7 @@ TEST(VerbsRails, OneOfTwoPortsThatStaysDownIsNamed) {
     EXPECT_TRUE(group.until(
         {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
     for (const int rank : {0, 1})
-      EXPECT_EQ(group.at(rank).why_lost(1 - rank),
+      EXPECT_EQ(group.at(rank).why_lost(1 - rank).text,
                 "rank " + std::to_string(rank) + "'s rxe" + number + " port 1 is down");
   }
 }

@@ -185,7 +185,7 @@ TEST(FakeFabric, CutLosesBothSidesOnceAndNothingAfter) {
         ASSERT_LT(fabric.clock().now_ns(), 130'000 + options.detection_max_ns + 2'000);
       }
       EXPECT_EQ(fabric.transport(0).put(1, source.data(), nullptr, 1, {}, 0, 0, 0), Posted::lost);
-      EXPECT_EQ(fabric.transport(0).why_lost(1), "the link was cut");
+      EXPECT_EQ(fabric.transport(0).why_lost(1).text, "the link was cut");
       const auto last = std::find_if(seen_0.begin(), seen_0.end(),
                                      [](const auto& c) { return c.kind == Kind::lost; });
       EXPECT_TRUE(std::all_of(last + 1, seen_0.end(), [](const auto& c) { return c.peer == 2; }));
@@ -233,7 +233,7 @@ TEST(FakeFabric, ALostRankIsToldToAllOthers) {
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen[0].kind, Kind::lost);
     EXPECT_EQ(seen[0].peer, 1);
-    EXPECT_EQ(fabric.transport(rank).why_lost(1), "the rank died");
+    EXPECT_EQ(fabric.transport(rank).why_lost(1).text, "the rank died");
   }
 }
 

@@ -278,8 +278,8 @@ void FakeTransport::drop(int peer) {
   fabric_.cut(rank_, peer, "the peer closed the link");
 }
 
-std::string FakeTransport::why_lost(int peer) const {
-  return side(peer).why;
+LossReason FakeTransport::why_lost(int peer) const {
+  return {side(peer).why, /*silent=*/false, {}};
 }
 
 }  // namespace ropewalk

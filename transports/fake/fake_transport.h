@@ -31,7 +31,7 @@ class FakeTransport final : public Transport {
   int event_fd() const override { return -1; }
   bool arm() override { return completions_.empty(); }
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   friend class FakeFabric;

@@ -41,8 +41,7 @@ class ForwardingTransport : public Transport {
   bool arm() override { return below_.arm(); }
   void drop(int peer) override { below_.drop(peer); }
   void stop() override { below_.stop(); }
-  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
-  bool was_silent(int peer) const override { return below_.was_silent(peer); }
+  LossReason why_lost(int peer) const override { return below_.why_lost(peer); }
 
  protected:
   Transport& below_;

@@ -94,7 +94,7 @@ class InstantTransport final : public Transport {
     other.why = "the peer closed the link";
     theirs.lost_.push_back(rank_);
   }
-  std::string why_lost(int peer) const override { return side(peer).why; }
+  LossReason why_lost(int peer) const override { return {side(peer).why, false, {}}; }
 
  private:
   class Registration final : public MemoryRegistration {

@@ -179,7 +179,7 @@ Posted ShmTransport::put(int rank, const std::byte* source, const MemoryRegistra
 
 Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
   peer.state = LinkState::broken;
-  peer.why = "a put was refused: " + reason;
+  peer.why.text = "a put was refused: " + reason;
   return Posted::lost;
 }
 
@@ -188,8 +188,8 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
   if (!peer.mailbox) return nullptr;
   std::byte* address = peer.regions.find(key.id, offset, bytes);
   if (address == nullptr) [[unlikely]] {
-    peer.why = "its memory cannot be mapped: " + peer.regions.why();
-    peer.advice = peer.regions.advice();
+    peer.why = {"its memory cannot be mapped: " + peer.regions.why(), /*silent=*/false,
+                peer.regions.advice()};
   }
   return address;
 }
@@ -276,19 +276,14 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
-  std::string why = std::move(peer.why), advice = std::move(peer.advice);
+  LossReason why = std::move(peer.why);
   peer = Peer{};
   peer.state = LinkState::dropped;
   peer.why = std::move(why);
-  peer.advice = std::move(advice);
 }
 
-std::string ShmTransport::why_lost(int peer) const {
+LossReason ShmTransport::why_lost(int peer) const {
   return peers_.at(static_cast<size_t>(peer)).why;
-}
-
-std::string ShmTransport::advice(int peer) const {
-  return peers_.at(static_cast<size_t>(peer)).advice;
 }
 
 }  // namespace ropewalk

@@ -77,8 +77,7 @@ class ShmTransport final : public Transport {
   bool arm() override;
 
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
-  std::string advice(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
@@ -91,7 +90,7 @@ class ShmTransport final : public Transport {
     shm::NoticeSender out;
     shm::NoticeReceiver in;
     shm::PeerRegions regions;
-    std::string why, advice;
+    LossReason why;
   };
 
   void open_peer(int peer, const std::string& info);

@@ -159,7 +159,8 @@ TEST(ShmTransport, GivesBackWhatThePeerHasFreed) {
   EXPECT_EQ(two.a.map(1, stale, 0, 1), nullptr);
   std::byte byte{};
   EXPECT_EQ(two.a.put(1, &byte, nullptr, 1, stale, 0, 0, 0), Posted::lost);
-  EXPECT_NE(two.a.why_lost(1).find("rank 1 has no region"), std::string::npos) << two.a.why_lost(1);
+  EXPECT_NE(two.a.why_lost(1).text.find("rank 1 has no region"), std::string::npos)
+      << two.a.why_lost(1).text;
 }
 
 TEST(ShmTransport, NeverMapsAnotherFileThanTheKeys) {

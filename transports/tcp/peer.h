@@ -42,7 +42,7 @@ struct TcpTransport::Peer {
   std::vector<std::unique_ptr<PeerStream>> links;  // by stream; null: no socket yet
   tcp::Inbox inbox;
   tcp::Outbox outbox;
-  std::string why, advice;
+  LossReason why;
 };
 
 inline TcpTransport::PeerStream::PeerStream(Peer& peer_, int fd, int rank,

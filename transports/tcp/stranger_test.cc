@@ -43,7 +43,7 @@ class Stranger : public testing::TestWithParam<Kind> {
       return !node_.lost.empty();
     }));
     EXPECT_EQ(node_.lost.size(), 1u);
-    return node_.transport.why_lost(1);
+    return node_.transport.why_lost(1).text;
   }
   // An end of the stream, not a reset: that comes where the peer said something unread.
   void hang_up() {

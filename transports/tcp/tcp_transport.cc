@@ -361,8 +361,7 @@ void TcpTransport::lose(Peer& peer, std::string why, std::string advice) {
   if (!peer.open()) return;
   close(peer);
   peer.state = Peer::State::lost;
-  peer.why = std::move(why);
-  peer.advice = std::move(advice);
+  peer.why = {std::move(why), /*silent=*/false, std::move(advice)};
   peer.lost_to_tell = true;
   publish(peer);
 }
@@ -392,14 +391,9 @@ void TcpTransport::close(Peer& peer) {
   peer.outbox.clear();
 }
 
-std::string TcpTransport::why_lost(int peer) const {
+LossReason TcpTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
-}
-
-std::string TcpTransport::advice(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->advice;
+  return p == nullptr ? LossReason() : p->why;
 }
 
 }  // namespace ropewalk

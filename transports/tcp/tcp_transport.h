@@ -53,8 +53,7 @@ class TcpTransport final : public Transport {
   int event_fd() const override { return epoll_fd_; }
   bool arm() override;
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
-  std::string advice(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;

@@ -203,7 +203,7 @@ TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
   }));
   EXPECT_EQ(job[1].notices.size(), 20u);
   EXPECT_EQ(job[1].lost, std::vector{0});
-  EXPECT_EQ(job[1].transport.why_lost(0), "connection closed by the peer");
+  EXPECT_EQ(job[1].transport.why_lost(0).text, "connection closed by the peer");
   EXPECT_EQ(job[1].transport.put(0, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::lost);
   for (int i = 0; i < 10; ++i) job[1].poll();
   EXPECT_EQ(job[1].lost.size(), 1u);
@@ -325,7 +325,7 @@ TEST(TcpTransport, NamesDifferentNumbersOfStreams) {
     b.poll();
     return !a.lost.empty() && !b.lost.empty();
   }));
-  const std::string why = a.transport.why_lost(1) + b.transport.why_lost(0);
+  const std::string why = a.transport.why_lost(1).text + b.transport.why_lost(0).text;
   EXPECT_NE(why.find("ROPEWALK_TCP_STREAMS"), std::string::npos) << why;
 }
 

@@ -22,7 +22,7 @@ constexpr auto kSettlingMax = std::chrono::milliseconds(300);
 // After all that came from it before, and not while UCX calls.
 void UcxTransport::lose_later(Peer& peer, std::string why) {
   if (!peer.open() || std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
-  peer.why = std::move(why);
+  peer.why.text = std::move(why);
   failing_.push_back(&peer);
 }
 
@@ -35,13 +35,13 @@ void UcxTransport::lose_failing() {
     if (peer.state == Peer::State::linked && (peer.inbox.ready() || peer.put_done()))
       publish(peer);  // and it is lost the next time
     else
-      lose(peer, std::string(peer.why));
+      lose(peer, std::string(peer.why.text));
   }
 }
 
 void UcxTransport::lose(Peer& peer, std::string why) {
   if (!peer.open()) return;
-  peer.why = std::move(why);
+  peer.why.text = std::move(why);
   peer.state = Peer::State::lost;
   peer.lost_to_tell = true;
   close(peer);
@@ -60,7 +60,7 @@ void UcxTransport::stop() {
   if (!settle()) stopped_ = abandoned_ = true;
   for (const auto& peer : peers_) {
     if (!peer || !peer->open()) continue;
-    peer->why = "this rank has stopped";
+    peer->why.text = "this rank has stopped";
     peer->state = Peer::State::lost;
     begin_close(*peer);
   }
@@ -107,7 +107,7 @@ void UcxTransport::stop_after(const Peer& lost) {
   for (const auto& peer : peers_)
     if (peer && peer->open() && peer.get() != &lost)
       lose(*peer, fmt::format("UCX was stopped, because rank {} was lost while it was at work: {}",
-                              lost.rank, lost.why));
+                              lost.rank, lost.why.text));
 }
 
 // Until all connections that are being made stand. False: some do not.
@@ -133,15 +133,15 @@ void UcxTransport::drop(int peer) {
   if (p->wiring()) settle();
   const bool was_open = p->open();
   p->state = Peer::State::dropped;
-  if (was_open) p->why = "it was given up";
+  if (was_open) p->why.text = "it was given up";
   if (was_open) close(*p);
   p->greeting.socket = {};
   p->lost_to_tell = false;
 }
 
-std::string UcxTransport::why_lost(int peer) const {
+LossReason UcxTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
+  return p == nullptr ? LossReason() : p->why;
 }
 
 // A put that was answered `done` may still be UCX's to send.

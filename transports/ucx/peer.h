@@ -70,7 +70,7 @@ struct UcxTransport::Peer {
   uint32_t told = 0;                                  // of inbox.taken(), what the peer was told
   bool telling = false;                               // a credit message is under way
   std::array<std::byte, ucx::kCreditBytes> credit;
-  std::string why;
+  LossReason why;
 };
 
 }  // namespace ropewalk

@@ -55,7 +55,7 @@ class UcxTransport final : public Transport {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  std::string why_lost(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;

@@ -48,7 +48,7 @@ std::string meaning_of(ibv_wc_status status) {
 }  // namespace
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
-  if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.silent = true;
+  if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.why.silent = true;
   lose_later(peer,
              fmt::format("{}: {} ({})", own_name(lane.queue_pair().port()),
                          meaning_of(completion.status), ibv_wc_status_str(completion.status)));
@@ -102,7 +102,7 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
           if (lane->queue_pair().get() != event.element.qp) continue;
           lose_later(*peer, {});
           // Says more than a completion does.
-          peer->why =
+          peer->why.text =
               fmt::format("rank {}'s {}: {}", rank_, name, ibv_event_type_str(event.event_type));
           return;
         }
@@ -152,7 +152,7 @@ void VerbsTransport::lose_all_on(const Device& device, int port, const std::stri
 // After all that came from it before.
 void VerbsTransport::lose_later(Peer& peer, std::string why) {
   if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
-  peer.why = std::move(why);
+  peer.why.text = std::move(why);
   failing_.push_back(&peer);
 }
 
@@ -171,14 +171,14 @@ void VerbsTransport::lose_failing() {
     else if (cut != peer.lanes.end())
       lose(peer, own_name((*cut)->queue_pair().port()) + " is down", kMendPort);
     else
-      lose(peer, std::string(peer.why));
+      lose(peer, std::string(peer.why.text));
   }
 }
 
 void VerbsTransport::lose(Peer& peer, std::string why, std::string advice) {
   if (!peer.open()) return;
-  peer.why = std::move(why);
-  peer.advice = std::move(advice);
+  peer.why.text = std::move(why);
+  peer.why.advice = std::move(advice);
   peer.state = Peer::State::lost;
   peer.lost_to_tell = true;
   close(peer);
@@ -215,19 +215,9 @@ void VerbsTransport::stop() {
     if (peer) lose(*peer, "this rank has stopped");
 }
 
-std::string VerbsTransport::why_lost(int peer) const {
+LossReason VerbsTransport::why_lost(int peer) const {
   const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
-}
-
-bool VerbsTransport::was_silent(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->silent;
-}
-
-std::string VerbsTransport::advice(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->advice;
+  return p == nullptr ? LossReason() : p->why;
 }
 
 std::string VerbsTransport::own_name(const verbs::Port& port) const {

@@ -68,7 +68,6 @@ struct VerbsTransport::Peer {
   State state = State::greeting;
   bool lost_to_tell = false;
   bool in_ready = false;
-  bool silent = false;                        // an adapter gave up sending to it
   bool is_held = false;                       // lanes hold sends back until `release`
   Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
   std::vector<std::unique_ptr<verbs::Lane>> lanes;
@@ -76,7 +75,7 @@ struct VerbsTransport::Peer {
   uint32_t address_changes = 0;               // how many there had been before they were asked for
   std::array<Put, kPutsMax> puts;             // a ring
   uint32_t first_put = 0, end_put = 0;
-  std::string why, advice;
+  LossReason why;
 };
 
 /// An adapter, and the queue of all that its queue pairs complete.

@@ -78,9 +78,7 @@ class VerbsTransport final : public Transport {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  std::string why_lost(int peer) const override;
-  bool was_silent(int peer) const override;
-  std::string advice(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;

@@ -98,9 +98,13 @@ void P2pLink::on_notice(uint32_t notice) {
 void P2pLink::post(const RegisteredMemory& memory, size_t bytes, uint64_t offset, uint32_t notice) {
   Posted posted = Posted::full;
   const auto taken = [&] {
-    posted =
-        setup_.transport.put(setup_.peer, memory.data() + offset, memory.registrations()[0].get(),
-                             bytes, peers_in_, offset, notice, 0);
+    posted = setup_.transport.put({.peer = setup_.peer,
+                                   .source = memory.data() + offset,
+                                   .source_memory = memory.registrations()[0].get(),
+                                   .bytes = bytes,
+                                   .key = peers_in_,
+                                   .offset = offset,
+                                   .notice = notice});
     return posted != Posted::full;
   };
   if (!taken()) wait_until(taken);

@@ -23,6 +23,12 @@ inline void check_connect(int rank, int size, int peer, std::span<const std::byt
                 fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
 }
 
+/// Whether a put lies in the region that its key names, as far as the key tells.
+inline bool is_within_key(const PutRequest& request) {
+  return request.bytes == 0 || (request.offset <= request.key.bytes &&
+                                request.bytes <= request.key.bytes - request.offset);
+}
+
 /// Peers in the order in which they had something, each at most once. `Peer` has a bool `in_ready`,
 /// which is this queue's.
 template <class Peer>

@@ -94,6 +94,21 @@ struct LossReason {
   std::string advice;   // what to do about it, where the reason lies at this end; else empty
 };
 
+/// A one-sided write plus notice.
+struct PutRequest {
+  int peer = -1;
+  const std::byte* source = nullptr;
+  /// Where `registered_sources`: a registration of this transport, alive until put_done, that holds
+  /// all of [source, source + bytes). May be null where `bytes` is at most `inline_bytes_max`.
+  /// Everywhere else it is not looked at.
+  const MemoryRegistration* source_memory = nullptr;
+  size_t bytes = 0;     // 0: a pure notice; `source` and `key` are unused. At most `op_bytes_max`
+  RemoteKey key;        // of the target, a region of the peer
+  uint64_t offset = 0;  // in it, in bytes
+  uint32_t notice = 0;  // for the peer
+  uint64_t cookie = 0;  // for this rank, in put_done
+};
+
 inline constexpr size_t kHelloBytesMax = 256;
 
 enum class Posted : uint8_t {
@@ -128,18 +143,12 @@ class Transport {
   /// What the peer passed to its `connect`. Only when connected.
   virtual std::span<const std::byte> hello_of(int peer) const = 0;
 
-  /// Writes `bytes` at `source` to `offset` of the peer's region `key`; when all are visible there
-  /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
-  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source` must stay
-  /// untouched until put_done.
-  /// Where `registered_sources`, `source_memory` must be a registration of this transport, alive
-  /// until put_done, that holds all of [source, source + bytes); it may be null where `bytes` is at
-  /// most `inline_bytes_max`, and everywhere else it is not looked at. `lost` where it is another
-  /// one; why_lost says so.
+  /// Writes the bytes of the source to the peer's region; when all are visible there the peer's
+  /// `poll` gives the notice. Puts to one peer arrive, and their put_dones come, in the order
+  /// posted. The source must stay untouched until put_done; the request itself may go at once.
+  /// `lost` where `source_memory` is not as it must be; why_lost says so.
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
-  virtual Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-                     size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                     uint64_t cookie) = 0;
+  virtual Posted put(const PutRequest& request) = 0;
 
   /// From `begin_batch` to `end_batch` a transport may hold back small puts, so that several to one
   /// peer leave together; their answers stay the same. A long put (64 KiB and more) leaves at once,

@@ -82,8 +82,14 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
                        uint64_t cookie) {
   // The source is a mirror slot. A message's is not reused before the peer has read the put's
   // target, so that nobody needs its put_done (cookie 0).
-  return transport_.put(peer_, at, boxes_.registrations()[0].get(), bytes, peer_inbox_, offset,
-                        notice, cookie);
+  return transport_.put({.peer = peer_,
+                         .source = at,
+                         .source_memory = boxes_.registrations()[0].get(),
+                         .bytes = bytes,
+                         .key = peer_inbox_,
+                         .offset = offset,
+                         .notice = notice,
+                         .cookie = cookie});
 }
 
 bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
@@ -121,9 +127,14 @@ const Grant* Link::grant(int s) const {
 
 Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration* memory,
                        size_t bytes, const Grant& grant, uint64_t offset, uint64_t cookie) {
-  const Posted posted =
-      transport_.put(peer_, source, memory, bytes, grant.key, grant.offset + offset,
-                     make_notice(NoticeKind::data, s), cookie);
+  const Posted posted = transport_.put({.peer = peer_,
+                                        .source = source,
+                                        .source_memory = memory,
+                                        .bytes = bytes,
+                                        .key = grant.key,
+                                        .offset = grant.offset + offset,
+                                        .notice = make_notice(NoticeKind::data, s),
+                                        .cookie = cookie});
   accepted(posted);
   return posted;
 }
@@ -152,8 +163,7 @@ const Probe& Link::last_probe() const {
 }
 
 bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
-  return accepted(
-      transport_.put(peer_, nullptr, nullptr, 0, {}, 0, make_notice(kind, s, amount), 0));
+  return accepted(transport_.put({.peer = peer_, .notice = make_notice(kind, s, amount)}));
 }
 
 bool Link::on_notice(uint32_t notice) {

@@ -44,7 +44,7 @@ class Link {
   /// The oldest grant not yet finished with, or null.
   const Grant* grant(int s) const;
   void finish_grant(int s) { ++out_[s].grants_used; }
-  /// Puts one slice where a grant says. `memory` as Transport::put's source_memory. `cookie` comes
+  /// Puts one slice where a grant says. `memory` as PutRequest::source_memory. `cookie` comes
   /// back in put_done unless Posted::done.
   Posted put_slice(int s, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
                    const Grant& grant, uint64_t offset, uint64_t cookie);

@@ -88,10 +88,14 @@ class Recorder final : public ForwardingTransport {
     hello.assign(bytes.begin(), bytes.end());
     below_.connect(peer, bytes);
   }
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    puts.push_back({{source, source + bytes}, key, offset, notice});
-    return below_.put(peer, source, memory, bytes, below(key), offset, notice, cookie);
+  Posted put(const PutRequest& request) override {
+    puts.push_back({{request.source, request.source + request.bytes},
+                    request.key,
+                    request.offset,
+                    request.notice});
+    PutRequest renamed = request;
+    renamed.key = below(request.key);
+    return below_.put(renamed);
   }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
     return below_.map(peer, below(key), offset, bytes);

@@ -172,10 +172,7 @@ class CountingTransport final : public Transport {
   bool is_wanted(int) const override { return false; }
   bool connected(int) const override { return false; }
   std::span<const std::byte> hello_of(int) const override { return {}; }
-  Posted put(int, const std::byte*, const MemoryRegistration*, size_t, RemoteKey, uint64_t,
-             uint32_t, uint64_t) override {
-    return Posted::lost;
-  }
+  Posted put(const PutRequest&) override { return Posted::lost; }
   std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion>) override { return 0; }
   int event_fd() const override { return -1; }

@@ -94,9 +94,14 @@ Posted TransportSuite::put(int from, int to, const Target* source, size_t source
                            size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
                            uint64_t cookie) {
   return until_taken([&] {
-    return at(from).put(to, source ? source->data() + source_offset : nullptr,
-                        source ? source->registration() : nullptr, bytes, key, offset, notice,
-                        cookie);
+    return at(from).put({.peer = to,
+                         .source = source ? source->data() + source_offset : nullptr,
+                         .source_memory = source ? source->registration() : nullptr,
+                         .bytes = bytes,
+                         .key = key,
+                         .offset = offset,
+                         .notice = notice,
+                         .cookie = cookie});
   });
 }
 
@@ -230,7 +235,7 @@ TEST_P(TransportSuite, SaysFullAndLosesNothing) {
   uint32_t sent = 0;
   // Nobody polls rank 1, and no time passes.
   for (int refused = 0; sent < kAcceptedMax && refused < 5;) {
-    const Posted posted = at(0).put(1, nullptr, nullptr, 0, {}, 0, sent, sent);
+    const Posted posted = at(0).put({.peer = 1, .notice = sent, .cookie = sent});
     ASSERT_NE(posted, Posted::lost);
     if (posted == Posted::full) {
       ++refused;

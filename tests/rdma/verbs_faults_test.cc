@@ -24,7 +24,12 @@ TEST(VerbsFaults, AWrongKeyIsRefusedAndNamed) {
   const Piece source(group.at(0), 8192), target(group.at(1), 8192);
   RemoteKey key = target.registration()->key();
   key.id ^= 0xff;
-  ASSERT_NE(group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0),
+  ASSERT_NE(group.at(0).put({.peer = 1,
+                             .source = source.memory.data(),
+                             .source_memory = source.registration(),
+                             .bytes = 8192,
+                             .key = key,
+                             .notice = 7}),
             Posted::lost);
   ASSERT_TRUE(group.until({0, 1, 2}, [&] { return !group.at(0).connected(1); }));
   EXPECT_NE(group.at(0).why_lost(1).text.find("remote key"), std::string::npos)
@@ -43,7 +48,12 @@ TEST(VerbsFaults, ARegionThatHasGoneIsNotWritten) {
   auto target = std::make_unique<Piece>(group.at(1), 8192);
   const RemoteKey key = target->registration()->key();
   target.reset();
-  group.at(0).put(1, source.memory.data(), source.registration(), 8192, key, 0, 7, 0);
+  group.at(0).put({.peer = 1,
+                   .source = source.memory.data(),
+                   .source_memory = source.registration(),
+                   .bytes = 8192,
+                   .key = key,
+                   .notice = 7});
   ASSERT_TRUE(group.until({0, 1}, [&] { return !group.at(0).connected(1); }));
 }
 
@@ -159,8 +169,12 @@ TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
     const Piece& target = from == 0 ? b : a;
     std::memset(source.memory.data(), 7 + from, kBytes);
     std::array<Completion, 8> into;
-    ASSERT_NE(group.at(from).put(1 - from, source.memory.data(), source.registration(), kBytes,
-                                 target.registration()->key(), 0, 1, 0),
+    ASSERT_NE(group.at(from).put({.peer = 1 - from,
+                                  .source = source.memory.data(),
+                                  .source_memory = source.registration(),
+                                  .bytes = kBytes,
+                                  .key = target.registration()->key(),
+                                  .notice = 1}),
               Posted::lost);
     const auto deadline = std::chrono::steady_clock::now() + 5s;
     while (group.at(1 - from).poll(into) == 0)
@@ -183,8 +197,12 @@ TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
     for (const size_t bytes : {kStripe - 1, kStripe, kStripe + 1, 2 * kStripe + 1, even - 1, even,
                                even + 1, even + lanes - 1, even + lanes}) {
       std::memset(target.memory.data(), 0, even + lanes);
-      ASSERT_EQ(group.at(0).put(1, source.memory.data(), source.registration(), bytes,
-                                target.registration()->key(), 0, 1, 0),
+      ASSERT_EQ(group.at(0).put({.peer = 1,
+                                 .source = source.memory.data(),
+                                 .source_memory = source.registration(),
+                                 .bytes = bytes,
+                                 .key = target.registration()->key(),
+                                 .notice = 1}),
                 Posted::posted);
       std::array<Completion, 8> into;
       size_t there = 0, done = 0;
@@ -207,7 +225,7 @@ TEST(VerbsFaults, ManyPeersMayPutAllThatTheyMayAtOnce) {
   for (int peer = 1; peer <= kPeers; ++peer) group.link(0, peer);
   std::array<uint32_t, 1 + kPeers> put{}, got{};
   for (int peer = 1; peer <= kPeers; ++peer)
-    while (group.at(peer).put(0, nullptr, nullptr, 0, {}, 0, 7, 0) != Posted::full)
+    while (group.at(peer).put({.peer = 0, .notice = 7}) != Posted::full)
       ++put[static_cast<size_t>(peer)];
   EXPECT_GT(std::accumulate(put.begin(), put.end(), 0u), 4096u);
   std::array<Completion, 64> into;
@@ -227,11 +245,11 @@ TEST(VerbsFaults, CreditsEndASleep) {
   group.link(0, 1);
   std::array<Completion, 64> into;
   for (int round = 0; round < 5; ++round) {
-    while (group.at(0).put(1, nullptr, nullptr, 0, {}, 0, 7, 0) == Posted::done) {
+    while (group.at(0).put({.peer = 1, .notice = 7}) == Posted::done) {
     }
     for (size_t taken = 0; taken < 100;) taken += group.at(1).poll(into);
     std::this_thread::sleep_for(50ms);  // the credits are there, but for a very slow machine
-    while (group.at(0).put(1, nullptr, nullptr, 0, {}, 0, 7, 0) == Posted::full) {
+    while (group.at(0).put({.peer = 1, .notice = 7}) == Posted::full) {
       EXPECT_EQ(group.at(0).poll(into), 0U);
       pollfd event{group.at(0).event_fd(), POLLIN, 0};
       if (group.at(0).arm()) {
@@ -246,7 +264,7 @@ TEST(VerbsFaults, WhatCameBeforeALossIsGivenOut) {
   group.link(0, 1);
   constexpr uint32_t kNotices = 5;
   for (uint32_t i = 0; i < kNotices; ++i)
-    ASSERT_EQ(group.at(1).put(0, nullptr, nullptr, 0, {}, 0, i, 0), Posted::done);
+    ASSERT_EQ(group.at(1).put({.peer = 0, .notice = i}), Posted::done);
   group.end(1);
   EXPECT_FALSE(group.at(0).arm());  // sees all of it at once
   std::vector<uint32_t> got;
@@ -287,7 +305,7 @@ TEST(VerbsFaults, ALinkMadeWhileAPortFlapsStands) {
     for (const int rank : {0, 1}) EXPECT_EQ(group.at(rank).poll(none), 0u);
     EXPECT_FALSE(group.at(0).arm());  // no event would tell when the wait is over
     group.at(0).drop(2);
-    EXPECT_EQ(group.at(0).put(3, nullptr, nullptr, 0, {}, 0, 1, 0), Posted::full);
+    EXPECT_EQ(group.at(0).put({.peer = 3, .notice = 1}), Posted::full);
   }
   group.link(0, 1);
 }
@@ -317,9 +335,14 @@ TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
     const RemoteKey key = memory->key();
     EXPECT_GE(memory->base() + key.bytes, target + kBytes);
     const auto offset = static_cast<uint64_t>(target - memory->base());
-    ASSERT_NE(
-        group.at(0).put(1, source.memory.data(), source.registration(), kBytes, key, offset, 1, 0),
-        Posted::lost);
+    ASSERT_NE(group.at(0).put({.peer = 1,
+                               .source = source.memory.data(),
+                               .source_memory = source.registration(),
+                               .bytes = kBytes,
+                               .key = key,
+                               .offset = offset,
+                               .notice = 1}),
+              Posted::lost);
     ASSERT_TRUE(group.until(
         {0, 1}, [&] { return std::memcmp(target, source.memory.data(), kBytes) == 0; }));
     EXPECT_TRUE(group.at(0).connected(1)) << group.at(0).why_lost(1).text;

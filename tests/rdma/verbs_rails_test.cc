@@ -18,8 +18,12 @@ namespace {
 bool put_arrives(VerbsGroup& group, size_t bytes) {
   const Piece source(group.at(0), bytes), target(group.at(1), bytes);
   for (size_t i = 0; i < bytes; ++i) source.memory.data()[i] = static_cast<std::byte>(1 + i % 251);
-  EXPECT_EQ(group.at(0).put(1, source.memory.data(), source.registration(), bytes,
-                            target.registration()->key(), 0, 1, 0),
+  EXPECT_EQ(group.at(0).put({.peer = 1,
+                             .source = source.memory.data(),
+                             .source_memory = source.registration(),
+                             .bytes = bytes,
+                             .key = target.registration()->key(),
+                             .notice = 1}),
             Posted::posted);
   size_t there = 0, done = 0;
   std::array<Completion, 8> into;

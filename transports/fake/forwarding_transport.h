@@ -24,10 +24,7 @@ class ForwardingTransport : public Transport {
   bool connected(int peer) const override { return below_.connected(peer); }
   bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
   std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
-  }
+  Posted put(const PutRequest& request) override { return below_.put(request); }
   void begin_batch() override { below_.begin_batch(); }
   void end_batch() override { below_.end_batch(); }
   bool has_unsent() override { return below_.has_unsent(); }

@@ -43,24 +43,24 @@ class InstantTransport final : public Transport {
   }
   std::span<const std::byte> hello_of(int peer) const override { return side(peer).hello; }
 
-  Posted put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) override {
-    Side& to = side(peer);
+  Posted put(const PutRequest& request) override {
+    Side& to = side(request.peer);
     if (to.gone || !to.connecting) return Posted::lost;
     if (!to.hello_here) return Posted::full;
-    InstantTransport& theirs = fabric_.at(peer);
+    InstantTransport& theirs = fabric_.at(request.peer);
     if (theirs.end_ - theirs.begin_ == theirs.notices_.size()) return Posted::full;
-    if (bytes > 0) {
-      std::byte* target = theirs.target_of(key, offset, bytes);
+    if (request.bytes > 0) {
+      std::byte* target = theirs.target_of(request.key, request.offset, request.bytes);
       if (target == nullptr) {
         to.gone = true;
         to.why = "a put to memory that is not registered";
         return Posted::lost;
       }
-      if (bytes <= fabric_.options_.moved_bytes_max) std::memcpy(target, source, bytes);
+      if (request.bytes <= fabric_.options_.moved_bytes_max)
+        std::memcpy(target, request.source, request.bytes);
     }
     theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {Completion::Kind::notice,
-                                                                     rank_, notice, 0};
+                                                                     rank_, request.notice, 0};
     return Posted::done;
   }
 

@@ -158,21 +158,21 @@ std::span<const std::byte> ShmTransport::hello_of(int peer) const {
   return {slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax)};
 }
 
-Posted ShmTransport::put(int rank, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) {
-  Peer& peer = peers_[static_cast<size_t>(rank)];
+Posted ShmTransport::put(const PutRequest& request) {
+  Peer& peer = peers_[static_cast<size_t>(request.peer)];
   if (peer.state != LinkState::linked) [[unlikely]]
     return peer.state == LinkState::connecting ? Posted::full : Posted::lost;
   if (peer.out.full()) return Posted::full;
-  if (bytes > 0) {
-    if (bytes > kOpBytesMax) [[unlikely]]
-      return refuse(peer, fmt::format("{} bytes in one put; at most {}", bytes, kOpBytesMax));
-    std::byte* target = peer.regions.find(key.id, offset, bytes);
+  if (request.bytes > 0) {
+    if (request.bytes > kOpBytesMax) [[unlikely]]
+      return refuse(peer,
+                    fmt::format("{} bytes in one put; at most {}", request.bytes, kOpBytesMax));
+    std::byte* target = peer.regions.find(request.key.id, request.offset, request.bytes);
     if (!target) [[unlikely]]
       return refuse(peer, peer.regions.why());
-    std::memcpy(target, source, bytes);
+    std::memcpy(target, request.source, request.bytes);
   }
-  peer.out.send(notice);
+  peer.out.send(request.notice);
   ring_if_asleep(peer);
   return Posted::done;
 }

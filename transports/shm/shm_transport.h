@@ -64,9 +64,7 @@ class ShmTransport final : public Transport {
   /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and
   /// where [offset, offset + bytes) is not in a registered region of the peer: that is a bug on one
   /// side, and so nothing more is sent to this peer.
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   void unmap_deregistered() override;
 

@@ -84,27 +84,26 @@ TcpTransport::Peer* TcpTransport::find(int peer) const {
 
 // ---- Putting ----
 
-Posted TcpTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
-  assert(bytes <= tcp::kPutBytesMax);
-  Peer* p = find(peer);
+Posted TcpTransport::put(const PutRequest& request) {
+  assert(request.bytes <= tcp::kPutBytesMax);
+  Peer* p = find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked)
     return p->state == Peer::State::linking ? Posted::full : Posted::lost;
   if (p->ended > 0) return Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
+  if (!is_within_key(request)) {
     lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
   tcp::Outbox::Put put;
-  put.source = source;
-  put.key = key.id;
-  put.offset = offset;
-  put.cookie = cookie;
-  put.bytes = static_cast<uint32_t>(bytes);
-  put.notice = notice;
+  put.source = request.source;
+  put.key = request.key.id;
+  put.offset = request.offset;
+  put.cookie = request.cookie;
+  put.bytes = static_cast<uint32_t>(request.bytes);
+  put.notice = request.notice;
   const bool was_empty = outbox.empty();
   if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
     if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;

@@ -42,9 +42,7 @@ class TcpTransport final : public Transport {
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
   void begin_batch() override { batching_ = true; }
   void end_batch() override;
   bool has_unsent() override;

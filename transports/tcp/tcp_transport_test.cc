@@ -204,7 +204,7 @@ TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
   EXPECT_EQ(job[1].notices.size(), 20u);
   EXPECT_EQ(job[1].lost, std::vector{0});
   EXPECT_EQ(job[1].transport.why_lost(0).text, "connection closed by the peer");
-  EXPECT_EQ(job[1].transport.put(0, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::lost);
+  EXPECT_EQ(job[1].transport.put({.peer = 0}), Posted::lost);
   for (int i = 0; i < 10; ++i) job[1].poll();
   EXPECT_EQ(job[1].lost.size(), 1u);
 }
@@ -274,7 +274,7 @@ TEST(TcpTransport, DropsAPeerInSilence) {
   job.link_all();
   EXPECT_EQ(job[0].put(1, {}, 0, 1), Posted::done);
   job[1].transport.drop(0);
-  EXPECT_EQ(job[1].transport.put(0, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::lost);
+  EXPECT_EQ(job[1].transport.put({.peer = 0}), Posted::lost);
   for (int i = 0; i < 10; ++i) job[1].poll();
   EXPECT_TRUE(job[1].lost.empty());
   EXPECT_TRUE(job[1].notices.empty());

@@ -66,8 +66,13 @@ struct Node {
   }
   Posted put(int peer, std::span<const std::byte> from, uint64_t offset, uint32_t notice,
              uint64_t cookie = 0) {
-    return transport.put(peer, from.data(), nullptr, from.size(), key_of(peer), offset, notice,
-                         cookie);
+    return transport.put({.peer = peer,
+                          .source = from.data(),
+                          .bytes = from.size(),
+                          .key = key_of(peer),
+                          .offset = offset,
+                          .notice = notice,
+                          .cookie = cookie});
   }
 
   int rank;

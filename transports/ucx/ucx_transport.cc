@@ -105,37 +105,36 @@ inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx
                                     &param);
 }
 
-Posted UcxTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
-  Peer* p = find(peer);
+Posted UcxTransport::put(const PutRequest& request) {
+  Peer* p = find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
+  if (!is_within_key(request)) {
     lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
   if (!p->can_put()) return Posted::full;
 
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   ucx::PutHeader header;
   header.link = p->their_link;
-  header.notice = notice;
+  header.notice = request.notice;
   header.sequence = static_cast<uint16_t>(p->sent);
   header.taken = static_cast<uint16_t>(p->inbox.taken());
-  if (bytes > 0) {
-    header.key = key.id;
-    header.offset = offset;
+  if (request.bytes > 0) {
+    header.key = request.key.id;
+    header.offset = request.offset;
   }
-  ucs_status_ptr_t request = send(*p, put, header, source, bytes);
-  if (UCS_PTR_IS_ERR(request)) {
-    lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  ucs_status_ptr_t sending = send(*p, put, header, request.source, request.bytes);
+  if (UCS_PTR_IS_ERR(sending)) {
+    lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(sending)));
     return Posted::lost;
   }
   ++p->sent;
   p->told = p->inbox.taken();
   unflushed_ = true;
-  put.sent = request == nullptr;
+  put.sent = sending == nullptr;
   if (put.sent && p->first_put == p->end_put) return Posted::done;
   ++p->end_put;
   if (!put.sent) ++p->under_way;

@@ -45,9 +45,7 @@ class UcxTransport final : public Transport {
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
   bool has_unsent() override;
   std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override;

@@ -41,49 +41,42 @@ VerbsTransport::Peer* VerbsTransport::find(int peer) const {
 
 // ---- Putting ----
 
-Posted VerbsTransport::put(int peer, const std::byte* source,
-                           const MemoryRegistration* source_memory, size_t bytes, RemoteKey key,
-                           uint64_t offset, uint32_t notice, uint64_t cookie) {
-  Peer* p = find(peer);
+Posted VerbsTransport::put(const PutRequest& request) {
+  Peer* p = find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
+  if (!is_within_key(request)) {
     lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
-  if (bytes <= inline_bytes_max_) {
-    const uint32_t remote_key = verbs::remote_key(key, p->lanes[0]->peer_adapter);
-    return put_copied(*p, source, static_cast<uint32_t>(bytes), {offset, remote_key, notice},
-                      cookie);
-  }
-  return put_registered(*p, source, static_cast<const Registration*>(source_memory), bytes, key,
-                        offset, notice, cookie);
+  return request.bytes <= inline_bytes_max_ ? put_copied(*p, request) : put_registered(*p, request);
 }
 
 // By the first lane alone.
-Posted VerbsTransport::put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
-                                  const Lane::Target& target, uint64_t cookie) {
+Posted VerbsTransport::put_copied(Peer& peer, const PutRequest& request) {
   Lane& lane = *peer.lanes[0];
   if (!peer.has_place() || !lane.can_put()) return Posted::full;
-  lane.put_copied(source, bytes, target, !batching_);
-  if (!leave(peer, lane, bytes)) return Posted::lost;
+  const uint32_t key = verbs::remote_key(request.key, lane.peer_adapter);
+  lane.put_copied(request.source, static_cast<uint32_t>(request.bytes),
+                  {request.offset, key, request.notice}, !batching_);
+  if (!leave(peer, lane, request.bytes)) return Posted::lost;
   if (peer.first_put == peer.end_put) return Posted::done;
   Peer::Put& put = peer.puts[peer.end_put++ % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   put.lanes = 0;
   return Posted::posted;
 }
 
-Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
-                                      const Registration* memory, size_t bytes, RemoteKey key,
-                                      uint64_t offset, uint32_t notice, uint64_t cookie) {
+Posted VerbsTransport::put_registered(Peer& peer, const PutRequest& request) {
+  const auto* memory = static_cast<const Registration*>(request.source_memory);
+  const size_t bytes = request.bytes;
   if (bytes > put_bytes_max_) {
     lose(peer, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
                            "ROPEWALK_SLICE_BYTES",
                            bytes, put_bytes_max_));
     return Posted::lost;
   }
-  if (memory == nullptr || !memory->contains(source, bytes)) {
+  if (memory == nullptr || !memory->contains(request.source, bytes)) {
     lose(peer, "a put was refused: its source is not in the registered memory named");
     return Posted::lost;
   }
@@ -97,15 +90,16 @@ Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
   const size_t piece =
       std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
   Peer::Put& put = peer.puts[peer.end_put % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   put.lanes = static_cast<uint8_t>(lanes.size());
   size_t begin = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
     Lane& lane = *lanes[i];
     const size_t length = lanes.size() == 1 ? bytes : std::min(piece, bytes - begin);
-    const auto at = static_cast<uint64_t>(source + begin - memory->base());
+    const auto at = static_cast<uint64_t>(request.source + begin - memory->base());
     lane.put_registered({at, static_cast<uint32_t>(length), memory->local_key(lane.adapter)},
-                        {offset + begin, verbs::remote_key(key, lane.peer_adapter), notice});
+                        {request.offset + begin, verbs::remote_key(request.key, lane.peer_adapter),
+                         request.notice});
     if (!leave(peer, lane, bytes)) return Posted::lost;
     put.ends[i] = lane.position();
     begin += length;

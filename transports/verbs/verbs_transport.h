@@ -67,9 +67,7 @@ class VerbsTransport final : public Transport {
   bool connected(int peer) const override;
   bool is_wanted(int peer) const override;
   std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
   void begin_batch() override { batching_ = true; }
   void end_batch() override;
   std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
@@ -109,11 +107,8 @@ class VerbsTransport final : public Transport {
   void poll_control();
 
   // verbs_transport.cc
-  Posted put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
-                    const verbs::Lane::Target& target, uint64_t cookie);
-  Posted put_registered(Peer& peer, const std::byte* source, const verbs::Registration* memory,
-                        size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                        uint64_t cookie);
+  Posted put_copied(Peer& peer, const PutRequest& request);
+  Posted put_registered(Peer& peer, const PutRequest& request);
   bool leave(Peer& peer, verbs::Lane& lane, size_t bytes);
   size_t drain(std::span<Completion> into = {});
   bool pass(const ibv_wc& completion, Completion& into);

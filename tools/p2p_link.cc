@@ -38,7 +38,7 @@ P2pLink::P2pLink(const Setup& setup)
   const RemoteKey own = in_.registrations()[0]->key();
   transport.connect(setup_.peer, std::as_bytes(std::span(&own, 1)));
   wait_until([&] { return transport.connected(setup_.peer); });
-  const auto hello = transport.hello_of(setup_.peer);
+  const auto hello = *transport.hello_of(setup_.peer);
   if (hello.size() != sizeof peers_in_) fail(ErrorCode::protocol, "greeted in another way");
   memcpy(&peers_in_, hello.data(), sizeof peers_in_);
   if (peers_in_.bytes != own.bytes)

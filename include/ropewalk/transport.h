@@ -1,5 +1,6 @@
 // What a transport implements. A transport moves bytes between two ranks and knows nothing of
-// collectives. To add one, implement `Transport` and pass tests/conformance.
+// collectives. To add one, implement `Transport`, and `MappedMemory` where ranks share memory, and
+// pass tests/conformance.
 //
 // Threads: one thread at a time uses a transport (the engine holds a lock). Nothing here blocks,
 // and nothing calls back: what happened comes out of `poll`.
@@ -9,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ropewalk/status.h"
@@ -18,7 +21,7 @@
 namespace ropewalk {
 
 struct Capabilities {
-  bool load_store = false;          // `map` gives pointers into the peer's memory
+  std::string_view name;            // "tcp"; valid as long as the transport
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
   bool registered_sources = false;  // put needs the source's MemoryRegistration; see there
   size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
@@ -119,16 +122,37 @@ enum class Posted : uint8_t {
   lost,    // the peer is gone
 };
 
-class Transport {
+/// Load and store to the memory of peers, of transports whose ranks can map each other's.
+class MappedMemory {
  public:
-  virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;
-  virtual Capabilities capabilities() const = 0;
-
+  virtual ~MappedMemory() = default;
   /// Where not null: page-aligned memory of `bytes` zeroes or more, and only such can be registered
   /// here. Null where a memfd will do. Threads: any. Throws Error(exhausted) with the exact fix
   /// where a limit forbids it.
-  virtual std::unique_ptr<TransportAllocation> allocate(size_t /*bytes*/) { return nullptr; }
+  virtual std::unique_ptr<TransportAllocation> allocate(size_t bytes) = 0;
+
+  /// The address of `offset` in the peer's region, mapped for `bytes`, or null where it cannot be
+  /// mapped; why_lost says why. Cheap when mapped before. Valid until `unmap_deregistered`, even
+  /// when the peer deregisters before, as one does that fails.
+  virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
+  /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
+  /// of theirs may be used.
+  virtual void unmap_deregistered() = 0;
+
+  /// Lets `peer`, should it sleep, see what was stored into its memory through `map`. Cheap where
+  /// it does not.
+  virtual void wake(int peer) = 0;
+};
+
+/// Nothing has a default: a transport that forwards to another must forward all.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual Capabilities capabilities() const = 0;
+  std::string_view name() const { return capabilities().name; }
+
+  /// Null where peers' memory cannot be mapped. Always the same. Threads: any.
+  virtual MappedMemory* mapped_memory() = 0;
   /// Makes `region` a legal source of puts and, unless it is source_only, target of peers' puts.
   /// Throws Error(exhausted) with the exact fix where a limit forbids it.
   virtual std::unique_ptr<MemoryRegistration> register_memory(const Region& region) = 0;
@@ -136,12 +160,12 @@ class Transport {
   /// Begins linking with `peer`; returns at once; a repeated call does nothing. The link stands
   /// once both sides have called it. `hello` (at most kHelloBytesMax) is handed to the peer.
   virtual void connect(int peer, std::span<const std::byte> hello) = 0;
-  /// True once puts to `peer` can be posted and its hello is here. Progress is made by `poll`.
-  virtual bool connected(int peer) const = 0;
+  /// What the peer passed to its `connect`, once puts to it can be posted. Progress is made by
+  /// `poll`. Nothing again where the link is no more.
+  virtual std::optional<std::span<const std::byte>> hello_of(int peer) const = 0;
+  bool connected(int peer) const { return hello_of(peer).has_value(); }
   /// True when the peer has called `connect`, as far as this side can see, and this side has not.
   virtual bool is_wanted(int peer) const = 0;
-  /// What the peer passed to its `connect`. Only when connected.
-  virtual std::span<const std::byte> hello_of(int peer) const = 0;
 
   /// Writes the bytes of the source to the peer's region; when all are visible there the peer's
   /// `poll` gives the notice. Puts to one peer arrive, and their put_dones come, in the order
@@ -150,45 +174,31 @@ class Transport {
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
   virtual Posted put(const PutRequest& request) = 0;
 
-  /// From `begin_batch` to `end_batch` a transport may hold back small puts, so that several to one
-  /// peer leave together; their answers stay the same. A long put (64 KiB and more) leaves at once,
-  /// with what was held back before it to that peer. Without `begin_batch` no put waits for
-  /// another. Neither is called where `load_store`, nor is `has_unsent`: there a put has left when
-  /// it is answered.
-  virtual void begin_batch() {}
-  virtual void end_batch() {}
-
+  /// While batching is on a transport may hold back small puts, so that several to one peer leave
+  /// together; their answers stay the same. A long put (64 KiB and more) leaves at once, with what
+  /// was held back before it to that peer. Off at first: no put waits for another. To switch it off
+  /// sends what was held back. Nothing to do where a put has left when it is answered, as all have
+  /// that have `mapped_memory`.
+  virtual void set_batching(bool on) = 0;
   /// True while bytes of puts, perhaps of such as are `done`, wait for `poll` to send them.
-  virtual bool has_unsent() { return false; }
-
-  /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped; why_lost says why. Cheap when mapped before. Valid until
-  /// `unmap_deregistered`, even when the peer deregisters before, as one does that fails.
-  virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
-  /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
-  /// of theirs may be used.
-  virtual void unmap_deregistered() {}
-
-  /// Where `load_store`: lets `peer`, should it sleep, see what was stored into its memory through
-  /// `map`. Cheap where it does not. Without load_store there is nothing to call it for.
-  virtual void wake(int /*peer*/) {}
+  virtual bool has_unsent() = 0;
 
   /// Moves bytes and fills `into`; returns how many entries were filled.
   virtual size_t poll(std::span<Completion> into) = 0;
   /// A descriptor that becomes readable when `poll` may have something new, or a peer called
-  /// `wake`; or -1. Call `arm` first; if it returns false there is something already. What peers
-  /// stored through `map` the caller must look for itself, after `arm`.
+  /// MappedMemory::wake; or -1. Call `arm` first; if it returns false there is something already.
+  /// What peers stored through `map` the caller must look for itself, after `arm`.
   virtual int event_fd() const = 0;
   virtual bool arm() = 0;
 
   /// Gives `peer` up; pending puts are forgotten. No `lost` follows.
   virtual void drop(int peer) = 0;
-  /// After this no byte moves from or to memory here but by `map`: callers free theirs when a job
-  /// has failed, and adapters, this one's and the peers', do not know. Only the destructor is
-  /// called then, and `drop`, `has_unsent`, `unmap_deregistered`, `arm`. Peers hear of it no sooner
-  /// than by an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll`
-  /// only.
-  virtual void stop() {}
+  /// After this no byte moves from or to memory here but by MappedMemory: callers free theirs when
+  /// a job has failed, and adapters, this one's and the peers', do not know. Only the destructor is
+  /// called then, and `drop`, `has_unsent`, `arm`, MappedMemory::unmap_deregistered. Peers hear of
+  /// it no sooner than by an adapter's own timeout. Nothing to do where bytes move in calls of
+  /// `put` and `poll` only.
+  virtual void stop() = 0;
   /// Why `poll`, `put` or `map` said that the peer is lost.
   virtual LossReason why_lost(int peer) const = 0;
 };

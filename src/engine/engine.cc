@@ -31,11 +31,11 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
       pairs_(static_cast<size_t>(size)) {
   active_.reserve(64);
   std::ranges::copy_if(transports_, std::back_inserter(networks_),
-                       [](Transport* transport) { return !transport->capabilities().load_store; });
+                       [](Transport* transport) { return transport->mapped_memory() == nullptr; });
 }
 
 bool Engine::is_mapped(int peer) const {
-  return peer != rank_ && transport_to(peer).capabilities().load_store;
+  return peer != rank_ && transport_to(peer).mapped_memory() != nullptr;
 }
 
 Link& Engine::link_to(int peer) {
@@ -139,7 +139,7 @@ bool Engine::needs_poll() {
 
 bool Engine::advance() {
   if (active_.empty() && puts_under_way_ == 0 && !owing_) return false;
-  for (Transport* network : networks_) network->begin_batch();
+  for (Transport* network : networks_) network->set_batching(true);
   bool moved = false;
   for (size_t i = 0; i < active_.size() && !failed_;) {
     Operation& op = *active_[i];
@@ -155,13 +155,14 @@ bool Engine::advance() {
   owing_ = false;
   for (Link* link : open_links_)
     if (link->ready()) owing_ |= !link->flush();
-  for (Transport* network : networks_) network->end_batch();
+  for (Transport* network : networks_) network->set_batching(false);
   return moved;
 }
 
 void Engine::unmap_deregistered() {
   if (!active_.empty()) return;
-  for (Transport* transport : transports_) transport->unmap_deregistered();
+  for (Transport* transport : transports_)
+    if (MappedMemory* mapped = transport->mapped_memory()) mapped->unmap_deregistered();
   for (Link* link : open_links_) link->find_inbox_again();
 }
 

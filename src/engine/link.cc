@@ -14,6 +14,7 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
       peer_(peer),
       puts_under_way_(puts_under_way),
       capabilities_(transport.capabilities()),
+      mapped_memory_(transport.mapped_memory()),
       boxes_(2 * kInboxBytes, std::array{&transport}) {
   boxes_.register_with(transport_);
 }
@@ -32,19 +33,19 @@ void Link::connect() {
 }
 
 bool Link::try_ready() {
-  if (!connecting_ || !transport_.connected(peer_)) return false;
-  LinkHello hello;
+  if (!connecting_) return false;
   const auto bytes = transport_.hello_of(peer_);
-  if (lost_) return false;
-  if (bytes.size() == sizeof(hello)) std::memcpy(&hello, bytes.data(), sizeof(hello));
-  if (bytes.size() != sizeof(hello) || hello.version != kWireVersion ||
+  if (!bytes || lost_) return false;
+  LinkHello hello;
+  if (bytes->size() == sizeof(hello)) std::memcpy(&hello, bytes->data(), sizeof(hello));
+  if (bytes->size() != sizeof(hello) || hello.version != kWireVersion ||
       hello.inbox_bytes != kInboxBytes) {
     give_up(ErrorCode::refused, "it speaks another version of the engine protocol",
             "run the same version of Ropewalk on every rank");
     return false;
   }
   peer_inbox_ = hello.inbox;
-  if (capabilities_.load_store) {
+  if (mapped()) {
     peer_inbox_here_ = map(hello.inbox, 0, kInboxBytes);
     if (peer_inbox_here_ == nullptr) return false;
   }
@@ -60,7 +61,7 @@ void Link::give_up(ErrorCode code, std::string reason, std::string advice) {
 
 std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
-  std::byte* address = transport_.map(peer_, key, offset, bytes);
+  std::byte* address = mapped() ? mapped_memory_->map(peer_, key, offset, bytes) : nullptr;
   if (address == nullptr) {
     LossReason why = transport_.why_lost(peer_);
     give_up(ErrorCode::unavailable, std::move(why.text), std::move(why.advice));
@@ -104,7 +105,7 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   std::atomic_ref(reinterpret_cast<EagerHeader*>(slot)->number)
       .store(header.number, std::memory_order_release);
   if (peer_inbox_here_ != nullptr)
-    transport_.wake(peer_);
+    mapped_memory_->wake(peer_);
   else if (!accepted(put_small(slot, payload_at + payload_bytes, offset,
                                make_notice(NoticeKind::eager, s))))
     return false;

@@ -26,7 +26,7 @@ class Link {
   int peer() const { return peer_; }
   int transport_index() const { return transport_index_; }
   Transport& transport() const { return transport_; }
-  bool mapped() const { return capabilities_.load_store; }
+  bool mapped() const { return mapped_memory_ != nullptr; }
   bool needs_registration() const { return capabilities_.needs_registration; }
   bool registered_sources() const { return capabilities_.registered_sources; }
 
@@ -94,7 +94,7 @@ class Link {
   /// mapped.
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
 
-  /// After Transport::unmap_deregistered: the peer may have gone, and its inbox with it.
+  /// After MappedMemory::unmap_deregistered: the peer may have gone, and its inbox with it.
   void find_inbox_again();
 
   /// Does nothing while the last probe is still on its way out.
@@ -148,7 +148,8 @@ class Link {
   const int peer_;
   uint32_t& puts_under_way_;
   const Capabilities capabilities_;
-  RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
+  MappedMemory* const mapped_memory_;  // the transport's
+  RegisteredMemory boxes_;             // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;
   std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
   bool connecting_ = false;

@@ -131,10 +131,10 @@ TEST_P(TransportSuite, ExchangesHellos) {
   ASSERT_TRUE(until([&] {
     return at(0).connected(1) && at(1).connected(0) && at(0).connected(2) && at(2).connected(0);
   }));
-  EXPECT_EQ(text_of(at(1).hello_of(0)), "from 0");
-  EXPECT_EQ(text_of(at(0).hello_of(1)), longest);
-  EXPECT_EQ(text_of(at(0).hello_of(2)), "from 2");
-  EXPECT_EQ(text_of(at(2).hello_of(0)), "");
+  EXPECT_EQ(text_of(*at(1).hello_of(0)), "from 0");
+  EXPECT_EQ(text_of(*at(0).hello_of(1)), longest);
+  EXPECT_EQ(text_of(*at(0).hello_of(2)), "from 2");
+  EXPECT_EQ(text_of(*at(2).hello_of(0)), "");
   EXPECT_FALSE(at(1).connected(2));
 }
 
@@ -210,18 +210,17 @@ TEST_P(TransportSuite, HoldsBackNoLongPuts) {
   start(2);
   constexpr size_t kLong = (64 << 10) + 100;  // over three lanes the last piece is short
   const Target target(kLong, at(1)), source(kLong, at(0));
-  const bool batches = !at(0).capabilities().load_store;
   uint32_t sent = 0;
   const auto put_one = [&](size_t bytes) {
     ASSERT_NE(put(0, 1, &source, 0, bytes, target.key(), 0, sent, sent), Posted::lost);
     ++sent;
   };
-  if (batches) at(0).begin_batch();
+  at(0).set_batching(true);
   for (int i = 0; i < 3; ++i) put_one(8);
   put_one(kLong);
   ASSERT_TRUE(until([&] { return notices(1) == sent; })) << "it waits for a release";
   for (int i = 0; i < 40; ++i) put_one(8);
-  if (batches) at(0).end_batch();
+  at(0).set_batching(false);
   ASSERT_TRUE(until([&] { return notices(1) == sent; }));
   ASSERT_TRUE(settle());
   const auto got = notices_seen(1);
@@ -297,21 +296,19 @@ TEST_P(TransportSuite, PutDoneFreesTheSource) {
 TEST_P(TransportSuite, MapsThePeersMemoryIfItSaysSo) {
   start(2);
   const Target target(10'000, at(1));
-  std::byte* mapped = at(0).map(1, target.key(), 100, 9'900);
-  if (!at(0).capabilities().load_store) {
-    EXPECT_EQ(mapped, nullptr);
-    return;
-  }
+  MappedMemory* const memory = at(0).mapped_memory();
+  if (memory == nullptr) return;
+  std::byte* mapped = memory->map(1, target.key(), 100, 9'900);
   ASSERT_NE(mapped, nullptr);
   fill(mapped, 9'900, 3);
   EXPECT_EQ(wrong_bytes(target.data() + 100, 9'900, 3), 0u);
   target.data()[5] = std::byte{42};
-  EXPECT_EQ(*at(0).map(1, target.key(), 5, 1), std::byte{42});
-  EXPECT_EQ(at(0).map(1, target.key(), 101, 9'900), nullptr);
-  EXPECT_EQ(at(0).map(1, target.key(), 10'001, 0), nullptr);
-  EXPECT_EQ(at(0).map(1, target.key(), ~uint64_t{0}, 2), nullptr);
-  EXPECT_EQ(at(0).map(1, {target.key().id + (uint64_t{1} << 50), 10'000}, 0, 1), nullptr);
-  EXPECT_NE(at(0).map(1, target.key(), 0, 10'000), nullptr);
+  EXPECT_EQ(*memory->map(1, target.key(), 5, 1), std::byte{42});
+  EXPECT_EQ(memory->map(1, target.key(), 101, 9'900), nullptr);
+  EXPECT_EQ(memory->map(1, target.key(), 10'001, 0), nullptr);
+  EXPECT_EQ(memory->map(1, target.key(), ~uint64_t{0}, 2), nullptr);
+  EXPECT_EQ(memory->map(1, {target.key().id + (uint64_t{1} << 50), 10'000}, 0, 1), nullptr);
+  EXPECT_NE(memory->map(1, target.key(), 0, 10'000), nullptr);
 }
 
 TEST_P(TransportSuite, RefusesWhatIsOutOfBounds) {

@@ -56,7 +56,7 @@ FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
     : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
 
 Capabilities FakeTransport::capabilities() const {
-  return {.load_store = fabric_.options_.load_store,
+  return {.name = "fake",
           .needs_registration = fabric_.options_.needs_registration,
           .registered_sources = fabric_.options_.registered_sources,
           .inline_bytes_max = fabric_.options_.inline_bytes_max};
@@ -105,13 +105,10 @@ bool FakeTransport::is_wanted(int peer) const {
   return !side(peer).connecting && side(peer).hello_here;
 }
 
-bool FakeTransport::connected(int peer) const {
+std::optional<std::span<const std::byte>> FakeTransport::hello_of(int peer) const {
   const Side& s = side(peer);
-  return s.connecting && s.hello_here && !s.dropped;
-}
-
-std::span<const std::byte> FakeTransport::hello_of(int peer) const {
-  return side(peer).hello;
+  if (!s.connecting || !s.hello_here || s.dropped) return {};
+  return s.hello;
 }
 
 Posted FakeTransport::put(const PutRequest& request) {
@@ -245,7 +242,7 @@ std::byte* FakeTransport::target_of(RemoteKey key, uint64_t offset, size_t bytes
 }
 
 std::byte* FakeTransport::map(int peer, RemoteKey key, uint64_t offset, size_t bytes) {
-  if (!fabric_.options_.load_store || side(peer).dropped) return nullptr;
+  if (side(peer).dropped) return nullptr;
   return fabric_.at(peer).target_of(key, offset, bytes);
 }
 

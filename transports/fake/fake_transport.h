@@ -12,23 +12,28 @@
 
 namespace ropewalk {
 
-class FakeTransport final : public Transport {
+class FakeTransport final : public Transport, public MappedMemory {
  public:
   FakeTransport(FakeFabric& fabric, int rank, int ranks);
 
-  std::string_view name() const override { return "fake"; }
   Capabilities capabilities() const override;
+  MappedMemory* mapped_memory() override { return fabric_.options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
   Posted put(const PutRequest& request) override;
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
+  std::unique_ptr<TransportAllocation> allocate(size_t) override { return nullptr; }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+  void unmap_deregistered() override {}
+  void wake(int) override {}
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return -1; }
   bool arm() override { return completions_.empty(); }
   void drop(int peer) override;
+  void stop() override {}
   LossReason why_lost(int peer) const override;
 
  private:

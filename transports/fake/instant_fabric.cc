@@ -7,7 +7,7 @@
 
 namespace ropewalk {
 
-class InstantTransport final : public Transport {
+class InstantTransport final : public Transport, public MappedMemory {
  public:
   InstantTransport(InstantFabric& fabric, int rank, int ranks)
       : fabric_(fabric),
@@ -15,11 +15,10 @@ class InstantTransport final : public Transport {
         sides_(static_cast<size_t>(ranks)),
         notices_(fabric.options_.notices_max) {}
 
-  std::string_view name() const override { return "instant"; }
   Capabilities capabilities() const override {
-    return {.load_store = fabric_.options_.load_store,
-            .needs_registration = fabric_.options_.load_store};
+    return {.name = "instant", .needs_registration = fabric_.options_.load_store};
   }
+  MappedMemory* mapped_memory() override { return fabric_.options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     regions_.push_back(region);
     return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes},
@@ -34,14 +33,14 @@ class InstantTransport final : public Transport {
     theirs.hello.assign(hello.begin(), hello.end());
     theirs.hello_here = true;
   }
-  bool connected(int peer) const override {
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override {
     const Side& s = side(peer);
-    return s.connecting && s.hello_here && !s.gone;
+    if (!s.connecting || !s.hello_here || s.gone) return {};
+    return s.hello;
   }
   bool is_wanted(int peer) const override {
     return !side(peer).connecting && side(peer).hello_here;
   }
-  std::span<const std::byte> hello_of(int peer) const override { return side(peer).hello; }
 
   Posted put(const PutRequest& request) override {
     Side& to = side(request.peer);
@@ -64,10 +63,16 @@ class InstantTransport final : public Transport {
     return Posted::done;
   }
 
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
+
+  std::unique_ptr<TransportAllocation> allocate(size_t) override { return nullptr; }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    if (!fabric_.options_.load_store || side(peer).gone) return nullptr;
+    if (side(peer).gone) return nullptr;
     return fabric_.at(peer).target_of(key, offset, bytes);
   }
+  void unmap_deregistered() override {}
+  void wake(int) override {}
 
   size_t poll(std::span<Completion> into) override {
     size_t filled = 0;
@@ -94,6 +99,7 @@ class InstantTransport final : public Transport {
     other.why = "the peer closed the link";
     theirs.lost_.push_back(rank_);
   }
+  void stop() override {}
   LossReason why_lost(int peer) const override { return {side(peer).why, false, {}}; }
 
  private:

@@ -109,7 +109,7 @@ void ShmTransport::open_peer(int rank, const std::string& info) {
 }
 
 Capabilities ShmTransport::capabilities() const {
-  return {.load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
+  return {.name = sharing_->name(), .needs_registration = true, .op_bytes_max = kOpBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {
@@ -148,14 +148,11 @@ bool ShmTransport::is_wanted(int peer) const {
          p.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) != 0;
 }
 
-bool ShmTransport::connected(int peer) const {
-  const LinkState state = peers_.at(static_cast<size_t>(peer)).state;
-  return state == LinkState::linked || state == LinkState::broken;
-}
-
-std::span<const std::byte> ShmTransport::hello_of(int peer) const {
-  const shm::HelloSlot& slot = peers_.at(static_cast<size_t>(peer)).mailbox.hello_to(rank_);
-  return {slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax)};
+std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const {
+  const Peer& p = peers_.at(static_cast<size_t>(peer));
+  if (p.state != LinkState::linked && p.state != LinkState::broken) return {};
+  const shm::HelloSlot& slot = p.mailbox.hello_to(rank_);
+  return std::span<const std::byte>(slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax));
 }
 
 Posted ShmTransport::put(const PutRequest& request) {

@@ -37,14 +37,9 @@ bool TcpTransport::is_wanted(int peer) const {
   return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
 }
 
-bool TcpTransport::connected(int peer) const {
+std::optional<std::span<const std::byte>> TcpTransport::hello_of(int peer) const {
   const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> TcpTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  if (p == nullptr || p->links[0] == nullptr) return {};
+  if (p == nullptr || p->state != Peer::State::linked) return {};
   return p->links[0]->stream.reader().hello();
 }
 

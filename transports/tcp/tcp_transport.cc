@@ -71,7 +71,7 @@ TcpTransport::~TcpTransport() {
 }
 
 Capabilities TcpTransport::capabilities() const {
-  return {.op_bytes_max = tcp::kPutBytesMax};
+  return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> TcpTransport::register_memory(const Region& region) {
@@ -120,10 +120,6 @@ Posted TcpTransport::put(const PutRequest& request) {
   return Posted::posted;
 }
 
-std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
-  return nullptr;
-}
-
 // The short way for the only stream with nothing queued. True where the put needs nothing more;
 // else what is left of it is posted, or the peer is lost.
 bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
@@ -136,7 +132,7 @@ bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
   if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
     outbox.pass();
     if (!is_listed) held_back_.push_back(&link);
-    if (!batching_) end_batch();
+    if (!batching_) release_held();
     return true;
   }
   const size_t written = stream.send_now(header, put.source);
@@ -155,8 +151,12 @@ bool TcpTransport::has_unsent() {
                      [](const PeerStream* link) { return link->stream.has_output(); });
 }
 
-void TcpTransport::end_batch() {
-  batching_ = false;
+void TcpTransport::set_batching(bool on) {
+  batching_ = on;
+  if (!on) release_held();
+}
+
+void TcpTransport::release_held() {
   while (!held_back_.empty()) {
     PeerStream& link = *held_back_.back();
     held_back_.pop_back();

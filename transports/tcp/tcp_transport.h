@@ -18,7 +18,7 @@ namespace ropewalk {
 /// need not be registered to be a source. docs/protocol.md has every byte.
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
-/// call and the receiver one, or a part of one between `gather` and `release`. Limits: 128 puts
+/// call and the receiver one, or a part of one while batching is on. Limits: 128 puts
 /// under way per peer (then `full`), 256 notices per peer that were not polled (then the peer's
 /// frames wait in the socket), 1 GiB per put.
 ///
@@ -33,24 +33,22 @@ class TcpTransport final : public Transport {
   TcpTransport(int rank, int size, SocketSource& sockets, int streams);
   ~TcpTransport() override;
 
-  std::string_view name() const override { return "tcp"; }
   Capabilities capabilities() const override;
+  MappedMemory* mapped_memory() override { return nullptr; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
   Posted put(const PutRequest& request) override;
-  void begin_batch() override { batching_ = true; }
-  void end_batch() override;
+  void set_batching(bool on) override;
   bool has_unsent() override;
-  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_; }
   bool arm() override;
   void drop(int peer) override;
+  void stop() override {}
   LossReason why_lost(int peer) const override;
 
  private:
@@ -70,6 +68,7 @@ class TcpTransport final : public Transport {
   void receive(PeerStream& link);
   void received(PeerStream& link);
   void resume_stalled();
+  void release_held();
   bool write_now(PeerStream& link, const tcp::Outbox::Put& put);
   bool check_broken(PeerStream& link);
   void flush(Peer& peer);

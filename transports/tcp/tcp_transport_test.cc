@@ -96,7 +96,7 @@ TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
   Job job(2, kind(), streams(), 4096, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(4096, 5);
-  job[0].transport.begin_batch();
+  job[0].transport.set_batching(true);
   for (uint32_t i = 0; i < 4; ++i) {
     std::vector<std::byte> bytes(source.begin() + i * 100, source.begin() + (i + 1) * 100);
     const Posted posted = job[0].put(1, i == 2 ? std::span<std::byte>() : bytes, i * 100, i);
@@ -106,7 +106,7 @@ TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
     job[1].poll();
     EXPECT_TRUE(job[1].notices.empty());
   }
-  job[0].transport.end_batch();
+  job[0].transport.set_batching(false);
   ASSERT_TRUE(until([&] {
     if (streams() > 1) job[0].poll();
     job[1].poll();
@@ -132,7 +132,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
   job.link_all();
   size_t posted = 0, at = 0, done = 0;
   ASSERT_TRUE(until([&] {
-    job[0].transport.begin_batch();
+    job[0].transport.set_batching(true);
     bool full = false;
     for (size_t i = 0; i < 5 && posted < kPuts && !full; ++i) {
       const Posted result = job[0].put(1, std::span(source).first(length(posted)), at,
@@ -141,7 +141,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
       if (result == Posted::done) ++done;
       if (!full) at += length(posted++);
     }
-    job[0].transport.end_batch();
+    job[0].transport.set_batching(false);
     job[0].poll();
     if (full || posted == kPuts) job[1].poll();
     return job[1].notices.size() == kPuts && done + job[0].finished.size() == kPuts;
@@ -311,8 +311,8 @@ TEST(TcpTransport, CarriesTheLargestHello) {
     EXPECT_EQ(a.poll(none) + b.poll(none), 0u);
     return a.connected(1) && b.connected(0);
   }));
-  EXPECT_TRUE(std::ranges::equal(b.hello_of(0), hello));
-  EXPECT_TRUE(a.hello_of(1).empty());
+  EXPECT_TRUE(std::ranges::equal(*b.hello_of(0), hello));
+  EXPECT_TRUE(a.hello_of(1)->empty());
 }
 
 TEST(TcpTransport, NamesDifferentNumbersOfStreams) {

@@ -36,18 +36,17 @@ class UcxTransport final : public Transport {
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
-  std::string_view name() const override { return "ucx"; }
-  Capabilities capabilities() const override { return {}; }
+  Capabilities capabilities() const override { return {.name = "ucx"}; }
+  MappedMemory* mapped_memory() override { return nullptr; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
   Posted put(const PutRequest& request) override;
+  void set_batching(bool) override {}  // UCX decides what leaves together
   bool has_unsent() override;
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;

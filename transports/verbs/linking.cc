@@ -282,14 +282,10 @@ bool VerbsTransport::is_wanted(int peer) const {
   return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
 }
 
-bool VerbsTransport::connected(int peer) const {
+std::optional<std::span<const std::byte>> VerbsTransport::hello_of(int peer) const {
   const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> VerbsTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::span<const std::byte>() : p->greeting.hello();
+  if (p == nullptr || p->state != Peer::State::linked) return {};
+  return p->greeting.hello();
 }
 
 void VerbsTransport::take_sockets() {

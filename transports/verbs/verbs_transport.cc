@@ -120,8 +120,12 @@ bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
   return error == 0;
 }
 
-void VerbsTransport::end_batch() {
-  batching_ = false;
+void VerbsTransport::set_batching(bool on) {
+  batching_ = on;
+  if (!on) release_held();
+}
+
+void VerbsTransport::release_held() {
   while (!held_.empty()) {
     Peer& peer = *held_.back();
     held_.pop_back();

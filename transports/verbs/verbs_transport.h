@@ -55,22 +55,21 @@ class VerbsTransport final : public Transport {
   /// Waits until peers have what was put to them, no longer than they would be waited for anyway.
   ~VerbsTransport() override;
 
-  std::string_view name() const override { return "verbs"; }
   Capabilities capabilities() const override {
-    return {.registered_sources = true,
+    return {.name = "verbs",
+            .registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
             .op_bytes_max = put_bytes_max_,
             .silence_max_ns = options_.settings.silence_max_ns()};
   }
+  MappedMemory* mapped_memory() override { return nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
   Posted put(const PutRequest& request) override;
-  void begin_batch() override { batching_ = true; }
-  void end_batch() override;
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  void set_batching(bool on) override;
+  bool has_unsent() override { return false; }  // the adapter sends by itself
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
@@ -109,6 +108,7 @@ class VerbsTransport final : public Transport {
   // verbs_transport.cc
   Posted put_copied(Peer& peer, const PutRequest& request);
   Posted put_registered(Peer& peer, const PutRequest& request);
+  void release_held();
   bool leave(Peer& peer, verbs::Lane& lane, size_t bytes);
   size_t drain(std::span<Completion> into = {});
   bool pass(const ibv_wc& completion, Completion& into);

@@ -60,13 +60,13 @@ struct Greeting {
 };
 
 /// Gives sockets to those of `linking` that wait for one, and calls `taken(peer)` for each, which
-/// may shorten the list. True where none waits any more.
+/// may take that peer off the list. True where none waits any more.
 template <class Peer, class Taken>
 bool take_sockets(SocketSource& sockets, const std::vector<Peer*>& linking, Taken&& taken) {
   bool all = true;
   for (size_t i = linking.size(); i-- > 0;) {
-    if (i >= linking.size() || linking[i]->greeting.socket) continue;
     Peer& peer = *linking[i];
+    if (peer.greeting.socket || !peer.open()) continue;
     const int fd = sockets.take(peer.rank, 0);
     all &= fd >= 0;
     if (fd < 0) continue;

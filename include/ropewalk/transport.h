@@ -119,7 +119,7 @@ enum class Posted : uint8_t {
            // put_done of an earlier put to the same peer is still to come
   posted,  // accepted; a put_done with the cookie will come
   full,    // not accepted: poll, then try again
-  lost,    // the peer is gone
+  lost,    // the peer is gone; its earlier puts are dropped when `poll` says so, or by `drop`
 };
 
 /// Load and store to the memory of peers, of transports whose ranks can map each other's.

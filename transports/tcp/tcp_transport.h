@@ -48,7 +48,7 @@ class TcpTransport final : public Transport {
   int event_fd() const override { return epoll_fd_; }
   bool arm() override;
   void drop(int peer) override;
-  void stop() override {}
+  void stop() override { lose_failing(); }
   LossReason why_lost(int peer) const override;
 
  private:
@@ -56,7 +56,6 @@ class TcpTransport final : public Transport {
   struct PeerStream;  // a stream with the peer it belongs to
 
   [[noreturn]] static void fail_system(const char* operation, const char* call);
-  Peer* find(int peer) const;
   void take_sockets();
   bool take_sockets(Peer& peer);
   void add_link(Peer& peer, int index, int fd);
@@ -72,15 +71,12 @@ class TcpTransport final : public Transport {
   bool write_now(PeerStream& link, const tcp::Outbox::Put& put);
   bool check_broken(PeerStream& link);
   void flush(Peer& peer);
-  void publish(Peer& peer);
-  size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
 
   void end_stream(PeerStream& link);
   void check_stuck(Peer& peer);
-  void lose(Peer& peer, std::string why, std::string advice = {});
   /// For what a system call on one of its sockets said.
   void lose_for(Peer& peer, int error);
+  void lose_failing();
   void close(PeerStream& link);
   void close(Peer& peer);
 
@@ -96,11 +92,10 @@ class TcpTransport final : public Transport {
   bool batching_ = false;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   Regions regions_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<PeerStream*> links_;            // open sockets
-  std::vector<PeerStream*> held_back_;        // open sockets with puts to be released
-  std::vector<Peer*> pending_;                // peers that lack sockets
-  ReadyPeers<Peer> ready_;
+  std::vector<PeerStream*> links_;      // open sockets
+  std::vector<PeerStream*> held_back_;  // open sockets with puts to be released
+  std::vector<Peer*> pending_;          // peers that lack sockets
+  NetworkPeers<Peer> peers_;
 };
 
 }  // namespace ropewalk

@@ -59,8 +59,6 @@ class UcxTransport final : public Transport {
   struct Put;      // a message under way
   struct Receive;  // the bytes of a long put under way
 
-  Peer* find(int peer) const;
-
   // linking.cc
   bool watch(int fd, uint64_t tag);
   void watch_for_sockets(bool on);
@@ -87,8 +85,6 @@ class UcxTransport final : public Transport {
   void tell(Peer& peer, uint32_t flags);
   bool take_credits(Peer& peer, uint16_t low);
   void publish(Peer& peer);
-  size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
 
   // messages.cc; UCX calls the static ones while it progresses
   void set_handler(unsigned id, ucp_am_recv_callback_t handler);
@@ -110,9 +106,7 @@ class UcxTransport final : public Transport {
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
   // errors.cc
-  void lose_later(Peer& peer, std::string why);
   void lose_failing();
-  void lose(Peer& peer, std::string why);
   void close(Peer& peer);
   void begin_close(Peer& peer);
   void finish_close(Peer& peer, std::chrono::steady_clock::time_point deadline);
@@ -126,10 +120,8 @@ class UcxTransport final : public Transport {
   UniqueFd epoll_fd_, nap_fd_;  // nap_fd_: a timer, in the set of the other
   SocketWatch socket_watch_;
   Regions regions_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<Peer*> linking_;                // peers not yet linked
-  std::vector<Peer*> failing_;                // to be lost when UCX has moved all it can
-  ReadyPeers<Peer> ready_;
+  NetworkPeers<Peer> peers_;       // lost when UCX has moved all it can
+  std::vector<Peer*> linking_;     // peers not yet linked
   std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
   // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
   // word for.

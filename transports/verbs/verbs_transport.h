@@ -82,8 +82,6 @@ class VerbsTransport final : public Transport {
   struct Device;                 // an adapter in use
   enum class Source : uint32_t;  // what an epoll event speaks of
 
-  Peer* find(int peer) const;
-
   // linking.cc
   static uint64_t tag_of(Source source, uint32_t index) {
     return static_cast<uint64_t>(source) << 32 | index;
@@ -114,10 +112,8 @@ class VerbsTransport final : public Transport {
   bool pass(const ibv_wc& completion, Completion& into);
   void completed(const ibv_wc& completion);
   void arrived(Peer& peer, verbs::Lane& lane, const ibv_wc& completion);
-  void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
-  Completion take_notice(Peer& peer);
+  void give_credits(Peer& peer);
 
   // errors.cc
   void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
@@ -128,8 +124,6 @@ class VerbsTransport final : public Transport {
   void check_ports();
   void lose_all_on(const Device& device, int port, const std::string& why,
                    const std::string& advice);
-  void lose_later(Peer& peer, std::string why);
-  void lose(Peer& peer, std::string why, std::string advice = {});
   std::string own_name(const verbs::Port& port) const;
   void close(Peer& peer);
   void flush_on_close();
@@ -145,11 +139,9 @@ class VerbsTransport final : public Transport {
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
   RegistrationCache plain_memory_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<Peer*> linking_;                // peers not yet linked
-  std::vector<Peer*> held_;                   // peers with puts to be released
-  std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
-  ReadyPeers<Peer> ready_;
+  NetworkPeers<Peer> peers_;      // lost when the completion queues are empty
+  std::vector<Peer*> linking_;    // peers not yet linked
+  std::vector<Peer*> held_;       // peers with puts to be released
   uint32_t address_changes_ = 0;  // that adapters have told of
   bool batching_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,6 +54,7 @@ class NoticeSender {
   /// Not when full. Everything written before is visible to who
   /// takes the notice. Sequentially consistent: pairs with the receiver's look before it sleeps.
   void send(uint32_t notice) {
+    assert(sent_ - taken_ < kNoticesMax);
     const uint64_t word = lap_bit(sent_) << 63 | notice;
     ring_->entries[sent_ % kNoticesMax].store(word, std::memory_order_seq_cst);
     ++sent_;

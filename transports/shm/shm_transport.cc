@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -90,6 +91,7 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
 
 void ShmTransport::open_peer(int rank, const std::string& info) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
+  assert(peer.state == LinkState::remote);
   peer.info = shm::MailboxAddress::parse(rank, name(), info);
   peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
   peer.mailbox = shm::Mailbox(peer.mailbox_memory->base(), size_);
@@ -156,6 +158,7 @@ std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const
 }
 
 Posted ShmTransport::put(const PutRequest& request) {
+  assert(request.peer >= 0 && request.peer < size_);
   Peer& peer = peers_[static_cast<size_t>(request.peer)];
   if (peer.state != LinkState::linked) [[unlikely]]
     return peer.state == LinkState::connecting ? Posted::full : Posted::lost;
@@ -181,6 +184,7 @@ Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
 }
 
 std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t bytes) {
+  assert(rank >= 0 && rank < size_);
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (!peer.mailbox) return nullptr;
   std::byte* address = peer.regions.find(key.id, offset, bytes);
@@ -196,6 +200,7 @@ void ShmTransport::unmap_deregistered() {
 }
 
 void ShmTransport::wake(int rank) {
+  assert(rank >= 0 && rank < size_);
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.state != LinkState::linked) return;
   // What the caller stored before comes before the look at `asleep`.

@@ -1,8 +1,11 @@
 #include "transports/tcp/inbox.h"
 
+#include <cassert>
+
 namespace ropewalk::tcp {
 
 const char* Inbox::begin(const FrameHeader& frame) {
+  assert(!beyond(frame.sequence));
   if (frame.sequence < first_) return "sent a put a second time";
   Put& put = at(frame.sequence);
   if (!put.begun) {
@@ -18,6 +21,7 @@ const char* Inbox::begin(const FrameHeader& frame) {
 }
 
 uint32_t Inbox::take() {
+  assert(ready());
   Put& put = at(first_);
   put.begun = false;
   ++first_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 
 namespace ropewalk::ucx {
@@ -27,11 +28,15 @@ class Inbox {
     return true;
   }
   /// The bytes of a put that has begun are in place.
-  void arrived(uint32_t sequence) { at(sequence).state = State::whole; }
+  void arrived(uint32_t sequence) {
+    assert(at(sequence).state == State::begun);
+    at(sequence).state = State::whole;
+  }
 
   bool ready() const { return puts_[taken_ % kWindow].state == State::whole; }
   /// Removes the oldest put and returns its notice; only when `ready`.
   uint32_t take() {
+    assert(ready());
     Put& put = at(taken_++);
     put.state = State::none;
     return put.notice;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -42,7 +43,10 @@ struct UcxTransport::Peer final : NetworkPeer {
   // For NetworkPeers.
   bool gives() const { return state == State::linked; }
   bool put_done() const { return first_put != end_put && puts[first_put % kPutsMax].sent; }
-  uint64_t take_put() { return puts[first_put++ % kPutsMax].cookie; }
+  uint64_t take_put() {
+    assert(put_done());
+    return puts[first_put++ % kPutsMax].cookie;
+  }
   bool notice_ready() const { return inbox.ready(); }
   uint32_t take_notice() { return inbox.take(); }
   std::span<const std::byte> hello_here() const { return greeting.hello(); }

@@ -102,6 +102,7 @@ inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx
 }
 
 Posted UcxTransport::put(const PutRequest& request) {
+  assert(request.bytes <= capabilities().op_bytes_max);
   Peer* p = peers_.find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;

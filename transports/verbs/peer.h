@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,7 +42,10 @@ struct VerbsTransport::Peer final : NetworkPeer {
       if (!lanes[lane]->is_done(put.ends[lane])) return false;
     return true;
   }
-  uint64_t take_put() { return puts[first_put++ % kPutsMax].cookie; }
+  uint64_t take_put() {
+    assert(put_done());
+    return puts[first_put++ % kPutsMax].cookie;
+  }
   bool notice_ready() const {
     const verbs::Lane& first = *lanes.front();
     if (!first.has_notice()) return false;
@@ -51,6 +55,7 @@ struct VerbsTransport::Peer final : NetworkPeer {
     return true;
   }
   uint32_t take_notice() {
+    assert(notice_ready());
     const verbs::Lane::Notice first = lanes.front()->front();
     const size_t used = is_striped(first.bytes) ? lanes.size() : 1;
     for (size_t i = 0; i < used; ++i) lanes[i]->take();

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "memory/lock_limit.h"
+#include "memory/memfd.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::verbs {
@@ -48,6 +50,7 @@ ibv_mr* register_relaxed(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t
 
 AdapterPages::AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters)
     : first_(begin_within_entry(pages)) {
+  assert(reinterpret_cast<uintptr_t>(pages.base) % page_bytes() == 0);
   // What peers may write the adapter must be able to write; read-only pages it could not.
   const int access = pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const size_t bytes = std::max<size_t>(pages.bytes, 1);

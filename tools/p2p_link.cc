@@ -38,7 +38,7 @@ P2pLink::P2pLink(const Setup& setup)
   const RemoteKey own = in_.registrations()[0]->key();
   transport.connect(setup_.peer, std::as_bytes(std::span(&own, 1)));
   wait_until([&] { return transport.connected(setup_.peer); });
-  const auto hello = transport.hello_of(setup_.peer);
+  const auto hello = *transport.hello_of(setup_.peer);
   if (hello.size() != sizeof peers_in_) fail(ErrorCode::protocol, "greeted in another way");
   memcpy(&peers_in_, hello.data(), sizeof peers_in_);
   if (peers_in_.bytes != own.bytes)
@@ -80,7 +80,7 @@ bool P2pLink::poll() {
         on_notice(done.notice);
         break;
       case Completion::Kind::lost:
-        fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
+        fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer).text);
     }
   }
   return count > 0;
@@ -98,14 +98,18 @@ void P2pLink::on_notice(uint32_t notice) {
 void P2pLink::post(const RegisteredMemory& memory, size_t bytes, uint64_t offset, uint32_t notice) {
   Posted posted = Posted::full;
   const auto taken = [&] {
-    posted =
-        setup_.transport.put(setup_.peer, memory.data() + offset, memory.registrations()[0].get(),
-                             bytes, peers_in_, offset, notice, 0);
+    posted = setup_.transport.put({.peer = setup_.peer,
+                                   .source = memory.data() + offset,
+                                   .source_memory = memory.registrations()[0].get(),
+                                   .bytes = bytes,
+                                   .key = peers_in_,
+                                   .offset = offset,
+                                   .notice = notice});
     return posted != Posted::full;
   };
   if (!taken()) wait_until(taken);
   if (posted == Posted::lost)
-    fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer));
+    fail(ErrorCode::peer_lost, "was lost: " + setup_.transport.why_lost(setup_.peer).text);
   if (posted == Posted::posted) ++under_way_;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <span>
@@ -34,6 +35,7 @@ struct Greeting {
 
   /// As much as the socket takes now. Why it takes no more for ever is found by reading.
   void send() {
+    assert(socket);
     while (!all_sent()) {
       const ssize_t written =
           ::send(socket.get(), to_send.data() + sent, to_send.size() - sent, MSG_NOSIGNAL);
@@ -47,6 +49,7 @@ struct Greeting {
   /// any more, or nothing.
   template <class Take>
   std::string receive(Take&& take) {
+    assert(socket);
     std::array<std::byte, 4096> bytes;
     for (;;) {
       const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
@@ -60,13 +63,13 @@ struct Greeting {
 };
 
 /// Gives sockets to those of `linking` that wait for one, and calls `taken(peer)` for each, which
-/// may shorten the list. True where none waits any more.
+/// may take that peer off the list. True where none waits any more.
 template <class Peer, class Taken>
 bool take_sockets(SocketSource& sockets, const std::vector<Peer*>& linking, Taken&& taken) {
   bool all = true;
   for (size_t i = linking.size(); i-- > 0;) {
-    if (i >= linking.size() || linking[i]->greeting.socket) continue;
     Peer& peer = *linking[i];
+    if (peer.greeting.socket || !peer.open()) continue;
     const int fd = sockets.take(peer.rank, 0);
     all &= fd >= 0;
     if (fd < 0) continue;

@@ -1,14 +1,21 @@
-// What the transports over a network share: the queue of peers of which `poll` has something to
-// give, and what `connect` refuses.
+// What the transports over a network share: their peers, what `poll` gives out of them, and how
+// they are lost.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
 
 namespace ropewalk {
@@ -23,40 +30,190 @@ inline void check_connect(int rank, int size, int peer, std::span<const std::byt
                 fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
 }
 
-/// Peers in the order in which they had something, each at most once. `Peer` has a bool `in_ready`,
-/// which is this queue's.
-template <class Peer>
-class ReadyPeers {
- public:
-  explicit ReadyPeers(int peers_max) : ring_(static_cast<size_t>(std::max(peers_max, 0))) {}
+/// Whether a put lies in the region that its key names, as far as the key tells.
+inline bool is_within_key(const PutRequest& request) {
+  return request.bytes == 0 || (request.offset <= request.key.bytes &&
+                                request.bytes <= request.key.bytes - request.offset);
+}
 
-  bool empty() const { return count_ == 0; }
-  void add(Peer& peer) {
-    if (peer.in_ready) return;
-    peer.in_ready = true;
-    size_t at = first_ + count_++;  // no remainder: a division costs more than all else here
-    if (at >= ring_.size()) at -= ring_.size();
-    ring_[at] = &peer;
+/// What every such transport keeps of a peer.
+struct NetworkPeer {
+  enum class State : uint8_t {
+    linking,
+    linked,
+    failing,  // nothing passes any more; its sockets and queues are still there
+    lost,
+    dropped,
+  };
+
+  explicit NetworkPeer(int rank_) : rank(rank_) {}
+  bool open() const { return state <= State::linked; }
+  /// Its sockets and queues have gone.
+  bool released() const { return state >= State::lost; }
+
+  const int rank;
+  State state = State::linking;
+  LossReason why;
+  // NetworkPeers keeps these.
+  bool lost_to_tell = false;  // `lost` was not given out yet
+  bool in_ready = false;
+  bool in_failing = false;
+};
+
+/// The peers of one transport. `Peer` is a NetworkPeer with
+///   bool gives() const;           whether the following may be called and given out
+///   bool put_done() const;        the oldest put that was `posted` is done
+///   uint64_t take_put();          removes it, and returns its cookie
+///   bool notice_ready() const;    the oldest put that has arrived is whole
+///   uint32_t take_notice();       removes it, and returns its notice
+///   std::span<const std::byte> hello_here() const;  the peer's; only when linked
+///
+/// To lose a peer only notes it. It is released, and told of, by `lose_failing`, which the
+/// transport calls where it goes through no list. Nothing here allocates once all peers are added.
+template <class Peer>
+class NetworkPeers {
+ public:
+  NetworkPeers(int rank, int size)
+      : rank_(rank), peers_(static_cast<size_t>(std::max(size, 0))), ready_(peers_.size()) {
+    failing_.reserve(peers_.size());
   }
 
-  /// Takes peers until `into` is full or none is left. `collect(peer, rest)` fills the rest and
-  /// returns how many; it, or what it calls, adds a peer again that has more.
-  template <class Collect>
-  size_t drain_into(std::span<Completion> into, Collect&& collect) {
+  /// Null where it was never added.
+  Peer* find(int peer) const {
+    return peer >= 0 && static_cast<size_t>(peer) < peers_.size()
+               ? peers_[static_cast<size_t>(peer)].get()
+               : nullptr;
+  }
+  /// `peer` must have been added.
+  Peer& operator[](size_t peer) const {
+    assert(peer < peers_.size() && peers_[peer] != nullptr);
+    return *peers_[peer];
+  }
+  /// By rank; null where never added.
+  const std::vector<std::unique_ptr<Peer>>& all() const { return peers_; }
+  /// There must be none of its rank.
+  Peer& add(std::unique_ptr<Peer> peer) {
+    auto& slot = peers_[static_cast<size_t>(peer->rank)];
+    assert(slot == nullptr);
+    slot = std::move(peer);
+    return *slot;
+  }
+
+  // As Transport says.
+  std::optional<std::span<const std::byte>> hello_of(int peer) const {
+    const Peer* p = find(peer);
+    if (p == nullptr || p->state != Peer::State::linked) return {};
+    return p->hello_here();
+  }
+  bool is_wanted(int peer, const SocketSource& sockets) const {
+    return peer != rank_ && find(peer) == nullptr && sockets.has(peer, 0);
+  }
+  LossReason why_lost(int peer) const {
+    const Peer* p = find(peer);
+    return p == nullptr ? LossReason() : p->why;
+  }
+
+  // --- giving out ---
+  /// Something waits for `collect`.
+  bool any_ready() const { return ready_count_ > 0; }
+  /// Queues the peer for `collect` where it has something; true where it has.
+  bool publish(Peer& peer) {
+    if (peer.in_ready) return true;
+    if (!has_news(peer)) return false;
+    peer.in_ready = true;
+    size_t at = ready_first_ + ready_count_++;  // no remainder: a division costs more than the rest
+    if (at >= ready_.size()) at -= ready_.size();
+    ready_[at] = &peer;
+    return true;
+  }
+  /// Takes from peers, in the order in which they had something, until `into` is full or nothing is
+  /// left. Calls `taken(peer)` for each that `gives`.
+  template <class Taken>
+  size_t collect(std::span<Completion> into, Taken&& taken) {
     size_t count = 0;
-    while (count_ > 0 && count < into.size()) {
-      Peer& peer = *ring_[first_];
-      if (++first_ == ring_.size()) first_ = 0;
-      --count_;
+    while (ready_count_ > 0 && count < into.size()) {
+      Peer& peer = *ready_[ready_first_];
+      if (++ready_first_ == ready_.size()) ready_first_ = 0;
+      --ready_count_;
       peer.in_ready = false;
-      count += collect(peer, into.subspan(count));
+      count += collect_from(peer, into.subspan(count));
+      if (peer.gives()) taken(peer);
+      publish(peer);  // what did not fit
     }
     return count;
   }
 
+  // --- losing ---
+  /// From here on nothing passes. No effect where the peer is not open.
+  void lose(Peer& peer, std::string text, std::string advice = {}) {
+    if (!peer.open()) return;
+    peer.why.text = std::move(text);
+    peer.why.advice = std::move(advice);
+    peer.state = Peer::State::failing;
+    list(peer);
+  }
+  /// Once all that came from it before is given out.
+  void lose_later(Peer& peer, std::string text) {
+    if (!peer.open() || peer.in_failing) return;
+    peer.why.text = std::move(text);
+    list(peer);
+  }
+  /// Those that `lose_failing` will look at, in order.
+  const std::vector<Peer*>& failing() const { return failing_; }
+  /// Of the first `peers_max` of them, those of which nothing more is to be given out are lost:
+  /// calls `release(peer)`, which ends their sockets and queues, and may lose others.
+  template <class Release>
+  void lose_failing(Release&& release, size_t peers_max = SIZE_MAX) {
+    size_t kept = 0;
+    for (size_t i = 0; i < failing_.size(); ++i) {
+      Peer& peer = *failing_[i];
+      if (i >= peers_max || (peer.open() && has_news(peer))) {
+        publish(peer);
+        failing_[kept++] = &peer;
+        continue;
+      }
+      peer.in_failing = false;
+      if (peer.released()) continue;
+      peer.state = Peer::State::lost;
+      peer.lost_to_tell = true;
+      release(peer);
+      publish(peer);
+    }
+    failing_.resize(kept);
+  }
+  /// No `lost` will come. What it holds is for the transport to release.
+  void drop(Peer& peer) {
+    peer.state = Peer::State::dropped;
+    peer.lost_to_tell = false;
+  }
+
  private:
-  std::vector<Peer*> ring_;
-  size_t first_ = 0, count_ = 0;
+  static bool has_news(const Peer& peer) {
+    return peer.lost_to_tell || (peer.gives() && (peer.notice_ready() || peer.put_done()));
+  }
+  void list(Peer& peer) {
+    if (!std::exchange(peer.in_failing, true)) failing_.push_back(&peer);
+  }
+  static size_t collect_from(Peer& peer, std::span<Completion> into) {
+    size_t count = 0;
+    if (peer.gives()) {
+      for (; count < into.size() && peer.put_done(); ++count)
+        into[count] = {Completion::Kind::put_done, peer.rank, 0, peer.take_put()};
+      for (; count < into.size() && peer.notice_ready(); ++count)
+        into[count] = {Completion::Kind::notice, peer.rank, peer.take_notice(), 0};
+    }
+    if (count < into.size() && peer.lost_to_tell) {
+      into[count++] = {Completion::Kind::lost, peer.rank, 0, 0};
+      peer.lost_to_tell = false;
+    }
+    return count;
+  }
+
+  const int rank_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> failing_;
+  std::vector<Peer*> ready_;  // a ring: peers in the order in which they had something
+  size_t ready_first_ = 0, ready_count_ = 0;
 };
 
 }  // namespace ropewalk

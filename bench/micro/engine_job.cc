@@ -19,10 +19,9 @@ class Recorder final : public ForwardingTransport {
  public:
   Recorder(Transport& below, int rank, std::vector<TransportCall>& calls)
       : ForwardingTransport(below), rank_(rank), calls_(calls) {}
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    calls_.push_back({rank_, true, peer, source, bytes, key, offset, notice});
-    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
+  Posted put(const PutRequest& request) override {
+    calls_.push_back({rank_, true, request});
+    return below_.put(request);
   }
   size_t poll(std::span<Completion> into) override {
     TransportCall call;
@@ -114,8 +113,7 @@ void EngineJob::replay(const std::vector<TransportCall>& calls) {
   for (const TransportCall& call : calls) {
     Transport& transport = fabric_.transport(call.rank);
     if (call.is_put)
-      transport.put(call.peer, call.source, nullptr, call.bytes, call.key, call.offset, call.notice,
-                    0);
+      transport.put(call.put);
     else
       transport.poll(completions);
   }

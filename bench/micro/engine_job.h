@@ -14,12 +14,7 @@ namespace ropewalk::micro {
 struct TransportCall {
   int rank = 0;
   bool is_put = false;  // else a poll
-  int peer = 0;
-  const std::byte* source = nullptr;
-  size_t bytes = 0;
-  RemoteKey key;
-  uint64_t offset = 0;
-  uint32_t notice = 0;
+  PutRequest put;
 };
 
 struct EngineCase {

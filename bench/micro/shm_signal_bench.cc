@@ -95,11 +95,11 @@ void signal(benchmark::State& state) {
   std::atomic<bool> stop = false;
   std::thread echo([&] {
     bind_thread_to_cpu(cpu);
-    while (await_notice(there, stop)) there.put(0, nullptr, nullptr, 0, {}, 0, 1, 0);
+    while (await_notice(there, stop)) there.put({.peer = 0, .notice = 1});
   });
   const std::atomic<bool> never = false;
   measure(state, [&] {
-    here.put(1, nullptr, nullptr, 0, {}, 0, 1, 0);
+    here.put({.peer = 1, .notice = 1});
     await_notice(here, never);
   });
   stop = true;

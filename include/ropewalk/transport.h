@@ -1,5 +1,6 @@
 // What a transport implements. A transport moves bytes between two ranks and knows nothing of
-// collectives. To add one, implement `Transport` and pass tests/conformance.
+// collectives. To add one, implement `Transport`, and `MappedMemory` where ranks share memory, and
+// pass tests/conformance.
 //
 // Threads: one thread at a time uses a transport (the engine holds a lock). Nothing here blocks,
 // and nothing calls back: what happened comes out of `poll`.
@@ -9,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ropewalk/status.h"
@@ -18,8 +21,7 @@
 namespace ropewalk {
 
 struct Capabilities {
-  bool put = false;                 // one-sided write plus notice
-  bool load_store = false;          // `map` gives pointers into the peer's memory
+  std::string_view name;            // "tcp"; valid as long as the transport
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
   bool registered_sources = false;  // put needs the source's MemoryRegistration; see there
   size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
@@ -39,17 +41,13 @@ class TransportAllocation;
 
 /// A piece of this process's address space. Where `memfd` >= 0 the piece is the mapping of that
 /// file from `memfd_offset`, so that local peers can map it too; where `allocation` is not null it
-/// lies in that allocation, for the same purpose. Where `dmabuf` >= 0 it is memory of an
-/// accelerator, exported as that file, and `base` an address that only the device can follow: for
-/// transports with adapters that reach devices directly.
+/// lies in that allocation, for the same purpose.
 struct Region {
   std::byte* base = nullptr;
   size_t bytes = 0;
   int memfd = -1;
   size_t memfd_offset = 0;
   bool source_only = false;  // no peer will write here: it may be read-only memory
-  int dmabuf = -1;
-  size_t dmabuf_offset = 0;
   const TransportAllocation* allocation = nullptr;
 
   /// Ropewalk's own memory, which stays mapped while it is registered.
@@ -83,14 +81,35 @@ class MemoryRegistration {
 struct Completion {
   enum class Kind : uint8_t {
     put_done,  // the put with `cookie` no longer reads its source
-    notice,    // `peer` put `bytes` bytes, now visible, with `notice`
+    notice,    // a put of `peer` with `notice` is here, all of its bytes visible
     lost,      // `peer` is gone; nothing more will come from it; its puts are dropped
   };
   Kind kind = Kind::notice;
   int peer = -1;
   uint32_t notice = 0;
-  uint32_t bytes = 0;
   uint64_t cookie = 0;
+};
+
+/// Why a peer was lost.
+struct LossReason {
+  std::string text;     // "connection reset by peer"; empty where it was not lost
+  bool silent = false;  // it had not answered for Capabilities::silence_max_ns
+  std::string advice;   // what to do about it, where the reason lies at this end; else empty
+};
+
+/// A one-sided write plus notice.
+struct PutRequest {
+  int peer = -1;
+  const std::byte* source = nullptr;
+  /// Where `registered_sources`: a registration of this transport, alive until put_done, that holds
+  /// all of [source, source + bytes). May be null where `bytes` is at most `inline_bytes_max`.
+  /// Everywhere else it is not looked at.
+  const MemoryRegistration* source_memory = nullptr;
+  size_t bytes = 0;     // 0: a pure notice; `source` and `key` are unused. At most `op_bytes_max`
+  RemoteKey key;        // of the target, a region of the peer
+  uint64_t offset = 0;  // in it, in bytes
+  uint32_t notice = 0;  // for the peer
+  uint64_t cookie = 0;  // for this rank, in put_done
 };
 
 inline constexpr size_t kHelloBytesMax = 256;
@@ -100,19 +119,40 @@ enum class Posted : uint8_t {
            // put_done of an earlier put to the same peer is still to come
   posted,  // accepted; a put_done with the cookie will come
   full,    // not accepted: poll, then try again
-  lost,    // the peer is gone
+  lost,    // the peer is gone; its earlier puts are dropped when `poll` says so, or by `drop`
 };
 
-class Transport {
+/// Load and store to the memory of peers, of transports whose ranks can map each other's.
+class MappedMemory {
  public:
-  virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;
-  virtual Capabilities capabilities() const = 0;
-
+  virtual ~MappedMemory() = default;
   /// Where not null: page-aligned memory of `bytes` zeroes or more, and only such can be registered
   /// here. Null where a memfd will do. Threads: any. Throws Error(exhausted) with the exact fix
   /// where a limit forbids it.
-  virtual std::unique_ptr<TransportAllocation> allocate(size_t /*bytes*/) { return nullptr; }
+  virtual std::unique_ptr<TransportAllocation> allocate(size_t bytes) = 0;
+
+  /// The address of `offset` in the peer's region, mapped for `bytes`, or null where it cannot be
+  /// mapped; why_lost says why. Cheap when mapped before. Valid until `unmap_deregistered`, even
+  /// when the peer deregisters before, as one does that fails.
+  virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
+  /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
+  /// of theirs may be used.
+  virtual void unmap_deregistered() = 0;
+
+  /// Lets `peer`, should it sleep, see what was stored into its memory through `map`. Cheap where
+  /// it does not.
+  virtual void wake(int peer) = 0;
+};
+
+/// Nothing has a default: a transport that forwards to another must forward all.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual Capabilities capabilities() const = 0;
+  std::string_view name() const { return capabilities().name; }
+
+  /// Null where peers' memory cannot be mapped. Always the same. Threads: any.
+  virtual MappedMemory* mapped_memory() = 0;
   /// Makes `region` a legal source of puts and, unless it is source_only, target of peers' puts.
   /// Throws Error(exhausted) with the exact fix where a limit forbids it.
   virtual std::unique_ptr<MemoryRegistration> register_memory(const Region& region) = 0;
@@ -120,71 +160,47 @@ class Transport {
   /// Begins linking with `peer`; returns at once; a repeated call does nothing. The link stands
   /// once both sides have called it. `hello` (at most kHelloBytesMax) is handed to the peer.
   virtual void connect(int peer, std::span<const std::byte> hello) = 0;
-  /// True once puts to `peer` can be posted and its hello is here. Progress is made by `poll`.
-  virtual bool connected(int peer) const = 0;
+  /// What the peer passed to its `connect`, once puts to it can be posted. Progress is made by
+  /// `poll`. Nothing again where the link is no more.
+  virtual std::optional<std::span<const std::byte>> hello_of(int peer) const = 0;
+  bool connected(int peer) const { return hello_of(peer).has_value(); }
   /// True when the peer has called `connect`, as far as this side can see, and this side has not.
   virtual bool is_wanted(int peer) const = 0;
-  /// What the peer passed to its `connect`. Only when connected.
-  virtual std::span<const std::byte> hello_of(int peer) const = 0;
 
-  /// Writes `bytes` at `source` to `offset` of the peer's region `key`; when all are visible there
-  /// the peer's `poll` gives a notice. `bytes` == 0: a pure notice, `source` and `key` unused.
-  /// Puts to one peer arrive, and their put_dones come, in the order posted. `source` must stay
-  /// untouched until put_done.
-  /// Where `registered_sources`, `source_memory` must be a registration of this transport, alive
-  /// until put_done, that holds all of [source, source + bytes); it may be null where `bytes` is at
-  /// most `inline_bytes_max`, and everywhere else it is not looked at. `lost` where it is another
-  /// one; why_lost says so.
+  /// Writes the bytes of the source to the peer's region; when all are visible there the peer's
+  /// `poll` gives the notice. Puts to one peer arrive, and their put_dones come, in the order
+  /// posted. The source must stay untouched until put_done; the request itself may go at once.
+  /// `lost` where `source_memory` is not as it must be; why_lost says so.
   /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
-  virtual Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-                     size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                     uint64_t cookie) = 0;
+  virtual Posted put(const PutRequest& request) = 0;
 
-  /// From `begin_batch` to `end_batch` a transport may hold back small puts, so that several to one
-  /// peer leave together; their answers stay the same. A long put (64 KiB and more) leaves at once,
-  /// with what was held back before it to that peer. Without `begin_batch` no put waits for
-  /// another. Neither is called where `load_store`, nor is `has_unsent`: there a put has left when
-  /// it is answered.
-  virtual void begin_batch() {}
-  virtual void end_batch() {}
-
+  /// While batching is on a transport may hold back small puts, so that several to one peer leave
+  /// together; their answers stay the same. A long put (64 KiB and more) leaves at once, with what
+  /// was held back before it to that peer. Off at first: no put waits for another. To switch it off
+  /// sends what was held back. Nothing to do where a put has left when it is answered, as all have
+  /// that have `mapped_memory`.
+  virtual void set_batching(bool on) = 0;
   /// True while bytes of puts, perhaps of such as are `done`, wait for `poll` to send them.
-  virtual bool has_unsent() { return false; }
-
-  /// Where `load_store`: the address of `offset` in the peer's region, mapped for `bytes`, or null
-  /// where it cannot be mapped; why_lost and advice say why. Cheap when mapped before. Valid until
-  /// `unmap_deregistered`, even when the peer deregisters before, as one does that fails.
-  virtual std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) = 0;
-  /// Unmaps what peers have deregistered, so that its memory is really freed. Not while an address
-  /// of theirs may be used.
-  virtual void unmap_deregistered() {}
-
-  /// Where `load_store`: lets `peer`, should it sleep, see what was stored into its memory through
-  /// `map`. Cheap where it does not. Without load_store there is nothing to call it for.
-  virtual void wake(int /*peer*/) {}
+  virtual bool has_unsent() = 0;
 
   /// Moves bytes and fills `into`; returns how many entries were filled.
   virtual size_t poll(std::span<Completion> into) = 0;
   /// A descriptor that becomes readable when `poll` may have something new, or a peer called
-  /// `wake`; or -1. Call `arm` first; if it returns false there is something already. What peers
-  /// stored through `map` the caller must look for itself, after `arm`.
+  /// MappedMemory::wake; or -1. Call `arm` first; if it returns false there is something already.
+  /// What peers stored through `map` the caller must look for itself, after `arm`.
   virtual int event_fd() const = 0;
   virtual bool arm() = 0;
 
   /// Gives `peer` up; pending puts are forgotten. No `lost` follows.
   virtual void drop(int peer) = 0;
-  /// After this no byte moves from or to memory here but by `map`: callers free theirs when a job
-  /// has failed, and adapters, this one's and the peers', do not know. Only the destructor is
-  /// called then, and `drop`, `has_unsent`, `unmap_deregistered`, `arm`. Peers hear of it no sooner
-  /// than by an adapter's own timeout. Nothing to do where bytes move in calls of `put` and `poll`
-  /// only.
-  virtual void stop() {}
-  /// Why `poll` said `lost`: "connection reset by peer".
-  virtual std::string why_lost(int peer) const = 0;
-  /// Whether `poll` said `lost` because it had not answered for Capabilities::silence_max_ns.
-  virtual bool was_silent(int /*peer*/) const { return false; }
-  /// What to do about it, where the reason lies at this end; else empty.
-  virtual std::string advice(int /*peer*/) const { return {}; }
+  /// After this no byte moves from or to memory here but by MappedMemory: callers free theirs when
+  /// a job has failed, and adapters, this one's and the peers', do not know. Only the destructor is
+  /// called then, and `drop`, `has_unsent`, `arm`, MappedMemory::unmap_deregistered. Peers hear of
+  /// it no sooner than by an adapter's own timeout. Nothing to do where bytes move in calls of
+  /// `put` and `poll` only.
+  virtual void stop() = 0;
+  /// Why `poll`, `put` or `map` said that the peer is lost.
+  virtual LossReason why_lost(int peer) const = 0;
 };
 
 }  // namespace ropewalk

@@ -24,10 +24,9 @@ class SlowTransport final : public ForwardingTransport {
   static constexpr int kPolls = 10'000;
 
   using ForwardingTransport::ForwardingTransport;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    put_ = [=, this] { below_.put(peer, source, memory, bytes, key, offset, notice, cookie); };
-    done_ = {Completion::Kind::put_done, peer, 0, 0, cookie};
+  Posted put(const PutRequest& request) override {
+    put_ = [=, this] { below_.put(request); };
+    done_ = {Completion::Kind::put_done, request.peer, 0, request.cookie};
     polls_left_ = kPolls;
     return Posted::posted;
   }

@@ -157,7 +157,7 @@ void FailureDetector::check_senders() {
 void FailureDetector::note_lost(int peer) {
   const Transport& transport = links_.transport_to(peer);
   const int64_t silent_ns =
-      transport.was_silent(peer) ? transport.capabilities().silence_max_ns : 0;
+      transport.why_lost(peer).silent ? transport.capabilities().silence_max_ns : 0;
   peers_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
 }
 
@@ -214,7 +214,7 @@ void FailureDetector::compare_calls_of_left(int peer) {
 
 void FailureDetector::fail_lost(const Operation& op, Link& link) {
   const int peer = link.peer();
-  std::string advice = link.transport().advice(peer);
+  auto [text, silent, advice] = link.transport().why_lost(peer);
   const int culprit = advice.empty() ? peer : links_.rank();
   if (link.failure()) {
     Failure failure = *link.failure();
@@ -226,9 +226,8 @@ void FailureDetector::fail_lost(const Operation& op, Link& link) {
   if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
-  fail({ErrorCode::peer_lost, name_of(op),
-        fmt::format(fmt::runtime(what), peer, link.transport().why_lost(peer)), std::move(advice),
-        links_.rank(), culprit});
+  fail({ErrorCode::peer_lost, name_of(op), fmt::format(fmt::runtime(what), peer, text),
+        std::move(advice), links_.rank(), culprit});
 }
 
 void FailureDetector::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
@@ -249,7 +248,8 @@ void FailureDetector::probe(Operation& op, const Blocker& blocker, int64_t now_n
          fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),
          "every rank must make the same calls before it leaves", links_.rank(), peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || !link.transport().advice(peer).empty();
+  const bool is_sure =
+      now_ns - lost_ns >= kLostGrace_ns || !link.transport().why_lost(peer).advice.empty();
   if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});

@@ -47,11 +47,10 @@ class Adapter final : public ForwardingTransport {
   size_t poll(std::span<Completion> into) override {
     if (!lost) return below_.poll(into);
     lost = false;
-    into[0] = {Completion::Kind::lost, 1, 0, 0, 0};
+    into[0] = {Completion::Kind::lost, 1, 0, 0};
     return 1;
   }
-  bool was_silent(int) const override { return silent; }
-  std::string why_lost(int) const override { return "as the test wants it"; }
+  LossReason why_lost(int) const override { return {"as the test wants it", silent, {}}; }
 
   int64_t silence_max_ns = 0;
   bool lost = false, silent = false;

@@ -14,6 +14,7 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
       peer_(peer),
       puts_under_way_(puts_under_way),
       capabilities_(transport.capabilities()),
+      mapped_memory_(transport.mapped_memory()),
       boxes_(2 * kInboxBytes, std::array{&transport}) {
   boxes_.register_with(transport_);
 }
@@ -32,19 +33,19 @@ void Link::connect() {
 }
 
 bool Link::try_ready() {
-  if (!connecting_ || !transport_.connected(peer_)) return false;
-  LinkHello hello;
+  if (!connecting_) return false;
   const auto bytes = transport_.hello_of(peer_);
-  if (lost_) return false;
-  if (bytes.size() == sizeof(hello)) std::memcpy(&hello, bytes.data(), sizeof(hello));
-  if (bytes.size() != sizeof(hello) || hello.version != kWireVersion ||
+  if (!bytes || lost_) return false;
+  LinkHello hello;
+  if (bytes->size() == sizeof(hello)) std::memcpy(&hello, bytes->data(), sizeof(hello));
+  if (bytes->size() != sizeof(hello) || hello.version != kWireVersion ||
       hello.inbox_bytes != kInboxBytes) {
     give_up(ErrorCode::refused, "it speaks another version of the engine protocol",
             "run the same version of Ropewalk on every rank");
     return false;
   }
   peer_inbox_ = hello.inbox;
-  if (capabilities_.load_store) {
+  if (mapped()) {
     peer_inbox_here_ = map(hello.inbox, 0, kInboxBytes);
     if (peer_inbox_here_ == nullptr) return false;
   }
@@ -60,9 +61,11 @@ void Link::give_up(ErrorCode code, std::string reason, std::string advice) {
 
 std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
-  std::byte* address = transport_.map(peer_, key, offset, bytes);
-  if (address == nullptr)
-    give_up(ErrorCode::unavailable, transport_.why_lost(peer_), transport_.advice(peer_));
+  std::byte* address = mapped() ? mapped_memory_->map(peer_, key, offset, bytes) : nullptr;
+  if (address == nullptr) {
+    LossReason why = transport_.why_lost(peer_);
+    give_up(ErrorCode::unavailable, std::move(why.text), std::move(why.advice));
+  }
   return address;
 }
 
@@ -80,8 +83,14 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
                        uint64_t cookie) {
   // The source is a mirror slot. A message's is not reused before the peer has read the put's
   // target, so that nobody needs its put_done (cookie 0).
-  return transport_.put(peer_, at, boxes_.registrations()[0].get(), bytes, peer_inbox_, offset,
-                        notice, cookie);
+  return transport_.put({.peer = peer_,
+                         .source = at,
+                         .source_memory = boxes_.registrations()[0].get(),
+                         .bytes = bytes,
+                         .key = peer_inbox_,
+                         .offset = offset,
+                         .notice = notice,
+                         .cookie = cookie});
 }
 
 bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
@@ -97,7 +106,7 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   std::atomic_ref(reinterpret_cast<EagerHeader*>(slot)->number)
       .store(header.number, std::memory_order_release);
   if (peer_inbox_here_ != nullptr)
-    transport_.wake(peer_);
+    mapped_memory_->wake(peer_);
   else if (!accepted(put_small(slot, payload_at + payload_bytes, offset,
                                make_notice(NoticeKind::eager, s))))
     return false;
@@ -120,9 +129,14 @@ const Grant* Link::grant(int s) const {
 
 Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration* memory,
                        size_t bytes, const Grant& grant, uint64_t offset, uint64_t cookie) {
-  const Posted posted =
-      transport_.put(peer_, source, memory, bytes, grant.key, grant.offset + offset,
-                     make_notice(NoticeKind::data, s), cookie);
+  const Posted posted = transport_.put({.peer = peer_,
+                                        .source = source,
+                                        .source_memory = memory,
+                                        .bytes = bytes,
+                                        .key = grant.key,
+                                        .offset = grant.offset + offset,
+                                        .notice = make_notice(NoticeKind::data, s),
+                                        .cookie = cookie});
   accepted(posted);
   return posted;
 }
@@ -152,8 +166,7 @@ const Probe& Link::last_probe() const {
 }
 
 bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
-  return accepted(
-      transport_.put(peer_, nullptr, nullptr, 0, {}, 0, make_notice(kind, s, amount), 0));
+  return accepted(transport_.put({.peer = peer_, .notice = make_notice(kind, s, amount)}));
 }
 
 bool Link::on_notice(uint32_t notice) {

@@ -8,9 +8,9 @@
 // receiver gives them back in the header of its own next message on the stream, or by a notice once
 // there are four. Full means: try again later, never wait.
 //
-// A receiver that sleeps does not look. So the sender calls `Transport::wake`, which costs a fence
-// and a look at a flag while nobody sleeps; and the driver looks at all inboxes between `arm` and
-// sleeping.
+// A receiver that sleeps does not look. So the sender calls `MappedMemory::wake`, which costs a
+// fence and a look at a flag while nobody sleeps; and the driver looks at all inboxes between `arm`
+// and sleeping.
 //
 // Headers, grants and credits need no put_done: who could reuse their slot knows already that the
 // put was read.
@@ -52,7 +52,7 @@ class Link {
   int peer() const { return peer_; }
   int transport_index() const { return transport_index_; }
   Transport& transport() const { return transport_; }
-  bool mapped() const { return capabilities_.load_store; }
+  bool mapped() const { return mapped_memory_ != nullptr; }
   bool needs_registration() const { return capabilities_.needs_registration; }
   bool registered_sources() const { return capabilities_.registered_sources; }
 
@@ -74,7 +74,7 @@ class Link {
     assert(out_[s].grants != out_[s].grants_used);
     ++out_[s].grants_used;
   }
-  /// Puts one slice where a grant says. `memory` as Transport::put's source_memory. `cookie` comes
+  /// Puts one slice where a grant says. `memory` as PutRequest::source_memory. `cookie` comes
   /// back in put_done unless Posted::done.
   Posted put_slice(int s, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
                    const Grant& grant, uint64_t offset, uint64_t cookie);
@@ -135,7 +135,7 @@ class Link {
   /// mapped.
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
 
-  /// After Transport::unmap_deregistered: the peer may have gone, and its inbox with it.
+  /// After MappedMemory::unmap_deregistered: the peer may have gone, and its inbox with it.
   void find_inbox_again();
 
   /// Does nothing while the last probe is still on its way out.
@@ -189,7 +189,8 @@ class Link {
   const int peer_;
   uint32_t& puts_under_way_;
   const Capabilities capabilities_;
-  RegisteredMemory boxes_;  // inbox, then a mirror from which slots are put
+  MappedMemory* const mapped_memory_;  // the transport's
+  RegisteredMemory boxes_;             // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;
   std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
   bool connecting_ = false;

@@ -12,11 +12,11 @@ LinkTable::LinkTable(int rank, std::vector<Transport*> transports, std::vector<i
       route_(std::move(route)),
       links_(route_.size()) {
   std::ranges::copy_if(transports_, std::back_inserter(networks_),
-                       [](Transport* transport) { return !transport->capabilities().load_store; });
+                       [](Transport* transport) { return transport->mapped_memory() == nullptr; });
 }
 
 bool LinkTable::is_mapped(int peer) const {
-  return peer != rank_ && transport_to(peer).capabilities().load_store;
+  return peer != rank_ && transport_to(peer).mapped_memory() != nullptr;
 }
 
 bool LinkTable::are_all_mapped() const {
@@ -35,11 +35,11 @@ Link& LinkTable::to(int peer) {
 }
 
 void LinkTable::begin_batch() {
-  for (Transport* network : networks_) network->begin_batch();
+  for (Transport* network : networks_) network->set_batching(true);
 }
 
 void LinkTable::end_batch() {
-  for (Transport* network : networks_) network->end_batch();
+  for (Transport* network : networks_) network->set_batching(false);
 }
 
 bool LinkTable::flush() {
@@ -62,7 +62,8 @@ bool LinkTable::poll_inboxes() {
 }
 
 void LinkTable::unmap_deregistered() {
-  for (Transport* transport : transports_) transport->unmap_deregistered();
+  for (Transport* transport : transports_)
+    if (MappedMemory* mapped = transport->mapped_memory()) mapped->unmap_deregistered();
   for (Link* link : open_) link->find_inbox_again();
 }
 

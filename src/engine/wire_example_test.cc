@@ -72,9 +72,10 @@ constexpr uint64_t slot_of(uint64_t id) {
 }
 
 /// Keeps what passes; names memory as TCP or shared memory would.
-class Recorder final : public ForwardingTransport {
+class Recorder final : public ForwardingTransport, public MappedMemory {
  public:
-  Recorder(Transport& below, IdOf id_of) : ForwardingTransport(below), id_of_(id_of) {}
+  Recorder(Transport& below, IdOf id_of)
+      : ForwardingTransport(below), mapped_below_(below.mapped_memory()), id_of_(id_of) {}
   std::vector<std::byte> hello;
   std::vector<Put> puts;
   std::vector<Region> regions;
@@ -88,14 +89,24 @@ class Recorder final : public ForwardingTransport {
     hello.assign(bytes.begin(), bytes.end());
     below_.connect(peer, bytes);
   }
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    puts.push_back({{source, source + bytes}, key, offset, notice});
-    return below_.put(peer, source, memory, bytes, below(key), offset, notice, cookie);
+  Posted put(const PutRequest& request) override {
+    puts.push_back({{request.source, request.source + request.bytes},
+                    request.key,
+                    request.offset,
+                    request.notice});
+    PutRequest renamed = request;
+    renamed.key = below(request.key);
+    return below_.put(renamed);
+  }
+  MappedMemory* mapped_memory() override { return mapped_below_ != nullptr ? this : nullptr; }
+  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override {
+    return mapped_below_->allocate(bytes);
   }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    return below_.map(peer, below(key), offset, bytes);
+    return mapped_below_->map(peer, below(key), offset, bytes);
   }
+  void unmap_deregistered() override { mapped_below_->unmap_deregistered(); }
+  void wake(int peer) override { mapped_below_->wake(peer); }
 
  private:
   class Named final : public MemoryRegistration {
@@ -112,6 +123,7 @@ class Recorder final : public ForwardingTransport {
   /// InstantFabric counts regions from 1.
   static RemoteKey below(RemoteKey key) { return {slot_of(key.id) + 1, key.bytes}; }
 
+  MappedMemory* const mapped_below_;
   const IdOf id_of_;
 };
 

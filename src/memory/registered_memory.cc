@@ -38,7 +38,8 @@ RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> tra
                 fmt::format("{} bytes are more than any machine has", bytes),
                 "look for an overflow in the size asked for");
   for (Transport* transport : transports)
-    if (!allocation_) allocation_ = transport->allocate(std::max<size_t>(bytes, 1));
+    if (MappedMemory* mapped = transport->mapped_memory(); mapped != nullptr && !allocation_)
+      allocation_ = mapped->allocate(std::max<size_t>(bytes, 1));
   if (allocation_)
     make_present(allocation_->region().base, allocation_->region().bytes, bind);
   else if (bytes < kHugePageBytes || !try_huge_pages(bind))

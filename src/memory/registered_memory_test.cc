@@ -162,26 +162,24 @@ class CountingTransport final : public Transport {
     const std::byte* base() const override { return nullptr; }
     int* live;
   };
-  std::string_view name() const override { return "counting"; }
-  Capabilities capabilities() const override { return {}; }
+  Capabilities capabilities() const override { return {.name = "counting"}; }
+  MappedMemory* mapped_memory() override { return nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     last = region;
     return std::make_unique<Registration>(&live);
   }
   void connect(int, std::span<const std::byte>) override {}
+  std::optional<std::span<const std::byte>> hello_of(int) const override { return {}; }
   bool is_wanted(int) const override { return false; }
-  bool connected(int) const override { return false; }
-  std::span<const std::byte> hello_of(int) const override { return {}; }
-  Posted put(int, const std::byte*, const MemoryRegistration*, size_t, RemoteKey, uint64_t,
-             uint32_t, uint64_t) override {
-    return Posted::lost;
-  }
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  Posted put(const PutRequest&) override { return Posted::lost; }
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
   size_t poll(std::span<Completion>) override { return 0; }
   int event_fd() const override { return -1; }
   bool arm() override { return true; }
   void drop(int) override {}
-  std::string why_lost(int) const override { return {}; }
+  void stop() override {}
+  LossReason why_lost(int) const override { return {}; }
 
   int live = 0;
   Region last;

@@ -21,7 +21,7 @@ struct PlanRequest {
   int root = 0;
   CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
   Algorithm forced = Algorithm::automatic;
-  bool mapped = false;               // every peer is load_store: receivers read the senders' memory
+  bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // the setting
   size_t l2_bytes = 1 << 20;         // of a core
 };

@@ -16,8 +16,14 @@ TEST_P(TransportSuite, TakesSourcesThatAreRegisteredOnly) {
   const Target source(bytes, at(0)), other(bytes, at(0)), target(bytes, at(1));
   fill(source.data(), bytes, 5);
   const auto put_with = [&](const MemoryRegistration* memory, size_t length) {
-    return until_taken(
-        [&] { return at(0).put(1, source.data(), memory, length, target.key(), 0, 1, 0); });
+    return until_taken([&] {
+      return at(0).put({.peer = 1,
+                        .source = source.data(),
+                        .source_memory = memory,
+                        .bytes = length,
+                        .key = target.key(),
+                        .notice = 1});
+    });
   };
   ASSERT_NE(put_with(nullptr, capabilities.inline_bytes_max), Posted::lost);
   ASSERT_NE(put_with(source.registration(), bytes), Posted::lost);
@@ -31,7 +37,7 @@ TEST_P(TransportSuite, TakesSourcesThatAreRegisteredOnly) {
       continue;
     }
     EXPECT_EQ(put_with(memory, bytes), Posted::lost);
-    EXPECT_FALSE(at(0).why_lost(1).empty());
+    EXPECT_FALSE(at(0).why_lost(1).text.empty());
   }
   if (capabilities.registered_sources) return;
   ASSERT_TRUE(settle());
@@ -56,7 +62,13 @@ TEST_P(TransportSuite, PutsFromAndToPlainMemory) {
     EXPECT_TRUE(from->current() || at(0).capabilities().registered_sources);
     const auto offset = static_cast<uint64_t>(target.data() + kSkip - to->base());
     ASSERT_NE(until_taken([&] {
-                return at(0).put(1, source + kSkip, from.get(), bytes, to->key(), offset, 1, 0);
+                return at(0).put({.peer = 1,
+                                  .source = source + kSkip,
+                                  .source_memory = from.get(),
+                                  .bytes = bytes,
+                                  .key = to->key(),
+                                  .offset = offset,
+                                  .notice = 1});
               }),
               Posted::lost);
     ASSERT_TRUE(until([&] { return notices(1) == 1; }));

@@ -46,7 +46,7 @@ inline void PrintTo(const TransportKind& kind, std::ostream* out) {
 
 TransportKind shm_kind();
 TransportKind tcp_kind(int streams);
-/// `load_store` with the ability to map; else puts only.
+/// `load_store`: with MappedMemory; else puts only.
 TransportKind fake_kind(uint64_t seed, bool load_store);
 /// Refuses sources that are not registered, as a network record does.
 TransportKind fake_card_kind(uint64_t seed);

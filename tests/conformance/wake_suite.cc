@@ -64,7 +64,7 @@ class Sleeper {
   /// Sends a pure notice; only where no notice can come meanwhile.
   void send(int peer, uint32_t notice) {
     std::array<Completion, 8> put_done_only;
-    while (transport_.put(peer, nullptr, nullptr, 0, {}, 0, notice, 0) == Posted::full) {
+    while (transport_.put({.peer = peer, .notice = notice}) == Posted::full) {
       transport_.poll(put_done_only);
       std::this_thread::yield();
     }

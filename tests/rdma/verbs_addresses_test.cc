@@ -62,11 +62,15 @@ VerbsGroup::Adjust all_lanes_in(const std::string& subnet) {
 void expect_put_arrives(VerbsGroup& group) {
   const Piece source(group.at(0), 100'000), target(group.at(1), 100'000);
   std::memset(source.memory.data(), 7, 100'000);
-  ASSERT_NE(group.at(0).put(1, source.memory.data(), source.registration(), 100'000,
-                            target.registration()->key(), 0, 1, 0),
+  ASSERT_NE(group.at(0).put({.peer = 1,
+                             .source = source.memory.data(),
+                             .source_memory = source.registration(),
+                             .bytes = 100'000,
+                             .key = target.registration()->key(),
+                             .notice = 1}),
             Posted::lost);
   EXPECT_TRUE(group.until({0, 1}, [&] { return target.memory.data()[99'999] == std::byte{7}; }))
-      << group.at(0).why_lost(1);
+      << group.at(0).why_lost(1).text;
 }
 
 TEST(VerbsAddresses, ALinkUsesTheAddressInTheSubnetThatIsAskedFor) {
@@ -107,8 +111,8 @@ TEST(VerbsAddresses, AnAddressThatChangesWhileALinkIsMadeIsNamed) {
   addresses.become({"10.98.0.7/16"});
   addresses.become({"10.97.0.7/16"});  // takes the row
   group.at(1).connect(0, {});
-  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(1).empty(); }));
-  EXPECT_EQ(group.at(0).why_lost(1),
+  EXPECT_TRUE(group.until({0, 1}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
+  EXPECT_EQ(group.at(0).why_lost(1).text,
             "rank 0's rxe0 port 1 was GID 10.99.0.1 when rank 1 was told of it, and is GID "
             "10.97.0.7 now");
 }

@@ -47,7 +47,7 @@ class VerbsGroup {
     at(a).connect(b, {});
     at(b).connect(a, {});
     ASSERT_TRUE(until({a, b}, [&] { return at(a).connected(b) && at(b).connected(a); }))
-        << at(a).why_lost(b) << at(b).why_lost(a);
+        << at(a).why_lost(b).text << at(b).why_lost(a).text;
   }
 
  private:

@@ -18,8 +18,12 @@ namespace {
 bool put_arrives(VerbsGroup& group, size_t bytes) {
   const Piece source(group.at(0), bytes), target(group.at(1), bytes);
   for (size_t i = 0; i < bytes; ++i) source.memory.data()[i] = static_cast<std::byte>(1 + i % 251);
-  EXPECT_EQ(group.at(0).put(1, source.memory.data(), source.registration(), bytes,
-                            target.registration()->key(), 0, 1, 0),
+  EXPECT_EQ(group.at(0).put({.peer = 1,
+                             .source = source.memory.data(),
+                             .source_memory = source.registration(),
+                             .bytes = bytes,
+                             .key = target.registration()->key(),
+                             .notice = 1}),
             Posted::posted);
   size_t there = 0, done = 0;
   std::array<Completion, 8> into;
@@ -36,7 +40,7 @@ TEST(VerbsRails, LongPutsUseBothAdapters) {
   VerbsGroup group(2, 2);
   group.link(0, 1);
   const long before[] = {packets_sent_by("rxe0"), packets_sent_by("rxe1")};
-  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1);
+  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1).text;
   // 50 packets of 4 KiB each, and answers.
   EXPECT_GE(packets_sent_by("rxe0") - before[0], 45);
   EXPECT_GE(packets_sent_by("rxe1") - before[1], 45);
@@ -50,8 +54,8 @@ TEST(VerbsRails, EachLaneUsesTheKeyOfThePeersAdapter) {
     for (auto& lanes : options.lanes) std::swap(lanes.at(0), lanes.at(1));
   });
   group.link(0, 1);
-  EXPECT_TRUE(put_arrives(group, 1000)) << group.at(0).why_lost(1);
-  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1);
+  EXPECT_TRUE(put_arrives(group, 1000)) << group.at(0).why_lost(1).text;
+  EXPECT_TRUE(put_arrives(group, 400'000)) << group.at(0).why_lost(1).text;
 }
 
 TEST(VerbsRails, OneOfTwoPortsThatStaysDownIsNamed) {
@@ -62,7 +66,7 @@ TEST(VerbsRails, OneOfTwoPortsThatStaysDownIsNamed) {
     EXPECT_TRUE(group.until(
         {0, 1}, [&] { return !group.at(0).connected(1) && !group.at(1).connected(0); }));
     for (const int rank : {0, 1})
-      EXPECT_EQ(group.at(rank).why_lost(1 - rank),
+      EXPECT_EQ(group.at(rank).why_lost(1 - rank).text,
                 "rank " + std::to_string(rank) + "'s rxe" + number + " port 1 is down");
   }
 }

@@ -112,7 +112,7 @@ class UcxStranger : public testing::Test {
   }
   void expect_lost(const std::string& why) {
     until([this] { return lost_ == 1; });
-    EXPECT_EQ(transport_.why_lost(1), why);
+    EXPECT_EQ(transport_.why_lost(1).text, why);
   }
   /// What came before had no effect: a right put arrives.
   void expect_ignored() {
@@ -153,7 +153,7 @@ TEST(UcxPeerThatDiesAfterItsHandshake, IsNotConnectedTo) {
   while (transport.poll(seen) == 0 && std::chrono::steady_clock::now() < deadline) {
   }
   EXPECT_EQ(seen[0].kind, Completion::Kind::lost);
-  EXPECT_EQ(transport.why_lost(1), "connection closed by the peer");
+  EXPECT_EQ(transport.why_lost(1).text, "connection closed by the peer");
   transport.connect(2, {});
   survivor.connect(0, {});
   while (!(transport.connected(2) && survivor.connected(0)) &&

@@ -82,7 +82,7 @@ TEST_P(TransportSuite, FindsRegionsWithLongKeys) {
   for (const size_t bytes : {8, 216, 217, 4096}) {
     std::fill(target.begin(), target.end(), std::byte{});
     ASSERT_NE(put(0, 1, &out, 0, bytes, memory->key(), 0, sent++), Posted::lost);
-    ASSERT_TRUE(until([&] { return notices(1) == sent; })) << at(1).why_lost(0);
+    ASSERT_TRUE(until([&] { return notices(1) == sent; })) << at(1).why_lost(0).text;
     EXPECT_EQ(wrong_bytes(target.data(), bytes, 1), 0u) << bytes;
   }
   EXPECT_TRUE(settle());

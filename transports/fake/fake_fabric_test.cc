@@ -48,7 +48,7 @@ uint64_t run(uint64_t seed) {
   link_all(fabric, 3);
   for (uint32_t i = 0; i < 200; ++i) {
     for (int from = 0; from < 3; ++from)
-      fabric.transport(from).put((from + 1) % 3, nullptr, nullptr, 0, {}, 0, i, i);
+      fabric.transport(from).put({.peer = (from + 1) % 3, .notice = i, .cookie = i});
     fabric.advance();
   }
   while (fabric.advance()) {
@@ -83,8 +83,12 @@ TEST(FakeFabric, LatencyAndBandwidthAreAsTold) {
   memory.register_with(fabric.transport(1));
   const int64_t begin = fabric.clock().now_ns();
   for (uint32_t i = 0; i < 2; ++i)
-    ASSERT_EQ(fabric.transport(0).put(1, source.data(), nullptr, 1000,
-                                      memory.registrations()[0]->key(), 0, i, i),
+    ASSERT_EQ(fabric.transport(0).put({.peer = 1,
+                                       .source = source.data(),
+                                       .bytes = 1000,
+                                       .key = memory.registrations()[0]->key(),
+                                       .notice = i,
+                                       .cookie = i}),
               Posted::posted);
   for (size_t arrived = 1; arrived <= 2; ++arrived) {
     while (drain(fabric.transport(1)).empty()) ASSERT_TRUE(fabric.advance());
@@ -97,8 +101,8 @@ TEST(FakeFabric, PairsOvertakeEachOther) {
   link_all(fabric, 3);
   bool overtaken = false;
   for (int i = 0; i < 50; ++i) {
-    fabric.transport(1).put(0, nullptr, nullptr, 0, {}, 0, 1, 0);
-    fabric.transport(2).put(0, nullptr, nullptr, 0, {}, 0, 2, 0);
+    fabric.transport(1).put({.peer = 0, .notice = 1});
+    fabric.transport(2).put({.peer = 0, .notice = 2});
     while (fabric.advance()) {
     }
     const auto seen = drain(fabric.transport(0));
@@ -116,8 +120,10 @@ TEST(FakeFabric, ReuseBeforePutDoneSpoilsTheData) {
     RegisteredMemory source(100), target(100);
     target.register_with(fabric.transport(1));
     std::memset(source.data(), 1, 100);
-    ASSERT_EQ(fabric.transport(0).put(1, source.data(), nullptr, 100,
-                                      target.registrations()[0]->key(), 0, 0, 0),
+    ASSERT_EQ(fabric.transport(0).put({.peer = 1,
+                                       .source = source.data(),
+                                       .bytes = 100,
+                                       .key = target.registrations()[0]->key()}),
               Posted::posted);
     fabric.advance();  // some time passes, but no put_done has come
     if (count(drain(fabric.transport(0)), Kind::put_done) == 0) std::memset(source.data(), 2, 100);
@@ -133,8 +139,10 @@ TEST(FakeFabric, ReuseBeforePutDoneSpoilsTheData) {
     RegisteredMemory source(100), target(100);
     target.register_with(fabric.transport(1));
     std::memset(source.data(), 1, 100);
-    fabric.transport(0).put(1, source.data(), nullptr, 100, target.registrations()[0]->key(), 0, 0,
-                            0);
+    fabric.transport(0).put({.peer = 1,
+                             .source = source.data(),
+                             .bytes = 100,
+                             .key = target.registrations()[0]->key()});
     std::memset(source.data(), 2, 100);  // at once: always wrong
     while (fabric.advance()) {
     }
@@ -153,8 +161,9 @@ TEST(FakeFabric, PutToFreedMemoryBreaksTheLink) {
     target.register_with(fabric.transport(1));
     stale = target.registrations()[0]->key();
   }
-  ASSERT_EQ(fabric.transport(0).put(1, source.data(), nullptr, 100, stale, 0, 0, 0),
-            Posted::posted);
+  ASSERT_EQ(
+      fabric.transport(0).put({.peer = 1, .source = source.data(), .bytes = 100, .key = stale}),
+      Posted::posted);
   while (fabric.advance()) {
   }
   EXPECT_EQ(count(drain(fabric.transport(0)), Kind::lost), 1u);
@@ -177,15 +186,18 @@ TEST(FakeFabric, CutLosesBothSidesOnceAndNothingAfter) {
       std::vector<Completion> seen_0, seen_1;
       while (count(seen_0, Kind::lost) == 0) {
         for (int to : {1, 2})
-          fabric.transport(0).put(to, source.data(), nullptr, to == 1 ? 5000 : 0,
-                                  target.registrations()[0]->key(), 0, 0, 0);
+          fabric.transport(0).put({.peer = to,
+                                   .source = source.data(),
+                                   .bytes = to == 1 ? size_t{5000} : 0,
+                                   .key = target.registrations()[0]->key()});
         fabric.advance_to(fabric.clock().now_ns() + 1'000);
         for (const auto& c : drain(fabric.transport(0))) seen_0.push_back(c);
         for (const auto& c : drain(fabric.transport(1))) seen_1.push_back(c);
         ASSERT_LT(fabric.clock().now_ns(), 130'000 + options.detection_max_ns + 2'000);
       }
-      EXPECT_EQ(fabric.transport(0).put(1, source.data(), nullptr, 1, {}, 0, 0, 0), Posted::lost);
-      EXPECT_EQ(fabric.transport(0).why_lost(1), "the link was cut");
+      EXPECT_EQ(fabric.transport(0).put({.peer = 1, .source = source.data(), .bytes = 1}),
+                Posted::lost);
+      EXPECT_EQ(fabric.transport(0).why_lost(1).text, "the link was cut");
       const auto last = std::find_if(seen_0.begin(), seen_0.end(),
                                      [](const auto& c) { return c.kind == Kind::lost; });
       EXPECT_TRUE(std::all_of(last + 1, seen_0.end(), [](const auto& c) { return c.peer == 2; }));
@@ -207,8 +219,10 @@ TEST(FakeFabric, ACutMayLeaveHalfAPut) {
     RegisteredMemory source(1000), target(1000);
     target.register_with(fabric.transport(1));
     std::memset(source.data(), 1, 1000);
-    fabric.transport(0).put(1, source.data(), nullptr, 1000, target.registrations()[0]->key(), 0, 0,
-                            0);
+    fabric.transport(0).put({.peer = 1,
+                             .source = source.data(),
+                             .bytes = 1000,
+                             .key = target.registrations()[0]->key()});
     fabric.advance_to(102'000);
     const auto end = std::find(target.data(), target.data() + 1000, std::byte{0});
     landed.insert(static_cast<size_t>(end - target.data()));
@@ -233,7 +247,7 @@ TEST(FakeFabric, ALostRankIsToldToAllOthers) {
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen[0].kind, Kind::lost);
     EXPECT_EQ(seen[0].peer, 1);
-    EXPECT_EQ(fabric.transport(rank).why_lost(1), "the rank died");
+    EXPECT_EQ(fabric.transport(rank).why_lost(1).text, "the rank died");
   }
 }
 
@@ -245,8 +259,10 @@ TEST(FakeFabric, DropFreesTheSourcesAtOnce) {
     target.register_with(fabric.transport(1));
     {
       std::vector<std::byte> source(100);
-      fabric.transport(0).put(1, source.data(), nullptr, 100, target.registrations()[0]->key(), 0,
-                              0, 0);
+      fabric.transport(0).put({.peer = 1,
+                               .source = source.data(),
+                               .bytes = 100,
+                               .key = target.registrations()[0]->key()});
       fabric.transport(0).drop(1);
     }
     while (fabric.advance()) {

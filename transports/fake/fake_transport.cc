@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transports/network_peers.h"
+
 namespace ropewalk {
 
 class FakeTransport::Registration final : public MemoryRegistration {
@@ -54,8 +56,7 @@ FakeTransport::FakeTransport(FakeFabric& fabric, int rank, int ranks)
     : fabric_(fabric), rank_(rank), sides_(static_cast<size_t>(ranks)) {}
 
 Capabilities FakeTransport::capabilities() const {
-  return {.put = true,
-          .load_store = fabric_.options_.load_store,
+  return {.name = "fake",
           .needs_registration = fabric_.options_.needs_registration,
           .registered_sources = fabric_.options_.registered_sources,
           .inline_bytes_max = fabric_.options_.inline_bytes_max};
@@ -104,29 +105,23 @@ bool FakeTransport::is_wanted(int peer) const {
   return !side(peer).connecting && side(peer).hello_here;
 }
 
-bool FakeTransport::connected(int peer) const {
+std::optional<std::span<const std::byte>> FakeTransport::hello_of(int peer) const {
   const Side& s = side(peer);
-  return s.connecting && s.hello_here && !s.dropped;
+  if (!s.connecting || !s.hello_here || s.dropped) return {};
+  return s.hello;
 }
 
-std::span<const std::byte> FakeTransport::hello_of(int peer) const {
-  return side(peer).hello;
-}
-
-Posted FakeTransport::put(int peer, const std::byte* source,
-                          const MemoryRegistration* source_memory, size_t bytes, RemoteKey key,
-                          uint64_t offset, uint32_t notice, uint64_t cookie) {
-  Side& to = side(peer);
+Posted FakeTransport::put(const PutRequest& request) {
+  Side& to = side(request.peer);
   if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
   if (!to.hello_here) return Posted::full;
-  const bool in_range = offset <= key.bytes && bytes <= key.bytes - offset;
-  if (bytes > 0 && !in_range) {
+  if (!is_within_key(request)) {
     give_up(to);
     to.why = fmt::format("a put was refused: {} bytes at {} do not lie in a region of {} bytes",
-                         bytes, offset, key.bytes);
+                         request.bytes, request.offset, request.key.bytes);
     return Posted::lost;
   }
-  if (std::string why = check_source(source_memory, source, bytes); !why.empty()) {
+  if (std::string why = check_source(request); !why.empty()) {
     give_up(to);
     to.why = "a put was refused: " + why;
     return Posted::lost;
@@ -135,22 +130,14 @@ Posted FakeTransport::put(int peer, const std::byte* source,
       fabric_.chance(fabric_.options_.full_probability))
     return Posted::full;
   const bool done = to.puts_to_finish == 0 && fabric_.chance(fabric_.options_.done_probability);
-  auto message = std::make_shared<Message>();
-  message->source = source;
-  message->source_memory = source_memory;
-  message->bytes = bytes;
-  message->key = key;
-  message->offset = offset;
-  message->notice = notice;
-  message->cookie = cookie;
-  send(peer, std::move(message), done);
+  send(request.peer, std::make_shared<Message>(request), done);
   return done ? Posted::done : Posted::posted;
 }
 
 void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) {
   Side& to = side(peer);
   const int64_t now = fabric_.clock_.now;
-  const int64_t arrival_ns = arrival_of(to, message->bytes);
+  const int64_t arrival_ns = arrival_of(to, message->put.bytes);
   to.on_the_way.push_back(message);
   int64_t read_ns = now;
   if (done) {
@@ -174,48 +161,47 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   fabric_.schedule(to.last_done_ns, [this, peer, message] { complete(peer, message); });
 }
 
-std::string FakeTransport::check_source(const MemoryRegistration* memory, const std::byte* source,
-                                        size_t bytes) const {
+std::string FakeTransport::check_source(const PutRequest& put) const {
   const FakeOptions& options = fabric_.options_;
-  if (!options.registered_sources || bytes <= options.inline_bytes_max) return {};
-  const auto found = region_ids_.find(memory);
+  if (!options.registered_sources || put.bytes <= options.inline_bytes_max) return {};
+  const auto found = region_ids_.find(put.source_memory);
   if (found == region_ids_.end()) return "its source is not registered";
   const Region& region = regions_.at(found->second);
-  const auto offset = static_cast<size_t>(source - region.base);
-  if (source < region.base || offset > region.bytes || bytes > region.bytes - offset)
+  const auto offset = static_cast<size_t>(put.source - region.base);
+  if (put.source < region.base || offset > region.bytes || put.bytes > region.bytes - offset)
     return "its source does not lie in the memory that is given for it";
   return {};
 }
 
 void FakeTransport::read_source(int peer, Message& message) {
   if (message.cancelled || message.was_read) return;
-  if (!check_source(message.source_memory, message.source, message.bytes).empty())
+  if (!check_source(message.put).empty())
     return fabric_.cut(rank_, peer, "a source was deregistered before its put had been done");
   message.was_read = true;
-  if (message.bytes > 0) message.payload.assign(message.source, message.source + message.bytes);
+  if (message.put.bytes > 0)
+    message.payload.assign(message.put.source, message.put.source + message.put.bytes);
 }
 
 void FakeTransport::arrive(int from, Message& message) {
   const Side& theirs = side(from);
   if (theirs.cut || theirs.dropped || theirs.lost) return;
-  if (message.bytes > 0) {
-    std::byte* target = target_of(message.key, message.offset, message.bytes);
+  if (message.put.bytes > 0) {
+    std::byte* target = target_of(message.put.key, message.put.offset, message.put.bytes);
     if (!target) {
       fabric_.cut(from, rank_, "a put to memory that is not registered");
       return;
     }
-    std::memcpy(target, message.payload.data(), message.bytes);
+    std::memcpy(target, message.payload.data(), message.put.bytes);
   }
-  fabric_.record('n', from, rank_, message.notice);
-  completions_.push_back(
-      {Completion::Kind::notice, from, message.notice, static_cast<uint32_t>(message.bytes), 0});
+  fabric_.record('n', from, rank_, message.put.notice);
+  completions_.push_back({Completion::Kind::notice, from, message.put.notice, 0});
 }
 
 void FakeTransport::complete(int peer, const std::shared_ptr<Message>& message) {
   if (message->cancelled) return;
   --side(peer).puts_to_finish;
-  fabric_.record('d', rank_, peer, message->cookie);
-  completions_.push_back({Completion::Kind::put_done, peer, 0, 0, message->cookie});
+  fabric_.record('d', rank_, peer, message->put.cookie);
+  completions_.push_back({Completion::Kind::put_done, peer, 0, message->put.cookie});
   std::erase(side(peer).on_the_way, message);
 }
 
@@ -223,10 +209,10 @@ void FakeTransport::tear(int peer, bool source_readable) {
   for (const auto& message : std::exchange(side(peer).on_the_way, {})) {
     if (std::exchange(message->cancelled, true) || message->arrived) continue;
     if (!message->was_read && !source_readable) continue;
-    const std::byte* bytes = message->was_read ? message->payload.data() : message->source;
+    const std::byte* bytes = message->was_read ? message->payload.data() : message->put.source;
     const auto landed =
-        static_cast<size_t>(fabric_.between(0, static_cast<int64_t>(message->bytes)));
-    std::byte* target = fabric_.at(peer).target_of(message->key, message->offset, landed);
+        static_cast<size_t>(fabric_.between(0, static_cast<int64_t>(message->put.bytes)));
+    std::byte* target = fabric_.at(peer).target_of(message->put.key, message->put.offset, landed);
     if (landed > 0 && target) std::memcpy(target, bytes, landed);
   }
 }
@@ -244,7 +230,7 @@ void FakeTransport::tell_lost(int peer, const std::string& why) {
   fabric_.record('l', rank_, peer, 0);
   give_up(s);
   s.why = why;
-  completions_.push_back({Completion::Kind::lost, peer, 0, 0, 0});
+  completions_.push_back({Completion::Kind::lost, peer, 0, 0});
 }
 
 std::byte* FakeTransport::target_of(RemoteKey key, uint64_t offset, size_t bytes) const {
@@ -256,7 +242,7 @@ std::byte* FakeTransport::target_of(RemoteKey key, uint64_t offset, size_t bytes
 }
 
 std::byte* FakeTransport::map(int peer, RemoteKey key, uint64_t offset, size_t bytes) {
-  if (!fabric_.options_.load_store || side(peer).dropped) return nullptr;
+  if (side(peer).dropped) return nullptr;
   return fabric_.at(peer).target_of(key, offset, bytes);
 }
 
@@ -280,8 +266,8 @@ void FakeTransport::drop(int peer) {
   fabric_.cut(rank_, peer, "the peer closed the link");
 }
 
-std::string FakeTransport::why_lost(int peer) const {
-  return side(peer).why;
+LossReason FakeTransport::why_lost(int peer) const {
+  return {side(peer).why, /*silent=*/false, {}};
 }
 
 }  // namespace ropewalk

@@ -12,26 +12,29 @@
 
 namespace ropewalk {
 
-class FakeTransport final : public Transport {
+class FakeTransport final : public Transport, public MappedMemory {
  public:
   FakeTransport(FakeFabric& fabric, int rank, int ranks);
 
-  std::string_view name() const override { return "fake"; }
   Capabilities capabilities() const override;
+  MappedMemory* mapped_memory() override { return fabric_.options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
+  std::unique_ptr<TransportAllocation> allocate(size_t) override { return nullptr; }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
+  void unmap_deregistered() override {}
+  void wake(int) override {}
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return -1; }
   bool arm() override { return completions_.empty(); }
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
+  void stop() override {}
+  LossReason why_lost(int peer) const override;
 
  private:
   friend class FakeFabric;
@@ -39,13 +42,8 @@ class FakeTransport final : public Transport {
 
   /// A put on its way.
   struct Message {
-    const std::byte* source;
-    const MemoryRegistration* source_memory;
-    size_t bytes;
-    RemoteKey key;
-    uint64_t offset;
-    uint32_t notice;
-    uint64_t cookie;
+    explicit Message(const PutRequest& request) : put(request) {}
+    const PutRequest put;
     std::vector<std::byte> payload;  // once read
     bool was_read = false;
     bool arrived = false;
@@ -72,9 +70,8 @@ class FakeTransport final : public Transport {
   int64_t arrival_of(Side& to, size_t bytes);
   void send(int peer, std::shared_ptr<Message> message, bool done);
   void read_source(int peer, Message& message);
-  /// Empty, or why `memory` does not make the source readable.
-  std::string check_source(const MemoryRegistration* memory, const std::byte* source,
-                           size_t bytes) const;
+  /// Empty, or why its memory does not make the source readable.
+  std::string check_source(const PutRequest& put) const;
   void arrive(int from, Message& message);
   void complete(int peer, const std::shared_ptr<Message>& message);
   void tear(int peer, bool source_readable);

@@ -1,10 +1,10 @@
-// A transport that is another one: for those that watch, or change, what passes.
+// A transport that is another one: for those that watch, or change, what passes. Transport has no
+// defaults, so that this cannot forget a method and compile.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 
 #include "ropewalk/transport.h"
 
@@ -15,34 +15,25 @@ class ForwardingTransport : public Transport {
  public:
   explicit ForwardingTransport(Transport& below) : below_(below) {}
 
-  std::string_view name() const override { return below_.name(); }
   Capabilities capabilities() const override { return below_.capabilities(); }
+  MappedMemory* mapped_memory() override { return below_.mapped_memory(); }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     return below_.register_memory(region);
   }
   void connect(int peer, std::span<const std::byte> hello) override { below_.connect(peer, hello); }
-  bool connected(int peer) const override { return below_.connected(peer); }
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override {
+    return below_.hello_of(peer);
+  }
   bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
-  std::span<const std::byte> hello_of(int peer) const override { return below_.hello_of(peer); }
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) override {
-    return below_.put(peer, source, memory, bytes, key, offset, notice, cookie);
-  }
-  void begin_batch() override { below_.begin_batch(); }
-  void end_batch() override { below_.end_batch(); }
+  Posted put(const PutRequest& request) override { return below_.put(request); }
+  void set_batching(bool on) override { below_.set_batching(on); }
   bool has_unsent() override { return below_.has_unsent(); }
-  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    return below_.map(peer, key, offset, bytes);
-  }
-  void unmap_deregistered() override { below_.unmap_deregistered(); }
-  void wake(int peer) override { below_.wake(peer); }
   size_t poll(std::span<Completion> into) override { return below_.poll(into); }
   int event_fd() const override { return below_.event_fd(); }
   bool arm() override { return below_.arm(); }
   void drop(int peer) override { below_.drop(peer); }
   void stop() override { below_.stop(); }
-  std::string why_lost(int peer) const override { return below_.why_lost(peer); }
-  bool was_silent(int peer) const override { return below_.was_silent(peer); }
+  LossReason why_lost(int peer) const override { return below_.why_lost(peer); }
 
  protected:
   Transport& below_;

@@ -7,7 +7,7 @@
 
 namespace ropewalk {
 
-class InstantTransport final : public Transport {
+class InstantTransport final : public Transport, public MappedMemory {
  public:
   InstantTransport(InstantFabric& fabric, int rank, int ranks)
       : fabric_(fabric),
@@ -15,12 +15,10 @@ class InstantTransport final : public Transport {
         sides_(static_cast<size_t>(ranks)),
         notices_(fabric.options_.notices_max) {}
 
-  std::string_view name() const override { return "instant"; }
   Capabilities capabilities() const override {
-    return {.put = true,
-            .load_store = fabric_.options_.load_store,
-            .needs_registration = fabric_.options_.load_store};
+    return {.name = "instant", .needs_registration = fabric_.options_.load_store};
   }
+  MappedMemory* mapped_memory() override { return fabric_.options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
     regions_.push_back(region);
     return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes},
@@ -35,40 +33,46 @@ class InstantTransport final : public Transport {
     theirs.hello.assign(hello.begin(), hello.end());
     theirs.hello_here = true;
   }
-  bool connected(int peer) const override {
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override {
     const Side& s = side(peer);
-    return s.connecting && s.hello_here && !s.gone;
+    if (!s.connecting || !s.hello_here || s.gone) return {};
+    return s.hello;
   }
   bool is_wanted(int peer) const override {
     return !side(peer).connecting && side(peer).hello_here;
   }
-  std::span<const std::byte> hello_of(int peer) const override { return side(peer).hello; }
 
-  Posted put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-             RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) override {
-    Side& to = side(peer);
+  Posted put(const PutRequest& request) override {
+    Side& to = side(request.peer);
     if (to.gone || !to.connecting) return Posted::lost;
     if (!to.hello_here) return Posted::full;
-    InstantTransport& theirs = fabric_.at(peer);
+    InstantTransport& theirs = fabric_.at(request.peer);
     if (theirs.end_ - theirs.begin_ == theirs.notices_.size()) return Posted::full;
-    if (bytes > 0) {
-      std::byte* target = theirs.target_of(key, offset, bytes);
+    if (request.bytes > 0) {
+      std::byte* target = theirs.target_of(request.key, request.offset, request.bytes);
       if (target == nullptr) {
         to.gone = true;
         to.why = "a put to memory that is not registered";
         return Posted::lost;
       }
-      if (bytes <= fabric_.options_.moved_bytes_max) std::memcpy(target, source, bytes);
+      if (request.bytes <= fabric_.options_.moved_bytes_max)
+        std::memcpy(target, request.source, request.bytes);
     }
-    theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {
-        Completion::Kind::notice, rank_, notice, static_cast<uint32_t>(bytes), 0};
+    theirs.notices_[theirs.end_++ & (theirs.notices_.size() - 1)] = {Completion::Kind::notice,
+                                                                     rank_, request.notice, 0};
     return Posted::done;
   }
 
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
+
+  std::unique_ptr<TransportAllocation> allocate(size_t) override { return nullptr; }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    if (!fabric_.options_.load_store || side(peer).gone) return nullptr;
+    if (side(peer).gone) return nullptr;
     return fabric_.at(peer).target_of(key, offset, bytes);
   }
+  void unmap_deregistered() override {}
+  void wake(int) override {}
 
   size_t poll(std::span<Completion> into) override {
     size_t filled = 0;
@@ -77,7 +81,7 @@ class InstantTransport final : public Transport {
       if (!side(next.peer).dropped) into[filled++] = next;
     }
     while (filled < into.size() && !lost_.empty()) {
-      into[filled++] = {Completion::Kind::lost, lost_.back(), 0, 0, 0};
+      into[filled++] = {Completion::Kind::lost, lost_.back(), 0, 0};
       lost_.pop_back();
     }
     return filled;
@@ -95,7 +99,8 @@ class InstantTransport final : public Transport {
     other.why = "the peer closed the link";
     theirs.lost_.push_back(rank_);
   }
-  std::string why_lost(int peer) const override { return side(peer).why; }
+  void stop() override {}
+  LossReason why_lost(int peer) const override { return {side(peer).why, false, {}}; }
 
  private:
   class Registration final : public MemoryRegistration {

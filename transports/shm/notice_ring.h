@@ -6,7 +6,7 @@
 // on, so zeroed memory is an empty ring and nothing has to be cleared.
 //
 //   bit 63      lap
-//   bits 32-62  bytes
+//   bits 32-62  unused: 0
 //   bits 0-31   notice
 //
 // Only when the sender believes that the ring is full does it read `taken`, which the receiver
@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,7 +27,6 @@ namespace ropewalk::shm {
 /// Two cache lines: x86 prefetches lines in pairs, so that neighbours share falsely too.
 inline constexpr size_t kLineBytes = 128;
 inline constexpr uint64_t kNoticesMax = 1024;
-inline constexpr size_t kNoticeBytesMax = (size_t{1} << 31) - 1;
 
 struct NoticeRing {
   alignas(kLineBytes) std::atomic<uint64_t> taken;  // entries ever taken; the receiver writes it
@@ -51,10 +51,11 @@ class NoticeSender {
     return sent_ - taken_ >= kNoticesMax;
   }
 
-  /// Not when full. `bytes` at most kNoticeBytesMax. Everything written before is visible to who
+  /// Not when full. Everything written before is visible to who
   /// takes the notice. Sequentially consistent: pairs with the receiver's look before it sleeps.
-  void send(uint32_t notice, size_t bytes) {
-    const uint64_t word = lap_bit(sent_) << 63 | uint64_t{bytes} << 32 | notice;
+  void send(uint32_t notice) {
+    assert(sent_ - taken_ < kNoticesMax);
+    const uint64_t word = lap_bit(sent_) << 63 | notice;
     ring_->entries[sent_ % kNoticesMax].store(word, std::memory_order_seq_cst);
     ++sent_;
   }
@@ -84,8 +85,7 @@ class NoticeReceiver {
     while (filled < filled_max) {
       const uint64_t word = ring_->entries[taken_ % kNoticesMax].load(std::memory_order_acquire);
       if (word >> 63 != lap_bit(taken_)) break;
-      into[filled++] = {Completion::Kind::notice, peer, static_cast<uint32_t>(word),
-                        static_cast<uint32_t>(word >> 32 & kNoticeBytesMax), 0};
+      into[filled++] = {Completion::Kind::notice, peer, static_cast<uint32_t>(word), 0};
       ++taken_;
     }
     if (filled > 0) ring_->taken.store(taken_, std::memory_order_release);

@@ -25,16 +25,14 @@ TEST(NoticeRing, ZeroedMemoryIsEmpty) {
 
 TEST(NoticeRing, CarriesExtremeValues) {
   RingPair pair;
-  pair.sender.send(0xffffffff, kNoticeBytesMax);
-  pair.sender.send(0, 0);
+  pair.sender.send(0xffffffff);
+  pair.sender.send(0);
   std::array<Completion, 4> into;
   EXPECT_TRUE(pair.receiver.ready());
   ASSERT_EQ(pair.receiver.take(into, 3), 2u);
   EXPECT_EQ(into[0].notice, 0xffffffffu);
-  EXPECT_EQ(into[0].bytes, kNoticeBytesMax);
   EXPECT_EQ(into[0].peer, 3);
   EXPECT_EQ(into[1].notice, 0u);
-  EXPECT_EQ(into[1].bytes, 0u);
   EXPECT_FALSE(pair.receiver.ready());
 }
 
@@ -43,7 +41,7 @@ TEST(NoticeRing, IsFullAfterExactlyItsSizeOnEveryLap) {
   std::array<Completion, 100> into;
   uint32_t sent = 0, taken = 0;
   for (int lap = 0; lap < 5; ++lap) {
-    while (!pair.sender.full()) pair.sender.send(sent++, 0);
+    while (!pair.sender.full()) pair.sender.send(sent++);
     EXPECT_EQ(sent - taken, kNoticesMax);
     for (int batch = 0; batch < 1 + lap; ++batch) {
       ASSERT_EQ(pair.receiver.take(into, 0), into.size());
@@ -64,7 +62,7 @@ TEST(NoticeRing, PassesPlainWritesFromThreadToThread) {
     for (uint32_t i = 0; i < kNotices; ++i) {
       payload[i] = i * 3;
       while (pair.sender.full()) std::this_thread::yield();
-      pair.sender.send(i, 4);
+      pair.sender.send(i);
     }
   });
   std::array<Completion, 64> into;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <cassert>
+
 #include "memory/memfd.h"
 
 namespace ropewalk::shm {
@@ -46,6 +48,7 @@ uint64_t RegionPublisher::publish(const Region& region) {
 void RegionPublisher::withdraw(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto slot = static_cast<uint32_t>(id % kRegionsMax);
+  assert(table_.entries[slot].id.load(std::memory_order_relaxed) == id);
   // The caller frees the memory only afterwards: a peer that still finds the id once it has mapped
   // what the entry says has mapped this.
   table_.entries[slot].id.store(0, std::memory_order_seq_cst);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -14,7 +15,6 @@ namespace ropewalk {
 namespace {
 
 constexpr size_t kOpBytesMax = size_t{1} << 30;
-static_assert(kOpBytesMax <= shm::kNoticeBytesMax);
 
 uint64_t random_nonce() {
   uint64_t nonce = 0;
@@ -91,6 +91,7 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
 
 void ShmTransport::open_peer(int rank, const std::string& info) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
+  assert(peer.state == LinkState::remote);
   peer.info = shm::MailboxAddress::parse(rank, name(), info);
   peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
   peer.mailbox = shm::Mailbox(peer.mailbox_memory->base(), size_);
@@ -110,7 +111,7 @@ void ShmTransport::open_peer(int rank, const std::string& info) {
 }
 
 Capabilities ShmTransport::capabilities() const {
-  return {.put = true, .load_store = true, .needs_registration = true, .op_bytes_max = kOpBytesMax};
+  return {.name = sharing_->name(), .needs_registration = true, .op_bytes_max = kOpBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {
@@ -149,48 +150,47 @@ bool ShmTransport::is_wanted(int peer) const {
          p.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) != 0;
 }
 
-bool ShmTransport::connected(int peer) const {
-  const LinkState state = peers_.at(static_cast<size_t>(peer)).state;
-  return state == LinkState::linked || state == LinkState::broken;
+std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const {
+  const Peer& p = peers_.at(static_cast<size_t>(peer));
+  if (p.state != LinkState::linked && p.state != LinkState::broken) return {};
+  const shm::HelloSlot& slot = p.mailbox.hello_to(rank_);
+  return std::span<const std::byte>(slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax));
 }
 
-std::span<const std::byte> ShmTransport::hello_of(int peer) const {
-  const shm::HelloSlot& slot = peers_.at(static_cast<size_t>(peer)).mailbox.hello_to(rank_);
-  return {slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax)};
-}
-
-Posted ShmTransport::put(int rank, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t) {
-  Peer& peer = peers_[static_cast<size_t>(rank)];
+Posted ShmTransport::put(const PutRequest& request) {
+  assert(request.peer >= 0 && request.peer < size_);
+  Peer& peer = peers_[static_cast<size_t>(request.peer)];
   if (peer.state != LinkState::linked) [[unlikely]]
     return peer.state == LinkState::connecting ? Posted::full : Posted::lost;
   if (peer.out.full()) return Posted::full;
-  if (bytes > 0) {
-    if (bytes > kOpBytesMax) [[unlikely]]
-      return refuse(peer, fmt::format("{} bytes in one put; at most {}", bytes, kOpBytesMax));
-    std::byte* target = peer.regions.find(key.id, offset, bytes);
+  if (request.bytes > 0) {
+    if (request.bytes > kOpBytesMax) [[unlikely]]
+      return refuse(peer,
+                    fmt::format("{} bytes in one put; at most {}", request.bytes, kOpBytesMax));
+    std::byte* target = peer.regions.find(request.key.id, request.offset, request.bytes);
     if (!target) [[unlikely]]
       return refuse(peer, peer.regions.why());
-    std::memcpy(target, source, bytes);
+    std::memcpy(target, request.source, request.bytes);
   }
-  peer.out.send(notice, bytes);
+  peer.out.send(request.notice);
   ring_if_asleep(peer);
   return Posted::done;
 }
 
 Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
   peer.state = LinkState::broken;
-  peer.why = "a put was refused: " + reason;
+  peer.why.text = "a put was refused: " + reason;
   return Posted::lost;
 }
 
 std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t bytes) {
+  assert(rank >= 0 && rank < size_);
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (!peer.mailbox) return nullptr;
   std::byte* address = peer.regions.find(key.id, offset, bytes);
   if (address == nullptr) [[unlikely]] {
-    peer.why = "its memory cannot be mapped: " + peer.regions.why();
-    peer.advice = peer.regions.advice();
+    peer.why = {"its memory cannot be mapped: " + peer.regions.why(), /*silent=*/false,
+                peer.regions.advice()};
   }
   return address;
 }
@@ -200,6 +200,7 @@ void ShmTransport::unmap_deregistered() {
 }
 
 void ShmTransport::wake(int rank) {
+  assert(rank >= 0 && rank < size_);
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (peer.state != LinkState::linked) return;
   // What the caller stored before comes before the look at `asleep`.
@@ -277,19 +278,14 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
-  std::string why = std::move(peer.why), advice = std::move(peer.advice);
+  LossReason why = std::move(peer.why);
   peer = Peer{};
   peer.state = LinkState::dropped;
   peer.why = std::move(why);
-  peer.advice = std::move(advice);
 }
 
-std::string ShmTransport::why_lost(int peer) const {
+LossReason ShmTransport::why_lost(int peer) const {
   return peers_.at(static_cast<size_t>(peer)).why;
-}
-
-std::string ShmTransport::advice(int peer) const {
-  return peers_.at(static_cast<size_t>(peer)).advice;
 }
 
 }  // namespace ropewalk

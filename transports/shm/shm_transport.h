@@ -29,7 +29,7 @@
 
 namespace ropewalk {
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, public MappedMemory {
  public:
   /// Throws Error(exhausted) where descriptors or memory do not suffice.
   ShmTransport(int rank, int size,
@@ -44,32 +44,31 @@ class ShmTransport final : public Transport {
   /// Error(unavailable), with the reason and the way round, where the kernel refuses.
   void set_peers(const std::vector<std::string>& infos_by_rank);
 
-  std::string_view name() const override { return sharing_->name(); }
   /// `needs_registration` concerns targets: they must be memory that can be shared. A source may be
   /// any memory, and `source_memory` is not looked at.
   Capabilities capabilities() const override;
-  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override {
-    return sharing_->shares_files() ? nullptr : sharing_->allocate(bytes);
-  }
+  MappedMemory* mapped_memory() override { return this; }
   /// Throws Error(invalid_argument) unless `region` lies in its memfd, or block.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
 
   /// Throws Error(invalid_argument) where `peer` is not local, or `hello` is too long;
   /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its doorbell cannot be opened.
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
 
   /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and
   /// where [offset, offset + bytes) is not in a registered region of the peer: that is a bug on one
   /// side, and so nothing more is sent to this peer.
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
+  void set_batching(bool) override {}
+  bool has_unsent() override { return false; }
+
+  std::unique_ptr<TransportAllocation> allocate(size_t bytes) override {
+    return sharing_->shares_files() ? nullptr : sharing_->allocate(bytes);
+  }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   void unmap_deregistered() override;
-
   void wake(int peer) override;
 
   size_t poll(std::span<Completion> into) override;
@@ -77,8 +76,8 @@ class ShmTransport final : public Transport {
   bool arm() override;
 
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
-  std::string advice(int peer) const override;
+  void stop() override {}
+  LossReason why_lost(int peer) const override;
 
  private:
   enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
@@ -91,7 +90,7 @@ class ShmTransport final : public Transport {
     shm::NoticeSender out;
     shm::NoticeReceiver in;
     shm::PeerRegions regions;
-    std::string why, advice;
+    LossReason why;
   };
 
   void open_peer(int peer, const std::string& info);

@@ -158,8 +158,9 @@ TEST(ShmTransport, GivesBackWhatThePeerHasFreed) {
   EXPECT_EQ(mappings_of("ropewalk-buffer"), before);
   EXPECT_EQ(two.a.map(1, stale, 0, 1), nullptr);
   std::byte byte{};
-  EXPECT_EQ(two.a.put(1, &byte, nullptr, 1, stale, 0, 0, 0), Posted::lost);
-  EXPECT_NE(two.a.why_lost(1).find("rank 1 has no region"), std::string::npos) << two.a.why_lost(1);
+  EXPECT_EQ(two.a.put({.peer = 1, .source = &byte, .bytes = 1, .key = stale}), Posted::lost);
+  EXPECT_NE(two.a.why_lost(1).text.find("rank 1 has no region"), std::string::npos)
+      << two.a.why_lost(1).text;
 }
 
 TEST(ShmTransport, NeverMapsAnotherFileThanTheKeys) {
@@ -334,7 +335,8 @@ void increment(ShmTransport& transport, int socket) {
   while (const uint32_t notice = await_notice(transport).notice) {
     for (size_t i = 0; i < kBytes; ++i)
       memory.data()[i] = static_cast<std::byte>(static_cast<int>(memory.data()[i]) + 1);
-    transport.put(0, memory.data(), nullptr, kBytes, theirs, 0, notice, 0);
+    transport.put(
+        {.peer = 0, .source = memory.data(), .bytes = kBytes, .key = theirs, .notice = notice});
   }
 }
 
@@ -345,15 +347,16 @@ TEST_F(TwoProcesses, MoveBytesAndWakeEachOther) {
   const RemoteKey theirs = receive_key(sockets_[0]);
   send_key(sockets_[0], memory.registrations()[0]->key());
   for (uint32_t round = 1; round <= 50; ++round) {
-    ASSERT_EQ(transport_->put(1, memory.data(), nullptr, kBytes, theirs, 0, round, 0),
-              Posted::done);
+    ASSERT_EQ(
+        transport_->put(
+            {.peer = 1, .source = memory.data(), .bytes = kBytes, .key = theirs, .notice = round}),
+        Posted::done);
     const Completion notice = await_notice(*transport_);
     ASSERT_EQ(notice.notice, round);
-    ASSERT_EQ(notice.bytes, kBytes);
     ASSERT_EQ(std::count(memory.data(), memory.data() + kBytes, static_cast<std::byte>(round)),
               static_cast<long>(kBytes));
   }
-  ASSERT_EQ(transport_->put(1, nullptr, nullptr, 0, {}, 0, 0, 0), Posted::done);
+  ASSERT_EQ(transport_->put({.peer = 1}), Posted::done);
   EXPECT_EQ(wait_for_child(), 0);
 }
 
@@ -380,13 +383,16 @@ TEST_F(TwoProcesses, OneKilledLeavesNothingAndHurtsNobody) {
   // the dead raises no SIGPIPE.
   std::vector<std::byte> source(kBytes);
   size_t accepted = 0;
-  while (accepted < 5000 && transport_->put(1, source.data(), nullptr, accepted == 0 ? kBytes : 1,
-                                            key, 0, 1, 0) == Posted::done)
+  while (accepted < 5000 && transport_->put({.peer = 1,
+                                             .source = source.data(),
+                                             .bytes = accepted == 0 ? kBytes : 1,
+                                             .key = key,
+                                             .notice = 1}) == Posted::done)
     ++accepted;
   EXPECT_EQ(accepted, shm::kNoticesMax);
   EXPECT_TRUE(transport_->arm());
   transport_->drop(1);
-  EXPECT_EQ(transport_->put(1, nullptr, nullptr, 0, {}, 0, 1, 0), Posted::lost);
+  EXPECT_EQ(transport_->put({.peer = 1, .notice = 1}), Posted::lost);
   transport_.reset();
   EXPECT_EQ(names_in("/dev/shm"), names_before);
   EXPECT_EQ(mappings_of("ropewalk"), mappings_before);

@@ -1,8 +1,11 @@
 #include "transports/tcp/inbox.h"
 
+#include <cassert>
+
 namespace ropewalk::tcp {
 
 const char* Inbox::begin(const FrameHeader& frame) {
+  assert(!beyond(frame.sequence));
   if (frame.sequence < first_) return "sent a put a second time";
   Put& put = at(frame.sequence);
   if (!put.begun) {
@@ -17,11 +20,12 @@ const char* Inbox::begin(const FrameHeader& frame) {
   return nullptr;
 }
 
-Inbox::Notice Inbox::take() {
+uint32_t Inbox::take() {
+  assert(ready());
   Put& put = at(first_);
   put.begun = false;
   ++first_;
-  return {put.notice, put.bytes};
+  return put.notice;
 }
 
 }  // namespace ropewalk::tcp

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 
 #include "transports/tcp/frame.h"
@@ -24,18 +25,18 @@ class Inbox {
   /// A frame begins (not `beyond`). Null, or what is wrong with it.
   const char* begin(const FrameHeader& frame);
   /// `bytes` of payload (for a pure notice: none) of put `sequence` are in place.
-  void arrived(uint64_t sequence, uint32_t bytes) { at(sequence).missing -= bytes; }
+  void arrived(uint64_t sequence, uint32_t bytes) {
+    assert(at(sequence).begun && bytes <= at(sequence).missing);
+    at(sequence).missing -= bytes;
+  }
 
-  struct Notice {
-    uint32_t notice, bytes;
-  };
   /// True where the oldest put is whole.
   bool ready() const {
     const Put& put = puts_[first_ % kWindow];
     return put.begun && put.missing == 0;
   }
-  /// Removes the oldest put; only when `ready`.
-  Notice take();
+  /// Removes the oldest put and returns its notice; only when `ready`.
+  uint32_t take();
 
  private:
   struct Put {

@@ -22,38 +22,30 @@ void TcpTransport::fail_system(const char* operation, const char* call) {
 
 void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
   check_connect(rank_, size_, peer, hello);
-  auto& slot = peers_[static_cast<size_t>(peer)];
-  if (slot) return;
-  slot = std::make_unique<Peer>(peer);
-  slot->hello.assign(hello.begin(), hello.end());
-  slot->links.resize(static_cast<size_t>(streams_));
-  pending_.push_back(slot.get());
+  if (peers_.find(peer) != nullptr) return;
+  Peer& added = peers_.add(std::make_unique<Peer>(peer));
+  added.hello.assign(hello.begin(), hello.end());
+  added.links.resize(static_cast<size_t>(streams_));
+  pending_.push_back(&added);
   socket_watch_.set(true, epoll_fd_, kSocketsTag);
   for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
   take_sockets();
 }
 
+std::optional<std::span<const std::byte>> TcpTransport::hello_of(int peer) const {
+  return peers_.hello_of(peer);
+}
+
 bool TcpTransport::is_wanted(int peer) const {
-  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+  return peers_.is_wanted(peer, sockets_);
 }
 
-bool TcpTransport::connected(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> TcpTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  if (p == nullptr || p->links[0] == nullptr) return {};
-  return p->links[0]->stream.reader().hello();
+LossReason TcpTransport::why_lost(int peer) const {
+  return peers_.why_lost(peer);
 }
 
 void TcpTransport::take_sockets() {
-  for (size_t i = pending_.size(); i-- > 0;) {
-    if (i >= pending_.size() || !take_sockets(*pending_[i])) continue;
-    pending_[i] = pending_.back();
-    pending_.pop_back();
-  }
+  std::erase_if(pending_, [this](Peer* peer) { return take_sockets(*peer); });
   if (pending_.empty()) socket_watch_.set(false, epoll_fd_, kSocketsTag);
 }
 
@@ -89,24 +81,24 @@ void TcpTransport::watch(PeerStream& link) {
   Stream& stream = link.stream;
   const uint32_t interest = (stream.reader().stalled() ? 0u : uint32_t{EPOLLIN}) |
                             (stream.has_output() ? uint32_t{EPOLLOUT} : 0u);
-  if (!watching_links_ || stream.fd() < 0 || stream.interest == interest) return;
+  if (!watching_links_ || stream.fd() < 0 || stream.interest == interest || !link.peer.open())
+    return;
   epoll_event event{};
   event.events = interest;
   event.data.ptr = &link;
   const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   stream.interest = interest;
   if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
-    lose(link.peer, why_not_watched(errno));
+    peers_.lose(link.peer, why_not_watched(errno));
 }
 
 void TcpTransport::watch_links(bool on) {
   if (on == watching_links_) return;
   watching_links_ = on;
-  for (size_t i = links_.size(); i-- > 0;) {
-    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
-    Stream& stream = links_[i]->stream;
+  for (PeerStream* link : links_) {
+    Stream& stream = link->stream;
     if (on) {
-      watch(*links_[i]);
+      watch(*link);
     } else if (stream.interest != Stream::kNotWatched) {
       stream.interest = Stream::kNotWatched;
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);

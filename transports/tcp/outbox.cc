@@ -1,10 +1,12 @@
 #include "transports/tcp/outbox.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace ropewalk::tcp {
 
 uint64_t Outbox::post(const Put& put) {
+  assert(!full());
   at(end_) = put;
   at(end_).claimed = 0;
   at(end_).unwritten = 0;
@@ -13,6 +15,7 @@ uint64_t Outbox::post(const Put& put) {
 }
 
 Outbox::Piece Outbox::claim(uint32_t bytes_max) {
+  assert(pending());
   Put& put = at(next_);
   const uint32_t bytes = std::min(put.bytes - put.claimed, bytes_max);
   Piece piece;

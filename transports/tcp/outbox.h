@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -38,11 +39,17 @@ class Outbox {
   /// The sequence number of the next put.
   uint64_t next_sequence() const { return end_; }
   /// Counts a put that was written whole without having been posted; only when `empty`.
-  void pass() { first_ = next_ = ++end_; }
+  void pass() {
+    assert(empty());
+    first_ = next_ = ++end_;
+  }
   /// The next piece, of at most `bytes_max`. Only when `pending`. Sequence numbers never fall.
   Piece claim(uint32_t bytes_max);
   /// A claimed piece of put `sequence` was written whole.
-  void written(uint64_t sequence) { --at(sequence).unwritten; }
+  void written(uint64_t sequence) {
+    assert(at(sequence).unwritten > 0);
+    --at(sequence).unwritten;
+  }
 
   /// True where the oldest put is written whole: its source is free again.
   bool done() const {
@@ -50,7 +57,10 @@ class Outbox {
     return !empty() && put.all_claimed && put.unwritten == 0;
   }
   /// Removes the oldest put and returns its cookie; only when `done`.
-  uint64_t take() { return at(first_++).cookie; }
+  uint64_t take() {
+    assert(done());
+    return at(first_++).cookie;
+  }
   /// Forgets all puts.
   void clear() { first_ = next_ = end_; }
 

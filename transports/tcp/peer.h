@@ -27,22 +27,21 @@ struct TcpTransport::PeerStream {
   tcp::Stream stream;
 };
 
-struct TcpTransport::Peer {
-  enum class State : uint8_t { linking, linked, lost, dropped };
+struct TcpTransport::Peer final : NetworkPeer {
+  using NetworkPeer::NetworkPeer;
+  // For NetworkPeers. What arrived whole is given out also after the peer was lost.
+  bool gives() const { return state != State::linking && state != State::dropped; }
+  bool put_done() const { return outbox.done(); }
+  uint64_t take_put() { return outbox.take(); }
+  bool notice_ready() const { return inbox.ready(); }
+  uint32_t take_notice() { return inbox.take(); }
+  std::span<const std::byte> hello_here() const { return links[0]->stream.reader().hello(); }
 
-  explicit Peer(int rank_) : rank(rank_) {}
-  bool open() const { return state == State::linking || state == State::linked; }
-
-  const int rank;
-  State state = State::linking;
-  bool lost_to_tell = false;  // `lost` was not given out yet
-  bool in_ready = false;
   int ended = 0;                                   // streams that the peer has closed
   std::vector<std::byte> hello;                    // ours, for the peer
   std::vector<std::unique_ptr<PeerStream>> links;  // by stream; null: no socket yet
   tcp::Inbox inbox;
   tcp::Outbox outbox;
-  std::string why, advice;
 };
 
 inline TcpTransport::PeerStream::PeerStream(Peer& peer_, int fd, int rank,

@@ -1,6 +1,7 @@
 #include "transports/tcp/reader.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 namespace ropewalk::tcp {
@@ -21,7 +22,9 @@ Reader::Reader(const Regions& regions, Inbox& inbox, const Expected& expected)
       inbox_(inbox),
       expected_(expected),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
-      read_bytes_(kBufferBytes) {}
+      read_bytes_(kBufferBytes) {
+  assert(expected.stream < expected.streams);
+}
 
 int Reader::prepare(std::array<iovec, 2>& into) {
   direct_ = 0;

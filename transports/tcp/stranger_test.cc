@@ -43,7 +43,7 @@ class Stranger : public testing::TestWithParam<Kind> {
       return !node_.lost.empty();
     }));
     EXPECT_EQ(node_.lost.size(), 1u);
-    return node_.transport.why_lost(1);
+    return node_.transport.why_lost(1).text;
   }
   // An end of the stream, not a reset: that comes where the peer said something unread.
   void hang_up() {
@@ -198,8 +198,9 @@ TEST_P(Stranger, HangsUpWithPutsUnderWay) {
   say_hello();
   const auto source = pattern(8 << 20, 1);
   RemoteKey key{1, source.size()};
-  ASSERT_EQ(node_.transport.put(1, source.data(), nullptr, source.size(), key, 0, 0, 0),
-            Posted::posted);
+  ASSERT_EQ(
+      node_.transport.put({.peer = 1, .source = source.data(), .bytes = source.size(), .key = key}),
+      Posted::posted);
   write(put(0, 10, 0), 10);
   hang_up();
   EXPECT_FALSE(why().empty());

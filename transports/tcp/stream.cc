@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -33,6 +34,7 @@ Stream::Stream(int fd, int rank, const Reader::Expected& expected, std::span<con
       piece_bytes_max_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
       reader_(regions, inbox, expected),
       outbox_(outbox) {
+  assert(fd_ >= 0);
   const int on = 1;
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on what is not TCP: no matter
   Outbox::Piece piece;
@@ -108,6 +110,7 @@ size_t Stream::write(std::span<const iovec> pieces, size_t total) {
 }
 
 bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
+  assert(idle());
   if (header.bytes > kHeldBytes - kFrameHeaderBytes ||
       held_end_ + kFrameHeaderBytes + header.bytes > kHeldBytes)
     return false;
@@ -119,6 +122,7 @@ bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
 }
 
 size_t Stream::send_now(const FrameHeader& header, const std::byte* payload) {
+  assert(idle());
   FrameBytes head;
   encode(header, head.data());
   const std::array<iovec, 3> pieces = {

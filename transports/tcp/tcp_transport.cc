@@ -51,14 +51,13 @@ TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int stream
       streams_(streams),
       sockets_(sockets),
       socket_watch_(sockets),
-      ready_(size) {
+      peers_(rank, size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("rank {} of {}", rank, size));
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("{} streams per peer", streams),
                 fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
   const auto count = static_cast<size_t>(size);
-  peers_.resize(count);
   pending_.reserve(count);
   links_.reserve(count * static_cast<size_t>(streams));
   held_back_.reserve(count);
@@ -71,43 +70,35 @@ TcpTransport::~TcpTransport() {
 }
 
 Capabilities TcpTransport::capabilities() const {
-  return {.put = true,
-          .load_store = false,
-          .needs_registration = false,
-          .op_bytes_max = tcp::kPutBytesMax};
+  return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> TcpTransport::register_memory(const Region& region) {
   return std::make_unique<TcpMemory>(regions_, region);
 }
 
-TcpTransport::Peer* TcpTransport::find(int peer) const {
-  return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
-}
-
 // ---- Putting ----
 
-Posted TcpTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
-  assert(bytes <= tcp::kPutBytesMax);
-  Peer* p = find(peer);
+Posted TcpTransport::put(const PutRequest& request) {
+  assert(request.bytes <= tcp::kPutBytesMax);
+  Peer* p = peers_.find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked)
     return p->state == Peer::State::linking ? Posted::full : Posted::lost;
   if (p->ended > 0) return Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
-    lose(*p, "a put was refused: it does not lie in the peer's region");
+  if (!is_within_key(request)) {
+    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
   tcp::Outbox::Put put;
-  put.source = source;
-  put.key = key.id;
-  put.offset = offset;
-  put.cookie = cookie;
-  put.bytes = static_cast<uint32_t>(bytes);
-  put.notice = notice;
+  put.source = request.source;
+  put.key = request.key.id;
+  put.offset = request.offset;
+  put.cookie = request.cookie;
+  put.bytes = static_cast<uint32_t>(request.bytes);
+  put.notice = request.notice;
   const bool was_empty = outbox.empty();
   if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
     if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;
@@ -120,12 +111,8 @@ Posted TcpTransport::put(int peer, const std::byte* source, const MemoryRegistra
     outbox.take();
     return Posted::done;
   }
-  publish(*p);
+  peers_.publish(*p);
   return Posted::posted;
-}
-
-std::byte* TcpTransport::map(int, RemoteKey, uint64_t, size_t) {
-  return nullptr;
 }
 
 // The short way for the only stream with nothing queued. True where the put needs nothing more;
@@ -140,7 +127,7 @@ bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
   if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
     outbox.pass();
     if (!is_listed) held_back_.push_back(&link);
-    if (!batching_) end_batch();
+    if (!batching_) release_held();
     return true;
   }
   const size_t written = stream.send_now(header, put.source);
@@ -159,18 +146,22 @@ bool TcpTransport::has_unsent() {
                      [](const PeerStream* link) { return link->stream.has_output(); });
 }
 
-void TcpTransport::end_batch() {
-  batching_ = false;
+void TcpTransport::set_batching(bool on) {
+  batching_ = on;
+  if (!on) release_held();
+}
+
+void TcpTransport::release_held() {
   while (!held_back_.empty()) {
     PeerStream& link = *held_back_.back();
     held_back_.pop_back();
-    if (link.stream.held() == 0 || link.stream.blocked()) continue;
+    if (link.stream.held() == 0 || link.stream.blocked() || !link.peer.open()) continue;
     link.stream.send();
     if (check_broken(link)) watch(link);
   }
 }
 
-// False where the socket has failed and the peer is lost. After a reset what the peer sent before
+// False where the socket has failed, and the peer is lost. After a reset what the peer sent before
 // it may still be read: `receive` will find the end.
 bool TcpTransport::check_broken(PeerStream& link) {
   const int error = link.stream.error();
@@ -201,7 +192,7 @@ void TcpTransport::flush(Peer& peer) {
 
 size_t TcpTransport::poll(std::span<Completion> into) {
   if (any_stalled_) resume_stalled();
-  if (ready_.empty()) {
+  if (!peers_.any_ready()) {
     const bool each = pending_.empty() && links_.size() <= kReadEachMax;
     watch_links(!each);
     if (each) {
@@ -210,27 +201,28 @@ size_t TcpTransport::poll(std::span<Completion> into) {
       poll_events();
     }
   }
-  return collect(into);
+  lose_failing();
+  return peers_.collect(into, [](Peer&) {});
 }
 
 bool TcpTransport::arm() {
   if (any_stalled_) resume_stalled();
   if (!pending_.empty()) take_sockets();
   watch_links(true);
-  for (size_t i = links_.size(); i-- > 0;)
-    if (i < links_.size()) watch(*links_[i]);
-  return ready_.empty();
+  for (PeerStream* link : links_) watch(*link);
+  lose_failing();
+  return !peers_.any_ready();
 }
 
 void TcpTransport::poll_each() {
+  // From the last: a stream that ends, the one at hand, gives its place to one behind it.
   for (size_t i = links_.size(); i-- > 0;) {
-    if (i >= links_.size()) continue;  // a peer was lost and took its sockets along
     PeerStream& link = *links_[i];
     receive(link);
-    if (link.stream.fd() < 0 || !link.stream.has_output()) continue;
+    if (!link.peer.open() || link.stream.fd() < 0 || !link.stream.has_output()) continue;
     link.stream.unblock();
     flush(link.peer);
-    publish(link.peer);
+    peers_.publish(link.peer);
   }
 }
 
@@ -245,23 +237,23 @@ void TcpTransport::poll_events() {
     }
     PeerStream& link = *static_cast<PeerStream*>(event.data.ptr);
     if (link.stream.fd() >= 0 && (event.events & ~uint32_t{EPOLLOUT}) != 0) receive(link);
-    if (link.stream.fd() < 0 || (event.events & EPOLLOUT) == 0) continue;
+    if (!link.peer.open() || link.stream.fd() < 0 || (event.events & EPOLLOUT) == 0) continue;
     link.stream.unblock();
     flush(link.peer);
-    if (link.peer.open()) watch(link);
-    publish(link.peer);
+    watch(link);
+    peers_.publish(link.peer);
   }
 }
 
 void TcpTransport::receive(PeerStream& link) {
   Peer& peer = link.peer;
-  for (int calls = 0; calls < kReceiveCallsMax; ++calls) {
+  for (int calls = 0; calls < kReceiveCallsMax && peer.open(); ++calls) {
     const Stream::Received result = link.stream.receive();
     if (result == Stream::Received::nothing && link.stream.reader().violation() == nullptr) return;
     if (result == Stream::Received::end) return end_stream(link);
     if (result == Stream::Received::error) return lose_for(peer, link.stream.error());
     received(link);
-    if (result != Stream::Received::more || !peer.open() || peer.inbox.ready()) return;
+    if (result != Stream::Received::more || peer.inbox.ready()) return;
   }
 }
 
@@ -270,7 +262,7 @@ void TcpTransport::received(PeerStream& link) {
   Peer& peer = link.peer;
   const tcp::Reader& reader = link.stream.reader();
   if (reader.violation() != nullptr)
-    return lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+    return peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
   if (peer.state == Peer::State::linking &&
       std::all_of(peer.links.begin(), peer.links.end(), [](const auto& other) {
         return other != nullptr && other->stream.reader().has_hello();
@@ -280,51 +272,17 @@ void TcpTransport::received(PeerStream& link) {
     any_stalled_ = true;
     check_stuck(peer);
   }
-  publish(peer);
+  peers_.publish(peer);
 }
 
 void TcpTransport::resume_stalled() {
   any_stalled_ = false;
-  for (size_t i = links_.size(); i-- > 0;) {
-    if (i >= links_.size() || !links_[i]->stream.reader().stalled()) continue;
-    PeerStream& link = *links_[i];
-    link.stream.reader().resume();
-    received(link);
-    watch(link);
+  for (PeerStream* link : links_) {
+    if (!link->peer.open() || !link->stream.reader().stalled()) continue;
+    link->stream.reader().resume();
+    received(*link);
+    watch(*link);
   }
-}
-
-// ---- Giving out ----
-
-// Queues the peer for `collect` where it has something.
-void TcpTransport::publish(Peer& peer) {
-  if (peer.state == Peer::State::dropped) return;
-  const bool has_notice = peer.state != Peer::State::linking && peer.inbox.ready();
-  if (has_notice || peer.outbox.done() || peer.lost_to_tell) ready_.add(peer);
-}
-
-size_t TcpTransport::collect(std::span<Completion> into) {
-  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
-    const size_t count = collect(peer, rest);
-    publish(peer);  // what did not fit
-    return count;
-  });
-}
-
-size_t TcpTransport::collect(Peer& peer, std::span<Completion> into) {
-  if (peer.state == Peer::State::dropped) return 0;
-  size_t count = 0;
-  for (; count < into.size() && peer.outbox.done(); ++count)
-    into[count] = {Completion::Kind::put_done, peer.rank, 0, 0, peer.outbox.take()};
-  for (; count < into.size() && peer.inbox.ready(); ++count) {
-    const auto notice = peer.inbox.take();
-    into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
-  }
-  if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
-    peer.lost_to_tell = false;
-  }
-  return count;
 }
 
 // ---- Losing ----
@@ -335,10 +293,10 @@ void TcpTransport::end_stream(PeerStream& link) {
   const bool whole = link.stream.reader().between_frames();
   const int error = link.stream.error();
   if (error != 0 && error != EPIPE) return lose_for(peer, error);
-  if (!whole) return lose(peer, "connection closed by the peer in the middle of a message");
+  if (!whole) return peers_.lose(peer, "connection closed by the peer in the middle of a message");
   close(link);
   ++peer.ended;
-  if (peer.state == Peer::State::linking) return lose(peer, "connection closed by the peer");
+  if (peer.state == Peer::State::linking) return peers_.lose(peer, "connection closed by the peer");
   check_stuck(peer);
 }
 
@@ -351,33 +309,28 @@ void TcpTransport::check_stuck(Peer& peer) {
     if (link->stream.fd() < 0) continue;
     if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
   }
-  lose(peer, peer.ended > 0 ? std::string("connection closed by the peer")
-                            : fmt::format("rank {} left out a put", peer.rank));
+  peers_.lose(peer, peer.ended > 0 ? std::string("connection closed by the peer")
+                                   : fmt::format("rank {} left out a put", peer.rank));
 }
 
 void TcpTransport::lose_for(Peer& peer, int error) {
-  if (error != EFAULT) return lose(peer, errno_text(error));
-  lose(peer,
-       fmt::format("memory of a call was unmapped or freed on rank {} while the call ran", rank_),
-       "keep every buffer until its call has ended");
+  if (error != EFAULT) return peers_.lose(peer, errno_text(error));
+  peers_.lose(
+      peer,
+      fmt::format("memory of a call was unmapped or freed on rank {} while the call ran", rank_),
+      "keep every buffer until its call has ended");
 }
 
-void TcpTransport::lose(Peer& peer, std::string why, std::string advice) {
-  if (!peer.open()) return;
-  close(peer);
-  peer.state = Peer::State::lost;
-  peer.why = std::move(why);
-  peer.advice = std::move(advice);
-  peer.lost_to_tell = true;
-  publish(peer);
+void TcpTransport::lose_failing() {
+  if (peers_.failing().empty()) return;
+  peers_.lose_failing([this](Peer& peer) { close(peer); });
 }
 
 void TcpTransport::drop(int peer) {
-  Peer* p = find(peer);
+  Peer* p = peers_.find(peer);
   if (p == nullptr) return;
   close(*p);
-  p->state = Peer::State::dropped;
-  p->lost_to_tell = false;
+  peers_.drop(*p);
 }
 
 void TcpTransport::close(PeerStream& link) {
@@ -395,16 +348,6 @@ void TcpTransport::close(Peer& peer) {
     if (link != nullptr) close(*link);
   std::erase(pending_, &peer);
   peer.outbox.clear();
-}
-
-std::string TcpTransport::why_lost(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
-}
-
-std::string TcpTransport::advice(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->advice;
 }
 
 }  // namespace ropewalk

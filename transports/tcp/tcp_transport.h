@@ -18,7 +18,7 @@ namespace ropewalk {
 /// need not be registered to be a source. docs/protocol.md has every byte.
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
-/// call and the receiver one, or a part of one between `gather` and `release`. Limits: 128 puts
+/// call and the receiver one, or a part of one while batching is on. Limits: 128 puts
 /// under way per peer (then `full`), 256 notices per peer that were not polled (then the peer's
 /// frames wait in the socket), 1 GiB per put.
 ///
@@ -33,35 +33,29 @@ class TcpTransport final : public Transport {
   TcpTransport(int rank, int size, SocketSource& sockets, int streams);
   ~TcpTransport() override;
 
-  std::string_view name() const override { return "tcp"; }
   Capabilities capabilities() const override;
+  MappedMemory* mapped_memory() override { return nullptr; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
-  void begin_batch() override { batching_ = true; }
-  void end_batch() override;
+  Posted put(const PutRequest& request) override;
+  void set_batching(bool on) override;
   bool has_unsent() override;
-  std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override;
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_; }
   bool arm() override;
   void drop(int peer) override;
-  std::string why_lost(int peer) const override;
-  std::string advice(int peer) const override;
+  void stop() override { lose_failing(); }
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;
   struct PeerStream;  // a stream with the peer it belongs to
 
   [[noreturn]] static void fail_system(const char* operation, const char* call);
-  Peer* find(int peer) const;
   void take_sockets();
   bool take_sockets(Peer& peer);
   void add_link(Peer& peer, int index, int fd);
@@ -73,18 +67,16 @@ class TcpTransport final : public Transport {
   void receive(PeerStream& link);
   void received(PeerStream& link);
   void resume_stalled();
+  void release_held();
   bool write_now(PeerStream& link, const tcp::Outbox::Put& put);
   bool check_broken(PeerStream& link);
   void flush(Peer& peer);
-  void publish(Peer& peer);
-  size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
 
   void end_stream(PeerStream& link);
   void check_stuck(Peer& peer);
-  void lose(Peer& peer, std::string why, std::string advice = {});
   /// For what a system call on one of its sockets said.
   void lose_for(Peer& peer, int error);
+  void lose_failing();
   void close(PeerStream& link);
   void close(Peer& peer);
 
@@ -100,11 +92,10 @@ class TcpTransport final : public Transport {
   bool batching_ = false;
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   Regions regions_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<PeerStream*> links_;            // open sockets
-  std::vector<PeerStream*> held_back_;        // open sockets with puts to be released
-  std::vector<Peer*> pending_;                // peers that lack sockets
-  ReadyPeers<Peer> ready_;
+  std::vector<PeerStream*> links_;      // open sockets
+  std::vector<PeerStream*> held_back_;  // open sockets with puts to be released
+  std::vector<Peer*> pending_;          // peers that lack sockets
+  NetworkPeers<Peer> peers_;
 };
 
 }  // namespace ropewalk

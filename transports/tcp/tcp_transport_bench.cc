@@ -77,7 +77,8 @@ struct Side {
     }
   }
   bool post() {
-    const Posted posted = transport.put(1 - rank, out.data(), nullptr, out.size(), key, 0, 1, 0);
+    const Posted posted = transport.put(
+        {.peer = 1 - rank, .source = out.data(), .bytes = out.size(), .key = key, .notice = 1});
     if (posted == Posted::posted) ++puts_under_way;
     return posted == Posted::posted || posted == Posted::done;
   }
@@ -94,8 +95,10 @@ struct Pair {
       a.poll();
       b.poll();
     }
-    std::copy_n(a.transport.hello_of(1).data(), sizeof a.key, reinterpret_cast<std::byte*>(&a.key));
-    std::copy_n(b.transport.hello_of(0).data(), sizeof b.key, reinterpret_cast<std::byte*>(&b.key));
+    std::copy_n(a.transport.hello_of(1)->data(), sizeof a.key,
+                reinterpret_cast<std::byte*>(&a.key));
+    std::copy_n(b.transport.hello_of(0)->data(), sizeof b.key,
+                reinterpret_cast<std::byte*>(&b.key));
   }
 };
 

@@ -43,8 +43,10 @@ struct Node {
   }
   RemoteKey key_of(int peer) {
     RemoteKey key;
-    EXPECT_EQ(transport.hello_of(peer).size(), sizeof key);
-    std::memcpy(&key, transport.hello_of(peer).data(), sizeof key);
+    const auto hello = transport.hello_of(peer);
+    if (!hello) return key;
+    EXPECT_EQ(hello->size(), sizeof key);
+    std::memcpy(&key, hello->data(), sizeof key);
     return key;
   }
   void poll(size_t entries = 8) {
@@ -66,8 +68,13 @@ struct Node {
   }
   Posted put(int peer, std::span<const std::byte> from, uint64_t offset, uint32_t notice,
              uint64_t cookie = 0) {
-    return transport.put(peer, from.data(), nullptr, from.size(), key_of(peer), offset, notice,
-                         cookie);
+    return transport.put({.peer = peer,
+                          .source = from.data(),
+                          .bytes = from.size(),
+                          .key = key_of(peer),
+                          .offset = offset,
+                          .notice = notice,
+                          .cookie = cookie});
   }
 
   int rank;

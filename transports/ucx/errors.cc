@@ -19,33 +19,14 @@ constexpr auto kEndingMax = std::chrono::milliseconds(50);
 constexpr auto kSettlingMax = std::chrono::milliseconds(300);
 }  // namespace
 
-// After all that came from it before, and not while UCX calls.
-void UcxTransport::lose_later(Peer& peer, std::string why) {
-  if (!peer.open() || std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
-  peer.why = std::move(why);
-  failing_.push_back(&peer);
-}
-
+// Not while UCX calls.
 void UcxTransport::lose_failing() {
   drain();
-  for (size_t i = failing_.size(); i-- > 0;) {
-    if (i >= failing_.size()) continue;
-    Peer& peer = *failing_[i];
-    if (peer.state == Peer::State::greeting) finish_link(peer);  // it may have put, and left
-    if (peer.state == Peer::State::linked && (peer.inbox.ready() || peer.put_done()))
-      publish(peer);  // and it is lost the next time
-    else
-      lose(peer, std::string(peer.why));
+  for (size_t i = 0; i < peers_.failing().size(); ++i) {
+    Peer& peer = *peers_.failing()[i];
+    if (peer.state == Peer::State::linking) finish_link(peer);  // it may have put, and left
   }
-}
-
-void UcxTransport::lose(Peer& peer, std::string why) {
-  if (!peer.open()) return;
-  peer.why = std::move(why);
-  peer.state = Peer::State::lost;
-  peer.lost_to_tell = true;
-  close(peer);
-  publish(peer);
+  peers_.lose_failing([this](Peer& peer) { close(peer); });
 }
 
 // UCX reads no source any more and writes no target after this.
@@ -58,14 +39,14 @@ void UcxTransport::close(Peer& peer) {
 // asked for bytes before may still write.
 void UcxTransport::stop() {
   if (!settle()) stopped_ = abandoned_ = true;
-  for (const auto& peer : peers_) {
-    if (!peer || !peer->open()) continue;
-    peer->why = "this rank has stopped";
+  for (const auto& peer : peers_.all()) {
+    if (!peer || peer->released()) continue;
+    if (peer->open()) peer->why.text = "this rank has stopped";
     peer->state = Peer::State::lost;
     begin_close(*peer);
   }
   const auto deadline = Clock::now() + kEndingMax;  // of all: they end at once
-  for (const auto& peer : peers_)
+  for (const auto& peer : peers_.all())
     if (peer) finish_close(*peer, deadline);
   stopped_ = true;
 }
@@ -76,7 +57,6 @@ void UcxTransport::begin_close(Peer& peer) {
   if (peer.greeting.socket)
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.greeting.socket.get(), nullptr);
   std::erase(linking_, &peer);
-  std::erase(failing_, &peer);
   if (peer.endpoint == nullptr) return;
   const bool was_wiring = peer.wiring();
   const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
@@ -104,44 +84,41 @@ void UcxTransport::finish_close(Peer& peer, Clock::time_point deadline) {
 void UcxTransport::stop_after(const Peer& lost) {
   if (std::exchange(stopped_, true)) return;
   abandoned_ = true;
-  for (const auto& peer : peers_)
+  for (const auto& peer : peers_.all())
     if (peer && peer->open() && peer.get() != &lost)
-      lose(*peer, fmt::format("UCX was stopped, because rank {} was lost while it was at work: {}",
-                              lost.rank, lost.why));
+      peers_.lose(*peer,
+                  fmt::format("UCX was stopped, because rank {} was lost while it was at work: {}",
+                              lost.rank, lost.why.text));
 }
 
 // Until all connections that are being made stand. False: some do not.
 bool UcxTransport::settle() {
   const auto deadline = Clock::now() + kSettlingMax;
-  const auto is_wiring = [](const auto& peer) { return peer && peer->open() && peer->wiring(); };
+  const auto is_wiring = [](const auto& peer) {
+    return peer && !peer->released() && peer->wiring();
+  };
   const auto is_awaited = [&is_wiring](const auto& peer) {
-    return is_wiring(peer) || (peer && peer->state == Peer::State::greeting &&
+    return is_wiring(peer) || (peer && peer->state == Peer::State::linking &&
                                peer->greeting.reader.complete() && peer->greeting.all_sent());
   };
   while (!stopped_ && Clock::now() < deadline &&
-         std::any_of(peers_.begin(), peers_.end(), is_awaited)) {
+         std::any_of(peers_.all().begin(), peers_.all().end(), is_awaited)) {
     if (!worker_.progress()) std::this_thread::yield();
     poll_control();
-    if (!failing_.empty()) lose_failing();
+    if (!peers_.failing().empty()) lose_failing();
   }
-  return std::none_of(peers_.begin(), peers_.end(), is_wiring);
+  return std::none_of(peers_.all().begin(), peers_.all().end(), is_wiring);
 }
 
 void UcxTransport::drop(int peer) {
-  Peer* p = find(peer);
+  Peer* p = peers_.find(peer);
   if (p == nullptr) return;
   if (p->wiring()) settle();
-  const bool was_open = p->open();
-  p->state = Peer::State::dropped;
-  if (was_open) p->why = "it was given up";
-  if (was_open) close(*p);
+  const bool was_released = p->released();
+  if (p->open()) p->why.text = "it was given up";
+  peers_.drop(*p);
+  if (!was_released) close(*p);
   p->greeting.socket = {};
-  p->lost_to_tell = false;
-}
-
-std::string UcxTransport::why_lost(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
 }
 
 // A put that was answered `done` may still be UCX's to send.
@@ -149,8 +126,8 @@ void UcxTransport::flush_on_close() {
   const auto deadline = Clock::now() + kFarewellMax;
   watch_for_sockets(false);
   settle();
-  for (const auto& peer : peers_)
-    if (peer && peer->state == Peer::State::greeting && !peer->wiring()) drop(peer->rank);
+  for (const auto& peer : peers_.all())
+    if (peer && peer->state == Peer::State::linking && !peer->wiring()) drop(peer->rank);
   std::array<Completion, 64> ignored;
   while (has_unsent() && Clock::now() < deadline) {
     poll(ignored);

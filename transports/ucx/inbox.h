@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 
 namespace ropewalk::ucx {
@@ -14,10 +15,10 @@ class Inbox {
       256;  // puts that a peer may send before it is told of `taken`
 
   /// False where the put was sent twice, or lies beyond the window.
-  bool begin(uint32_t sequence, uint32_t notice, uint32_t bytes) {
+  bool begin(uint32_t sequence, uint32_t notice) {
     Put& put = at(sequence);
     if (sequence - taken_ >= kWindow || put.state != State::none) return false;
-    put = {notice, bytes, State::begun};
+    put = {notice, State::begun};
     return true;
   }
   /// The same for a put that is whole and taken at once: true where it is the next to be taken.
@@ -27,17 +28,18 @@ class Inbox {
     return true;
   }
   /// The bytes of a put that has begun are in place.
-  void arrived(uint32_t sequence) { at(sequence).state = State::whole; }
+  void arrived(uint32_t sequence) {
+    assert(at(sequence).state == State::begun);
+    at(sequence).state = State::whole;
+  }
 
-  struct Notice {
-    uint32_t notice, bytes;
-  };
   bool ready() const { return puts_[taken_ % kWindow].state == State::whole; }
-  /// Removes the oldest put; only when `ready`.
-  Notice take() {
+  /// Removes the oldest put and returns its notice; only when `ready`.
+  uint32_t take() {
+    assert(ready());
     Put& put = at(taken_++);
     put.state = State::none;
-    return {put.notice, put.bytes};
+    return put.notice;
   }
   /// How many were taken, ever.
   uint32_t taken() const { return taken_; }
@@ -45,7 +47,7 @@ class Inbox {
  private:
   enum class State : uint8_t { none, begun, whole };
   struct Put {
-    uint32_t notice = 0, bytes = 0;
+    uint32_t notice = 0;
     State state = State::none;
   };
   Put& at(uint32_t sequence) { return puts_[sequence % kWindow]; }

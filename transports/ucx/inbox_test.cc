@@ -9,16 +9,14 @@ namespace {
 
 TEST(Inbox, GivesNoticesInOrderWhateverArrivesFirst) {
   Inbox inbox;
-  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(inbox.begin(i, 10 + i, i));
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(inbox.begin(i, 10 + i));
   inbox.arrived(2);
   inbox.arrived(1);
   EXPECT_FALSE(inbox.ready());
   inbox.arrived(0);
   for (uint32_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(inbox.ready());
-    const Inbox::Notice notice = inbox.take();
-    EXPECT_EQ(notice.notice, 10 + i);
-    EXPECT_EQ(notice.bytes, i);
+    EXPECT_EQ(inbox.take(), 10 + i);
   }
   EXPECT_FALSE(inbox.ready());
   EXPECT_EQ(inbox.taken(), 3u);
@@ -26,15 +24,15 @@ TEST(Inbox, GivesNoticesInOrderWhateverArrivesFirst) {
 
 TEST(Inbox, RefusesWhatWasSentTwiceOrLiesBeyondItsWindow) {
   Inbox inbox;
-  ASSERT_TRUE(inbox.begin(0, 1, 1));
-  EXPECT_FALSE(inbox.begin(0, 1, 1));
+  ASSERT_TRUE(inbox.begin(0, 1));
+  EXPECT_FALSE(inbox.begin(0, 1));
   inbox.arrived(0);
-  EXPECT_FALSE(inbox.begin(0, 1, 1));
-  EXPECT_FALSE(inbox.begin(Inbox::kWindow, 1, 1));
-  EXPECT_TRUE(inbox.begin(Inbox::kWindow - 1, 1, 1));
+  EXPECT_FALSE(inbox.begin(0, 1));
+  EXPECT_FALSE(inbox.begin(Inbox::kWindow, 1));
+  EXPECT_TRUE(inbox.begin(Inbox::kWindow - 1, 1));
   inbox.take();
-  EXPECT_FALSE(inbox.begin(0, 1, 1)) << "taken already";
-  EXPECT_TRUE(inbox.begin(Inbox::kWindow, 1, 1));
+  EXPECT_FALSE(inbox.begin(0, 1)) << "taken already";
+  EXPECT_TRUE(inbox.begin(Inbox::kWindow, 1));
 }
 
 TEST(Inbox, PassesOnlyWhatIsNext) {
@@ -42,22 +40,22 @@ TEST(Inbox, PassesOnlyWhatIsNext) {
   EXPECT_TRUE(inbox.pass(0));
   EXPECT_FALSE(inbox.pass(0)) << "sent twice";
   EXPECT_FALSE(inbox.pass(2));
-  ASSERT_TRUE(inbox.begin(2, 12, 0));
+  ASSERT_TRUE(inbox.begin(2, 12));
   inbox.arrived(2);
   EXPECT_FALSE(inbox.ready());
   EXPECT_TRUE(inbox.pass(1));
   EXPECT_TRUE(inbox.ready());
   EXPECT_FALSE(inbox.pass(2)) << "it is here already";
-  EXPECT_EQ(inbox.take().notice, 12u);
+  EXPECT_EQ(inbox.take(), 12u);
   EXPECT_EQ(inbox.taken(), 3u);
 }
 
 TEST(Inbox, CountsOnAfterManyWindows) {
   Inbox inbox;
   for (uint32_t i = 0; i < 10 * Inbox::kWindow + 7; ++i) {
-    ASSERT_TRUE(inbox.begin(i, i, 4));
+    ASSERT_TRUE(inbox.begin(i, i));
     inbox.arrived(i);
-    ASSERT_EQ(inbox.take().notice, i);
+    ASSERT_EQ(inbox.take(), i);
   }
 }
 

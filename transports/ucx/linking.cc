@@ -54,7 +54,7 @@ uint32_t name_link(int peer) {
 
 UcxTransport::Peer::Peer(UcxTransport& owner_, int rank_, uint32_t link_,
                          std::span<const std::byte> hello)
-    : owner(owner_), rank(rank_), link(link_) {
+    : NetworkPeer(rank_), owner(owner_), link(link_) {
   for (Put& put : puts) put.peer = this;
   greeting.to_send = ucx::encode(
       {static_cast<uint32_t>(owner.rank_), link, owner.address_, {hello.begin(), hello.end()}});
@@ -67,15 +67,13 @@ UcxTransport::UcxTransport(int rank, int size, SocketSource& sockets)
       epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
       nap_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       socket_watch_(sockets),
-      ready_(size_),
+      peers_(rank, size_),
       worker_(size_),
       address_(worker_.address()) {
   if (!epoll_fd_) fail_system("epoll_create1");
   if (!nap_fd_) fail_system("timerfd_create");
   const auto count = static_cast<size_t>(size_);
-  peers_.resize(count);
   linking_.reserve(count);
-  failing_.reserve(count);
   set_handler(ucx::kPutMessage, on_put);
   set_handler(ucx::kCompactPutMessage, on_compact_put);
   set_handler(ucx::kCreditMessage, on_credit);
@@ -88,16 +86,16 @@ UcxTransport::~UcxTransport() {
   const auto touches_memory = [](const auto& peer) {
     return peer && peer->under_way > (peer->telling ? 1u : 0u) + (peer->flushing ? 1u : 0u);
   };
-  abandoned_ |= std::any_of(peers_.begin(), peers_.end(), touches_memory);
+  abandoned_ |= std::any_of(peers_.all().begin(), peers_.all().end(), touches_memory);
   if (!abandoned_) flush_on_close();
-  abandoned_ |= std::any_of(peers_.begin(), peers_.end(),
+  abandoned_ |= std::any_of(peers_.all().begin(), peers_.all().end(),
                             [](const auto& peer) { return peer && peer->wiring(); });
   if (abandoned_) {
     worker_.abandon();
     return;
   }
-  for (const auto& peer : peers_)
-    if (peer && peer->open()) close(*peer);
+  for (const auto& peer : peers_.all())
+    if (peer && !peer->released()) close(*peer);
   if (flush_ != nullptr) ucx::lib().ucp_request_free(flush_);
 }
 
@@ -111,33 +109,29 @@ void UcxTransport::watch_for_sockets(bool on) {
 
 void UcxTransport::connect(int peer, std::span<const std::byte> hello) {
   check_connect(rank_, size_, peer, hello);
-  auto& slot = peers_[static_cast<size_t>(peer)];
-  if (slot) return;
-  slot = std::make_unique<Peer>(*this, peer, name_link(peer), hello);
-  linking_.push_back(slot.get());
+  if (peers_.find(peer) != nullptr) return;
+  linking_.push_back(&peers_.add(std::make_unique<Peer>(*this, peer, name_link(peer), hello)));
   watch_for_sockets(true);
   sockets_.request(peer, 0);
   take_sockets();
 }
 
+std::optional<std::span<const std::byte>> UcxTransport::hello_of(int peer) const {
+  return peers_.hello_of(peer);
+}
+
 bool UcxTransport::is_wanted(int peer) const {
-  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+  return peers_.is_wanted(peer, sockets_);
 }
 
-bool UcxTransport::connected(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> UcxTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::span<const std::byte>() : p->greeting.hello();
+LossReason UcxTransport::why_lost(int peer) const {
+  return peers_.why_lost(peer);
 }
 
 void UcxTransport::take_sockets() {
   const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
     if (watch(peer.greeting.socket.get(), static_cast<uint64_t>(peer.rank))) return advance(peer);
-    lose(peer, why_not_watched(errno));
+    peers_.lose(peer, why_not_watched(errno));
   });
   if (all) watch_for_sockets(false);
 }
@@ -149,19 +143,19 @@ void UcxTransport::advance(Peer& peer) {
   greeting.send();
   const std::string error = greeting.receive([&](std::byte byte) {
     if (greeting.reader.complete())
-      lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+      peers_.lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
     else if (!greeting.reader.take(byte))
-      lose(peer, fmt::format("rank {} {}", peer.rank, greeting.reader.violation()));
+      peers_.lose(peer, fmt::format("rank {} {}", peer.rank, greeting.reader.violation()));
     return peer.open();
   });
   if (!error.empty()) {
     // One that has gone makes the descriptor readable for ever.
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, greeting.socket.get(), nullptr);
-    lose_later(peer, error);
+    peers_.lose_later(peer, error);
   }
   if (stopped_ || !peer.open() || !greeting.reader.complete() || !greeting.all_sent()) return;
   if (peer.endpoint == nullptr && error.empty()) start(peer);
-  if (peer.state == Peer::State::greeting) finish_link(peer);
+  if (peer.state == Peer::State::linking) finish_link(peer);
 }
 
 // The handshake is complete. UCX (1.13, and 1.22 too) asserts where a peer ends while messages of
@@ -172,20 +166,22 @@ void UcxTransport::advance(Peer& peer) {
 void UcxTransport::start(Peer& peer) {
   const ucx::Handshake& theirs = peer.greeting.reader.handshake();
   if (theirs.rank != static_cast<uint32_t>(peer.rank))
-    return lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
+    return peers_.lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank));
   peer.their_link = theirs.link;
   if (rank_ > peer.rank && !peer.met) return;
   const ucs_status_t status = open_endpoint(peer);
   if (status != UCS_OK)
-    return lose(peer, fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
-                                  ucx::text_of(status)));
+    return peers_.lose(peer,
+                       fmt::format("UCX finds no way to it: {}; set UCX_TLS alike on every rank",
+                                   ucx::text_of(status)));
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = on_flushed;
   param.user_data = &peer;
   ucs_status_ptr_t request = ucx::lib().ucp_ep_flush_nbx(peer.endpoint, &param);
   if (UCS_PTR_IS_ERR(request))
-    return lose_later(peer, "it could not be reached: " + ucx::text_of(UCS_PTR_STATUS(request)));
+    return peers_.lose_later(peer,
+                             "it could not be reached: " + ucx::text_of(UCS_PTR_STATUS(request)));
   peer.flushing = request != nullptr;
   if (peer.flushing) ++peer.under_way;
 }
@@ -224,21 +220,21 @@ void UcxTransport::poll_control() {
   for (int i = 0; i < count; ++i) {
     const uint64_t tag = events[static_cast<size_t>(i)].data.u64;
     uint64_t expirations = 0;
-    if (tag < kSocketsTag) advance(*peers_[tag]);
+    if (tag < kSocketsTag) advance(peers_[tag]);
     if (tag == kNapTag) [[maybe_unused]]
       const ssize_t got = ::read(nap_fd_.get(), &expirations, sizeof expirations);
   }
   if (socket_watch_.on()) take_sockets();
-  for (size_t i = linking_.size(); i-- > 0;)
-    if (i < linking_.size()) advance(*linking_[i]);
+  // From the last: one whose link stands then, the one at hand, leaves the list.
+  for (size_t i = linking_.size(); i-- > 0;) advance(*linking_[i]);
 }
 
 bool UcxTransport::arm() {
   poll_control();
   drain();
-  if (!failing_.empty()) lose_failing();
-  if (stopped_) return ready_.empty();
-  if (!ready_.empty()) return false;
+  if (!peers_.failing().empty()) lose_failing();
+  if (stopped_) return !peers_.any_ready();
+  if (peers_.any_ready()) return false;
   const bool is_armed = worker_.arm();
   if (std::exchange(progress_made_, false)) return false;
   if (is_armed) busy_arms_ = 0;

@@ -1,6 +1,7 @@
 // What travels between two ranks as UCX active messages. docs/protocol.md has every byte.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -57,6 +58,7 @@ inline void encode(const PutHeader& header, std::byte* into) {
 }
 /// Only where `is_compact`.
 inline void encode_compact(const PutHeader& header, std::byte* into) {
+  assert(is_compact(header));
   encode_common(header, into);
   little_endian::store(into + 12, static_cast<uint16_t>(header.key));
   little_endian::store(into + 14, static_cast<uint16_t>(header.key >> 32));

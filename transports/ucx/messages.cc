@@ -8,7 +8,7 @@ namespace ropewalk {
 
 // The peer whose link it is; null for what no open link has sent.
 UcxTransport::Peer* UcxTransport::find_link(uint32_t link) const {
-  Peer* peer = find(static_cast<int>(link & 0xffff));
+  Peer* peer = peers_.find(static_cast<int>(link & 0xffff));
   return peer != nullptr && peer->link == link && peer->open() ? peer : nullptr;
 }
 
@@ -58,18 +58,18 @@ void UcxTransport::arrived(const ucx::PutHeader& header, void* data, size_t byte
   Peer* peer = find_link(header.link);
   if (peer == nullptr) return;
   if (!take_credits(*peer, header.taken))
-    return lose_later(*peer, "it gave back more than it was sent");
+    return peers_.lose_later(*peer, "it gave back more than it was sent");
   const uint32_t sequence = ucx::widen(header.sequence, peer->inbox.taken());
   const bool at_once = !is_rendezvous && may_give(*peer) && peer->inbox.pass(sequence);
   if (bytes > capabilities().op_bytes_max ||
-      (!at_once && !peer->inbox.begin(sequence, header.notice, static_cast<uint32_t>(bytes))))
-    return lose_later(*peer, "it sent more than it may, or the same twice");
+      (!at_once && !peer->inbox.begin(sequence, header.notice)))
+    return peers_.lose_later(*peer, "it sent more than it may, or the same twice");
   std::byte* target = nullptr;
   if (bytes > 0 && (target = regions_.find(header.key, header.offset, bytes)) == nullptr)
-    return lose_later(*peer, "it put to memory that is not, or no longer, registered");
+    return peers_.lose_later(*peer, "it put to memory that is not, or no longer, registered");
   if (is_rendezvous) return receive(*peer, sequence, target, data, bytes);
   if (bytes > 0) std::memcpy(target, data, bytes);
-  if (at_once) return give(*peer, header.notice, static_cast<uint32_t>(bytes));
+  if (at_once) return give(*peer, header.notice);
   peer->inbox.arrived(sequence);
   publish(*peer);
 }
@@ -81,8 +81,8 @@ bool UcxTransport::may_give(const Peer& peer) const {
          peer.inbox.taken() + 1 - peer.told < kCreditsAtOnce;
 }
 
-void UcxTransport::give(Peer& peer, uint32_t notice, uint32_t bytes) {
-  to_fill_.front() = {Completion::Kind::notice, peer.rank, notice, bytes, 0};
+void UcxTransport::give(Peer& peer, uint32_t notice) {
+  to_fill_.front() = {Completion::Kind::notice, peer.rank, notice, 0};
   to_fill_ = to_fill_.subspan(1);
   if (peer.inbox.ready()) publish(peer);  // it came before
 }
@@ -98,8 +98,8 @@ void UcxTransport::receive(Peer& peer, uint32_t sequence, std::byte* target, voi
   ucs_status_ptr_t request =
       ucx::lib().ucp_am_recv_data_nbx(worker_.get(), data, target, bytes, &param);
   if (UCS_PTR_IS_ERR(request))
-    return lose_later(peer,
-                      "it could not be fetched from: " + ucx::text_of(UCS_PTR_STATUS(request)));
+    return peers_.lose_later(
+        peer, "it could not be fetched from: " + ucx::text_of(UCS_PTR_STATUS(request)));
   if (request != nullptr) {
     ++peer.under_way;
     return;
@@ -113,7 +113,8 @@ void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void*
   ucx::lib().ucp_request_free(request);
   --peer->under_way;
   if (status != UCS_OK)
-    return peer->owner.lose_later(*peer, "it could not be fetched from: " + ucx::text_of(status));
+    return peer->owner.peers_.lose_later(*peer,
+                                         "it could not be fetched from: " + ucx::text_of(status));
   peer->inbox.arrived(sequence);
   peer->owner.publish(*peer);
 }
@@ -128,7 +129,7 @@ ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_byte
   Peer* peer = transport.find_link(credit.link);
   if (peer == nullptr) return UCS_OK;
   if (!transport.take_credits(*peer, credit.taken))
-    transport.lose_later(*peer, "it gave back more than it was sent");
+    transport.peers_.lose_later(*peer, "it gave back more than it was sent");
   if (!std::exchange(peer->met, true)) transport.can_do_more();
   return UCS_OK;
 }
@@ -141,7 +142,7 @@ void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
   ucx::lib().ucp_request_free(request);
   --peer.under_way;
   if (status != UCS_OK)
-    return peer.owner.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
+    return peer.owner.peers_.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
   sent.sent = true;
   peer.owner.can_do_more();
   peer.owner.publish(peer);
@@ -153,7 +154,7 @@ void UcxTransport::on_flushed(void* request, ucs_status_t status, void* about) {
   --peer.under_way;
   peer.flushing = false;
   if (status != UCS_OK)
-    return peer.owner.lose_later(peer, "it could not be reached: " + ucx::text_of(status));
+    return peer.owner.peers_.lose_later(peer, "it could not be reached: " + ucx::text_of(status));
   peer.owner.can_do_more();
 }
 
@@ -164,13 +165,13 @@ void UcxTransport::on_credit_sent(void* request, ucs_status_t status, void* abou
   peer.telling = false;
   if (!peer.stood) peer.owner.can_do_more();
   if (status != UCS_OK)
-    return peer.owner.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
+    return peer.owner.peers_.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
   if (peer.endpoint != nullptr) peer.owner.give_credits(peer);
 }
 
 void UcxTransport::on_failure(void* about, ucp_ep_h, ucs_status_t status) {
   Peer& peer = *static_cast<Peer*>(about);
-  peer.owner.lose_later(peer, "the connection failed: " + ucx::text_of(status));
+  peer.owner.peers_.lose_later(peer, "the connection failed: " + ucx::text_of(status));
 }
 
 }  // namespace ropewalk

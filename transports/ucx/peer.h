@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,27 +33,31 @@ struct UcxTransport::Receive {
   uint32_t sequence = 0;
 };
 
-struct UcxTransport::Peer {
-  enum class State : uint8_t { greeting, linked, lost, dropped };
+struct UcxTransport::Peer final : NetworkPeer {
   static constexpr uint32_t kPutsMax = 256;  // a power of two
 
   Peer(UcxTransport& owner_, int rank_, uint32_t link_, std::span<const std::byte> hello);
-  bool open() const { return state <= State::linked; }
   /// UCX is making the connection.
   bool wiring() const { return endpoint != nullptr && !stood; }
 
+  // For NetworkPeers.
+  bool gives() const { return state == State::linked; }
   bool put_done() const { return first_put != end_put && puts[first_put % kPutsMax].sent; }
+  uint64_t take_put() {
+    assert(put_done());
+    return puts[first_put++ % kPutsMax].cookie;
+  }
+  bool notice_ready() const { return inbox.ready(); }
+  uint32_t take_notice() { return inbox.take(); }
+  std::span<const std::byte> hello_here() const { return greeting.hello(); }
+
   bool can_put() const {
     return end_put - first_put < kPutsMax && sent - credited < ucx::Inbox::kWindow;
   }
 
   UcxTransport& owner;
-  const int rank;
   const uint32_t link;      // our name for the link: the rank in the low half, the rest at random
   uint32_t their_link = 0;  // the peer's, from its handshake
-  State state = State::greeting;
-  bool lost_to_tell = false;
-  bool in_ready = false;
   Greeting<ucx::HandshakeReader> greeting;
   ucp_ep_h endpoint = nullptr;
   bool flushing = false;           // until UCX's own connection stands
@@ -70,7 +75,6 @@ struct UcxTransport::Peer {
   uint32_t told = 0;                                  // of inbox.taken(), what the peer was told
   bool telling = false;                               // a credit message is under way
   std::array<std::byte, ucx::kCreditBytes> credit;
-  std::string why;
 };
 
 }  // namespace ropewalk

@@ -9,8 +9,6 @@
 
 namespace ropewalk {
 
-using ucx::Inbox;
-
 namespace {
 
 // While polls find nothing, sockets are looked at so often.
@@ -69,10 +67,6 @@ std::unique_ptr<MemoryRegistration> UcxTransport::register_memory(const Region& 
   return std::make_unique<UcxMemory>(regions_, worker_.context(), region);
 }
 
-UcxTransport::Peer* UcxTransport::find(int peer) const {
-  return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
-}
-
 // ---- Putting ----
 
 // UCX's request, or its error, or null where UCX needs neither `put` nor the source any more.
@@ -107,37 +101,37 @@ inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx
                                     &param);
 }
 
-Posted UcxTransport::put(int peer, const std::byte* source, const MemoryRegistration*, size_t bytes,
-                         RemoteKey key, uint64_t offset, uint32_t notice, uint64_t cookie) {
-  Peer* p = find(peer);
+Posted UcxTransport::put(const PutRequest& request) {
+  assert(request.bytes <= capabilities().op_bytes_max);
+  Peer* p = peers_.find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
-    lose(*p, "a put was refused: it does not lie in the peer's region");
+  if (!is_within_key(request)) {
+    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
   if (!p->can_put()) return Posted::full;
 
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   ucx::PutHeader header;
   header.link = p->their_link;
-  header.notice = notice;
+  header.notice = request.notice;
   header.sequence = static_cast<uint16_t>(p->sent);
   header.taken = static_cast<uint16_t>(p->inbox.taken());
-  if (bytes > 0) {
-    header.key = key.id;
-    header.offset = offset;
+  if (request.bytes > 0) {
+    header.key = request.key.id;
+    header.offset = request.offset;
   }
-  ucs_status_ptr_t request = send(*p, put, header, source, bytes);
-  if (UCS_PTR_IS_ERR(request)) {
-    lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  ucs_status_ptr_t sending = send(*p, put, header, request.source, request.bytes);
+  if (UCS_PTR_IS_ERR(sending)) {
+    peers_.lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(sending)));
     return Posted::lost;
   }
   ++p->sent;
   p->told = p->inbox.taken();
   unflushed_ = true;
-  put.sent = request == nullptr;
+  put.sent = sending == nullptr;
   if (put.sent && p->first_put == p->end_put) return Posted::done;
   ++p->end_put;
   if (!put.sent) ++p->under_way;
@@ -149,7 +143,7 @@ Posted UcxTransport::put(int peer, const std::byte* source, const MemoryRegistra
 
 size_t UcxTransport::poll(std::span<Completion> into) {
   size_t count = 0;
-  if (ready_.empty()) {
+  if (!peers_.any_ready()) {
     // First, since it may throw, and what is given out is given.
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
     to_fill_ = into;
@@ -157,10 +151,10 @@ size_t UcxTransport::poll(std::span<Completion> into) {
     count = into.size() - to_fill_.size();
     to_fill_ = {};
     if (count > 0) busy_arms_ = 0;
-    if (!failing_.empty()) lose_failing();
-    if (ready_.empty()) return count;
+    if (!peers_.failing().empty()) lose_failing();
+    if (!peers_.any_ready()) return count;
   }
-  return count + collect(into.subspan(count));
+  return count + peers_.collect(into.subspan(count), [this](Peer& peer) { give_credits(peer); });
 }
 
 // Moves all there is, but not for ever: UCX counts what it has only tried.
@@ -212,7 +206,8 @@ void UcxTransport::tell(Peer& peer, uint32_t flags) {
       ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kCreditMessage, nullptr, 0, peer.credit.data(),
                                  ucx::kCreditBytes, &param);
   if (UCS_PTR_IS_ERR(request))
-    return lose_later(peer, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+    return peers_.lose_later(peer,
+                             "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
   peer.told = taken;
   unflushed_ = true;
   peer.telling = request != nullptr;
@@ -223,39 +218,7 @@ void UcxTransport::tell(Peer& peer, uint32_t flags) {
 
 // Queues the peer for `collect` where it has something.
 void UcxTransport::publish(Peer& peer) {
-  if (peer.state == Peer::State::dropped) return;
-  const bool has_news = peer.lost_to_tell || (peer.state == Peer::State::linked &&
-                                              (peer.inbox.ready() || peer.put_done()));
-  if (!has_news) return;
-  busy_arms_ = 0;
-  ready_.add(peer);
-}
-
-size_t UcxTransport::collect(std::span<Completion> into) {
-  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
-    const size_t count = collect(peer, rest);
-    publish(peer);  // what did not fit
-    return count;
-  });
-}
-
-size_t UcxTransport::collect(Peer& peer, std::span<Completion> into) {
-  size_t count = 0;
-  if (peer.state == Peer::State::linked) {
-    for (; count < into.size() && peer.put_done(); ++count)
-      into[count] = {Completion::Kind::put_done, peer.rank, 0, 0,
-                     peer.puts[peer.first_put++ % Peer::kPutsMax].cookie};
-    for (; count < into.size() && peer.inbox.ready(); ++count) {
-      const Inbox::Notice notice = peer.inbox.take();
-      into[count] = {Completion::Kind::notice, peer.rank, notice.notice, notice.bytes, 0};
-    }
-    give_credits(peer);
-  }
-  if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
-    peer.lost_to_tell = false;
-  }
-  return count;
+  if (peers_.publish(peer)) busy_arms_ = 0;
 }
 
 }  // namespace ropewalk

@@ -36,33 +36,28 @@ class UcxTransport final : public Transport {
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
-  std::string_view name() const override { return "ucx"; }
-  Capabilities capabilities() const override { return {.put = true}; }
+  Capabilities capabilities() const override { return {.name = "ucx"}; }
+  MappedMemory* mapped_memory() override { return nullptr; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
+  Posted put(const PutRequest& request) override;
+  void set_batching(bool) override {}  // UCX decides what leaves together
   bool has_unsent() override;
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  std::string why_lost(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;
   struct Put;      // a message under way
   struct Receive;  // the bytes of a long put under way
-
-  Peer* find(int peer) const;
 
   // linking.cc
   bool watch(int fd, uint64_t tag);
@@ -90,8 +85,6 @@ class UcxTransport final : public Transport {
   void tell(Peer& peer, uint32_t flags);
   bool take_credits(Peer& peer, uint16_t low);
   void publish(Peer& peer);
-  size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
 
   // messages.cc; UCX calls the static ones while it progresses
   void set_handler(unsigned id, ucp_am_recv_callback_t handler);
@@ -109,13 +102,11 @@ class UcxTransport final : public Transport {
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
   bool may_give(const Peer& peer) const;
-  void give(Peer& peer, uint32_t notice, uint32_t bytes);
+  void give(Peer& peer, uint32_t notice);
   void receive(Peer& peer, uint32_t sequence, std::byte* target, void* data, size_t bytes);
 
   // errors.cc
-  void lose_later(Peer& peer, std::string why);
   void lose_failing();
-  void lose(Peer& peer, std::string why);
   void close(Peer& peer);
   void begin_close(Peer& peer);
   void finish_close(Peer& peer, std::chrono::steady_clock::time_point deadline);
@@ -129,10 +120,8 @@ class UcxTransport final : public Transport {
   UniqueFd epoll_fd_, nap_fd_;  // nap_fd_: a timer, in the set of the other
   SocketWatch socket_watch_;
   Regions regions_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<Peer*> linking_;                // peers not yet linked
-  std::vector<Peer*> failing_;                // to be lost when UCX has moved all it can
-  ReadyPeers<Peer> ready_;
+  NetworkPeers<Peer> peers_;       // lost when UCX has moved all it can
+  std::vector<Peer*> linking_;     // peers not yet linked
   std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
   // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
   // word for.

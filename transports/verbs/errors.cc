@@ -48,16 +48,16 @@ std::string meaning_of(ibv_wc_status status) {
 }  // namespace
 
 void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completion) {
-  if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.silent = true;
-  lose_later(peer,
-             fmt::format("{}: {} ({})", own_name(lane.queue_pair().port()),
-                         meaning_of(completion.status), ibv_wc_status_str(completion.status)));
+  if (completion.status == IBV_WC_RETRY_EXC_ERR) peer.why.silent = true;
+  peers_.lose_later(
+      peer, fmt::format("{}: {} ({})", own_name(lane.queue_pair().port()),
+                        meaning_of(completion.status), ibv_wc_status_str(completion.status)));
 }
 
 void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
-  lose(peer,
-       fmt::format("{}: cannot post to the queue pair: {}", own_name(lane.queue_pair().port()),
-                   std::generic_category().message(error)));
+  peers_.lose(
+      peer, fmt::format("{}: cannot post to the queue pair: {}", own_name(lane.queue_pair().port()),
+                        std::generic_category().message(error)));
 }
 
 void VerbsTransport::read_events(Device& device) {
@@ -96,13 +96,13 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      for (const auto& peer : peers_) {
+      for (const auto& peer : peers_.all()) {
         if (!peer || !peer->open()) continue;
         for (const auto& lane : peer->lanes) {
           if (lane->queue_pair().get() != event.element.qp) continue;
-          lose_later(*peer, {});
+          peers_.lose_later(*peer, {});
           // Says more than a completion does.
-          peer->why =
+          peer->why.text =
               fmt::format("rank {}'s {}: {}", rank_, name, ibv_event_type_str(event.event_type));
           return;
         }
@@ -139,50 +139,31 @@ void VerbsTransport::check_ports() {
 /// `port` 0: all ports of the device.
 void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why,
                                  const std::string& advice) {
-  for (const auto& peer : peers_) {
+  for (const auto& peer : peers_.all()) {
     if (!peer || !peer->open()) continue;
     const bool uses = std::any_of(peer->lanes.begin(), peer->lanes.end(), [&](const auto& lane) {
       const verbs::Port& own = lane->queue_pair().port();
       return own.adapter == device.adapter && (port == 0 || own.number == port);
     });
-    if (uses) lose(*peer, why, advice);
+    if (uses) peers_.lose(*peer, why, advice);
   }
-}
-
-// After all that came from it before.
-void VerbsTransport::lose_later(Peer& peer, std::string why) {
-  if (std::find(failing_.begin(), failing_.end(), &peer) != failing_.end()) return;
-  peer.why = std::move(why);
-  failing_.push_back(&peer);
 }
 
 // Where the adapter has an event to tell of the queue pair, or a port is down, that is the cause,
 // whatever the completion says.
 void VerbsTransport::lose_failing() {
-  const size_t drained = failing_.size();  // who comes after them is lost the next time
+  const size_t drained = peers_.failing().size();  // who comes after them is lost the next time
   for (const auto& device : devices_) read_events(*device);
-  for (size_t i = std::min(drained, failing_.size()); i-- > 0;) {
-    Peer& peer = *failing_[i];
+  for (size_t i = 0; i < drained; ++i) {
+    Peer& peer = *peers_.failing()[i];
     const auto cut = std::find_if(peer.lanes.begin(), peer.lanes.end(), [&](const auto& lane) {
       return devices_[lane->adapter]->down_since_ns[lane->queue_pair().port().number] != 0;
     });
-    if (peer.state == Peer::State::linked && (peer.notice_ready() || peer.put_done()))
-      publish(peer);  // and it is lost the next time
-    else if (cut != peer.lanes.end())
-      lose(peer, own_name((*cut)->queue_pair().port()) + " is down", kMendPort);
-    else
-      lose(peer, std::string(peer.why));
+    if (!peer.open() || cut == peer.lanes.end()) continue;
+    peer.why.text = own_name((*cut)->queue_pair().port()) + " is down";
+    peer.why.advice = kMendPort;
   }
-}
-
-void VerbsTransport::lose(Peer& peer, std::string why, std::string advice) {
-  if (!peer.open()) return;
-  peer.why = std::move(why);
-  peer.advice = std::move(advice);
-  peer.state = Peer::State::lost;
-  peer.lost_to_tell = true;
-  close(peer);
-  publish(peer);
+  peers_.lose_failing([this](Peer& peer) { close(peer); }, drained);
 }
 
 // Ends its queue pairs: the adapter reads no source any more and writes no target. The socket stays
@@ -196,38 +177,22 @@ void VerbsTransport::close(Peer& peer) {
   peer.first_put = peer.end_put;
   std::erase(linking_, &peer);
   std::erase(held_, &peer);
-  std::erase(failing_, &peer);
   peer.is_held = false;
 }
 
 void VerbsTransport::drop(int peer) {
-  Peer* p = find(peer);
+  Peer* p = peers_.find(peer);
   if (p == nullptr) return;
-  if (p->open()) close(*p);
+  if (!p->released()) close(*p);
   p->greeting.socket = {};
-  p->state = Peer::State::dropped;
-  p->lost_to_tell = false;
+  peers_.drop(*p);
 }
 
 // The sockets stay open, as in `close`.
 void VerbsTransport::stop() {
-  for (const auto& peer : peers_)
-    if (peer) lose(*peer, "this rank has stopped");
-}
-
-std::string VerbsTransport::why_lost(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->why;
-}
-
-bool VerbsTransport::was_silent(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->silent;
-}
-
-std::string VerbsTransport::advice(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::string() : p->advice;
+  for (const auto& peer : peers_.all())
+    if (peer) peers_.lose(*peer, "this rank has stopped");
+  peers_.lose_failing([this](Peer& peer) { close(peer); });
 }
 
 std::string VerbsTransport::own_name(const verbs::Port& port) const {
@@ -242,7 +207,7 @@ void VerbsTransport::flush_on_close() {
       std::clamp(options_.settings.silence_max_ns(), kShortest_ns, kLongest_ns));
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   watch_for_sockets(false);
-  for (const auto& peer : peers_) {
+  for (const auto& peer : peers_.all()) {
     if (peer && peer->state < Peer::State::linked) drop(peer->rank);
     if (!peer || peer->state != Peer::State::linked) continue;
     for (const auto& lane : peer->lanes) {
@@ -255,7 +220,7 @@ void VerbsTransport::flush_on_close() {
            std::any_of(peer->lanes.begin(), peer->lanes.end(),
                        [](const auto& lane) { return !lane->is_done(lane->position()); });
   };
-  while (std::any_of(peers_.begin(), peers_.end(), waits) &&
+  while (std::any_of(peers_.all().begin(), peers_.all().end(), waits) &&
          std::chrono::steady_clock::now() < deadline) {
     drain();
     std::array<Completion, 64> ignored;

@@ -88,14 +88,25 @@ class Lane {
 
   // What has arrived.
   void arrived(uint32_t notice, uint32_t bytes) {
+    assert(!overflows());
     notices_[place_of(arrived_++)] = {notice, bytes};
   }
   /// The same for one that is taken at once; only where none is there.
-  void passed() { taken_ = ++arrived_; }
+  void passed() {
+    assert(!has_notice());
+    taken_ = ++arrived_;
+  }
   bool overflows() const { return arrived_ - taken_ == notices_max_; }
   bool has_notice() const { return arrived_ != taken_; }
-  const Notice& front() const { return notices_[place_of(taken_)]; }
-  void take() { ++taken_; }
+  /// Both only when `has_notice`.
+  const Notice& front() const {
+    assert(has_notice());
+    return notices_[place_of(taken_)];
+  }
+  void take() {
+    assert(has_notice());
+    ++taken_;
+  }
   /// The peer has taken so many puts, ever. False: more than were sent.
   bool credit(uint32_t taken) {
     credited_ = taken;
@@ -170,6 +181,7 @@ inline Lane::Request& Lane::next_put(const Target& target, uint32_t bytes) {
 
 inline void Lane::put_copied(const std::byte* source, uint32_t bytes, const Target& target,
                              bool now) {
+  assert(bytes <= kInlineMax);
   Request& request = next_put(target, bytes);
   request.send.send_flags |= IBV_SEND_INLINE;
   if (!now && bytes > 0) {

@@ -94,7 +94,7 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
       plain_memory_([this](const Region& pages) {
         return std::make_unique<verbs::AdapterPages>(pages, adapters_);
       }),
-      ready_(size) {
+      peers_(rank, size) {
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(ErrorCode::invalid_argument, "verbs", fmt::format("rank {} of {}", rank, size));
   if (!epoll_fd_) fail_system("epoll_create1");
@@ -105,10 +105,8 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
         fmt::format("{} adapters; 1 to {} can be used", adapters_.size(), verbs::kAdaptersMax),
         "set ROPEWALK_IB_HCA");
   const auto count = static_cast<size_t>(size);
-  peers_.resize(count);
   linking_.reserve(count);
   held_.reserve(count);
-  failing_.reserve(count);
 }
 
 void VerbsTransport::add_port(const verbs::Port& port) {
@@ -137,8 +135,8 @@ void VerbsTransport::add_port(const verbs::Port& port) {
 
 VerbsTransport::~VerbsTransport() {
   flush_on_close();
-  for (const auto& peer : peers_)
-    if (peer && peer->open()) close(*peer);
+  for (const auto& peer : peers_.all())
+    if (peer && !peer->released()) close(*peer);
 }
 
 size_t VerbsTransport::lanes_in_all() const {
@@ -159,13 +157,11 @@ void VerbsTransport::watch_for_sockets(bool on) {
 
 void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
   check_connect(rank_, size_, peer, hello);
-  auto& slot = peers_[static_cast<size_t>(peer)];
-  if (slot) return;
+  if (peers_.find(peer) != nullptr) return;
   auto added = std::make_unique<Peer>(peer, hello);
   added->prepare_by_ns = MonotonicClock().now_ns() + options_.port_down_max_ns;
   prepare(*added);
-  slot = std::move(added);
-  linking_.push_back(slot.get());
+  linking_.push_back(&peers_.add(std::move(added)));
   watch_for_sockets(true);
   sockets_.request(peer, 0);
   take_sockets();
@@ -225,9 +221,10 @@ void VerbsTransport::prepare_again(Peer& peer) {
   try {
     prepare(peer);
   } catch (const Error& error) {
-    lose(peer, fmt::format("rank {}'s {}", rank_, error.failure().reason), error.failure().advice);
+    peers_.lose(peer, fmt::format("rank {}'s {}", rank_, error.failure().reason),
+                error.failure().advice);
   } catch (const std::exception& error) {
-    lose(peer, fmt::format("rank {} could make no queue pair: {}", rank_, error.what()));
+    peers_.lose(peer, fmt::format("rank {} could make no queue pair: {}", rank_, error.what()));
   }
 }
 
@@ -278,18 +275,16 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
   }
 }
 
+std::optional<std::span<const std::byte>> VerbsTransport::hello_of(int peer) const {
+  return peers_.hello_of(peer);
+}
+
 bool VerbsTransport::is_wanted(int peer) const {
-  return peer != rank_ && find(peer) == nullptr && sockets_.has(peer, 0);
+  return peers_.is_wanted(peer, sockets_);
 }
 
-bool VerbsTransport::connected(int peer) const {
-  const Peer* p = find(peer);
-  return p != nullptr && p->state == Peer::State::linked;
-}
-
-std::span<const std::byte> VerbsTransport::hello_of(int peer) const {
-  const Peer* p = find(peer);
-  return p == nullptr ? std::span<const std::byte>() : p->greeting.hello();
+LossReason VerbsTransport::why_lost(int peer) const {
+  return peers_.why_lost(peer);
 }
 
 void VerbsTransport::take_sockets() {
@@ -297,7 +292,7 @@ void VerbsTransport::take_sockets() {
     if (watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get()))
       return advance(peer);
     const int error = errno;
-    lose(peer, why_not_watched(error), advice_to_watch(error));
+    peers_.lose(peer, why_not_watched(error), advice_to_watch(error));
   });
   if (all) watch_for_sockets(false);
 }
@@ -311,22 +306,22 @@ void VerbsTransport::advance(Peer& peer) {
     take_greeting(peer, byte);
     return peer.open();
   });
-  if (!error.empty()) lose_later(peer, error);
+  if (!error.empty()) peers_.lose_later(peer, error);
 }
 
 void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
   verbs::HandshakeReader& reader = peer.greeting.reader;
-  if (peer.state == Peer::State::greeting) {
+  if (peer.state == Peer::State::linking && !peer.started) {
     if (!reader.take(byte))
-      return lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+      return peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
     if (reader.complete()) start_lanes(peer);
-  } else if (peer.state == Peer::State::waiting && byte == verbs::kReady) {
+  } else if (peer.state == Peer::State::linking && byte == verbs::kReady) {
     peer.state = Peer::State::linked;
     std::erase(linking_, &peer);
     progress_made_ = true;
-    publish(peer);  // it may have been the first to be ready, and have put something
+    peers_.publish(peer);  // it may have been the first to be ready, and have put something
   } else {
-    lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+    peers_.lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
   }
 }
 
@@ -370,9 +365,9 @@ void VerbsTransport::start_lanes(Peer& peer) {
     error = lane.queue_pair().start(peer.own_ports[i], address);
     if (!error.empty()) error = fmt::format("{}: {}", own_name(lane.queue_pair().port()), error);
   }
-  if (!error.empty()) return lose(peer, std::move(error));
+  if (!error.empty()) return peers_.lose(peer, std::move(error));
   if (!peer.open()) return;
-  peer.state = Peer::State::waiting;
+  peer.started = true;
   peer.greeting.to_send.push_back(verbs::kReady);
   peer.greeting.send();
 }
@@ -395,20 +390,21 @@ void VerbsTransport::poll_control() {
         read_events(*devices_[index]);
         break;
       case Source::peer:
-        if (peers_[index]->state == Peer::State::linked) advance(*peers_[index]);
+        if (peers_[index].state == Peer::State::linked) advance(peers_[index]);
         break;  // the others below
     }
   }
   if (socket_watch_.on()) take_sockets();
+  // From the last: one whose link stands then, the one at hand, leaves the list.
   for (size_t i = linking_.size(); i-- > 0;) {
-    if (i >= linking_.size()) continue;
     Peer& peer = *linking_[i];
+    const bool was_open = peer.open();
     advance(peer);
     // The kernel looks for a way to the peer for up to a second: the others' turn is the next poll.
-    if (peer.state == Peer::State::lost) break;
+    if (was_open && !peer.open()) break;
   }
   check_ports();
-  if (!failing_.empty()) drain();
+  if (!peers_.failing().empty()) drain();
 }
 
 bool VerbsTransport::arm() {
@@ -426,7 +422,8 @@ bool VerbsTransport::arm() {
   drain();  // what came before the request will not be told
   const bool all_prepared = std::all_of(linking_.begin(), linking_.end(),
                                         [](const Peer* peer) { return peer->prepared(); });
-  return ready_.empty() && all_prepared && !std::exchange(progress_made_, false);
+  return !peers_.any_ready() && peers_.failing().empty() && all_prepared &&
+         !std::exchange(progress_made_, false);
 }
 
 }  // namespace ropewalk

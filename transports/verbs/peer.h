@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,14 +16,7 @@
 
 namespace ropewalk {
 
-struct VerbsTransport::Peer {
-  enum class State : uint8_t {
-    greeting,  // the handshake has not come, or the socket
-    waiting,   // this side can receive; the peer has not said that it can
-    linked,
-    lost,
-    dropped,
-  };
+struct VerbsTransport::Peer final : NetworkPeer {
   static constexpr uint32_t kPutsMax = 256;  // a power of two
 
   /// A put whose put_done is still to come.
@@ -33,19 +27,24 @@ struct VerbsTransport::Peer {
   };
 
   Peer(int rank_, std::span<const std::byte> hello_)
-      : rank(rank_), hello(hello_.begin(), hello_.end()) {}
+      : NetworkPeer(rank_), hello(hello_.begin(), hello_.end()) {}
   /// It has lanes, or needs none any more.
   bool prepared() const { return !lanes.empty() || !open(); }
-  bool open() const { return state <= State::linked; }
 
   /// For a put whose put_done is to come.
   bool has_place() const { return end_put - first_put < kPutsMax; }
+  // For NetworkPeers.
+  bool gives() const { return state == State::linked; }
   bool put_done() const {
     if (first_put == end_put) return false;
     const Put& put = puts[first_put % kPutsMax];
     for (size_t lane = 0; lane < put.lanes; ++lane)
       if (!lanes[lane]->is_done(put.ends[lane])) return false;
     return true;
+  }
+  uint64_t take_put() {
+    assert(put_done());
+    return puts[first_put++ % kPutsMax].cookie;
   }
   bool notice_ready() const {
     const verbs::Lane& first = *lanes.front();
@@ -55,28 +54,32 @@ struct VerbsTransport::Peer {
       if (!lane->has_notice()) return false;
     return true;
   }
+  uint32_t take_notice() {
+    assert(notice_ready());
+    const verbs::Lane::Notice first = lanes.front()->front();
+    const size_t used = is_striped(first.bytes) ? lanes.size() : 1;
+    for (size_t i = 0; i < used; ++i) lanes[i]->take();
+    return first.notice;
+  }
+  std::span<const std::byte> hello_here() const { return greeting.hello(); }
+
   /// Long puts use all lanes. The first carries at least kStripeBytes of those and no other does,
   /// so that the receiver knows them by the length of what arrives there.
   bool is_striped(size_t bytes) const {
     return lanes.size() > 1 && bytes >= VerbsTransport::kStripeBytes;
   }
 
-  const int rank;
   const std::vector<std::byte> hello;  // ours, for the peer
   // While a port is away; by MonotonicClock. When it is given up, and when it is looked at next.
   int64_t prepare_by_ns = 0, prepare_again_ns = 0;
-  State state = State::greeting;
-  bool lost_to_tell = false;
-  bool in_ready = false;
-  bool silent = false;                        // an adapter gave up sending to it
-  bool is_held = false;                       // lanes hold sends back until `release`
+  bool started = false;  // this side can receive, and waits for the peer to say that it can
+  bool is_held = false;  // lanes hold sends back until `release`
   Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
   std::vector<std::unique_ptr<verbs::Lane>> lanes;
   std::vector<verbs::PortAddress> own_ports;  // by lane, where prepared
   uint32_t address_changes = 0;               // how many there had been before they were asked for
   std::array<Put, kPutsMax> puts;             // a ring
   uint32_t first_put = 0, end_put = 0;
-  std::string why, advice;
 };
 
 /// An adapter, and the queue of all that its queue pairs complete.

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "memory/lock_limit.h"
+#include "memory/memfd.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::verbs {
@@ -24,20 +26,12 @@ namespace {
 }
 
 // Adapters map memory in entries as large as its address and the key's agree on, up to this and
-// beyond; the kernel wants the offset inside a page of a dmabuf and the key's to be alike.
+// beyond.
 constexpr uint64_t kEntryBytes = 2 << 20;
 
 uint64_t begin_within_entry(const Region& pages) {
   if (pages.memfd >= 0) return pages.memfd_offset % kEntryBytes;
-  if (pages.dmabuf >= 0) return pages.dmabuf_offset % kEntryBytes;
   return reinterpret_cast<uintptr_t>(pages.base) % kEntryBytes;
-}
-
-/// Null, with errno.
-ibv_mr* register_pages(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t first, int access) {
-  return pages.dmabuf >= 0
-             ? ibv_reg_dmabuf_mr(pd, pages.dmabuf_offset, bytes, first, pages.dmabuf, access)
-             : ibv_reg_mr_iova2(pd, pages.base, bytes, first, access);
 }
 
 /// Null, with errno.
@@ -46,16 +40,17 @@ ibv_mr* register_relaxed(ibv_pd* pd, const Region& pages, size_t bytes, uint64_t
   // Nothing here relies on the order of bytes within a put: the notice comes after all of them.
   // Some drivers refuse the wish, others ignore it.
   if (ibv_mr* region =
-          register_pages(pd, pages, bytes, first, access | IBV_ACCESS_RELAXED_ORDERING))
+          ibv_reg_mr_iova2(pd, pages.base, bytes, first, access | IBV_ACCESS_RELAXED_ORDERING))
     return region;
   if (errno != EOPNOTSUPP && errno != EINVAL) return nullptr;
-  return register_pages(pd, pages, bytes, first, access);
+  return ibv_reg_mr_iova2(pd, pages.base, bytes, first, access);
 }
 
 }  // namespace
 
 AdapterPages::AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters)
     : first_(begin_within_entry(pages)) {
+  assert(reinterpret_cast<uintptr_t>(pages.base) % page_bytes() == 0);
   // What peers may write the adapter must be able to write; read-only pages it could not.
   const int access = pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const size_t bytes = std::max<size_t>(pages.bytes, 1);

@@ -21,7 +21,7 @@ namespace ropewalk::verbs {
 /// file, so that adapters can map huge pages whole.
 class AdapterPages final : public PinnedPages {
  public:
-  /// `pages.base` begins a page, but where it is a dmabuf. Throws Error(exhausted) with the limit
+  /// `pages.base` begins a page. Throws Error(exhausted) with the limit
   /// to raise, Error(unavailable) where an adapter cannot have such memory.
   AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters);
   ~AdapterPages() override;

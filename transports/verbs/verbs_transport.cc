@@ -29,62 +29,51 @@ constexpr size_t kHeldBytesMax = 4096;
 }  // namespace
 
 std::unique_ptr<MemoryRegistration> VerbsTransport::register_memory(const Region& region) {
-  if (region.is_own() || region.dmabuf >= 0)
+  if (region.is_own())
     return std::make_unique<Registration>(region,
                                           std::make_unique<verbs::AdapterPages>(region, adapters_));
   return std::make_unique<Registration>(plain_memory_.acquire(region));
 }
 
-VerbsTransport::Peer* VerbsTransport::find(int peer) const {
-  return peer >= 0 && peer < size_ ? peers_[static_cast<size_t>(peer)].get() : nullptr;
-}
-
 // ---- Putting ----
 
-Posted VerbsTransport::put(int peer, const std::byte* source,
-                           const MemoryRegistration* source_memory, size_t bytes, RemoteKey key,
-                           uint64_t offset, uint32_t notice, uint64_t cookie) {
-  Peer* p = find(peer);
+Posted VerbsTransport::put(const PutRequest& request) {
+  Peer* p = peers_.find(request.peer);
   assert(p != nullptr);
   if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (bytes > 0 && (offset > key.bytes || bytes > key.bytes - offset)) {
-    lose(*p, "a put was refused: it does not lie in the peer's region");
+  if (!is_within_key(request)) {
+    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
-  if (bytes <= inline_bytes_max_) {
-    const uint32_t remote_key = verbs::remote_key(key, p->lanes[0]->peer_adapter);
-    return put_copied(*p, source, static_cast<uint32_t>(bytes), {offset, remote_key, notice},
-                      cookie);
-  }
-  return put_registered(*p, source, static_cast<const Registration*>(source_memory), bytes, key,
-                        offset, notice, cookie);
+  return request.bytes <= inline_bytes_max_ ? put_copied(*p, request) : put_registered(*p, request);
 }
 
 // By the first lane alone.
-Posted VerbsTransport::put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
-                                  const Lane::Target& target, uint64_t cookie) {
+Posted VerbsTransport::put_copied(Peer& peer, const PutRequest& request) {
   Lane& lane = *peer.lanes[0];
   if (!peer.has_place() || !lane.can_put()) return Posted::full;
-  lane.put_copied(source, bytes, target, !batching_);
-  if (!leave(peer, lane, bytes)) return Posted::lost;
+  const uint32_t key = verbs::remote_key(request.key, lane.peer_adapter);
+  lane.put_copied(request.source, static_cast<uint32_t>(request.bytes),
+                  {request.offset, key, request.notice}, !batching_);
+  if (!leave(peer, lane, request.bytes)) return Posted::lost;
   if (peer.first_put == peer.end_put) return Posted::done;
   Peer::Put& put = peer.puts[peer.end_put++ % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   put.lanes = 0;
   return Posted::posted;
 }
 
-Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
-                                      const Registration* memory, size_t bytes, RemoteKey key,
-                                      uint64_t offset, uint32_t notice, uint64_t cookie) {
+Posted VerbsTransport::put_registered(Peer& peer, const PutRequest& request) {
+  const auto* memory = static_cast<const Registration*>(request.source_memory);
+  const size_t bytes = request.bytes;
   if (bytes > put_bytes_max_) {
-    lose(peer, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
-                           "ROPEWALK_SLICE_BYTES",
-                           bytes, put_bytes_max_));
+    peers_.lose(peer, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
+                                  "ROPEWALK_SLICE_BYTES",
+                                  bytes, put_bytes_max_));
     return Posted::lost;
   }
-  if (memory == nullptr || !memory->contains(source, bytes)) {
-    lose(peer, "a put was refused: its source is not in the registered memory named");
+  if (memory == nullptr || !memory->contains(request.source, bytes)) {
+    peers_.lose(peer, "a put was refused: its source is not in the registered memory named");
     return Posted::lost;
   }
   const std::span lanes =
@@ -97,15 +86,16 @@ Posted VerbsTransport::put_registered(Peer& peer, const std::byte* source,
   const size_t piece =
       std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
   Peer::Put& put = peer.puts[peer.end_put % Peer::kPutsMax];
-  put.cookie = cookie;
+  put.cookie = request.cookie;
   put.lanes = static_cast<uint8_t>(lanes.size());
   size_t begin = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
     Lane& lane = *lanes[i];
     const size_t length = lanes.size() == 1 ? bytes : std::min(piece, bytes - begin);
-    const auto at = static_cast<uint64_t>(source + begin - memory->base());
+    const auto at = static_cast<uint64_t>(request.source + begin - memory->base());
     lane.put_registered({at, static_cast<uint32_t>(length), memory->local_key(lane.adapter)},
-                        {offset + begin, verbs::remote_key(key, lane.peer_adapter), notice});
+                        {request.offset + begin, verbs::remote_key(request.key, lane.peer_adapter),
+                         request.notice});
     if (!leave(peer, lane, bytes)) return Posted::lost;
     put.ends[i] = lane.position();
     begin += length;
@@ -126,12 +116,17 @@ bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
   return error == 0;
 }
 
-void VerbsTransport::end_batch() {
-  batching_ = false;
+void VerbsTransport::set_batching(bool on) {
+  batching_ = on;
+  if (!on) release_held();
+}
+
+void VerbsTransport::release_held() {
   while (!held_.empty()) {
     Peer& peer = *held_.back();
     held_.pop_back();
     peer.is_held = false;
+    if (!peer.open()) continue;
     for (const auto& lane : peer.lanes) {
       const int error = lane->flush();
       if (error == 0) continue;
@@ -145,11 +140,11 @@ void VerbsTransport::end_batch() {
 
 size_t VerbsTransport::poll(std::span<Completion> into) {
   size_t count = 0;
-  if (ready_.empty()) {
+  if (!peers_.any_ready()) {
     // First, since it may throw, and what `drain` gives out is given.
     if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
     count = drain(into);
-    if (ready_.empty()) return count;
+    if (!peers_.any_ready()) return count;
   }
   return count + collect(into.subspan(count));
 }
@@ -171,9 +166,9 @@ size_t VerbsTransport::drain(std::span<Completion> into) {
           completed(completion);
       }
       progress_made_ |= count > 0;
-    } while (!failing_.empty() && count > 0);
+    } while (!peers_.failing().empty() && count > 0);
   }
-  if (!failing_.empty()) lose_failing();
+  if (!peers_.failing().empty()) lose_failing();
   return filled;
 }
 
@@ -182,14 +177,14 @@ bool VerbsTransport::pass(const ibv_wc& completion, Completion& into) {
   if (completion.status != IBV_WC_SUCCESS || completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM)
     return false;
   const WorkId id = WorkId::unpack(completion.wr_id);
-  Peer& peer = *peers_[id.peer];
+  Peer& peer = peers_[id.peer];
   if (peer.state != Peer::State::linked || peer.in_ready || id.lane != 0 ||
       peer.is_striped(completion.byte_len))
     return false;
   Lane& lane = *peer.lanes[0];
   if (lane.has_notice()) return false;
   lane.passed();
-  into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), completion.byte_len, 0};
+  into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), 0};
   int error = lane.received();
   if (error == 0) error = lane.give_credits();
   if (error != 0) failed_to_post(peer, lane, error);
@@ -198,77 +193,40 @@ bool VerbsTransport::pass(const ibv_wc& completion, Completion& into) {
 
 void VerbsTransport::completed(const ibv_wc& completion) {
   const WorkId id = WorkId::unpack(completion.wr_id);
-  Peer& peer = *peers_[id.peer];
+  Peer& peer = peers_[id.peer];
   if (!peer.open()) return;
   Lane& lane = *peer.lanes[id.lane];
   if (completion.status != IBV_WC_SUCCESS) return failed(peer, lane, completion);
   if (!id.is_send) return arrived(peer, lane, completion);
   lane.complete(id.position);
   if (const int error = lane.give_credits(); error != 0) failed_to_post(peer, lane, error);
-  publish(peer);
+  peers_.publish(peer);
 }
 
 void VerbsTransport::arrived(Peer& peer, Lane& lane, const ibv_wc& completion) {
   const uint32_t immediate = ntohl(completion.imm_data);
   if (completion.opcode == IBV_WC_RECV) {
-    if (!lane.credit(immediate)) lose(peer, "it gave back more than it was sent");
+    if (!lane.credit(immediate)) peers_.lose(peer, "it gave back more than it was sent");
   } else if (lane.overflows()) {
-    lose(peer, "it sent more notices than it may");
+    peers_.lose(peer, "it sent more notices than it may");
   } else {
     lane.arrived(immediate, completion.byte_len);
   }
   if (!peer.open()) return;
   if (const int error = lane.received(); error != 0) return failed_to_post(peer, lane, error);
-  publish(peer);
+  peers_.publish(peer);
 }
 
 // ---- Giving out ----
 
-// Queues the peer for `collect` where it has something.
-void VerbsTransport::publish(Peer& peer) {
-  if (peer.in_ready || peer.state == Peer::State::dropped) return;
-  const bool has_news = peer.lost_to_tell || (peer.state == Peer::State::linked &&
-                                              (peer.notice_ready() || peer.put_done()));
-  if (has_news) ready_.add(peer);
-}
-
 size_t VerbsTransport::collect(std::span<Completion> into) {
-  return ready_.drain_into(into, [this](Peer& peer, std::span<Completion> rest) {
-    const size_t count = collect(peer, rest);
-    publish(peer);  // what did not fit
-    return count;
-  });
+  return peers_.collect(into, [this](Peer& peer) { give_credits(peer); });
 }
 
-size_t VerbsTransport::collect(Peer& peer, std::span<Completion> into) {
-  size_t count = 0;
-  if (peer.state == Peer::State::linked) {
-    for (; count < into.size() && peer.put_done(); ++count)
-      into[count] = {Completion::Kind::put_done, peer.rank, 0, 0,
-                     peer.puts[peer.first_put++ % Peer::kPutsMax].cookie};
-    for (; count < into.size() && peer.notice_ready(); ++count) into[count] = take_notice(peer);
-    for (const auto& lane : peer.lanes)
-      if (const int error = lane->give_credits(); error != 0) {
-        failed_to_post(peer, *lane, error);
-        break;
-      }
-  }
-  if (count < into.size() && peer.lost_to_tell) {
-    into[count++] = {Completion::Kind::lost, peer.rank, 0, 0, 0};
-    peer.lost_to_tell = false;
-  }
-  return count;
-}
-
-Completion VerbsTransport::take_notice(Peer& peer) {
-  const Lane::Notice first = peer.lanes[0]->front();
-  const size_t lanes = peer.is_striped(first.bytes) ? peer.lanes.size() : 1;
-  uint32_t bytes = 0;
-  for (size_t i = 0; i < lanes; ++i) {
-    bytes += peer.lanes[i]->front().bytes;
-    peer.lanes[i]->take();
-  }
-  return {Completion::Kind::notice, peer.rank, first.notice, bytes, 0};
+void VerbsTransport::give_credits(Peer& peer) {
+  for (const auto& lane : peer.lanes)
+    if (const int error = lane->give_credits(); error != 0)
+      return failed_to_post(peer, *lane, error);
 }
 
 }  // namespace ropewalk

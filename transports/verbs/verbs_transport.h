@@ -55,40 +55,32 @@ class VerbsTransport final : public Transport {
   /// Waits until peers have what was put to them, no longer than they would be waited for anyway.
   ~VerbsTransport() override;
 
-  std::string_view name() const override { return "verbs"; }
   Capabilities capabilities() const override {
-    return {.put = true,
+    return {.name = "verbs",
             .registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
             .op_bytes_max = put_bytes_max_,
             .silence_max_ns = options_.settings.silence_max_ns()};
   }
+  MappedMemory* mapped_memory() override { return nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  bool connected(int peer) const override;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
   bool is_wanted(int peer) const override;
-  std::span<const std::byte> hello_of(int peer) const override;
-  Posted put(int peer, const std::byte* source, const MemoryRegistration* source_memory,
-             size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-             uint64_t cookie) override;
-  void begin_batch() override { batching_ = true; }
-  void end_batch() override;
-  std::byte* map(int, RemoteKey, uint64_t, size_t) override { return nullptr; }
+  Posted put(const PutRequest& request) override;
+  void set_batching(bool on) override;
+  bool has_unsent() override { return false; }  // the adapter sends by itself
   size_t poll(std::span<Completion> into) override;
   int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  std::string why_lost(int peer) const override;
-  bool was_silent(int peer) const override;
-  std::string advice(int peer) const override;
+  LossReason why_lost(int peer) const override;
 
  private:
   struct Peer;
   struct Device;                 // an adapter in use
   enum class Source : uint32_t;  // what an epoll event speaks of
-
-  Peer* find(int peer) const;
 
   // linking.cc
   static uint64_t tag_of(Source source, uint32_t index) {
@@ -112,20 +104,16 @@ class VerbsTransport final : public Transport {
   void poll_control();
 
   // verbs_transport.cc
-  Posted put_copied(Peer& peer, const std::byte* source, uint32_t bytes,
-                    const verbs::Lane::Target& target, uint64_t cookie);
-  Posted put_registered(Peer& peer, const std::byte* source, const verbs::Registration* memory,
-                        size_t bytes, RemoteKey key, uint64_t offset, uint32_t notice,
-                        uint64_t cookie);
+  Posted put_copied(Peer& peer, const PutRequest& request);
+  Posted put_registered(Peer& peer, const PutRequest& request);
+  void release_held();
   bool leave(Peer& peer, verbs::Lane& lane, size_t bytes);
   size_t drain(std::span<Completion> into = {});
   bool pass(const ibv_wc& completion, Completion& into);
   void completed(const ibv_wc& completion);
   void arrived(Peer& peer, verbs::Lane& lane, const ibv_wc& completion);
-  void publish(Peer& peer);
   size_t collect(std::span<Completion> into);
-  size_t collect(Peer& peer, std::span<Completion> into);
-  Completion take_notice(Peer& peer);
+  void give_credits(Peer& peer);
 
   // errors.cc
   void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
@@ -136,8 +124,6 @@ class VerbsTransport final : public Transport {
   void check_ports();
   void lose_all_on(const Device& device, int port, const std::string& why,
                    const std::string& advice);
-  void lose_later(Peer& peer, std::string why);
-  void lose(Peer& peer, std::string why, std::string advice = {});
   std::string own_name(const verbs::Port& port) const;
   void close(Peer& peer);
   void flush_on_close();
@@ -153,11 +139,9 @@ class VerbsTransport final : public Transport {
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
   RegistrationCache plain_memory_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null where never connected
-  std::vector<Peer*> linking_;                // peers not yet linked
-  std::vector<Peer*> held_;                   // peers with puts to be released
-  std::vector<Peer*> failing_;                // to be lost when the completion queues are empty
-  ReadyPeers<Peer> ready_;
+  NetworkPeers<Peer> peers_;      // lost when the completion queues are empty
+  std::vector<Peer*> linking_;    // peers not yet linked
+  std::vector<Peer*> held_;       // peers with puts to be released
   uint32_t address_changes_ = 0;  // that adapters have told of
   bool batching_ = false;
   // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what

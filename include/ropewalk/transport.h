@@ -106,7 +106,7 @@ struct PutRequest {
   /// Everywhere else it is not looked at.
   const MemoryRegistration* source_memory = nullptr;
   size_t bytes = 0;     // 0: a pure notice; `source` and `key` are unused. At most `op_bytes_max`
-  RemoteKey key;        // of the target, a region of the peer
+  RemoteKey key = {};   // of the target, a region of the peer
   uint64_t offset = 0;  // in it, in bytes
   uint32_t notice = 0;  // for the peer
   uint64_t cookie = 0;  // for this rank, in put_done

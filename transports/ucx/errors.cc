@@ -13,7 +13,7 @@ namespace ropewalk {
 namespace {
 using Clock = std::chrono::steady_clock;
 // For the last messages of this rank, and for what UCX still does for a peer that is lost.
-constexpr auto kFarewellMax = std::chrono::seconds(1);
+constexpr auto kFlushMax = std::chrono::seconds(1);
 constexpr auto kEndingMax = std::chrono::milliseconds(50);
 // For connections that are being made, which both ends work at.
 constexpr auto kSettlingMax = std::chrono::milliseconds(300);
@@ -22,11 +22,14 @@ constexpr auto kSettlingMax = std::chrono::milliseconds(300);
 // Not while UCX calls.
 void UcxTransport::lose_failing() {
   drain();
-  for (size_t i = 0; i < peers_.failing().size(); ++i) {
+  // What fails while others are released waits for the next call: it may have sent something.
+  const size_t drained = peers_.failing().size();
+  for (size_t i = 0; i < drained; ++i) {
     Peer& peer = *peers_.failing()[i];
     if (peer.state == Peer::State::linking) finish_link(peer);  // it may have put, and left
   }
-  peers_.lose_failing([this](Peer& peer) { close(peer); });
+  peers_.lose_failing([this](Peer& peer) { close(peer); }, drained);
+  busy_arms_ = 0;
 }
 
 // UCX reads no source any more and writes no target after this.
@@ -123,7 +126,7 @@ void UcxTransport::drop(int peer) {
 
 // A put that was answered `done` may still be UCX's to send.
 void UcxTransport::flush_on_close() {
-  const auto deadline = Clock::now() + kFarewellMax;
+  const auto deadline = Clock::now() + kFlushMax;
   watch_for_sockets(false);
   settle();
   for (const auto& peer : peers_.all())

@@ -358,7 +358,7 @@ void VerbsTransport::start_lanes(Peer& peer) {
                         peer.rank, theirs.lanes.size(), peer.lanes.size());
   else
     error = refresh_addresses(peer);
-  for (size_t i = 0; error.empty() && i < peer.lanes.size(); ++i) {
+  for (size_t i = 0; error.empty() && peer.open() && i < peer.lanes.size(); ++i) {
     Lane& lane = *peer.lanes[i];
     const LaneAddress& address = theirs.lanes[i];
     lane.set_peer(theirs.notices, address.adapter);

@@ -43,10 +43,10 @@ struct BenchFlags {
 }
 
 /// What stands for a collective: the benchmarks of links are subcommands, but suggested like one.
-void add_collective(CLI::App& bench, std::string& collective) {
+void add_collective(Command bench, std::string& collective) {
   std::vector<std::string> words = bench_kind_names();
   words.insert(words.end(), kLinkBenchmarks.begin(), kLinkBenchmarks.end());
-  add_words_option(bench, "collective", collective, words, "what to measure");
+  bench.add_option("collective", collective, "what to measure").one_of(words);
 }
 
 BenchOptions options_of(const BenchFlags& flags) {
@@ -78,53 +78,51 @@ int launch(const BenchFlags& flags, const BenchOptions& options) {
   return launch_bench(ranks);
 }
 
-void add_flags(CLI::App& bench, BenchFlags& flags) {
+void add_flags(Command bench, BenchFlags& flags) {
   add_collective(bench, flags.collective);
   bench.add_option("-n,--ranks", flags.ranks, "how many ranks to start; default 2")
-      ->check(CLI::Range(1, kRanksMax));
+      .between(1, kRanksMax);
   bench.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:1,node2:1");
   bench.add_option("--remote-ropewalk", flags.remote_ropewalk,
                    "path of ropewalk on the other hosts; default: as here");
-  add_words_option(bench, "--transport", flags.transport, transport_words(),
-                   "default: ROPEWALK_TRANSPORT, else auto");
-  bench.add_option("--sizes", flags.sizes, kSizesHelp)->capture_default_str();
-  add_words_option(bench, "--dtype", flags.type, names<DataType>(kDataTypes), "element type")
-      ->capture_default_str();
-  add_words_option(bench, "--op", flags.op, reduction_words(), "reduction")->capture_default_str();
-  add_words_option(bench, "--algorithm", flags.algorithm, names<Algorithm>(kAlgorithms),
-                   "force one")
-      ->capture_default_str();
-  add_words_option(bench, "--buffers", flags.buffers, {"registered", "plain"}, "kind of memory")
-      ->capture_default_str();
+  bench.add_option("--transport", flags.transport, "default: ROPEWALK_TRANSPORT, else auto")
+      .one_of(transport_words());
+  bench.add_option("--sizes", flags.sizes, kSizesHelp).show_default();
+  bench.add_option("--dtype", flags.type, "element type")
+      .one_of(names<DataType>(kDataTypes))
+      .show_default();
+  bench.add_option("--op", flags.op, "reduction").one_of(reduction_words()).show_default();
+  bench.add_option("--algorithm", flags.algorithm, "force one")
+      .one_of(names<Algorithm>(kAlgorithms))
+      .show_default();
+  bench.add_option("--buffers", flags.buffers, "kind of memory")
+      .one_of({"registered", "plain"})
+      .show_default();
   bench.add_option("--iterations", flags.iterations, "default: about a second's worth")
-      ->check(CLI::Range(1, 100000000));
+      .between(1, 100000000);
   bench.add_option("--warmup", flags.warmup, "iterations before the measured ones")
-      ->check(CLI::Range(1, 100000000))
-      ->capture_default_str();
+      .between(1, 100000000)
+      .show_default();
   bench.add_option("--timeout", flags.timeout, "deadline of every wait: 30, 500ms");
   bench.add_option("--root", flags.root, "of broadcast, reduce, gather, scatter")
-      ->check(CLI::Range(0, kRanksMax - 1));
-  CLI::Option* in_place = bench.add_flag("--in-place", flags.in_place, "one buffer for both sides");
-  bench.add_flag("--out-of-place", flags.out_of_place, "two buffers")->excludes(in_place);
+      .between(0, kRanksMax - 1);
+  Option in_place = bench.add_flag("--in-place", flags.in_place, "one buffer for both sides");
+  bench.add_flag("--out-of-place", flags.out_of_place, "two buffers").excludes(in_place);
   bench.add_flag("--json", flags.json, "one JSON object a line, and nothing else");
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, Request& request) {
+void add_bench_command(Command app, Request& request) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* bench =
-      app.add_subcommand("bench", "measure a collective, or the link between two ranks");
-  bench->footer(kExamples);
-  add_flags(*bench, *flags);
-  add_p2p_commands(*bench, request);
-  bench->callback([flags, bench, &request] {
-    if (!bench->get_subcommands().empty()) return;
-    request.action = [flags] {
-      if (flags->collective.empty()) refuse_no_collective();
-      const BenchOptions options = options_of(*flags);
-      return is_inside_job() ? run_bench_rank(options) : launch(*flags, options);
-    };
+  Command bench =
+      app.add_command("bench", "measure a collective, or the link between two ranks", kExamples);
+  add_flags(bench, *flags);
+  add_p2p_commands(bench, request);
+  bench.set_action(request, [flags] {
+    if (flags->collective.empty()) refuse_no_collective();
+    const BenchOptions options = options_of(*flags);
+    return is_inside_job() ? run_bench_rank(options) : launch(*flags, options);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -107,14 +108,13 @@ int run_parsed(const CLI::App& app, const Request& request) {
   }
 }
 
-int parse_and_run(int argc, char** argv,
-                  const std::vector<void (*)(CLI::App&, Request&)>& commands) {
+int parse_and_run(int argc, char** argv, const std::vector<void (*)(Command, Request&)>& commands) {
   CLI::App app("Ropewalk: an RDMA-first allreduce layer for distributed training.", "ropewalk");
   app.set_version_flag("--version", std::string("ropewalk ") + kVersion);
   app.require_subcommand(0, 1);
   app.footer(kFooter);
   Request request;
-  for (const auto add : commands) add(app, request);
+  for (const auto add : commands) add(Command(app), request);
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
     return refuse_command(app, argv[1]);
   }
@@ -128,7 +128,7 @@ int parse_and_run(int argc, char** argv,
 
 }  // namespace
 
-int run_cli(int argc, char** argv, const std::vector<void (*)(CLI::App&, Request&)>& commands) {
+int run_cli(int argc, char** argv, const std::vector<void (*)(Command, Request&)>& commands) {
   occupy_standard_descriptors();
   const int status = parse_and_run(argc, argv, commands);
   const bool arrived = flush_standard_output();

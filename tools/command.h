@@ -1,10 +1,11 @@
 // The subcommands of `ropewalk`, each in a file of its own.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "command_line.h"
 
 namespace ropewalk::tools {
 
@@ -15,15 +16,15 @@ struct Request {
 };
 
 /// Adds a subcommand to `app`; it sets `request.action`, which main calls after parsing.
-void add_run_command(CLI::App& app, Request& request);
-void add_bench_command(CLI::App& app, Request& request);
+void add_run_command(Command app, Request& request);
+void add_bench_command(Command app, Request& request);
 /// Those of `bench` that measure the link between two ranks; after `bench` has its own options.
-void add_p2p_commands(CLI::App& bench, Request& request);
-void add_explain_command(CLI::App& app, Request& request);
-void add_verify_command(CLI::App& app, Request& request);
-void add_env_command(CLI::App& app, Request& request);
-void add_doctor_command(CLI::App& app, Request& request);
+void add_p2p_commands(Command bench, Request& request);
+void add_explain_command(Command app, Request& request);
+void add_verify_command(Command app, Request& request);
+void add_env_command(Command app, Request& request);
+void add_doctor_command(Command app, Request& request);
 /// help, version and completion; they tell of all commands in `app`.
-void add_help_command(CLI::App& app, Request& request);
+void add_help_command(Command app, Request& request);
 
 }  // namespace ropewalk::tools

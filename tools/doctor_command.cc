@@ -54,14 +54,11 @@ std::string line_of(const Diagnosis& diagnosis) {
                      diagnosis.advice.empty() ? "" : "; advice: " + diagnosis.advice);
 }
 
-void add_doctor_command(CLI::App& app, Request& request) {
+void add_doctor_command(Command app, Request& request) {
   auto coordinator = std::make_shared<std::string>();
-  CLI::App* doctor = app.add_subcommand("doctor", "what of this machine can hinder Ropewalk");
-  doctor->footer(kExamples);
-  doctor->add_option("--coordinator", *coordinator, "host:port that should accept connections");
-  doctor->callback([coordinator, &request] {
-    request.action = [coordinator] { return run_doctor(*coordinator); };
-  });
+  Command doctor = app.add_command("doctor", "what of this machine can hinder Ropewalk", kExamples);
+  doctor.add_option("--coordinator", *coordinator, "host:port that should accept connections");
+  doctor.set_action(request, [coordinator] { return run_doctor(*coordinator); });
 }
 
 }  // namespace ropewalk::tools

@@ -70,10 +70,9 @@ int run_env() {
 
 }  // namespace
 
-void add_env_command(CLI::App& app, Request& request) {
-  CLI::App* env = app.add_subcommand("env", "every variable that Ropewalk reads, and its value");
-  env->footer(kExamples);
-  env->callback([&request] { request.action = run_env; });
+void add_env_command(Command app, Request& request) {
+  app.add_command("env", "every variable that Ropewalk reads, and its value", kExamples)
+      .set_action(request, run_env);
 }
 
 }  // namespace ropewalk::tools

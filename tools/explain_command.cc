@@ -90,44 +90,43 @@ ExplainOptions options_of(const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, Request& request) {
+void add_explain_command(Command app, Request& request) {
   auto flags = std::make_shared<ExplainFlags>();
-  CLI::App* command =
-      app.add_subcommand("explain", "tell how a collective would run here, and why");
-  command->footer(kExamples);
-  add_words_option(*command, "collective", flags->collective, collective_words(), "which one")
-      ->required();
-  command->add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1.5MiB; not of barrier");
-  command->add_option("-n,--ranks", flags->ranks, "how many ranks")
-      ->check(CLI::Range(1, kRanksMax))
-      ->capture_default_str();
-  command->add_option("--hosts", flags->hosts, "how many hosts they are spread over")
-      ->check(CLI::Range(1, kRanksMax))
-      ->capture_default_str();
-  add_words_option(*command, "--dtype", flags->type, names<DataType>(kDataTypes), "element type")
-      ->capture_default_str();
-  add_words_option(*command, "--op", flags->op, reduction_words(), "reduction")
-      ->capture_default_str();
-  add_words_option(*command, "--transport", flags->transport, transport_words(),
-                   "default: ROPEWALK_TRANSPORT, else auto");
-  command->add_flag("--assume", flags->assume,
-                    "plan as if the adapter or UCX that --transport needs were there");
-  add_words_option(*command, "--buffers", flags->buffers, {"registered", "plain"}, "kind of memory")
-      ->capture_default_str();
-  add_words_option(*command, "--algorithm", flags->algorithm, names<Algorithm>(kAlgorithms),
-                   "force one")
-      ->capture_default_str();
-  command->add_option("--rank", flags->rank, "whose messages to tell")->capture_default_str();
-  command->add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
-  command->add_flag("--json", flags->json, "one JSON object");
-  command->callback([flags, &request] {
-    request.action = [flags] {
-      const ExplainOptions options = options_of(*flags);
-      const Explanation explanation = explain(options);
-      fmt::print("{}", flags->json ? explanation_json(options, explanation)
-                                   : explanation_text(options, explanation));
-      return 0;
-    };
+  Command command =
+      app.add_command("explain", "tell how a collective would run here, and why", kExamples);
+  command.add_option("collective", flags->collective, "which one")
+      .one_of(collective_words())
+      .required();
+  command.add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1.5MiB; not of barrier");
+  command.add_option("-n,--ranks", flags->ranks, "how many ranks")
+      .between(1, kRanksMax)
+      .show_default();
+  command.add_option("--hosts", flags->hosts, "how many hosts they are spread over")
+      .between(1, kRanksMax)
+      .show_default();
+  command.add_option("--dtype", flags->type, "element type")
+      .one_of(names<DataType>(kDataTypes))
+      .show_default();
+  command.add_option("--op", flags->op, "reduction").one_of(reduction_words()).show_default();
+  command.add_option("--transport", flags->transport, "default: ROPEWALK_TRANSPORT, else auto")
+      .one_of(transport_words());
+  command.add_flag("--assume", flags->assume,
+                   "plan as if the adapter or UCX that --transport needs were there");
+  command.add_option("--buffers", flags->buffers, "kind of memory")
+      .one_of({"registered", "plain"})
+      .show_default();
+  command.add_option("--algorithm", flags->algorithm, "force one")
+      .one_of(names<Algorithm>(kAlgorithms))
+      .show_default();
+  command.add_option("--rank", flags->rank, "whose messages to tell").show_default();
+  command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
+  command.add_flag("--json", flags->json, "one JSON object");
+  command.set_action(request, [flags] {
+    const ExplainOptions options = options_of(*flags);
+    const Explanation explanation = explain(options);
+    fmt::print("{}", flags->json ? explanation_json(options, explanation)
+                                 : explanation_text(options, explanation));
+    return 0;
   });
 }
 

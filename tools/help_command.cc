@@ -8,7 +8,6 @@
 #include "man_page.h"
 #include "ropewalk/status.h"
 #include "version.h"
-#include "words.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -20,25 +19,21 @@ constexpr const char* kCompletionExamples =
     "  ropewalk completion fish | source\n"
     "`meson install` puts all three where the shells look for them.";
 
-int print_help(const CLI::App& app, const std::vector<std::string>& path) {
-  const CLI::App* command = &app;
-  std::string name = app.get_name();
+int print_help(Command app, const std::vector<std::string>& path) {
+  Command command = app;
   for (const std::string& word : path) {
-    const auto below =
-        command->get_subcommands([&word](const CLI::App* one) { return one->get_name() == word; });
-    if (below.empty())
+    const std::optional<Command> below = command.below(word);
+    if (!below)
       throw Error(ErrorCode::invalid_argument, "help",
                   fmt::format("there is no command \"{}\"", word), "ropewalk help lists them");
-    command = below.front();
-    name += " " + word;
+    command = *below;
   }
-  // App::help would show that of the command under way: this one.
-  fmt::print("{}", command->get_formatter()->make_help(command, name, CLI::AppFormatMode::Normal));
+  fmt::print("{}", command.help());
   return 0;
 }
 
-int print_completion(const CLI::App& app, const std::string& shell) {
-  const auto rows = command_rows(app);
+int print_completion(Command app, const std::string& shell) {
+  const auto rows = command_rows(app.app());
   fmt::print("{}", shell == "bash"  ? bash_completion(rows)
                    : shell == "zsh" ? zsh_completion(rows)
                                     : fish_completion(rows));
@@ -47,40 +42,30 @@ int print_completion(const CLI::App& app, const std::string& shell) {
 
 }  // namespace
 
-void add_help_command(CLI::App& app, Request& request) {
+void add_help_command(Command app, Request& request) {
   auto path = std::make_shared<std::vector<std::string>>();
-  CLI::App* help = app.add_subcommand("help", "the help of ropewalk, or of a command");
-  help->footer("Examples:\n  ropewalk help\n  ropewalk help bench put");
-  help->add_option("command", *path, "which one");
-  help->callback(
-      [path, &app, &request] { request.action = [path, &app] { return print_help(app, *path); }; });
+  Command help = app.add_command("help", "the help of ropewalk, or of a command",
+                                 "Examples:\n  ropewalk help\n  ropewalk help bench put");
+  help.add_option("command", *path, "which one");
+  help.set_action(request, [path, app] { return print_help(app, *path); });
 
-  CLI::App* version = app.add_subcommand("version", "the version of ropewalk");
-  version->footer("Examples:\n  ropewalk version");
-  version->callback([&request] {
-    request.action = [] {
-      fmt::print("ropewalk {}\n", kVersion);
-      return 0;
-    };
-  });
+  app.add_command("version", "the version of ropewalk", "Examples:\n  ropewalk version")
+      .set_action(request, [] {
+        fmt::print("ropewalk {}\n", kVersion);
+        return 0;
+      });
 
   auto shell = std::make_shared<std::string>();
-  CLI::App* completion =
-      app.add_subcommand("completion", "completion of command lines for a shell");
-  completion->footer(kCompletionExamples);
-  add_words_option(*completion, "shell", *shell, {"bash", "zsh", "fish"}, "for which shell")
-      ->required();
-  completion->callback([shell, &app, &request] {
-    request.action = [shell, &app] { return print_completion(app, *shell); };
-  });
+  Command completion =
+      app.add_command("completion", "completion of command lines for a shell", kCompletionExamples);
+  completion.add_option("shell", *shell, "for which shell")
+      .one_of({"bash", "zsh", "fish"})
+      .required();
+  completion.set_action(request, [shell, app] { return print_completion(app, *shell); });
 
-  CLI::App* page = app.add_subcommand("man-page", "the manual page, in roff");
-  page->group("");  // not for people
-  page->callback([&app, &request] {
-    request.action = [&app] {
-      fmt::print("{}", man_page(command_rows(app), kVersion));
-      return 0;
-    };
+  app.add_hidden_command("man-page", "the manual page, in roff").set_action(request, [app] {
+    fmt::print("{}", man_page(command_rows(app.app()), kVersion));
+    return 0;
   });
 }
 

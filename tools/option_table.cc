@@ -1,5 +1,8 @@
 #include "option_table.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
 #include "words.h"
 
 namespace ropewalk::tools {
@@ -13,7 +16,7 @@ OptionRow row_of(const CLI::Option& option) {
   if (option.get_items_expected_max() > 0) row.value = option.get_type_name();
   row.help = option.get_description();
   row.default_text = option.get_default_str();
-  row.words = words_of(option);
+  row.words = words_of(option.get_type_name());
   return row;
 }
 

@@ -1,9 +1,12 @@
 // What the command line takes, as plain data, for those who describe it: completion, manual page.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace ropewalk::tools {
 

@@ -46,48 +46,44 @@ int launch(const P2pFlags& flags, const P2pOptions& options) {
   return launch_bench(flags.ranks);
 }
 
-void add_flags(CLI::App& command, P2pFlags& flags) {
-  command.add_option("-n,--ranks", flags.ranks.count, "how many ranks to start")
-      ->check(CLI::IsMember({2}));
+void add_flags(Command command, P2pFlags& flags) {
+  command.add_option("-n,--ranks", flags.ranks.count, "how many ranks to start").only(2);
   command.add_option("--hosts", flags.ranks.hosts, "two hosts, by ssh: node1,node2");
   command.add_option("--remote-ropewalk", flags.ranks.remote_ropewalk,
                      "path of ropewalk on the other hosts; default: as here");
-  add_words_option(command, "--transport", flags.transport, transport_words(),
-                   "default: ROPEWALK_TRANSPORT, else auto");
+  command.add_option("--transport", flags.transport, "default: ROPEWALK_TRANSPORT, else auto")
+      .one_of(transport_words());
   if (flags.options.kind != P2pKind::signal)
-    command.add_option("--sizes", flags.sizes, kSizesHelp)->capture_default_str();
+    command.add_option("--sizes", flags.sizes, kSizesHelp).show_default();
   if (flags.options.kind == P2pKind::put)
     command.add_flag("--both", flags.options.both, "bandwidth of both ways at once");
   command.add_option("--iterations", flags.options.iterations, "default: part of a second's worth")
-      ->check(CLI::Range(1, 100000000));
+      .between(1, 100000000);
   command.add_option("--warmup", flags.options.warmup, "iterations before the measured ones")
-      ->check(CLI::Range(1, 100000000))
-      ->capture_default_str();
+      .between(1, 100000000)
+      .show_default();
   command.add_option("--timeout", flags.timeout, "deadline of every wait: 30, 500ms");
   command.add_flag("--json", flags.options.json, "one JSON object a line, and nothing else");
 }
 
-void add(CLI::App& bench, Request& request, P2pKind kind, const char* help, const char* examples) {
+void add(Command bench, Request& request, P2pKind kind, const char* help, const char* examples) {
   auto flags = std::make_shared<P2pFlags>();
   flags->options.kind = kind;
-  CLI::App* command = bench.add_subcommand(std::string(name_of(kind)), help);
-  command->footer(fmt::format("Examples:\n{}{}{}{}", examples, kLatency,
-                              kind == P2pKind::put ? kBandwidth : "", kStatus));
-  add_flags(*command, *flags);
+  Command command = bench.add_command(std::string(name_of(kind)), help,
+                                      fmt::format("Examples:\n{}{}{}{}", examples, kLatency,
+                                                  kind == P2pKind::put ? kBandwidth : "", kStatus));
+  add_flags(command, *flags);
   // What stands before the word belongs to collectives.
-  for (CLI::Option* option : bench.get_options())
-    if (option != bench.get_help_ptr()) command->excludes(option);
-  command->callback([flags, &request] {
-    request.action = [flags] {
-      const P2pOptions options = options_of(*flags);
-      return is_inside_job() ? run_p2p_rank(options) : launch(*flags, options);
-    };
+  command.exclude_options_of(bench);
+  command.set_action(request, [flags] {
+    const P2pOptions options = options_of(*flags);
+    return is_inside_job() ? run_p2p_rank(options) : launch(*flags, options);
   });
 }
 
 }  // namespace
 
-void add_p2p_commands(CLI::App& bench, Request& request) {
+void add_p2p_commands(Command bench, Request& request) {
   add(bench, request, P2pKind::put, "one-sided writes between ranks 0 and 1",
       "  ropewalk bench put --transport shm --sizes 8,64K,1M\n"
       "  ropewalk bench put --both --transport tcp --sizes 64K:4M --json\n"

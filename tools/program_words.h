@@ -1,9 +1,12 @@
 // "ropewalk run -n 4 ./train --epochs 3": which words are ours, and which the program's.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace ropewalk::tools {
 

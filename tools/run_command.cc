@@ -152,23 +152,23 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   return job;
 }
 
-void add_flags(CLI::App& run, RunFlags& flags) {
+void add_flags(Command run, RunFlags& flags) {
   run.add_option("-n,--np,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots");
   run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
   run.add_option("--timeout", flags.timeout,
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
   run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")
-      ->type_name(type_of(transport_words()));
+      .type_name(type_of(transport_words()));
   run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
   run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
   run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");
   run.add_option("-x,--export", flags.exports, "NAME or NAME=value for every rank; repeatable")
-      ->allow_extra_args(false);
+      .one_word_each();
   run.add_option("--workdir", flags.workdir, "directory of the ranks; default: this one");
   run.add_option("--grace", flags.grace,
                  "how long ranks may take to end: others after a failure, all after Ctrl-C; then "
                  "again after SIGTERM; and what they left behind, since it last printed")
-      ->capture_default_str();
+      .show_default();
   run.add_option("--time-limit", flags.time_limit, "end the whole job after so long: 90, 2h");
   run.add_option("--remote-ropewalk", flags.remote_ropewalk,
                  "path of ropewalk on the other hosts; default: as here");
@@ -176,25 +176,20 @@ void add_flags(CLI::App& run, RunFlags& flags) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, Request& request) {
+void add_run_command(Command app, Request& request) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* run = app.add_subcommand(
+  Command run = app.add_command(
       "run",
-      "start the ranks of a job, here or on several hosts: run [OPTIONS] [--] program [arguments]");
-  run->footer(kExamples);
-  run->prefix_command();
-  add_flags(*run, *flags);
-  run->callback([flags, &request] {
-    request.action = [flags, &request] { return launch(job_of(*flags, request.program)); };
-  });
+      "start the ranks of a job, here or on several hosts: run [OPTIONS] [--] program [arguments]",
+      kExamples);
+  run.take_program();
+  add_flags(run, *flags);
+  run.set_action(request, [flags, &request] { return launch(job_of(*flags, request.program)); });
 
-  CLI::App* agent = app.add_subcommand("run-agent", "what `ropewalk run` starts on other hosts");
-  agent->group("");  // not for people
-  agent->callback([&request] {
-    request.action = [] {
-      return run_agent(UniqueFd(dup(STDIN_FILENO)), UniqueFd(dup(STDOUT_FILENO)), UniqueFd());
-    };
-  });
+  app.add_hidden_command("run-agent", "what `ropewalk run` starts on other hosts")
+      .set_action(request, [] {
+        return run_agent(UniqueFd(dup(STDIN_FILENO)), UniqueFd(dup(STDOUT_FILENO)), UniqueFd());
+      });
 }
 
 }  // namespace ropewalk::tools

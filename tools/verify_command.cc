@@ -124,13 +124,12 @@ int run_verify(const std::string& ranks) {
 
 }  // namespace
 
-void add_verify_command(CLI::App& app, Request& request) {
+void add_verify_command(Command app, Request& request) {
   auto ranks = std::make_shared<std::string>("1:64");
-  CLI::App* verify =
-      app.add_subcommand("verify", "prove every schedule for a range of rank counts");
-  verify->footer(kExamples);
-  verify->add_option("--ranks", *ranks, "how many ranks: 8, or 1:64")->capture_default_str();
-  verify->callback([ranks, &request] { request.action = [ranks] { return run_verify(*ranks); }; });
+  Command verify =
+      app.add_command("verify", "prove every schedule for a range of rank counts", kExamples);
+  verify.add_option("--ranks", *ranks, "how many ranks: 8, or 1:64").show_default();
+  verify.set_action(request, [ranks] { return run_verify(*ranks); });
 }
 
 }  // namespace ropewalk::tools

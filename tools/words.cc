@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "bootstrap/config.h"
 #include "cli.h"
@@ -19,22 +20,20 @@ std::string type_of(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, std::string(1, kSeparator)));
 }
 
-CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::string& value,
-                              const std::vector<std::string>& words, const std::string& help) {
-  const auto check = [words](const std::string& word) -> std::string {
-    if (std::find(words.begin(), words.end(), word) != words.end()) return {};
-    const std::string nearest = nearest_word(word, words);
-    return fmt::format("unknown: \"{}\"{}; choose one of {}", word,
-                       nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
-                       fmt::join(words, ", "));
-  };
-  return app.add_option(flags, value, help)->type_name(type_of(words))->check(check);
+std::vector<std::string> words_of(const std::string& type) {
+  if (type.find(kSeparator) == std::string::npos) return {};
+  std::vector<std::string> words;
+  std::istringstream text(type);
+  for (std::string word; std::getline(text, word, kSeparator);) words.push_back(word);
+  return words;
 }
 
-std::vector<std::string> words_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  if (type.find(kSeparator) == std::string::npos) return {};
-  return CLI::detail::split(type, kSeparator);
+std::string why_not_one_of(const std::vector<std::string>& words, const std::string& word) {
+  if (std::find(words.begin(), words.end(), word) != words.end()) return {};
+  const std::string nearest = nearest_word(word, words);
+  return fmt::format("unknown: \"{}\"{}; choose one of {}", word,
+                     nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
+                     fmt::join(words, ", "));
 }
 
 std::vector<std::string> transport_words() {

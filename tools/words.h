@@ -1,7 +1,6 @@
 // Words on the command line that name one of a list.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -11,11 +10,10 @@ namespace ropewalk::tools {
 
 /// The type of an option whose value is one of `words`, by which help and completion list them.
 std::string type_of(const std::vector<std::string>& words);
-/// Such an option; other values are refused.
-CLI::Option* add_words_option(CLI::App& app, const std::string& flags, std::string& value,
-                              const std::vector<std::string>& words, const std::string& help);
-/// The words that such an option takes; none for other options.
-std::vector<std::string> words_of(const CLI::Option& option);
+/// The words that an option of such a type takes; none for other types.
+std::vector<std::string> words_of(const std::string& type);
+/// Empty where `word` is one of `words`.
+std::string why_not_one_of(const std::vector<std::string>& words, const std::string& word);
 
 /// The names of the first `count` values of an enum of types.h.
 template <class Enum>

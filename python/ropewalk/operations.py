@@ -38,9 +38,16 @@ def scaled_sum(factor: float) -> ScaledSum:
     return ScaledSum(float(factor))
 
 
-Algorithm = enum.Enum("Algorithm", {"AUTOMATIC" if name == "auto" else name.upper(): name
-                                    for name in _core.algorithms()}, type=str, module=__name__)
-Algorithm.__doc__ = "How a collective runs. Leave it out, and the planner chooses; same on every rank."
+class Algorithm(str, enum.Enum):
+    """How a collective runs. Leave it out, and the planner chooses; same on every rank.
+
+    RING, TREE and so on: a member for each name that the library knows.
+    """
+
+    _ignore_ = ["word"]
+    AUTOMATIC = "auto"
+    for word in _core.algorithms()[1:]:
+        locals()[word.upper()] = word
 
 
 OpLike = Union[Op, ScaledSum, str]

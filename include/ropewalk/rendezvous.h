@@ -1,13 +1,13 @@
 // Where ranks meet that can tell each other a line of text in some other way: through a key-value
 // store, a file system, an older communicator.
 //
-//   ropewalk::Rendezvous rendezvous;                     // on rank 0
+//   using namespace ropewalk;
+//   Rendezvous rendezvous;                          // on rank 0
 //   store.set("ropewalk", rendezvous.unique_id());
-//   auto comm = ropewalk::Communicator::create(rendezvous.options(0, size));
+//   auto comm = Communicator::create(rendezvous.options(0, size));
 //
-//   auto unique_id = store.get("ropewalk");       // on every other rank
-//   auto comm = ropewalk::Communicator::create(ropewalk::Rendezvous::options(unique_id, rank,
-//   size));
+//   auto unique_id = store.get("ropewalk");         // on every other rank
+//   auto comm = Communicator::create(Rendezvous::options(unique_id, rank, size));
 #pragma once
 
 #include <string>

@@ -23,8 +23,8 @@ namespace ropewalk {
 struct Capabilities {
   std::string_view name;            // "tcp"; valid as long as the transport
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
-  bool registered_sources = false;  // put needs the source's MemoryRegistration; see there
-  size_t inline_bytes_max = 0;      // where registered_sources: what is no longer needs none
+  bool registered_sources = false;  // see PutRequest::source_memory
+  size_t inline_bytes_max = 0;  // where registered_sources: puts up to this need no source_memory
   size_t op_bytes_max = size_t{1} << 30;
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
   int64_t silence_max_ns = 0;
@@ -73,7 +73,7 @@ class MemoryRegistration {
   /// may not be written.
   virtual const std::byte* base() const = 0;
   /// False once the pages under the region may no longer be those that were registered (its owner
-  /// has unmapped them), or where nobody would notice: register anew for the next use. One that is
+  /// has unmapped them), or where nobody would notice: register again for the next use. One that is
   /// not current still covers puts under way.
   virtual bool current() const { return true; }
 };
@@ -193,11 +193,11 @@ class Transport {
 
   /// Gives `peer` up; pending puts are forgotten. No `lost` follows.
   virtual void drop(int peer) = 0;
-  /// After this no byte moves from or to memory here but by MappedMemory: callers free theirs when
-  /// a job has failed, and adapters, this one's and the peers', do not know. Only the destructor is
-  /// called then, and `drop`, `has_unsent`, `arm`, MappedMemory::unmap_deregistered. Peers hear of
-  /// it no sooner than by an adapter's own timeout. Nothing to do where bytes move in calls of
-  /// `put` and `poll` only.
+  /// After this no byte moves from or to memory here except through MappedMemory: callers free
+  /// theirs when a job has failed, and adapters, this one's and the peers', do not know. Only the
+  /// destructor is called then, and `drop`, `has_unsent`, `arm`, MappedMemory::unmap_deregistered.
+  /// Peers hear of it no sooner than by an adapter's own timeout. Nothing to do where bytes move in
+  /// calls of `put` and `poll` only.
   virtual void stop() = 0;
   /// Why `poll`, `put` or `map` said that the peer is lost.
   virtual LossReason why_lost(int peer) const = 0;

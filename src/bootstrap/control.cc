@@ -20,8 +20,8 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
       socket_broker_(socket_broker),
       job_key_(job_key(setup_.config.job_key)),
       table_(static_cast<size_t>(setup_.size)),
-      door_(std::move(setup_.listener), std::move(setup_.coordinator_listener), setup_.rank,
-            job_key_),
+      acceptor_(std::move(setup_.listener), std::move(setup_.coordinator_listener), setup_.rank,
+                job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
             table_),
       start_ns_(clock_.now_ns()),
@@ -86,7 +86,7 @@ void Control::prepare(int64_t now_ns) {
   set_.clear();
   for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()})
     set_.add(event->fd(), POLLIN);
-  door_.prepare(set_, now_ns);
+  acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   if (monitor_.failure() == nullptr) {
     if (registrar_) registrar_->prepare(set_);
@@ -102,7 +102,7 @@ void Control::prepare(int64_t now_ns) {
 
 void Control::advance(int64_t now_ns) {
   for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()}) event->clear();
-  for (AuthenticatedSocket& incoming : door_.advance(set_, now_ns)) admit(incoming, now_ns);
+  for (AuthenticatedSocket& incoming : acceptor_.advance(set_, now_ns)) admit(incoming, now_ns);
   const auto inbound = tree_.advance(set_, now_ns);
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);

@@ -87,7 +87,7 @@ class Control {
   void advance_parent_dial(int64_t now_ns);
   void link_child(int child, UniqueFd fd, int64_t now_ns);
   void handle_join_frame(const Tree::Inbound& inbound);
-  void take_card(const Frame& frame);
+  void take_record(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);
   void finish_joining(int64_t now_ns);
   void check_join_deadline(int64_t now_ns);
@@ -101,7 +101,7 @@ class Control {
   const Key job_key_;
   std::vector<PeerRecord> table_;
   PollSet set_;
-  Acceptor door_;
+  Acceptor acceptor_;
   Tree tree_;
 
   // Joining.
@@ -111,7 +111,7 @@ class Control {
   std::optional<SocketAddress> coordinator_;  // the address that answered
   std::unique_ptr<Dialer> parent_dial_;
   std::optional<Key> session_key_;  // once this rank has its place
-  int cards_known_ = 0;             // rows of table_ that came, in rank order
+  int records_known_ = 0;           // rows of table_ that came, in rank order
   std::vector<bool> child_ready_;   // by child, from the first
   bool ready_sent_ = false;
   bool join_failure_spread_ = false;

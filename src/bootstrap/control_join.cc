@@ -43,8 +43,8 @@ void Control::advance_registrar(int64_t now_ns) {
   mark_phase("registered");
   const WorldId world = random_world_id();
   session_key_ = session_key(job_key_, world);
-  door_.set_session_key(*session_key_);
-  cards_known_ = setup_.size;
+  acceptor_.set_session_key(*session_key_);
+  records_known_ = setup_.size;
   registrar_->send_places(world);
 }
 
@@ -52,7 +52,7 @@ void Control::advance_registration(int64_t now_ns) {
   if (coordinator_dial_) {
     coordinator_dial_->advance(set_, now_ns);
     if (coordinator_dial_->state() == Dialer::State::refused) {
-      const bool key = !coordinator_dial_->met_peer();
+      const bool key = !coordinator_dial_->found_job();
       return fail(
           ErrorCode::refused,
           key ? "the coordinator refused the job key; is ROPEWALK_JOB_KEY the same on every "
@@ -106,7 +106,7 @@ void Control::take_place(const Frame& frame) {
                 "install the same Ropewalk on every rank", 0);
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);
-  door_.set_session_key(*session_key_);
+  acceptor_.set_session_key(*session_key_);
   table_[static_cast<size_t>(parent)] = place->parent;
   auto addresses = addresses_of(parent);
   if (addresses.empty())
@@ -133,14 +133,14 @@ void Control::advance_parent_dial(int64_t now_ns) {
 void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
   tune_control_stream(fd.get(), tree_link_timeout());
   tree_.add(child, std::move(fd), now_ns);
-  for (int r = 0; r < cards_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
+  for (int r = 0; r < records_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
 }
 
 void Control::handle_join_frame(const Tree::Inbound& inbound) {
   const bool from_parent = inbound.peer == tree_parent(setup_.rank);
   const FrameType type = inbound.frame.type;
-  if (type == FrameType::record && from_parent && cards_known_ < setup_.size) {
-    take_card(inbound.frame);
+  if (type == FrameType::record && from_parent && records_known_ < setup_.size) {
+    take_record(inbound.frame);
   } else if (type == FrameType::ready && !from_parent) {
     const int first = first_tree_child(setup_.rank, setup_.size);
     child_ready_[static_cast<size_t>(inbound.peer - first)] = true;
@@ -152,22 +152,22 @@ void Control::handle_join_frame(const Tree::Inbound& inbound) {
   }
 }
 
-void Control::take_card(const Frame& frame) {
+void Control::take_record(const Frame& frame) {
   auto record = decode_record(frame.payload);
-  if (!record || record->rank != cards_known_)
+  if (!record || record->rank != records_known_)
     return fail(ErrorCode::protocol, "a record came that makes no sense",
                 "install the same Ropewalk on every rank", tree_parent(setup_.rank));
   const Bytes copy = bootstrap::frame(*record);
   for (int child = first_tree_child(setup_.rank, setup_.size);
        child < end_of_tree_children(setup_.rank, setup_.size); ++child)
     tree_.send(child, copy);
-  table_[static_cast<size_t>(cards_known_++)] = std::move(*record);
+  table_[static_cast<size_t>(records_known_++)] = std::move(*record);
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
   const bool children =
       std::all_of(child_ready_.begin(), child_ready_.end(), [](bool r) { return r; });
-  if (is_joined_ || ready_sent_ || cards_known_ < setup_.size || !children) return;
+  if (is_joined_ || ready_sent_ || records_known_ < setup_.size || !children) return;
   ready_sent_ = true;
   if (setup_.rank != 0) {
     mark_phase("linked");
@@ -184,7 +184,7 @@ void Control::finish_joining(int64_t now_ns) {
   is_joined_ = true;
   registrar_.reset();
   registration_.reset();
-  door_.close_coordinator();
+  acceptor_.close_coordinator();
   log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
       milliseconds(now_ns - start_ns_), phases_);
 }
@@ -195,14 +195,14 @@ void Control::check_join_deadline(int64_t now_ns) {
   const double limit_s = std::chrono::duration<double>(setup_.config.timeout).count();
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
-    const std::string& stranger = coordinator_dial_->stranger();
-    if (!coordinator_dial_->met_peer())
+    const std::string& other_job = coordinator_dial_->other_job();
+    if (!coordinator_dial_->found_job())
       return fail(ErrorCode::timeout,
                   fmt::format("rank 0 never listened at {} within {:.3g} s ({})", at, limit_s,
                               coordinator_dial_->why()),
-                  stranger.empty()
+                  other_job.empty()
                       ? "is rank 0 running, and is the address reachable from this host?"
-                      : "another job listens at " + stranger +
+                      : "another job listens at " + other_job +
                             "; is ROPEWALK_JOB_KEY the same on every rank?",
                   0);
     return fail(ErrorCode::timeout,
@@ -215,9 +215,9 @@ void Control::check_join_deadline(int64_t now_ns) {
     missing = registrar_->missing();
     std::string advice = "look at those ranks' own output: were they started, can they reach ";
     advice += setup_.coordinator_text + "?";
-    if (door_.refused() > 0)
-      advice += fmt::format(" {} connections were refused, the last from {}", door_.refused(),
-                            door_.last_refused());
+    if (acceptor_.refused() > 0)
+      advice += fmt::format(" {} connections were refused, the last from {}", acceptor_.refused(),
+                            acceptor_.last_refused());
     return fail(
         ErrorCode::timeout,
         fmt::format("rank {} never came within {:.3g} s", fmt::join(missing, ", "), limit_s),

@@ -28,7 +28,7 @@ Dialer::Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const K
       key_(key),
       pause_ns_(kPauseMinNs) {
   assert(!addresses_.empty() && names_.size() == addresses_.size());
-  is_strange_.resize(std::ranges::max(names_) + 1);
+  in_other_job_.resize(std::ranges::max(names_) + 1);
 }
 
 void Dialer::prepare(PollSet& set) {
@@ -93,10 +93,10 @@ void Dialer::answer_challenge(int64_t now_ns) {
   const auto challenge = decode_challenge(answer_);
   if (!challenge) return next_address(now_ns, "what listens there is not Ropewalk");
   if (!verify(key_, hello_, *challenge)) {
-    if (hello_.purpose == Purpose::join) return meet_stranger(now_ns);
+    if (hello_.purpose == Purpose::join) return reject_address(now_ns);
     return next_address(now_ns, "another job listens there");
   }
-  met_peer_ = true;
+  found_job_ = true;
   if (challenge->version != kProtocolVersion)
     why_ =
         fmt::format("protocol version {}, this rank has {}", challenge->version, kProtocolVersion);
@@ -113,7 +113,7 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
       state_ = State::yielded;
       return;
     case Verdict::bad_key:
-      return meet_stranger(now_ns);
+      return reject_address(now_ns);
     case Verdict::wrong_version:
       return refuse(why_);
     case Verdict::wrong_rank:
@@ -125,17 +125,17 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
   }
 }
 
-void Dialer::meet_stranger(int64_t now_ns) {
-  stranger_ = addresses_[current_].text();
-  is_strange_[names_[current_]] = true;
+void Dialer::reject_address(int64_t now_ns) {
+  other_job_ = addresses_[current_].text();
+  in_other_job_[names_[current_]] = true;
   next_address(now_ns, "another job listens there");
 }
 
 /// One of several names may mean another host here, such as a bridge's, where another job listens;
 /// where all of them lead to another job it is the key. At a name's other addresses, such as
 /// localhost's, there may be nothing.
-bool Dialer::is_all_strange() const {
-  return !met_peer_ && std::ranges::all_of(is_strange_, std::identity());
+bool Dialer::all_in_other_jobs() const {
+  return !found_job_ && std::ranges::all_of(in_other_job_, std::identity());
 }
 
 void Dialer::next_address(int64_t now_ns, std::string why) {
@@ -144,9 +144,9 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   phase_ = Phase::pause;
   until_ns_ = now_ns;
   if (++current_ < addresses_.size()) return;
-  if (is_all_strange()) return refuse("another job key");
+  if (all_in_other_jobs()) return refuse("another job key");
   current_ = 0;
-  is_strange_.assign(is_strange_.size(), false);
+  in_other_job_.assign(in_other_job_.size(), false);
   until_ns_ += pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
 }

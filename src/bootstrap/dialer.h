@@ -36,9 +36,9 @@ class Dialer {
   /// An attempt has failed and the next has not begun.
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
   /// True when some attempt found the job's key at the other end.
-  bool met_peer() const { return met_peer_; }
+  bool found_job() const { return found_job_; }
   /// Where another job answered last. Empty: nowhere. Purpose::join only.
-  const std::string& stranger() const { return stranger_; }
+  const std::string& other_job() const { return other_job_; }
 
  private:
   enum class Phase : uint8_t { pause, connecting, challenge, verdict };
@@ -48,8 +48,8 @@ class Dialer {
   void receive(int64_t now_ns);
   void answer_challenge(int64_t now_ns);
   void obey(Verdict verdict, int64_t now_ns);
-  void meet_stranger(int64_t now_ns);
-  bool is_all_strange() const;
+  void reject_address(int64_t now_ns);
+  bool all_in_other_jobs() const;
   void next_address(int64_t now_ns, std::string why);
   void refuse(std::string why);
 
@@ -60,15 +60,15 @@ class Dialer {
   State state_ = State::working;
   Phase phase_ = Phase::pause;
   size_t current_ = 0;
-  std::vector<bool> is_strange_;  // by name: another job's key answered in this turn
-  int64_t until_ns_ = 0;          // end of the pause, or of the phase's timeout
+  std::vector<bool> in_other_job_;  // by name: another job's key answered in this turn
+  int64_t until_ns_ = 0;            // end of the pause, or of the phase's timeout
   int64_t pause_ns_;
   UniqueFd fd_;
   int slot_ = -1;
   Bytes answer_;
   size_t answer_bytes_ = 0;
-  bool met_peer_ = false;
-  std::string stranger_;
+  bool found_job_ = false;
+  std::string other_job_;
   std::string why_;
 };
 

@@ -50,14 +50,14 @@ TEST_F(Dialing, AStrangerAtOneOfTheAddressesOfANameIsRefused) {
   for (const auto& addresses : {std::vector{silent, strange}, std::vector{strange, silent}}) {
     const Dialer dialer = dialed(addresses, {}, 1s);
     EXPECT_EQ(dialer.state(), Dialer::State::refused);
-    EXPECT_FALSE(dialer.met_peer());
+    EXPECT_FALSE(dialer.found_job());
   }
 }
 
 TEST_F(Dialing, AStrangerAtOneOfSeveralNamesIsPassedOver) {
   const Dialer dialer = dialed({silent, strange, silent}, {0, 0, 1}, 500ms);
   EXPECT_EQ(dialer.state(), Dialer::State::working);
-  EXPECT_EQ(dialer.stranger(), strange.text());
+  EXPECT_EQ(dialer.other_job(), strange.text());
 }
 
 TEST_F(Dialing, StrangersAtAllOfSeveralNamesAreRefused) {

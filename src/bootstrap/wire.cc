@@ -108,7 +108,7 @@ class Reader {
   bool ok_ = true;
 };
 
-void put_card(Writer& out, const PeerRecord& record) {
+void put_record(Writer& out, const PeerRecord& record) {
   assert(within_limits(record));
   out.u32(static_cast<uint32_t>(record.rank));
   out.i64(record.pid);
@@ -119,7 +119,7 @@ void put_card(Writer& out, const PeerRecord& record) {
   out.text(record.transport_info, kTransportInfoBytesMax);
 }
 
-PeerRecord get_card(Reader& in) {
+PeerRecord get_record(Reader& in) {
   PeerRecord record;
   const uint32_t rank = in.u32();
   in.require(rank < kRanksMax);
@@ -238,7 +238,7 @@ std::optional<Join> decode_join(ByteSpan payload) {
   join.size = in.u32();
   in.require(join.size >= 1 && join.size <= kRanksMax);
   join.remaining_ms = in.u32();
-  join.record = get_card(in);
+  join.record = get_record(in);
   return finish(in, std::move(join));
 }
 
@@ -246,13 +246,13 @@ std::optional<Place> decode_place(ByteSpan payload) {
   Reader in(payload);
   Place place;
   in.fill(place.world);
-  place.parent = get_card(in);
+  place.parent = get_record(in);
   return finish(in, std::move(place));
 }
 
 std::optional<PeerRecord> decode_record(ByteSpan payload) {
   Reader in(payload);
-  PeerRecord record = get_card(in);
+  PeerRecord record = get_record(in);
   return finish(in, std::move(record));
 }
 
@@ -296,20 +296,20 @@ Bytes frame(const Join& join) {
   Writer out(FrameType::join);
   out.u32(join.size);
   out.u32(join.remaining_ms);
-  put_card(out, join.record);
+  put_record(out, join.record);
   return out.finish();
 }
 
 Bytes frame(const Place& place) {
   Writer out(FrameType::place);
   out.raw(place.world);
-  put_card(out, place.parent);
+  put_record(out, place.parent);
   return out.finish();
 }
 
 Bytes frame(const PeerRecord& record) {
   Writer out(FrameType::record);
-  put_card(out, record);
+  put_record(out, record);
   return out.finish();
 }
 

@@ -5,7 +5,7 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-PeerRecord full_card() {
+PeerRecord full_record() {
   PeerRecord record;
   record.rank = 7;
   record.pid = 0x123456789;
@@ -41,15 +41,15 @@ TEST(Wire, FramesHaveTheirHeader) {
 }
 
 TEST(Wire, JoinRoundTrip) {
-  const Bytes bytes = frame(Join{33, 29000, full_card()});
+  const Bytes bytes = frame(Join{33, 29000, full_record()});
   ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
   const auto join = decode_join(payload_of(bytes));
   ASSERT_TRUE(join);
   EXPECT_EQ(join->size, 33u);
   EXPECT_EQ(join->remaining_ms, 29000u);
   EXPECT_EQ(join->record.pid, 0x123456789);
-  EXPECT_EQ(join->record.addresses, full_card().addresses);
-  EXPECT_EQ(join->record.transport_info, full_card().transport_info);
+  EXPECT_EQ(join->record.addresses, full_record().addresses);
+  EXPECT_EQ(join->record.transport_info, full_record().transport_info);
   Join small{2, 1, {}};
   small.record.rank = 1;
   expect_exact(payload_of(frame(small)), decode_join);

@@ -64,7 +64,7 @@ class JoinedWorld final : public World {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
 }
 
-PeerRecord make_card(const JobIdentity& identity, std::string transport_info) {
+PeerRecord make_record(const JobIdentity& identity, std::string transport_info) {
   if (transport_info.size() > kTransportInfoBytesMax)
     fail(ErrorCode::invalid_argument, identity.rank,
          fmt::format("{} bytes of transport information; at most {} travel", transport_info.size(),
@@ -163,7 +163,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
                                    std::string transport_info) {
   start_cryptography();
   auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, config);
-  PeerRecord record = make_card(identity, std::move(transport_info));
+  PeerRecord record = make_record(identity, std::move(transport_info));
   if (identity.size == 1) {
     world->stay_alone(std::move(record));
     return world;

@@ -13,7 +13,7 @@
 namespace ropewalk {
 namespace {
 
-/// Holds an unique_id with the 16 addresses at most that a record has.
+/// Holds a unique id with the 16 addresses at most that a record has.
 constexpr size_t kUniqueIdBytes = 1024;
 
 struct ColorAndKey {
@@ -30,7 +30,7 @@ std::vector<int> members_of(const std::vector<ColorAndKey>& pairs, int color) {
   return members;
 }
 
-/// Opens a rendezvous and writes its unique_id, which ends with a zero, into `unique_id`.
+/// Opens a rendezvous and writes its unique id, which ends with a zero, into `unique_id`.
 Rendezvous open_rendezvous(std::span<char> unique_id) {
   Rendezvous rendezvous;
   if (rendezvous.unique_id().size() >= unique_id.size())
@@ -56,7 +56,7 @@ std::unique_ptr<Communicator> split_communicator(Communicator& whole, Options co
   std::optional<Error> failure;
   std::vector<char> unique_id(kUniqueIdBytes), unique_ids(ranks * kUniqueIdBytes);
   if (leads) {
-    // The others are told that there is no unique_id: they must not wait for one.
+    // The others are told that there is no unique id: they must not wait for one.
     try {
       rendezvous.emplace(open_rendezvous(unique_id));
     } catch (const Error& error) {

@@ -104,7 +104,7 @@ void Driver::wake_waiters() {
 
 /// A message that no operation takes moves nothing, and whoever has polled may have taken the news
 /// of it from the sleeper that waits for it.
-void Driver::tell_sleepers(bool moved) {
+void Driver::notify_waiters(bool moved) {
   for (size_t channel = 0; channel < message_waiters_.size(); ++channel)
     moved = moved || (message_waiters_[channel] && engine_.has_message(static_cast<int>(channel)));
   if (moved) wake_waiters();
@@ -201,7 +201,7 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
       std::lock_guard lock(mutex_);
       // What was under way when this was stopped does not end any more, and may be gone.
       if (!stopping_) moved = engine_.progress();
-      tell_sleepers(moved);
+      notify_waiters(moved);
       wait.moves_seen = moves_;
       if (done()) return true;
     }
@@ -363,7 +363,7 @@ void Driver::run_progress_thread() {
       continue;
     }
     const bool moved = engine_.progress();
-    tell_sleepers(moved);
+    notify_waiters(moved);
     wait.moves_seen = moves_;
     lock.unlock();
     if (moved)

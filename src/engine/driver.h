@@ -143,7 +143,7 @@ class Driver {
   /// After turns in which something may have moved.
   void wake_waiters();
   /// After a turn: kicks them where there is a reason.
-  void tell_sleepers(bool moved);
+  void notify_waiters(bool moved);
   /// Throws Error(exhausted).
   void have_progress_thread();
   void wake_progress_thread() noexcept;

@@ -106,7 +106,7 @@ bool Engine::needs_poll() {
 
 bool Engine::advance() {
   if (!has_operations() && !links_.has_puts_under_way() && !owing_) return false;
-  links_.begin_batch();
+  links_.set_batching(true);
   bool moved = false;
   for (size_t i = 0; i < queues_.active().size() && !failures_.has_failed();) {
     Operation& op = *queues_.active()[i];
@@ -119,7 +119,7 @@ bool Engine::advance() {
     }
   }
   owing_ = !links_.flush();
-  links_.end_batch();
+  links_.set_batching(false);
   return moved;
 }
 

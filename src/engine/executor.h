@@ -55,9 +55,7 @@ class Executor {
 /// The links that an executor uses: they are made when an operation first needs them.
 class RequiredLinks {
  public:
-  void add(Link& link) {
-    if (std::find(links_.begin(), links_.end(), &link) == links_.end()) links_.push_back(&link);
-  }
+  void add(Link& link) { links_.push_back(&link); }
   /// Begins connecting; true once all are ready.
   bool connect() {
     if (ready_) return true;

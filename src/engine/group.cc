@@ -15,7 +15,7 @@ void Group::add(std::shared_ptr<Operation> operation) {
 void Group::add_packed(std::shared_ptr<Operation> operation,
                        std::shared_ptr<RegisteredMemory> packed,
                        std::span<const Call* const> calls) {
-  assert(operation->group == nullptr);
+  assert(operation->group == nullptr && operation->state == Operation::State::idle);
   operation->group = this;
   operation->part = parts_.size();
   Part& part = parts_.emplace_back();

@@ -26,6 +26,7 @@ bool LinkTable::are_all_mapped() const {
 }
 
 Link& LinkTable::to(int peer) {
+  assert(peer >= 0 && peer < size() && peer != rank_);
   auto& link = links_[static_cast<size_t>(peer)];
   if (!link) {
     link = std::make_unique<Link>(transport_to(peer), transport_index(peer), peer, puts_under_way_);
@@ -34,12 +35,8 @@ Link& LinkTable::to(int peer) {
   return *link;
 }
 
-void LinkTable::begin_batch() {
-  for (Transport* network : networks_) network->set_batching(true);
-}
-
-void LinkTable::end_batch() {
-  for (Transport* network : networks_) network->set_batching(false);
+void LinkTable::set_batching(bool on) {
+  for (Transport* network : networks_) network->set_batching(on);
 }
 
 bool LinkTable::flush() {

@@ -33,12 +33,14 @@ class LinkTable {
   /// The link with `peer`, made if there is none. Throws Error.
   Link& to(int peer);
   /// Null where there is none.
-  Link* find(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
+  Link* find(int peer) const {
+    assert(peer >= 0 && peer < size());
+    return links_[static_cast<size_t>(peer)].get();
+  }
   const std::vector<Link*>& open() const { return open_; }
 
-  /// Between these networks may hold back small puts, so that several to one peer leave together.
-  void begin_batch();
-  void end_batch();
+  /// As Transport::set_batching, of all networks.
+  void set_batching(bool on);
   /// Sends the credits and `consumed` notices that are owed; false where a transport took not all.
   bool flush();
   /// Puts that were posted and are still to be completed, or bytes that a transport holds back.

@@ -13,7 +13,7 @@
 //
 // Registrations that are current. A name for plain memory is right only while the pages under it
 // are those that were registered. `MemoryRegistration::current` says so. It is asked at the start
-// of each run, of a plan too, and what is not current is registered anew; at the end of a run such
+// of each run, of a plan too, and what is not current is registered again; at the end of a run such
 // registrations are let go, before the operation is `done` and its caller may free the memory. So
 // where nobody can watch memory, each operation registers for itself, which is slow and right.
 #pragma once

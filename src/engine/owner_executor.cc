@@ -83,6 +83,7 @@ void OwnerExecutor::bind(MemoryBinder& binder) {
 }
 
 void OwnerExecutor::begin(int context) {
+  assert(finished_);
   finished_ = false;
   const Call& call = operation_.call;
   if (program_.scales)

@@ -50,7 +50,7 @@ class OwnerExecutor final : public Executor {
   const Operation& operation_;
   OwnerProgram program_;
   RequiredLinks links_;
-  bool finished_ = false;
+  bool finished_ = true;  // before the first run, too
 };
 
 }  // namespace ropewalk

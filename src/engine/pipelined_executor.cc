@@ -56,6 +56,7 @@ bool PipelinedExecutor::bind_step(StreamState& stream, uint32_t i, MemoryBinder&
 }
 
 void PipelinedExecutor::begin(int context) {
+  assert(unfinished_ == 0);
   unfinished_ = static_cast<uint32_t>(steps_.size());
   for (StreamState& stream : streams_) {
     stream.id = stream_of(context, stream.program->lane);

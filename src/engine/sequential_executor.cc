@@ -29,13 +29,14 @@ SequentialExecutor::SequentialExecutor(const EngineParts& engine, const Operatio
       program_(std::move(program)),
       link_of_(program_.steps.size(), nullptr) {
   for (size_t i = 0; i < program_.steps.size(); ++i) {
-    if (program_.steps[i].peer < 0) continue;
-    link_of_[i] = &engine_.links.to(program_.steps[i].peer);
-    links_.add(*link_of_[i]);
+    assert(program_.steps[i].bytes <= kEagerBytesMax);
+    if (program_.steps[i].peer >= 0) link_of_[i] = &engine_.links.to(program_.steps[i].peer);
   }
+  for (const Stream& stream : program_.streams) links_.add(engine_.links.to(stream.peer));
 }
 
 void SequentialExecutor::begin(int context) {
+  assert(next_ == 0 || is_finished());
   context_ = context;
   next_ = 0;
 }

@@ -37,9 +37,8 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
     // Staging slots are as long as a slice: no longer than what they hold.
     slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
   }
-  const size_t setting = std::max<size_t>(request.slice_bytes_max, 1);
-  if (slice > setting)
-    slice = setting < kSliceAlign ? setting : setting / kSliceAlign * kSliceAlign;
+  const size_t most = std::max<size_t>(request.slice_bytes_max, 1);
+  if (slice > most) slice = most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
   return slice;
 }
 

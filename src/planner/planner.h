@@ -22,7 +22,7 @@ struct PlanRequest {
   CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
-  size_t slice_bytes_max = 1 << 20;  // the setting
+  size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES
   size_t l2_bytes = 1 << 20;         // of a core
 };
 
@@ -36,7 +36,7 @@ struct Candidate {
 
 struct PlanDecision {
   Algorithm algorithm = Algorithm::ring;
-  size_t slice_bytes = 64 << 10;  // a multiple of 64, unless the setting is smaller than that
+  size_t slice_bytes = 64 << 10;  // a multiple of 64, unless slice_bytes_max is smaller
   double predicted_us = 0;
   std::vector<Candidate> candidates;  // eligible first, then fastest first
 

@@ -68,12 +68,10 @@ double predict_s(const CostTerms& t, Collective collective) {
 
 AlgorithmDescriptor halving_doubling_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {all_reduce, reduce_scatter, all_gather};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  return descriptor;
+  return {.collectives = {all_reduce, reduce_scatter, all_gather},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s};
 }
 
 }  // namespace ropewalk

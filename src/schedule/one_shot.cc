@@ -46,13 +46,11 @@ int blocks(Collective, const Hosts&) {
 
 AlgorithmDescriptor one_shot_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {all_reduce};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  descriptor.blocks = blocks;
-  return descriptor;
+  return {.collectives = {all_reduce},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = blocks};
 }
 
 }  // namespace ropewalk

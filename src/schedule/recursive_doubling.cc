@@ -85,13 +85,11 @@ int blocks(Collective collective, const Hosts& hosts) {
 
 AlgorithmDescriptor recursive_doubling_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {all_reduce, all_gather, barrier};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  descriptor.blocks = blocks;
-  return descriptor;
+  return {.collectives = {all_reduce, all_gather, barrier},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = blocks};
 }
 
 }  // namespace ropewalk

@@ -84,13 +84,11 @@ int blocks(Collective collective, const Hosts& hosts) {
 
 AlgorithmDescriptor ring_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {all_reduce, reduce_scatter, all_gather, broadcast, reduce};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  descriptor.blocks = blocks;
-  return descriptor;
+  return {.collectives = {all_reduce, reduce_scatter, all_gather, broadcast, reduce},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = blocks};
 }
 
 }  // namespace ropewalk

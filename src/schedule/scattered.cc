@@ -59,12 +59,8 @@ double predict_s(const CostTerms& t, Collective collective) {
 
 AlgorithmDescriptor scattered_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {broadcast, reduce};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  return descriptor;
+  return {
+      .collectives = {broadcast, reduce}, .build = build, .bound = bound, .predict_s = predict_s};
 }
 
 }  // namespace ropewalk

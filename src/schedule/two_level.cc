@@ -241,16 +241,14 @@ std::string passed_over(const Hosts& hosts) {
 
 AlgorithmDescriptor two_level_algorithm() {
   using enum Collective;
-  AlgorithmDescriptor descriptor;
-  descriptor.collectives = {all_reduce, reduce_scatter, all_gather, broadcast};
-  descriptor.build = build;
-  descriptor.bound = bound;
-  descriptor.predict_s = predict_s;
-  descriptor.blocks = blocks;
-  descriptor.list_order_credits = UINT32_MAX;
-  descriptor.uses_hosts = true;
-  descriptor.passed_over = passed_over;
-  return descriptor;
+  return {.collectives = {all_reduce, reduce_scatter, all_gather, broadcast},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = blocks,
+          .list_order_credits = UINT32_MAX,
+          .uses_hosts = true,
+          .passed_over = passed_over};
 }
 
 }  // namespace ropewalk

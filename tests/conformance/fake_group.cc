@@ -14,7 +14,7 @@ class FakeGroup final : public TransportGroup {
   FakeFabric fabric_;
 };
 
-TransportKind kind_of(const std::string& name, uint64_t seed, const FakeOptions& options) {
+TransportParam kind_of(const std::string& name, uint64_t seed, const FakeOptions& options) {
   return {"Fake" + std::to_string(seed) + name,
           [seed, options](int ranks) { return std::make_unique<FakeGroup>(ranks, seed, options); },
           /*one_thread_per_rank=*/false};
@@ -22,17 +22,17 @@ TransportKind kind_of(const std::string& name, uint64_t seed, const FakeOptions&
 
 }  // namespace
 
-TransportKind fake_kind(uint64_t seed, bool load_store) {
+TransportParam fake_kind(uint64_t seed, bool load_store) {
   FakeOptions options;
   options.load_store = load_store;
   options.needs_registration = !load_store;
   return kind_of(load_store ? "LoadStore" : "Put", seed, options);
 }
 
-TransportKind fake_card_kind(uint64_t seed) {
+TransportParam fake_registered_kind(uint64_t seed) {
   FakeOptions options;
   options.registered_sources = true;
-  return kind_of("PeerRecord", seed, options);
+  return kind_of("RegisteredSources", seed, options);
 }
 
 }  // namespace ropewalk::conformance

@@ -15,7 +15,7 @@ class InstantGroup final : public TransportGroup {
 
 }  // namespace
 
-TransportKind instant_kind(bool load_store) {
+TransportParam instant_kind(bool load_store) {
   return {std::string("Instant") + (load_store ? "LoadStore" : "Put"),
           [load_store](int ranks) { return std::make_unique<InstantGroup>(ranks, load_store); },
           /*one_thread_per_rank=*/false};

@@ -22,7 +22,7 @@ class ShmGroup final : public TransportGroup {
 
 }  // namespace
 
-TransportKind shm_kind() {
+TransportParam shm_kind() {
   return {"Shm", [](int ranks) { return std::make_unique<ShmGroup>(ranks); }};
 }
 

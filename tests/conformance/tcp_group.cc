@@ -21,7 +21,7 @@ class TcpGroup final : public TransportGroup {
 
 }  // namespace
 
-TransportKind tcp_kind(int streams) {
+TransportParam tcp_kind(int streams) {
   return {"Tcp" + std::to_string(streams),
           [streams](int ranks) { return std::make_unique<TcpGroup>(ranks, streams); }};
 }

@@ -66,7 +66,7 @@ void TransportSuite::pump() {
 }
 
 bool TransportSuite::until(const std::function<bool()>& done) {
-  const auto deadline = SteadyClock::now() + kPatience;
+  const auto deadline = SteadyClock::now() + kTimeout;
   while (!done()) {
     if (SteadyClock::now() > deadline) return false;
     pump();
@@ -106,7 +106,7 @@ Posted TransportSuite::put(int from, int to, const Target* source, size_t source
 }
 
 Posted TransportSuite::until_taken(const std::function<Posted()>& put) {
-  const auto deadline = SteadyClock::now() + kPatience;
+  const auto deadline = SteadyClock::now() + kTimeout;
   for (;;) {
     const Posted posted = put();
     posted_ += posted == Posted::posted;
@@ -197,13 +197,20 @@ TEST_P(TransportSuite, KeepsTheOrderOfLongAndShort) {
   constexpr uint32_t kPuts = 300;
   constexpr size_t kLong = 100'000;
   const auto bytes_of_put = [](uint32_t i) { return i % 3 == 0 ? kLong : size_t{8}; };
-  const Target target(kLong, at(0)), source(kLong, at(1));
+  const Target target(kPuts * kLong, at(0)), source(kLong, at(1));
+  fill(source.data(), kLong, 7);
   for (uint32_t i = 0; i < kPuts; ++i)
-    ASSERT_NE(put(1, 0, &source, 0, bytes_of_put(i), target.key(), 0, i, i), Posted::lost);
+    ASSERT_NE(put(1, 0, &source, 0, bytes_of_put(i), target.key(), i * kLong, i, i), Posted::lost);
   ASSERT_TRUE(until([&] { return notices(0) == kPuts; }));
   ASSERT_TRUE(settle());
   const auto got = notices_seen(0);
-  for (uint32_t i = 0; i < kPuts; ++i) ASSERT_EQ(got[i].notice, i);
+  for (uint32_t i = 0; i < kPuts; ++i) {
+    ASSERT_EQ(got[i].notice, i);
+    const std::byte* written = target.data() + i * kLong;
+    ASSERT_EQ(wrong_bytes(written, bytes_of_put(i), 7), 0u) << "put " << i;
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    ASSERT_TRUE(std::all_of(written + bytes_of_put(i), written + kLong, is_zero)) << "put " << i;
+  }
 }
 
 TEST_P(TransportSuite, HoldsBackNoLongPuts) {

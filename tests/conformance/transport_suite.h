@@ -2,7 +2,7 @@
 //
 // To add a transport: derive a TransportGroup that holds `ranks` connected ends in one process (for
 // one that needs a SocketSource, give it socketpairs), write a function that returns its
-// TransportKind beside the others below, and list it in transport_test.cc.
+// TransportParam beside the others below, and list it in transport_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 namespace ropewalk::conformance {
 
 using SteadyClock = std::chrono::steady_clock;
-inline constexpr auto kPatience = std::chrono::seconds(20);
+inline constexpr auto kTimeout = std::chrono::seconds(20);
 
 /// The ends of all ranks. They can reach each other (addresses are exchanged), but nobody has
 /// called `connect` yet.
@@ -34,23 +34,23 @@ class TransportGroup {
   virtual void pass_time() {}
 };
 
-struct TransportKind {
+struct TransportParam {
   std::string name;  // letters and digits
   std::function<std::unique_ptr<TransportGroup>(int ranks)> make;
   /// Each end may be driven by a thread of its own, and event_fd wakes it.
   bool one_thread_per_rank = true;
 };
-inline void PrintTo(const TransportKind& kind, std::ostream* out) {
+inline void PrintTo(const TransportParam& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-TransportKind shm_kind();
-TransportKind tcp_kind(int streams);
+TransportParam shm_kind();
+TransportParam tcp_kind(int streams);
 /// `load_store`: with MappedMemory; else puts only.
-TransportKind fake_kind(uint64_t seed, bool load_store);
-/// Refuses sources that are not registered, as a network record does.
-TransportKind fake_card_kind(uint64_t seed);
-TransportKind instant_kind(bool load_store);
+TransportParam fake_kind(uint64_t seed, bool load_store);
+/// Refuses sources that are not registered, as an adapter does.
+TransportParam fake_registered_kind(uint64_t seed);
+TransportParam instant_kind(bool load_store);
 
 /// A target of puts: registered memory with its key.
 struct Target {
@@ -63,7 +63,7 @@ struct Target {
   RegisteredMemory memory;
 };
 
-class TransportSuite : public testing::TestWithParam<TransportKind> {
+class TransportSuite : public testing::TestWithParam<TransportParam> {
  protected:
   /// Makes the group and, unless told otherwise, links every rank with every other.
   void start(int ranks, bool linked = true);

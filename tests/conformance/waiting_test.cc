@@ -1,4 +1,4 @@
-// A rank that waits long for another leaves its CPU to others, with no setting.
+// A rank that waits long for another leaves its CPU to others, with nothing configured.
 #include <gtest/gtest.h>
 
 #include <chrono>

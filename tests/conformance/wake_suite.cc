@@ -31,7 +31,7 @@ TEST_P(TransportSuite, ArmTellsQuietFromNews) {
   for (uint32_t round = 0; round < 20; ++round) {
     ASSERT_NE(put(0, 1, nullptr, 0, 0, {}, 0, round), Posted::lost);
     std::array<Completion, 8> sink;
-    const auto deadline = SteadyClock::now() + kPatience;
+    const auto deadline = SteadyClock::now() + kTimeout;
     while (at(1).arm() && !readable(at(1).event_fd(), 0)) {
       ASSERT_LT(SteadyClock::now(), deadline) << "the news is not seen";
       group_->pass_time();
@@ -47,7 +47,7 @@ class Sleeper {
  public:
   explicit Sleeper(Transport& transport) : transport_(transport) {}
 
-  /// The next notice; false when a sleep is not ended within kPatience.
+  /// The next notice; false when a sleep is not ended within kTimeout.
   bool next(uint32_t& notice) {
     std::array<Completion, 1> one;
     for (;;) {
@@ -56,7 +56,7 @@ class Sleeper {
         notice = one[0].notice;
         return true;
       }
-      constexpr int kPatienceMs = std::chrono::milliseconds(kPatience).count();
+      constexpr int kPatienceMs = std::chrono::milliseconds(kTimeout).count();
       if (transport_.arm() && !readable(transport_.event_fd(), kPatienceMs)) return false;
     }
   }

@@ -19,7 +19,7 @@ class Group final : public TransportGroup {
   testing::VerbsGroup group_;
 };
 
-TransportKind verbs_kind(size_t lanes) {
+TransportParam verbs_kind(size_t lanes) {
   return {"Lanes" + std::to_string(lanes),
           [lanes](int ranks) { return std::make_unique<Group>(ranks, lanes); }};
 }

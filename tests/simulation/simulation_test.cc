@@ -214,10 +214,10 @@ void run_all(bool with_faults) {
 
 TEST(Simulation, EveryCaseOnTheFakeNetwork) {
   for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const char* kind : {"put", "load_store", "record"}) {
+    for (const char* kind : {"put", "load_store", "registered_sources"}) {
       FakeOptions options;
       options.load_store = options.needs_registration = kind == std::string("load_store");
-      options.registered_sources = kind == std::string("record");
+      options.registered_sources = kind == std::string("registered_sources");
       SimulatedJob job(ranks, static_cast<uint64_t>(ranks), options);
       std::vector<Case> cases = cases_of_every_size(ranks);
       const std::vector<Case> kinds = cases_of_every_kind(ranks);
@@ -270,7 +270,7 @@ TEST(Simulation, PlainMemoryThatIsNotCurrentIsRegisteredForEachRun) {
   }
 }
 
-/// A contributor names memory that its host cannot map.
+/// A contributor names memory that the owner cannot map.
 TEST(Simulation, MemoryThatCannotBeMappedEndsInAnErrorThatNamesItsRank) {
   FakeOptions options;
   options.load_store = options.needs_registration = true;

@@ -41,11 +41,11 @@ class MappedGroup final : public TransportGroup {
   std::vector<std::unique_ptr<ShmTransport>> transports_;
 };
 
-TransportKind messages_kind() {
+TransportParam messages_kind() {
   return {"Messages", [](int ranks) { return std::make_unique<Group>(ranks); }};
 }
 
-TransportKind mapped_kind() {
+TransportParam mapped_kind() {
   return {"Mapped", [](int ranks) { return std::make_unique<MappedGroup>(ranks); }};
 }
 

@@ -32,7 +32,7 @@ struct FakeOptions {
   int64_t detection_max_ns = 1'000'000;
   bool load_store = false;
   bool needs_registration = false;  // as the ability says
-  // As the ability says; then plain memory is registered in whole pages, as a network record does.
+  // As the capability says; then plain memory is registered in whole pages, as for an adapter.
   bool registered_sources = false;
   size_t inline_bytes_max = 64;
   bool plain_is_current = true;  // what MemoryRegistration::current says of plain memory

@@ -88,7 +88,8 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
       return;
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_LID_CHANGE:
-      // Links that stand may fail now, and then say so; those in the making look the address up.
+      // Links that stand may fail now, and then say so; those being established look the address
+      // up.
       log(LogLevel::warn, rank_, "{} port {}: {}", name, port,
           ibv_event_type_str(event.event_type));
       ++address_changes_;

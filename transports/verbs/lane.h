@@ -35,7 +35,7 @@ struct WorkId {
 /// Positions and counts wrap at 2^32 and are compared by difference.
 ///
 /// Credits: a put takes one receive request of the peer, which posts `notices` of them and some to
-/// spare, and tells how many it has taken and posted anew in messages of their own, now and then.
+/// spare, and tells how many it has taken and posted again in messages of their own, now and then.
 /// Those take a receive request too, out of the spare ones: a rank that polls nothing is sent few,
 /// because it sends no more than `notices` puts that it could be told of.
 class Lane {
@@ -149,7 +149,7 @@ class Lane {
   const uint32_t notices_max_;
   std::vector<Notice> notices_;  // a ring; a power of two
   uint32_t arrived_ = 0, taken_ = 0, credits_given_ = 0;
-  uint32_t to_receive_ = 0;  // receives used and not posted anew
+  uint32_t to_receive_ = 0;  // receives used and not posted again
 };
 
 // On the path of every short put, and so here.

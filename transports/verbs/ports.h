@@ -4,7 +4,7 @@
 //   other one gets a sentence with the command that mends it; `ropewalk doctor` prints the same.
 // - GIDs: of RoCE version 2 before 1, addresses of wide reach before link-local ones, IPv4 before
 //   IPv6; before all that, one in the subnet in which `pair_lanes` lets the two ports meet. They
-//   are queried anew for each link, because they change when a network device goes down and up;
+//   are queried again for each link, because they change when a network device goes down and up;
 //   while one is down, again and again for half a second. One that changes after the peer has been
 //   told it, and before the link stands, is looked for again; if it has gone, that is the error.
 // - Of several ports `select_ports` takes those of the two adapters nearest to the rank's CPUs, and

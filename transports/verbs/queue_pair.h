@@ -10,7 +10,7 @@
 
 namespace ropewalk::verbs {
 
-/// How connections behave; from the config. Alike on every rank, but for what fabrics make
+/// How connections behave; from the config. Alike on every rank, except what fabrics make
 /// different.
 struct Settings {
   uint8_t service_level = 0;

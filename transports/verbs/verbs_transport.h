@@ -44,7 +44,7 @@ class VerbsTransport final : public Transport {
     verbs::PortPreference preference;
     /// By peer; both ranks must have as many. Where empty, one lane on each port.
     std::vector<std::vector<LaneEnd>> lanes;
-    /// A port that is down for longer costs its peers their links, made or in the making.
+    /// A port that is down for longer costs its peers their links, made or being established.
     int64_t port_down_max_ns = 500'000'000;
   };
 

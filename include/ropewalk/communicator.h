@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,8 +54,13 @@ struct Options {
 
 class Group;  // src/engine/group.h
 
+/// True in threads in which communicators move operations in the background: there `done` of
+/// Work::on_done runs while no call of the program is on the stack.
+bool is_progress_thread();
+
 /// A started operation. Destroying it unfinished waits for it (with the communicator's deadline).
-/// May outlive its Communicator; what has not ended by then throws Error(invalid_argument).
+/// May outlive its Communicator; what has not ended by then throws Error(invalid_argument). After
+/// the end test and wait go on to tell the same. Several threads may test and wait at once.
 class Work {
  public:
   Work() = default;
@@ -69,9 +75,15 @@ class Work {
   bool test();
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
-  /// For those who keep the time themselves: fails it, unless it has finished, as one that was
-  /// waited for in vain for so long; throws Error.
-  void expire(std::chrono::nanoseconds waited);
+  /// Calls `done` once: with null when this has finished, with the failure when it never will.
+  /// From the thread that finishes it, which is one of the communicator's, or one that waits for
+  /// any operation; from this one, at once, where it has ended before. `done` is called without
+  /// locks: it may start operations and wait for them, and others go on meanwhile. It must neither
+  /// throw nor leave or destroy the communicator. At the deadline this fails as in `wait`, unless a
+  /// thread waits for it, which has a deadline of its own. Without a progress thread (Options)
+  /// somebody must wait or test for anything to happen.
+  void on_done(std::function<void(const Failure*)> done,
+               std::optional<std::chrono::nanoseconds> timeout = {});
   /// The same as `wait` for at most `limit`, without failing then: true when finished. Throws Error
   /// when it has failed. Leaves its CPU to threads that compute there: for one that merely follows
   /// a call.

@@ -1,26 +1,24 @@
 #include "errors.h"
 
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "ropewalk/status.h"
-
 namespace ropewalk::python {
-namespace {
 
-namespace nb = nanobind;
+nb::object python_error_of(const Error& error) {
+  const Failure& failure = error.failure();
+  return nb::module_::import_("ropewalk.errors")
+      .attr("from_failure")(std::string(name_of(failure.code)), error.what(), failure.rank,
+                            failure.peer, failure.operation, failure.reason, failure.advice);
+}
+
+namespace {
 
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    const Failure& failure = error.failure();
     try {
-      const nb::object raised =
-          nb::module_::import_("ropewalk.errors")
-              .attr("from_failure")(std::string(name_of(failure.code)), error.what(), failure.rank,
-                                    failure.peer, failure.operation, failure.reason,
-                                    failure.advice);
+      const nb::object raised = python_error_of(error);
       PyErr_SetObject(raised.type().ptr(), raised.ptr());
     } catch (nb::python_error& while_raising) {
       while_raising.restore();

@@ -168,7 +168,8 @@ void bind_tasks(nb::module_& module) {
   nb::class_<PreparedCall>(module, "Call");
   nb::class_<StartedWork>(module, "Work")
       .def("test", &StartedWork::test)
-      .def("wait", &StartedWork::wait, "timeout"_a);
+      .def("wait", &StartedWork::wait, "timeout"_a)
+      .def("on_done", &StartedWork::on_done, "callback"_a, "timeout"_a);
   nb::class_<RepeatedPlan>(module, "Plan")
       .def("run", &RepeatedPlan::run)
       .def("start", &RepeatedPlan::start)

@@ -1,10 +1,9 @@
 // Started operations and plans, as Python holds them: with the arrays that they use.
 #pragma once
 
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "call.h"
@@ -12,23 +11,18 @@
 
 namespace ropewalk::python {
 
-/// A started operation whose end is remembered: test and wait may be called again, by any thread.
-/// Call without the GIL.
-class StartedTask : public Task {
- public:
-  explicit StartedTask(Work work) : work_(std::move(work)) {}
-  bool test();
-  void wait(std::optional<std::chrono::nanoseconds> timeout);
-  void settle() noexcept override;
+/// A Work or a Plan. Call without the GIL.
+template <class Handle>
+struct HandleTask final : Task {
+  explicit HandleTask(Handle started) : handle(std::move(started)) {}
+  void settle() noexcept override {
+    try {
+      handle.wait();
+    } catch (const Error&) {  // whoever waits, or calls, is told again
+    }
+  }
 
- private:
-  template <class Step>
-  bool advance(Step step);
-
-  std::mutex mutex_;  // guards what follows
-  Work work_;
-  bool finished_ = false;
-  std::exception_ptr error_;
+  Handle handle;
 };
 
 /// Thread-safe by the GIL, which is let go while it waits.
@@ -41,27 +35,13 @@ class StartedWork {
 
   bool test();
   void wait(std::optional<double> seconds);
+  /// As Work::on_done: `callback` gets None, or the error.
+  void on_done(nb::callable callback, std::optional<double> seconds);
 
  private:
   std::shared_ptr<Session> session_;  // first: goes last
   std::vector<PreparedCall> calls_;   // until the end
-  std::shared_ptr<StartedTask> task_;
-};
-
-/// The same for a plan. Call without the GIL.
-class PlanTask : public Task {
- public:
-  explicit PlanTask(Plan plan) : plan_(std::move(plan)) {}
-  void run();
-  void start();
-  bool test();
-  void wait(std::optional<std::chrono::nanoseconds> timeout);
-  void settle() noexcept override;
-  Algorithm algorithm() const { return plan_.algorithm(); }
-
- private:
-  std::mutex mutex_;  // guards plan_
-  Plan plan_;
+  std::shared_ptr<HandleTask<Work>> task_;
 };
 
 class RepeatedPlan {
@@ -80,7 +60,7 @@ class RepeatedPlan {
  private:
   std::shared_ptr<Session> session_;  // first: goes last
   PreparedCall call_;
-  std::shared_ptr<PlanTask> task_;
+  std::shared_ptr<HandleTask<Plan>> task_;
 };
 
 }  // namespace ropewalk::python

@@ -1,5 +1,7 @@
 from typing import Any, Callable, Optional, Sequence
 
+from .errors import Error
+
 __version__: str
 
 def join(rank: Optional[int], size: Optional[int], coordinator: Optional[str],
@@ -15,6 +17,8 @@ class Call: ...
 class Work:
     def test(self) -> bool: ...
     def wait(self, timeout: Optional[float]) -> None: ...
+    def on_done(self, callback: Callable[[Optional[Error]], object],
+                timeout: Optional[float]) -> None: ...
 
 class Plan:
     @property

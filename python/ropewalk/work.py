@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import _core
+from .errors import Error
 
 
 class Work:
@@ -33,6 +34,16 @@ class Work:
         """
         self._work.wait(timeout)
         return self._result
+
+    def on_done(self, callback: Callable[[Optional[Error]], object],
+                timeout: Optional[float] = None) -> None:
+        """Calls `callback(None)` when it has finished, or `callback(error)` when it has failed.
+
+        Once, from the thread that finishes it; at once where it has ended before. The callback may
+        start operations and wait for them, but not close the communicator. At the deadline the
+        operation fails as in wait(), unless a thread is waiting for it then.
+        """
+        self._work.on_done(callback, timeout)
 
 
 class Plan:

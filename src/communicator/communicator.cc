@@ -82,15 +82,14 @@ bool Work::test() {
 }
 
 void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  require(group_);
-  const auto group = std::move(group_);
-  group->driver->wait(*group, timeout_of(*group, timeout));
+  Group& group = require(group_);
+  group.driver->wait(group, timeout_of(group, timeout));
 }
 
-void Work::expire(std::chrono::nanoseconds waited) {
-  require(group_);
-  const auto group = std::move(group_);
-  group->driver->expire(*group, waited.count());
+void Work::on_done(std::function<void(const Failure*)> done,
+                   std::optional<std::chrono::nanoseconds> timeout) {
+  Group& group = require(group_);
+  group.driver->on_done(group, std::move(done), timeout_of(group, timeout));
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {

@@ -65,7 +65,7 @@ void Communicator::Impl::leave() {
   try {
     driver_->finish_all();
     job_.leave({calls.count, calls.digest, engine_->failures().last_call()},
-               [this] { driver_->locked([this] { return engine_->progress(); }); });
+               [this] { driver_->progress(); });
   } catch (const Error&) {
     if (!driver_->has_thrown_failure()) throw;
   }
@@ -152,8 +152,7 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
     nothing->driver = driver_;
     return nothing;
   }
-  std::lock_guard lock(cache_mutex_);
-  const auto group = cached_or_failed(calls);
+  const auto group = cached_or_failed(calls);  // nobody else gets it while this one is held
   driver_->start(*group, in_background);
   return group;
 }
@@ -161,6 +160,7 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
 /// Where this rank lacks what the call needs, peers may be in the call already: they fail with this
 /// rank's reason instead of waiting for it.
 std::shared_ptr<Group> Communicator::Impl::cached_or_failed(std::span<const Call> calls) {
+  std::lock_guard lock(cache_mutex_);
   try {
     return cached(calls);
   } catch (const Error& error) {

@@ -32,13 +32,24 @@ constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
 constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
 
+thread_local bool this_is_progress_thread = false;
+
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
 }
 
+Error has_left() {
+  return {ErrorCode::invalid_argument, "communicator", "this rank has left the job",
+          "make every call before the communicator is left"};
+}
+
 }  // namespace
+
+bool is_progress_thread() {
+  return this_is_progress_thread;
+}
 
 Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
     : engine_(engine),
@@ -62,7 +73,14 @@ void Driver::stop() {
     wake_waiters();
   }
   work_.notify_all();
-  if (progress_.joinable()) progress_.join();
+  for (std::thread& thread : progress_) {
+    assert(thread.get_id() != std::this_thread::get_id());
+    thread.join();
+  }
+  std::unique_lock lock(mutex_);
+  progress_.clear();
+  give_up_callbacks(has_left().failure());
+  run_callbacks(lock, nullptr);
 }
 
 void Driver::throw_if_failed() {
@@ -71,8 +89,10 @@ void Driver::throw_if_failed() {
   {
     // Another thread may still be at work on buffers that the caller will free, and stops at its
     // next turn; adapters stop when they are told.
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     engine_.stop_transports();
+    give_up_callbacks(*failure);
+    run_callbacks(lock, nullptr);
   }
   thrown_.store(true, std::memory_order_relaxed);
   throw Error(*failure);
@@ -89,9 +109,60 @@ void Driver::throw_if_forked() const {
 
 void Driver::throw_if_stopped() const {
   throw_if_forked();
-  if (stopping_)
-    throw Error(ErrorCode::invalid_argument, "communicator", "this rank has left the job",
-                "make every call before the communicator is left");
+  if (stopping_) throw has_left();
+}
+
+bool Driver::progress_locked() {
+  const bool moved = engine_.progress();
+  for (const Group* group : engine_.take_ended())
+    while (auto ended = callbacks_.extract(group))
+      ready_.push_back({std::move(ended.mapped().done), {}});
+  return moved;
+}
+
+void Driver::give_up_callbacks(const Failure& failure) {
+  for (auto& [group, callback] : callbacks_) ready_.push_back({std::move(callback.done), failure});
+  callbacks_.clear();
+}
+
+void Driver::run_callbacks(std::unique_lock<std::mutex>& lock, std::atomic<int>* drivers) {
+  if (ready_.empty()) return;
+  if (drivers != nullptr) drivers->fetch_sub(1, std::memory_order_relaxed);
+  while (!ready_.empty()) {
+    Ready callback = std::move(ready_.front());
+    ready_.pop_front();
+    // It may wait for another one.
+    if (engine_.has_work() || !ready_.empty()) wake_progress_thread();
+    lock.unlock();
+    callback.done(callback.failure ? &*callback.failure : nullptr);
+    callback.done = nullptr;  // what it holds goes without the lock
+    lock.lock();
+  }
+  if (drivers != nullptr) drivers->fetch_add(1, std::memory_order_relaxed);
+}
+
+void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int64_t timeout_ns) {
+  throw_if_forked();
+  std::optional<Failure> failure;
+  {
+    std::lock_guard lock(mutex_);
+    if (group.is_finished()) {
+      // It is told below.
+    } else if (const Failure* failed = engine_.failures().failure()) {
+      failure = *failed;
+    } else if (stopping_) {
+      failure = has_left().failure();
+    } else {
+      const int64_t now_ns = clock_.now_ns();
+      const int64_t left_ns = std::numeric_limits<int64_t>::max() - now_ns;
+      callbacks_.emplace(
+          &group, Callback{std::move(done), timeout_ns, now_ns + std::min(timeout_ns, left_ns)});
+      group.tell_end();
+      wake_progress_thread();
+      return;
+    }
+  }
+  done(failure ? &*failure : nullptr);
 }
 
 void Driver::wake_waiters() {
@@ -111,9 +182,11 @@ void Driver::notify_waiters(bool moved) {
 }
 
 void Driver::have_progress_thread() {
-  if (!options_.progress_thread || engine_.links().size() == 1 || stopping_ || progress_.joinable())
+  if (!options_.progress_thread || engine_.links().size() == 1 || stopping_ ||
+      progressing_.load(std::memory_order_relaxed) > 0)
     return;
-  progress_ = start_thread("start", "ropewalk-move", [this] { run_progress_thread(); });
+  progress_.push_back(start_thread("start", "ropewalk-move", [this] { run_progress_thread(); }));
+  progressing_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Driver::wake_progress_thread() noexcept {
@@ -128,14 +201,15 @@ void Driver::wake_progress_thread() noexcept {
 void Driver::start(Group& group, bool in_background) {
   throw_if_forked();
   throw_if_failed();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (in_background) have_progress_thread();
   start_locked(group);
-  engine_.progress();
+  progress_locked();
   wake_waiters();  // this turn may have taken what a sleeper waits for
   // Where it has ended already, bytes that a transport could not take yet must not wait for the
   // next call.
   if ((in_background || group.is_finished()) && engine_.has_work()) wake_progress_thread();
+  run_callbacks(lock, nullptr);
 }
 
 void Driver::start_locked(Group& group) {
@@ -150,17 +224,17 @@ void Driver::run(Group& group) {
   throw_if_forked();
   throw_if_failed();
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     start_locked(group);
     const uint32_t turns = options_.oversubscribed ? 1 : kTurnsUnderLock;
     for (uint32_t turn = 0; turn < turns && !group.is_finished(); ++turn) {
-      if (!engine_.progress()) relax();
+      if (!progress_locked()) relax();
     }
     wake_waiters();  // these turns may have taken what a sleeper waits for
-    if (group.is_finished()) {
-      if (engine_.has_work()) wake_progress_thread();  // as in start
-      return;
-    }
+    const bool finished = group.is_finished();
+    if (finished && engine_.has_work()) wake_progress_thread();  // as in start
+    run_callbacks(lock, nullptr);
+    if (finished) return;
   }
   wait(group, options_.timeout_ns);
 }
@@ -172,9 +246,10 @@ bool Driver::test(Group& group) {
     throw_if_stopped();
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) {
-      engine_.progress();
+      progress_locked();
       engine_.failures().check_stalled(clock_.now_ns());
       wake_waiters();
+      run_callbacks(lock, nullptr);
       lock.unlock();
     }
     throw_if_failed();
@@ -198,12 +273,14 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
   for (uint32_t turn = 1;; ++turn) {
     bool moved = false;
     {
-      std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       // What was under way when this was stopped does not end any more, and may be gone.
-      if (!stopping_) moved = engine_.progress();
+      if (!stopping_) moved = progress_locked();
       notify_waiters(moved);
       wait.moves_seen = moves_;
-      if (done()) return true;
+      const bool is_done = done();
+      run_callbacks(lock, &waiters_);
+      if (is_done) return true;
     }
     throw_if_failed();
     throw_if_stopped();
@@ -221,18 +298,15 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
 }
 
 void Driver::wait(Group& group, int64_t timeout_ns) {
-  wait(group, timeout_ns, timeout_ns);
-}
-
-void Driver::expire(Group& group, int64_t waited_ns) {
-  wait(group, 0, waited_ns);
-}
-
-void Driver::wait(Group& group, int64_t limit_ns, int64_t waited_ns) {
-  while (!finish(group, {.limit_ns = limit_ns})) {
+  struct Waiting {
+    explicit Waiting(Group& waited) : group(waited) { group.waiters.fetch_add(1); }
+    ~Waiting() { group.waiters.fetch_sub(1); }
+    Group& group;
+  } waiting(group);
+  while (!finish(group, {.limit_ns = timeout_ns})) {
     std::lock_guard lock(mutex_);
     if (const Operation* part = group.unfinished_part())
-      engine_.failures().fail_timeout(*part, waited_ns);
+      engine_.failures().fail_timeout(*part, timeout_ns);
   }
 }
 
@@ -257,6 +331,12 @@ void Driver::finish_all() noexcept {
   } catch (const Error&) {
     return;  // whoever waits for an operation hears of it
   }
+}
+
+void Driver::progress() {
+  std::unique_lock lock(mutex_);
+  progress_locked();
+  run_callbacks(lock, nullptr);
 }
 
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
@@ -285,6 +365,12 @@ void Driver::poll_control(int64_t now_ns) {
   looked_ns_ = now_ns;
   if (engine_.failures().failure() == nullptr) engine_.failures().answer_connects();
   engine_.failures().check_stalled(now_ns);
+  if (engine_.failures().failure() != nullptr) return;  // groups may be gone
+  for (const auto& [group, callback] : callbacks_) {
+    if (now_ns < callback.deadline_ns || group->waiters > 0) continue;
+    if (const Operation* part = group->unfinished_part())
+      engine_.failures().fail_timeout(*part, callback.timeout_ns);
+  }
 }
 
 void Driver::idle(WaitState& wait) {
@@ -348,12 +434,19 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
 }
 
 void Driver::run_progress_thread() {
+  this_is_progress_thread = true;
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
   WaitState wait{.background = true};
-  uint32_t turn = 0;
+  uint32_t turns = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool busy = engine_.has_work() && engine_.failures().failure() == nullptr;
+    const Failure* failure = engine_.failures().failure();
+    if (failure != nullptr) give_up_callbacks(*failure);
+    if (!ready_.empty()) {
+      run_callbacks(lock, &progressing_);
+      continue;  // meanwhile anything may have happened
+    }
+    const bool busy = engine_.has_work() && failure == nullptr && !progress_drives_;
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       // On its way to sleep this thread may have taken the news that they wait for.
@@ -362,16 +455,20 @@ void Driver::run_progress_thread() {
       wait.renew();
       continue;
     }
-    const bool moved = engine_.progress();
+    progress_drives_ = true;
+    const bool moved = progress_locked();
     notify_waiters(moved);
     wait.moves_seen = moves_;
-    lock.unlock();
-    if (moved)
-      wait.renew();
-    else
-      idle(wait);
-    if (++turn % kTurnsPerClock == 0 || wait.blocked) poll_control(clock_.now_ns());
-    lock.lock();
+    if (ready_.empty()) {
+      lock.unlock();
+      if (moved)
+        wait.renew();
+      else
+        idle(wait);
+      if (++turns % kTurnsPerClock == 0 || wait.blocked) poll_control(clock_.now_ns());
+      lock.lock();
+    }
+    progress_drives_ = false;
   }
 }
 

@@ -15,6 +15,10 @@
 // takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
 // own training; a sleeper is woken by the peer.
 //
+// Whoever waits to be told that an operation has ended (on_done) is called by the thread that ended
+// it, after that has let go of the lock. Meanwhile another thread drives: a progress thread that
+// calls somebody gives its place to another one, which is started where there is none.
+//
 // A transport is armed before blocking; what arrives afterwards makes its descriptor readable. Over
 // shared memory that is a flag `asleep` and a pipe as doorbell: a sender, of a notice or of a
 // stored slot, rings only when the flag is up. Whoever polls may take what a sleeper of the same
@@ -24,11 +28,15 @@
 
 #include <array>
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/group.h"
@@ -81,13 +89,15 @@ class Driver {
   bool test(Group& group);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the job's failure.
   void wait(Group& group, int64_t timeout_ns);
-  /// As Work::expire.
-  void expire(Group& group, int64_t waited_ns);
+  /// As Work::on_done.
+  void on_done(Group& group, std::function<void(const Failure*)> done, int64_t timeout_ns);
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
   bool wait_for(Group& group, int64_t limit_ns);
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
+  /// One turn.
+  void progress();
   /// As Communicator::next_sender.
   std::optional<int> next_sender(int channel, int64_t limit_ns);
   void interrupt_next_sender(int channel);
@@ -125,14 +135,22 @@ class Driver {
     }
   };
 
+  struct Callback {
+    std::function<void(const Failure*)> done;
+    int64_t timeout_ns;
+    int64_t deadline_ns;
+  };
+  struct Ready {
+    std::function<void(const Failure*)> done;
+    std::optional<Failure> failure;
+  };
+
   /// Turns the crank until `done()`, which is asked under mutex_; false after the limit. Throws
   /// the job's failure.
   template <class Done>
   bool drive_until(const Done& done, WaitState wait);
   /// drive_until it is finished.
   bool finish(const Group& group, const WaitState& wait);
-  /// `waited_ns` is what the error tells.
-  void wait(Group& group, int64_t limit_ns, int64_t waited_ns);
   void start_locked(Group& group);
   void poll_control(int64_t now_ns);
   void idle(WaitState& wait);
@@ -140,6 +158,13 @@ class Driver {
   bool block(WaitState& wait, int64_t now_ns);
   void run_progress_thread();
   // Under mutex_.
+  /// A turn of the engine. True when anything moved.
+  bool progress_locked();
+  /// What is waited for in callbacks_ will not end.
+  void give_up_callbacks(const Failure& failure);
+  /// Runs what is in ready_, without the lock. `drivers` is the count of threads that drive to
+  /// which the caller belongs, or null.
+  void run_callbacks(std::unique_lock<std::mutex>& lock, std::atomic<int>* drivers);
   /// After turns in which something may have moved.
   void wake_waiters();
   /// After a turn: kicks them where there is a reason.
@@ -158,6 +183,7 @@ class Driver {
   std::atomic<bool> stopping_{false};  // set under mutex_
   std::atomic<bool> thrown_{false};    // the job's failure, to a caller
   std::atomic<int> waiters_{0};        // callers that drive
+  std::atomic<int> progressing_{0};    // progress threads that are not in a callback
   const UniqueFd kick_fd_;             // a semaphore: wakes threads in block()
   // Under mutex_:
   uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
@@ -165,7 +191,10 @@ class Driver {
   std::array<bool, kChannels> message_waiters_{};  // a sleeper waits for messages of this channel
   std::array<bool, kChannels> interrupted_{};      // whoever waits for them, or will, is to return
   int64_t looked_ns_ = 0;
-  std::thread progress_;
+  bool progress_drives_ = false;  // a progress thread is at it; the others rest
+  std::vector<std::thread> progress_;
+  std::unordered_multimap<const Group*, Callback> callbacks_;  // of groups under way
+  std::deque<Ready> ready_;                                    // to be run
 };
 
 }  // namespace ropewalk

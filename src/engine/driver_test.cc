@@ -83,7 +83,7 @@ class DriverThatWaits : public ::testing::Test {
     driver.start(groups[0], false);
   }
   void send() {
-    engine1.start(*operations[1]);
+    groups[1].start(engine1);
     engine1.progress();
   }
 
@@ -134,6 +134,22 @@ TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
   EXPECT_EQ(transport.armed, 0);
 }
 
+TEST_F(DriverThatWaits, TellsOfTheEndFromTheThreadThatWaits) {
+  clock.happens_at = 2;
+  clock.happens = [&] { send(); };
+  std::thread::id told;
+  driver.on_done(
+      groups[0],
+      [&](const Failure* failure) {
+        EXPECT_EQ(failure, nullptr);
+        EXPECT_TRUE(groups[0].is_finished());
+        told = std::this_thread::get_id();
+      },
+      driver.timeout_ns());
+  driver.wait(groups[0], driver.timeout_ns());
+  EXPECT_EQ(told, std::this_thread::get_id());
+}
+
 /// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.
 class DriverTest : public ::testing::Test {
  protected:
@@ -141,7 +157,7 @@ class DriverTest : public ::testing::Test {
     for (Engine* engine : {&engine0, &engine1})
       operations.push_back(prepare_broadcast(*engine, data, 0));
     for (const auto& operation : operations) groups.emplace_back().add(operation);
-    engine1.start(*operations[1]);
+    groups[1].start(engine1);
     engine1.progress();  // connects
   }
 

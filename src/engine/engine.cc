@@ -144,6 +144,7 @@ void Engine::finish(size_t active_index) {
   }
   queues_.pop_active(active_index);
   op.state.store(Operation::State::done, std::memory_order_release);
+  if (Group* group = op.group; group != nullptr && group->end_part()) ended_.push_back(group);
 }
 
 const Operation* Engine::owed_to_peers() const {

@@ -12,6 +12,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/failure_detector.h"
@@ -41,6 +42,9 @@ class Engine {
 
   /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
   bool progress();
+  /// Groups whose end was to be told (Group::tell_end) and that have ended since the last call.
+  /// They may have been destroyed.
+  std::vector<const Group*> take_ended() { return std::exchange(ended_, {}); }
 
   /// True while operations are under way.
   bool has_operations() const { return !queues_.active().empty(); }
@@ -80,6 +84,7 @@ class Engine {
   bool stopped_ = false;                    // the transports are
   bool owing_ = false;                      // some link owes notices that the transport refused
   std::array<Completion, 64> completions_;  // of one poll
+  std::vector<const Group*> ended_;         // see take_ended()
   uint32_t turns_unpolled_ = 0;
   size_t last_sender_ = 0;  // index in links_.open() of the link that next_sender() answered last
 };

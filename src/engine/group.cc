@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "engine/engine.h"
 
@@ -33,6 +34,7 @@ void Group::add_packed(std::shared_ptr<Operation> operation,
 
 void Group::start(Engine& engine) {
   assert(is_finished());
+  unfinished_.store(parts_.size(), std::memory_order_relaxed);
   for (const Part& part : parts_) {
     for (const Fragment& piece : part.fragments) std::memcpy(piece.packed, piece.in, piece.bytes);
     engine.start(*part.operation);
@@ -45,8 +47,17 @@ void Group::unpack(const Operation& operation) const {
   for (const Fragment& piece : part.fragments) std::memcpy(piece.out, piece.packed, piece.bytes);
 }
 
-bool Group::is_finished() const {
-  return unfinished_part() == nullptr;
+bool Group::end_part() {
+  assert(!is_finished());
+  const bool tell =
+      unfinished_.load(std::memory_order_relaxed) == 1 && std::exchange(tells_end_, false);
+  unfinished_.fetch_sub(1, std::memory_order_release);
+  return tell;
+}
+
+void Group::tell_end() {
+  assert(!is_finished());
+  tells_end_ = true;
 }
 
 const Operation* Group::unfinished_part() const {

@@ -2,6 +2,7 @@
 // that are alike may run as one operation on a packed vector.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -26,14 +27,19 @@ class Group {
   void add_packed(std::shared_ptr<Operation> operation, std::shared_ptr<RegisteredMemory> packed,
                   std::span<const Call* const> calls);
 
-  /// Starts all parts. Requires is_finished(). Under the engine's lock.
+  // Under the engine's lock:
+  /// Starts all parts. Requires is_finished().
   void start(Engine& engine);
   /// `operation`, one of the parts, has moved its last byte: its results go where they are wanted.
-  /// Under the engine's lock.
   void unpack(const Operation& operation) const;
+  /// A part has ended. True where it was the last, and somebody is to be told. Whoever waits may
+  /// destroy this as soon as the last has ended.
+  bool end_part();
+  /// Somebody is to be told of the end. Requires that it is under way.
+  void tell_end();
 
   /// No part is under way. Any thread.
-  bool is_finished() const;
+  bool is_finished() const { return unfinished_.load(std::memory_order_acquire) == 0; }
   /// The first that is under way; null where there is none.
   const Operation* unfinished_part() const;
   /// The caller's registered memory is still the one that the parts name to peers.
@@ -42,6 +48,7 @@ class Group {
   Algorithm algorithm() const;
 
   std::shared_ptr<Driver> driver;  // by which it is started and waited for
+  std::atomic<int> waiters{0};     // threads that wait for it, with limits of their own
 
  private:
   struct Fragment {  // a caller's buffer, and its place in the packed vector
@@ -56,6 +63,8 @@ class Group {
     std::shared_ptr<Operation> operation;
   };
   std::vector<Part> parts_;
+  std::atomic<size_t> unfinished_{0};  // parts
+  bool tells_end_ = false;             // under the engine's lock
 };
 
 }  // namespace ropewalk

@@ -3,6 +3,7 @@
 import gc
 import resource
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -75,6 +76,31 @@ def groups(comm):
     assert all((x == comm.size).all() for x in arrays)
 
 
+class Told:
+    """What on_done was told."""
+
+    def __init__(self, then=None):
+        self.ended, self.errors, self._then = threading.Event(), [], then
+
+    def __call__(self, error):
+        if self._then:
+            self._then()
+        self.errors.append(error)
+        self.ended.set()
+
+
+def told_of_the_end(comm):
+    x = ones(100_000)
+    told = Told(then=lambda: comm.all_reduce(x))
+    work = comm.all_reduce(x, async_op=True)
+    work.on_done(told)
+    assert told.ended.wait(20) and told.errors == [None]
+    assert (x == comm.size ** 2).all()
+    late = Told()
+    work.on_done(late)
+    assert late.errors == [None]
+
+
 def registered(comm):
     x = comm.allocate((3, 4), "float64")
     assert type(x) is np.ndarray and x.shape == (3, 4) and x.dtype == np.float64
@@ -89,9 +115,27 @@ def registered(comm):
     return x[1:]  # a view of memory, pickled after the job was left
 
 
-@pytest.mark.parametrize("body", [works, unnamed_array, plans, plan_started, groups, registered])
+@pytest.mark.parametrize("body", [works, unnamed_array, plans, plan_started, groups, told_of_the_end,
+                                  registered])
 def test_in_the_background(body, size, transport):
     run_ranks(size, body, transport=transport)
+
+
+def told_of_a_failure(comm):
+    """Rank 1 does not call in time."""
+    if comm.rank == 0:
+        told = Told()
+        work = comm.all_reduce(ones(), async_op=True)
+        work.on_done(told, timeout=0.1)
+        assert told.ended.wait(20) and isinstance(told.errors[0], ropewalk.TimeoutError)
+    else:
+        time.sleep(1)
+    with pytest.raises(ropewalk.TimeoutError):
+        comm.barrier()
+
+
+def test_a_callback_is_told_of_the_deadline():
+    run_ranks(2, told_of_a_failure)
 
 
 def test_memory_is_readable_after_leaving():

@@ -30,6 +30,31 @@ def test_a_callback_may_wait_for_another_call(transport):
     run_group(2, waits_within_a_callback, transport=transport)
 
 
+def needs_a_lock_that_a_waiting_thread_holds():
+    """The thread that waits for one call may be the one that finishes another."""
+    lock = threading.Lock()
+
+    def then(_):
+        with lock:
+            return None
+
+    for _ in range(5):
+        if dist.get_rank() == 1:
+            time.sleep(0.2)  # the other is told of nothing before it waits
+            dist.all_reduce(torch.ones(8))
+            dist.all_reduce(torch.ones(LARGE))
+            continue
+        with lock:
+            done = dist.all_reduce(torch.ones(8), async_op=True).get_future().then(then)
+            dist.all_reduce(torch.ones(LARGE))
+        done.wait()
+
+
+@transports
+def test_a_callback_does_not_run_in_a_thread_that_waits_for_another_call(transport):
+    run_group(2, needs_a_lock_that_a_waiting_thread_holds, transport=transport)
+
+
 def later_call_first(drops):
     other = 1 - dist.get_rank()
     late, sums = torch.zeros(4), torch.ones(4)

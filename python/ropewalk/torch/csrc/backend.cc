@@ -40,33 +40,11 @@ std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
     options = Rendezvous::options(text, rank, size);
   }
   options.timeout = timeout;
+  options.progress_thread = true;  // which tells of the ends of calls
   auto comm = Communicator::create(options);
   if (rendezvous) store->deleteKey(kUniqueIdKey);  // a later group of this name meets again
   return comm;
 }
-
-class Started final : public Pending {
- public:
-  Started(Work work, Request request) : request_(std::move(request)), work_(std::move(work)) {}
-  bool test() override { return end(work_.test()); }
-  bool wait_for(std::chrono::nanoseconds limit) override { return end(work_.wait_for(limit)); }
-  void wait(std::chrono::milliseconds timeout) override {
-    work_.wait(timeout);
-    end(true);
-  }
-  void expire(std::chrono::milliseconds waited) override {
-    work_.expire(waited);
-    end(true);
-  }
-
- private:
-  bool end(bool ended) {
-    if (ended && request_.finish) request_.finish();
-    return ended;
-  }
-  Request request_;  // its memory is in use until work_ has ended
-  Work work_;
-};
 
 void append(Request& all, Request more) {
   std::ranges::move(more.calls, std::back_inserter(all.calls));
@@ -122,24 +100,32 @@ WorkPtr Backend::start(Request request, std::chrono::milliseconds timeout, bool 
     return nullptr;
   }
   const auto both = parts(request.title);
+  Communicator& comm = *both.group->comm;
   const WorkInfo info{getRank(), request.type, request.title, sequence_++, timeout};
   const Tensors inputs = request.inputs, outputs = request.outputs;
   if (!is_async && request.calls.size() == 1)  // without a thread of the communicator's
-    return run_now(info, both, inputs, outputs,
-                   [&comm = *both.group->comm, &request](std::chrono::milliseconds limit) {
-                     comm.run(request.calls[0], limit);
-                     if (request.finish) request.finish();
-                   });
+    return run_now(info, both, inputs, outputs, [&] {
+      comm.run(request.calls[0], timeout);
+      if (request.finish) request.finish();
+    });
+  auto work = c10::make_intrusive<PendingWork>(info, both, inputs, outputs);
   try {
-    std::unique_ptr<Pending> pending;
-    if (!request.calls.empty()) {
-      Work work = both.group->comm->start_group(request.calls);
-      pending = std::make_unique<Started>(std::move(work), std::move(request));
+    if (request.calls.empty()) {
+      work->call()->end();
+      return work;
     }
-    return c10::make_intrusive<PendingWork>(info, both, std::move(pending), inputs, outputs);
+    auto started = comm.start_group(request.calls);
+    // The request's memory is in use until then.
+    auto finish = [kept = std::make_shared<Request>(std::move(request))] {
+      if (kept->finish) kept->finish();
+    };
+    work->call()->begin(std::move(started), std::move(finish));
   } catch (const Error& error) {
+    work->call()->end();
     std::rethrow_exception(as_backend_error(error, info.rank, info.title));
   }
+  both.calls->add(work->call());
+  return work;
 }
 
 void Backend::startCoalescing() {

@@ -81,7 +81,8 @@ void OwnProcess::require(int rank, const char* operation) const {
 
 std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined) {
   auto fresh = std::make_shared<Membership>();
-  fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::make_shared<Watcher>()};
+  auto calls = std::make_shared<OutstandingCalls>(*joined);
+  fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::move(calls)};
   Process& all = this_process();
   std::lock_guard lock(all.mutex);
   std::erase_if(all.memberships, [](const auto& one) { return one.expired(); });
@@ -109,7 +110,7 @@ void Membership::leave() {
     if (!left.group) return;
     ++all.departing;
   }
-  left.watcher->stop(kCallPatience, [&comm = *left.group->comm] {
+  left.calls->stop(kCallPatience, [&comm = *left.group->comm] {
     comm.abort("the process group was destroyed while calls were under way");
   });
   if (const auto culprit = left.group->comm->culprit_process()) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "outstanding_calls.h"
 #include "own_process.h"
-#include "watcher.h"
 
 namespace ropewalk::pytorch {
 
@@ -21,17 +21,16 @@ struct Group {
 
   const OwnProcess process;
   const std::unique_ptr<Communicator> comm;
-  std::mutex claim;  // held from finding a sender to starting the receive from it
   std::byte barrier_byte{};
 };
 
 /// This process's place in a group. Any thread.
 class Membership {
  public:
-  /// What makes calls and follows them. Both are null after `leave`.
+  /// What makes calls and keeps them. Both are null after `leave`.
   struct Parts {
     std::shared_ptr<Group> group;
-    std::shared_ptr<Watcher> watcher;
+    std::shared_ptr<OutstandingCalls> calls;
   };
 
   static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "outstanding_calls.h"
+
 namespace ropewalk::pytorch {
 
 namespace {
@@ -41,110 +43,175 @@ std::exception_ptr as_backend_error(const Error& error, int rank, const char* ti
   }
 }
 
-PendingCall::PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs,
-                         const WorkInfo& info, std::function<void()> record_end)
-    : outputs_(std::move(outputs)),
-      info_(info),
-      pending_(std::move(pending)),
-      record_end_(std::move(record_end)) {
-  if (!pending_) end(-1, nullptr);
+std::string PendingCall::name() const {
+  return call_name(info_.title);
 }
 
 bool PendingCall::has_ended() const {
-  std::lock_guard lock(state_);
+  std::lock_guard lock(mutex_);
   return ended_;
 }
 
 std::exception_ptr PendingCall::error() const {
-  std::lock_guard lock(state_);
+  std::lock_guard lock(mutex_);
   return error_;
 }
 
 int PendingCall::source() const {
-  std::lock_guard lock(state_);
+  std::lock_guard lock(mutex_);
   return source_;
 }
 
-/// Under turn_. `step` throws, or says whether the call has ended.
+void PendingCall::begin(Work work, std::function<void()> finish, int source) {
+  bool follows = false;
+  {
+    std::lock_guard lock(mutex_);
+    work_ = std::move(work);
+    finish_ = std::move(finish);
+    source_ = source;
+    follows = std::exchange(follows_, false);
+  }
+  changed_.notify_all();
+  if (follows) follow();
+}
+
+/// `step` returns whether the call has ended.
 template <class Step>
-std::optional<PendingCall::Announcement> PendingCall::advance(std::unique_lock<std::mutex> turn,
-                                                              const Step& step) {
-  if (!pending_) return Announcement();
-  std::exception_ptr error;
+void PendingCall::attempt(const Step& step) {
   try {
-    if (!step(*pending_)) return {};
-  } catch (const Error& failure) {
-    error = as_backend_error(failure, info_.rank, info_.title);
+    if (step()) end();
+  } catch (const Error& error) {
+    fail(error);
+  } catch (...) {
+    end(std::current_exception());
+  }
+}
+
+void PendingCall::run(const std::function<void()>& call) {
+  attempt([&] {
+    call();
+    return true;
+  });
+}
+
+void PendingCall::follow() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(follows_, true) || !work_) return;
+  }
+  attempt([this] {
+    work_->on_done([self = shared_from_this()](const Failure* failure) { self->on_done(failure); },
+                   info_.timeout);
+    return false;
+  });
+}
+
+/// What hangs on the future may take long and may wait for other calls. A thread of the program
+/// that comes here while it waits for another call must not be held up by it.
+void PendingCall::on_done(const Failure* failure) {
+  std::exception_ptr error;
+  if (failure != nullptr) error = as_backend_error(Error(*failure), info_.rank, info_.title);
+  if (!end_first(error)) return;
+  const auto calls = calls_.lock();
+  if (calls && !is_progress_thread())
+    calls->run_callback([self = shared_from_this()] { self->settle(); });
+  else
+    settle();
+}
+
+Work* PendingCall::begun_within(std::chrono::nanoseconds limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limit, [this] { return ended_ || work_; });
+  return ended_ || !work_ ? nullptr : &*work_;
+}
+
+void PendingCall::test() {
+  if (Work* work = begun_within({})) attempt([work] { return work->test(); });
+}
+
+void PendingCall::wait(std::chrono::milliseconds timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (Work* work = begun_within(timeout)) {
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    attempt([&] {
+      work->wait(timeout - waited);
+      return true;
+    });
+  } else if (!has_ended()) {
+    fail_without_sender(timeout);
+  }
+  // Another thread may be about to end it.
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ended_; });
+}
+
+void PendingCall::wait_for(std::chrono::nanoseconds limit) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (Work* work = begun_within(limit))
+    attempt([&] { return work->wait_for(limit - (std::chrono::steady_clock::now() - begin)); });
+}
+
+void PendingCall::end(std::exception_ptr error) {
+  if (end_first(std::move(error))) settle();
+}
+
+bool PendingCall::end_first(std::exception_ptr error) {
+  std::function<void()> finish, record_end;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(ending_, true)) return false;
+    finish = std::exchange(finish_, nullptr);
+    record_end = std::exchange(record_end_, nullptr);
+  }
+  try {
+    if (finish && !error) finish();
   } catch (...) {
     error = std::current_exception();
   }
-  // Tensors go without locks: Python's lock may be needed for them.
-  const auto done = std::move(pending_);
-  auto announcement = end(done->source(), error);
-  turn.unlock();
-  return announcement;
-}
-
-std::optional<PendingCall::Announcement> PendingCall::poll(std::chrono::nanoseconds limit) {
-  std::unique_lock turn(turn_, std::try_to_lock);
-  if (!turn.owns_lock()) return {};
-  return advance(std::move(turn), [limit](Pending& pending) {
-    return limit.count() == 0 ? pending.test() : pending.wait_for(limit);
-  });
-}
-
-PendingCall::Announcement PendingCall::wait(std::chrono::milliseconds timeout) {
-  return *advance(std::unique_lock(turn_), [timeout](Pending& pending) {
-    pending.wait(timeout);
-    return true;
-  });
-}
-
-std::optional<PendingCall::Announcement> PendingCall::expire(std::chrono::milliseconds waited) {
-  std::unique_lock turn(turn_, std::try_to_lock);
-  if (!turn.owns_lock()) return {};
-  return advance(std::move(turn), [waited](Pending& pending) {
-    pending.expire(waited);
-    return true;
-  });
-}
-
-PendingCall::Announcement PendingCall::give_up(const char* reason) {
-  return *advance(std::unique_lock(turn_), [&](Pending&) -> bool {
-    throw Error(ErrorCode::aborted, call_name(info_.title), reason);
-  });
-}
-
-PendingCall::Announcement PendingCall::end(int source, std::exception_ptr error) {
-  std::function<void()> record_end;
-  Announcement announcement;
   {
-    std::lock_guard lock(state_);
+    std::lock_guard lock(mutex_);
     ended_ = true;
     error_ = std::move(error);
-    source_ = source;
-    record_end = std::exchange(record_end_, nullptr);
-    if (future_) announcement = [self = shared_from_this()] { self->settle(*self->future_); };
   }
+  changed_.notify_all();
   if (record_end) record_end();
-  return announcement;
+  return true;
+}
+
+void PendingCall::fail(const Error& error) {
+  end(as_backend_error(error, info_.rank, info_.title));
+}
+
+void PendingCall::fail_without_sender(std::chrono::milliseconds waited) {
+  fail({ErrorCode::timeout, "recv",
+        c10::str("timeout after ", static_cast<double>(waited.count()) / 1e3,
+                 " s: no rank has sent a message"),
+        "does another rank call send?"});
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> PendingCall::future() {
-  std::unique_lock lock(state_);
+  std::unique_lock lock(mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  const bool ended = ended_;  // else end() announces it
+  const bool ended = ended_;  // else whoever ends it settles it
   lock.unlock();
-  if (ended) settle(*future_);
+  if (ended)
+    settle();
+  else
+    follow();
   return future_;
 }
 
-void PendingCall::settle(c10::ivalue::Future& future) const {
-  if (const auto failed = error())
-    future.setError(failed);
-  else
-    future.markCompleted(c10::IValue(outputs_));
+void PendingCall::settle() const {
+  std::unique_lock lock(mutex_);
+  const auto future = future_;
+  const auto error = error_;
+  lock.unlock();
+  if (future && error)
+    future->setError(error);
+  else if (future)
+    future->markCompleted(c10::IValue(outputs_));
 }
 
 }  // namespace ropewalk::pytorch

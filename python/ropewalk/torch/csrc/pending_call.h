@@ -5,6 +5,7 @@
 #include <ropewalk/communicator.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,8 @@
 
 namespace ropewalk::pytorch {
 
+class OutstandingCalls;
+
 struct WorkInfo {
   int rank;
   c10d::OpType type;
@@ -25,82 +28,69 @@ struct WorkInfo {
   std::chrono::milliseconds timeout;
 };
 
-/// What drives a call, and holds its memory. Used by one thread at a time.
-class Pending {
- public:
-  virtual ~Pending() = default;
-  // All throw ropewalk::Error when the call has failed; what follows it has been done when they say
-  // that it has ended.
-  virtual bool test() = 0;
-  /// At most for `limit`, without failing then.
-  virtual bool wait_for(std::chrono::nanoseconds limit) = 0;
-  /// Fails the call after `timeout`.
-  virtual void wait(std::chrono::milliseconds timeout) = 0;
-  /// Fails the call, unless it has ended, after others have waited for so long.
-  virtual void expire(std::chrono::milliseconds waited) = 0;
-  /// The rank that a receive from any source took its message from; else -1.
-  virtual int source() const { return -1; }
-};
-
-/// A call that the thread makes that waits for it: `run` gets the timeout.
-template <class Run>
-class Immediate final : public Pending {
- public:
-  explicit Immediate(Run run) : run_(std::move(run)) {}
-  bool test() override { return false; }
-  bool wait_for(std::chrono::nanoseconds) override { return false; }
-  void wait(std::chrono::milliseconds timeout) override { run_(timeout); }
-  void expire(std::chrono::milliseconds) override { run_(std::chrono::milliseconds(0)); }
-
- private:
-  Run run_;
-};
-
-/// Shared by torch's handle and the watcher. Any thread.
+/// Shared by torch's handle and whoever tells of its end. Any thread.
 class PendingCall : public std::enable_shared_from_this<PendingCall> {
  public:
-  /// Runs what hangs on the end of a call, which may take long and may wait for other calls. Empty
-  /// where nothing does.
-  using Announcement = std::function<void()>;
-
-  /// `pending` is null where the call has ended already.
-  PendingCall(std::unique_ptr<Pending> pending, std::vector<at::Tensor> outputs,
-              const WorkInfo& info, std::function<void()> record_end);
+  PendingCall(const std::shared_ptr<OutstandingCalls>& calls, std::vector<at::Tensor> outputs,
+              const WorkInfo& info, std::function<void()> record_end)
+      : outputs_(std::move(outputs)),
+        info_(info),
+        calls_(calls),
+        record_end_(std::move(record_end)) {}
 
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
-  std::chrono::milliseconds timeout() const { return info_.timeout; }
+  const WorkInfo& info() const { return info_; }
+  std::string name() const;  // "all_reduce"
   bool has_ended() const;
   std::exception_ptr error() const;
   int source() const;
 
-  /// Tests, or waits for `limit` where that is not 0. Nothing while the call is under way, or
-  /// another thread is at it.
-  std::optional<Announcement> poll(std::chrono::nanoseconds limit = {});
+  /// The call has become `work`. At its end `finish` runs, which may be empty; what that holds goes
+  /// then. `source` is the rank that a receive from any source has found. At most once.
+  void begin(Work work, std::function<void()> finish, int source = -1);
+  /// Makes the call here: ended when it returns.
+  void run(const std::function<void()>& call);
+  /// The communicator tells of the end, and fails the call after its timeout. Until then, or
+  /// without, it is known to those who test and wait.
+  void follow();
+
+  void test();
   /// Waits to the end; fails the call after `timeout`.
-  Announcement wait(std::chrono::milliseconds timeout);
-  /// Fails a call whose time is over: it has taken so long. Nothing where another thread is at it,
-  /// which has its own limit.
-  std::optional<Announcement> expire(std::chrono::milliseconds waited);
-  /// Ends a call that nobody will drive any more.
-  Announcement give_up(const char* reason);
+  void wait(std::chrono::milliseconds timeout);
+  /// At most for `limit`, without failing then.
+  void wait_for(std::chrono::nanoseconds limit);
+  /// The first end counts. What hangs on the future runs before this returns.
+  void end(std::exception_ptr error = nullptr);
+  /// Ends what will not be done.
+  void fail(const Error& error);
+  /// Ends a receive for which there was no message for so long.
+  void fail_without_sender(std::chrono::milliseconds waited);
   /// Tells of the end, once it is there.
   c10::intrusive_ptr<c10::ivalue::Future> future();
 
  private:
   template <class Step>
-  std::optional<Announcement> advance(std::unique_lock<std::mutex> turn, const Step& step);
-  Announcement end(int source, std::exception_ptr error);
-  void settle(c10::ivalue::Future& future) const;
+  void attempt(const Step& step);
+  /// True where this was the first end.
+  bool end_first(std::exception_ptr error);
+  /// Null where it has ended, or has not begun after `limit`.
+  Work* begun_within(std::chrono::nanoseconds limit);
+  void on_done(const Failure* failure);
+  void settle() const;
 
   const std::vector<at::Tensor> outputs_;
   const WorkInfo info_;
-  std::mutex turn_;  // held by the thread that drives
-  std::unique_ptr<Pending> pending_;
-  mutable std::mutex state_;  // guards what follows; taken after turn_
+  const std::weak_ptr<OutstandingCalls> calls_;
+  mutable std::mutex mutex_;  // guards what follows; work_, once there, stays
+  std::condition_variable changed_;
+  std::optional<Work> work_;
+  std::function<void()> finish_;
+  std::function<void()> record_end_;  // the profiler's
+  bool follows_ = false;
+  bool ending_ = false;  // some thread is at it
   bool ended_ = false;
   std::exception_ptr error_;
   int source_ = -1;
-  std::function<void()> record_end_;  // the profiler's
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

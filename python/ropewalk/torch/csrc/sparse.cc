@@ -36,13 +36,13 @@ WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions
   const at::Tensor own = tensors[0].coalesce();
   const WorkInfo info{getRank(), c10d::OpType::_ALLREDUCE_SPARSE, "ropewalk:all_reduce",
                       sequence_++, timeout};
-  return run_now(info, both, tensors, tensors, [&](std::chrono::milliseconds limit) {
+  return run_now(info, both, tensors, tensors, [&] {
     Communicator& comm = *both.group->comm;
     const int64_t mine = own._nnz();
     std::vector<int64_t> rows(static_cast<size_t>(getSize()));
-    comm.run(movement(Collective::all_gather, &mine, rows.data(), 1, DataType::int64), limit);
-    const at::Tensor places = gather_rows(comm, own.indices().t().contiguous(), rows, limit, by);
-    const at::Tensor values = gather_rows(comm, own.values().contiguous(), rows, limit, by);
+    comm.run(movement(Collective::all_gather, &mine, rows.data(), 1, DataType::int64), timeout);
+    const at::Tensor places = gather_rows(comm, own.indices().t().contiguous(), rows, timeout, by);
+    const at::Tensor values = gather_rows(comm, own.values().contiguous(), rows, timeout, by);
     tensors[0].copy_(at::sparse_coo_tensor(places.t(), values, own.sizes()).coalesce());
   });
 }

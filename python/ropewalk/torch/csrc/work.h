@@ -8,20 +8,18 @@
 #include <vector>
 
 #include "group.h"
-#include "watcher.h"
+#include "outstanding_calls.h"
 
 namespace ropewalk::pytorch {
 
 class PendingWork final : public c10d::Work {
  public:
-  /// `outputs` is the result. `pending` is null where the call has ended already.
+  /// Of a call that is still to begin. `outputs` is the result.
   PendingWork(const WorkInfo& info, const Membership::Parts& parts,
-              std::unique_ptr<Pending> pending, const std::vector<at::Tensor>& inputs,
-              std::vector<at::Tensor> outputs);
+              const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
   /// The handle goes, the call goes on.
   ~PendingWork() override;
-  /// For calls that need somebody who drives them from the beginning.
-  void watch();
+  const std::shared_ptr<PendingCall>& call() const { return call_; }
 
   bool isCompleted() override;
   bool isSuccess() const override { return call_->error() == nullptr; }
@@ -32,27 +30,18 @@ class PendingWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override { return sequence_; }
-  std::chrono::milliseconds getTimeout() const override { return call_->timeout(); }
+  uint64_t getSequencenumber() const override { return call_->info().sequence; }
+  std::chrono::milliseconds getTimeout() const override { return call_->info().timeout; }
 
  private:
   const std::shared_ptr<Group> group_;
-  const std::weak_ptr<Watcher> watcher_;
-  const uint64_t sequence_;
   std::shared_ptr<PendingCall> call_;
-  bool watched_ = false;
 };
 
-/// Makes a call in this thread: `run` gets the timeout. Ended when it returns; throws what it
-/// throws.
-template <class Run>
+/// Makes a call in this thread. Ended when it returns; throws what it throws.
 c10::intrusive_ptr<c10d::Work> run_now(const WorkInfo& info, const Membership::Parts& parts,
                                        const std::vector<at::Tensor>& inputs,
-                                       const std::vector<at::Tensor>& outputs, Run run) {
-  auto call = std::make_unique<Immediate<Run>>(std::move(run));
-  auto work = c10::make_intrusive<PendingWork>(info, parts, std::move(call), inputs, outputs);
-  work->wait();
-  return work;
-}
+                                       const std::vector<at::Tensor>& outputs,
+                                       const std::function<void()>& run);
 
 }  // namespace ropewalk::pytorch

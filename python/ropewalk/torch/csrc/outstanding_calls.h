@@ -1,0 +1,84 @@
+// The calls of a process group that have not ended: until it is left, and those that only somebody
+// else than their caller can begin or tell of.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "pending_call.h"
+
+namespace ropewalk::pytorch {
+
+/// Runs what hangs on futures: one more thread whenever all are busy, since a callback may wait for
+/// another call's future.
+class CallbackThreads {
+ public:
+  ~CallbackThreads() { stop(); }
+  void run(std::function<void()> callback);
+  /// Runs what is left, then ends. From a callback: that one's thread is let go.
+  void stop();
+
+ private:
+  /// Each thread holds it: a callback may destroy what is around this.
+  struct State {
+    std::mutex mutex;  // guards all
+    std::condition_variable changed;
+    std::deque<std::function<void()>> callbacks;
+    size_t idle = 0;
+    bool stopping = false;
+  };
+  static void work(State& state);
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::vector<std::thread> threads_;  // under state_->mutex
+};
+
+/// Threads: any may call.
+class OutstandingCalls {
+ public:
+  /// `comm` outlives `stop`.
+  explicit OutstandingCalls(Communicator& comm) : comm_(comm) {}
+  ~OutstandingCalls() { stop(std::chrono::milliseconds(0)); }
+
+  /// One that `stop` is to wait for.
+  void add(const std::shared_ptr<PendingCall>& call);
+  /// `receive` is from whichever rank sends first: `call` begins when there is a message. A thread
+  /// of this sleeps until then.
+  void receive_from_any(const std::shared_ptr<PendingCall>& call, const Call& receive,
+                        at::Tensor tensor);
+  void run_callback(std::function<void()> callback) { callbacks_.run(std::move(callback)); }
+  /// Waits for the calls, at most for `limit`. Those that have not ended fail then, after
+  /// `interrupt`, which gets threads out of them. What is added later fails at once.
+  void stop(std::chrono::milliseconds limit, const std::function<void()>& interrupt = {});
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct FromAny {
+    std::shared_ptr<PendingCall> call;
+    Call receive;
+    at::Tensor tensor;
+    Clock::time_point deadline;
+  };
+
+  void find_senders();
+  void begin_first(int sender);
+  std::deque<FromAny> take_from_any();
+
+  Communicator& comm_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<std::weak_ptr<PendingCall>> calls_;
+  size_t calls_max_ = 0;  // then those that are gone are forgotten
+  std::deque<FromAny> from_any_;
+  bool stopping_ = false;  // nothing is added any more
+  bool finder_stops_ = false;
+  std::thread finder_;
+  CallbackThreads callbacks_;
+};
+
+}  // namespace ropewalk::pytorch

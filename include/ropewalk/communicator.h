@@ -49,18 +49,14 @@ struct Options {
   std::optional<std::string> transport;  // "auto", "shm", "tcp", "verbs", "ucx"
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
-  std::optional<int> progress_cpu;      // bind the progress thread to this CPU
+  std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there
 };
 
 class Group;  // src/engine/group.h
 
-/// True in threads in which communicators move operations in the background: there `done` of
-/// Work::on_done runs while no call of the program is on the stack.
-bool is_progress_thread();
-
 /// A started operation. Destroying it unfinished waits for it (with the communicator's deadline).
 /// May outlive its Communicator; what has not ended by then throws Error(invalid_argument). After
-/// the end test and wait go on to tell the same. Several threads may test and wait at once.
+/// the end test and wait go on to tell the same. Threads: any, several at once.
 class Work {
  public:
   Work() = default;
@@ -76,12 +72,12 @@ class Work {
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
   /// Calls `done` once: with null when this has finished, with the failure when it never will.
-  /// From the thread that finishes it, which is one of the communicator's, or one that waits for
-  /// any operation; from this one, at once, where it has ended before. `done` is called without
-  /// locks: it may start operations and wait for them, and others go on meanwhile. It must neither
-  /// throw nor leave or destroy the communicator. At the deadline this fails as in `wait`, unless a
-  /// thread waits for it, which has a deadline of its own. Without a progress thread (Options)
-  /// somebody must wait or test for anything to happen.
+  /// From a progress thread of the communicator's, which has as many as there are calls of `done`
+  /// at once; from this thread, before on_done returns, where it has ended already. So `done` may
+  /// start operations and wait for them, take locks and leave the communicator; it must not throw.
+  /// At the deadline the operation fails as in `wait`, unless a thread waits for it, which has a
+  /// deadline of its own. Where the system gives no thread, whichever thread finishes it calls
+  /// `done`, before its own call returns.
   void on_done(std::function<void(const Failure*)> done,
                std::optional<std::chrono::nanoseconds> timeout = {});
   /// The same as `wait` for at most `limit`, without failing then: true when finished. Throws Error
@@ -90,8 +86,10 @@ class Work {
   bool wait_for(std::chrono::nanoseconds limit);
 
  private:
+  std::shared_ptr<Group> unfinished() const;
+
   std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<Group> group_;       // until it is known that it has ended; atomic
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run

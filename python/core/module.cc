@@ -191,5 +191,7 @@ NB_MODULE(_core, module) {
   module.def("on_system_exit", &on_system_exit, "callback"_a);
   bind_session(module);
   bind_tasks(module);
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function(&end_callbacks, nb::call_guard<nb::gil_scoped_release>()));
   bind_policies(module);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct HandleTask final : Task {
   }
 
   Handle handle;
+  std::mutex mutex;  // of a plan: one run at a time
 };
 
 /// Thread-safe by the GIL, which is let go while it waits.
@@ -43,6 +45,10 @@ class StartedWork {
   std::vector<PreparedCall> calls_;   // until the end
   std::shared_ptr<HandleTask<Work>> task_;
 };
+
+/// Before the interpreter ends: waits for callbacks of on_done that run, and runs no more of them.
+/// Call without the GIL.
+void end_callbacks();
 
 class RepeatedPlan {
  public:

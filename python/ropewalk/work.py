@@ -39,9 +39,9 @@ class Work:
                 timeout: Optional[float] = None) -> None:
         """Calls `callback(None)` when it has finished, or `callback(error)` when it has failed.
 
-        Once, from the thread that finishes it; at once where it has ended before. The callback may
-        start operations and wait for them, but not close the communicator. At the deadline the
-        operation fails as in wait(), unless a thread is waiting for it then.
+        Once, from a thread of the communicator's; from this one, at once, where it has ended
+        before. The callback may start operations and wait for them. At the deadline the operation
+        fails as in wait(), unless a thread is waiting for it then.
         """
         self._work.on_done(callback, timeout)
 

@@ -37,7 +37,8 @@ void finish(std::shared_ptr<const void>& owner, std::shared_ptr<Group>& group) n
     return abandon(std::move(owner));
   }
   // A failure that is known is thrown by the calls that follow, if it has not been.
-  const LogLevel level = group->driver->is_lost(*group) ? LogLevel::debug : LogLevel::warn;
+  const bool is_known = group->driver->is_lost(*group) || group->driver->is_stopped();
+  const LogLevel level = is_known ? LogLevel::debug : LogLevel::warn;
   try {
     group->driver->wait(*group, group->driver->timeout_ns());
   } catch (const Error& error) {
@@ -76,25 +77,40 @@ Work::~Work() {
   finish(owner_, group_);
 }
 
+/// Null once it is known to have ended: then the group may be run again by others.
+std::shared_ptr<Group> Work::unfinished() const {
+  auto group = std::atomic_load(&group_);
+  if (!group && owner_) return nullptr;
+  require(group);
+  return group;
+}
+
 bool Work::test() {
-  Group& group = require(group_);
-  return group.driver->test(group);
+  const auto group = unfinished();
+  if (group && !group->driver->test(*group)) return false;
+  std::atomic_store(&group_, {});
+  return true;
 }
 
 void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  Group& group = require(group_);
-  group.driver->wait(group, timeout_of(group, timeout));
+  const auto group = unfinished();
+  if (group) group->driver->wait(*group, timeout_of(*group, timeout));
+  std::atomic_store(&group_, {});
 }
 
 void Work::on_done(std::function<void(const Failure*)> done,
                    std::optional<std::chrono::nanoseconds> timeout) {
-  Group& group = require(group_);
-  group.driver->on_done(group, std::move(done), timeout_of(group, timeout));
+  if (const auto group = unfinished())
+    group->driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
+  else
+    done(nullptr);
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
-  Group& group = require(group_);
-  return group.driver->wait_for(group, limit.count());
+  const auto group = unfinished();
+  if (group && !group->driver->wait_for(*group, limit.count())) return false;
+  std::atomic_store(&group_, {});
+  return true;
 }
 
 Plan& Plan::operator=(Plan&& other) noexcept {

@@ -32,8 +32,6 @@ constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
 constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
 
-thread_local bool this_is_progress_thread = false;
-
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -46,10 +44,6 @@ Error has_left() {
 }
 
 }  // namespace
-
-bool is_progress_thread() {
-  return this_is_progress_thread;
-}
 
 Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options)
     : engine_(engine),
@@ -67,20 +61,24 @@ Driver::~Driver() {
 }
 
 void Driver::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+  std::unique_lock lock(mutex_);
+  if (!stopping_.exchange(true)) {
+    const Failure* failure = engine_.failures().failure();
+    give_up_callbacks(failure != nullptr ? *failure : has_left().failure());
+    hand_over_callbacks(lock);
     wake_waiters();
   }
   work_.notify_all();
-  for (std::thread& thread : progress_) {
-    assert(thread.get_id() != std::this_thread::get_id());
-    thread.join();
+  while (!progress_.empty()) {
+    std::thread thread = std::move(progress_.back());
+    progress_.pop_back();
+    lock.unlock();
+    if (thread.get_id() == std::this_thread::get_id())
+      thread.detach();  // it calls this from a callback, and holds what it needs to end
+    else
+      thread.join();
+    lock.lock();
   }
-  std::unique_lock lock(mutex_);
-  progress_.clear();
-  give_up_callbacks(has_left().failure());
-  run_callbacks(lock, nullptr);
 }
 
 void Driver::throw_if_failed() {
@@ -92,7 +90,7 @@ void Driver::throw_if_failed() {
     std::unique_lock lock(mutex_);
     engine_.stop_transports();
     give_up_callbacks(*failure);
-    run_callbacks(lock, nullptr);
+    hand_over_callbacks(lock);
   }
   thrown_.store(true, std::memory_order_relaxed);
   throw Error(*failure);
@@ -121,24 +119,31 @@ bool Driver::progress_locked() {
 }
 
 void Driver::give_up_callbacks(const Failure& failure) {
+  if (callbacks_.empty()) return;
+  engine_.stop_transports();  // whoever is told may free memory that they still move
   for (auto& [group, callback] : callbacks_) ready_.push_back({std::move(callback.done), failure});
   callbacks_.clear();
 }
 
-void Driver::run_callbacks(std::unique_lock<std::mutex>& lock, std::atomic<int>* drivers) {
+/// The caller of the driver may hold locks, and has a deadline: callbacks are not for it.
+void Driver::hand_over_callbacks(std::unique_lock<std::mutex>& lock) {
   if (ready_.empty()) return;
-  if (drivers != nullptr) drivers->fetch_sub(1, std::memory_order_relaxed);
+  wake_progress_thread();
+  if (progressing_ == 0) run_callbacks(lock);
+}
+
+void Driver::run_callbacks(std::unique_lock<std::mutex>& lock) {
   while (!ready_.empty()) {
     Ready callback = std::move(ready_.front());
     ready_.pop_front();
-    // It may wait for another one.
-    if (engine_.has_work() || !ready_.empty()) wake_progress_thread();
+    // It may take long, and may wait for another one.
+    if (!stopping_ && engine_.has_work()) wake_progress_thread();
+    if (!ready_.empty()) wake_progress_thread();
     lock.unlock();
     callback.done(callback.failure ? &*callback.failure : nullptr);
     callback.done = nullptr;  // what it holds goes without the lock
     lock.lock();
   }
-  if (drivers != nullptr) drivers->fetch_add(1, std::memory_order_relaxed);
 }
 
 void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int64_t timeout_ns) {
@@ -149,6 +154,7 @@ void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int
     if (group.is_finished()) {
       // It is told below.
     } else if (const Failure* failed = engine_.failures().failure()) {
+      engine_.stop_transports();
       failure = *failed;
     } else if (stopping_) {
       failure = has_left().failure();
@@ -182,11 +188,13 @@ void Driver::notify_waiters(bool moved) {
 }
 
 void Driver::have_progress_thread() {
-  if (!options_.progress_thread || engine_.links().size() == 1 || stopping_ ||
-      progressing_.load(std::memory_order_relaxed) > 0)
+  const bool is_wanted = options_.progress_thread || !callbacks_.empty() || !ready_.empty();
+  if (!is_wanted || engine_.links().size() == 1 || progressing_ > 0 ||
+      (stopping_ && ready_.empty()))
     return;
-  progress_.push_back(start_thread("start", "ropewalk-move", [this] { run_progress_thread(); }));
-  progressing_.fetch_add(1, std::memory_order_relaxed);
+  progress_.push_back(start_thread(
+      "start", "ropewalk-move", [this, self = weak_from_this().lock()] { run_progress_thread(); }));
+  ++progressing_;
 }
 
 void Driver::wake_progress_thread() noexcept {
@@ -209,7 +217,7 @@ void Driver::start(Group& group, bool in_background) {
   // Where it has ended already, bytes that a transport could not take yet must not wait for the
   // next call.
   if ((in_background || group.is_finished()) && engine_.has_work()) wake_progress_thread();
-  run_callbacks(lock, nullptr);
+  hand_over_callbacks(lock);
 }
 
 void Driver::start_locked(Group& group) {
@@ -233,7 +241,7 @@ void Driver::run(Group& group) {
     wake_waiters();  // these turns may have taken what a sleeper waits for
     const bool finished = group.is_finished();
     if (finished && engine_.has_work()) wake_progress_thread();  // as in start
-    run_callbacks(lock, nullptr);
+    hand_over_callbacks(lock);
     if (finished) return;
   }
   wait(group, options_.timeout_ns);
@@ -249,7 +257,7 @@ bool Driver::test(Group& group) {
       progress_locked();
       engine_.failures().check_stalled(clock_.now_ns());
       wake_waiters();
-      run_callbacks(lock, nullptr);
+      hand_over_callbacks(lock);
       lock.unlock();
     }
     throw_if_failed();
@@ -279,7 +287,7 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
       notify_waiters(moved);
       wait.moves_seen = moves_;
       const bool is_done = done();
-      run_callbacks(lock, &waiters_);
+      hand_over_callbacks(lock);
       if (is_done) return true;
     }
     throw_if_failed();
@@ -298,6 +306,8 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
 }
 
 void Driver::wait(Group& group, int64_t timeout_ns) {
+  throw_if_forked();
+  if (group.is_finished()) return;
   struct Waiting {
     explicit Waiting(Group& waited) : group(waited) { group.waiters.fetch_add(1); }
     ~Waiting() { group.waiters.fetch_sub(1); }
@@ -336,7 +346,7 @@ void Driver::finish_all() noexcept {
 void Driver::progress() {
   std::unique_lock lock(mutex_);
   progress_locked();
-  run_callbacks(lock, nullptr);
+  hand_over_callbacks(lock);
 }
 
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
@@ -365,7 +375,7 @@ void Driver::poll_control(int64_t now_ns) {
   looked_ns_ = now_ns;
   if (engine_.failures().failure() == nullptr) engine_.failures().answer_connects();
   engine_.failures().check_stalled(now_ns);
-  if (engine_.failures().failure() != nullptr) return;  // groups may be gone
+  if (stopping_ || engine_.failures().failure() != nullptr) return;  // groups may be gone
   for (const auto& [group, callback] : callbacks_) {
     if (now_ns < callback.deadline_ns || group->waiters > 0) continue;
     if (const Operation* part = group->unfinished_part())
@@ -434,19 +444,24 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
 }
 
 void Driver::run_progress_thread() {
-  this_is_progress_thread = true;
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
   WaitState wait{.background = true};
   uint32_t turns = 0;
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    const Failure* failure = engine_.failures().failure();
-    if (failure != nullptr) give_up_callbacks(*failure);
+  while (!stopping_ || !ready_.empty()) {
     if (!ready_.empty()) {
-      run_callbacks(lock, &progressing_);
+      --progressing_;
+      run_callbacks(lock);
+      ++progressing_;
       continue;  // meanwhile anything may have happened
     }
-    const bool busy = engine_.has_work() && failure == nullptr && !progress_drives_;
+    const Failure* failure = engine_.failures().failure();
+    if (failure != nullptr && !callbacks_.empty()) {
+      give_up_callbacks(*failure);
+      continue;
+    }
+    const bool busy = engine_.has_work() && failure == nullptr && !progress_drives_ &&
+                      (options_.progress_thread || !callbacks_.empty());
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       // On its way to sleep this thread may have taken the news that they wait for.

@@ -15,9 +15,9 @@
 // takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
 // own training; a sleeper is woken by the peer.
 //
-// Whoever waits to be told that an operation has ended (on_done) is called by the thread that ended
-// it, after that has let go of the lock. Meanwhile another thread drives: a progress thread that
-// calls somebody gives its place to another one, which is started where there is none.
+// Whoever waits to be told that an operation has ended (on_done) is called by a progress thread,
+// without the lock. Meanwhile another one drives, or calls the next: it is started where there is
+// none.
 //
 // A transport is armed before blocking; what arrives afterwards makes its descriptor readable. Over
 // shared memory that is a flag `asleep` and a pipe as doorbell: a sender, of a notice or of a
@@ -52,13 +52,15 @@ struct DriverOptions {
   bool oversubscribed = false;  // local ranks share CPUs: give the CPU away early
 };
 
-class Driver {
+/// A progress thread keeps it alive where a shared_ptr owns it.
+class Driver : public std::enable_shared_from_this<Driver> {
  public:
   /// References outlive the driver. `wake_fd` (or -1) is readable when the monitor has news.
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
   ~Driver();
 
-  /// Ends the progress thread. Afterwards start, run, next_sender, and test and wait where the
+  /// Tells whoever waits in on_done that nothing will end any more, and ends the progress threads,
+  /// after their callbacks. Afterwards start, run, next_sender, and test and wait where the
   /// operation has not finished, throw.
   void stop();
 
@@ -67,6 +69,7 @@ class Driver {
   /// As the above in a child, which takes no lock: threads that it does not have may hold them.
   void throw_if_forked() const;
   bool is_forked() const { return process_.is_forked(); }
+  bool is_stopped() const { return stopping_; }
   /// Throws the job's failure, if there is one.
   void throw_if_failed();
   /// Whether a caller has heard of the failure.
@@ -162,9 +165,10 @@ class Driver {
   bool progress_locked();
   /// What is waited for in callbacks_ will not end.
   void give_up_callbacks(const Failure& failure);
-  /// Runs what is in ready_, without the lock. `drivers` is the count of threads that drive to
-  /// which the caller belongs, or null.
-  void run_callbacks(std::unique_lock<std::mutex>& lock, std::atomic<int>* drivers);
+  /// Leaves what is in ready_ to a progress thread, or runs it where there is none.
+  void hand_over_callbacks(std::unique_lock<std::mutex>& lock);
+  /// Runs what is in ready_, without the lock.
+  void run_callbacks(std::unique_lock<std::mutex>& lock);
   /// After turns in which something may have moved.
   void wake_waiters();
   /// After a turn: kicks them where there is a reason.
@@ -183,7 +187,6 @@ class Driver {
   std::atomic<bool> stopping_{false};  // set under mutex_
   std::atomic<bool> thrown_{false};    // the job's failure, to a caller
   std::atomic<int> waiters_{0};        // callers that drive
-  std::atomic<int> progressing_{0};    // progress threads that are not in a callback
   const UniqueFd kick_fd_;             // a semaphore: wakes threads in block()
   // Under mutex_:
   uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
@@ -191,7 +194,8 @@ class Driver {
   std::array<bool, kChannels> message_waiters_{};  // a sleeper waits for messages of this channel
   std::array<bool, kChannels> interrupted_{};      // whoever waits for them, or will, is to return
   int64_t looked_ns_ = 0;
-  bool progress_drives_ = false;  // a progress thread is at it; the others rest
+  int progressing_ = 0;           // progress threads that are not in a callback
+  bool progress_drives_ = false;  // one of them is at it; the others rest
   std::vector<std::thread> progress_;
   std::unordered_multimap<const Group*, Callback> callbacks_;  // of groups under way
   std::deque<Ready> ready_;                                    // to be run

@@ -134,22 +134,6 @@ TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
   EXPECT_EQ(transport.armed, 0);
 }
 
-TEST_F(DriverThatWaits, TellsOfTheEndFromTheThreadThatWaits) {
-  clock.happens_at = 2;
-  clock.happens = [&] { send(); };
-  std::thread::id told;
-  driver.on_done(
-      groups[0],
-      [&](const Failure* failure) {
-        EXPECT_EQ(failure, nullptr);
-        EXPECT_TRUE(groups[0].is_finished());
-        told = std::this_thread::get_id();
-      },
-      driver.timeout_ns());
-  driver.wait(groups[0], driver.timeout_ns());
-  EXPECT_EQ(told, std::this_thread::get_id());
-}
-
 /// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.
 class DriverTest : public ::testing::Test {
  protected:
@@ -223,6 +207,21 @@ TEST_F(DriverTest, StartsNothingWithoutAThreadForIt) {
   const NoMoreThreads limit;
   EXPECT_THROW(driver.start(groups[0], true), Error);
   EXPECT_FALSE(has_work());
+}
+
+TEST_F(DriverTest, TellsOfTheEndFromTheThreadThatWaitsWhereThereIsNoOther) {
+  const NoMoreThreads limit;
+  driver.start(groups[0], false);
+  std::thread::id told;
+  driver.on_done(
+      groups[0],
+      [&](const Failure* failure) {
+        EXPECT_EQ(failure, nullptr);
+        told = std::this_thread::get_id();
+      },
+      driver.timeout_ns());
+  driver.wait(groups[0], driver.timeout_ns());
+  EXPECT_EQ(told, std::this_thread::get_id());
 }
 
 TEST_F(DriverTest, LeavesWhatNoThreadCanSendToTheNextCall) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "tests/local_world.h"
@@ -45,14 +46,9 @@ TEST_P(OnDone, IsToldWhileNobodyWaits) {
     for (const size_t count : {size_t{1}, size_t{100'000}}) {
       std::vector<float> data(count, 1);
       Told told;
-      bool by_progress_thread = false;
       Work work = comm.start(Call::all_reduce(data));
-      work.on_done([&, done = told.callback(), self = std::this_thread::get_id()](auto failure) {
-        by_progress_thread = is_progress_thread() || std::this_thread::get_id() == self;
-        done(failure);
-      });
+      work.on_done(told.callback());
       EXPECT_EQ(told.code(), ErrorCode::ok);
-      EXPECT_TRUE(by_progress_thread);
       EXPECT_EQ(data.front(), 3);
       EXPECT_EQ(data.back(), 3);
       EXPECT_TRUE(work.test());
@@ -105,6 +101,74 @@ TEST_P(OnDone, HoldsUpNobodyElse) {
       done(nullptr);
     });
     EXPECT_EQ(told_first.code(), ErrorCode::ok);
+  });
+}
+
+/// The waiting thread may hold a lock that `done` takes.
+TEST_P(OnDone, DoesNotRunInAThreadThatWaitsForAnother) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    std::vector<float> first(8, 1), second(100'000, 2);
+    if (comm.rank() == 1) std::this_thread::sleep_for(100ms);
+    Told told;
+    std::mutex mutex;
+    Work work = comm.start(Call::all_reduce(first));
+    {
+      std::unique_lock lock(mutex);
+      const auto done = [&, done = told.callback()](const Failure* failure) {
+        std::lock_guard same(mutex);
+        done(failure);
+      };
+      if (comm.rank() == 0) work.on_done(done);
+      comm.all_reduce(second);
+    }
+    if (comm.rank() == 0) {
+      EXPECT_EQ(told.code(), ErrorCode::ok);
+    }
+  });
+}
+
+TEST_P(OnDone, MayLeave) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    if (comm.rank() == 1) std::this_thread::sleep_for(100ms);
+    auto part = comm.split(0);
+    std::vector<float> data(100'000, 1);
+    Told told;
+    Work work = part->start(Call::all_reduce(data));
+    work.on_done([&, done = told.callback()](const Failure* failure) {
+      part.reset();
+      done(failure);
+    });
+    EXPECT_EQ(told.code(), ErrorCode::ok);
+    EXPECT_EQ(part, nullptr);
+  });
+}
+
+TEST_P(OnDone, NeedsNoProgressThreadToBeAskedFor) {
+  const auto body = [](Communicator& comm) {
+    std::vector<float> data(100'000, 1);
+    Told told;
+    Work work = comm.start(Call::all_reduce(data));
+    work.on_done(told.callback());
+    EXPECT_EQ(told.code(), ErrorCode::ok);
+  };
+  run_ranks(2, GetParam(), body, [](int, Options& options) { options.progress_thread = false; });
+}
+
+/// Each may wait for another's.
+TEST_P(OnDone, IsToldInThreadsOfTheirOwnWhenThisRankLeaves) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    std::array<float, 1> data[2] = {};
+    Told told[2];
+    Work works[] = {comm.start(receive(data[0], comm)), comm.start(receive(data[1], comm))};
+    for (const int i : {0, 1})
+      works[i].on_done([&, i, done = told[i].callback()](const Failure* failure) {
+        if (i == 0) {
+          EXPECT_EQ(told[1].code(), ErrorCode::invalid_argument);
+        }
+        done(failure);
+      });
+    comm.leave();
+    EXPECT_EQ(told[0].code(), ErrorCode::invalid_argument);
   });
 }
 

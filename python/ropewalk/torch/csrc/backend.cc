@@ -40,7 +40,6 @@ std::unique_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store>& store,
     options = Rendezvous::options(text, rank, size);
   }
   options.timeout = timeout;
-  options.progress_thread = true;  // which tells of the ends of calls
   auto comm = Communicator::create(options);
   if (rendezvous) store->deleteKey(kUniqueIdKey);  // a later group of this name meets again
   return comm;

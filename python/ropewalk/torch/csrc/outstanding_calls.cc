@@ -75,6 +75,7 @@ void OutstandingCalls::receive_from_any(const std::shared_ptr<PendingCall>& call
     if (stopping_) return;  // `add` has ended it
     const auto deadline = Clock::now() + call->info().timeout;
     from_any_.push_back({call, receive, std::move(tensor), deadline});
+    call->follow();
     if (!finder_.joinable()) finder_ = std::thread([this] { find_senders(); });
   }
   changed_.notify_one();
@@ -115,12 +116,20 @@ void OutstandingCalls::find_senders() {
 /// Receives get the messages in the order in which they were posted.
 void OutstandingCalls::begin_first(int sender) {
   std::unique_lock lock(mutex_);
-  FromAny first = std::move(from_any_.front());
-  from_any_.pop_front();
+  FromAny first;
+  std::vector<FromAny> ended;  // goes without the lock
+  for (;;) {
+    if (from_any_.empty()) return;  // the message waits for the next one
+    first = std::move(from_any_.front());
+    from_any_.pop_front();
+    if (first.call->claim()) break;
+    ended.push_back(std::move(first));
+  }
   lock.unlock();
   first.receive.root = sender;
   try {
-    first.call->begin(comm_.start(first.receive), [tensor = std::move(first.tensor)] {}, sender);
+    first.call->begin(
+        comm_.start(first.receive), [tensor = std::move(first.tensor)] {}, sender);
   } catch (const Error& error) {
     first.call->fail(error);
   }

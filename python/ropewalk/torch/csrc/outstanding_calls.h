@@ -1,5 +1,5 @@
-// The calls of a process group that have not ended: until it is left, and those that only somebody
-// else than their caller can begin or tell of.
+// The calls of a process group that have not ended: whoever leaves it waits for them. Receives from
+// any source begin here.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,8 @@
 
 namespace ropewalk::pytorch {
 
-/// Runs what hangs on futures: one more thread whenever all are busy, since a callback may wait for
-/// another call's future.
+/// Runs what hangs on futures that threads settle which nothing must hold up: one more thread
+/// whenever all are busy, since a callback may wait for another call's future.
 class CallbackThreads {
  public:
   ~CallbackThreads() { stop(); }
@@ -51,6 +51,7 @@ class OutstandingCalls {
   /// of this sleeps until then.
   void receive_from_any(const std::shared_ptr<PendingCall>& call, const Call& receive,
                         at::Tensor tensor);
+  /// In a thread for that.
   void run_callback(std::function<void()> callback) { callbacks_.run(std::move(callback)); }
   /// Waits for the calls, at most for `limit`. Those that have not ended fail then, after
   /// `interrupt`, which gets threads out of them. What is added later fails at once.

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -62,71 +63,72 @@ int PendingCall::source() const {
   return source_;
 }
 
+bool PendingCall::claim() {
+  std::lock_guard lock(mutex_);
+  return !ending_ && !std::exchange(claimed_, true);
+}
+
 void PendingCall::begin(Work work, std::function<void()> finish, int source) {
   bool follows = false;
   {
     std::lock_guard lock(mutex_);
-    work_ = std::move(work);
     finish_ = std::move(finish);
+    work_ = std::move(work);
     source_ = source;
-    follows = std::exchange(follows_, false);
+    follows = followed_.has_value();
   }
   changed_.notify_all();
   if (follows) follow();
 }
 
-/// `step` returns whether the call has ended.
 template <class Step>
-void PendingCall::attempt(const Step& step) {
+PendingCall::Future PendingCall::attempt(const Step& step) {
   try {
-    if (step()) end();
+    if (!step()) return {};
   } catch (const Error& error) {
-    fail(error);
+    return end_first(as_backend_error(error, info_.rank, info_.title));
   } catch (...) {
-    end(std::current_exception());
+    return end_first(std::current_exception());
   }
+  return end_first(nullptr);
 }
 
 void PendingCall::run(const std::function<void()>& call) {
-  attempt([&] {
+  settle(attempt([&] {
     call();
     return true;
-  });
+  }));
 }
 
 void PendingCall::follow() {
-  {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(follows_, true) || !work_) return;
-  }
-  attempt([this] {
-    work_->on_done([self = shared_from_this()](const Failure* failure) { self->on_done(failure); },
-                   info_.timeout);
+  const auto now = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  if (!followed_) followed_ = now;
+  if (!work_) return;  // `begin` sees to it
+  const auto timeout = std::max(info_.timeout - (now - *followed_), std::chrono::nanoseconds(0));
+  lock.unlock();
+  // This runs in a thread of the communicator's, which others stand in for meanwhile.
+  const auto done = [self = shared_from_this()](const Failure* failure) {
+    self->settle(self->attempt([&]() -> bool {
+      if (failure != nullptr) throw Error(*failure);
+      return true;
+    }));
+  };
+  settle_aside(attempt([&] {
+    work_->on_done(done, timeout);
     return false;
-  });
-}
-
-/// What hangs on the future may take long and may wait for other calls. A thread of the program
-/// that comes here while it waits for another call must not be held up by it.
-void PendingCall::on_done(const Failure* failure) {
-  std::exception_ptr error;
-  if (failure != nullptr) error = as_backend_error(Error(*failure), info_.rank, info_.title);
-  if (!end_first(error)) return;
-  const auto calls = calls_.lock();
-  if (calls && !is_progress_thread())
-    calls->run_callback([self = shared_from_this()] { self->settle(); });
-  else
-    settle();
+  }));
 }
 
 Work* PendingCall::begun_within(std::chrono::nanoseconds limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return ended_ || work_; });
+  const auto is_there = [this] { return ended_ || work_; };
+  if (!changed_.wait_for(lock, limit, is_there) && claimed_) changed_.wait(lock, is_there);
   return ended_ || !work_ ? nullptr : &*work_;
 }
 
 void PendingCall::test() {
-  if (Work* work = begun_within({})) attempt([work] { return work->test(); });
+  if (Work* work = begun_within({})) settle(attempt([work] { return work->test(); }));
 }
 
 void PendingCall::wait(std::chrono::milliseconds timeout) {
@@ -134,56 +136,65 @@ void PendingCall::wait(std::chrono::milliseconds timeout) {
   if (Work* work = begun_within(timeout)) {
     const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - begin);
-    attempt([&] {
-      work->wait(timeout - waited);
+    settle(attempt([&] {
+      work->wait(std::max(timeout - waited, std::chrono::milliseconds(0)));
       return true;
-    });
-  } else if (!has_ended()) {
+    }));
+  } else {
     fail_without_sender(timeout);
   }
-  // Another thread may be about to end it.
+  // Another thread may be about to begin or to end it.
   std::unique_lock lock(mutex_);
+  if (claimed_ && !ended_ && !ending_) {
+    lock.unlock();
+    return wait(std::chrono::milliseconds(0));
+  }
   changed_.wait(lock, [this] { return ended_; });
 }
 
 void PendingCall::wait_for(std::chrono::nanoseconds limit) {
   const auto begin = std::chrono::steady_clock::now();
   if (Work* work = begun_within(limit))
-    attempt([&] { return work->wait_for(limit - (std::chrono::steady_clock::now() - begin)); });
+    settle_aside(attempt(
+        [&] { return work->wait_for(limit - (std::chrono::steady_clock::now() - begin)); }));
+  std::unique_lock lock(mutex_);
+  if (ending_) changed_.wait(lock, [this] { return ended_; });
 }
 
-void PendingCall::end(std::exception_ptr error) {
-  if (end_first(std::move(error))) settle();
-}
-
-bool PendingCall::end_first(std::exception_ptr error) {
+PendingCall::Future PendingCall::end_first(std::exception_ptr error) {
   std::function<void()> finish, record_end;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(ending_, true)) return false;
-    finish = std::exchange(finish_, nullptr);
+    if (std::exchange(ending_, true)) return {};
+    if (!error) finish = std::exchange(finish_, nullptr);
     record_end = std::exchange(record_end_, nullptr);
   }
   try {
-    if (finish && !error) finish();
+    if (finish) finish();
   } catch (...) {
     error = std::current_exception();
   }
+  Future future;
   {
     std::lock_guard lock(mutex_);
     ended_ = true;
     error_ = std::move(error);
+    future = future_;
   }
   changed_.notify_all();
   if (record_end) record_end();
-  return true;
+  return future;
 }
 
 void PendingCall::fail(const Error& error) {
-  end(as_backend_error(error, info_.rank, info_.title));
+  settle_aside(attempt([&]() -> bool { throw Error(error); }));
 }
 
 void PendingCall::fail_without_sender(std::chrono::milliseconds waited) {
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_ || std::exchange(claimed_, true)) return;
+  }
   fail({ErrorCode::timeout, "recv",
         c10::str("timeout after ", static_cast<double>(waited.count()) / 1e3,
                  " s: no rank has sent a message"),
@@ -197,21 +208,27 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingCall::future() {
   const bool ended = ended_;  // else whoever ends it settles it
   lock.unlock();
   if (ended)
-    settle();
+    settle(future_);
   else
     follow();
   return future_;
 }
 
-void PendingCall::settle() const {
-  std::unique_lock lock(mutex_);
-  const auto future = future_;
-  const auto error = error_;
-  lock.unlock();
-  if (future && error)
-    future->setError(error);
-  else if (future)
+void PendingCall::settle(const Future& future) const {
+  if (!future) return;
+  if (const auto failed = error())
+    future->setError(failed);
+  else
     future->markCompleted(c10::IValue(outputs_));
+}
+
+void PendingCall::settle_aside(Future future) {
+  if (!future) return;
+  if (const auto calls = calls_.lock())
+    calls->run_callback(
+        [self = shared_from_this(), future = std::move(future)] { self->settle(future); });
+  else
+    settle(future);
 }
 
 }  // namespace ropewalk::pytorch

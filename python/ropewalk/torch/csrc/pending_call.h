@@ -48,45 +48,56 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   /// The call has become `work`. At its end `finish` runs, which may be empty; what that holds goes
   /// then. `source` is the rank that a receive from any source has found. At most once.
   void begin(Work work, std::function<void()> finish, int source = -1);
+  /// To be called before `begin` where that comes later than the caller's handle. False where the
+  /// call has ended.
+  bool claim();
   /// Makes the call here: ended when it returns.
   void run(const std::function<void()>& call);
   /// The communicator tells of the end, and fails the call after its timeout. Until then, or
   /// without, it is known to those who test and wait.
   void follow();
 
+  // Threads of the program, which run what hangs on the future of a call that they end:
   void test();
   /// Waits to the end; fails the call after `timeout`.
   void wait(std::chrono::milliseconds timeout);
+  /// Of a call that is no operation.
+  void end() { settle(end_first(nullptr)); }
+
+  // Others, who must not be held up by that:
   /// At most for `limit`, without failing then.
   void wait_for(std::chrono::nanoseconds limit);
-  /// The first end counts. What hangs on the future runs before this returns.
-  void end(std::exception_ptr error = nullptr);
-  /// Ends what will not be done.
+  /// Ends what will not be done. Its memory is in use until its operation has ended.
   void fail(const Error& error);
-  /// Ends a receive for which there was no message for so long.
+  /// Ends a receive for which there was no message for so long, unless it is being begun.
   void fail_without_sender(std::chrono::milliseconds waited);
   /// Tells of the end, once it is there.
   c10::intrusive_ptr<c10::ivalue::Future> future();
 
  private:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+  /// Runs `step`, which returns whether the call has ended, and ends it then, or where it throws.
   template <class Step>
-  void attempt(const Step& step);
-  /// True where this was the first end.
-  bool end_first(std::exception_ptr error);
+  Future attempt(const Step& step);
+  /// The first end counts: it gives the future that is to be settled, where there is one.
+  Future end_first(std::exception_ptr error);
   /// Null where it has ended, or has not begun after `limit`.
   Work* begun_within(std::chrono::nanoseconds limit);
-  void on_done(const Failure* failure);
-  void settle() const;
+  void settle(const Future& future) const;
+  /// The same in a thread for that.
+  void settle_aside(Future future);
 
   const std::vector<at::Tensor> outputs_;
   const WorkInfo info_;
   const std::weak_ptr<OutstandingCalls> calls_;
   mutable std::mutex mutex_;  // guards what follows; work_, once there, stays
   std::condition_variable changed_;
+  std::function<void()> finish_;  // holds the memory of
   std::optional<Work> work_;
-  std::function<void()> finish_;
-  std::function<void()> record_end_;  // the profiler's
-  bool follows_ = false;
+  std::function<void()> record_end_;                               // the profiler's
+  std::optional<std::chrono::steady_clock::time_point> followed_;  // since when
+  bool claimed_ = false;
   bool ending_ = false;  // some thread is at it
   bool ended_ = false;
   std::exception_ptr error_;

@@ -54,6 +54,7 @@ c10::intrusive_ptr<c10d::Work> run_now(const WorkInfo& info, const Membership::P
                                        const std::vector<at::Tensor>& outputs,
                                        const std::function<void()>& run) {
   auto work = c10::make_intrusive<PendingWork>(info, parts, inputs, outputs);
+  parts.calls->add(work->call());
   work->call()->run(run);
   if (const auto error = work->exception()) std::rethrow_exception(error);
   return work;

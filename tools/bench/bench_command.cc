@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kDefaultSizes = "8:64M";
 constexpr std::array kLinkBenchmarks = {"put", "pingpong", "signal"};
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  ropewalk bench all_reduce -n 2 --transport shm --sizes 8,64K,1M,64M\n"
     "  ropewalk bench all_reduce -n 4 --sizes 8:64M --dtype bfloat16 --op avg --json\n"
@@ -115,8 +115,8 @@ void add_flags(Command bench, BenchFlags& flags) {
 
 void add_bench_command(Command app, Request& request) {
   auto flags = std::make_shared<BenchFlags>();
-  Command bench =
-      app.add_command("bench", "measure a collective, or the link between two ranks", kExamples);
+  Command bench = app.add_command("bench", "measure a collective, or the link between two ranks",
+                                  kBenchExamples);
   add_flags(bench, *flags);
   add_p2p_commands(bench, request);
   bench.set_action(request, [flags] {

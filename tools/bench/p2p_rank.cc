@@ -14,21 +14,18 @@
 #include "tools/bench/memory.h"
 #include "tools/bench/p2p_link.h"
 #include "tools/bench/p2p_report.h"
+#include "tools/bench/time_summary.h"
 
 namespace ropewalk::tools {
 namespace {
 
 constexpr double kLatencyBudgetUs = 250e3;  // of a size, where no number of iterations is given
 constexpr double kRoundBudgetUs = 5e3;
-constexpr int kIterationsMin = 10, kIterationsMax = 100000;
+constexpr int kMessagesMin = 10, kMessagesMax = 100000;
 constexpr int kRounds = 25;       // bandwidth: the median of these
 constexpr int kPutsPerPoll = 16;  // while posting: what arrives must not fill up
 constexpr int kChecks = 3;        // of content
 constexpr int kSignalsChecked = 1000;
-
-double now_us() {
-  return static_cast<double>(MonotonicClock().now_ns()) / 1e3;
-}
 
 // Different at every place, and in every round and direction.
 std::byte pattern(size_t i, int rank, int round) {
@@ -60,8 +57,8 @@ class P2pPair {
 
   /// The same number on both ranks: rank 0's.
   int agree(double message_us, double budget_us) {
-    const double fitting = std::clamp(budget_us / std::max(message_us, 0.01),
-                                      double{kIterationsMin}, double{kIterationsMax});
+    const double fitting = std::clamp(budget_us / std::max(message_us, 0.01), double{kMessagesMin},
+                                      double{kMessagesMax});
     const auto own = static_cast<uint64_t>(options_.iterations > 0 ? options_.iterations
                                                                    : static_cast<int>(fitting));
     const uint64_t theirs = link_.exchange(own);
@@ -111,7 +108,7 @@ class P2pPair {
   }
 
   void measure_bandwidth(size_t bytes, P2pResult& result) {
-    const int warmup = std::max(options_.warmup, kIterationsMin);
+    const int warmup = std::max(options_.warmup, kMessagesMin);
     const int messages = agree(stream_us(bytes, warmup) / warmup, kRoundBudgetUs);
     std::vector<double> us;
     for (int round = 0; round < kRounds; ++round) us.push_back(stream_us(bytes, messages));
@@ -170,11 +167,6 @@ class P2pPair {
   const int rank_;
   uint64_t misplaced_before_ = 0;
 };
-
-void print(const std::string& text) {
-  fmt::print("{}", text);
-  fflush(stdout);
-}
 
 uint64_t measure(Job& job, const P2pOptions& options) {
   const int peer = 1 - job.rank();

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <memory>
 
-#include "base/clock.h"
 #include "ropewalk/communicator.h"
 #include "tools/bench/data.h"
 #include "tools/bench/job.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"
+#include "tools/bench/time_summary.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -126,10 +126,6 @@ class BenchCase {
   Plan plan_;
   std::vector<Call> calls_;  // send_recv only
 };
-
-double now_us() {
-  return static_cast<double>(MonotonicClock().now_ns()) / 1e3;
-}
 
 // Fills `us` with the time of each iteration on this rank.
 void measure(BenchCase& bench_case, Plan& barrier, std::span<double> us) {

@@ -16,11 +16,6 @@ std::string op_of(const BenchOptions& options) {
   return options.kind.reduces() ? std::string(name_of(options.op)) : "none";
 }
 
-void print(const std::string& text) {
-  fmt::print("{}", text);
-  fflush(stdout);
-}
-
 }  // namespace
 
 BenchResult summarize(const BenchShape& shape, Algorithm algorithm, std::vector<double> us,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
+
+#include "base/clock.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -14,6 +17,15 @@ double quantile(const std::vector<double>& sorted, double share) {
 }
 
 }  // namespace
+
+double now_us() {
+  return static_cast<double>(MonotonicClock().now_ns()) / 1e3;
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
 
 TimeSummary summarize_times(std::vector<double> us) {
   std::sort(us.begin(), us.end());

@@ -14,7 +14,7 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kEnvExamples =
     "Examples:\n"
     "  ropewalk env\n"
     "  ropewalk run -n 2 -- ropewalk env      (what the ranks see)\n"
@@ -71,7 +71,7 @@ int run_env() {
 }  // namespace
 
 void add_env_command(Command app, Request& request) {
-  app.add_command("env", "every variable that Ropewalk reads, and its value", kExamples)
+  app.add_command("env", "every variable that Ropewalk reads, and its value", kEnvExamples)
       .set_action(request, run_env);
 }
 

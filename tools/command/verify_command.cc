@@ -18,7 +18,7 @@ constexpr int kRanksVerifiedMax = 4096;
 // Rendezvous, the tightest buffer, and the smallest that lets a rank run ahead.
 constexpr int kCredits[] = {0, 1, 2, kInListOrder};
 constexpr size_t kFindingsShown = 10;
-constexpr const char* kExamples =
+constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  ropewalk verify\n"
     "  ropewalk verify --ranks 1:64\n"
@@ -127,7 +127,7 @@ int run_verify(const std::string& ranks) {
 void add_verify_command(Command app, Request& request) {
   auto ranks = std::make_shared<std::string>("1:64");
   Command verify =
-      app.add_command("verify", "prove every schedule for a range of rank counts", kExamples);
+      app.add_command("verify", "prove every schedule for a range of rank counts", kVerifyExamples);
   verify.add_option("--ranks", *ranks, "how many ranks: 8, or 1:64").show_default();
   verify.set_action(request, [ranks] { return run_verify(*ranks); });
 }

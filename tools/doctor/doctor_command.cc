@@ -10,7 +10,7 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  ropewalk doctor\n"
     "  ropewalk doctor --coordinator node1:29500\n"
@@ -56,7 +56,8 @@ std::string line_of(const Diagnosis& diagnosis) {
 
 void add_doctor_command(Command app, Request& request) {
   auto coordinator = std::make_shared<std::string>();
-  Command doctor = app.add_command("doctor", "what of this machine can hinder Ropewalk", kExamples);
+  Command doctor =
+      app.add_command("doctor", "what of this machine can hinder Ropewalk", kDoctorExamples);
   doctor.add_option("--coordinator", *coordinator, "host:port that should accept connections");
   doctor.set_action(request, [coordinator] { return run_doctor(*coordinator); });
 }

@@ -16,7 +16,7 @@ namespace ropewalk::tools {
 namespace {
 
 constexpr size_t kBytesMax = size_t{1} << 44;
-constexpr const char* kExamples =
+constexpr const char* kExplainExamples =
     "Examples:\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8\n"
     "  ropewalk explain all_reduce --bytes 64M -n 16 --hosts 2 --dtype bfloat16\n"
@@ -93,7 +93,7 @@ ExplainOptions options_of(const ExplainFlags& flags) {
 void add_explain_command(Command app, Request& request) {
   auto flags = std::make_shared<ExplainFlags>();
   Command command =
-      app.add_command("explain", "tell how a collective would run here, and why", kExamples);
+      app.add_command("explain", "tell how a collective would run here, and why", kExplainExamples);
   command.add_option("collective", flags->collective, "which one")
       .one_of(collective_words())
       .required();

@@ -33,11 +33,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kQueueBytesMax = 1 << 20;  // above it the ranks' output waits in their pipes
-constexpr milliseconds kKillTimeout{5000};  // SIGKILL works at once, except on a stuck device
 constexpr milliseconds kLeftoversInterval{10};
 // Descriptors: three per rank (output, error, pidfd), and what the agent itself has at most.
 constexpr rlim_t kDescriptorsPerRank = 3;
-constexpr rlim_t kOwnDescriptors = 20;
+constexpr rlim_t kAgentDescriptors = 20;
 
 struct Rank {
   int rank = 0;
@@ -194,7 +193,7 @@ void Agent::prepare(const Frame& frame) {
   part_ = decode_job_part(frame.payload);
   const auto ranks = static_cast<rlim_t>(part_.local_size);
   descriptor_limit_.raise_to(
-      kOwnDescriptors + kDescriptorsPerRank * ranks,
+      kAgentDescriptors + kDescriptorsPerRank * ranks,
       fmt::format("the agent that starts {} rank{}", ranks, ranks == 1 ? "" : "s"));
   std::string where;
   if (part_.listen) {

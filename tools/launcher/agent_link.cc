@@ -22,7 +22,7 @@ struct Pipes {
   UniqueFd agent_in, launcher_out, launcher_in, agent_out;
 };
 
-[[noreturn]] void fail(const char* step) {
+[[noreturn]] void fail_start(const char* step) {
   throw Error(ErrorCode::system, "start of an agent", fmt::format("{}: {}", step, strerror(errno)),
               "check the limits on processes and files: ulimit -u; ulimit -n");
 }
@@ -30,10 +30,10 @@ struct Pipes {
 Pipes make_pipes() {
   int down[2], up[2];
   Pipes pipes;
-  if (pipe2(down, O_CLOEXEC) != 0) fail("pipe");
+  if (pipe2(down, O_CLOEXEC) != 0) fail_start("pipe");
   pipes.agent_in = UniqueFd(down[0]);
   pipes.launcher_out = UniqueFd(down[1]);
-  if (pipe2(up, O_CLOEXEC) != 0) fail("pipe");
+  if (pipe2(up, O_CLOEXEC) != 0) fail_start("pipe");
   pipes.launcher_in = UniqueFd(up[0]);
   pipes.agent_out = UniqueFd(up[1]);
   return pipes;
@@ -86,7 +86,7 @@ void close_all_but(std::array<int, 3> kept) {
 AgentLink start_local_agent(int stdin_fd, const DescriptorLimit& own_limit) {
   Pipes pipes = make_pipes();
   const pid_t pid = fork();
-  if (pid < 0) fail("fork");
+  if (pid < 0) fail_start("fork");
   if (pid == 0) {
     own_limit.restore();
     become_local_agent(std::move(pipes), stdin_fd);
@@ -101,7 +101,7 @@ AgentLink start_remote_agent(const std::string& host, const std::string& ropewal
   Pipes pipes = make_pipes();
   const std::string command = fmt::format("exec {} run-agent", shell_quote(ropewalk));
   const pid_t pid = fork();
-  if (pid < 0) fail("fork");
+  if (pid < 0) fail_start("fork");
   if (pid == 0) {
     own_limit.restore();
     become_ssh(pipes, host, command);

@@ -38,7 +38,7 @@ constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, 
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
-constexpr rlim_t kOwnDescriptors = 16;
+constexpr rlim_t kLauncherDescriptors = 16;
 constexpr rlim_t kDescriptorsPerHost = 2;
 
 class Launcher {
@@ -132,7 +132,7 @@ int Launcher::exit_status() const {
 
 void Launcher::start_agents() {
   enter(Phase::starting, kStartTimeout);
-  descriptor_limit_.raise_to(kOwnDescriptors + kDescriptorsPerHost * hosts_.size(),
+  descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerHost * hosts_.size(),
                              fmt::format("a job on {} hosts", hosts_.size()));
   const std::string key = job_key();
   const bool has_stdin = job_.give_stdin && stdin_is_ours();

@@ -13,7 +13,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kShortGrace{300};    // for those that can print nothing; after SIGTERM
 constexpr milliseconds kWritingMax{30000};  // for those that never stop
-constexpr milliseconds kKillTimeout{5000};  // SIGKILL works at once, except on a stuck device
 
 }  // namespace
 

@@ -17,6 +17,9 @@ int exit_status_of(int wait_status);
 /// Makes this process the parent of its descendants' orphans, so that none escapes.
 void become_subreaper();
 
+/// SIGKILL works at once, except on a stuck device.
+inline constexpr std::chrono::milliseconds kKillTimeout{5000};
+
 /// Children, their children, and so on, of this process, as /proc has them now.
 std::vector<pid_t> descendants();
 /// Sends `signal` to every descendant.

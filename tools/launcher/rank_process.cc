@@ -13,13 +13,13 @@
 namespace ropewalk::tools {
 namespace {
 
-struct StartFailure {
+struct FailedStep {
   int error;
   char step[28];
 };
 
 [[noreturn]] void fail_in_child(int report_fd, const char* step) {
-  StartFailure failure{errno, {}};
+  FailedStep failure{errno, {}};
   strncpy(failure.step, step, sizeof failure.step - 1);
   [[maybe_unused]] ssize_t n = ::write(report_fd, &failure, sizeof failure);
   _exit(127);
@@ -92,7 +92,7 @@ RankProcess start_rank(const RankStart& start) {
   }
   report_write.reset();
 
-  StartFailure failure{};
+  FailedStep failure{};
   ssize_t n;
   do {
     n = ::read(report_read.get(), &failure, sizeof failure);  // ends when exec closes the pipe

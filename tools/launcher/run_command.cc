@@ -26,7 +26,7 @@ struct RunFlags {
   bool bind = false, no_prefix = false, no_stdin = false;
 };
 
-constexpr const char* kExamples =
+constexpr const char* kRunExamples =
     "Examples:\n"
     "  ropewalk run -n 4 -- ./train --epochs 3\n"
     "  ropewalk run -n 4 --bind --transport shm -- python3 train.py\n"
@@ -181,7 +181,7 @@ void add_run_command(Command app, Request& request) {
   Command run = app.add_command(
       "run",
       "start the ranks of a job, here or on several hosts: run [OPTIONS] [--] program [arguments]",
-      kExamples);
+      kRunExamples);
   run.take_program();
   add_flags(run, *flags);
   run.set_action(request, [flags, &request] { return launch(job_of(*flags, request.program)); });

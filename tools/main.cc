@@ -1,8 +1,8 @@
 // The `ropewalk` command.
 #include <fmt/format.h>
 
-#include "cli.h"
-#include "command.h"
+#include "tools/command/cli.h"
+#include "tools/command/command.h"
 
 int main(int argc, char** argv) {
   using namespace ropewalk::tools;

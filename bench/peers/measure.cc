@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "tools/bench_data.h"
-#include "tools/bench_report.h"
-#include "tools/binding.h"
+#include "tools/bench/data.h"
+#include "tools/bench/report.h"
+#include "tools/launcher/binding.h"
 
 namespace ropewalk::peers {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "barrier.h"
 #include "segment.h"
-#include "tools/bench_options.h"
+#include "tools/bench/options.h"
 
 namespace ropewalk::peers {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench_shape.h"
+#include "tools/bench/shape.h"
 
 namespace ropewalk::peers {
 

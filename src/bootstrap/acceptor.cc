@@ -11,7 +11,6 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kHandshakeTimeoutNs = 5'000'000'000;
 constexpr int64_t kAcceptPauseNs = 50'000'000;
 constexpr size_t kSourcesLoggedMax = 64;
 

@@ -15,9 +15,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "bootstrap/wire.h"
 
 namespace ropewalk::bootstrap {
+
+/// Of all of it, on either side.
+inline constexpr int64_t kHandshakeTimeoutNs = 5000 * kMillisecond_ns;
 
 using Key = std::array<unsigned char, 32>;
 

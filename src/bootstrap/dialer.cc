@@ -14,7 +14,6 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kConnectTimeoutNs = 1000 * kMillisecond_ns;
-constexpr int64_t kHandshakeTimeoutNs = 5000 * kMillisecond_ns;
 constexpr int64_t kPauseMinNs = 5 * kMillisecond_ns;
 constexpr int64_t kPauseMaxNs = 200 * kMillisecond_ns;
 

@@ -19,7 +19,6 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr size_t kHostBytesMax = 255;
 constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;

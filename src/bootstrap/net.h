@@ -14,6 +14,8 @@
 
 namespace ropewalk::bootstrap {
 
+inline constexpr size_t kHostBytesMax = 255;
+
 struct Endpoint {
   std::string host;  // a name or a numeric address, without brackets
   uint16_t port = 0;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "bootstrap/net.h"
+
 namespace ropewalk::bootstrap {
 namespace {
-
-constexpr size_t kHostBytesMax = 255;
 
 bool is_host_char(unsigned char c) {
   return std::isalnum(c) || c == '-' || c == '_' || c == '.';

@@ -28,7 +28,7 @@ int open_userfaultfd(int flags) {
   return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags));
 }
 
-std::string advice_for(int error) {
+std::string advice_for_watch(int error) {
   switch (error) {
     case EPERM:
       return "sudo sysctl vm.unprivileged_userfaultfd=1; containers: allow userfaultfd in the "
@@ -82,7 +82,7 @@ void UnmapWatch::open() {
   if (fd >= 0) error = errno;
   fd_ = UniqueFd();
   refusal_ = std::string("the kernel gives no userfaultfd: ") + ::strerror(error);
-  advice_ = advice_for(error);
+  advice_ = advice_for_watch(error);
 }
 
 UnmapWatch::~UnmapWatch() {

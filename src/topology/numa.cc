@@ -1,5 +1,6 @@
-// NUMA placement of memory, by hwloc.
+// NUMA placement of memory, and which CPUs are near a device, by hwloc.
 #include <hwloc.h>
+#include <hwloc/linux.h>
 #include <sched.h>
 
 #include <memory>
@@ -50,6 +51,19 @@ bool bind_memory_near_caller(void* address, size_t bytes) {
   if (hwloc_bitmap_iszero(nodes.get())) return false;
   return hwloc_set_area_membind(topology, address, bytes, nodes.get(), HWLOC_MEMBIND_BIND,
                                 HWLOC_MEMBIND_BYNODESET) == 0;
+}
+
+double local_share(const std::string& device_folder) {
+  const Bitmap local(hwloc_bitmap_alloc());
+  const std::string path = device_folder + "/local_cpus";
+  if (!local || hwloc_linux_read_path_as_cpumask(path.c_str(), local.get()) != 0 ||
+      hwloc_bitmap_iszero(local.get()))
+    return 1;
+  const std::vector<int> allowed = allowed_cpu_list();
+  size_t near = 0;
+  for (const int cpu : allowed)
+    near += hwloc_bitmap_isset(local.get(), static_cast<unsigned>(cpu)) ? 1 : 0;
+  return static_cast<double>(near) / static_cast<double>(allowed.size());
 }
 
 }  // namespace ropewalk

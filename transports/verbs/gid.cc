@@ -9,8 +9,6 @@
 namespace ropewalk::verbs {
 namespace {
 
-constexpr size_t kIpv4At = 12;  // in an IPv4-mapped address: ::ffff:a.b.c.d
-
 unsigned byte_of(const Gid& gid, size_t at) {
   return std::to_integer<unsigned>(gid[at]);
 }

@@ -13,6 +13,7 @@
 namespace ropewalk::verbs {
 
 using Gid = std::array<std::byte, 16>;
+inline constexpr size_t kIpv4At = 12;  // in an IPv4-mapped address: ::ffff:a.b.c.d
 
 enum class GidType : uint8_t { infiniband, roce_v1, roce_v2 };
 std::string_view name_of(GidType type);  // "IB", "RoCE v1", "RoCE v2"

@@ -13,8 +13,6 @@
 namespace ropewalk::verbs {
 namespace {
 
-constexpr size_t kIpv4At = 12;  // in an IPv4-mapped address
-
 int ones_of(const unsigned char* mask, size_t bytes) {
   int ones = 0;
   for (size_t i = 0; i < bytes; ++i) ones += std::popcount(mask[i]);

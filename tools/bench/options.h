@@ -1,0 +1,38 @@
+// The flags of `ropewalk bench`, checked.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/shape.h"
+
+namespace ropewalk::tools {
+
+struct BenchOptions {
+  BenchKind kind;
+  int ranks = 0;              // 0: not said
+  std::string transport;      // empty: the library's choice
+  std::vector<size_t> sizes;  // bytes
+  DataType type = DataType::float32;
+  ReduceKind op = ReduceKind::sum;
+  Algorithm algorithm = Algorithm::automatic;
+  int root = 0;
+  bool registered = true;
+  bool in_place = true;
+  int iterations = 0;  // 0: as many as fit in about a second, 10 to 5000
+  int warmup = 5;
+  std::optional<std::chrono::nanoseconds> timeout;
+  bool json = false;
+};
+
+inline constexpr const char* kSizesHelp = "bytes: 8,64K,1.5MiB or 8:64M (doubling)";
+/// "8,64K,1M" and "8:64M" (doubling), mixed at will. Throws Error(invalid_argument).
+std::vector<size_t> parse_size_list(std::string_view text);
+
+/// Throws Error(invalid_argument) where the options contradict each other.
+void check(const BenchOptions& options);
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,172 @@
+#include "tools/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/layout.h"
+#include "engine/wire.h"
+#include "job/plan_request.h"
+#include "reduce/reduce.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk::tools {
+namespace {
+
+// Where a caller's buffer and the library's scratch would lie: addresses that are only compared.
+std::byte* const kBuffer = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);
+std::byte* const kOtherBuffer = reinterpret_cast<std::byte*>(uintptr_t{1} << 45);
+std::byte* const kScratch = reinterpret_cast<std::byte*>(uintptr_t{1} << 46);
+
+void check(const ExplainOptions& options) {
+  const auto refuse = [](const std::string& why, const std::string& advice) {
+    throw Error(ErrorCode::invalid_argument, "explain", why, advice);
+  };
+  if (options.hosts < 1 || options.hosts > options.ranks)
+    refuse(fmt::format("{} hosts for {} ranks", options.hosts, options.ranks),
+           "give at most as many --hosts as ranks (-n)");
+  if (options.rank < 0 || options.rank >= options.ranks)
+    refuse(fmt::format("--rank {} of {} ranks", options.rank, options.ranks),
+           fmt::format("choose 0 to {}", options.ranks - 1));
+  if (options.root < 0 || options.root >= options.ranks)
+    refuse(fmt::format("--root {} of {} ranks", options.root, options.ranks),
+           fmt::format("choose 0 to {}", options.ranks - 1));
+  check_algorithm("explain", options.kind, options.algorithm);
+  if (options.kind.reduces() && !is_reducible(options.type, options.op))
+    refuse(fmt::format("{} is not defined on {}", name_of(options.op.kind), name_of(options.type)),
+           "choose another --op or --dtype");
+}
+
+std::vector<int> hosts_by_rank(const ExplainOptions& options) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < options.ranks; ++rank)
+    hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
+  return hosts;
+}
+
+Call call_of(const ExplainOptions& options, const BenchShape& shape) {
+  const bool in_place = options.kind.in_place_by_default();
+  Call call;
+  call.collective = options.kind.collective;
+  call.count = shape.count;
+  call.type = options.type;
+  call.op = options.op;
+  call.root = options.root;
+  call.algorithm = options.algorithm;
+  call.in = kBuffer + shape.in_offset * size_of(options.type);
+  call.out = (in_place ? kBuffer : kOtherBuffer) + shape.out_offset * size_of(options.type);
+  if (options.kind.collective == Collective::barrier) {
+    call.count = 1;
+    call.type = DataType::uint8;
+    call.op = kMax;
+  }
+  return call;
+}
+
+/// What the transport asked for lacks here; empty: nothing.
+std::string what_is_missing(const ExplainOptions& options) {
+  if (options.config.transport == "verbs" && options.ports.empty()) return options.no_ports;
+  if (options.config.transport == "ucx" && options.ucx.empty()) return options.no_ucx;
+  return {};
+}
+
+/// As the ranks of a job would choose that all have what this machine has.
+TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
+  const std::string& transport = options.config.transport;
+  const std::string missing = what_is_missing(options);
+  if (options.ranks > 1 && !missing.empty() && !options.assume)
+    throw Error(ErrorCode::unavailable, "explain",
+                fmt::format("{} was asked for, but {}", transport, missing),
+                "`ropewalk doctor` says more; --assume plans as if it were there");
+  RankTransports like_here;
+  like_here.info.transport = transport;
+  like_here.info.ports = options.ports;
+  like_here.info.no_ports = options.no_ports;
+  like_here.info.ucx = options.ucx;
+  like_here.info.fabrics = options.fabrics;
+  if (!missing.empty() && transport == "verbs")
+    like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
+  if (!missing.empty() && transport == "ucx") like_here.info.ucx = "assumed";
+  if (transport == "ucx" && options.ucx_shares_memory) like_here.info.mailbox = "assumed";
+  std::vector<RankTransports> ranks(hosts.size(), like_here);
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    ranks[rank].host = hosts[rank];
+    ranks[rank].host_name = fmt::format("{}", hosts[rank]);
+  }
+  return ropewalk::choose_transports(transport, options.config.require, ranks);
+}
+
+std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
+  if (explanation.decision.candidates.empty()) return "a job of one moves nothing";
+  const Candidate& chosen = explanation.decision.candidates.front();
+  if (explanation.forced_by_environment)
+    return fmt::format("forced by ROPEWALK_ALGORITHM; {}", chosen.reason);
+  if (options.algorithm != Algorithm::automatic) return fmt::format("forced; {}", chosen.reason);
+  const auto eligible =
+      std::count_if(explanation.decision.candidates.begin(), explanation.decision.candidates.end(),
+                    [](const Candidate& c) { return c.eligible; });
+  return eligible == 1 ? fmt::format("the only one; {}", chosen.reason)
+                       : fmt::format("the fastest of {}; {}", eligible, chosen.reason);
+}
+
+std::string why_slices(const Explanation& explanation, const PlanRequest& request) {
+  size_t longest = 0;
+  for (const Traffic& traffic : explanation.traffic) longest = std::max(longest, traffic.bytes_max);
+  if (longest <= kEagerBytesMax)
+    return fmt::format("messages up to {} bytes travel whole", kEagerBytesMax);
+  if (longest <= explanation.decision.slice_bytes) return "no message is longer";
+  if (explanation.decision.slice_bytes == request.slice_bytes_max)
+    return "the longest that ROPEWALK_SLICE_BYTES allows";
+  if (request.mapped) return "staging windows of that length stay in cache";
+  return "about four a block, to hide adding behind moving; not too short";
+}
+
+std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
+                             const ExplainOptions& options, const std::vector<int>& hosts,
+                             const TransportChoice& transports, const ChannelSetting& setting) {
+  const Schedule schedule = build_schedule(
+      {call.collective, decision.algorithm, options.ranks, call.root, hosts}, options.rank);
+  const std::vector<BlockMemory> blocks = lay_out(call, schedule);
+  if (all_mapped(transports, hosts) && can_run_owner(call, schedule, blocks))
+    return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
+                      setting);
+  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, kScratch), setting);
+}
+
+}  // namespace
+
+Explanation explain(const ExplainOptions& options) {
+  check(options);
+  const std::vector<int> hosts = hosts_by_rank(options);
+  const BenchShape shape =
+      bench_shape(options.kind, options.bytes, options.type, options.rank, options.ranks,
+                  options.root, options.kind.in_place_by_default());
+  const Call call = call_of(options, shape);
+  Explanation explanation;
+  explanation.bytes = total_bytes(call, options.ranks);
+  explanation.transports = choose_transports(options, hosts);
+  if (options.ranks > 1) explanation.assumed = what_is_missing(options);
+  explanation.transport = text_of(explanation.transports);
+  if (!explanation.transports.reason.empty())
+    explanation.transport += ": " + explanation.transports.reason;
+  explanation.decision = plan_for(call, options.config, explanation.transports, hosts);
+  const PlanRequest request = plan_request(call, options.config, explanation.transports, hosts);
+  explanation.forced_by_environment =
+      options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
+  std::vector<bool> mapped;
+  for (const int host : hosts)
+    mapped.push_back(explanation.transports.maps() &&
+                     host == hosts[static_cast<size_t>(options.rank)]);
+  const ChannelSetting setting{
+      [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },
+      [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
+  if (options.ranks > 1)
+    explanation.traffic =
+        traffic(call, explanation.decision, options, hosts, explanation.transports, setting);
+  explanation.why = why_algorithm(options, explanation);
+  explanation.why_slices = why_slices(explanation, request);
+  return explanation;
+}
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,55 @@
+// What `ropewalk explain` finds out: which algorithm a call would take, how its messages would
+// travel, and why. Pure: no job is joined, no memory touched.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bootstrap/config.h"
+#include "planner/planner.h"
+#include "tools/bench/shape.h"
+#include "tools/explain/channel.h"
+#include "transport_choice/transport_choice.h"
+
+namespace ropewalk::tools {
+
+struct ExplainOptions {
+  BenchKind kind;
+  size_t bytes = 1 << 20;
+  int ranks = 2;
+  int hosts = 1;  // ranks are spread evenly, neighbours together
+  int rank = 0;   // whose messages are told
+  int root = 0;
+  DataType type = DataType::float32;
+  ReduceOp op;
+  Algorithm algorithm = Algorithm::automatic;
+  bool registered = true;
+  Config config;  // as a communicator's would be
+  // What every rank is taken to have: RDMA ports, or why there are none, and what UcxReport says.
+  std::vector<verbs::PortInfo> ports;
+  std::string no_ports = "there is no RDMA adapter";
+  std::string ucx, no_ucx = "there is no UCX";
+  std::vector<std::string> fabrics;
+  bool ucx_shares_memory = false;
+  bool assume = false;  // that there are ports, or UCX, where the transport asked for needs them
+};
+
+struct Explanation {
+  size_t bytes = 0;       // cut to whole elements and equal parts
+  std::string transport;  // "shm within hosts, tcp between them: ..."
+  TransportChoice transports;
+  std::string assumed;  // what is not there, though it is planned for; empty: nothing
+  bool forced_by_environment = false;
+  PlanDecision decision;
+  std::string why;         // this algorithm
+  std::string why_slices;  // this long
+  std::vector<Traffic> traffic;
+};
+
+/// Throws Error(invalid_argument, unavailable) where the library would refuse, too.
+Explanation explain(const ExplainOptions& options);
+
+std::string explanation_text(const ExplainOptions& options, const Explanation& explanation);
+std::string explanation_json(const ExplainOptions& options, const Explanation& explanation);
+
+}  // namespace ropewalk::tools

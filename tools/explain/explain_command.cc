@@ -1,0 +1,133 @@
+// ropewalk explain: which algorithm, slices and channel a call would take, and why.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "tools/command/command.h"
+#include "tools/command/words.h"
+#include "tools/explain/explain.h"
+#include "tools/launcher/hosts.h"
+#include "transport_choice/rdma.h"
+#include "transport_choice/ucx.h"
+
+namespace ropewalk::tools {
+namespace {
+
+constexpr size_t kBytesMax = size_t{1} << 44;
+constexpr const char* kExplainExamples =
+    "Examples:\n"
+    "  ropewalk explain all_reduce --bytes 1M -n 8\n"
+    "  ropewalk explain all_reduce --bytes 64M -n 16 --hosts 2 --dtype bfloat16\n"
+    "  ropewalk explain broadcast --bytes 4K -n 8 --transport tcp --buffers plain --json\n"
+    "  ropewalk explain all_reduce --bytes 1M -n 8 --algorithm ring\n"
+    "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 4 --transport verbs --assume\n"
+    "It asks what a communicator asks, and heeds the same ROPEWALK_* variables; nothing is run.\n"
+    "Every host is taken to have what this one has: RDMA ports, UCX.\n"
+    "Receives and sends are those of one rank (--rank).\n"
+    "Exit status: 0; 1 where the transport is not there; 2 for wrong input.";
+
+struct ExplainFlags {
+  std::string collective, bytes, transport;
+  std::string type = "float32", op = "sum", algorithm = "auto", buffers = "registered";
+  int ranks = 2, hosts = 1, rank = 0, root = 0;
+  bool assume = false, json = false;
+};
+
+std::vector<std::string> collective_words() {
+  std::vector<std::string> words = bench_kind_names();
+  std::erase(words, "send_recv");  // run by no algorithm
+  return words;
+}
+
+// Every host is taken to have what this one has.
+void look_at_machine(ExplainOptions& options) {
+  const std::string& transport = options.config.transport;
+  if (transport == "verbs" || (transport == "auto" && options.hosts > 1)) {
+    const Rdma rdma(options.config);
+    options.ports = rdma.ports();
+    if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
+  }
+  // To look opens devices, so only where verbs will not do: as a rank does.
+  if (transport == "ucx" || (transport == "auto" && options.hosts > 1 && options.ports.empty())) {
+    UcxReport report = look_at_ucx();
+    options.ucx = std::move(report.version);
+    options.no_ucx = std::move(report.why_not);
+    options.fabrics = std::move(report.fabrics);
+    options.ucx_shares_memory = report.shares_memory;
+  }
+}
+
+size_t bytes_of(const ExplainOptions& options, const std::string& text) {
+  if (options.kind.collective == Collective::barrier) return 1;
+  const auto bytes = parse_size(text);
+  if (bytes && *bytes > 0 && *bytes <= kBytesMax) return *bytes;
+  throw Error(
+      ErrorCode::invalid_argument, "explain",
+      text.empty() ? "of how many bytes?" : fmt::format("--bytes: \"{}\" is not a size", text),
+      "write --bytes 8, 64K or 1.5M; at most 16T");
+}
+
+ExplainOptions options_of(const ExplainFlags& flags) {
+  ExplainOptions options;
+  options.kind = *bench_kind_named(flags.collective);
+  options.bytes = bytes_of(options, flags.bytes);
+  options.ranks = flags.ranks;
+  options.hosts = flags.hosts;
+  options.rank = flags.rank;
+  options.root = flags.root;
+  options.type = *data_type_named(flags.type);
+  options.op.kind = *reduce_kind_named(flags.op);
+  options.algorithm = *algorithm_named(flags.algorithm);
+  options.assume = flags.assume;
+  options.registered = flags.buffers == "registered";
+  options.config = config_from_environment();
+  if (!flags.transport.empty()) options.config.transport = *transport_named(flags.transport);
+  look_at_machine(options);
+  return options;
+}
+
+}  // namespace
+
+void add_explain_command(Command app, Request& request) {
+  auto flags = std::make_shared<ExplainFlags>();
+  Command command =
+      app.add_command("explain", "tell how a collective would run here, and why", kExplainExamples);
+  command.add_option("collective", flags->collective, "which one")
+      .one_of(collective_words())
+      .required();
+  command.add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1.5MiB; not of barrier");
+  command.add_option("-n,--ranks", flags->ranks, "how many ranks")
+      .between(1, kRanksMax)
+      .show_default();
+  command.add_option("--hosts", flags->hosts, "how many hosts they are spread over")
+      .between(1, kRanksMax)
+      .show_default();
+  command.add_option("--dtype", flags->type, "element type")
+      .one_of(names<DataType>(kDataTypes))
+      .show_default();
+  command.add_option("--op", flags->op, "reduction").one_of(reduction_words()).show_default();
+  command.add_option("--transport", flags->transport, "default: ROPEWALK_TRANSPORT, else auto")
+      .one_of(transport_words());
+  command.add_flag("--assume", flags->assume,
+                   "plan as if the adapter or UCX that --transport needs were there");
+  command.add_option("--buffers", flags->buffers, "kind of memory")
+      .one_of({"registered", "plain"})
+      .show_default();
+  command.add_option("--algorithm", flags->algorithm, "force one")
+      .one_of(names<Algorithm>(kAlgorithms))
+      .show_default();
+  command.add_option("--rank", flags->rank, "whose messages to tell").show_default();
+  command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
+  command.add_flag("--json", flags->json, "one JSON object");
+  command.set_action(request, [flags] {
+    const ExplainOptions options = options_of(*flags);
+    const Explanation explanation = explain(options);
+    fmt::print("{}", flags->json ? explanation_json(options, explanation)
+                                 : explanation_text(options, explanation));
+    return 0;
+  });
+}
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,489 @@
+#include "tools/launcher/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include "ropewalk/status.h"
+#include "tools/command/descriptors.h"
+#include "tools/launcher/agent_link.h"
+#include "tools/launcher/job_key.h"
+#include "tools/launcher/job_output.h"
+#include "tools/launcher/job_part.h"
+#include "tools/launcher/launcher_state.h"
+#include "tools/launcher/processes.h"
+#include "tools/launcher/rank_environment.h"
+#include "tools/launcher/signals.h"
+#include "tools/launcher/start_failure.h"
+
+namespace ropewalk::tools {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kStartTimeout{30000};   // for all agents to answer
+constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or a sign of life, to giving up
+constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, once stopped
+constexpr size_t kStdinBytes = 32 << 10;
+constexpr int kStatusTimeLimit = 124;  // as timeout(1)
+constexpr int kStatusHostLost = 255;   // as ssh(1)
+constexpr rlim_t kLauncherDescriptors = 16;
+constexpr rlim_t kDescriptorsPerHost = 2;
+
+class Launcher {
+ public:
+  explicit Launcher(const JobSpec& job);
+  int run();
+
+ private:
+  void start_agents();
+  void start_ranks();
+  void loop();
+  int poll_timeout_ms() const;
+  void on_time();
+  void on_deadline();
+  void on_signal();
+  void on_frame(Host& host, const Frame& frame);
+  void on_exited(Host& host, int rank, int wait_status);
+  void on_start_failed(const Host& host, const Frame& frame);
+  void serve(Host& host, short in_events);
+  void lose(Host& host);
+  void forward_stdin();
+  void enter(Phase phase, std::optional<milliseconds> time);
+  void stop(int signal_number, milliseconds time);
+  void signal_ranks(int signal_number);
+  void fail(int status, const std::string& text);
+  void say(const std::string& text) { output_.say(text); }
+  std::vector<int> running_ranks() const;
+  bool any_running() const;
+  bool all_closed() const;
+  void send_to_all(const Frame& frame);
+  void watch_output();
+  void finish();
+  void expect_end();
+  void end_early();
+  int exit_status() const;
+
+  const JobSpec& job_;
+  SignalScope signals_;
+  std::vector<Host> hosts_;
+  std::vector<RankState> ranks_;
+  std::string listener_text_;  // "port address" of rank 0's listener, from its agent
+  DescriptorLimit descriptor_limit_;
+  JobOutput output_;
+  bool holds_ = false;  // agents have been told to hold output back
+  Phase phase_ = Phase::starting;
+  std::optional<Clock::time_point> deadline_, time_limit_;
+  std::optional<Clock::time_point> give_up_;  // then output that nobody takes is dropped
+  bool is_ending_early_ = false;              // the user or the time limit wants it
+  std::optional<int> failure_;                // the job's exit status, once something has failed
+  int stop_signal_ = 0;                       // the signal that a user sent
+  bool forwards_stdin_ = false;               // rank 0 is remote and its input not at its end yet
+  bool stdin_in_flight_ = false;              // rank 0 has not taken the last piece yet
+};
+
+bool stdin_is_ours() {
+  // A background job that reads the terminal would be stopped, or steal the shell's input.
+  return fcntl(STDIN_FILENO, F_GETFD) >= 0 &&
+         (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
+}
+
+Launcher::Launcher(const JobSpec& job)
+    : job_(job), hosts_(hosts_of(job)), output_(job.command, job.prefix) {
+  for (const Host& host : hosts_) {
+    for (int i = 0; i < host.slots; ++i) {
+      ranks_.push_back({});
+      output_.add_rank();
+    }
+  }
+}
+
+int Launcher::run() {
+  become_subreaper();
+  start_agents();
+  if (job_.time_limit) time_limit_ = Clock::now() + *job_.time_limit;
+  while (!all_closed()) loop();
+  if (!kill_descendants(kAbandonTimeout)) say("some processes could not be killed");
+  for (size_t i = 0; i < ranks_.size(); ++i) output_.end_lines(static_cast<int>(i));
+  enter(Phase::finishing, {});
+  while (!output_.out().empty()) loop();
+  output_.tell_losses();
+  while (!output_.err().empty()) loop();
+  return exit_status();
+}
+
+int Launcher::exit_status() const {
+  if (failure_) return *failure_;
+  if (!output_.lost()) return 0;
+  if (stop_signal_ != 0) return 128 + stop_signal_;
+  return output_.out().reader_gone() ? 128 + SIGPIPE : kStatusOutputLost;
+}
+
+void Launcher::start_agents() {
+  enter(Phase::starting, kStartTimeout);
+  descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerHost * hosts_.size(),
+                             fmt::format("a job on {} hosts", hosts_.size()));
+  const std::string key = job_key();
+  const bool has_stdin = job_.give_stdin && stdin_is_ours();
+  const std::string path = job_.remote_ropewalk.empty() ? own_path() : job_.remote_ropewalk;
+  for (Host& host : hosts_) {
+    const bool is_first = &host == &hosts_[0];
+    host.agent = host.is_remote ? start_remote_agent(host.name, path, descriptor_limit_)
+                                : start_local_agent(is_first && has_stdin ? STDIN_FILENO : -1,
+                                                    descriptor_limit_);
+    JobPart part = part_of(job_, hosts_, host);
+    part.job_key = key;
+    part.forward_stdin = is_first && host.is_remote && has_stdin;
+    if (part.forward_stdin) forwards_stdin_ = true;
+    host.agent.channel.send({FrameKind::job, -1, encode(part)});
+  }
+}
+
+bool Launcher::all_closed() const {
+  for (const Host& host : hosts_) {
+    if (!host.closed) return false;
+  }
+  return true;
+}
+
+std::vector<int> Launcher::running_ranks() const {
+  std::vector<int> running;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].running) running.push_back(static_cast<int>(i));
+  }
+  return running;
+}
+
+bool Launcher::any_running() const {
+  return !running_ranks().empty();
+}
+
+void Launcher::enter(Phase phase, std::optional<milliseconds> time) {
+  phase_ = phase;
+  deadline_.reset();
+  if (time) deadline_ = Clock::now() + *time;
+}
+
+int Launcher::poll_timeout_ms() const {
+  std::optional<Clock::time_point> next = deadline_;
+  for (const auto& other : {time_limit_, output_.empty() ? std::nullopt : give_up_}) {
+    if (other && (!next || *other < *next)) next = other;
+  }
+  if (!next) return -1;
+  const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+}
+
+void Launcher::loop() {
+  OutputQueue& out = output_.out();
+  OutputQueue& err = output_.err();
+  std::vector<pollfd> polled;
+  polled.push_back({signals_.fd(), POLLIN, 0});
+  polled.push_back({out.empty() ? -1 : out.fd(), POLLOUT, 0});
+  polled.push_back({err.empty() ? -1 : err.fd(), POLLOUT, 0});
+  const bool reads_stdin = forwards_stdin_ && !stdin_in_flight_ && phase_ == Phase::running;
+  polled.push_back({reads_stdin ? STDIN_FILENO : -1, POLLIN, 0});
+  for (Host& host : hosts_) {
+    FrameChannel& channel = host.agent.channel;
+    polled.push_back({channel.in_fd(), POLLIN, 0});
+    polled.push_back({channel.wants_to_write() ? channel.out_fd() : -1, POLLOUT, 0});
+  }
+  if (::poll(polled.data(), polled.size(), poll_timeout_ms()) < 0) return;  // EINTR
+
+  if (polled[0].revents) on_signal();
+  if (polled[1].revents) out.write_some();
+  if (polled[2].revents) err.write_some();
+  if (polled[3].revents) forward_stdin();
+  for (size_t i = 0; i < hosts_.size(); ++i) serve(hosts_[i], polled[4 + 2 * i].revents);
+  watch_output();
+  on_time();
+  if (phase_ != Phase::starting && phase_ != Phase::finishing && !any_running()) finish();
+}
+
+void Launcher::watch_output() {
+  output_.tell_errors();
+  if (output_.out().reader_gone() && !failure_ && phase_ < Phase::terminating) {
+    fail(128 + SIGPIPE, "standard output was closed; ending the job");
+    stop(SIGTERM, job_.grace);
+  }
+  if (phase_ == Phase::finishing && holds_) expect_end();  // agents wait for us
+  if (phase_ == Phase::finishing && is_ending_early_ && !give_up_) {
+    give_up_ = Clock::now() + kFlushTimeout;
+  }
+  if (give_up_ && Clock::now() >= *give_up_) output_.give_up();
+  if (holds_ ? output_.has_room() : output_.is_full()) {
+    holds_ = !holds_;
+    send_to_all({holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
+  }
+}
+
+void Launcher::on_time() {
+  const auto now = Clock::now();
+  if (time_limit_ && now >= *time_limit_) {
+    time_limit_.reset();
+    end_early();
+    if (phase_ < Phase::terminating) {
+      fail(kStatusTimeLimit, fmt::format("the job has reached its time limit of {:g} s",
+                                         static_cast<double>(job_.time_limit->count()) / 1e3));
+      stop(SIGTERM, job_.grace);
+    }
+  }
+  if (deadline_ && now >= *deadline_) on_deadline();
+}
+
+// No rank runs any more.
+void Launcher::finish() {
+  phase_ = Phase::finishing;
+  expect_end();
+  const milliseconds grace = is_ending_early_ ? milliseconds(0) : job_.grace;
+  send_to_all({FrameKind::finish, -1, std::to_string(grace.count())});
+}
+
+void Launcher::expect_end() {
+  deadline_ = Clock::now() + job_.grace + kAbandonTimeout;
+}
+
+void Launcher::end_early() {
+  is_ending_early_ = true;
+  if (phase_ == Phase::finishing) finish();
+}
+
+void Launcher::send_to_all(const Frame& frame) {
+  for (Host& host : hosts_) {
+    if (!host.closed) host.agent.channel.send(frame);
+  }
+}
+
+void Launcher::serve(Host& host, short in_events) {
+  if (host.closed) return;
+  FrameChannel& channel = host.agent.channel;
+  bool is_open = true;
+  channel.flush();  // where it has gone, what it has sent is read first
+  try {
+    if (in_events) is_open = channel.receive();
+    while (auto frame = channel.next()) on_frame(host, *frame);
+    if (in_events && phase_ == Phase::finishing) expect_end();  // a sign of life
+  } catch (const Error& error) {
+    fail(kStatusHostLost, fmt::format("host {}: {}", host.name, error.what()));
+    is_open = false;
+  }
+  if (!is_open) lose(host);
+}
+
+void Launcher::on_frame(Host& host, const Frame& frame) {
+  const bool is_of_rank =
+      frame.rank >= host.first_rank && frame.rank < host.first_rank + host.slots;
+  switch (frame.kind) {
+    case FrameKind::out:
+    case FrameKind::err:
+      if (is_of_rank) output_.append(frame.rank, frame.kind == FrameKind::err, frame.payload);
+      return;
+    case FrameKind::ready:
+      host.ready = true;
+      if (&host == &hosts_[0]) listener_text_ = frame.payload;
+      for (const Host& other : hosts_) {
+        if (!other.ready) return;
+      }
+      return start_ranks();
+    case FrameKind::started:
+      if (is_of_rank) ranks_[static_cast<size_t>(frame.rank)].pid = number_in(frame.payload);
+      return;
+    case FrameKind::start_failed:
+      return on_start_failed(host, frame);
+    case FrameKind::exited:
+      if (is_of_rank) on_exited(host, frame.rank, number_in(frame.payload));
+      return;
+    case FrameKind::stdin_taken:
+      stdin_in_flight_ = false;
+      return;
+    case FrameKind::refused:
+      return fail(1, fmt::format("host {}: {}", host.name, frame.payload));
+    case FrameKind::done:
+      host.done = true;
+      if (!frame.payload.empty()) {
+        say(fmt::format(
+            "host {}: ended the processes that ranks {} had left behind and that still held "
+            "their output; --grace gives them more time",
+            host.name, frame.payload));
+      }
+      return;
+    default:
+      throw Error(ErrorCode::protocol, "agent", "a frame that only launchers send");
+  }
+}
+
+void Launcher::start_ranks() {
+  if (phase_ != Phase::starting) return;
+  const size_t blank = std::min(listener_text_.find(' '), listener_text_.size());
+  std::string address = listener_text_.substr(std::min(blank + 1, listener_text_.size()));
+  if (address.empty()) address = hosts_[0].name.substr(hosts_[0].name.find('@') + 1);
+  if (address.find(':') != std::string::npos) address = "[" + address + "]";
+  const std::string coordinator =
+      fmt::format("{}:{}", address, number_in(listener_text_.substr(0, blank)));
+  for (RankState& rank : ranks_) rank.running = true;
+  send_to_all({FrameKind::start, -1, coordinator});
+  enter(Phase::running, {});
+}
+
+void Launcher::on_exited(Host& host, int rank, int wait_status) {
+  RankState& state = ranks_[static_cast<size_t>(rank)];
+  state.running = false;
+  int status = exit_status_of(wait_status);
+  if (status == 0 || failure_) return;
+  if (stop_signal_ != 0) {  // what the user asked for is no failure that needs telling
+    failure_ = status == 128 + SIGKILL ? 128 + stop_signal_ : status;
+    return;
+  }
+  output_.end_lines(rank);
+  fail(status, fmt::format("rank {} (pid {}, host {}) {}", rank, state.pid, host.name,
+                           describe_exit(wait_status)));
+}
+
+void Launcher::on_start_failed(const Host& host, const Frame& frame) {
+  for (int rank = std::max(0, frame.rank); rank < host.first_rank + host.slots; ++rank) {
+    ranks_[static_cast<size_t>(rank)].running = false;
+  }
+  const StartFailure failure = describe_start_failure(
+      frame.payload, frame.rank, host.name, job_.program[0], part_of(job_, hosts_, host).workdir);
+  fail(failure.status, failure.text);
+  stop(SIGTERM, job_.grace);  // the job can never be complete: no need to wait for errors
+}
+
+void Launcher::lose(Host& host) {
+  host.closed = true;
+  host.agent.channel.close();
+  int wait_status = 0;
+  if (!wait_for(host.agent.pid, milliseconds(1000), wait_status)) {
+    kill(host.agent.pid, SIGKILL);
+    wait_for(host.agent.pid, milliseconds(1000), wait_status);
+  }
+  for (int i = 0; i < host.slots; ++i) {
+    RankState& rank = ranks_[static_cast<size_t>(host.first_rank + i)];
+    rank.running = false;
+  }
+  if (host.done) return;
+  if (!host.is_remote) {
+    return fail(kStatusHostLost,
+                fmt::format("the agent of this machine (pid {}) {}, and its ranks with it",
+                            host.agent.pid, describe_exit(wait_status)));
+  }
+  std::string advice;
+  if (!host.agent.channel.greeted()) {
+    advice = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127
+                 ? "; install ropewalk there, or say where it is: --remote-ropewalk PATH"
+                 : fmt::format("; try: ssh -o BatchMode=yes {} true", host.name);
+  }
+  fail(kStatusHostLost,
+       fmt::format("host {} is lost: ssh {}{}", host.name, describe_exit(wait_status), advice));
+}
+
+void Launcher::forward_stdin() {
+  char bytes[kStdinBytes];
+  const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (n <= 0) {
+    forwards_stdin_ = false;
+    return hosts_[0].agent.channel.send({FrameKind::stdin_end, 0, {}});
+  }
+  stdin_in_flight_ = true;
+  hosts_[0].agent.channel.send(
+      {FrameKind::stdin_data, 0, std::string(bytes, static_cast<size_t>(n))});
+}
+
+void Launcher::signal_ranks(int signal_number) {
+  send_to_all({FrameKind::signal, -1, std::to_string(signal_number)});
+}
+
+void Launcher::stop(int signal_number, milliseconds time) {
+  if (phase_ >= Phase::killing) return;
+  signal_ranks(signal_number);
+  enter(Phase::terminating, time);
+}
+
+// The first failure is the job's; those that follow are mostly its consequences.
+void Launcher::fail(int status, const std::string& text) {
+  if (failure_) return;
+  failure_ = status;
+  say(text);
+  if (phase_ <= Phase::running) enter(Phase::grace, job_.grace);
+}
+
+void Launcher::on_signal() {
+  const int number = signals_.next();
+  if (number == 0) return;
+  const bool is_second = stop_signal_ != 0;
+  stop_signal_ = number;
+  end_early();
+  if (phase_ >= Phase::killing) return;
+  if (phase_ == Phase::starting) {
+    fail(128 + number, fmt::format("{} before the ranks had started", strsignal(number)));
+  } else if (is_second) {
+    say(fmt::format("{} again: killing the ranks", strsignal(number)));
+    signal_ranks(SIGKILL);
+    enter(Phase::killing, kAbandonTimeout);
+  } else {
+    say(fmt::format("{}: passed on to the ranks; they have {:g} s (--grace)", strsignal(number),
+                    static_cast<double>(job_.grace.count()) / 1e3));
+    stop(number, job_.grace);
+  }
+}
+
+void Launcher::on_deadline() {
+  const auto running = running_ranks();
+  switch (phase_) {
+    case Phase::starting:
+      for (const Host& host : hosts_) {
+        if (!host.ready) {
+          return fail(kStatusHostLost,
+                      fmt::format("host {}: no agent answered within {} s; try: ssh -o "
+                                  "BatchMode=yes {} true",
+                                  host.name, kStartTimeout.count() / 1000, host.name));
+        }
+      }
+      return enter(Phase::running, {});
+    case Phase::grace:
+      say(fmt::format("still running: ranks {}; sending them SIGTERM", fmt::join(running, ", ")));
+      return stop(SIGTERM, job_.grace);
+    case Phase::terminating:
+      say(fmt::format("still running: ranks {}; killing them", fmt::join(running, ", ")));
+      signal_ranks(SIGKILL);
+      return enter(Phase::killing, kAbandonTimeout);
+    case Phase::running:
+      return enter(Phase::running, {});
+    case Phase::killing:
+    case Phase::finishing:
+      enter(phase_, {});
+      for (Host& host : hosts_) {
+        if (host.closed) continue;
+        kill(host.agent.pid, SIGKILL);
+        lose(host);
+      }
+      return;
+  }
+}
+
+}  // namespace
+
+int launch(const JobSpec& job) {
+  occupy_standard_descriptors();
+  return Launcher(job).run();
+}
+
+std::string own_path() {
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error || path.ends_with(" (deleted)") ? "/proc/self/exe" : path;
+}
+
+}  // namespace ropewalk::tools

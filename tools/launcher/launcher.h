@@ -1,0 +1,48 @@
+// Starts the ranks of a job, here or on several hosts, and ends them together.
+//
+// One process with one loop: every host has an agent (agent.h) that runs its ranks; this side holds
+// the policy. When a rank fails it is named; the others get `grace` to end with errors of their own
+// (the library tells them within a second), then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP
+// are passed on to the ranks. Nothing of the job outlives the launcher, even when it is killed.
+//
+// No output is lost while somebody reads it: a slow reader holds the ranks up by their pipes, and
+// the end of the launcher. Only a user who ends the job need not wait for it.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/command/standard_output.h"
+#include "tools/launcher/hosts.h"
+
+namespace ropewalk::tools {
+
+struct JobSpec {
+  std::string command = "ropewalk run";  // how messages name the launcher
+  std::vector<std::string> program;      // with its arguments
+  int ranks = 1;
+  std::vector<HostSlots> hosts;           // exactly `ranks` slots; empty: all on this machine
+  bool bind = false;                      // one rank per core, while there are cores
+  bool prefix = true;                     // "[rank] " before each line of output
+  bool give_stdin = true;                 // rank 0 reads the launcher's standard input
+  std::vector<std::string> environment;   // "NAME=value", for every rank
+  std::string workdir;                    // empty: the launcher's
+  std::string remote_ropewalk;            // path on the other hosts; empty: this program's own
+  std::chrono::milliseconds grace{2000};  // between failure, SIGTERM, SIGKILL; for leftovers
+  std::optional<std::chrono::milliseconds> time_limit;  // then the job is ended with status 124
+};
+
+/// Runs the job and returns its exit status: 0, or that of the first rank to fail (128 + signal
+/// where a signal killed it; 127 or 126 where the program was not found or could not start), or
+/// kStatusOutputLost where all went well except the output. Errors of the job are told on standard
+/// error; throws Error where none could be started.
+/// The calling process must have one thread and no other child processes: all children are its own
+/// to end. Signal mask and dispositions are put back.
+int launch(const JobSpec& job);
+
+/// The path of the running program, to start it again.
+std::string own_path();
+
+}  // namespace ropewalk::tools

@@ -1,0 +1,43 @@
+// What the launcher knows of its ranks and hosts, and where a job stands.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/launcher/agent_link.h"
+#include "tools/launcher/job_part.h"
+#include "tools/launcher/launcher.h"
+
+namespace ropewalk::tools {
+
+struct RankState {
+  pid_t pid = -1;
+  bool running = false;
+};
+
+struct Host {
+  std::string name;
+  bool is_remote = false;
+  int first_rank = 0;
+  int slots = 0;
+  AgentLink agent;
+  bool ready = false, done = false, closed = false;
+};
+
+/// The hosts of a job, and which ranks each has. Throws Error(invalid_argument).
+std::vector<Host> hosts_of(const JobSpec& job);
+/// What the agent of one of them is told, but for the job's key.
+JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host);
+
+enum class Phase {
+  starting,     // waiting for agents
+  running,      // ranks run
+  grace,        // one has failed; the others may end by themselves
+  terminating,  // the rest have been signalled
+  killing,      // and killed
+  finishing,    // no rank runs; agents tidy up, and what is left of the output goes out
+};
+
+}  // namespace ropewalk::tools

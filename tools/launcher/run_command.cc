@@ -1,0 +1,195 @@
+// ropewalk run: starts the ranks of a job. ropewalk run-agent: its part on another host.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "bootstrap/config.h"
+#include "ropewalk/status.h"
+#include "tools/command/command.h"
+#include "tools/command/words.h"
+#include "tools/launcher/agent.h"
+#include "tools/launcher/hosts.h"
+#include "tools/launcher/launcher.h"
+#include "tools/launcher/rank_environment.h"
+
+namespace ropewalk::tools {
+namespace {
+
+struct RunFlags {
+  std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
+  std::string grace = "2";
+  std::vector<std::string> exports;
+  bool bind = false, no_prefix = false, no_stdin = false;
+};
+
+constexpr const char* kRunExamples =
+    "Examples:\n"
+    "  ropewalk run -n 4 -- ./train --epochs 3\n"
+    "  ropewalk run -n 4 --bind --transport shm -- python3 train.py\n"
+    "  ropewalk run --hosts node1:2,node2:2 -x PYTHONPATH -- python3 train.py\n"
+    "Options stand before the program; every word after its name is the program's own.\n"
+    "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 126: it, "
+    "or\n"
+    "--workdir, cannot be used; 124: time limit; 255: a host was lost; 2: wrong command line; 1: "
+    "the job\n"
+    "could not be started; 74: all ranks succeeded, but output was lost, as on a full disk (where "
+    "the job\n"
+    "goes on); 141: standard output was closed, which ends the job.";
+
+constexpr std::chrono::hours kTimeMax{365 * 24};
+
+[[noreturn]] void refuse(const std::string& flag, const std::string& value, const std::string& why,
+                         const std::string& advice) {
+  throw Error(ErrorCode::invalid_argument, "run", fmt::format("{} \"{}\": {}", flag, value, why),
+              advice);
+}
+
+int count_of_ranks(const std::string& text) {
+  int ranks = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
+  if (error != std::errc() || stop != end || ranks < 1 || ranks > kRanksMax) {
+    refuse("-n", text, fmt::format("the number of ranks must be 1 to {}", kRanksMax), "write -n 4");
+  }
+  return ranks;
+}
+
+std::chrono::milliseconds time_of(const char* flag, const std::string& text, bool may_be_zero) {
+  const auto time = parse_duration(text);
+  if (!time || *time > kTimeMax || (*time <= std::chrono::nanoseconds(0) && !may_be_zero)) {
+    refuse(flag, text,
+           may_be_zero ? "it must be a time, at most a year"
+                       : "it must be a time above 0, at most a year",
+           fmt::format("write {0} 30 (seconds), {0} 500ms or {0} 2m", flag));
+  }
+  return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
+
+// "NAME" takes this process's value; "NAME=value" is taken as it is.
+std::string export_entry(const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (name.empty()) {
+    refuse("-x", word, "it names no variable", "write -x NAME or -x NAME=value");
+  }
+  if (is_identity_variable(name)) {
+    refuse("-x", word, "the launcher gives each rank one of its own", "leave it out");
+  }
+  if (word.find('=') != std::string::npos) return word;
+  const char* value = getenv(word.c_str());
+  if (value == nullptr) {
+    refuse("-x", word, "there is no such variable", "set it, or write -x " + word + "=value");
+  }
+  return word + "=" + value;
+}
+
+// Refuses what the library would refuse on every rank; `flag` is what the user has written.
+void check_variable(const std::string& flag, const std::string& name, const std::string& value) {
+  if (!name.starts_with("ROPEWALK_")) return;
+  try {
+    parse_config([&](const char* asked) { return asked == name ? value.c_str() : nullptr; });
+  } catch (const Error& error) {
+    // Its reason begins with the variable, which the user may not have named.
+    const std::string subject = fmt::format("{}=\"{}\" is not allowed; ", name, value);
+    const std::string& reason = error.failure().reason;
+    if (!reason.starts_with(subject)) throw;
+    refuse(flag, flag == "-x" ? name + "=" + value : value, reason.substr(subject.size()),
+           "see: ropewalk env");
+  }
+}
+
+std::vector<std::string> environment_of(const RunFlags& flags) {
+  std::vector<std::string> entries;
+  for (const std::string& word : flags.exports) {
+    entries.push_back(export_entry(word));
+    const size_t name_end = entries.back().find('=');
+    check_variable("-x", entries.back().substr(0, name_end), entries.back().substr(name_end + 1));
+  }
+  const auto add = [&entries](const char* flag, const char* name,
+                              const std::optional<std::string>& value) {
+    if (!value) return;
+    if (value->empty()) refuse(flag, *value, "it is empty", "give a value, or leave it out");
+    check_variable(flag, name, *value);
+    entries.push_back(std::string(name) + "=" + *value);
+  };
+  add("--transport", "ROPEWALK_TRANSPORT", flags.transport);
+  add("--timeout", "ROPEWALK_TIMEOUT", flags.timeout);
+  return entries;
+}
+
+JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
+  JobSpec job;
+  const int ranks = flags.ranks ? count_of_ranks(*flags.ranks) : 0;
+  if (flags.hosts) {
+    job.hosts = assign_ranks(parse_hosts(*flags.hosts), ranks);
+    job.ranks = 0;
+    for (const HostSlots& host : job.hosts) job.ranks += host.slots;
+  } else {
+    job.ranks = ranks;
+  }
+  job.bind = flags.bind;
+  job.prefix = !flags.no_prefix;
+  job.give_stdin = !flags.no_stdin;
+  if (flags.workdir) {
+    if (flags.workdir->empty()) refuse("--workdir", "", "it is empty", "name a directory");
+    job.workdir = *flags.workdir;
+  }
+  job.remote_ropewalk = flags.remote_ropewalk.value_or("");
+  job.grace = time_of("--grace", flags.grace, true);
+  if (flags.time_limit) job.time_limit = time_of("--time-limit", *flags.time_limit, false);
+  job.environment = environment_of(flags);
+  job.program = std::move(program);
+  if (job.program.empty() || job.program[0].empty()) {
+    throw Error(ErrorCode::invalid_argument, "run", "no program given",
+                "write: ropewalk run -n 4 -- program arguments");
+  }
+  if (job.ranks == 0) {
+    throw Error(ErrorCode::invalid_argument, "run", "how many ranks?", "write -n 4, or --hosts");
+  }
+  return job;
+}
+
+void add_flags(Command run, RunFlags& flags) {
+  run.add_option("-n,--np,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots");
+  run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
+  run.add_option("--timeout", flags.timeout,
+                 "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
+  run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")
+      .type_name(type_of(transport_words()));
+  run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
+  run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
+  run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");
+  run.add_option("-x,--export", flags.exports, "NAME or NAME=value for every rank; repeatable")
+      .one_word_each();
+  run.add_option("--workdir", flags.workdir, "directory of the ranks; default: this one");
+  run.add_option("--grace", flags.grace,
+                 "how long ranks may take to end: others after a failure, all after Ctrl-C; then "
+                 "again after SIGTERM; and what they left behind, since it last printed")
+      .show_default();
+  run.add_option("--time-limit", flags.time_limit, "end the whole job after so long: 90, 2h");
+  run.add_option("--remote-ropewalk", flags.remote_ropewalk,
+                 "path of ropewalk on the other hosts; default: as here");
+}
+
+}  // namespace
+
+void add_run_command(Command app, Request& request) {
+  auto flags = std::make_shared<RunFlags>();
+  Command run = app.add_command(
+      "run",
+      "start the ranks of a job, here or on several hosts: run [OPTIONS] [--] program [arguments]",
+      kRunExamples);
+  run.take_program();
+  add_flags(run, *flags);
+  run.set_action(request, [flags, &request] { return launch(job_of(*flags, request.program)); });
+
+  app.add_hidden_command("run-agent", "what `ropewalk run` starts on other hosts")
+      .set_action(request, [] {
+        return run_agent(UniqueFd(dup(STDIN_FILENO)), UniqueFd(dup(STDOUT_FILENO)), UniqueFd());
+      });
+}
+
+}  // namespace ropewalk::tools

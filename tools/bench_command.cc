@@ -9,6 +9,7 @@
 #include "bench_memory.h"
 #include "bench_options.h"
 #include "bench_rank.h"
+#include "bootstrap/config.h"
 #include "command.h"
 #include "hosts.h"
 #include "words.h"

@@ -6,6 +6,7 @@
 #include "bench_job.h"
 #include "bench_memory.h"
 #include "bench_options.h"
+#include "bootstrap/config.h"
 #include "command.h"
 #include "p2p_rank.h"
 #include "words.h"

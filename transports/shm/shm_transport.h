@@ -29,6 +29,8 @@
 
 namespace ropewalk {
 
+struct TransportOffer;
+
 class ShmTransport final : public Transport, public MappedMemory {
  public:
   /// Throws Error(exhausted) where descriptors or memory do not suffice.
@@ -115,5 +117,8 @@ class ShmTransport final : public Transport, public MappedMemory {
   size_t scan_from_ = 0;         // index into linked_ where the next poll begins
   bool armed_ = false;           // arm was called; the doorbell may hold bytes
 };
+
+/// For a rank that offers `transport` to its host, before it joins.
+TransportOffer offer_shared_memory(std::unique_ptr<ShmTransport> transport);
 
 }  // namespace ropewalk

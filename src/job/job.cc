@@ -91,8 +91,8 @@ std::unique_ptr<Transport> Job::make(const TransportProvider& provider,
   const auto offer = std::find_if(offers_.begin(), offers_.end(), [&provider](const auto& each) {
     return each.provider == &provider;
   });
-  assert(offer != offers_.end() && offer->maker != nullptr);
-  return offer->maker->make(infos, world_->sockets());
+  assert(offer != offers_.end() && offer->make);
+  return offer->make(infos, world_->sockets());
 }
 
 /// A peer whose memory is gone has failed already: then it, or its neighbour, says why.

@@ -5,6 +5,7 @@
 // here. src/ includes no file of transports/.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,16 +26,11 @@ namespace ropewalk {
   F(ucx, "")                   \
   F(tcp, "")
 
-/// Makes a transport of what it found before its rank joined.
-class TransportMaker {
- public:
-  virtual ~TransportMaker() = default;
-  /// Called once, when all have joined. `infos`: what each rank told of this transport, by rank;
-  /// where it maps memory, empty for ranks of other hosts. `sockets` must outlive the transport.
-  /// Throws Error.
-  virtual std::unique_ptr<Transport> make(const std::vector<std::string>& infos,
-                                          SocketSource& sockets) = 0;
-};
+/// Makes what was offered, once, when all have joined. `infos`: what each rank told of this
+/// transport, by rank; where it maps memory, empty for ranks of other hosts. `sockets` must outlive
+/// the transport. Throws Error.
+using MakeTransport = std::function<std::unique_ptr<Transport>(
+    const std::vector<std::string>& infos, SocketSource& sockets)>;
 
 struct TransportProvider;
 
@@ -44,7 +40,7 @@ struct TransportOffer {
   std::string info = {};     // for the other ranks; only this provider reads it
   std::string why_not = {};  // why this rank cannot use it, and what to do; empty where it can
   std::vector<std::pair<LogLevel, std::string>> notes = {};  // to be logged
-  std::unique_ptr<TransportMaker> maker = nullptr;           // where it can be used
+  MakeTransport make = {};                                   // null where it cannot be used
 };
 
 /// What keeps a job from a transport.

@@ -248,7 +248,7 @@ TEST(FindTransports, WhatIsAskedForIsLookedAt) {
   std::vector<TransportOffer> offers = find_transports(config, 0, 2);
   ASSERT_EQ(offers.size(), 1u);
   EXPECT_EQ(offers[0].provider, &tcp_provider());
-  EXPECT_NE(offers[0].maker, nullptr);
+  EXPECT_TRUE(offers[0].make);
   config.transport = "auto";
   offers = find_transports(config, 0, 2);
   ASSERT_GE(offers.size(), 3u);
@@ -265,7 +265,7 @@ TEST(FindTransports, WhatCannotBeUsedSaysWhy) {
     config.transport = provider->name;
     const TransportOffer offer = std::move(find_transports(config, 0, 2).front());
     EXPECT_EQ(offer.provider, provider);
-    EXPECT_EQ(offer.maker == nullptr, !offer.why_not.empty()) << provider->name;
+    EXPECT_EQ(!offer.make, !offer.why_not.empty()) << provider->name;
     if (provider == &verbs_provider()) {
       EXPECT_EQ(verbs::parse_no_ports(offer.info), offer.why_not);
     }

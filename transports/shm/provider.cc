@@ -5,19 +5,6 @@
 namespace ropewalk {
 namespace {
 
-/// What peers look for is there before they are told of it.
-class Mailbox final : public TransportMaker {
- public:
-  explicit Mailbox(std::unique_ptr<ShmTransport> transport) : transport_(std::move(transport)) {}
-  std::unique_ptr<Transport> make(const std::vector<std::string>& infos, SocketSource&) override {
-    transport_->set_peers(infos);
-    return std::move(transport_);
-  }
-
- private:
-  std::unique_ptr<ShmTransport> transport_;
-};
-
 TransportOffer find(const Config&, int rank, int size) {
   return offer_shared_memory(std::make_unique<ShmTransport>(rank, size));
 }
@@ -27,7 +14,12 @@ TransportOffer find(const Config&, int rank, int size) {
 TransportOffer offer_shared_memory(std::unique_ptr<ShmTransport> transport) {
   TransportOffer offer;
   offer.info = transport->info();
-  offer.maker = std::make_unique<Mailbox>(std::move(transport));
+  // What peers look for is there before they are told of it.
+  const auto held = std::make_shared<std::unique_ptr<ShmTransport>>(std::move(transport));
+  offer.make = [held](const std::vector<std::string>& infos, SocketSource&) {
+    (*held)->set_peers(infos);
+    return std::move(*held);
+  };
   return offer;
 }
 

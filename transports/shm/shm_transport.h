@@ -22,7 +22,6 @@
 #include "ropewalk/transport.h"
 #include "transports/shm/mailbox.h"
 #include "transports/shm/mailbox_address.h"
-#include "transports/shm/memfd_sharing.h"
 #include "transports/shm/notice_ring.h"
 #include "transports/shm/region_table.h"
 #include "transports/shm/sharing.h"

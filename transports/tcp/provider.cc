@@ -5,20 +5,11 @@
 namespace ropewalk {
 namespace {
 
-class Maker final : public TransportMaker {
- public:
-  Maker(int rank, int size, int streams) : rank_(rank), size_(size), streams_(streams) {}
-  std::unique_ptr<Transport> make(const std::vector<std::string>&, SocketSource& sockets) override {
-    return std::make_unique<TcpTransport>(rank_, size_, sockets, streams_);
-  }
-
- private:
-  const int rank_, size_, streams_;
-};
-
 TransportOffer find(const Config& config, int rank, int size) {
   TransportOffer offer;
-  offer.maker = std::make_unique<Maker>(rank, size, config.tcp_streams);
+  offer.make = [rank, size, streams = config.tcp_streams](const auto&, SocketSource& sockets) {
+    return std::make_unique<TcpTransport>(rank, size, sockets, streams);
+  };
   return offer;
 }
 

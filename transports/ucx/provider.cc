@@ -98,17 +98,6 @@ Obstacle find_obstacle_within(const std::vector<PeerRecord>& ranks, bool) {
 
 #ifdef ROPEWALK_WITH_UCX
 
-class Maker final : public TransportMaker {
- public:
-  Maker(int rank, int size) : rank_(rank), size_(size) {}
-  std::unique_ptr<Transport> make(const std::vector<std::string>&, SocketSource& sockets) override {
-    return std::make_unique<UcxTransport>(rank_, size_, sockets);
-  }
-
- private:
-  const int rank_, size_;
-};
-
 /// Of all transports of UCX with their devices ("posix/memory") those that reach hosts better than
 /// sockets do, and that UCX_TLS and UCX_NET_DEVICES allow.
 std::vector<std::string> find_fabrics(std::vector<std::string>& all) {
@@ -135,7 +124,9 @@ TransportOffer find(const Config& config, int rank, int size) {
     if (fabrics.size() > kFabricsMax) fabrics.resize(kFabricsMax);
     fabrics.insert(fabrics.begin(), version);
     offer.info = fmt::format("{}", fmt::join(fabrics, " "));
-    offer.maker = std::make_unique<Maker>(rank, size);
+    offer.make = [rank, size](const auto&, SocketSource& sockets) {
+      return std::make_unique<UcxTransport>(rank, size, sockets);
+    };
   } catch (const Error& error) {
     offer.why_not = error.failure().reason + "; " + error.failure().advice;
     offer.notes = {{config.transport == "ucx" ? LogLevel::warn : LogLevel::debug,

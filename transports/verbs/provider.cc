@@ -86,38 +86,34 @@ VerbsTransport::Options options_of(const Config& config) {
   return options;
 }
 
-/// Holds the adapters open.
-class Maker final : public TransportMaker {
- public:
-  Maker(const Config& config, int rank, std::vector<verbs::Port> ports)
-      : rank_(rank),
-        lanes_(config.ib_lanes),
-        options_(options_of(config)),
-        ports_(std::move(ports)) {}
-
-  std::unique_ptr<Transport> make(const std::vector<std::string>& infos,
-                                  SocketSource& sockets) override {
-    const auto own = static_cast<size_t>(rank_);
-    const std::vector<PortInfo> own_ports = ports_of(infos[own]);
-    for (size_t peer = 0; peer < infos.size(); ++peer) {
-      std::vector<VerbsTransport::LaneEnd>& lanes = options_.lanes.emplace_back();
-      if (peer == own) continue;
-      const std::vector<PortInfo> peer_ports = ports_of(infos[peer]);
-      const bool is_lower = own < peer;
-      for (const verbs::LanePair& pair : is_lower
-                                             ? verbs::pair_lanes(own_ports, peer_ports, lanes_)
-                                             : verbs::pair_lanes(peer_ports, own_ports, lanes_))
-        lanes.push_back({is_lower ? pair.a : pair.b, pair.subnet});
-    }
-    return std::make_unique<VerbsTransport>(rank_, static_cast<int>(infos.size()), sockets,
-                                            std::move(ports_), std::move(options_));
+/// By peer: on which ports its lanes begin here.
+std::vector<std::vector<VerbsTransport::LaneEnd>> lanes_of(int rank, int lanes_wanted,
+                                                           const std::vector<std::string>& infos) {
+  const auto own = static_cast<size_t>(rank);
+  const std::vector<PortInfo> own_ports = ports_of(infos[own]);
+  std::vector<std::vector<VerbsTransport::LaneEnd>> lanes(infos.size());
+  for (size_t peer = 0; peer < infos.size(); ++peer) {
+    if (peer == own) continue;
+    const std::vector<PortInfo> peer_ports = ports_of(infos[peer]);
+    const bool is_lower = own < peer;
+    for (const verbs::LanePair& pair : is_lower
+                                           ? verbs::pair_lanes(own_ports, peer_ports, lanes_wanted)
+                                           : verbs::pair_lanes(peer_ports, own_ports, lanes_wanted))
+      lanes[peer].push_back({is_lower ? pair.a : pair.b, pair.subnet});
   }
+  return lanes;
+}
 
- private:
-  const int rank_, lanes_;
-  VerbsTransport::Options options_;
-  std::vector<verbs::Port> ports_;
-};
+/// `ports` hold the adapters open.
+MakeTransport maker_of(const Config& config, int rank, const std::vector<verbs::Port>& ports) {
+  return [rank, ports, lanes = config.ib_lanes, options = options_of(config)](
+             const std::vector<std::string>& infos, SocketSource& sockets) {
+    VerbsTransport::Options with_lanes = options;
+    with_lanes.lanes = lanes_of(rank, lanes, infos);
+    return std::make_unique<VerbsTransport>(rank, static_cast<int>(infos.size()), sockets, ports,
+                                            std::move(with_lanes));
+  };
+}
 
 TransportOffer find(const Config& config, int rank, int) {
   verbs::UsablePorts found = verbs::find_usable_ports({config.ib_hca, config.ib_gid_index});
@@ -131,7 +127,7 @@ TransportOffer find(const Config& config, int rank, int) {
     offer.info = verbs::no_ports_text(offer.why_not);
   } else {
     offer.info = list;
-    offer.maker = std::make_unique<Maker>(config, rank, std::move(found.ports));
+    offer.make = maker_of(config, rank, found.ports);
   }
   return offer;
 }

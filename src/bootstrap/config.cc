@@ -13,6 +13,7 @@
 #include "fabric/port_filter.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
+#include "transport_choice/provider.h"
 
 namespace ropewalk {
 namespace {
@@ -21,6 +22,13 @@ using std::chrono::nanoseconds;
 
 constexpr size_t kJobKeyBytesMax = 4096;
 constexpr long kRanksMax = 1 << 20;
+
+struct TransportNames {
+  std::string_view name, other;
+};
+#define ROPEWALK_NAMES(name, other_name) {#name, other_name},
+constexpr TransportNames kTransports[] = {{"auto", ""}, ROPEWALK_TRANSPORTS(ROPEWALK_NAMES)};
+#undef ROPEWALK_NAMES
 
 /// Reads variables one by one; every bad value is an Error that names variable, value and rule.
 class Reader {
@@ -58,7 +66,7 @@ class Reader {
     const auto value = text(name);
     if (!value) return otherwise;
     const auto named = transport_named(*value);
-    if (!named) bad(name, *value, kTransportNamesText);
+    if (!named) bad(name, *value, "one of: " + transport_words_text());
     return std::string(*named);
   }
 
@@ -129,14 +137,31 @@ std::vector<std::string_view> algorithm_names() {
 
 }  // namespace
 
+std::vector<std::string> transport_words() {
+  std::vector<std::string> words;
+  for (const TransportNames& each : kTransports)
+    for (const std::string_view word : {each.name, each.other})
+      if (!word.empty()) words.emplace_back(word);
+  return words;
+}
+
+std::string transport_words_text() {
+  std::vector<std::string> words;
+  for (const TransportNames& each : kTransports)
+    words.push_back(each.other.empty() ? std::string(each.name)
+                                       : fmt::format("{} (or {})", each.name, each.other));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 std::optional<std::string_view> transport_named(std::string_view word) {
-  if (word == "rdma") return "verbs";
-  const auto name = std::find(kTransportNames.begin(), kTransportNames.end(), word);
-  return name == kTransportNames.end() ? std::nullopt : std::optional(*name);
+  for (const TransportNames& each : kTransports)
+    if (word == each.name || (!each.other.empty() && word == each.other)) return each.name;
+  return {};
 }
 
 const std::vector<VariableInfo>& variable_infos() {
   static const std::string algorithm_list = fmt::format("{}", fmt::join(algorithm_names(), ", "));
+  static const std::string transport_help = transport_words_text() + "; the same on every rank";
   static const std::vector<VariableInfo> infos = {
       {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
       {"ROPEWALK_SIZE", "from the launcher", "how many ranks the job has"},
@@ -148,8 +173,7 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "a fixed public key",
        "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
-      {"ROPEWALK_TRANSPORT", "auto",
-       "auto, shm, tcp, verbs (or rdma), ucx; the same on every rank"},
+      {"ROPEWALK_TRANSPORT", "auto", transport_help},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto", algorithm_list},
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",

@@ -1,7 +1,6 @@
 // Every environment variable that Ropewalk reads, in one place. `ropewalk env` prints them.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -19,7 +18,7 @@ struct Config {
   std::optional<std::string> coordinator;  // ROPEWALK_COORDINATOR=host:port
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
   std::string job_key;             // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
-  std::string transport = "auto";  // ROPEWALK_TRANSPORT: one of kTransportNames
+  std::string transport = "auto";  // ROPEWALK_TRANSPORT: what transport_named gives
   std::string require;             // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
   std::string algorithm = "auto";  // ROPEWALK_ALGORITHM: force one where it applies
   std::string socket_ifname;       // ROPEWALK_SOCKET_IFNAME: interface name or prefix
@@ -42,12 +41,12 @@ struct Config {
   LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug
 };
 
-/// What ROPEWALK_TRANSPORT and Options::transport may be; also "rdma", which is verbs.
-inline constexpr std::array<std::string_view, 5> kTransportNames = {"auto", "shm", "tcp", "verbs",
-                                                                    "ucx"};
-/// For help texts.
-inline constexpr const char* kTransportNamesText = "auto, shm, tcp, verbs (or rdma) or ucx";
-/// One of kTransportNames: "verbs" for "rdma"; nothing where `word` names no transport.
+/// What ROPEWALK_TRANSPORT and Options::transport may be: "auto" and ROPEWALK_TRANSPORTS, by all
+/// their names.
+std::vector<std::string> transport_words();
+/// "auto, shm, verbs (or rdma), ...".
+std::string transport_words_text();
+/// "verbs" for "rdma"; nothing where `word` names no transport.
 std::optional<std::string_view> transport_named(std::string_view word);
 
 /// One row of documentation per variable, for `ropewalk env` and the docs.

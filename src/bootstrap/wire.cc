@@ -116,7 +116,13 @@ void put_record(Writer& out, const PeerRecord& record) {
   out.text(record.host_id, kNameBytesMax);
   out.u16(static_cast<uint16_t>(record.addresses.size()));
   for (const std::string& address : record.addresses) out.text(address, kAddressBytesMax);
-  out.text(record.transport_info, kTransportInfoBytesMax);
+  out.text(record.transport, kNameBytesMax);
+  out.text(record.cpus, kTransportBytesMax);
+  out.u16(static_cast<uint16_t>(record.transport_infos.size()));
+  for (const auto& [name, info] : record.transport_infos) {
+    out.text(name, kNameBytesMax);
+    out.text(info, kTransportBytesMax);
+  }
 }
 
 PeerRecord get_record(Reader& in) {
@@ -131,7 +137,18 @@ PeerRecord get_record(Reader& in) {
   in.require(addresses <= kAddressesMax);
   for (size_t i = 0; i < addresses && in.ok(); ++i)
     record.addresses.push_back(in.text(kAddressBytesMax));
-  record.transport_info = in.text(kTransportInfoBytesMax);
+  record.transport = in.text(kNameBytesMax);
+  record.cpus = in.text(kTransportBytesMax);
+  const size_t infos = in.u16();
+  in.require(infos <= kTransportInfosMax);
+  std::string last;
+  for (size_t i = 0; i < infos && in.ok(); ++i) {
+    const std::string name = in.text(kNameBytesMax);
+    in.require(name > last);
+    record.transport_infos.emplace(name, in.text(kTransportBytesMax));
+    last = name;
+  }
+  in.require(transport_bytes(record) <= kTransportBytesMax);
   return record;
 }
 
@@ -149,7 +166,15 @@ bool within_limits(const PeerRecord& record) {
          record.addresses.size() <= kAddressesMax &&
          std::all_of(record.addresses.begin(), record.addresses.end(),
                      [](const std::string& a) { return a.size() <= kAddressBytesMax; }) &&
-         record.transport_info.size() <= kTransportInfoBytesMax;
+         record.transport.size() <= kNameBytesMax &&
+         record.transport_infos.size() <= kTransportInfosMax &&
+         transport_bytes(record) <= kTransportBytesMax;
+}
+
+size_t transport_bytes(const PeerRecord& record) {
+  size_t bytes = record.cpus.size();
+  for (const auto& [name, info] : record.transport_infos) bytes += name.size() + info.size();
+  return bytes;
 }
 
 std::array<std::byte, kHelloBytes> encode(const Hello& hello) {

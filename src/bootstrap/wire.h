@@ -19,15 +19,16 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
 inline constexpr size_t kFramePayloadMax = 16384;
-inline constexpr size_t kNameBytesMax = 255;  // host_name, host_id
+inline constexpr size_t kNameBytesMax = 255;  // host_name, host_id, names of transports
 inline constexpr size_t kAddressBytesMax = 64;
 inline constexpr size_t kAddressesMax = 16;
-inline constexpr size_t kTransportInfoBytesMax = 4096;
+inline constexpr size_t kTransportInfosMax = 16;
+inline constexpr size_t kTransportBytesMax = 4096;  // cpus and transport_infos together
 inline constexpr size_t kOperationBytesMax = 256;
 inline constexpr size_t kReasonBytesMax = 2048;
 inline constexpr uint32_t kRanksMax = 1u << 20;
@@ -133,5 +134,7 @@ Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
 
 bool within_limits(const PeerRecord& record);
+/// Of cpus and transport_infos.
+size_t transport_bytes(const PeerRecord& record);
 
 }  // namespace ropewalk::bootstrap

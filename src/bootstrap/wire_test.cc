@@ -12,7 +12,11 @@ PeerRecord full_record() {
   record.host_name = std::string(kNameBytesMax, 'h');
   record.host_id = std::string(kNameBytesMax, 'i');
   record.addresses.assign(kAddressesMax, std::string(kAddressBytesMax, 'a'));
-  record.transport_info = std::string(kTransportInfoBytesMax, '\0');
+  record.transport = std::string(kNameBytesMax, 't');
+  record.cpus = "0-3,8";
+  for (size_t i = 0; i < kTransportInfosMax; ++i)
+    record.transport_infos[std::string(1, static_cast<char>('a' + i))] = "told";
+  record.transport_infos["a"] += std::string(kTransportBytesMax - transport_bytes(record), '\0');
   return record;
 }
 
@@ -49,10 +53,26 @@ TEST(Wire, JoinRoundTrip) {
   EXPECT_EQ(join->remaining_ms, 29000u);
   EXPECT_EQ(join->record.pid, 0x123456789);
   EXPECT_EQ(join->record.addresses, full_record().addresses);
-  EXPECT_EQ(join->record.transport_info, full_record().transport_info);
+  EXPECT_EQ(join->record.transport, full_record().transport);
+  EXPECT_EQ(join->record.cpus, full_record().cpus);
+  EXPECT_EQ(join->record.transport_infos, full_record().transport_infos);
   Join small{2, 1, {}};
   small.record.rank = 1;
   expect_exact(payload_of(frame(small)), decode_join);
+}
+
+TEST(Wire, TransportInfosAreInOrderAndBounded) {
+  PeerRecord record;
+  record.rank = 1;
+  record.transport_infos = {{"a", ""}, {"b", ""}};
+  Bytes bytes = frame(record);
+  EXPECT_TRUE(decode_record(payload_of(bytes)));
+  bytes[bytes.size() - 3] = std::byte{'a'};
+  EXPECT_FALSE(decode_record(payload_of(bytes))) << "a name twice";
+  record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
+  EXPECT_TRUE(within_limits(record));
+  record.cpus = "0";
+  EXPECT_FALSE(within_limits(record));
 }
 
 TEST(Wire, PlaceAndCardRoundTrip) {
@@ -97,27 +117,18 @@ TEST(Wire, OutOfRangeIsRefused) {
 }
 
 /// docs/protocol.md shows these bytes.
-TEST(Wire, TheWorkedExampleOfTheProtocol) {
+TEST(Wire, TheHelloOfTheProtocol) {
   const auto bytes = [](std::string_view text) {
     const auto raw = std::as_bytes(std::span(text));
     return Bytes(raw.begin(), raw.end());
   };
   using namespace std::string_view_literals;
-  const PeerRecord record{1, 1234, "a", "id-a", {"127.0.0.1:4242"}, "shm,tcp,verbs"};
-  EXPECT_EQ(frame(Join{2, 30000, record}),
-            bytes("\x3e\0\0\0\x01\x02\0\0\0\x30\x75\0\0\x01\0\0\0\xd2\x04\0\0\0\0\0\0"
-                  "\x01\0a\x04\0id-a\x01\0\x0e\0"
-                  "127.0.0.1:4242"
-                  "\x0d\0shm,tcp,verbs"sv));
-  EXPECT_EQ(frame(Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}}),
-            bytes("\x1e\0\0\0\x08\x01\0\0\0\x02\0\0\0\xab\x90\x1f\x8e\x10\0"
-                  "barrier(1 uint8)"sv));
   Hello hello;
   hello.from = 1;
   hello.nonce.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x02\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x03\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

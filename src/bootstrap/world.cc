@@ -16,6 +16,7 @@
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/net.h"
 #include "bootstrap/socket_broker.h"
+#include "topology/cpu_share.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -64,18 +65,21 @@ class JoinedWorld final : public World {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
 }
 
-PeerRecord make_record(const JobIdentity& identity, std::string transport_info) {
-  if (transport_info.size() > kTransportInfoBytesMax)
-    fail(ErrorCode::invalid_argument, identity.rank,
-         fmt::format("{} bytes of transport information; at most {} travel", transport_info.size(),
-                     kTransportInfoBytesMax),
-         {});
+PeerRecord make_record(const JobIdentity& identity, const Config& config,
+                       TransportInfos transport_infos) {
   PeerRecord record;
   record.rank = identity.rank;
   record.pid = getpid();
   record.host_name = host_name().substr(0, kNameBytesMax);
   record.host_id = host_identity().substr(0, kNameBytesMax);
-  record.transport_info = std::move(transport_info);
+  record.transport = config.transport;
+  record.cpus = cpu_list_text(allowed_cpu_list());
+  record.transport_infos = std::move(transport_infos);
+  if (const size_t bytes = transport_bytes(record); bytes > kTransportBytesMax)
+    fail(ErrorCode::invalid_argument, identity.rank,
+         fmt::format("{} bytes about CPUs and transports; at most {} travel", bytes,
+                     kTransportBytesMax),
+         {});
   return record;
 }
 
@@ -160,10 +164,10 @@ void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
 }  // namespace
 
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
-                                   std::string transport_info) {
+                                   TransportInfos transport_infos) {
   start_cryptography();
   auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, config);
-  PeerRecord record = make_record(identity, std::move(transport_info));
+  PeerRecord record = make_record(identity, config, std::move(transport_infos));
   if (identity.size == 1) {
     world->stay_alone(std::move(record));
     return world;

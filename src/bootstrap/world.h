@@ -1,6 +1,7 @@
 // The job as this process sees it, once every rank has joined. docs/protocol.md has every byte.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 
 namespace ropewalk {
 
+/// What a rank tells of its transports, by name; opaque to the bootstrap.
+using TransportInfos = std::map<std::string, std::string, std::less<>>;
+
 /// What every rank tells every other at joining. Fields that come from outside are bounded when
 /// parsed (wire.h).
 struct PeerRecord {
@@ -20,7 +24,9 @@ struct PeerRecord {
   std::string host_name;  // for messages
   std::string host_id;    // equal exactly where shared memory can work: boot id, pid namespace, uid
   std::vector<std::string> addresses;  // "ip:port" of the rank's listener, most reachable first
-  std::string transport_info;          // opaque to the bootstrap; from `World::join`'s argument
+  std::string transport = "auto";      // Config::transport
+  std::string cpus;                    // that the rank may use: "0-3,8"
+  TransportInfos transport_infos;
 };
 
 /// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).
@@ -51,7 +57,7 @@ class World {
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does.
   static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
-                                     std::string transport_info);
+                                     TransportInfos transport_infos);
 
   virtual int rank() const = 0;
   virtual int size() const = 0;

@@ -9,6 +9,8 @@
 
 #include "bootstrap/auth.h"
 #include "bootstrap/world_testing.h"
+#include "topology/cpu_share.h"
+#include "topology/topology.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -37,12 +39,15 @@ TEST_P(Join, EveryRankKnowsEveryOther) {
   const int size = GetParam();
   const TestJob job(size);
   expect_no_errors(run_world_ranks(size, [&](int rank) {
-    const auto world = job.join(rank, "info of " + std::to_string(rank));
+    const auto world = job.join(rank, {{"tcp", "info of " + std::to_string(rank)}});
     EXPECT_EQ(world->rank(), rank);
     EXPECT_EQ(world->size(), size);
     for (int r = 0; r < size; ++r) {
       EXPECT_EQ(world->record(r).rank, r);
-      EXPECT_EQ(world->record(r).transport_info, "info of " + std::to_string(r));
+      EXPECT_EQ(world->record(r).transport, "auto");
+      EXPECT_EQ(world->record(r).cpus, cpu_list_text(allowed_cpu_list()));
+      EXPECT_EQ(world->record(r).transport_infos,
+                (TransportInfos{{"tcp", "info of " + std::to_string(r)}}));
       EXPECT_EQ(world->record(r).addresses.empty(), size == 1);
       EXPECT_FALSE(world->monitor().has_left(r) && r == rank);
     }

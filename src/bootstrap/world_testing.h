@@ -27,8 +27,8 @@ struct TestJob {
   JobIdentity identity(int rank) const {
     return {rank, size, coordinator(), rank == 0 ? listener.get() : -1, "test"};
   }
-  std::unique_ptr<World> join(int rank, const std::string& info = {}) const {
-    return World::join(identity(rank), config, info);
+  std::unique_ptr<World> join(int rank, TransportInfos infos = {}) const {
+    return World::join(identity(rank), config, std::move(infos));
   }
 
   int size;

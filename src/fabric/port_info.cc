@@ -21,6 +21,10 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < ' ';
+}
+
 bool is_subnet(std::string_view text) {
   const auto legal = [](char c) {
     return is_digit(c) || (c >= 'a' && c <= 'f') || c == '.' || c == ':' || c == '/';
@@ -116,6 +120,21 @@ std::vector<PortInfo> parse_port_list(std::string_view text) {
     if (comma == std::string_view::npos) return ports;
     text.remove_prefix(comma + 1);
   }
+}
+
+std::string no_ports_text(std::string why) {
+  if (why.size() > kNoPortsBytesMax) why = why.substr(0, kNoPortsBytesMax - 3) + "...";
+  std::replace_if(why.begin(), why.end(), is_control, ' ');
+  return "!" + why;
+}
+
+std::optional<std::string> parse_no_ports(std::string_view text) {
+  if (!text.starts_with('!')) return {};
+  const std::string_view why = text.substr(1);
+  if (why.empty() || why.size() > kNoPortsBytesMax ||
+      std::any_of(why.begin(), why.end(), is_control))
+    refuse(text);
+  return std::string(why);
 }
 
 }  // namespace ropewalk::verbs

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,13 @@ struct PortInfo {
 std::string port_list_text(const std::vector<PortInfo>& ports);
 /// The inverse; empty for an empty text. Throws Error(protocol) for what is no such text.
 std::vector<PortInfo> parse_port_list(std::string_view text);
+
+inline constexpr size_t kNoPortsBytesMax = 500;
+/// What a rank without ports tells instead of the list: "!" and why, one line, cut to
+/// kNoPortsBytesMax.
+std::string no_ports_text(std::string why);
+/// The inverse; nothing where `text` has no "!". Throws Error(protocol) for what is no such text.
+std::optional<std::string> parse_no_ports(std::string_view text);
 
 /// True for a device name that can travel: letters, digits, and what names have between them.
 bool is_device_name(std::string_view name);

@@ -70,5 +70,18 @@ TEST(PortInfo, NamesOfDevices) {
   EXPECT_FALSE(is_device_name(std::string(kDeviceNameBytesMax + 1, 'x')));
 }
 
+TEST(NoPorts, AReasonIsOneShortLine) {
+  const std::string why = "mlx5_0 port 1: is DOWN; sudo ip link set eth2 up";
+  EXPECT_EQ(no_ports_text(why), "!" + why);
+  EXPECT_EQ(parse_no_ports(no_ports_text(why)), why);
+  EXPECT_EQ(parse_no_ports("mlx5_0:1|ethernet||1"), std::nullopt);
+  EXPECT_EQ(parse_no_ports(""), std::nullopt);
+  const std::string told = *parse_no_ports(no_ports_text("a\nb" + std::string(9999, 'x')));
+  EXPECT_EQ(told.size(), kNoPortsBytesMax);
+  EXPECT_TRUE(told.starts_with("a bxx") && told.ends_with("x...")) << told;
+  EXPECT_THROW(parse_no_ports("!"), Error);
+  EXPECT_THROW(parse_no_ports("!" + std::string(kNoPortsBytesMax + 1, 'x')), Error);
+}
+
 }  // namespace
 }  // namespace ropewalk::verbs

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -14,11 +15,6 @@
 #include "base/start_thread.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
-#include "topology/topology.h"
-#include "transport_choice/rank_info.h"
-#include "transport_choice/rdma.h"
-#include "transport_choice/ucx.h"
-#include "transports/tcp/tcp_transport.h"
 
 namespace ropewalk {
 namespace {
@@ -34,7 +30,7 @@ Config merge(Config config, const Options& options) {
   if (!transport)
     throw Error(ErrorCode::unavailable, "communicator",
                 fmt::format("there is no transport \"{}\"", config.transport),
-                fmt::format("use {}", kTransportNamesText));
+                "use one of: " + transport_words_text());
   config.transport = *transport;
   return config;
 }
@@ -47,44 +43,14 @@ Job::Job(const Options& options) : config_(merge(config_from_environment(), opti
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
   const JobIdentity identity =
       find_identity(options, config_, [](const char* name) { return std::getenv(name); });
-  const auto wants = [this](const char* name) {
-    return config_.transport == name || config_.transport == "auto";
-  };
-  RankInfo info{config_.transport, allowed_cpu_list(), ""};
-  if (identity.size > 1 && wants("shm")) {
-    shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size);
-    info.mailbox = shm_->info();
+  TransportInfos infos;
+  if (identity.size > 1) offers_ = find_transports(config_, identity.rank, identity.size);
+  for (const TransportOffer& offer : offers_) {
+    for (const auto& [level, text] : offer.notes) log(level, identity.rank, "{}", text);
+    if (!offer.info.empty()) infos.emplace(offer.provider->name, offer.info);
   }
-  if (identity.size > 1 && wants("verbs")) {
-    rdma_ = std::make_unique<Rdma>(config_);
-    info.ports = rdma_->ports();
-    info.no_ports = fmt::format("{}", fmt::join(rdma_->why_not(), ", and "));
-    const LogLevel level = info.ports.empty() ? LogLevel::debug : LogLevel::info;
-    log(level, identity.rank, "RDMA ports: {}", verbs::port_list_text(info.ports));
-    for (const std::string& why : rdma_->why_not()) log(level, identity.rank, "{}", why);
-  }
-  // To look opens devices, so only where verbs will not do.
-  if (identity.size > 1 && wants("ucx") && info.ports.empty()) {
-    UcxReport report = look_at_ucx();
-    info.ucx = std::move(report.version);
-    info.fabrics = std::move(report.fabrics);
-    if (config_.transport == "ucx" && report.shares_memory) share_through_ucx(identity, info);
-    if (info.ucx.empty())
-      log(config_.transport == "ucx" ? LogLevel::warn : LogLevel::debug, identity.rank,
-          "UCX cannot be used: {}", report.why_not);
-    else
-      log(LogLevel::debug, identity.rank, "UCX {}: {}", info.ucx, fmt::join(info.fabrics, ", "));
-  }
-  world_ = World::join(identity, config_, info.text());
+  world_ = World::join(identity, config_, std::move(infos));
   make_transports(meet_others());
-}
-
-/// Without it ranks of this host talk by UCX's messages, if UCX_TLS has another wire for them.
-void Job::share_through_ucx(const JobIdentity& identity, RankInfo& info) try {
-  shm_ = std::make_unique<ShmTransport>(identity.rank, identity.size, make_ucx_sharing());
-  info.mailbox = shm_->info();
-} catch (const Error& error) {
-  log(LogLevel::warn, identity.rank, "no shared memory through UCX: {}", error.failure().text());
 }
 
 void Job::report_exception() {
@@ -116,11 +82,25 @@ void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
   if (failure != nullptr && failure->code == ErrorCode::mismatch) throw Error(*failure);
 }
 
-/// A peer whose mailbox is gone has failed already: then it, or its neighbour, says why.
-void Job::open_mailboxes(const std::vector<std::string>& mailboxes) {
+/// Of what this rank has offered; each is made once.
+std::unique_ptr<Transport> Job::make(const TransportProvider& provider,
+                                     const std::vector<PeerRecord>& ranks) {
+  std::vector<std::string> infos;
+  for (const PeerRecord& record : ranks)
+    infos.emplace_back(provider.maps && !is_local(record.rank) ? "" : info_of(record, provider));
+  const auto offer = std::find_if(offers_.begin(), offers_.end(), [&provider](const auto& each) {
+    return each.provider == &provider;
+  });
+  assert(offer != offers_.end() && offer->make);
+  return offer->make(infos, world_->sockets());
+}
+
+/// A peer whose memory is gone has failed already: then it, or its neighbour, says why.
+std::unique_ptr<Transport> Job::map_neighbours(const TransportProvider& provider,
+                                               const std::vector<PeerRecord>& ranks) {
   constexpr auto kNewsTravel = std::chrono::seconds(1);
   try {
-    shm_->set_peers(mailboxes);
+    return make(provider, ranks);
   } catch (const Error&) {
     const auto deadline = std::chrono::steady_clock::now() + kNewsTravel;
     while (monitor().failure() == nullptr && std::chrono::steady_clock::now() < deadline)
@@ -143,19 +123,18 @@ std::string Job::transport_names() const {
 }
 
 /// Finds out who is where; what each rank said of itself, by rank.
-std::vector<RankInfo> Job::meet_others() {
+std::vector<PeerRecord> Job::meet_others() {
   std::map<std::string, int> host_numbers;
-  std::vector<RankInfo> infos;
+  std::vector<PeerRecord> ranks;
   std::vector<std::vector<int>> local_cpus;
   for (int peer = 0; peer < size(); ++peer) {
-    const PeerRecord& record = world_->record(peer);
+    const PeerRecord& record = ranks.emplace_back(world_->record(peer));
     hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
-    infos.push_back(RankInfo::parse(record.transport_info));
-    if (infos.back().transport != config_.transport)
+    if (record.transport != config_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
-                              config_.transport, peer, infos.back().transport),
+                              config_.transport, peer, record.transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
   }
   local_size_ = 0;
@@ -163,49 +142,28 @@ std::vector<RankInfo> Job::meet_others() {
     if (!is_local(peer)) continue;
     if (peer == rank()) local_rank_ = local_size_;
     ++local_size_;
-    local_cpus.push_back(infos[static_cast<size_t>(peer)].cpus);
+    local_cpus.push_back(parse_cpu_list(world_->record(peer).cpus));
   }
   const auto quota = cgroup_cpu_quota();
   shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
-  return infos;
+  return ranks;
 }
 
-void Job::make_transports(const std::vector<RankInfo>& infos) {
-  std::vector<RankTransports> reports;
-  for (int peer = 0; peer < size(); ++peer) {
-    const auto at = static_cast<size_t>(peer);
-    reports.push_back({infos[at], world_->record(peer).host_name, hosts_[at]});
-  }
-  choice_ = choose_transports(config_.transport, config_.require, reports);
+void Job::make_transports(const std::vector<PeerRecord>& ranks) {
+  choice_ = choose_transports(config_.transport, config_.require, ranks);
   if (rank() == 0 && size() > 1)
     log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}; {}",
         size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),
         choice_.reason);
-  const bool use_shm = choice_.maps() && local_size_ > 1;
-  if (use_shm) {
-    std::vector<std::string> mailboxes(infos.size());
-    for (int peer = 0; peer < size(); ++peer)
-      if (is_local(peer))
-        mailboxes[static_cast<size_t>(peer)] = infos[static_cast<size_t>(peer)].mailbox;
-    open_mailboxes(mailboxes);
-    transports_.push_back(shm_.get());
-  } else {
-    shm_.reset();
-  }
-  if (choice_.uses(TransportKind::verbs)) {
-    std::vector<std::vector<verbs::PortInfo>> ports;
-    for (const RankInfo& info : infos) ports.push_back(info.ports);
-    network_ = rdma_->make_transport(rank(), world_->sockets(), ports);
-  } else if (choice_.uses(TransportKind::ucx)) {
-    network_ = make_ucx_transport(rank(), size(), world_->sockets());
-  } else if (choice_.uses(TransportKind::tcp)) {
-    network_ =
-        std::make_unique<TcpTransport>(rank(), size(), world_->sockets(), config_.tcp_streams);
-  }
-  if (network_) transports_.push_back(network_.get());
+  const bool has_neighbours = choice_.maps() && local_size_ > 1;
+  if (has_neighbours) within_ = map_neighbours(*choice_.within, ranks);
+  if (const TransportProvider* network = choice_.network()) between_ = make(*network, ranks);
+  offers_.clear();
+  for (const auto* transport : {&within_, &between_})
+    if (*transport != nullptr) transports_.push_back(transport->get());
   check_slices();
-  if (!choice_.uses(TransportKind::verbs)) rdma_.reset();
-  for (int peer = 0; peer < size(); ++peer) route_.push_back(use_shm && !is_local(peer) ? 1 : 0);
+  for (int peer = 0; peer < size(); ++peer)
+    route_.push_back(has_neighbours && !is_local(peer) ? 1 : 0);
 }
 
 void Job::check_slices() const {

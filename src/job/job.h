@@ -11,9 +11,7 @@
 
 #include "bootstrap/world.h"
 #include "ropewalk/communicator.h"
-#include "transport_choice/rdma.h"
 #include "transport_choice/transport_choice.h"
-#include "transports/shm/shm_transport.h"
 
 namespace ropewalk {
 
@@ -55,21 +53,22 @@ class Job {
   void leave(const CallsMade& calls, const std::function<void()>& progress);
 
  private:
-  void share_through_ucx(const JobIdentity& identity, RankInfo& info);
-  std::vector<RankInfo> meet_others();
-  void make_transports(const std::vector<RankInfo>& infos);
+  std::vector<PeerRecord> meet_others();
+  void make_transports(const std::vector<PeerRecord>& ranks);
+  std::unique_ptr<Transport> make(const TransportProvider& provider,
+                                  const std::vector<PeerRecord>& ranks);
+  std::unique_ptr<Transport> map_neighbours(const TransportProvider& provider,
+                                            const std::vector<PeerRecord>& ranks);
   void check_slices() const;
   bool is_local(int peer) const {
     return hosts_[static_cast<size_t>(peer)] == hosts_[static_cast<size_t>(rank())];
   }
-  void open_mailboxes(const std::vector<std::string>& mailboxes);
 
   Config config_;
-  // Made before joining, where they may be wanted: peers are told of them.
-  std::unique_ptr<ShmTransport> shm_;  // over UCX's memory where UCX was asked for
-  std::unique_ptr<Rdma> rdma_;
+  std::vector<TransportOffer> offers_;  // until the transports are made
+  std::unique_ptr<Transport> within_;   // null where no memory is shared
   std::unique_ptr<World> world_;
-  std::unique_ptr<Transport> network_;  // null where all is shared memory
+  std::unique_ptr<Transport> between_;  // null where all is shared memory
   TransportChoice choice_;
   std::vector<Transport*> transports_;
   std::vector<int> route_;

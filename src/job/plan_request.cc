@@ -22,24 +22,6 @@ Algorithm forced_by(const Config& config, Collective collective) {
   return applies ? *wanted : Algorithm::automatic;
 }
 
-/// `otherwise` where no two ranks are joined so: it then counts for nothing.
-LinkCost cost_of(TransportKind kind, LinkCost otherwise) {
-  switch (kind) {
-    case TransportKind::none:
-      return otherwise;
-    case TransportKind::shm:
-    case TransportKind::ucx_shm:
-      return kSharedMemoryLink;
-    case TransportKind::tcp:
-      return kTcpLink;
-    case TransportKind::verbs:
-      return kVerbsLink;
-    case TransportKind::ucx:
-      return kUcxLink;
-  }
-  return otherwise;
-}
-
 }  // namespace
 
 bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts) {
@@ -65,8 +47,13 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
   request.mapped = all_mapped(transports, hosts);
-  request.cost.intra = cost_of(transports.within, kSharedMemoryLink);
-  request.cost.inter = cost_of(transports.between, kTcpLink);
+  // Where no two ranks are joined so, the cost counts for nothing.
+  const auto cost_of = [](const TransportProvider* provider, const TransportProvider* otherwise) {
+    if (provider == nullptr) provider = otherwise;
+    return provider == nullptr ? LinkCost() : provider->cost;
+  };
+  request.cost.intra = cost_of(transports.within, transports.between);
+  request.cost.inter = cost_of(transports.between, transports.within);
   request.slice_bytes_max = slice_bytes_max(config);
   return request;
 }

@@ -5,7 +5,8 @@
 namespace ropewalk {
 namespace {
 
-PlanRequest request(TransportKind within, TransportKind between, const std::vector<int>& hosts) {
+PlanRequest request(const TransportProvider* within, const TransportProvider* between,
+                    const std::vector<int>& hosts) {
   Call call;
   call.count = 1 << 20;
   return plan_request(call, Config(), {within, between}, hosts);
@@ -17,23 +18,23 @@ bool is(const LinkCost& cost, const LinkCost& expected) {
 }
 
 TEST(PlanRequest, CostsAreThoseOfTheTransports) {
-  const PlanRequest mixed = request(TransportKind::shm, TransportKind::verbs, {0, 0, 1, 1});
-  EXPECT_TRUE(is(mixed.cost.intra, kSharedMemoryLink));
-  EXPECT_TRUE(is(mixed.cost.inter, kVerbsLink));
-  const PlanRequest verbs = request(TransportKind::verbs, TransportKind::none, {0, 0});
-  EXPECT_TRUE(is(verbs.cost.intra, kVerbsLink));
-  const PlanRequest tcp = request(TransportKind::tcp, TransportKind::tcp, {0, 0, 1});
-  EXPECT_TRUE(is(tcp.cost.intra, kTcpLink));
-  EXPECT_TRUE(is(tcp.cost.inter, kTcpLink));
+  const PlanRequest mixed = request(&shm_provider(), &verbs_provider(), {0, 0, 1, 1});
+  EXPECT_TRUE(is(mixed.cost.intra, shm_provider().cost));
+  EXPECT_TRUE(is(mixed.cost.inter, verbs_provider().cost));
+  const PlanRequest verbs = request(&verbs_provider(), nullptr, {0, 0});
+  EXPECT_TRUE(is(verbs.cost.intra, verbs_provider().cost));
+  const PlanRequest tcp = request(&tcp_provider(), &tcp_provider(), {0, 0, 1});
+  EXPECT_TRUE(is(tcp.cost.intra, tcp_provider().cost));
+  EXPECT_TRUE(is(tcp.cost.inter, tcp_provider().cost));
 }
 
 TEST(PlanRequest, OnlySharedMemoryIsMapped) {
-  EXPECT_TRUE(request(TransportKind::shm, TransportKind::none, {0, 0}).mapped);
-  EXPECT_TRUE(request(TransportKind::ucx_shm, TransportKind::none, {0, 0}).mapped);
-  EXPECT_FALSE(request(TransportKind::ucx, TransportKind::none, {0, 0}).mapped);
-  EXPECT_FALSE(request(TransportKind::verbs, TransportKind::none, {0, 0}).mapped);
-  EXPECT_FALSE(request(TransportKind::tcp, TransportKind::none, {0, 0}).mapped);
-  EXPECT_FALSE(request(TransportKind::shm, TransportKind::tcp, {0, 0, 1}).mapped);
+  EXPECT_TRUE(request(&shm_provider(), nullptr, {0, 0}).mapped);
+  EXPECT_TRUE(request(ucx_provider().within_host, nullptr, {0, 0}).mapped);
+  EXPECT_FALSE(request(&ucx_provider(), nullptr, {0, 0}).mapped);
+  EXPECT_FALSE(request(&verbs_provider(), nullptr, {0, 0}).mapped);
+  EXPECT_FALSE(request(&tcp_provider(), nullptr, {0, 0}).mapped);
+  EXPECT_FALSE(request(&shm_provider(), &tcp_provider(), {0, 0, 1}).mapped);
 }
 
 // What is faster on the wire must not be predicted to take longer.
@@ -43,11 +44,11 @@ TEST(PlanRequest, VerbsArePredictedBetweenSharedMemoryAndTcp) {
   call.op = kSum;
   for (const size_t count : {size_t{2}, size_t{1} << 12, size_t{1} << 20}) {
     call.count = count;
-    const auto us = [&](TransportKind kind) {
-      return plan_for(call, Config(), {kind, TransportKind::none}, {0, 0}).predicted_us;
+    const auto us = [&](const TransportProvider* provider) {
+      return plan_for(call, Config(), {provider, nullptr}, {0, 0}).predicted_us;
     };
-    EXPECT_LT(us(TransportKind::shm), us(TransportKind::verbs)) << count;
-    EXPECT_LT(us(TransportKind::verbs), us(TransportKind::tcp)) << count;
+    EXPECT_LT(us(&shm_provider()), us(&verbs_provider())) << count;
+    EXPECT_LT(us(&verbs_provider()), us(&tcp_provider())) << count;
   }
 }
 

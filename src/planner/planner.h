@@ -19,7 +19,7 @@ struct PlanRequest {
   int ranks = 1;
   std::vector<int> hosts;  // host number of each rank; empty: every rank its own
   int root = 0;
-  CostModel cost{kSharedMemoryLink, kTcpLink, kReducePerByte};
+  CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES

@@ -20,15 +20,7 @@ struct CostModel {
   double reduce_s_per_byte = 0;  // adding one incoming byte to one at hand
 };
 
-/// Orders of magnitude, for choosing where nothing was measured. Shared memory: a cache line
-/// crosses cores in 150 ns, 15 GB/s of them; TCP: loopback or 25 Gb/s Ethernet; verbs: 100 Gb/s;
-/// UCX: a fabric like that, or memory that its processes share.
-inline constexpr LinkCost kSharedMemoryLink{
-    .latency_s = 150e-9, .overhead_s = 20e-9, .s_per_byte = 65e-12};
-inline constexpr LinkCost kTcpLink{.latency_s = 8e-6, .overhead_s = 2e-6, .s_per_byte = 230e-12};
-inline constexpr LinkCost kVerbsLink{
-    .latency_s = 1.5e-6, .overhead_s = 300e-9, .s_per_byte = 83e-12};
-inline constexpr LinkCost kUcxLink{.latency_s = 2e-6, .overhead_s = 500e-9, .s_per_byte = 100e-12};
+/// An order of magnitude, for choosing where nothing was measured; transports have theirs of links.
 inline constexpr double kReducePerByte = 50e-12;
 
 /// A call in the terms of the closed forms.

@@ -1,9 +1,9 @@
 // Whether the ranks of a host can all have a CPU to themselves. Pure.
 //
 // Ranks share CPUs where they cannot all be given one of their own. Each rank tells, when it joins,
-// which CPUs it may use (`RankInfo`); a matching of ranks with CPUs says whether there are enough.
-// Counting would not do: four ranks bound to two CPUs of many do share, and two bound to one CPU
-// each do not. A cgroup quota below the number of the host's ranks is sharing too.
+// which CPUs it may use (`PeerRecord`); a matching of ranks with CPUs says whether there are
+// enough. Counting would not do: four ranks bound to two CPUs of many do share, and two bound to
+// one CPU each do not. A cgroup quota below the number of the host's ranks is sharing too.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cassert>
 #include <set>
 
 #include "ropewalk/status.h"
@@ -11,175 +11,124 @@
 namespace ropewalk {
 namespace {
 
-using verbs::LinkLayer;
-using verbs::PortInfo;
+using Records = std::vector<PeerRecord>;
+
+constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 
 [[noreturn]] void refuse(std::string reason, std::string advice) {
   throw Error(ErrorCode::unavailable, "communicator", std::move(reason), std::move(advice));
 }
 
-bool has_layer(const RankTransports& rank, LinkLayer layer) {
-  return std::any_of(rank.info.ports.begin(), rank.info.ports.end(),
-                     [layer](const PortInfo& port) { return port.link_layer == layer; });
+Obstacle obstacle_of(const TransportProvider& provider, const Records& ranks, bool asked) {
+  return provider.find_obstacle == nullptr ? Obstacle() : provider.find_obstacle(ranks, asked);
 }
 
-/// What keeps the job from RDMA.
-struct Obstacle {
-  std::string reason;     // empty: nothing
-  bool some_can = false;  // though some ranks have ports
+const TransportProvider* provider_named(std::string_view name) {
+  for (const TransportProvider* provider : transport_providers())
+    if (provider->name == name) return provider;
+  return nullptr;
+}
+
+/// Of those that could join all ranks the first that does, and what kept the job from the very
+/// first.
+struct Network {
+  const TransportProvider* provider = nullptr;
+  const TransportProvider* passed_over = nullptr;
+  Obstacle obstacle = {};
+
+  std::string reason() const {
+    if (passed_over == nullptr) return std::string(provider->why_chosen);
+    if (provider->why_chosen.empty()) return obstacle.reason;
+    return fmt::format("{}, {} does not: {}", provider->why_chosen, passed_over->name,
+                       obstacle.reason);
+  }
 };
 
-std::string name_of_rank(size_t rank, const RankTransports& report) {
-  return fmt::format("rank {} (host {})", rank, report.host_name);
-}
-
-std::string others_text(size_t others) {
-  if (others == 0) return {};
-  return fmt::format("; {} other rank{} too can use no RDMA port", others, others == 1 ? "" : "s");
-}
-
-Obstacle find_obstacle(const std::vector<RankTransports>& ranks) {
-  const auto lacks = [](const RankTransports& rank) { return rank.info.ports.empty(); };
-  const auto first = std::find_if(ranks.begin(), ranks.end(), lacks);
-  if (first != ranks.end()) {
-    const auto count = static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), lacks));
-    const std::string& why = first->info.no_ports;
-    return {
-        fmt::format("{}: {}{}", name_of_rank(static_cast<size_t>(first - ranks.begin()), *first),
-                    why.empty() ? "it did not look for RDMA ports" : why, others_text(count - 1)),
-        count < ranks.size()};
+Network best_network(const Records& ranks) {
+  Network network;
+  for (const TransportProvider* provider : transport_providers()) {
+    if (provider->maps) continue;
+    Obstacle obstacle = obstacle_of(*provider, ranks, false);
+    if (obstacle.reason.empty()) {
+      network.provider = provider;
+      break;
+    }
+    if (network.passed_over != nullptr) continue;
+    network.passed_over = provider;
+    network.obstacle = std::move(obstacle);
   }
-  for (const LinkLayer layer : {LinkLayer::infiniband, LinkLayer::ethernet})
-    if (std::all_of(ranks.begin(), ranks.end(),
-                    [layer](const RankTransports& rank) { return has_layer(rank, layer); }))
-      return {};
-  const auto without = [&](LinkLayer layer) {
-    const auto at = std::find_if(ranks.begin(), ranks.end(), [layer](const RankTransports& rank) {
-      return !has_layer(rank, layer);
-    });
-    return name_of_rank(static_cast<size_t>(at - ranks.begin()), *at);
-  };
-  return {fmt::format("the ranks' ports have no link layer in common: {} has no InfiniBand, {} no "
-                      "Ethernet (RoCE)",
-                      without(LinkLayer::infiniband), without(LinkLayer::ethernet)),
-          true};
+  assert(network.provider != nullptr);  // TCP meets no obstacle
+  return network;
 }
 
-/// "1.13" of "1.13.1".
-std::string_view release_of(std::string_view version) {
-  return version.substr(0, version.find('.', version.find('.') + 1));
-}
-
-/// What keeps the job from UCX, and from a fabric through it; empty: nothing.
-std::string no_ucx(const std::vector<RankTransports>& ranks) {
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string& version = ranks[rank].info.ucx;
-    if (version.empty()) return fmt::format("{} has no UCX", name_of_rank(rank, ranks[rank]));
-    if (release_of(version) != release_of(ranks[0].info.ucx))
-      return fmt::format("{} has UCX {}, {} has {}", name_of_rank(0, ranks[0]), ranks[0].info.ucx,
-                         name_of_rank(rank, ranks[rank]), version);
-  }
-  return {};
-}
-
-std::string no_fabric(const std::vector<RankTransports>& ranks) {
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].info.fabrics.empty())
-      return fmt::format(
-          "{}: UCX reaches no fabric but sockets that UCX_TLS and UCX_NET_DEVICES allow",
-          name_of_rank(rank, ranks[rank]));
-  return {};
-}
-
-/// Whether all ranks that share a host have a mailbox.
-bool all_neighbours_share(const std::vector<RankTransports>& ranks) {
-  std::map<int, int> ranks_on;
-  for (const RankTransports& rank : ranks) ++ranks_on[rank.host];
-  return std::all_of(ranks.begin(), ranks.end(), [&ranks_on](const RankTransports& rank) {
-    return ranks_on[rank.host] == 1 || !rank.info.mailbox.empty();
-  });
-}
-
-constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
-
-void check_wish(std::string_view wish, bool several_hosts, const Obstacle& obstacle,
-                const std::vector<RankTransports>& ranks) {
-  if (wish == "ucx" && !no_ucx(ranks).empty())
-    refuse("ucx was asked for, but " + no_ucx(ranks), kSeeDoctor);
-  if (wish == "shm" && several_hosts)
+void check_wish(const TransportProvider& asked, bool several_hosts, const Records& ranks) {
+  const Obstacle obstacle = obstacle_of(asked, ranks, true);
+  if (!obstacle.reason.empty())
+    refuse(fmt::format("{} was asked for, but {}", asked.name, obstacle.reason), kSeeDoctor);
+  if (asked.maps && several_hosts)
     refuse("shared memory was asked for, but the ranks are on several hosts",
-           "use ROPEWALK_TRANSPORT=auto, which takes verbs, UCX or TCP between hosts");
-  if (wish == "verbs" && !obstacle.reason.empty())
-    refuse("verbs was asked for, but " + obstacle.reason, kSeeDoctor);
+           "use ROPEWALK_TRANSPORT=auto, which takes another transport between hosts");
 }
 
-void check_required(std::string_view wish, std::string_view require, const TransportChoice& choice,
-                    const Obstacle& obstacle, const std::vector<RankTransports>& ranks) {
-  if (require == "rdma" && choice.uses(TransportKind::ucx) && !no_fabric(ranks).empty())
-    refuse("ROPEWALK_REQUIRE=rdma, but " + no_fabric(ranks), kSeeDoctor);
-  if (require == "rdma" && choice.uses(TransportKind::tcp)) {
-    if (wish == "tcp")
-      refuse("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp", "unset one of the two");
-    refuse("ROPEWALK_REQUIRE=rdma, but " + obstacle.reason, kSeeDoctor);
+const TransportProvider* choose_within(const TransportProvider* asked, const Records& ranks) {
+  const auto& all = transport_providers();
+  if (asked == nullptr)
+    return *std::find_if(all.begin(), all.end(), [](const auto* each) { return each->maps; });
+  const TransportProvider* within = asked->within_host;
+  const bool can = within != nullptr && obstacle_of(*within, ranks, true).reason.empty();
+  return can ? within : asked;
+}
+
+void check_required(std::string_view require, const TransportChoice& choice,
+                    const TransportProvider* asked, const Network& network, const Records& ranks) {
+  const TransportProvider* used = choice.network();
+  if (used == nullptr) return;
+  if (require == "rdma" && used->is_rdma) {
+    const Obstacle obstacle = obstacle_of(*used, ranks, false);
+    if (!obstacle.reason.empty())
+      refuse("ROPEWALK_REQUIRE=rdma, but " + obstacle.reason, kSeeDoctor);
+  } else if (require == "rdma") {
+    if (asked != nullptr)
+      refuse(fmt::format("ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT={}", asked->name),
+             "unset one of the two");
+    refuse("ROPEWALK_REQUIRE=rdma, but " + network.obstacle.reason, kSeeDoctor);
   }
-  if (require == "shm" && (choice.uses(TransportKind::tcp) || choice.uses(TransportKind::verbs) ||
-                           choice.uses(TransportKind::ucx)))
+  if (require == "shm")
     refuse(fmt::format("ROPEWALK_REQUIRE=shm, but the job would take {}", text_of(choice)),
-           wish == "auto" ? "start all ranks on one host" : "unset ROPEWALK_TRANSPORT");
+           asked == nullptr ? "start all ranks on one host" : "unset ROPEWALK_TRANSPORT");
 }
 
 }  // namespace
 
-std::string_view name_of(TransportKind kind) {
-  constexpr std::string_view kNames[] = {"none", "shm", "tcp", "verbs", "ucx", "ucx/shm"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 std::string text_of(const TransportChoice& choice) {
-  const TransportKind all = choice.between == TransportKind::none ? choice.within : choice.between;
-  if (all == TransportKind::none) return "none: the job has one rank";
-  if (choice.within == all || choice.within == TransportKind::none)
-    return fmt::format("{} between all ranks", name_of(all));
-  return fmt::format("{} within hosts, {} between them", name_of(choice.within),
-                     name_of(choice.between));
+  const TransportProvider* all = choice.between == nullptr ? choice.within : choice.between;
+  if (all == nullptr) return "none: the job has one rank";
+  if (choice.within == all || choice.within == nullptr)
+    return fmt::format("{} between all ranks", all->name);
+  return fmt::format("{} within hosts, {} between them", choice.within->name, choice.between->name);
 }
 
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const std::vector<RankTransports>& ranks) {
+                                  const Records& ranks) {
   TransportChoice choice;
   if (ranks.size() < 2) return choice;
-  std::set<int> hosts;
-  for (const RankTransports& rank : ranks) hosts.insert(rank.host);
+  std::set<std::string_view> hosts;
+  for (const PeerRecord& rank : ranks) hosts.insert(rank.host_id);
   const bool several_hosts = hosts.size() > 1;
-  const bool some_share = hosts.size() < ranks.size();
-  const Obstacle obstacle = find_obstacle(ranks);
-  check_wish(wish, several_hosts, obstacle, ranks);
+  const TransportProvider* asked = wish == "auto" ? nullptr : provider_named(wish);
+  assert(asked != nullptr || wish == "auto");  // Config has no other
+  if (asked != nullptr) check_wish(*asked, several_hosts, ranks);
 
-  const bool can_rdma = obstacle.reason.empty();
-  const bool is_auto = wish == "auto";
-  const bool can_ucx = no_ucx(ranks).empty() && no_fabric(ranks).empty();
-  TransportKind network = TransportKind::tcp;
-  if (wish == "verbs" || (is_auto && can_rdma))
-    network = TransportKind::verbs;
-  else if (wish == "ucx" || (is_auto && can_ucx))
-    network = TransportKind::ucx;
-  if (some_share) choice.within = is_auto || wish == "shm" ? TransportKind::shm : network;
-  if (choice.within == TransportKind::ucx && all_neighbours_share(ranks))
-    choice.within = TransportKind::ucx_shm;
-  if (several_hosts) choice.between = network;
-  if (!is_auto)
+  const Network network = asked == nullptr ? best_network(ranks) : Network{asked};
+  if (hosts.size() < ranks.size()) choice.within = choose_within(asked, ranks);
+  if (several_hosts) choice.between = network.provider;
+  if (asked != nullptr)
     choice.reason = fmt::format("{} was asked for", wish);
-  else if (!several_hosts)
-    choice.reason = "all ranks are on one host";
-  else if (network == TransportKind::verbs)
-    choice.reason = "every rank has a usable RDMA port";
   else
-    choice.reason = network == TransportKind::ucx
-                        ? "UCX reaches a fabric on every rank, verbs does not: " + obstacle.reason
-                        : obstacle.reason;
+    choice.reason = several_hosts ? network.reason() : "all ranks are on one host";
   choice.is_fallback =
-      network == TransportKind::tcp && is_auto && several_hosts && obstacle.some_can;
-  check_required(wish, require, choice, obstacle, ranks);
+      asked == nullptr && several_hosts && !network.provider->is_rdma && network.obstacle.some_can;
+  check_required(require, choice, asked, network, ranks);
   return choice;
 }
 

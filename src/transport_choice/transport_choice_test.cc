@@ -2,37 +2,44 @@
 
 #include <gtest/gtest.h>
 
+#include "fabric/port_info.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk {
 namespace {
 
 using verbs::LinkLayer;
+using verbs::PortInfo;
 
 enum Ports { none, ib, eth, both };
 
-RankTransports rank_on(int host, Ports ports, std::string why = "there is no RDMA adapter") {
-  RankTransports report;
-  report.info.transport = "auto";
-  report.host = host;
-  report.host_name = std::string(1, static_cast<char>('a' + host));
+PeerRecord rank_on(int host, Ports ports, std::string why = "there is no RDMA adapter") {
+  std::vector<PortInfo> infos;
   if (ports == ib || ports == both)
-    report.info.ports.push_back({"mlx5_0", 1, LinkLayer::infiniband, {"fe80::/64"}, 100});
+    infos.push_back({"mlx5_0", 1, LinkLayer::infiniband, {"fe80::/64"}, 100});
   if (ports == eth || ports == both)
-    report.info.ports.push_back({"mlx5_1", 1, LinkLayer::ethernet, {"10.0.0.0/8"}, 100});
-  if (ports == none) report.info.no_ports = std::move(why);
-  return report;
+    infos.push_back({"mlx5_1", 1, LinkLayer::ethernet, {"10.0.0.0/8"}, 100});
+  PeerRecord record;
+  record.host_id = record.host_name = std::string(1, static_cast<char>('a' + host));
+  record.transport_infos["verbs"] =
+      ports == none ? verbs::no_ports_text(std::move(why)) : verbs::port_list_text(infos);
+  return record;
 }
 
-TransportChoice choose(const char* wish, const std::vector<RankTransports>& ranks,
+std::vector<PeerRecord> numbered(std::vector<PeerRecord> ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].rank = static_cast<int>(rank);
+  return ranks;
+}
+
+TransportChoice choose(const char* wish, const std::vector<PeerRecord>& ranks,
                        const char* require = "") {
-  return choose_transports(wish, require, ranks);
+  return choose_transports(wish, require, numbered(ranks));
 }
 
-std::string refusal(const char* wish, const std::vector<RankTransports>& ranks,
+std::string refusal(const char* wish, const std::vector<PeerRecord>& ranks,
                     const char* require = "") {
   try {
-    const TransportChoice choice = choose_transports(wish, require, ranks);
+    const TransportChoice choice = choose(wish, ranks, require);
     return "took " + text_of(choice);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
@@ -41,51 +48,51 @@ std::string refusal(const char* wish, const std::vector<RankTransports>& ranks,
   }
 }
 
-void expect(const TransportChoice& choice, TransportKind within, TransportKind between) {
+void expect(const TransportChoice& choice, const TransportProvider* within,
+            const TransportProvider* between) {
   EXPECT_EQ(name_of(choice.within), name_of(within)) << choice.reason;
   EXPECT_EQ(name_of(choice.between), name_of(between)) << choice.reason;
 }
 
-const std::vector<RankTransports> kOneHost = {rank_on(0, none), rank_on(0, none)};
-const std::vector<RankTransports> kTwoHosts = {rank_on(0, none), rank_on(1, none)};
-const std::vector<RankTransports> kTwoByTwo = {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth),
-                                               rank_on(1, eth)};
+const std::vector<PeerRecord> kOneHost = {rank_on(0, none), rank_on(0, none)};
+const std::vector<PeerRecord> kTwoHosts = {rank_on(0, none), rank_on(1, none)};
+const std::vector<PeerRecord> kTwoByTwo = {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth),
+                                           rank_on(1, eth)};
 
 TEST(TransportChoice, AJobOfOneNeedsNone) {
   for (const char* require : {"", "rdma", "shm", "tcp"}) {
     const TransportChoice choice = choose("auto", {rank_on(0, none)}, require);
-    expect(choice, TransportKind::none, TransportKind::none);
+    expect(choice, nullptr, nullptr);
     EXPECT_EQ(text_of(choice), "none: the job has one rank");
   }
 }
 
 TEST(TransportChoice, AutoOnOneHostIsSharedMemory) {
-  expect(choose("auto", kOneHost), TransportKind::shm, TransportKind::none);
-  expect(choose("auto", {rank_on(0, ib), rank_on(0, ib)}), TransportKind::shm, TransportKind::none);
+  expect(choose("auto", kOneHost), &shm_provider(), nullptr);
+  expect(choose("auto", {rank_on(0, ib), rank_on(0, ib)}), &shm_provider(), nullptr);
   EXPECT_EQ(text_of(choose("auto", kOneHost)), "shm between all ranks");
 }
 
 TEST(TransportChoice, AutoBetweenHostsIsVerbsWhereAllCan) {
   const TransportChoice choice = choose("auto", kTwoByTwo);
-  expect(choice, TransportKind::shm, TransportKind::verbs);
+  expect(choice, &shm_provider(), &verbs_provider());
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(text_of(choice), "shm within hosts, verbs between them");
-  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), TransportKind::none,
-         TransportKind::verbs);
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), nullptr, &verbs_provider());
 }
 
 TEST(TransportChoice, AutoFallsBackToTcpAndSaysWhy) {
   const std::string why = "mlx5_0 port 1: is DOWN; sudo ip link set eth2 up";
   const TransportChoice choice =
       choose("auto", {rank_on(0, eth), rank_on(0, eth), rank_on(1, eth), rank_on(1, none, why)});
-  expect(choice, TransportKind::shm, TransportKind::tcp);
+  expect(choice, &shm_provider(), &tcp_provider());
   EXPECT_EQ(choice.reason, "rank 3 (host b): " + why);
   EXPECT_TRUE(choice.is_fallback);
 }
 
 TEST(TransportChoice, NobodyHavingPortsIsNoFallback) {
   const TransportChoice choice = choose("auto", kTwoHosts);
-  expect(choice, TransportKind::none, TransportKind::tcp);
+  expect(choice, nullptr, &tcp_provider());
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(choice.reason,
             "rank 0 (host a): there is no RDMA adapter; 1 other rank too can use no RDMA port");
@@ -97,13 +104,13 @@ TEST(TransportChoice, OneHostWithPartOfThePortsIsNoFallback) {
 }
 
 TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
-  expect(choose("auto", {rank_on(0, both), rank_on(1, ib), rank_on(2, both)}), TransportKind::none,
-         TransportKind::verbs);
-  expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), TransportKind::none,
-         TransportKind::verbs);
+  expect(choose("auto", {rank_on(0, both), rank_on(1, ib), rank_on(2, both)}), nullptr,
+         &verbs_provider());
+  expect(choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, both)}), nullptr,
+         &verbs_provider());
   const TransportChoice choice =
       choose("auto", {rank_on(0, both), rank_on(1, eth), rank_on(2, ib)});
-  expect(choice, TransportKind::none, TransportKind::tcp);
+  expect(choice, nullptr, &tcp_provider());
   EXPECT_TRUE(choice.is_fallback);
   EXPECT_EQ(
       choice.reason,
@@ -112,68 +119,62 @@ TEST(TransportChoice, OneLinkLayerMustBeCommonToAll) {
 }
 
 TEST(TransportChoice, VerbsIsForAllPairs) {
-  expect(choose("verbs", kTwoByTwo), TransportKind::verbs, TransportKind::verbs);
-  expect(choose("verbs", {rank_on(0, ib), rank_on(0, ib)}), TransportKind::verbs,
-         TransportKind::none);
+  expect(choose("verbs", kTwoByTwo), &verbs_provider(), &verbs_provider());
+  expect(choose("verbs", {rank_on(0, ib), rank_on(0, ib)}), &verbs_provider(), nullptr);
   EXPECT_EQ(refusal("verbs", {rank_on(0, ib), rank_on(0, none)}),
             "verbs was asked for, but rank 1 (host a): there is no RDMA adapter");
   EXPECT_NE(refusal("verbs", {rank_on(0, ib), rank_on(1, eth)}).find("no link layer in common"),
             std::string::npos);
 }
 
-RankTransports with_ucx(RankTransports report, std::vector<std::string> fabrics) {
-  report.info.ucx = "1.13.1";
-  report.info.fabrics = std::move(fabrics);
-  return report;
+PeerRecord with_ucx(PeerRecord record, const std::string& fabric, std::string version = "1.13.1") {
+  record.transport_infos["ucx"] = version + (fabric.empty() ? "" : " " + fabric);
+  return record;
 }
 
 TEST(TransportChoice, UcxIsTakenWhereItAloneReachesAFabric) {
-  const RankTransports here = with_ucx(rank_on(0, none), {"dc_mlx5/mlx5_0:1"});
-  const RankTransports there = with_ucx(rank_on(1, none), {"dc_mlx5/mlx5_0:1"});
+  const PeerRecord here = with_ucx(rank_on(0, none), "dc_mlx5/mlx5_0:1");
+  const PeerRecord there = with_ucx(rank_on(1, none), "dc_mlx5/mlx5_0:1");
   const TransportChoice choice = choose("auto", {here, here, there});
-  expect(choice, TransportKind::shm, TransportKind::ucx);
+  expect(choice, &shm_provider(), &ucx_provider());
   EXPECT_FALSE(choice.is_fallback);
   EXPECT_EQ(text_of(choice), "shm within hosts, ucx between them");
   EXPECT_NE(choice.reason.find("there is no RDMA adapter"), std::string::npos) << choice.reason;
-  expect(choose("auto", {here, there}, "rdma"), TransportKind::none, TransportKind::ucx);
-  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), TransportKind::none,
-         TransportKind::verbs);
-  expect(choose("auto", {here, with_ucx(rank_on(1, none), {})}), TransportKind::none,
-         TransportKind::tcp);
-  expect(choose("auto", {here, rank_on(1, none)}), TransportKind::none, TransportKind::tcp);
+  expect(choose("auto", {here, there}, "rdma"), nullptr, &ucx_provider());
+  expect(choose("auto", {rank_on(0, ib), rank_on(1, ib)}), nullptr, &verbs_provider());
+  expect(choose("auto", {here, with_ucx(rank_on(1, none), "")}), nullptr, &tcp_provider());
+  expect(choose("auto", {here, rank_on(1, none)}), nullptr, &tcp_provider());
 }
 
 TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
-  RankTransports here = with_ucx(rank_on(0, none), {});
-  here.info.mailbox = "ucx/shm2:1:2:0000000000000000:3";
-  RankTransports there = here;
-  there.host = 1;
-  const RankTransports without = with_ucx(rank_on(1, none), {});
-  expect(choose("ucx", {here, here}), TransportKind::ucx_shm, TransportKind::none);
+  PeerRecord here = with_ucx(rank_on(0, none), "");
+  here.transport_infos["ucx/shm"] = "ucx/shm2:1:2:0000000000000000:3";
+  PeerRecord there = here;
+  there.host_id = there.host_name = "b";
+  const PeerRecord without = with_ucx(rank_on(1, none), "");
+  expect(choose("ucx", {here, here}), ucx_provider().within_host, nullptr);
   EXPECT_TRUE(choose("ucx", {here, here}).maps());
   EXPECT_EQ(text_of(choose("ucx", {here, here})), "ucx/shm between all ranks");
   EXPECT_EQ(text_of(choose("ucx", {here, here, there, there})),
             "ucx/shm within hosts, ucx between them");
   // One that is alone on its host needs none there.
-  expect(choose("ucx", {here, here, without}), TransportKind::ucx_shm, TransportKind::ucx);
-  expect(choose("ucx", {here, here, there, without}), TransportKind::ucx, TransportKind::ucx);
-  expect(choose("ucx", {here, there}), TransportKind::none, TransportKind::ucx);
+  expect(choose("ucx", {here, here, without}), ucx_provider().within_host, &ucx_provider());
+  expect(choose("ucx", {here, here, there, without}), &ucx_provider(), &ucx_provider());
+  expect(choose("ucx", {here, there}), nullptr, &ucx_provider());
   // A mailbox of Ropewalk's own is for the automatic choice.
-  expect(choose("tcp", {here, here}), TransportKind::tcp, TransportKind::none);
-  expect(choose("ucx", {here, here}, "shm"), TransportKind::ucx_shm, TransportKind::none);
+  expect(choose("tcp", {here, here}), &tcp_provider(), nullptr);
+  expect(choose("ucx", {here, here}, "shm"), ucx_provider().within_host, nullptr);
 }
 
 TEST(TransportChoice, UcxIsForAllPairs) {
-  const RankTransports sockets_only = with_ucx(rank_on(0, none), {});
-  expect(choose("ucx", {sockets_only, sockets_only}), TransportKind::ucx, TransportKind::none);
-  expect(choose("ucx", {sockets_only, with_ucx(rank_on(1, none), {})}), TransportKind::none,
-         TransportKind::ucx);
+  const PeerRecord sockets_only = with_ucx(rank_on(0, none), "");
+  expect(choose("ucx", {sockets_only, sockets_only}), &ucx_provider(), nullptr);
+  expect(choose("ucx", {sockets_only, with_ucx(rank_on(1, none), "")}), nullptr, &ucx_provider());
   EXPECT_EQ(refusal("ucx", {sockets_only, rank_on(1, ib)}),
             "ucx was asked for, but rank 1 (host b) has no UCX");
-  RankTransports older = with_ucx(rank_on(1, none), {});
-  older.info.ucx = "1.13.0";
-  expect(choose("ucx", {sockets_only, older}), TransportKind::none, TransportKind::ucx);
-  older.info.ucx = "1.12.1";
+  PeerRecord older = with_ucx(rank_on(1, none), "", "1.13.0");
+  expect(choose("ucx", {sockets_only, older}), nullptr, &ucx_provider());
+  older = with_ucx(rank_on(1, none), "", "1.12.1");
   EXPECT_EQ(refusal("ucx", {sockets_only, older}),
             "ucx was asked for, but rank 0 (host a) has UCX 1.13.1, rank 1 (host b) has 1.12.1");
   EXPECT_EQ(refusal("ucx", {sockets_only, sockets_only}, "rdma"),
@@ -185,20 +186,20 @@ TEST(TransportChoice, UcxIsForAllPairs) {
 }
 
 TEST(TransportChoice, ShmIsForOneHost) {
-  expect(choose("shm", kOneHost), TransportKind::shm, TransportKind::none);
+  expect(choose("shm", kOneHost), &shm_provider(), nullptr);
   EXPECT_NE(refusal("shm", kTwoHosts).find("several hosts"), std::string::npos);
 }
 
 TEST(TransportChoice, TcpIsForAllPairs) {
-  expect(choose("tcp", kOneHost), TransportKind::tcp, TransportKind::none);
-  expect(choose("tcp", kTwoByTwo), TransportKind::tcp, TransportKind::tcp);
+  expect(choose("tcp", kOneHost), &tcp_provider(), nullptr);
+  expect(choose("tcp", kTwoByTwo), &tcp_provider(), &tcp_provider());
 }
 
 TEST(TransportChoice, RequireRdma) {
-  expect(choose("auto", kTwoByTwo, "rdma"), TransportKind::shm, TransportKind::verbs);
-  expect(choose("verbs", kTwoByTwo, "rdma"), TransportKind::verbs, TransportKind::verbs);
+  expect(choose("auto", kTwoByTwo, "rdma"), &shm_provider(), &verbs_provider());
+  expect(choose("verbs", kTwoByTwo, "rdma"), &verbs_provider(), &verbs_provider());
   // Within a host nothing slower than RDMA is taken.
-  expect(choose("auto", kOneHost, "rdma"), TransportKind::shm, TransportKind::none);
+  expect(choose("auto", kOneHost, "rdma"), &shm_provider(), nullptr);
   EXPECT_EQ(
       refusal("auto", {rank_on(0, eth), rank_on(1, none, "mlx5_0 port 1: is DOWN; fix")}, "rdma"),
       "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
@@ -207,15 +208,68 @@ TEST(TransportChoice, RequireRdma) {
 }
 
 TEST(TransportChoice, RequireShm) {
-  expect(choose("auto", kOneHost, "shm"), TransportKind::shm, TransportKind::none);
+  expect(choose("auto", kOneHost, "shm"), &shm_provider(), nullptr);
   EXPECT_EQ(refusal("auto", kTwoByTwo, "shm"),
             "ROPEWALK_REQUIRE=shm, but the job would take shm within hosts, verbs between them");
   EXPECT_NE(refusal("tcp", kOneHost, "shm").find("tcp between all"), std::string::npos);
 }
 
 TEST(TransportChoice, RequireTcpIsAlwaysMet) {
-  expect(choose("auto", kTwoHosts, "tcp"), TransportKind::none, TransportKind::tcp);
-  expect(choose("auto", kTwoByTwo, "tcp"), TransportKind::shm, TransportKind::verbs);
+  expect(choose("auto", kTwoHosts, "tcp"), nullptr, &tcp_provider());
+  expect(choose("auto", kTwoByTwo, "tcp"), &shm_provider(), &verbs_provider());
+}
+
+// What the providers read is what ranks tell: anything else is refused, on every rank alike.
+TEST(TransportChoice, NonsenseIsRefused) {
+  const PeerRecord sound = with_ucx(rank_on(0, none), "rc_mlx5/mlx5_0:1");
+  for (const char* text : {"x", "!", "rxe0:1|ethernet||1,", "!a\nb"}) {
+    PeerRecord record = sound;
+    record.transport_infos["verbs"] = text;
+    EXPECT_THROW(choose("auto", {sound, record}), Error) << text;
+  }
+  for (const char* text :
+       {" ", "1.13 ", " x", "1.13  x", "1.13 a,b", "v 1 2 3 4 5 6 7 8 9", "1.13;x"}) {
+    PeerRecord record = sound;
+    record.transport_infos["ucx"] = text;
+    EXPECT_THROW(choose("ucx", {sound, record}), Error) << text;
+  }
+}
+
+TEST(TransportChoice, ARankThatToldNothingDidNotLook) {
+  PeerRecord silent = rank_on(1, none);
+  silent.transport_infos.clear();
+  EXPECT_EQ(choose("auto", {rank_on(0, eth), silent}).reason,
+            "rank 1 (host b): it did not look for RDMA ports");
+}
+
+TEST(FindTransports, WhatIsAskedForIsLookedAt) {
+  Config config;
+  config.transport = "tcp";
+  std::vector<TransportOffer> offers = find_transports(config, 0, 2);
+  ASSERT_EQ(offers.size(), 1u);
+  EXPECT_EQ(offers[0].provider, &tcp_provider());
+  EXPECT_TRUE(offers[0].make);
+  config.transport = "auto";
+  offers = find_transports(config, 0, 2);
+  ASSERT_GE(offers.size(), 3u);
+  EXPECT_EQ(offers.front().provider, &shm_provider());
+  EXPECT_FALSE(offers.front().info.empty());
+  EXPECT_EQ(offers.back().provider, &tcp_provider()) << "whatever else there is";
+}
+
+// Whether built in or not, a transport that cannot be used says why.
+TEST(FindTransports, WhatCannotBeUsedSaysWhy) {
+  Config config;
+  config.ib_hca = "=none";
+  for (const TransportProvider* provider : transport_providers()) {
+    config.transport = provider->name;
+    const TransportOffer offer = std::move(find_transports(config, 0, 2).front());
+    EXPECT_EQ(offer.provider, provider);
+    EXPECT_EQ(!offer.make, !offer.why_not.empty()) << provider->name;
+    if (provider == &verbs_provider()) {
+      EXPECT_EQ(verbs::parse_no_ports(offer.info), offer.why_not);
+    }
+  }
 }
 
 }  // namespace

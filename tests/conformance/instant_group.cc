@@ -13,12 +13,16 @@ class InstantGroup final : public TransportGroup {
   InstantFabric fabric_;
 };
 
-}  // namespace
-
 TransportParam instant_kind(bool load_store) {
   return {std::string("Instant") + (load_store ? "LoadStore" : "Put"),
           [load_store](int ranks) { return std::make_unique<InstantGroup>(ranks, load_store); },
           /*one_thread_per_rank=*/false};
 }
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Instant, TransportSuite,
+                         testing::Values(instant_kind(false), instant_kind(true)),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace ropewalk::conformance

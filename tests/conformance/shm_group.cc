@@ -20,10 +20,13 @@ class ShmGroup final : public TransportGroup {
   std::vector<std::unique_ptr<ShmTransport>> transports_;
 };
 
-}  // namespace
-
 TransportParam shm_kind() {
   return {"Shm", [](int ranks) { return std::make_unique<ShmGroup>(ranks); }};
 }
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Shm, TransportSuite, testing::Values(shm_kind()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace ropewalk::conformance

@@ -19,11 +19,14 @@ class TcpGroup final : public TransportGroup {
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-}  // namespace
-
 TransportParam tcp_kind(int streams) {
   return {"Tcp" + std::to_string(streams),
           [streams](int ranks) { return std::make_unique<TcpGroup>(ranks, streams); }};
 }
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportSuite, testing::Values(tcp_kind(1), tcp_kind(3)),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace ropewalk::conformance

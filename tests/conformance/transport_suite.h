@@ -1,8 +1,8 @@
 // What every transport must do, tested through include/ropewalk/transport.h alone.
 //
-// To add a transport: derive a TransportGroup that holds `ranks` connected ends in one process (for
-// one that needs a SocketSource, give it socketpairs), write a function that returns its
-// TransportParam beside the others below, and list it in transport_test.cc.
+// To add a transport: a file that derives a TransportGroup which holds `ranks` connected ends in
+// one process (for one that needs a SocketSource, give it socketpairs) and instantiates the suite,
+// and its name in meson.build.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,14 +43,6 @@ struct TransportParam {
 inline void PrintTo(const TransportParam& kind, std::ostream* out) {
   *out << kind.name;
 }
-
-TransportParam shm_kind();
-TransportParam tcp_kind(int streams);
-/// `load_store`: with MappedMemory; else puts only.
-TransportParam fake_kind(uint64_t seed, bool load_store);
-/// Refuses sources that are not registered, as an adapter does.
-TransportParam fake_registered_kind(uint64_t seed);
-TransportParam instant_kind(bool load_store);
 
 /// A target of puts: registered memory with its key.
 struct Target {

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "transport_choice/ucx.h"
+#include "transports/ucx/resources.h"
 
 namespace ropewalk::testing {
 namespace {
@@ -19,7 +19,7 @@ std::string last_words(int& wait_status) {
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) signal(number, SIG_DFL);
-    if (look_at_ucx().version.empty()) _exit(1);
+    if (ucx::find_resources().empty()) _exit(1);
     raise(SIGSEGV);
     _exit(2);
   }

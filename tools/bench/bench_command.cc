@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "bootstrap/config.h"
 #include "tools/bench/job.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/options.h"

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "bootstrap/config.h"
 #include "tools/bench/job.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/options.h"

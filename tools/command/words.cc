@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "bootstrap/config.h"
 #include "tools/command/cli.h"
 
 namespace ropewalk::tools {
@@ -34,12 +33,6 @@ std::string why_not_one_of(const std::vector<std::string>& words, const std::str
   return fmt::format("unknown: \"{}\"{}; choose one of {}", word,
                      nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
                      fmt::join(words, ", "));
-}
-
-std::vector<std::string> transport_words() {
-  std::vector<std::string> words(kTransportNames.begin(), kTransportNames.end());
-  words.emplace_back("rdma");
-  return words;
 }
 
 std::vector<std::string> reduction_words() {

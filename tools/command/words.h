@@ -22,7 +22,6 @@ std::vector<std::string> names(int count) {
   for (int i = 0; i < count; ++i) words.emplace_back(name_of(static_cast<Enum>(i)));
   return words;
 }
-std::vector<std::string> transport_words();
 /// Reductions but functions of the caller, of which a command line has none.
 std::vector<std::string> reduction_words();
 

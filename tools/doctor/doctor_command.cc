@@ -1,6 +1,8 @@
-// ropewalk doctor: prints what check_* of doctor.h find.
+// ropewalk doctor: prints what check_* of doctor.h, and the transports, find.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "ropewalk/status.h"
@@ -32,9 +34,12 @@ int run_doctor(const std::string& coordinator_text) {
   std::vector<Diagnosis> all = {check_memlock(),     check_open_files(), check_memory(),
                                 check_huge_pages(),  check_memfd(),      check_unmap_watch(),
                                 check_peer_memory(), check_cpus()};
-  for (const auto& check : {check_interfaces, check_rdma})
-    for (Diagnosis& diagnosis : check()) all.push_back(std::move(diagnosis));
-  all.push_back(check_ucx());
+  const auto add = [&all](std::vector<Diagnosis> found) {
+    std::move(found.begin(), found.end(), std::back_inserter(all));
+  };
+  add(check_interfaces());
+  for (const TransportProvider* provider : transport_providers())
+    if (provider->diagnose != nullptr) add(provider->diagnose());
   if (coordinator) all.push_back(check_coordinator(*coordinator));
   bool failed = false;
   for (const Diagnosis& diagnosis : all) {
@@ -45,14 +50,6 @@ int run_doctor(const std::string& coordinator_text) {
 }
 
 }  // namespace
-
-std::string line_of(const Diagnosis& diagnosis) {
-  const char* severity = diagnosis.severity == Severity::ok     ? "ok  "
-                         : diagnosis.severity == Severity::warn ? "warn"
-                                                                : "FAIL";
-  return fmt::format("{} {}: {}{}", severity, diagnosis.name, diagnosis.text,
-                     diagnosis.advice.empty() ? "" : "; advice: " + diagnosis.advice);
-}
 
 void add_doctor_command(Command app, Request& request) {
   auto coordinator = std::make_shared<std::string>();

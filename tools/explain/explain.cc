@@ -64,35 +64,29 @@ Call call_of(const ExplainOptions& options, const BenchShape& shape) {
   return call;
 }
 
-/// What the transport asked for lacks here; empty: nothing.
-std::string what_is_missing(const ExplainOptions& options) {
-  if (options.config.transport == "verbs" && options.ports.empty()) return options.no_ports;
-  if (options.config.transport == "ucx" && options.ucx.empty()) return options.no_ucx;
-  return {};
+/// Of the transport that was asked for, where it cannot be used here.
+const TransportOffer* missing(const ExplainOptions& options) {
+  for (const TransportOffer& offer : options.offers)
+    if (offer.provider->name == options.config.transport && !offer.why_not.empty()) return &offer;
+  return nullptr;
 }
 
 /// As the ranks of a job would choose that all have what this machine has.
 TransportChoice choose_transports(const ExplainOptions& options, const std::vector<int>& hosts) {
   const std::string& transport = options.config.transport;
-  const std::string missing = what_is_missing(options);
-  if (options.ranks > 1 && !missing.empty() && !options.assume)
+  const TransportOffer* lacked = missing(options);
+  if (options.ranks > 1 && lacked != nullptr && !options.assume)
     throw Error(ErrorCode::unavailable, "explain",
-                fmt::format("{} was asked for, but {}", transport, missing),
+                fmt::format("{} was asked for, but {}", transport, lacked->why_not),
                 "`ropewalk doctor` says more; --assume plans as if it were there");
-  RankTransports like_here;
-  like_here.info.transport = transport;
-  like_here.info.ports = options.ports;
-  like_here.info.no_ports = options.no_ports;
-  like_here.info.ucx = options.ucx;
-  like_here.info.fabrics = options.fabrics;
-  if (!missing.empty() && transport == "verbs")
-    like_here.info.ports.push_back({"assumed", 1, verbs::LinkLayer::infiniband, {}, 0});
-  if (!missing.empty() && transport == "ucx") like_here.info.ucx = "assumed";
-  if (transport == "ucx" && options.ucx_shares_memory) like_here.info.mailbox = "assumed";
-  std::vector<RankTransports> ranks(hosts.size(), like_here);
+  PeerRecord like_here;
+  for (const TransportOffer& offer : options.offers)
+    like_here.transport_infos.emplace(offer.provider->name,
+                                      &offer == lacked ? offer.provider->assumed : offer.info);
+  std::vector<PeerRecord> ranks(hosts.size(), like_here);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    ranks[rank].host = hosts[rank];
-    ranks[rank].host_name = fmt::format("{}", hosts[rank]);
+    ranks[rank].rank = static_cast<int>(rank);
+    ranks[rank].host_id = ranks[rank].host_name = fmt::format("{}", hosts[rank]);
   }
   return ropewalk::choose_transports(transport, options.config.require, ranks);
 }
@@ -146,7 +140,8 @@ Explanation explain(const ExplainOptions& options) {
   Explanation explanation;
   explanation.bytes = total_bytes(call, options.ranks);
   explanation.transports = choose_transports(options, hosts);
-  if (options.ranks > 1) explanation.assumed = what_is_missing(options);
+  if (const TransportOffer* lacked = missing(options); lacked != nullptr && options.ranks > 1)
+    explanation.assumed = lacked->why_not;
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;

@@ -24,14 +24,9 @@ struct ExplainOptions {
   ReduceOp op;
   Algorithm algorithm = Algorithm::automatic;
   bool registered = true;
-  Config config;  // as a communicator's would be
-  // What every rank is taken to have: RDMA ports, or why there are none, and what UcxReport says.
-  std::vector<verbs::PortInfo> ports;
-  std::string no_ports = "there is no RDMA adapter";
-  std::string ucx, no_ucx = "there is no UCX";
-  std::vector<std::string> fabrics;
-  bool ucx_shares_memory = false;
-  bool assume = false;  // that there are ports, or UCX, where the transport asked for needs them
+  Config config;                       // as a communicator's would be
+  std::vector<TransportOffer> offers;  // what every rank is taken to have
+  bool assume = false;                 // that there is what the transport asked for needs
 };
 
 struct Explanation {

@@ -5,12 +5,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "bootstrap/config.h"
 #include "tools/command/command.h"
 #include "tools/command/words.h"
 #include "tools/explain/explain.h"
 #include "tools/launcher/hosts.h"
-#include "transport_choice/rdma.h"
-#include "transport_choice/ucx.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -41,24 +40,6 @@ std::vector<std::string> collective_words() {
   return words;
 }
 
-// Every host is taken to have what this one has.
-void look_at_machine(ExplainOptions& options) {
-  const std::string& transport = options.config.transport;
-  if (transport == "verbs" || (transport == "auto" && options.hosts > 1)) {
-    const Rdma rdma(options.config);
-    options.ports = rdma.ports();
-    if (!rdma.why_not().empty()) options.no_ports = rdma.why_not().front();
-  }
-  // To look opens devices, so only where verbs will not do: as a rank does.
-  if (transport == "ucx" || (transport == "auto" && options.hosts > 1 && options.ports.empty())) {
-    UcxReport report = look_at_ucx();
-    options.ucx = std::move(report.version);
-    options.no_ucx = std::move(report.why_not);
-    options.fabrics = std::move(report.fabrics);
-    options.ucx_shares_memory = report.shares_memory;
-  }
-}
-
 size_t bytes_of(const ExplainOptions& options, const std::string& text) {
   if (options.kind.collective == Collective::barrier) return 1;
   const auto bytes = parse_size(text);
@@ -84,7 +65,9 @@ ExplainOptions options_of(const ExplainFlags& flags) {
   options.registered = flags.buffers == "registered";
   options.config = config_from_environment();
   if (!flags.transport.empty()) options.config.transport = *transport_named(flags.transport);
-  look_at_machine(options);
+  // As a rank does; on one host nothing but shared memory is taken by itself.
+  if (options.config.transport != "auto" || options.hosts > 1)
+    options.offers = find_transports(options.config, 0, 2);
   return options;
 }
 

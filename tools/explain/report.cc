@@ -23,7 +23,7 @@ std::string call_text(const ExplainOptions& options, const Explanation& explanat
 
 std::string_view transport_of(const Traffic& traffic, const TransportChoice& decision) {
   if (traffic.mapped) return name_of(decision.within);
-  return name_of(decision.between == TransportKind::none ? decision.within : decision.between);
+  return name_of(decision.between == nullptr ? decision.within : decision.between);
 }
 
 std::string traffic_text(const Traffic& traffic, const TransportChoice& decision) {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "memory/registered_memory.h"
-#include "transports/shm/memfd_sharing.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk::shm {
 namespace {

@@ -22,12 +22,13 @@
 #include "ropewalk/transport.h"
 #include "transports/shm/mailbox.h"
 #include "transports/shm/mailbox_address.h"
-#include "transports/shm/memfd_sharing.h"
 #include "transports/shm/notice_ring.h"
 #include "transports/shm/region_table.h"
 #include "transports/shm/sharing.h"
 
 namespace ropewalk {
+
+struct TransportOffer;
 
 class ShmTransport final : public Transport, public MappedMemory {
  public:
@@ -115,5 +116,8 @@ class ShmTransport final : public Transport, public MappedMemory {
   size_t scan_from_ = 0;         // index into linked_ where the next poll begins
   bool armed_ = false;           // arm was called; the doorbell may hold bytes
 };
+
+/// For a rank that offers `transport` to its host, before it joins.
+TransportOffer offer_shared_memory(std::unique_ptr<ShmTransport> transport);
 
 }  // namespace ropewalk

@@ -109,6 +109,20 @@ std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::
   return ports;
 }
 
+UsablePorts find_usable_ports(const PortPreference& preference) {
+  UsablePorts usable;
+  for (Port& port : find_ports(preference, usable.why_not)) {
+    try {
+      usable.infos.push_back(info_of(port, preference));
+      usable.ports.push_back(std::move(port));
+    } catch (const Error& error) {  // it went down just now
+      usable.why_not.push_back(
+          fmt::format("{}; {}", error.failure().reason, error.failure().advice));
+    }
+  }
+  return usable;
+}
+
 std::string name_of(const Port& port) {
   return fmt::format("{} port {}", port.adapter->name(), port.number);
 }

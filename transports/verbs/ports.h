@@ -62,6 +62,14 @@ struct PortPreference {
 /// what is wrong, and how to mend it. Empty, with a sentence, where there is no adapter.
 std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::string>& why_not);
 
+/// What a rank uses, and tells of.
+struct UsablePorts {
+  std::vector<Port> ports;
+  std::vector<PortInfo> infos;       // of the same index
+  std::vector<std::string> why_not;  // as above
+};
+UsablePorts find_usable_ports(const PortPreference& preference);
+
 /// In `subnet` where the port has a GID there. Throws Error(unavailable) that names device, port
 /// and the way out where the port is down or has no GID that can be used.
 PortAddress address_of(const Port& port, const PortPreference& preference,

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/broadcast_testing.h"
+#include "tests/engine/broadcast_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 

@@ -1,4 +1,4 @@
-#include "transports/shm/memfd_sharing.h"
+#include "transports/shm/sharing.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

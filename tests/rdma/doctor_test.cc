@@ -1,17 +1,17 @@
-#include "tools/doctor/ports.h"
+#include "transports/verbs/doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ropewalk::tools {
+namespace ropewalk::verbs {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-verbs::GidEntry gid(uint32_t index, std::array<uint8_t, 4> ipv4) {
-  verbs::GidEntry entry{{}, index, verbs::GidType::roce_v2, "eth2", {}};
+GidEntry gid(uint32_t index, std::array<uint8_t, 4> ipv4) {
+  GidEntry entry{{}, index, GidType::roce_v2, "eth2", {}};
   entry.gid[10] = entry.gid[11] = std::byte{0xff};
   for (size_t i = 0; i < ipv4.size(); ++i) entry.gid[12 + i] = std::byte{ipv4[i]};
   return entry;
@@ -20,12 +20,12 @@ verbs::GidEntry gid(uint32_t index, std::array<uint8_t, 4> ipv4) {
 SeenPort roce() {
   SeenPort port{"mlx5_0", 1, false, 9000, {}};
   port.state.state = IBV_PORT_ACTIVE;
-  port.state.link_layer = verbs::LinkLayer::ethernet;
+  port.state.link_layer = LinkLayer::ethernet;
   port.state.mtu_active = port.state.mtu_max = IBV_MTU_4096;
   port.state.rate_gbps = 100;
   port.state.interface = "eth2";
   port.state.gids = {gid(3, {10, 0, 0, 1})};
-  port.state.gid = verbs::choose_gid(port.state.gids, {});
+  port.state.gid = choose_gid(port.state.gids, {});
   return port;
 }
 
@@ -70,7 +70,7 @@ TEST(DoctorPorts, AProblemComesWithItsFix) {
 
 TEST(DoctorPorts, InfiniBandHasALidAndNoMtuToSet) {
   SeenPort port = roce();
-  port.state.link_layer = verbs::LinkLayer::infiniband;
+  port.state.link_layer = LinkLayer::infiniband;
   port.state.interface.clear();
   port.state.lid = 7;
   port.state.mtu_active = IBV_MTU_2048;
@@ -94,4 +94,4 @@ TEST(DoctorPorts, SoftwareIsSaid) {
 }
 
 }  // namespace
-}  // namespace ropewalk::tools
+}  // namespace ropewalk::verbs

@@ -1,23 +1,66 @@
-#include "transport_choice/rdma.h"
+#include "transports/verbs/doctor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <span>
 
-#include "bootstrap/config.h"
 #include "ropewalk/status.h"
-#include "tools/doctor/doctor.h"
-#include "tools/doctor/ports.h"
 #include "topology/read_file.h"
 #include "transports/verbs/adapter.h"
 #include "transports/verbs/device_list.h"
 #include "transports/verbs/network.h"
+#include "transports/verbs/ports.h"
 
-namespace ropewalk::tools {
+namespace ropewalk::verbs {
 namespace {
 
 using Diagnoses = std::vector<Diagnosis>;
+
+// ---- One port ----
+
+constexpr size_t kGidsShown = 8;
+constexpr int kLongestPacket = 4096;
+
+std::string title_of(const SeenPort& port) {
+  return fmt::format("rdma {} port {}", port.device, port.number);
+}
+
+std::string facts_of(const SeenPort& port) {
+  const PortState& state = port.state;
+  std::string text = fmt::format("{}, {}", name_of(state.state),
+                                 state.link_layer == LinkLayer::infiniband ? "InfiniBand" : "RoCE");
+  if (!state.interface.empty()) text += " on " + state.interface;
+  if (state.rate_gbps > 0) text += fmt::format(", {} Gb/s", state.rate_gbps);
+  if (state.link_layer == LinkLayer::infiniband) text += fmt::format(", LID {}", state.lid);
+  text += fmt::format(", packets of {} bytes", bytes_of(state.mtu_active));
+  if (port.is_software) text += ", made in software: slower than TCP, for trying";
+  return text;
+}
+
+std::string gids_of(const SeenPort& port) {
+  const PortState& state = port.state;
+  std::string text;
+  size_t shown = 0;
+  for (const GidEntry& gid : state.gids) {
+    if (shown++ == kGidsShown) {
+      text += fmt::format(", {} more", state.gids.size() - kGidsShown);
+      break;
+    }
+    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", gid.index, text_of(gid.gid),
+                        name_of(gid.type));
+  }
+  if (state.gid.entry)
+    text += fmt::format("; takes {}: {}", state.gid.entry->index, state.gid.reason);
+  if (state.subnets.size() > 1)
+    text += fmt::format("; another for peers that it meets only in {}",
+                        fmt::join(std::span(state.subnets).subspan(1), ", "));
+  return text;
+}
+
+// ---- The machine ----
 
 /// Addresses on the PCI bus of adapters that the kernel has no RDMA driver for: InfiniBand
 /// controllers, and all of Mellanox, which can do RoCE.
@@ -78,19 +121,17 @@ Diagnosis check_forks() {
           "export IBV_FORK_SAFE=1"};
 }
 
-Diagnoses check_device(ibv_device* device, const verbs::PortPreference& preference) {
+Diagnoses check_device(ibv_device* device, const PortPreference& preference) {
   const std::string name = ibv_get_device_name(device);
   const std::string title = "rdma " + name;
-  if (!verbs::has_reliable_connections(*device))
+  if (!has_reliable_connections(*device))
     return {{Severity::ok, title, "not InfiniBand or RoCE: TCP on its network device is used", ""}};
   Diagnoses found;
   try {
-    const verbs::Adapter adapter(device);
+    const Adapter adapter(device);
     for (uint8_t number = 1; number <= adapter.limits().phys_port_cnt; ++number) {
-      SeenPort port{name, number, verbs::is_software(name), 0,
-                    verbs::examine(adapter, number, preference)};
-      if (!port.state.interface.empty())
-        port.interface_mtu = verbs::interface_mtu(port.state.interface);
+      SeenPort port{name, number, is_software(name), 0, examine(adapter, number, preference)};
+      if (!port.state.interface.empty()) port.interface_mtu = interface_mtu(port.state.interface);
       for (Diagnosis& diagnosis : diagnose(port)) found.push_back(std::move(diagnosis));
     }
   } catch (const Error& error) {
@@ -102,25 +143,51 @@ Diagnoses check_device(ibv_device* device, const verbs::PortPreference& preferen
 /// What a rank that is started here would use.
 Diagnosis check_choice(const Config& config) {
   const bool demanded = config.transport == "verbs" || config.require == "rdma";
-  const Rdma rdma(config);
-  std::string text = verbs::port_list_text(rdma.ports());
-  if (rdma.ports().empty()) {
+  const UsablePorts usable = find_usable_ports({config.ib_hca, config.ib_gid_index});
+  std::string text = port_list_text(usable.infos);
+  if (usable.infos.empty()) {
     return {demanded ? Severity::fail : Severity::warn, "rdma choice",
             fmt::format("no port can be used{}: {}",
                         demanded ? ", and ROPEWALK_* variables demand RDMA" : "",
-                        fmt::join(rdma.why_not(), "; ")),
+                        fmt::join(usable.why_not, "; ")),
             ""};
   }
-  if (!rdma.why_not().empty()) text += fmt::format("; not: {}", fmt::join(rdma.why_not(), "; "));
+  if (!usable.why_not.empty()) text += fmt::format("; not: {}", fmt::join(usable.why_not, "; "));
   return {Severity::ok, "rdma choice", text, ""};
 }
 
 }  // namespace
 
-std::vector<Diagnosis> check_rdma() {
+std::vector<Diagnosis> diagnose(const SeenPort& port) {
+  const PortState& state = port.state;
+  const std::string title = title_of(port);
+  std::vector<Diagnosis> found;
+  if (state.problem.empty())
+    found.push_back({Severity::ok, title, facts_of(port), ""});
+  else
+    found.push_back({Severity::warn, title, state.problem, state.advice});
+  if (!state.gids.empty()) found.push_back({Severity::ok, title + " GIDs", gids_of(port), ""});
+  const int packet = bytes_of(state.mtu_active);
+  const bool could_be_longer = packet < std::min(bytes_of(state.mtu_max), kLongestPacket);
+  if (state.problem.empty() && state.link_layer == LinkLayer::ethernet && could_be_longer) {
+    const std::string interface = state.interface.empty() ? "its network device" : state.interface;
+    const std::string why = port.interface_mtu > 0
+                                ? fmt::format("{} has an MTU of {}", interface, port.interface_mtu)
+                                : fmt::format("of the MTU of {}", interface);
+    found.push_back(
+        {Severity::warn, title + " MTU",
+         fmt::format("packets of {} bytes, because {}: raise it on all hosts and switches", packet,
+                     why),
+         fmt::format("sudo ip link set {} mtu 9000",
+                     state.interface.empty() ? "DEVICE" : state.interface)});
+  }
+  return found;
+}
+
+std::vector<Diagnosis> diagnose() {
   try {
     const Config config = config_from_environment();
-    const verbs::DeviceList list;
+    const DeviceList list;
     if (list.empty() && config.transport != "verbs" && config.require != "rdma")
       return {without_devices()};
     Diagnoses found;
@@ -130,7 +197,7 @@ std::vector<Diagnosis> check_rdma() {
       found.push_back(check_modules());
       found.push_back(check_forks());
     }
-    for (const verbs::DeviceList::Missing& missing : list.missing())
+    for (const DeviceList::Missing& missing : list.missing())
       found.push_back({Severity::warn, "rdma " + missing.device, missing.why, missing.advice});
     for (ibv_device* device : list.devices())
       for (Diagnosis& diagnosis : check_device(device, {config.ib_hca, config.ib_gid_index}))
@@ -142,4 +209,4 @@ std::vector<Diagnosis> check_rdma() {
   }
 }
 
-}  // namespace ropewalk::tools
+}  // namespace ropewalk::verbs

@@ -1,4 +1,4 @@
-// What docs/protocol.md prints as examples is what the engine sends.
+// What docs/protocol.md prints as examples is what ranks send.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bootstrap/monitor_testing.h"
+#include "bootstrap/wire.h"
 #include "engine/engine.h"
 #include "job/plan_request.h"
 #include "transports/fake/forwarding_transport.h"
@@ -155,7 +156,7 @@ class Pair {
       call.in = call.out = vectors[rank];
       call.count = count;
       const PlanDecision decision =
-          plan_for(call, Config(), {TransportKind::shm, TransportKind::tcp}, hosts_);
+          plan_for(call, Config(), {&shm_provider(), &tcp_provider()}, hosts_);
       const Schedule schedule =
           build_schedule({call.collective, decision.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(
@@ -225,6 +226,20 @@ TEST(WireExample, InvitationOverSharedMemory) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
     EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);
   }
+}
+
+TEST(WireExample, FramesOfTheBootstrap) {
+  const PeerRecord record{1,
+                          1234,
+                          "a",
+                          "id-a",
+                          {"127.0.0.1:4242"},
+                          "auto",
+                          "0-3,8",
+                          {{"shm", "shm2:1234:6:00c0ffee00c0ffee:5"}, {"verbs", "!no port"}}};
+  EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
+  EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}})),
+            printed("leave"));
 }
 
 TEST(WireExample, HandshakeOfVerbs) {

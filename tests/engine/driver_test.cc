@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "bootstrap/monitor_testing.h"
-#include "engine/broadcast_testing.h"
+#include "tests/engine/broadcast_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 

@@ -29,16 +29,15 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<std::string> key, std::optional<std::string> transport,
                     std::optional<double> timeout, std::optional<bool> progress_thread,
                     std::optional<int> progress_cpu) {
-  Options options;
-  options.rank = rank;
-  options.size = size;
-  options.coordinator = std::move(coordinator);
-  options.coordinator_fd = coordinator_fd;
-  options.key = std::move(key);
-  options.transport = std::move(transport);
-  options.timeout = nanoseconds_of(timeout);
-  options.progress_thread = progress_thread;
-  options.progress_cpu = progress_cpu;
+  const Options options{rank,
+                        size,
+                        std::move(coordinator),
+                        coordinator_fd,
+                        std::move(key),
+                        std::move(transport),
+                        nanoseconds_of(timeout),
+                        progress_thread,
+                        progress_cpu};
   nb::gil_scoped_release unlocked;
   return std::make_shared<Session>(options);
 }

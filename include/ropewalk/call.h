@@ -175,4 +175,10 @@ struct Call {
   }
 };
 
+/// Elements that `call` reads at `in` and writes at `out` on `rank` of `ranks`.
+struct Extent {
+  size_t in = 0, out = 0;
+};
+Extent extent_of(const Call& call, int rank, int ranks);
+
 }  // namespace ropewalk

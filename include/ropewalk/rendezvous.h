@@ -30,10 +30,10 @@ class Rendezvous {
   /// One line of printable characters: this rank's addresses, in the order in which the system
   /// lists them, which the others try in turn, and the job's key. Whoever has it can join.
   const std::string& unique_id() const { return unique_id_; }
-  /// How rank `rank`, which is 0 here, joins.
-  Options options(int rank, int size) const;
+  /// How rank `rank`, which is 0 here, joins. `common` has what the ranks agree on otherwise.
+  Options options(int rank, int size, Options common = {}) const;
   /// How the other ranks do. Throws Error(invalid_argument) where `unique_id` is none.
-  static Options options(std::string_view unique_id, int rank, int size);
+  static Options options(std::string_view unique_id, int rank, int size, Options common = {});
 
  private:
   int listener_ = -1;

@@ -14,48 +14,58 @@
 
 namespace ropewalk {
 
-enum class DataType : uint8_t {
-  float16,
-  bfloat16,
-  float32,
-  float64,
-  int8,
-  uint8,
-  int16,
-  uint16,
-  int32,
-  uint32,
-  int64,
-  uint64,
-};
-inline constexpr int kDataTypes = 12;
+/// Every element type: a value of DataType, and the name that commands and Python know it by; its
+/// C++ type. FLOATING(name, type) or INTEGER(name, type). Only ever appended to: the numbers
+/// travel.
+#define ROPEWALK_DATA_TYPES(FLOATING, INTEGER) \
+  FLOATING(float16, float16)                   \
+  FLOATING(bfloat16, bfloat16)                 \
+  FLOATING(float32, float)                     \
+  FLOATING(float64, double)                    \
+  INTEGER(int8, int8_t)                        \
+  INTEGER(uint8, uint8_t)                      \
+  INTEGER(int16, int16_t)                      \
+  INTEGER(uint16, uint16_t)                    \
+  INTEGER(int32, int32_t)                      \
+  INTEGER(uint32, uint32_t)                    \
+  INTEGER(int64, int64_t)                      \
+  INTEGER(uint64, uint64_t)
 
-enum class ReduceKind : uint8_t {
-  sum,
-  prod,
-  min,         // a NaN on any rank gives NaN
-  max,         // a NaN on any rank gives NaN
-  avg,         // sum, then divided by the number of ranks; integers truncate toward zero
-  scaled_sum,  // every rank's input is multiplied by its own `ReduceOp::scale` first; floating
-               // types
-  user,        // `ReduceOp::function`
-};
-inline constexpr int kReduceKinds = 7;
+#define ROPEWALK_ENUMERATOR(name, ...) name,
+#define ROPEWALK_COUNT(...) +1
+#define ROPEWALK_NOTHING(...)
 
-enum class Collective : uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  all_to_all,
-  barrier,
-  send,
-  recv,
-};
-inline constexpr int kCollectives = 11;
+enum class DataType : uint8_t { ROPEWALK_DATA_TYPES(ROPEWALK_ENUMERATOR, ROPEWALK_ENUMERATOR) };
+inline constexpr int kDataTypes = ROPEWALK_DATA_TYPES(ROPEWALK_COUNT, ROPEWALK_COUNT);
+
+#define ROPEWALK_REDUCE_KINDS(X)                                                              \
+  X(sum)                                                                                      \
+  X(prod)                                                                                     \
+  X(min)        /* a NaN on any rank gives NaN */                                             \
+  X(max)        /* a NaN on any rank gives NaN */                                             \
+  X(avg)        /* sum, then divided by the number of ranks; integers truncate toward zero */ \
+  X(scaled_sum) /* every rank's input is multiplied by its own `ReduceOp::scale` first; */    \
+                /* floating types */                                                          \
+  X(user)       /* `ReduceOp::function` */
+
+enum class ReduceKind : uint8_t { ROPEWALK_REDUCE_KINDS(ROPEWALK_ENUMERATOR) };
+inline constexpr int kReduceKinds = ROPEWALK_REDUCE_KINDS(ROPEWALK_COUNT);
+
+#define ROPEWALK_COLLECTIVES(X) \
+  X(all_reduce)                 \
+  X(reduce_scatter)             \
+  X(all_gather)                 \
+  X(broadcast)                  \
+  X(reduce)                     \
+  X(gather)                     \
+  X(scatter)                    \
+  X(all_to_all)                 \
+  X(barrier)                    \
+  X(send)                       \
+  X(recv)
+
+enum class Collective : uint8_t { ROPEWALK_COLLECTIVES(ROPEWALK_ENUMERATOR) };
+inline constexpr int kCollectives = ROPEWALK_COLLECTIVES(ROPEWALK_COUNT);
 
 /// Every algorithm: a value of Algorithm, and the name that commands, ROPEWALK_ALGORITHM and Python
 /// know it by. Only ever appended to: the numbers travel.
@@ -71,25 +81,31 @@ inline constexpr int kCollectives = 11;
 
 enum class Algorithm : uint8_t {
   automatic,  // "auto": let the planner choose
-#define ROPEWALK_ENUMERATOR(name) name,
   ROPEWALK_ALGORITHMS(ROPEWALK_ENUMERATOR)
-#undef ROPEWALK_ENUMERATOR
 };
-#define ROPEWALK_COUNT(name) +1
 inline constexpr int kAlgorithms = 1 ROPEWALK_ALGORITHMS(ROPEWALK_COUNT);
-#undef ROPEWALK_COUNT
 
-/// Storage-only half types: two bytes, no arithmetic. Collectives compute them in float32.
+/// Storage-only half types: no arithmetic. Collectives compute them in float32. `digits` are those
+/// of the significand, as in std::numeric_limits; `from` rounds to nearest even, overflow to
+/// infinity, NaN kept.
 struct float16 {
   uint16_t bits;
+  static constexpr int digits = 11;
+  static float16 from(float value);
 };
 struct bfloat16 {
   uint16_t bits;
+  static constexpr int digits = 8;
+  static bfloat16 from(float value);
 };
 float to_float(float16 value);
 float to_float(bfloat16 value);
-float16 to_float16(float value);    // to nearest even, overflow to infinity, NaN kept
-bfloat16 to_bfloat16(float value);  // likewise
+inline float16 to_float16(float value) {
+  return float16::from(value);
+}
+inline bfloat16 to_bfloat16(float value) {
+  return bfloat16::from(value);
+}
 
 /// Adds `count` elements at `in` to `inout`, element by element. Must be commutative and
 /// associative; called from whichever thread makes progress; must not throw.
@@ -105,24 +121,25 @@ struct ReduceOp {
 inline constexpr ReduceOp kSum{ReduceKind::sum}, kProd{ReduceKind::prod}, kMin{ReduceKind::min},
     kMax{ReduceKind::max}, kAvg{ReduceKind::avg};
 
+/// What `visit` gives for `std::type_identity<T>()`, where T is the C++ type of `type`.
+template <class Visit>
+constexpr decltype(auto) visit_type(DataType type, Visit&& visit) {
+#define ROPEWALK_CASE(name, cpp_type) \
+  case DataType::name:                \
+    return visit(std::type_identity<cpp_type>());
+  switch (type) { ROPEWALK_DATA_TYPES(ROPEWALK_CASE, ROPEWALK_CASE) }
+#undef ROPEWALK_CASE
+  __builtin_unreachable();  // no value of DataType
+}
+
 /// Bytes of one element.
 constexpr size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::int8:
-    case DataType::uint8:
-      return 1;
-    case DataType::float16:
-    case DataType::bfloat16:
-    case DataType::int16:
-    case DataType::uint16:
-      return 2;
-    case DataType::float32:
-    case DataType::int32:
-    case DataType::uint32:
-      return 4;
-    default:
-      return 8;
-  }
+  return visit_type(type, []<class T>(std::type_identity<T>) { return sizeof(T); });
+}
+
+/// Whether a type has fractions: the halves do.
+constexpr bool is_floating(DataType type) {
+  return visit_type(type, []<class T>(std::type_identity<T>) { return !std::is_integral_v<T>; });
 }
 
 std::string_view name_of(DataType type);
@@ -135,36 +152,30 @@ std::optional<ReduceKind> reduce_kind_named(std::string_view word);
 std::optional<Collective> collective_named(std::string_view word);
 std::optional<Algorithm> algorithm_named(std::string_view word);
 
-/// Whether a C++ type has a DataType.
+/// The DataType of a C++ type, where it has one. Integers that are none of those listed, as
+/// `long long`, are what has their size and sign.
 template <class T>
-inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
-                                   std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                   (std::is_integral_v<T> && !std::is_same_v<T, bool>);
+constexpr std::optional<DataType> find_data_type() {
+#define ROPEWALK_SAME(name, cpp_type) \
+  if (std::is_same_v<T, cpp_type>) return DataType::name;
+#define ROPEWALK_ALIKE(name, cpp_type)                                                      \
+  if (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) == sizeof(cpp_type) && \
+      std::is_signed_v<T> == std::is_signed_v<cpp_type>)                                    \
+    return DataType::name;
+  ROPEWALK_DATA_TYPES(ROPEWALK_SAME, ROPEWALK_SAME)
+  ROPEWALK_DATA_TYPES(ROPEWALK_NOTHING, ROPEWALK_ALIKE)
+#undef ROPEWALK_SAME
+#undef ROPEWALK_ALIKE
+  return {};
+}
+template <class T>
+inline constexpr bool is_element = find_data_type<T>().has_value();
 
 /// The DataType of a C++ element type.
 template <class T>
 constexpr DataType data_type_of() {
-  using U = std::remove_cv_t<T>;
-  static_assert(is_element<U>, "not a type Ropewalk reduces");
-  if constexpr (std::is_same_v<U, float16>)
-    return DataType::float16;
-  else if constexpr (std::is_same_v<U, bfloat16>)
-    return DataType::bfloat16;
-  else if constexpr (std::is_same_v<U, float>)
-    return DataType::float32;
-  else if constexpr (std::is_same_v<U, double>)
-    return DataType::float64;
-  else {
-    constexpr bool is_signed = std::is_signed_v<U>;
-    if constexpr (sizeof(U) == 1)
-      return is_signed ? DataType::int8 : DataType::uint8;
-    else if constexpr (sizeof(U) == 2)
-      return is_signed ? DataType::int16 : DataType::uint16;
-    else if constexpr (sizeof(U) == 4)
-      return is_signed ? DataType::int32 : DataType::uint32;
-    else
-      return is_signed ? DataType::int64 : DataType::uint64;
-  }
+  static_assert(is_element<std::remove_cv_t<T>>, "not a type Ropewalk reduces");
+  return *find_data_type<std::remove_cv_t<T>>();
 }
 
 }  // namespace ropewalk

@@ -1,11 +1,13 @@
 #include "array.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <optional>
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "invalid.h"
 
@@ -64,31 +66,19 @@ nb::ndarray<nb::ro> import_array(const Argument& argument, Access access) {
       "give a numpy array of native numbers, a CPU tensor, or what else has DLPack or buffers");
 }
 
+using Code = nb::dlpack::dtype_code;
+/// What DLPack's codes are called, before the number of bits. numpy has the first three.
+constexpr std::pair<Code, const char*> kCodes[] = {{Code::Int, "int"},
+                                                   {Code::UInt, "uint"},
+                                                   {Code::Float, "float"},
+                                                   {Code::Bfloat, "bfloat"},
+                                                   {Code::Complex, "complex"}};
+
 std::string name_of(nb::dlpack::dtype type) {
-  using Code = nb::dlpack::dtype_code;
-  const char* kind = "unknown";
-  switch (static_cast<Code>(type.code)) {
-    case Code::Int:
-      kind = "int";
-      break;
-    case Code::UInt:
-      kind = "uint";
-      break;
-    case Code::Float:
-      kind = "float";
-      break;
-    case Code::Bfloat:
-      kind = "bfloat";
-      break;
-    case Code::Complex:
-      kind = "complex";
-      break;
-    case Code::Bool:
-      return "bool";
-    default:
-      break;
-  }
-  return fmt::format("{}{}{}", kind, type.bits,
+  const auto is_code = [&](const auto& known) { return known.first == Code(type.code); };
+  if (Code(type.code) == Code::Bool) return "bool";
+  const auto* known = std::ranges::find_if(kCodes, is_code);
+  return fmt::format("{}{}{}", known == std::end(kCodes) ? "unknown" : known->second, type.bits,
                      type.lanes == 1 ? "" : fmt::format("x{}", type.lanes));
 }
 
@@ -96,8 +86,9 @@ DataType type_of(const Argument& argument, const nb::ndarray<nb::ro>& array) {
   const std::string name = name_of(array.dtype());
   if (const auto type = data_type_named(name)) return *type;
   argument.reject(fmt::format("has dtype {}, which Ropewalk does not move", name),
-                  name == "bool" ? "pass a view of it as uint8: x.view('uint8')"
-                                 : "use float16, bfloat16, float32, float64 or an integer type");
+                  name == "bool"
+                      ? "pass a view of it as uint8: x.view('uint8')"
+                      : fmt::format("use one of {}", fmt::join(names<DataType>(kDataTypes), ", ")));
 }
 
 void require_packed(const Argument& argument, const nb::ndarray<nb::ro>& array) {
@@ -113,6 +104,19 @@ void require_packed(const Argument& argument, const nb::ndarray<nb::ro>& array) 
 }
 
 }  // namespace
+
+std::optional<nb::dlpack::dtype> dlpack_type(DataType type) {
+  nb::dlpack::dtype dtype{0, static_cast<uint8_t>(size_of(type) * 8), 1};
+  for (const auto& [code, word] : kCodes) {
+    dtype.code = static_cast<uint8_t>(code);
+    if (name_of(dtype) == ropewalk::name_of(type)) return dtype;
+  }
+  return {};
+}
+
+bool numpy_has(nb::dlpack::dtype type) {
+  return Code(type.code) <= Code::Float;
+}
 
 Array view_array(nb::handle object, const std::string& operation, const std::string& name,
                  Access access) {

@@ -18,9 +18,7 @@ namespace {
 
 constexpr const char* kName = "AsyncEA";
 
-using AnyPolicy =
-    std::variant<std::unique_ptr<AsyncEa<float>>, std::unique_ptr<AsyncEa<double>>,
-                 std::unique_ptr<AsyncEa<float16>>, std::unique_ptr<AsyncEa<bfloat16>>>;
+using AnyPolicy = PolicyVariant<AsyncEa>;
 
 /// The session has it leave before it leaves the job itself. Call without the GIL.
 class AsyncTask final : public Task {
@@ -59,26 +57,13 @@ class AsyncTask final : public Task {
   bool closed_ = false;
 };
 
-template <class T>
-AnyPolicy make(Session& session, int tau, double alpha, int servers) {
-  return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha,
-                                      AsyncEaOptions{.servers = servers});
-}
-
 AnyPolicy make(Session& session, DataType type, int tau, double alpha, int servers) {
-  switch (type) {
-    case DataType::float32:
-      return make<float>(session, tau, alpha, servers);
-    case DataType::float64:
-      return make<double>(session, tau, alpha, servers);
-    case DataType::float16:
-      return make<float16>(session, tau, alpha, servers);
-    case DataType::bfloat16:
-      return make<bfloat16>(session, tau, alpha, servers);
-    default:
-      reject(kName, fmt::format("dtype is {}", name_of(type)),
-             "use float32, float64, float16 or bfloat16");
-  }
+  return visit_type(type, [&]<class T>(std::type_identity<T>) -> AnyPolicy {
+    if constexpr (!std::is_integral_v<T>)
+      return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha,
+                                          AsyncEaOptions{.servers = servers});
+    reject(kName, fmt::format("dtype is {}", name_of(type)), floating_types_advice());
+  });
 }
 
 class AsyncPolicy {
@@ -101,8 +86,7 @@ class AsyncPolicy {
               int servers)
       : session_(std::move(session)) {
     const auto type = data_type_named(dtype);
-    if (!type)
-      reject(kName, fmt::format("dtype is {}", dtype), "use float32, float64, float16 or bfloat16");
+    if (!type) reject(kName, fmt::format("dtype is {}", dtype), floating_types_advice());
     nb::gil_scoped_release unlocked;
     task_ = std::make_shared<AsyncTask>(make(*session_, *type, tau, alpha, servers), *type);
     session_->settle_at_close(task_);

@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "invalid.h"
 
 namespace ropewalk::python {
 namespace {
-
-/// Elements of either side that this rank must bring.
-struct Extents {
-  size_t in = 0, out = 0;
-};
 
 template <class T>
 T named(const CallArguments& arguments, const char* argument, const std::string& word,
@@ -43,10 +36,6 @@ bool is_in_place(Collective collective) {
          collective == Collective::recv;
 }
 
-size_t sum_of(const std::vector<size_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), size_t{0});
-}
-
 /// The part of each rank, where no counts were given: from the side that is one part.
 size_t count_of(const Call& call, const Array* in, const Array* out, int ranks) {
   switch (call.collective) {
@@ -58,24 +47,6 @@ size_t count_of(const Call& call, const Array* in, const Array* out, int ranks) 
       return in->count / static_cast<size_t>(ranks);
     default:
       return in->count;
-  }
-}
-
-Extents extents_of(const Call& call, const Session& session) {
-  const bool parts = !call.counts.empty();
-  const size_t all = parts ? sum_of(call.counts) : call.count * static_cast<size_t>(session.size);
-  const size_t own = parts ? call.counts[static_cast<size_t>(session.rank)] : call.count;
-  switch (call.collective) {
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return {all, own};
-    case Collective::all_gather:
-    case Collective::gather:
-      return {own, all};
-    case Collective::all_to_all:
-      return {all, call.recv_counts.empty() ? all : sum_of(call.recv_counts)};
-    default:
-      return {call.count, call.count};
   }
 }
 
@@ -106,8 +77,9 @@ void check_sizes(const CallArguments& arguments, const Session& session, const C
            fmt::format("x has {} elements, which {} ranks cannot share alike", in->count,
                        session.size),
            "give a multiple of the number of ranks, or counts");
-  const Extents extents = extents_of(call, session);
-  require_count(arguments, session, "x", in, extents.in);
+  const Extent extents = extent_of(call, session.rank, session.size);
+  const bool reads = call.collective != Collective::broadcast || session.rank == call.root;
+  if (in != out && reads) require_count(arguments, session, "x", in, extents.in);
   require_count(arguments, session, "out", out, extents.out);
 }
 

@@ -1,6 +1,7 @@
 // ropewalk._core: what Python needs of C++, called by the package's own modules only.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -28,16 +29,15 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<std::string> key, std::optional<std::string> transport,
                     std::optional<double> timeout, std::optional<bool> progress_thread,
                     std::optional<int> progress_cpu) {
-  Options options;
-  options.rank = rank;
-  options.size = size;
-  options.coordinator = std::move(coordinator);
-  options.coordinator_fd = coordinator_fd;
-  options.key = std::move(key);
-  options.transport = std::move(transport);
-  options.timeout = nanoseconds_of(timeout);
-  options.progress_thread = progress_thread;
-  options.progress_cpu = progress_cpu;
+  const Options options{rank,
+                        size,
+                        std::move(coordinator),
+                        coordinator_fd,
+                        std::move(key),
+                        std::move(transport),
+                        nanoseconds_of(timeout),
+                        progress_thread,
+                        progress_cpu};
   nb::gil_scoped_release unlocked;
   return std::make_shared<Session>(options);
 }
@@ -87,23 +87,14 @@ struct OwnedBuffer {
   Buffer<std::byte> buffer;
 };
 
-nb::dlpack::dtype dlpack_type(DataType type) {
-  using Code = nb::dlpack::dtype_code;
-  const std::string_view name = name_of(type);
-  const Code code = type == DataType::bfloat16  ? Code::Bfloat
-                    : name.starts_with("float") ? Code::Float
-                    : name.starts_with("uint")  ? Code::UInt
-                                                : Code::Int;
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(type) * 8), 1};
-}
-
-/// A numpy array, or for bfloat16, which numpy lacks, an object that has DLPack.
+/// A numpy array, or where numpy lacks the type, as bfloat16, an object that has DLPack.
 nb::object allocate(SessionPointer session, const std::vector<size_t>& shape,
                     const std::string& dtype) {
   const auto type = data_type_named(dtype);
-  if (!type)
+  const auto element = type ? dlpack_type(*type) : std::nullopt;
+  if (!element)
     reject("allocate", fmt::format("dtype is {}", dtype),
-           "use float16, bfloat16, float32, float64 or an integer type");
+           fmt::format("use one of {}", fmt::join(names<DataType>(kDataTypes), ", ")));
   size_t bytes = size_of(*type);
   for (const size_t extent : shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes))
@@ -119,15 +110,8 @@ nb::object allocate(SessionPointer session, const std::vector<size_t>& shape,
     auto* buffer = static_cast<OwnedBuffer*>(pointer);
     if (!buffer->session->is_forked()) delete buffer;
   });
-  nb::ndarray<> array(data, shape.size(), shape.data(), owner, nullptr, dlpack_type(*type));
-  if (*type == DataType::bfloat16) return nb::cast(array);
-  return nb::cast(nb::ndarray<nb::numpy>(array));
-}
-
-std::vector<std::string> algorithms() {
-  std::vector<std::string> names;
-  for (int i = 0; i < kAlgorithms; ++i) names.emplace_back(name_of(static_cast<Algorithm>(i)));
-  return names;
+  nb::ndarray<> array(data, shape.size(), shape.data(), owner, nullptr, *element);
+  return numpy_has(*element) ? nb::cast(nb::ndarray<nb::numpy>(array)) : nb::cast(array);
 }
 
 /// The file of the libropewalk that this process runs.
@@ -186,7 +170,8 @@ NB_MODULE(_core, module) {
   register_errors();
   nb::set_leak_warnings(false);  // a traceback may hold a communicator until the process ends
   module.attr("__version__") = ROPEWALK_VERSION;
-  module.def("algorithms", &algorithms);
+  module.def("algorithms", [] { return names<ropewalk::Algorithm>(ropewalk::kAlgorithms); });
+  module.def("data_types", [] { return names<ropewalk::DataType>(ropewalk::kDataTypes); });
   module.def("library_path", &library_path);
   module.def("on_system_exit", &on_system_exit, "callback"_a);
   bind_session(module);

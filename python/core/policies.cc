@@ -2,6 +2,7 @@
 #include "policies.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <functional>
@@ -17,9 +18,7 @@ namespace ropewalk::python {
 namespace {
 
 template <template <class> class Policy>
-using AnyPolicy =
-    std::variant<std::monostate, std::unique_ptr<Policy<float>>, std::unique_ptr<Policy<double>>,
-                 std::unique_ptr<Policy<float16>>, std::unique_ptr<Policy<bfloat16>>>;
+using AnyPolicy = PolicyVariant<Policy, std::monostate>;
 
 /// One policy of either kind, made when the first list tells its type. Destroyed with the GIL held.
 template <template <class> class Policy, class... Arguments>
@@ -48,19 +47,12 @@ class LazyPolicy {
     session_->open();
     nb::gil_scoped_release unlocked;
     std::lock_guard lock(mutex_);
-    switch (arrays[0].type) {
-      case DataType::float32:
-        return apply_as<float>(arrays, action);
-      case DataType::float64:
-        return apply_as<double>(arrays, action);
-      case DataType::float16:
-        return apply_as<float16>(arrays, action);
-      case DataType::bfloat16:
-        return apply_as<bfloat16>(arrays, action);
-      default:
-        reject(name_, fmt::format("{} have dtype {}", argument, name_of(arrays[0].type)),
-               "use float32, float64, float16 or bfloat16");
-    }
+    using Result = decltype(apply_as<float>(arrays, action));
+    return visit_type(arrays[0].type, [&]<class T>(std::type_identity<T>) -> Result {
+      if constexpr (!std::is_integral_v<T>) return apply_as<T>(arrays, action);
+      reject(name_, fmt::format("{} have dtype {}", argument, name_of(arrays[0].type)),
+             floating_types_advice());
+    });
   }
 
  private:
@@ -136,6 +128,13 @@ class Ea : public LazyPolicy<AllReduceEa, int, double> {
 };
 
 }  // namespace
+
+std::string floating_types_advice() {
+  std::vector<std::string> words = names<DataType>(kDataTypes);
+  std::erase_if(words,
+                [](const std::string& word) { return !is_floating(*data_type_named(word)); });
+  return fmt::format("use one of {}", fmt::join(words, ", "));
+}
 
 std::vector<Array> view_list(const nb::sequence& list, const char* operation,
                              const char* argument) {

@@ -5,18 +5,18 @@
 namespace ropewalk {
 namespace {
 
+#define ROPEWALK_NAME(name, ...) #name,
 constexpr std::array<std::string_view, kDataTypes> kDataTypeNames = {
-    "float16", "bfloat16", "float32", "float64", "int8",  "uint8",
-    "int16",   "uint16",   "int32",   "uint32",  "int64", "uint64"};
+    ROPEWALK_DATA_TYPES(ROPEWALK_NAME, ROPEWALK_NAME)};
 constexpr std::array<std::string_view, kReduceKinds> kReduceKindNames = {
-    "sum", "prod", "min", "max", "avg", "scaled_sum", "user"};
+    ROPEWALK_REDUCE_KINDS(ROPEWALK_NAME)};
 constexpr std::array<std::string_view, kCollectives> kCollectiveNames = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
-    "scatter",    "all_to_all",     "barrier",    "send",      "recv"};
-#define ROPEWALK_NAME(name) #name,
+    ROPEWALK_COLLECTIVES(ROPEWALK_NAME)};
 constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames = {
     "auto", ROPEWALK_ALGORITHMS(ROPEWALK_NAME)};
-#undef ROPEWALK_NAME
+
+#define ROPEWALK_CHECK_SIZE(name, type) static_assert(64 % sizeof(type) == 0 && sizeof(type) <= 8);
+ROPEWALK_DATA_TYPES(ROPEWALK_CHECK_SIZE, ROPEWALK_CHECK_SIZE)
 
 template <class Enum, size_t N>
 std::string_view lookup(const std::array<std::string_view, N>& names, Enum value) {

@@ -112,7 +112,7 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
 Acceptor::Progress Acceptor::read_hello(HalfOpen& connection) {
   const Progress progress = fill(connection, kHelloBytes);
   if (progress != Progress::proved) return progress;
-  connection.hello = decode_hello(connection.received);
+  connection.hello = decode<Hello>(connection.received);
   connection.received.clear();
   return connection.hello ? Progress::proved
                           : refuse(connection, "its first bytes are not Ropewalk's", true);

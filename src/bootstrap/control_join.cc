@@ -82,8 +82,9 @@ void Control::advance_registration(int64_t now_ns) {
   for (const Frame& frame : frames) {
     if (frame.type == FrameType::place && !session_key_) {
       take_place(frame);
-    } else if (const auto failure = frame.type == FrameType::failure ? decode_failure(frame.payload)
-                                                                     : std::nullopt) {
+    } else if (const auto failure = frame.type == FrameType::failure
+                                        ? decode<Failure>(frame.payload)
+                                        : std::nullopt) {
       monitor_.report(*failure);
     } else {
       fail(ErrorCode::protocol, "rank 0 sent a message that makes no sense",
@@ -99,7 +100,7 @@ void Control::advance_registration(int64_t now_ns) {
 }
 
 void Control::take_place(const Frame& frame) {
-  const auto place = decode_place(frame.payload);
+  const auto place = decode<Place>(frame.payload);
   const int parent = tree_parent(setup_.rank);
   if (!place || place->parent.rank != parent)
     return fail(ErrorCode::protocol, "rank 0 sent a place that makes no sense",
@@ -153,7 +154,7 @@ void Control::handle_join_frame(const Tree::Inbound& inbound) {
 }
 
 void Control::take_record(const Frame& frame) {
-  auto record = decode_record(frame.payload);
+  auto record = decode<PeerRecord>(frame.payload);
   if (!record || record->rank != records_known_)
     return fail(ErrorCode::protocol, "a record came that makes no sense",
                 "install the same Ropewalk on every rank", tree_parent(setup_.rank));

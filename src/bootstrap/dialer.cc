@@ -83,13 +83,13 @@ void Dialer::receive(int64_t now_ns) {
   answer_.insert(answer_.end(), chunk.begin(), chunk.begin() + n);
   if (answer_.size() < answer_bytes_) return;
   if (phase_ == Phase::challenge) return answer_challenge(now_ns);
-  const auto verdict = decode_verdict(answer_);
+  const auto verdict = decode<Verdict>(answer_);
   if (!verdict) return next_address(now_ns, "what listens there is not Ropewalk");
   obey(*verdict, now_ns);
 }
 
 void Dialer::answer_challenge(int64_t now_ns) {
-  const auto challenge = decode_challenge(answer_);
+  const auto challenge = decode<Challenge>(answer_);
   if (!challenge) return next_address(now_ns, "what listens there is not Ropewalk");
   if (!verify(key_, hello_, *challenge)) {
     if (hello_.purpose == Purpose::join) return reject_address(now_ns);

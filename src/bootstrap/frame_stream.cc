@@ -82,7 +82,7 @@ bool FrameStream::cut_frames(std::vector<Frame>& into) {
   const ByteSpan all(buffer_);
   size_t at = 0;
   while (all.size() - at >= kFrameHeaderBytes) {
-    const auto header = decode_frame_header(all.subspan(at, kFrameHeaderBytes));
+    const auto header = decode<FrameHeader>(all.subspan(at, kFrameHeaderBytes));
     if (!header) {
       end(EBADMSG, "it sent bytes that make no sense");
       return false;

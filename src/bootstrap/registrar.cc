@@ -51,9 +51,9 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join && !entry.rank) {
-    if (const auto join = decode_join(frame.payload)) return enroll(entry, *join, now_ns);
+    if (const auto join = decode<Join>(frame.payload)) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
-    if (const auto failure = decode_failure(frame.payload)) {
+    if (const auto failure = decode<Failure>(frame.payload)) {
       if (!fault_) fault_ = *failure;
       return;
     }

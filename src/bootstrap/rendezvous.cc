@@ -35,8 +35,7 @@ std::string addresses_of(int listener) {
   return outward.empty() ? loopback : outward;
 }
 
-Options joining(int rank, int size, std::string_view key) {
-  Options options;
+Options joining(Options options, int rank, int size, std::string_view key) {
   options.rank = rank;
   options.size = size;
   options.key = std::string(key);
@@ -64,13 +63,13 @@ Rendezvous::~Rendezvous() {
 Rendezvous::Rendezvous(Rendezvous&& other) noexcept
     : listener_(std::exchange(other.listener_, -1)), unique_id_(std::move(other.unique_id_)) {}
 
-Options Rendezvous::options(int rank, int size) const {
-  Options options = joining(rank, size, key_in(unique_id_));
+Options Rendezvous::options(int rank, int size, Options common) const {
+  Options options = joining(std::move(common), rank, size, key_in(unique_id_));
   options.coordinator_fd = listener_;
   return options;
 }
 
-Options Rendezvous::options(std::string_view unique_id, int rank, int size) {
+Options Rendezvous::options(std::string_view unique_id, int rank, int size, Options common) {
   const std::string_view rest =
       unique_id.substr(std::min(unique_id.size(), kGreeting.size() + kKeyDigits));
   const bool is_one = unique_id.starts_with(kGreeting) && rest.starts_with(' ') &&
@@ -79,7 +78,7 @@ Options Rendezvous::options(std::string_view unique_id, int rank, int size) {
     throw Error(ErrorCode::invalid_argument, "rendezvous",
                 fmt::format("\"{}\" is no unique id", unique_id.substr(0, 16)),
                 "give what Rendezvous::unique_id() said on rank 0, whole");
-  Options options = joining(rank, size, key_in(unique_id));
+  Options options = joining(std::move(common), rank, size, key_in(unique_id));
   options.coordinator = std::string(rest.substr(1));
   return options;
 }

@@ -88,20 +88,20 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
 void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
   switch (frame.type) {
     case FrameType::heartbeat:
-      if (const auto beat = decode_heartbeat(frame.payload))
+      if (const auto beat = decode<Heartbeat>(frame.payload))
         link.silence_max_ns =
             std::max(silence_max_ns_, kBeatsPerLinkTimeout * kMillisecond_ns * beat->interval_ms);
       else
         protocol_fault(link);
       return;
     case FrameType::failure:
-      if (const auto failure = decode_failure(frame.payload))
+      if (const auto failure = decode<Failure>(frame.payload))
         monitor_.report(*failure);
       else
         protocol_fault(link);
       return;
     case FrameType::leave: {
-      const auto leave = decode_leave(frame.payload);
+      const auto leave = decode<Leave>(frame.payload);
       if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
       if (!monitor_.mark_left(static_cast<int>(leave->rank), leave->calls)) return;
       ++left_count_;

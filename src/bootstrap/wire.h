@@ -75,11 +75,8 @@ enum class Verdict : uint8_t {
 inline constexpr size_t kVerdictBytes = 8;
 
 std::array<std::byte, kHelloBytes> encode(const Hello& hello);
-std::optional<Hello> decode_hello(ByteSpan bytes);
 std::array<std::byte, kChallengeBytes> encode(const Challenge& challenge);
-std::optional<Challenge> decode_challenge(ByteSpan bytes);
 std::array<std::byte, kVerdictBytes> encode(Verdict verdict);
-std::optional<Verdict> decode_verdict(ByteSpan bytes);
 
 // --- Frames -------------------------------------------------------------------------------------
 
@@ -115,13 +112,10 @@ struct Leave {
   CallsMade calls;
 };
 
-std::optional<FrameHeader> decode_frame_header(ByteSpan bytes);
-std::optional<Join> decode_join(ByteSpan payload);
-std::optional<Place> decode_place(ByteSpan payload);
-std::optional<PeerRecord> decode_record(ByteSpan payload);
-std::optional<Failure> decode_failure(ByteSpan payload);
-std::optional<Heartbeat> decode_heartbeat(ByteSpan payload);
-std::optional<Leave> decode_leave(ByteSpan payload);
+/// Message: any of the structures above (Hello, Challenge, Verdict, FrameHeader, what follows a
+/// header), PeerRecord or Failure.
+template <class Message>
+std::optional<Message> decode(ByteSpan bytes);
 
 // Whole frames, header included. A Failure's texts are cut to their limits. A PeerRecord must keep
 // its limits (`within_limits`).

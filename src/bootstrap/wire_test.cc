@@ -37,7 +37,7 @@ void expect_exact(ByteSpan payload, Decode decode) {
 
 TEST(Wire, FramesHaveTheirHeader) {
   const Bytes bytes = frame(Leave{0x01020304 & 0xfffff, {}});
-  const auto header = decode_frame_header(ByteSpan(bytes).first(kFrameHeaderBytes));
+  const auto header = decode<FrameHeader>(ByteSpan(bytes).first(kFrameHeaderBytes));
   ASSERT_TRUE(header);
   EXPECT_EQ(header->type, FrameType::leave);
   EXPECT_EQ(header->payload_bytes, bytes.size() - kFrameHeaderBytes);
@@ -47,7 +47,7 @@ TEST(Wire, FramesHaveTheirHeader) {
 TEST(Wire, JoinRoundTrip) {
   const Bytes bytes = frame(Join{33, 29000, full_record()});
   ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
-  const auto join = decode_join(payload_of(bytes));
+  const auto join = decode<Join>(payload_of(bytes));
   ASSERT_TRUE(join);
   EXPECT_EQ(join->size, 33u);
   EXPECT_EQ(join->remaining_ms, 29000u);
@@ -58,7 +58,7 @@ TEST(Wire, JoinRoundTrip) {
   EXPECT_EQ(join->record.transport_infos, full_record().transport_infos);
   Join small{2, 1, {}};
   small.record.rank = 1;
-  expect_exact(payload_of(frame(small)), decode_join);
+  expect_exact(payload_of(frame(small)), decode<Join>);
 }
 
 TEST(Wire, TransportInfosAreInOrderAndBounded) {
@@ -66,9 +66,9 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   record.rank = 1;
   record.transport_infos = {{"a", ""}, {"b", ""}};
   Bytes bytes = frame(record);
-  EXPECT_TRUE(decode_record(payload_of(bytes)));
+  EXPECT_TRUE(decode<PeerRecord>(payload_of(bytes)));
   bytes[bytes.size() - 3] = std::byte{'a'};
-  EXPECT_FALSE(decode_record(payload_of(bytes))) << "a name twice";
+  EXPECT_FALSE(decode<PeerRecord>(payload_of(bytes))) << "a name twice";
   record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
   EXPECT_TRUE(within_limits(record));
   record.cpus = "0";
@@ -80,40 +80,40 @@ TEST(Wire, PlaceAndCardRoundTrip) {
   place.world[3] = std::byte{9};
   place.parent.rank = 2;
   place.parent.addresses = {"127.0.0.1:5", "[::1]:5"};
-  const auto decoded = decode_place(payload_of(frame(place)));
+  const auto decoded = decode<Place>(payload_of(frame(place)));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->world, place.world);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
-  expect_exact(payload_of(frame(place)), decode_place);
-  expect_exact(payload_of(frame(place.parent)), decode_record);
+  expect_exact(payload_of(frame(place)), decode<Place>);
+  expect_exact(payload_of(frame(place.parent)), decode<PeerRecord>);
 }
 
 TEST(Wire, FailureRoundTripCutsLongTexts) {
   Failure failure{ErrorCode::peer_lost, "control", std::string(5000, 'r'), "advice", 3, 1};
-  const auto decoded = decode_failure(payload_of(frame(failure)));
+  const auto decoded = decode<Failure>(payload_of(frame(failure)));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->code, ErrorCode::peer_lost);
   EXPECT_EQ(decoded->reason.size(), kReasonBytesMax);
   EXPECT_EQ(decoded->rank, 3);
   EXPECT_EQ(decoded->peer, 1);
   failure.reason = "short";
-  expect_exact(payload_of(frame(failure)), decode_failure);
+  expect_exact(payload_of(frame(failure)), decode<Failure>);
 }
 
 TEST(Wire, OutOfRangeIsRefused) {
   Bytes bytes = frame(Failure{ErrorCode::peer_lost, "o", "r", "a", 0, 0});
   bytes[kFrameHeaderBytes] = std::byte{0};  // ErrorCode::ok is no failure
-  EXPECT_FALSE(decode_failure(payload_of(bytes)));
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
   bytes[kFrameHeaderBytes] = std::byte{200};
-  EXPECT_FALSE(decode_failure(payload_of(bytes)));
-  EXPECT_FALSE(decode_leave(payload_of(frame(Leave{kRanksMax, {}}))));
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
+  EXPECT_FALSE(decode<Leave>(payload_of(frame(Leave{kRanksMax, {}}))));
   PeerRecord record;
   record.rank = static_cast<int>(kRanksMax);
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
-  EXPECT_FALSE(decode_frame_header(header)) << "a payload of 16385 bytes";
+  EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
   header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{9}};
-  EXPECT_FALSE(decode_frame_header(header)) << "an unknown type";
+  EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
 }
 
 /// docs/protocol.md shows these bytes.
@@ -139,20 +139,20 @@ TEST(Wire, HandshakeRoundTrip) {
   hello.stream = 2;
   hello.nonce[31] = std::byte{5};
   const auto bytes = encode(hello);
-  const auto decoded = decode_hello(bytes);
+  const auto decoded = decode<Hello>(bytes);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->purpose, Purpose::socket);
   EXPECT_EQ(decoded->from, 3u);
   EXPECT_EQ(decoded->nonce, hello.nonce);
-  expect_exact(bytes, decode_hello);
-  expect_exact(encode(Challenge{}), decode_challenge);
-  expect_exact(encode(Verdict::yield), decode_verdict);
+  expect_exact(bytes, decode<Hello>);
+  expect_exact(encode(Challenge{}), decode<Challenge>);
+  expect_exact(encode(Verdict::yield), decode<Verdict>);
   auto bad = bytes;
   bad[0] = std::byte{'R'};
-  EXPECT_FALSE(decode_hello(bad));
+  EXPECT_FALSE(decode<Hello>(bad));
   bad = bytes;
   bad[10] = std::byte{4};  // purpose
-  EXPECT_FALSE(decode_hello(bad));
+  EXPECT_FALSE(decode<Hello>(bad));
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST(World, AProofWithoutTheKeyIsToldSo) {
       ::send(fd.get(), challenge.data() + kChallengeBytes - kProofBytes, kProofBytes, MSG_NOSIGNAL);
       std::array<std::byte, kVerdictBytes> verdict;
       EXPECT_TRUE(read_exactly(verdict));
-      EXPECT_EQ(decode_verdict(verdict), Verdict::bad_key);
+      EXPECT_EQ(decode<Verdict>(verdict), Verdict::bad_key);
     }
     job.join(rank)->leave();
   }));

@@ -8,7 +8,9 @@
 
 #include "base/log.h"
 #include "engine/layout.h"
+#include "job/options.h"
 #include "job/plan_request.h"
+#include "schedule/collective.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -120,13 +122,9 @@ std::optional<int64_t> Communicator::Impl::culprit_process() const {
 }
 
 Options Communicator::Impl::options() const {
-  const Config& config = job_.config();
   Options options;
-  options.key = config.job_key;
-  options.transport = config.transport;
-  options.timeout = config.timeout;
-  options.progress_thread = config.progress_thread;
-  options.progress_cpu = config.progress_cpu;
+  visit_settings(options, job_.config(),
+                 [](auto& option, const auto& setting) { option = setting; });
   return options;
 }
 
@@ -238,7 +236,7 @@ std::shared_ptr<Group> Communicator::Impl::prepare(std::span<const Call> calls) 
 }
 
 std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
-  if (call.collective == Collective::send || call.collective == Collective::recv) {
+  if (traits_of(call.collective).is_point_to_point()) {
     Schedule schedule{size(), rank(), 1, 0, {}, {}};
     schedule.steps.push_back(
         {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,

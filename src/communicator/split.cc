@@ -42,8 +42,8 @@ Rendezvous open_rendezvous(std::span<char> unique_id) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> split_communicator(Communicator& whole, Options common, int color,
-                                                 int key) {
+std::unique_ptr<Communicator> split_communicator(Communicator& whole, const Options& common,
+                                                 int color, int key) {
   const auto ranks = static_cast<size_t>(whole.size());
   const ColorAndKey own{color, key};
   std::vector<ColorAndKey> pairs(ranks);
@@ -74,14 +74,10 @@ std::unique_ptr<Communicator> split_communicator(Communicator& whole, Options co
     throw Error(ErrorCode::unavailable, "split",
                 fmt::format("rank {} could not open a rendezvous", members[0]),
                 fmt::format("see the output of rank {}", members[0]));
-  Options options =
-      leads ? rendezvous->options(rank, size) : Rendezvous::options(leaders, rank, size);
+  Options options = leads ? rendezvous->options(rank, size, common)
+                          : Rendezvous::options(leaders, rank, size, common);
   // The unique id has travelled in clear: its key is only a nonce.
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
-  options.transport = common.transport;
-  options.timeout = common.timeout;
-  options.progress_thread = common.progress_thread;
-  options.progress_cpu = common.progress_cpu;
   return Communicator::create(options);
 }
 

@@ -16,7 +16,7 @@
 namespace ropewalk {
 
 /// Collective over `whole`. `common` holds what the parts take over: all except who and where.
-std::unique_ptr<Communicator> split_communicator(Communicator& whole, Options common, int color,
-                                                 int key);
+std::unique_ptr<Communicator> split_communicator(Communicator& whole, const Options& common,
+                                                 int color, int key);
 
 }  // namespace ropewalk

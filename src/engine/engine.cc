@@ -34,7 +34,7 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   const auto allocate = [&](size_t bytes) {
     return bytes == 0 ? nullptr : allocate_registered(bytes, links_.transports());
   };
-  if (links_.size() > 1 && links_.are_all_mapped() && can_run_owner(call, schedule, blocks)) {
+  if (can_run_owner(call, schedule, blocks, links_.are_all_mapped())) {
     op->memory.saved = allocate(saved_bytes(call, links_.rank(), links_.size()));
     const std::byte* saved = op->memory.saved ? op->memory.saved->data() : nullptr;
     op->executor = std::make_unique<OwnerExecutor>(

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "reduce/reduce.h"
+#include "schedule/collective.h"
 
 namespace ropewalk {
 namespace {
@@ -36,9 +37,10 @@ std::byte* at(void* base, size_t element, DataType type) {
 
 /// all_reduce, broadcast, reduce, send, recv, barrier: parts of one vector.
 std::vector<BlockMemory> lay_out_whole(const Call& call, const Schedule& schedule) {
+  const CollectiveTraits traits = traits_of(call.collective);
   const bool is_root = schedule.rank == call.root;
-  const bool has_in = call.collective != Collective::broadcast || is_root;
-  const bool has_out = call.collective != Collective::reduce || is_root;
+  const bool has_in = is_root || !traits.reads_on_root;
+  const bool has_out = is_root || !traits.writes_on_root;
   std::vector<BlockMemory> blocks(static_cast<size_t>(schedule.blocks));
   for (size_t b = 0; b < blocks.size(); ++b) {
     const size_t begin = part_begin(call.count, blocks.size(), b, grain_of(call.type));
@@ -51,12 +53,10 @@ std::vector<BlockMemory> lay_out_whole(const Call& call, const Schedule& schedul
 
 /// reduce_scatter, all_gather, gather, scatter: a part per rank, each cut into equal pieces.
 std::vector<BlockMemory> lay_out_parts(const Call& call, const Schedule& schedule) {
-  const bool is_root = schedule.rank == call.root;
-  const bool gathers =
-      call.collective == Collective::all_gather || call.collective == Collective::gather;
+  const CollectiveTraits traits = traits_of(call.collective);
+  const bool gathers = traits.in == Side::own;
   // The side with every rank's part exists on all ranks, or on the root alone.
-  const bool has_whole = call.collective == Collective::all_gather ||
-                         call.collective == Collective::reduce_scatter || is_root;
+  const bool has_whole = !traits.is_rooted() || schedule.rank == call.root;
   const auto pieces = static_cast<size_t>(schedule.blocks / schedule.ranks);
   std::vector<BlockMemory> blocks;
   size_t part = 0;
@@ -104,48 +104,22 @@ std::vector<BlockMemory> lay_out_all_to_all(const Call& call, const Schedule& sc
               std::move(reason));
 }
 
-/// Whether this rank gives something to the collective, whatever its length.
-bool has_input(const Call& call, int rank) {
-  switch (call.collective) {
-    case Collective::broadcast:
-    case Collective::scatter:
-      return rank == call.root;
-    case Collective::recv:
-    case Collective::barrier:
-      return false;
-    default:
-      return true;
-  }
-}
-
-/// Whether this rank gets something.
-bool has_output(const Call& call, int rank) {
-  switch (call.collective) {
-    case Collective::reduce:
-    case Collective::gather:
-      return rank == call.root;
-    case Collective::send:
-    case Collective::barrier:
-      return false;
-    default:
-      return true;
-  }
-}
-
 /// Where the caller told how long its buffers are.
 void check_lengths(const Call& call, const Extent& extent, int rank, int ranks) {
   const auto differ = [](size_t given, size_t needed) {
     return given != kUnknownCount && given != needed;
   };
+  const CollectiveTraits traits = traits_of(call.collective);
+  const bool is_root = rank == call.root;
   const bool is_cut = call.collective == Collective::all_to_all && call.counts.empty();
   if (is_cut && call.in_count != kUnknownCount && call.in_count % static_cast<size_t>(ranks) != 0)
     reject(call, fmt::format("the input has {} elements, of which {} ranks cannot get equal parts; "
                              "give counts (Call::all_to_all_v)",
                              call.in_count, ranks));
-  if (has_input(call, rank) && differ(call.in_count, extent.in))
+  if (traits.has_input(is_root) && differ(call.in_count, extent.in))
     reject(call, fmt::format("the input has {} elements where {} are needed on rank {} of {}",
                              call.in_count, extent.in, rank, ranks));
-  if (has_output(call, rank) && differ(call.out_count, extent.out))
+  if (traits.has_output(is_root) && differ(call.out_count, extent.out))
     reject(call, fmt::format("the output has {} elements where {} are needed on rank {} of {}",
                              call.out_count, extent.out, rank, ranks));
 }
@@ -159,11 +133,11 @@ void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) 
   size_t before = 0;
   for (int r = 0; r < rank; ++r) before += count_of(call.counts, call.count, r);
   before *= size_of(call.type);
-  const Collective c = call.collective;
-  const bool in_is_part = c == Collective::all_gather || c == Collective::gather;
-  const bool out_is_part = c == Collective::reduce_scatter || c == Collective::scatter;
-  const bool fits = in_is_part ? in == out + before : out_is_part ? out == in + before : in == out;
-  if (c == Collective::all_to_all && !call.counts.empty() && ranks > 1)
+  const CollectiveTraits traits = traits_of(call.collective);
+  const bool fits = traits.in == Side::own    ? in == out + before
+                    : traits.out == Side::own ? out == in + before
+                                              : in == out;
+  if (call.collective == Collective::all_to_all && !call.counts.empty() && ranks > 1)
     reject(call, "all_to_all with counts cannot run in place; give separate buffers");
   if (!fits)
     reject(call,
@@ -181,17 +155,9 @@ size_t part_begin(size_t count, size_t parts, size_t i, size_t grain) {
 }
 
 std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule) {
-  switch (call.collective) {
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::scatter:
-      return lay_out_parts(call, schedule);
-    case Collective::all_to_all:
-      return lay_out_all_to_all(call, schedule);
-    default:
-      return lay_out_whole(call, schedule);
-  }
+  if (call.collective == Collective::all_to_all) return lay_out_all_to_all(call, schedule);
+  return traits_of(call.collective).has_parts() ? lay_out_parts(call, schedule)
+                                                : lay_out_whole(call, schedule);
 }
 
 bool overwrites_input(const Call& call) {
@@ -203,52 +169,33 @@ size_t saved_bytes(const Call& call, int rank, int ranks) {
 }
 
 Extent extent_of(const Call& call, int rank, int ranks) {
-  const size_t own = count_of(call.counts, call.count, rank);
-  const size_t all = sum_of(call.counts, call.count, ranks);
+  const auto elements = [&](Side side, const std::vector<size_t>& counts) -> size_t {
+    switch (side) {
+      case Side::none:
+        return 0;
+      case Side::whole:
+        return call.count;
+      case Side::own:
+        return count_of(counts, call.count, rank);
+      default:
+        return sum_of(counts, call.count, ranks);
+    }
+  };
+  const CollectiveTraits traits = traits_of(call.collective);
   const bool is_root = rank == call.root;
-  switch (call.collective) {
-    case Collective::all_reduce:
-      return {call.count, call.count};
-    case Collective::broadcast:
-      return {is_root ? call.count : 0, call.count};
-    case Collective::reduce:
-      return {call.count, is_root ? call.count : 0};
-    case Collective::reduce_scatter:
-      return {all, own};
-    case Collective::scatter:
-      return {is_root ? all : 0, own};
-    case Collective::all_gather:
-      return {own, all};
-    case Collective::gather:
-      return {own, is_root ? all : 0};
-    case Collective::all_to_all:
-      return {all, call.recv_counts.empty() ? all : sum_of(call.recv_counts, 0, ranks)};
-    case Collective::send:
-      return {call.count, 0};
-    case Collective::recv:
-      return {0, call.count};
-    case Collective::barrier:
-      return {0, 0};
-  }
-  return {};
+  const auto& out_counts = call.recv_counts.empty() ? call.counts : call.recv_counts;
+  return {traits.has_input(is_root) ? elements(traits.in, call.counts) : 0,
+          traits.has_output(is_root) ? elements(traits.out, out_counts) : 0};
 }
 
 size_t total_bytes(const Call& call, int ranks) {
-  switch (call.collective) {
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::all_to_all:
-      return sum_of(call.counts, call.count, ranks) * size_of(call.type);
-    default:
-      return call.count * size_of(call.type);
-  }
+  const CollectiveTraits traits = traits_of(call.collective);
+  const bool of_parts = traits.in == Side::all || traits.out == Side::all;
+  return (of_parts ? sum_of(call.counts, call.count, ranks) : call.count) * size_of(call.type);
 }
 
 void check_call(const Call& call, int rank, int ranks) {
-  const bool point_to_point =
-      call.collective == Collective::send || call.collective == Collective::recv;
+  const bool point_to_point = traits_of(call.collective).is_point_to_point();
   if (call.root < 0 || call.root >= ranks)
     reject(call, fmt::format("{} {} is out of range: the job has ranks 0 to {}",
                              point_to_point ? "peer" : "root", call.root, ranks - 1));

@@ -20,12 +20,6 @@ struct BlockMemory {
 /// One entry per data block of `schedule` (all ranks agree on the lengths).
 std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule);
 
-/// Elements of `in` and of `out` that `call` touches on this rank.
-struct Extent {
-  size_t in = 0, out = 0;
-};
-Extent extent_of(const Call& call, int rank, int ranks);
-
 /// Whether what comes in overwrites what is still to be sent: all_to_all in place. The input is
 /// saved first then.
 bool overwrites_input(const Call& call);

@@ -10,6 +10,7 @@
 
 #include "engine/executor.h"
 #include "engine/signature.h"
+#include "schedule/collective.h"
 
 namespace ropewalk {
 
@@ -48,9 +49,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  bool is_point_to_point() const {
-    return call.collective == Collective::send || call.collective == Collective::recv;
-  }
+  bool is_point_to_point() const { return traits_of(call.collective).is_point_to_point(); }
 
   // Fixed.
   Call call;

@@ -123,8 +123,9 @@ constexpr size_t kOwnerBytesMin = 128;
 }  // namespace
 
 bool can_run_owner(const Call& call, const Schedule& schedule,
-                   const std::vector<BlockMemory>& blocks) {
-  if (schedule.owners.empty() || static_cast<size_t>(schedule.ranks) > kReduceFanMax) return false;
+                   const std::vector<BlockMemory>& blocks, bool all_mapped) {
+  if (!all_mapped || schedule.owners.empty()) return false;
+  if (static_cast<size_t>(schedule.ranks) > kReduceFanMax) return false;
   const bool scales = is_reduction(call.collective) && call.op.kind == ReduceKind::scaled_sum;
   if (scales && call.collective != Collective::all_reduce) return false;
   // The ranks of an all_to_all_v know different lengths.

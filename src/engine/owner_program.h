@@ -78,9 +78,10 @@ struct OwnerProgram {
   size_t slice_bytes = 0;
 };
 
-/// Whether `call` can run so: all ranks answer alike. `blocks` as laid out for `schedule`.
+/// Whether `call` runs so: all ranks answer alike. `all_mapped`: every rank maps the memory of
+/// every other. `blocks` as laid out for `schedule`.
 bool can_run_owner(const Call& call, const Schedule& schedule,
-                   const std::vector<BlockMemory>& blocks);
+                   const std::vector<BlockMemory>& blocks, bool all_mapped);
 
 /// Peers (without links and names of memory) and owned blocks of this rank. `saved`: where the
 /// input lies once it has been saved, or null.

@@ -176,8 +176,9 @@ TEST(MakePasses, CanPassIsAnsweredAlikeOnAllRanks) {
         c.count = count;
         std::deque<Rank> ranks = ranks_of(c);
         for (const Rank& rank : ranks)
-          ASSERT_EQ(can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks),
-                    can_run_owner(ranks[0].buffers.call(), ranks[0].schedule, ranks[0].blocks))
+          ASSERT_EQ(
+              can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks, true),
+              can_run_owner(ranks[0].buffers.call(), ranks[0].schedule, ranks[0].blocks, true))
               << c.text();
       }
 }
@@ -194,7 +195,7 @@ Case case_of(Collective collective, int ranks, size_t count) {
 
 bool runs_owner(const Case& c) {
   const Rank rank(c, 0);
-  return can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks);
+  return can_run_owner(rank.buffers.call(), rank.schedule, rank.blocks, true);
 }
 
 TEST(MakePasses, ShortBlocksAreSent) {

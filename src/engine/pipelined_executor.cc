@@ -6,6 +6,7 @@
 #include "engine/failure_detector.h"
 #include "engine/link_table.h"
 #include "engine/memory_binder.h"
+#include "engine/message_protocol.h"
 #include "engine/operation.h"
 
 namespace ropewalk {
@@ -20,7 +21,7 @@ PipelinedExecutor::PipelinedExecutor(const EngineParts& engine, const Operation&
   for (size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].executor = this;
     steps_[i].slices = program_.steps[i].slices;
-    steps_[i].eager = program_.steps[i].bytes <= kEagerBytesMax;
+    steps_[i].eager = is_eager(program_.steps[i]);
   }
   for (size_t s = 0; s < streams_.size(); ++s) {
     streams_[s].program = &program_.streams[s];
@@ -44,15 +45,15 @@ bool PipelinedExecutor::bind_step(StreamState& stream, uint32_t i, MemoryBinder&
   if (state.eager) return false;
   const Link& link = *stream.link;
   const bool sending = stream.program->sending;
-  const bool for_reduce = step.for_reduce || step.action == Action::receive_reduce;
-  state.exposed = for_reduce && link.mapped();
+  state.exposed = is_exposed(step, link.mapped());
   if (sending && state.exposed)
     state.remote = binder.source(link, step.source, step.bytes);
   else if (sending && link.registered_sources())
     state.source_memory = &binder.find_or_register(link, step.source, step.bytes);
   if (step.action == Action::receive_copy)
     state.remote = binder.target(link, step.target, step.bytes);
-  return (sending ? state.exposed : !state.exposed) && !state.remote.known;
+  return protocol_of(step, link.mapped(), state.remote.known) ==
+         (sending ? MessageProtocol::read_from_copy : MessageProtocol::staged);
 }
 
 void PipelinedExecutor::begin(int context) {

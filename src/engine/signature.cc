@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "schedule/collective.h"
 #include "schedule/schedule.h"
 
 namespace ropewalk {
@@ -12,11 +13,6 @@ namespace {
 
 Collective collective_of(const Signature& s) {
   return static_cast<Collective>(s.collective);
-}
-
-bool is_rooted(Collective c) {
-  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
-         c == Collective::scatter;
 }
 
 }  // namespace
@@ -27,7 +23,7 @@ std::string describe(const Signature& s) {
       fmt::format("{}({} {}", name_of(collective), s.count, name_of(static_cast<DataType>(s.type)));
   if (is_reduction(collective) && collective != Collective::barrier)
     text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
-  if (is_rooted(collective)) text += fmt::format(", root {}", s.root);
+  if (traits_of(collective).is_rooted()) text += fmt::format(", root {}", s.root);
   if (collective == Collective::send) {
     if (s.counts_hash != 0) text += fmt::format(", tag {}", s.counts_hash);
     return text + ")";
@@ -70,7 +66,7 @@ Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes
   Signature s;
   // Both ends of a message must be equal: a receive is signed as the send it waits for.
   const bool receives = call.collective == Collective::recv;
-  const bool pair = receives || call.collective == Collective::send;
+  const bool pair = traits_of(call.collective).is_point_to_point();
   s.collective = static_cast<uint8_t>(receives ? Collective::send : call.collective);
   s.type = static_cast<uint8_t>(call.type);
   s.op = static_cast<uint8_t>(call.op.kind);

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "job/options.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
 
@@ -21,11 +22,9 @@ namespace {
 
 /// Options win over the environment.
 Config merge(Config config, const Options& options) {
-  if (options.key) config.job_key = *options.key;
-  if (options.transport) config.transport = *options.transport;
-  if (options.timeout) config.timeout = *options.timeout;
-  if (options.progress_thread) config.progress_thread = *options.progress_thread;
-  if (options.progress_cpu) config.progress_cpu = options.progress_cpu;
+  visit_settings(options, config, [](const auto& option, auto& setting) {
+    if (option) setting = *option;
+  });
   const auto transport = transport_named(config.transport);
   if (!transport)
     throw Error(ErrorCode::unavailable, "communicator",

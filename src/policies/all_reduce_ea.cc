@@ -140,9 +140,7 @@ void AllReduceEa<T>::synchronize_parameters(TensorList<T> parameters) {
   impl_->synchronize_parameters(parameters);
 }
 
-template class AllReduceEa<float>;
-template class AllReduceEa<double>;
-template class AllReduceEa<float16>;
-template class AllReduceEa<bfloat16>;
+#define ROPEWALK_INSTANTIATE(name, type) template class AllReduceEa<type>;
+ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
 
 }  // namespace ropewalk

@@ -87,9 +87,7 @@ void AllReduceSgd<T>::synchronize_parameters(TensorList<T> parameters) {
   impl_->synchronize(parameters);
 }
 
-template class AllReduceSgd<float>;
-template class AllReduceSgd<double>;
-template class AllReduceSgd<float16>;
-template class AllReduceSgd<bfloat16>;
+#define ROPEWALK_INSTANTIATE(name, type) template class AllReduceSgd<type>;
+ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
 
 }  // namespace ropewalk

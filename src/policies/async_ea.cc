@@ -266,9 +266,7 @@ void AsyncEa<T>::abort(std::string_view reason) {
   impl_->abort(reason);
 }
 
-template class AsyncEa<float>;
-template class AsyncEa<double>;
-template class AsyncEa<float16>;
-template class AsyncEa<bfloat16>;
+#define ROPEWALK_INSTANTIATE(name, type) template class AsyncEa<type>;
+ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
 
 }  // namespace ropewalk

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "policies/element.h"
 #include "policies/shards.h"
+#include "reduce/element.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {

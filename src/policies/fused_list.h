@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "policies/element.h"
 #include "policies/tensor_list.h"
+#include "reduce/element.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {

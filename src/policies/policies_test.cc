@@ -25,9 +25,7 @@ constexpr size_t kElements = 9;  // of Tensors, where no sizes are given
 
 template <class T>
 double epsilon() {
-  if constexpr (std::is_same_v<T, float16>) return 0x1p-10;
-  if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-7;
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::epsilon();
+  return std::ldexp(1, 1 - digits_of<T>());
 }
 
 /// A small integer: exact in every type, and so are sums over eight ranks.
@@ -37,8 +35,7 @@ double gradient(int rank, int step, size_t i) {
 
 template <class T>
 class Policies : public ::testing::Test {};
-using Elements = ::testing::Types<float, double, float16, bfloat16>;
-TYPED_TEST_SUITE(Policies, Elements);
+TYPED_TEST_SUITE(Policies, FloatingElements<::testing::Types>);
 
 /// One epoch of `steps` (per rank) and a synchronization; checks every sum, count and parameter.
 template <class T>

@@ -13,8 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
+#include "ropewalk/types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ropewalk {
@@ -232,6 +234,22 @@ struct Float16Format {
 using Float16Element = HalfElement<Float16Format>;
 
 #endif
+
+/// The element policy of a C++ element type.
+template <class T>
+struct ElementOf {
+  using Integer = std::conditional_t<std::is_signed_v<T>, hwy::SignedFromSize<sizeof(T)>,
+                                     hwy::UnsignedFromSize<sizeof(T)>>;
+  using Type = PlainElement<std::conditional_t<std::is_integral_v<T>, Integer, T>>;
+};
+template <>
+struct ElementOf<float16> {
+  using Type = Float16Element;
+};
+template <>
+struct ElementOf<bfloat16> {
+  using Type = Bfloat16Element;
+};
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

@@ -34,7 +34,7 @@ float to_float(bfloat16 value) {
   return std::bit_cast<float>(uint32_t{value.bits} << 16);
 }
 
-float16 to_float16(float value) {
+float16 float16::from(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -55,7 +55,7 @@ float16 to_float16(float value) {
   return float16{static_cast<uint16_t>(half | sign)};
 }
 
-bfloat16 to_bfloat16(float value) {
+bfloat16 bfloat16::from(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > kFloatInfinity)
     return bfloat16{static_cast<uint16_t>((bits >> 16) | 0x0040u)};  // quiet

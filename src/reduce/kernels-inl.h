@@ -194,18 +194,42 @@ void reduce_elements(const ReduceArguments& a) {
   }
 }
 
-template <class E>
+/// Sums and products of integers wrap, so that signed types share the unsigned kernels.
+template <class T>
+struct Wrapping {
+  using Type = T;
+};
+template <class T>
+requires std::is_integral_v<T>
+struct Wrapping<T> {
+  using Type = hwy::UnsignedFromSize<sizeof(T)>;
+};
+
+template <class T>
 ReduceKernel kernel_of(ReduceKind kind) {
+  using E = typename ElementOf<T>::Type;
+  using Wraps = typename ElementOf<typename Wrapping<T>::Type>::Type;
   switch (kind) {
     case ReduceKind::prod:
-      return &reduce_elements<E, Prod>;
+      return &reduce_elements<Wraps, Prod>;
     case ReduceKind::min:
       return &reduce_elements<E, Min>;
     case ReduceKind::max:
       return &reduce_elements<E, Max>;
     default:
-      return &reduce_elements<E, Sum>;
+      return &reduce_elements<Wraps, Sum>;
   }
+}
+
+/// The kernel of a type of the family, which is compiled in a file of its own.
+template <Family family>
+ReduceKernel find_kernel(DataType type, ReduceKind kind) {
+  return visit_type(type, [kind]<class T>(std::type_identity<T>) -> ReduceKernel {
+    if constexpr (family_of<T> == family)
+      return kernel_of<T>(kind);
+    else
+      return nullptr;
+  });
 }
 
 struct Multiply {
@@ -241,9 +265,16 @@ void map_elements(std::byte* destination, const std::byte* source, size_t count,
   std::memcpy(destination + offset, buffer, bytes - offset);
 }
 
-template <class E>
-MapKernel map_kernel_of(MapKind kind) {
-  return kind == MapKind::multiply ? &map_elements<E, Multiply> : &map_elements<E, Divide>;
+template <Family family>
+MapKernel find_map_kernel(DataType type, MapKind kind) {
+  return visit_type(type, [kind]<class T>(std::type_identity<T>) -> MapKernel {
+    if constexpr (family_of<T> == family) {
+      using E = typename ElementOf<T>::Type;
+      return kind == MapKind::multiply ? &map_elements<E, Multiply> : &map_elements<E, Divide>;
+    } else {
+      return nullptr;
+    }
+  });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "ropewalk/types.h"
+#include "reduce/element.h"
 
 namespace ropewalk {
 
@@ -23,8 +23,15 @@ using MapKernel = void (*)(std::byte* destination, const std::byte* source, size
                            double operand);
 enum class MapKind { multiply, divide };
 
+/// Which file has the kernels of a type: each takes long to compile.
+enum class Family { floating, half, integer };
+template <class T>
+inline constexpr Family family_of = is_half<T>              ? Family::half
+                                    : std::is_integral_v<T> ? Family::integer
+                                                            : Family::floating;
+
 /// The kernel on the best instruction set that the machine has. `kind` is sum, prod, min or max.
-/// The type must belong to the family: float32, float64 / float16, bfloat16 / the integers.
+/// The type must belong to the family.
 ReduceKernel float_kernel(DataType type, ReduceKind kind);
 ReduceKernel half_kernel(DataType type, ReduceKind kind);
 ReduceKernel integer_kernel(DataType type, ReduceKind kind);

@@ -1,4 +1,4 @@
-// float32 and float64.
+// Floating types that are computed as they are stored.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reduce/kernels_float.cc"
 #include "hwy/foreach_target.h"
@@ -11,13 +11,11 @@ namespace ropewalk {
 namespace HWY_NAMESPACE {
 
 ReduceKernel find_float_kernel(DataType type, ReduceKind kind) {
-  return type == DataType::float32 ? kernel_of<PlainElement<float>>(kind)
-                                   : kernel_of<PlainElement<double>>(kind);
+  return find_kernel<Family::floating>(type, kind);
 }
 
 MapKernel find_float_map_kernel(DataType type, MapKind kind) {
-  return type == DataType::float32 ? map_kernel_of<PlainElement<float>>(kind)
-                                   : map_kernel_of<PlainElement<double>>(kind);
+  return find_map_kernel<Family::floating>(type, kind);
 }
 
 const char* find_target_name() {

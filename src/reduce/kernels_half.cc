@@ -1,4 +1,4 @@
-// float16 and bfloat16, computed in float32.
+// Half types, computed in float32.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reduce/kernels_half.cc"
 #include "hwy/foreach_target.h"
@@ -11,13 +11,11 @@ namespace ropewalk {
 namespace HWY_NAMESPACE {
 
 ReduceKernel find_half_kernel(DataType type, ReduceKind kind) {
-  return type == DataType::float16 ? kernel_of<Float16Element>(kind)
-                                   : kernel_of<Bfloat16Element>(kind);
+  return find_kernel<Family::half>(type, kind);
 }
 
 MapKernel find_half_map_kernel(DataType type, MapKind kind) {
-  return type == DataType::float16 ? map_kernel_of<Float16Element>(kind)
-                                   : map_kernel_of<Bfloat16Element>(kind);
+  return find_map_kernel<Family::half>(type, kind);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -10,22 +10,29 @@
 namespace ropewalk {
 namespace {
 
-bool is_half(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16;
-}
-bool is_float(DataType type) {
-  return type == DataType::float32 || type == DataType::float64;
-}
-
 /// What `kind` does to two elements: sum, prod, min or max.
 ReduceKind pairwise(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::scaled_sum ? ReduceKind::sum : kind;
 }
 
+Family family(DataType type) {
+  return visit_type(type, []<class T>(std::type_identity<T>) { return family_of<T>; });
+}
+
 ReduceKernel find_kernel(DataType type, ReduceKind kind) {
-  if (is_float(type)) return float_kernel(type, kind);
-  if (is_half(type)) return half_kernel(type, kind);
-  return integer_kernel(type, kind);
+  switch (family(type)) {
+    case Family::floating:
+      return float_kernel(type, kind);
+    case Family::half:
+      return half_kernel(type, kind);
+    default:
+      return integer_kernel(type, kind);
+  }
+}
+
+/// Of a floating type.
+MapKernel find_map_kernel(DataType type, MapKind kind) {
+  return family(type) == Family::half ? half_map_kernel(type, kind) : float_map_kernel(type, kind);
 }
 
 /// Looking for the best instruction set takes as long as adding a short message.
@@ -69,7 +76,7 @@ void divide_integers(std::byte* data, size_t count, int divisor) {
 bool is_reducible(DataType type, const ReduceOp& op) {
   if (static_cast<int>(type) >= kDataTypes) return false;
   if (static_cast<int>(op.kind) >= kReduceKinds) return false;
-  if (op.kind == ReduceKind::scaled_sum) return is_half(type) || is_float(type);
+  if (op.kind == ReduceKind::scaled_sum) return is_floating(type);
   return op.kind != ReduceKind::user || op.function != nullptr;
 }
 
@@ -92,38 +99,18 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
 
 void scale(std::byte* destination, const std::byte* source, size_t count, DataType type,
            double factor) {
-  assert(is_half(type) || is_float(type));
-  const MapKernel kernel = is_half(type) ? half_map_kernel(type, MapKind::multiply)
-                                         : float_map_kernel(type, MapKind::multiply);
-  kernel(destination, source, count, factor);
+  assert(is_floating(type));
+  find_map_kernel(type, MapKind::multiply)(destination, source, count, factor);
 }
 
 void divide(std::byte* data, size_t count, DataType type, int divisor) {
   assert(divisor >= 1);
-  switch (type) {
-    case DataType::float16:
-    case DataType::bfloat16:
-      return half_map_kernel(type, MapKind::divide)(data, data, count, divisor);
-    case DataType::float32:
-    case DataType::float64:
-      return float_map_kernel(type, MapKind::divide)(data, data, count, divisor);
-    case DataType::int8:
-      return divide_integers<int8_t>(data, count, divisor);
-    case DataType::uint8:
-      return divide_integers<uint8_t>(data, count, divisor);
-    case DataType::int16:
-      return divide_integers<int16_t>(data, count, divisor);
-    case DataType::uint16:
-      return divide_integers<uint16_t>(data, count, divisor);
-    case DataType::int32:
-      return divide_integers<int32_t>(data, count, divisor);
-    case DataType::uint32:
-      return divide_integers<uint32_t>(data, count, divisor);
-    case DataType::int64:
-      return divide_integers<int64_t>(data, count, divisor);
-    case DataType::uint64:
-      return divide_integers<uint64_t>(data, count, divisor);
-  }
+  visit_type(type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>)
+      divide_integers<T>(data, count, divisor);
+    else
+      find_map_kernel(type, MapKind::divide)(data, data, count, divisor);
+  });
 }
 
 }  // namespace ropewalk

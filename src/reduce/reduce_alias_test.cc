@@ -59,7 +59,7 @@ void check(const ReduceOp& op, ReduceKind meaning, size_t count) {
 
 template <class T>
 class ReduceAlias : public testing::Test {};
-TYPED_TEST_SUITE(ReduceAlias, AllTypes);
+TYPED_TEST_SUITE(ReduceAlias, AllElements<testing::Types>);
 
 TYPED_TEST(ReduceAlias, DestinationsMayBeSources) {
   for (int64_t target : all_targets()) {
@@ -87,7 +87,7 @@ void user_max(void* inout, const void* in, size_t count, DataType type, void* co
   T* a = static_cast<T*>(inout);
   const T* b = static_cast<const T*>(in);
   for (size_t i = 0; i < count; ++i)
-    a[i] = stored<T>(pairwise_reference(ReduceKind::max, computed(a[i]), computed(b[i])));
+    a[i] = stored<T>(pairwise_reference(ReduceKind::max, widen(a[i]), widen(b[i])));
 }
 
 TYPED_TEST(ReduceAlias, UserFunction) {

@@ -14,35 +14,17 @@
 #include <vector>
 
 #include "hwy/highway.h"
+#include "reduce/element.h"
 #include "reduce/reduce.h"
 
 namespace ropewalk {
 
+/// `value` rounded to T, with the NaN that reduce() makes.
 template <class T>
-inline constexpr bool is_half_v = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
-
-/// The type a T is computed in.
-template <class T>
-using Computed = std::conditional_t<is_half_v<T>, float, T>;
-
-template <class T>
-Computed<T> computed(T value) {
-  if constexpr (is_half_v<T>)
-    return to_float(value);
-  else
-    return value;
-}
-
-template <class T>
-T stored(Computed<T> value) {
-  if constexpr (std::is_floating_point_v<Computed<T>>)
-    if (std::isnan(value)) value = std::numeric_limits<Computed<T>>::quiet_NaN();
-  if constexpr (std::is_same_v<T, float16>)
-    return to_float16(value);
-  else if constexpr (std::is_same_v<T, bfloat16>)
-    return to_bfloat16(value);
-  else
-    return value;
+T stored(Wide<T> value) {
+  if constexpr (std::is_floating_point_v<Wide<T>>)
+    if (std::isnan(value)) value = std::numeric_limits<Wide<T>>::quiet_NaN();
+  return narrow<T>(value);
 }
 
 template <class C>
@@ -90,9 +72,9 @@ C pairwise_reference(ReduceKind kind, C a, C b) {
 template <class T>
 T reference(ReduceKind kind, const std::vector<std::vector<T>>& sources, size_t i) {
   if (sources.size() == 1) return sources[0][i];
-  Computed<T> value = computed(sources[0][i]);
+  Wide<T> value = widen(sources[0][i]);
   for (size_t s = 1; s < sources.size(); ++s)
-    value = pairwise_reference(kind, value, computed(sources[s][i]));
+    value = pairwise_reference(kind, value, widen(sources[s][i]));
   return stored<T>(value);
 }
 
@@ -106,7 +88,7 @@ T random_value(std::mt19937_64& random) {
     std::memcpy(&value, &bits, sizeof value);
     return value;
   }
-  using C = Computed<T>;
+  using C = Wide<T>;
   if constexpr (std::is_floating_point_v<C>) {
     constexpr C kInfinity = std::numeric_limits<C>::infinity();
     const C specials[] = {C{0},     -C{0},     kInfinity,   -kInfinity,  -kInfinity + kInfinity,
@@ -162,8 +144,5 @@ class TargetScope {
  private:
   testing::ScopedTrace trace_;
 };
-
-using AllTypes = testing::Types<float16, bfloat16, float, double, int8_t, uint8_t, int16_t,
-                                uint16_t, int32_t, uint32_t, int64_t, uint64_t>;
 
 }  // namespace ropewalk

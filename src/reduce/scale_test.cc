@@ -13,11 +13,10 @@ std::byte* bytes(std::vector<T>& v) {
 
 template <class T>
 class Scale : public testing::Test {};
-using FloatingTypes = testing::Types<float16, bfloat16, float, double>;
-TYPED_TEST_SUITE(Scale, FloatingTypes);
+TYPED_TEST_SUITE(Scale, FloatingElements<testing::Types>);
 
 TYPED_TEST(Scale, MultipliesInTheComputedType) {
-  using C = Computed<TypeParam>;
+  using C = Wide<TypeParam>;
   std::mt19937_64 random(1);
   for (int64_t target : all_targets()) {
     const TargetScope scope(target);
@@ -27,7 +26,7 @@ TYPED_TEST(Scale, MultipliesInTheComputedType) {
         std::vector<TypeParam> out(count);
         scale(bytes(out), bytes(values), count, data_type_of<TypeParam>(), factor);
         const auto want = [&](size_t i) {
-          return hex(stored<TypeParam>(computed(values[i]) * static_cast<C>(factor)));
+          return hex(stored<TypeParam>(widen(values[i]) * static_cast<C>(factor)));
         };
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(hex(out[i]), want(i)) << factor;
         auto in_place = values;
@@ -56,7 +55,7 @@ TEST(ScaleHalf, AllPatterns) {
 
 template <class T>
 class Divide : public testing::Test {};
-TYPED_TEST_SUITE(Divide, AllTypes);
+TYPED_TEST_SUITE(Divide, AllElements<testing::Types>);
 
 TYPED_TEST(Divide, DividesByTheNumberOfRanks) {
   std::mt19937_64 random(2);
@@ -68,9 +67,9 @@ TYPED_TEST(Divide, DividesByTheNumberOfRanks) {
         auto got = values;
         divide(bytes(got), count, data_type_of<TypeParam>(), divisor);
         for (size_t i = 0; i < count; ++i) {
-          if constexpr (std::is_floating_point_v<Computed<TypeParam>>) {
-            const auto by = static_cast<Computed<TypeParam>>(divisor);
-            ASSERT_EQ(hex(got[i]), hex(stored<TypeParam>(computed(values[i]) / by))) << divisor;
+          if constexpr (std::is_floating_point_v<Wide<TypeParam>>) {
+            const auto by = static_cast<Wide<TypeParam>>(divisor);
+            ASSERT_EQ(hex(got[i]), hex(stored<TypeParam>(widen(values[i]) / by))) << divisor;
           } else {
             using Wide = std::conditional_t<std::is_signed_v<TypeParam>, __int128_t, __uint128_t>;
             const auto want = static_cast<TypeParam>(Wide{values[i]} / divisor);

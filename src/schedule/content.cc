@@ -1,5 +1,7 @@
 #include "schedule/content.h"
 
+#include "schedule/collective.h"
+
 namespace ropewalk {
 namespace {
 
@@ -11,32 +13,16 @@ int owner_of(const Schedule& layout, int block) {
 /// Whether `rank` starts with data in `block`.
 bool starts_with(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
   if (block >= layout.blocks) return false;  // scratch
-  switch (key.collective) {
-    case Collective::all_gather:
-    case Collective::gather:
-      return owner_of(layout, block) == rank;
-    case Collective::broadcast:
-    case Collective::scatter:
-      return rank == key.root;
-    case Collective::all_to_all:
-      return block < key.ranks;
-    default:
-      return true;
-  }
+  if (key.collective == Collective::all_to_all) return block < key.ranks;
+  const CollectiveTraits traits = traits_of(key.collective);
+  return traits.in == Side::own ? owner_of(layout, block) == rank
+                                : rank == key.root || !traits.reads_on_root;
 }
 
 }  // namespace
 
 bool is_reduction(Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce:
-    case Collective::barrier:
-      return true;
-    default:
-      return false;
-  }
+  return traits_of(collective).reduces;
 }
 
 Contents::Contents(const ScheduleKey& key, const Schedule& layout)
@@ -69,29 +55,17 @@ bool Contents::is_defined(std::span<const uint64_t> content) {
 
 Promise promised_blocks(const ScheduleKey& key, const Schedule& layout, int rank) {
   const int k = std::max(1, layout.blocks / key.ranks);
-  switch (key.collective) {
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return {rank * k, (rank + 1) * k};
-    case Collective::reduce:
-    case Collective::gather:
-      return {0, rank == key.root ? layout.blocks : 0};
-    default:
-      return {0, layout.blocks};
-  }
+  const CollectiveTraits traits = traits_of(key.collective);
+  if (traits.out == Side::own) return {rank * k, (rank + 1) * k};
+  return {0, rank == key.root || !traits.writes_on_root ? layout.blocks : 0};
 }
 
 uint64_t promised_origin(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
-  switch (key.collective) {
-    case Collective::broadcast:
-    case Collective::scatter:
-      return Contents::origin(key.root, block);
-    case Collective::all_to_all:
-      return block < key.ranks ? Contents::origin(rank, block)
-                               : Contents::origin(block - key.ranks, rank);
-    default:
-      return Contents::origin(owner_of(layout, block), block);
-  }
+  if (traits_of(key.collective).reads_on_root) return Contents::origin(key.root, block);
+  if (key.collective != Collective::all_to_all)
+    return Contents::origin(owner_of(layout, block), block);
+  return block < key.ranks ? Contents::origin(rank, block)
+                           : Contents::origin(block - key.ranks, rank);
 }
 
 int64_t length_class(const ScheduleKey& key, const Schedule& layout, int rank, int block) {

@@ -1,39 +1,24 @@
 // Direct: every rank talks to every other, without relays. In step i a rank sends to the rank i
 // above and receives from the rank i below, so that no receiver is met by all senders at once.
 #include "schedule/builders.h"
+#include "schedule/collective.h"
 
 namespace ropewalk {
 namespace {
 
-/// All contributions to the own block are taken in one after the other, and the sum then goes out
-/// to all. Where memory is mapped the engine makes one pass over the data of both
-/// (engine/owner_program.h).
-Schedule all_reduce(const ScheduleKey& key, int rank) {
+/// A reduce_scatter, an all_gather, or for an all_reduce both: all contributions to the own block
+/// are taken in one after the other, and the sum then goes out to all. Where memory is mapped the
+/// engine makes one pass over the data of both (engine/owner_program.h).
+Schedule all_parts(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   Builder out(key, rank, n);
   out.own_parts();
-  for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
-  for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
-  for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
-  for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
-  return out.take();
-}
-
-Schedule reduce_scatter(const ScheduleKey& key, int rank) {
-  const int n = key.ranks;
-  Builder out(key, rank, n);
-  out.own_parts();
-  for (int i = 1; i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
-  for (int i = 1; i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
-  return out.take();
-}
-
-Schedule all_gather(const ScheduleKey& key, int rank) {
-  const int n = key.ranks;
-  Builder out(key, rank, n);
-  out.own_parts();
-  for (int i = 1; i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
-  for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
+  const bool adds = key.collective != Collective::all_gather;
+  const bool hands_out = key.collective != Collective::reduce_scatter;
+  for (int i = 1; adds && i < n; ++i) out.send_reduce(wrap(rank + i, n), wrap(rank + i, n));
+  for (int i = 1; adds && i < n; ++i) out.recv_reduce(rank, wrap(rank - i, n));
+  for (int i = 1; hands_out && i < n; ++i) out.send_copy(rank, wrap(rank + i, n));
+  for (int i = 1; hands_out && i < n; ++i) out.recv_copy(wrap(rank - i, n), wrap(rank - i, n));
   return out.take();
 }
 
@@ -48,67 +33,30 @@ Schedule all_to_all(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-Schedule broadcast(const ScheduleKey& key, int rank) {
-  Builder out(key, rank, 1);
-  out.own_all(key.root);
-  if (rank != key.root)
-    out.recv_copy(0, key.root);
+/// Between the root and each other rank: the whole vector, or that rank's part.
+Schedule with_root(const ScheduleKey& key, int rank) {
+  const CollectiveTraits traits = traits_of(key.collective);
+  Builder out(key, rank, traits.has_parts() ? key.ranks : 1);
+  if (traits.has_parts())
+    out.own_parts();
   else
-    for (int i = 1; i < key.ranks; ++i) out.send_copy(0, wrap(rank + i, key.ranks));
-  return out.take();
-}
-
-Schedule reduce(const ScheduleKey& key, int rank) {
-  Builder out(key, rank, 1);
-  out.own_all(key.root);
-  if (rank != key.root)
-    out.send_reduce(0, key.root);
-  else
-    for (int i = 1; i < key.ranks; ++i) out.recv_reduce(0, wrap(rank + i, key.ranks));
-  return out.take();
-}
-
-Schedule gather(const ScheduleKey& key, int rank) {
-  const int n = key.ranks;
-  Builder out(key, rank, n);
-  out.own_parts();
-  if (rank != key.root)
-    out.send_copy(rank, key.root);
-  else
-    for (int i = 1; i < n; ++i) out.recv_copy(wrap(rank + i, n), wrap(rank + i, n));
-  return out.take();
-}
-
-Schedule scatter(const ScheduleKey& key, int rank) {
-  const int n = key.ranks;
-  Builder out(key, rank, n);
-  out.own_parts();
-  if (rank != key.root)
-    out.recv_copy(rank, key.root);
-  else
-    for (int i = 1; i < n; ++i) out.send_copy(wrap(rank + i, n), wrap(rank + i, n));
+    out.own_all(key.root);
+  const auto move = [&](int other, int peer, bool sends) {
+    const int block = traits.has_parts() ? other : 0;
+    if (traits.reduces)
+      sends ? out.send_reduce(block, peer) : out.recv_reduce(block, peer);
+    else
+      sends ? out.send_copy(block, peer) : out.recv_copy(block, peer);
+  };
+  if (rank != key.root) move(rank, key.root, traits.writes_on_root);
+  for (int i = 1; rank == key.root && i < key.ranks; ++i)
+    move(wrap(rank + i, key.ranks), wrap(rank + i, key.ranks), traits.reads_on_root);
   return out.take();
 }
 
 Schedule build(const ScheduleKey& key, int rank) {
-  switch (key.collective) {
-    case Collective::reduce_scatter:
-      return reduce_scatter(key, rank);
-    case Collective::all_gather:
-      return all_gather(key, rank);
-    case Collective::all_to_all:
-      return all_to_all(key, rank);
-    case Collective::broadcast:
-      return broadcast(key, rank);
-    case Collective::reduce:
-      return reduce(key, rank);
-    case Collective::gather:
-      return gather(key, rank);
-    case Collective::scatter:
-      return scatter(key, rank);
-    default:
-      return all_reduce(key, rank);
-  }
+  if (key.collective == Collective::all_to_all) return all_to_all(key, rank);
+  return traits_of(key.collective).is_rooted() ? with_root(key, rank) : all_parts(key, rank);
 }
 
 Bound bound(const ScheduleKey& key) {
@@ -133,16 +81,8 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double move = moving(t, others * block, t.all_cross) * t.incast();
   if (!t.mapped) {
     const double once = round + posts + move;
-    switch (collective) {
-      case Collective::all_reduce:
-        return 2 * once + adding(t, others * block);
-      case Collective::reduce_scatter:
-        return once + adding(t, others * block);
-      case Collective::reduce:
-        return once + adding(t, others * block);
-      default:
-        return once;
-    }
+    return (collective == Collective::all_reduce ? 2 * once : once) +
+           (is_reduction(collective) ? adding(t, others * block) : 0);
   }
   // Mapped: a notice there and one back, whatever happens in between.
   const double notices = 2 * round + posts;

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/collective.h"
 #include "schedule/verify.h"
 
 namespace ropewalk {
 namespace {
 
 std::vector<int> roots_to_verify(Collective collective, int ranks) {
-  if (!has_root(collective)) return {0};
+  if (!traits_of(collective).is_rooted()) return {0};
   std::vector<int> roots;
   for (int root = 0; root < ranks; ++root)
     if (ranks <= 8 || root <= 1 || root == ranks - 1) roots.push_back(root);
@@ -37,18 +38,6 @@ std::set<std::vector<int>> host_shapes(int ranks) {
 
 }  // namespace
 
-bool has_root(Collective collective) {
-  switch (collective) {
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::gather:
-    case Collective::scatter:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max) {
   std::vector<ScheduleKey> keys;
   for (int ranks = ranks_min; ranks <= ranks_max; ++ranks)
@@ -70,7 +59,7 @@ std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max) {
 std::string describe(const ScheduleKey& key) {
   std::string text = fmt::format("{} {}, {} rank{}", name_of(key.collective),
                                  name_of(key.algorithm), key.ranks, key.ranks == 1 ? "" : "s");
-  if (has_root(key.collective)) text += fmt::format(", root {}", key.root);
+  if (traits_of(key.collective).is_rooted()) text += fmt::format(", root {}", key.root);
   if (!key.hosts.empty() && descriptor_of(key.algorithm).uses_hosts)
     text += fmt::format(", hosts {}", fmt::join(key.hosts, " "));
   return text;

@@ -67,6 +67,5 @@ std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max);
 
 /// "all_reduce ring, 5 ranks, root 2, hosts 0 0 1 1 1": root and hosts only where they matter.
 std::string describe(const ScheduleKey& key);
-bool has_root(Collective collective);
 
 }  // namespace ropewalk

@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "policies/element.h"
+#include "reduce/element.h"
 #include "ropewalk/policies.h"
 #include "tests/local_world.h"
 #include "tests/support/tensors.h"

@@ -8,32 +8,20 @@
 #include "tests/local_world.h"
 
 namespace ropewalk::testing {
-namespace {
-
-/// Elements of the input and of the output, which lie one behind the other.
-struct Extents {
-  size_t in, out;
-};
-Extents extents_of(Collective collective, size_t count, size_t ranks) {
-  switch (collective) {
-    case Collective::reduce_scatter:
-      return {count * ranks, count};
-    case Collective::all_gather:
-      return {count, count * ranks};
-    case Collective::all_to_all:
-      return {count * ranks, count * ranks};
-    default:
-      return {count, count};
-  }
-}
-
-}  // namespace
-
 PlannedCall::PlannedCall(std::vector<std::unique_ptr<Communicator>>& ranks, Collective collective,
                          size_t bytes, CallerMemory memory)
     : ranks_(ranks.size()) {
   const size_t count = bytes / sizeof(int);
-  const Extents extents = extents_of(collective, count, ranks.size());
+  Call call;
+  call.collective = collective;
+  call.count = count;
+  call.type = DataType::int32;
+  call.op = kMax;
+  // Input and output lie one behind the other. A barrier's are not the caller's, who gives some
+  // here.
+  const Extent extents = collective == Collective::barrier
+                             ? Extent{count, count}
+                             : extent_of(call, 0, static_cast<int>(ranks.size()));
   for (size_t r = 0; r < ranks.size(); ++r) {
     Rank& rank = ranks_[r];
     std::span<int> all;
@@ -46,13 +34,8 @@ PlannedCall::PlannedCall(std::vector<std::unique_ptr<Communicator>>& ranks, Coll
     }
     std::fill_n(all.begin(), extents.in, 1);
     rank.out = all.last(extents.out);
-    Call call;
-    call.collective = collective;
     call.in = all.data();
     call.out = rank.out.data();
-    call.count = count;
-    call.type = DataType::int32;
-    call.op = kMax;
     rank.plan = ranks[r]->plan(call);
   }
 }

@@ -24,16 +24,16 @@ void same_payload(ByteSpan payload, const Bytes& frame) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ByteSpan bytes = std::as_bytes(std::span(data, size));
-  if (const auto hello = decode_hello(bytes)) same_fixed(bytes, encode(*hello));
-  if (const auto challenge = decode_challenge(bytes)) same_fixed(bytes, encode(*challenge));
-  if (const auto verdict = decode_verdict(bytes)) same_fixed(bytes, encode(*verdict));
-  if (const auto header = decode_frame_header(bytes))
+  if (const auto hello = decode<Hello>(bytes)) same_fixed(bytes, encode(*hello));
+  if (const auto challenge = decode<Challenge>(bytes)) same_fixed(bytes, encode(*challenge));
+  if (const auto verdict = decode<Verdict>(bytes)) same_fixed(bytes, encode(*verdict));
+  if (const auto header = decode<FrameHeader>(bytes))
     if (header->payload_bytes > kFramePayloadMax) std::abort();
-  if (const auto join = decode_join(bytes)) same_payload(bytes, frame(*join));
-  if (const auto place = decode_place(bytes)) same_payload(bytes, frame(*place));
-  if (const auto record = decode_record(bytes)) same_payload(bytes, frame(*record));
-  if (const auto failure = decode_failure(bytes)) same_payload(bytes, frame(*failure));
-  if (const auto heartbeat = decode_heartbeat(bytes)) same_payload(bytes, frame(*heartbeat));
-  if (const auto leave = decode_leave(bytes)) same_payload(bytes, frame(*leave));
+  if (const auto join = decode<Join>(bytes)) same_payload(bytes, frame(*join));
+  if (const auto place = decode<Place>(bytes)) same_payload(bytes, frame(*place));
+  if (const auto record = decode<PeerRecord>(bytes)) same_payload(bytes, frame(*record));
+  if (const auto failure = decode<Failure>(bytes)) same_payload(bytes, frame(*failure));
+  if (const auto heartbeat = decode<Heartbeat>(bytes)) same_payload(bytes, frame(*heartbeat));
+  if (const auto leave = decode<Leave>(bytes)) same_payload(bytes, frame(*leave));
   return 0;
 }

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import ropewalk
+from ropewalk import _core
 from ranks import run_ranks
 
-DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32",
-          "int64", "uint64"]
+DTYPES = [name for name in _core.data_types() if hasattr(np, name)]
 SHAPE = (5, 7)
 
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "schedule/collective.h"
 #include "schedule/schedule.h"
 #include "tests/local_world.h"
 #include "tests/support/cases.h"
@@ -39,29 +40,17 @@ struct Case {
   }
 };
 
-bool is_rooted(Collective c) {
-  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
-         c == Collective::scatter;
-}
-bool takes_counts(Collective c) {
-  return c == Collective::all_gather || c == Collective::reduce_scatter ||
-         c == Collective::gather || c == Collective::scatter;
-}
-bool reduces(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-
 /// Whether the collective has this argument, and another value of it.
 bool applies(const Case& c) {
   switch (c.differs) {
     case Argument::root:
-      return is_rooted(c.collective);
+      return traits_of(c.collective).is_rooted();
     case Argument::op:
-      return reduces(c.collective);
+      return is_reduction(c.collective);
     case Argument::algorithm:
       return algorithms_for(c.collective).size() > 1;
     case Argument::counts:
-      return takes_counts(c.collective) && c.count > 0;
+      return traits_of(c.collective).has_parts() && c.count > 0;
     default:
       return true;
   }
@@ -81,7 +70,7 @@ Call call_of(const Case& c, int rank, float* in, float* out) {
   call.in = in;
   call.out = c.collective == Collective::broadcast ? in : out;
   call.count = c.count;
-  if (takes_counts(c.collective) && c.differs == Argument::counts)
+  if (traits_of(c.collective).has_parts() && c.differs == Argument::counts)
     call.counts = {c.count, c.count, c.count};
   if (rank != c.odd) return call;
   switch (c.differs) {

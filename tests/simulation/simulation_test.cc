@@ -25,7 +25,7 @@ Case random_case(std::mt19937_64& random, int ranks) {
   c.algorithm = algorithms[pick(algorithms.size())];
   c.type = static_cast<DataType>(pick(kDataTypes));
   c.op = static_cast<ReduceKind>(pick(kReduceKinds));
-  if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) c.op = ReduceKind::sum;
+  if (c.op == ReduceKind::scaled_sum && !is_floating(c.type)) c.op = ReduceKind::sum;
   constexpr size_t kCounts[] = {0, 1, 3, 17, 1000, 5000, 20011};
   c.count = kCounts[pick(std::size(kCounts))];
   c.root = static_cast<int>(pick(static_cast<size_t>(ranks)));

@@ -3,14 +3,6 @@
 #include "schedule/schedule.h"
 
 namespace ropewalk::testing {
-namespace {
-
-bool reduces(Collective c) {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-
-}  // namespace
-
 std::vector<Case> cases_of_every_size(int ranks) {
   std::vector<Case> cases;
   size_t turn = 0;
@@ -40,7 +32,7 @@ std::vector<Case> cases_of_every_kind(int ranks) {
   for (Collective collective : kMovingCollectives)
     for (Algorithm algorithm : algorithms_for(collective))
       for (int type = 0; type < kDataTypes; ++type)
-        for (int op = 0; op < (reduces(collective) ? kReduceKinds : 1); ++op)
+        for (int op = 0; op < (is_reduction(collective) ? kReduceKinds : 1); ++op)
           for (bool in_place : {false, true}) {
             const Case c{collective,
                          algorithm,
@@ -51,7 +43,7 @@ std::vector<Case> cases_of_every_kind(int ranks) {
                          op % ranks,
                          in_place,
                          false};
-            if (c.op == ReduceKind::scaled_sum && c.type >= DataType::int8) continue;
+            if (c.op == ReduceKind::scaled_sum && !is_floating(c.type)) continue;
             cases.push_back(c);
           }
   return cases;

@@ -7,71 +7,29 @@
 #include <cstring>
 
 #include "engine/layout.h"
-#include "reduce/reduce.h"
+#include "reduce/element.h"
 
 namespace ropewalk::testing {
 namespace {
 
-/// Calls `body` with a value of the C++ type that stands for `type`.
-template <class Body>
-auto with_type(DataType type, Body&& body) {
-  switch (type) {
-    case DataType::float16:
-      return body(float16{});
-    case DataType::bfloat16:
-      return body(bfloat16{});
-    case DataType::float32:
-      return body(float{});
-    case DataType::float64:
-      return body(double{});
-    case DataType::int8:
-      return body(int8_t{});
-    case DataType::uint8:
-      return body(uint8_t{});
-    case DataType::int16:
-      return body(int16_t{});
-    case DataType::uint16:
-      return body(uint16_t{});
-    case DataType::int32:
-      return body(int32_t{});
-    case DataType::uint32:
-      return body(uint32_t{});
-    case DataType::int64:
-      return body(int64_t{});
-    default:
-      return body(uint64_t{});
-  }
-}
-
+/// `value` as an element of type T holds it.
 template <class T>
 T convert(double value) {
-  if constexpr (std::is_same_v<T, float16>)
-    return to_float16(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, bfloat16>)
-    return to_bfloat16(static_cast<float>(value));
-  else
-    return static_cast<T>(value);
-}
-
-template <class T>
-double widen(T value) {
-  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
-    return to_float(value);
-  else
-    return static_cast<double>(value);
+  return narrow<T>(static_cast<Wide<T>>(value));
 }
 
 void store(std::byte* base, size_t i, DataType type, double value) {
-  with_type(type, [&](auto zero) {
-    const auto element = convert<decltype(zero)>(value);
-    std::memcpy(base + i * sizeof(element), &element, sizeof(element));
+  visit_type(type, [&]<class T>(std::type_identity<T>) {
+    const T element = convert<T>(value);
+    std::memcpy(base + i * sizeof(T), &element, sizeof(T));
   });
 }
 
 double load(const std::byte* base, size_t i, DataType type) {
-  return with_type(type, [&](auto element) {
-    std::memcpy(&element, base + i * sizeof(element), sizeof(element));
-    return widen(element);
+  return visit_type(type, [&]<class T>(std::type_identity<T>) {
+    T element;
+    std::memcpy(&element, base + i * sizeof(T), sizeof(T));
+    return static_cast<double>(widen(element));
   });
 }
 
@@ -178,12 +136,10 @@ double RankBuffers::reduced(size_t i) const {
   }
   if (case_.op == ReduceKind::scaled_sum) value *= kScale;
   if (case_.op != ReduceKind::avg) return value;
-  const bool is_integer = case_.type >= DataType::int8;
-  if (is_integer) return std::trunc(value / case_.ranks);
   // Divided in the type that the library divides in, so that the rounding is the same.
-  return case_.type == DataType::float64
-             ? value / case_.ranks
-             : static_cast<double>(static_cast<float>(value) / static_cast<float>(case_.ranks));
+  return visit_type(case_.type, [&]<class T>(std::type_identity<T>) {
+    return static_cast<double>(static_cast<Wide<T>>(value) / static_cast<Wide<T>>(case_.ranks));
+  });
 }
 
 double RankBuffers::expected(size_t i) const {
@@ -224,8 +180,9 @@ double RankBuffers::expected(size_t i) const {
 std::string RankBuffers::check() const {
   for (size_t i = 0; i < out_count_; ++i) {
     const double got = load(out_, i, case_.type);
-    const double want =
-        with_type(case_.type, [&](auto t) { return widen(convert<decltype(t)>(expected(i))); });
+    const double want = visit_type(case_.type, [&]<class T>(std::type_identity<T>) {
+      return static_cast<double>(widen(convert<T>(expected(i))));
+    });
     if (got != want)
       return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, i, out_count_, got,
                          want);

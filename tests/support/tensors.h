@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "policies/element.h"
+#include "reduce/element.h"
 #include "ropewalk/policies.h"
 
 namespace ropewalk::testing {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "reduce/reduce.h"
+#include "reduce/element.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -25,59 +25,22 @@ uint64_t mix(int rank, size_t index) {
 
 // All integers from 0 to this are exact in the type.
 uint64_t exact_max(DataType type) {
-  switch (type) {
-    case DataType::int8:
-      return 127;
-    case DataType::uint8:
-      return 255;
-    case DataType::bfloat16:
-      return 256;
-    case DataType::float16:
-      return 2048;
-    case DataType::int16:
-      return 32767;
-    default:
-      return 65535;
-  }
+  return visit_type(type, []<class T>(std::type_identity<T>) {
+    const uint64_t beyond = uint64_t{1} << std::min(digits_of<T>(), 16);
+    return std::is_integral_v<T> || beyond > 65535 ? beyond - 1 : beyond;
+  });
 }
 
 template <class T>
-void store(std::byte* to, T value) {
-  memcpy(to, &value, sizeof value);
+T element(double value) {
+  return narrow<T>(static_cast<Wide<T>>(value));
 }
 
 void encode(DataType type, double value, std::byte* to) {
-  switch (type) {
-    case DataType::float16:
-      return store(to, to_float16(static_cast<float>(value)));
-    case DataType::bfloat16:
-      return store(to, to_bfloat16(static_cast<float>(value)));
-    case DataType::float32:
-      return store(to, static_cast<float>(value));
-    case DataType::float64:
-      return store(to, value);
-    case DataType::int8:
-      return store(to, static_cast<int8_t>(value));
-    case DataType::uint8:
-      return store(to, static_cast<uint8_t>(value));
-    case DataType::int16:
-      return store(to, static_cast<int16_t>(value));
-    case DataType::uint16:
-      return store(to, static_cast<uint16_t>(value));
-    case DataType::int32:
-      return store(to, static_cast<int32_t>(value));
-    case DataType::uint32:
-      return store(to, static_cast<uint32_t>(value));
-    case DataType::int64:
-      return store(to, static_cast<int64_t>(value));
-    case DataType::uint64:
-      return store(to, static_cast<uint64_t>(value));
-  }
-}
-
-template <class T>
-void fill_with(std::byte* to, size_t count, T value) {
-  std::fill_n(reinterpret_cast<T*>(to), count, value);
+  visit_type(type, [&]<class T>(std::type_identity<T>) {
+    const T stored = element<T>(value);
+    memcpy(to, &stored, sizeof stored);
+  });
 }
 
 }  // namespace
@@ -201,28 +164,9 @@ size_t BenchData::count_wrong(const std::byte* out, const BenchShape& shape, int
 }
 
 void fill_ones(std::byte* to, size_t count, DataType type) {
-  switch (type) {
-    case DataType::float16:
-      return fill_with(to, count, uint16_t{0x3c00});
-    case DataType::bfloat16:
-      return fill_with(to, count, uint16_t{0x3f80});
-    case DataType::float32:
-      return fill_with(to, count, 1.0F);
-    case DataType::float64:
-      return fill_with(to, count, 1.0);
-    case DataType::int8:
-    case DataType::uint8:
-      return fill_with(to, count, uint8_t{1});
-    case DataType::int16:
-    case DataType::uint16:
-      return fill_with(to, count, uint16_t{1});
-    case DataType::int32:
-    case DataType::uint32:
-      return fill_with(to, count, uint32_t{1});
-    case DataType::int64:
-    case DataType::uint64:
-      return fill_with(to, count, uint64_t{1});
-  }
+  visit_type(type, [&]<class T>(std::type_identity<T>) {
+    std::fill_n(reinterpret_cast<T*>(to), count, element<T>(1));
+  });
 }
 
 }  // namespace ropewalk::tools

@@ -6,18 +6,17 @@
 #include <algorithm>
 
 #include "ropewalk/status.h"
+#include "schedule/collective.h"
 #include "schedule/schedule.h"
 
 namespace ropewalk::tools {
 
 bool BenchKind::reduces() const {
-  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-         collective == Collective::reduce;
+  return is_reduction(collective) && collective != Collective::barrier;
 }
 
 bool BenchKind::has_root() const {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
+  return traits_of(collective).is_rooted();
 }
 
 bool BenchKind::in_place_by_default() const {

@@ -2,24 +2,15 @@
 
 #include <algorithm>
 
-#include "engine/wire.h"
-
 namespace ropewalk::tools {
 namespace {
 
+/// Without mapping any memory can be registered for the call (MemoryBinder::target). Of what it
+/// sends to be stored, a rank takes its peer's target to be like its own memory.
 MessageProtocol protocol_of(const ProgramStep& step, const ChannelSetting& setting) {
-  if (step.bytes <= kEagerBytesMax) return MessageProtocol::eager;
   const bool mapped = setting.is_mapped(step.peer);
-  const bool sends = step.action == Action::send;
-  if (step.for_reduce || step.action == Action::receive_reduce) {
-    if (!mapped) return MessageProtocol::staged;
-    const bool copies = sends && !setting.is_registered(step.source, step.bytes);
-    return copies ? MessageProtocol::read_from_copy : MessageProtocol::read_in_place;
-  }
-  // Without mapping any memory can be registered for the call.
-  const std::byte* place = sends ? step.source : step.target;
-  return mapped && !setting.is_registered(place, step.bytes) ? MessageProtocol::staged
-                                                             : MessageProtocol::stored;
+  const std::byte* place = step.action == Action::send ? step.source : step.target;
+  return ropewalk::protocol_of(step, mapped, !mapped || setting.is_registered(place, step.bytes));
 }
 
 }  // namespace

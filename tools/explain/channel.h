@@ -1,5 +1,4 @@
-// How the messages of a program travel, by the rules of src/engine/prepare.cc, told without memory
-// or transports. channel_test.cc holds the two against each other.
+// How the messages of a program would travel, told without memory or transports.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/message_protocol.h"
 #include "engine/owner_program.h"
 #include "engine/program.h"
 
 namespace ropewalk::tools {
 
-enum class MessageProtocol {
-  eager,             // whole, behind its header, into a slot of the receiver's inbox
-  read_by_owner,     // not moved: the block's owner reads it where it lies
-  read_in_place,     // not moved: added where it lies in the sender's memory
-  read_from_copy,    // copied by the sender into staging memory that the peer maps; added there
-  written_by_owner,  // the owner of the block writes it straight into its final place
-  through_window,    // the owner reads or writes a window, from or to which the contributor copies
-  stored,            // put straight into its final place
-  staged,            // put into the receiver's staging memory; added or copied from there
-};
 std::string_view name_of(MessageProtocol protocol);
 /// A sentence's end: "...added where they lie in the senders' memory".
 std::string_view describe(MessageProtocol protocol, bool sending);

@@ -122,7 +122,7 @@ std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
   const Schedule schedule = build_schedule(
       {call.collective, decision.algorithm, options.ranks, call.root, hosts}, options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (all_mapped(transports, hosts) && can_run_owner(call, schedule, blocks))
+  if (can_run_owner(call, schedule, blocks, all_mapped(transports, hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, kScratch), setting);

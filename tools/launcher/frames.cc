@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/little_endian.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::tools {
@@ -16,16 +17,6 @@ constexpr size_t kHeaderBytes = 9;
 constexpr size_t kErasedBytes = 256 << 10;
 constexpr size_t kNoiseBytesMax = 64 << 10;
 constexpr std::string_view kGreeting = "\nropewalk-agent ";
-
-void append_u32(std::string& to, uint32_t value) {
-  for (int shift = 0; shift < 32; shift += 8) to += static_cast<char>(value >> shift);
-}
-
-uint32_t read_u32(std::string_view from) {
-  uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(from[i]);
-  return value;
-}
 
 void set_nonblocking(int fd) {
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
@@ -43,9 +34,9 @@ void FrameChannel::send_greeting() {
 }
 
 void FrameChannel::send(const Frame& frame) {
-  append_u32(outgoing_, static_cast<uint32_t>(frame.payload.size()));
+  little_endian::append(outgoing_, static_cast<uint32_t>(frame.payload.size()));
   outgoing_ += static_cast<char>(frame.kind);
-  append_u32(outgoing_, static_cast<uint32_t>(frame.rank));
+  little_endian::append(outgoing_, int32_t{frame.rank});
   outgoing_ += frame.payload;
 }
 
@@ -108,7 +99,8 @@ bool FrameChannel::find_greeting() {
 std::optional<Frame> FrameChannel::next() {
   if (!greeted_ && !find_greeting()) return {};
   const std::string_view rest = std::string_view(incoming_).substr(read_);
-  const size_t length = rest.size() < kHeaderBytes ? 0 : read_u32(rest);
+  const auto* header = reinterpret_cast<const std::byte*>(rest.data());
+  const size_t length = rest.size() < kHeaderBytes ? 0 : little_endian::load<uint32_t>(header);
   if (length > kFramePayloadMax) {
     throw Error(ErrorCode::protocol, "agent", fmt::format("a frame of {} bytes", length));
   }
@@ -120,7 +112,7 @@ std::optional<Frame> FrameChannel::next() {
   if (static_cast<uint8_t>(rest[4]) > static_cast<uint8_t>(FrameKind::done)) {
     throw Error(ErrorCode::protocol, "agent", "a frame of an unknown kind");
   }
-  Frame frame{static_cast<FrameKind>(rest[4]), static_cast<int>(read_u32(rest.substr(5))),
+  Frame frame{static_cast<FrameKind>(rest[4]), little_endian::load<int32_t>(header + 5),
               std::string(rest.substr(kHeaderBytes, length))};
   read_ += kHeaderBytes + length;
   return frame;

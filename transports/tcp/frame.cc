@@ -1,7 +1,7 @@
 #include "transports/tcp/frame.h"
 
+#include "base/little_endian.h"
 #include "ropewalk/transport.h"
-#include "transports/little_endian.h"
 
 namespace ropewalk::tcp {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "transports/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ropewalk::ucx {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transports/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ropewalk::ucx {
 

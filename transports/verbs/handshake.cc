@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "transports/little_endian.h"
+#include "base/little_endian.h"
 
 namespace ropewalk::verbs {
 namespace {

@@ -7,37 +7,32 @@
 namespace ropewalk::pytorch {
 namespace {
 
+/// What PyTorch calls a C++ element type.
+template <class T>
+struct InPytorch {
+  using Type = T;
+};
+template <>
+struct InPytorch<float16> {
+  using Type = at::Half;
+};
+template <>
+struct InPytorch<bfloat16> {
+  using Type = at::BFloat16;
+};
+
 std::optional<DataType> type_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return DataType::float32;
-    case at::kDouble:
-      return DataType::float64;
-    case at::kHalf:
-      return DataType::float16;
-    case at::kBFloat16:
-      return DataType::bfloat16;
-    case at::kChar:
-      return DataType::int8;
-    case at::kByte:
-      return DataType::uint8;
-    case at::kBool:
-      return DataType::uint8;
-    case at::kShort:
-      return DataType::int16;
-    case at::kUInt16:
-      return DataType::uint16;
-    case at::kInt:
-      return DataType::int32;
-    case at::kUInt32:
-      return DataType::uint32;
-    case at::kLong:
-      return DataType::int64;
-    case at::kUInt64:
-      return DataType::uint64;
-    default:
-      return {};
+  if (type == at::kBool) return DataType::uint8;
+  for (int number = 0; number < kDataTypes; ++number) {
+    const auto known = static_cast<DataType>(number);
+    const bool same = visit_type(known, [type]<class T>(std::type_identity<T>) {
+      using Scalar = c10::CppTypeToScalarType<typename InPytorch<T>::Type>;
+      if constexpr (requires { Scalar::value; }) return Scalar::value == type;
+      return false;
+    });
+    if (same) return known;
   }
+  return {};
 }
 
 void check(const at::Tensor& tensor, const Caller& caller) {

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace ropewalk::little_endian {
 
@@ -34,10 +33,11 @@ Integer load(const std::byte* at) {
   return convert(value);
 }
 
-template <class Integer>
-void append(std::vector<std::byte>& to, Integer value) {
+/// Bytes: a vector of std::byte, or a string.
+template <class Bytes, class Integer>
+void append(Bytes& to, Integer value) {
   to.resize(to.size() + sizeof value);
-  store(to.data() + to.size() - sizeof value, value);
+  store(reinterpret_cast<std::byte*>(to.data()) + to.size() - sizeof value, value);
 }
 
 /// Takes one after the other; the caller knows that there are enough bytes.

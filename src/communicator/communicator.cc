@@ -47,6 +47,19 @@ void finish(std::shared_ptr<const void>& owner, std::shared_ptr<Group>& group) n
   group.reset();
 }
 
+/// `step` tells whether the operation of `group` has ended. Others may run it again then; a group
+/// without parts, which has always ended, takes its place in the `handle`.
+template <class Step>
+bool advance(std::shared_ptr<Group>& handle, const std::shared_ptr<Group>& group,
+             const Step& step) {
+  if (!step(*group)) return false;
+  if (group->is_empty()) return true;
+  auto ended = std::make_shared<Group>();
+  ended->driver = group->driver;
+  std::atomic_store(&handle, std::move(ended));
+  return true;
+}
+
 /// A Buffer's memory, and what it is registered with.
 struct KeptMemory {
   KeptMemory(std::shared_ptr<Communicator::Impl> impl, std::shared_ptr<RegisteredMemory> registered)
@@ -77,40 +90,32 @@ Work::~Work() {
   finish(owner_, group_);
 }
 
-/// Null once it is known to have ended: then the group may be run again by others.
 std::shared_ptr<Group> Work::unfinished() const {
   auto group = std::atomic_load(&group_);
-  if (!group && owner_) return nullptr;
   require(group);
   return group;
 }
 
 bool Work::test() {
-  const auto group = unfinished();
-  if (group && !group->driver->test(*group)) return false;
-  std::atomic_store(&group_, {});
-  return true;
+  return advance(group_, unfinished(), [](Group& group) { return group.driver->test(group); });
 }
 
 void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  const auto group = unfinished();
-  if (group) group->driver->wait(*group, timeout_of(*group, timeout));
-  std::atomic_store(&group_, {});
+  advance(group_, unfinished(), [&](Group& group) {
+    group.driver->wait(group, timeout_of(group, timeout));
+    return true;
+  });
 }
 
 void Work::on_done(std::function<void(const Failure*)> done,
                    std::optional<std::chrono::nanoseconds> timeout) {
-  if (const auto group = unfinished())
-    group->driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
-  else
-    done(nullptr);
+  const auto group = unfinished();
+  group->driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
-  const auto group = unfinished();
-  if (group && !group->driver->wait_for(*group, limit.count())) return false;
-  std::atomic_store(&group_, {});
-  return true;
+  return advance(group_, unfinished(),
+                 [limit](Group& group) { return group.driver->wait_for(group, limit.count()); });
 }
 
 Plan& Plan::operator=(Plan&& other) noexcept {

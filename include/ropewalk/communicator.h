@@ -71,13 +71,13 @@ class Work {
   bool test();
   /// Waits until finished, at most for `timeout` (default: the communicator's); throws Error.
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
-  /// Calls `done` once: with null when this has finished, with the failure when it never will.
-  /// From a progress thread of the communicator's, which has as many as there are calls of `done`
-  /// at once; from this thread, before on_done returns, where it has ended already. So `done` may
-  /// start operations and wait for them, take locks and leave the communicator; it must not throw.
+  /// Calls `done` once: with null when this has finished, with the failure when it never will. A
+  /// progress thread calls it, and another one takes over meanwhile, so `done` may block, start
+  /// operations and wait for them, and leave the communicator; it must not throw. Where this has
+  /// ended already, the caller's thread calls it before on_done returns. Where the system gives no
+  /// thread, the thread that finishes the operation calls it.
   /// At the deadline the operation fails as in `wait`, unless a thread waits for it, which has a
-  /// deadline of its own. Where the system gives no thread, whichever thread finishes it calls
-  /// `done`, before its own call returns.
+  /// deadline of its own.
   void on_done(std::function<void(const Failure*)> done,
                std::optional<std::chrono::nanoseconds> timeout = {});
   /// The same as `wait` for at most `limit`, without failing then: true when finished. Throws Error
@@ -86,10 +86,8 @@ class Work {
   bool wait_for(std::chrono::nanoseconds limit);
 
  private:
-  std::shared_ptr<Group> unfinished() const;
-
   std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Group> group_;       // until it is known that it has ended; atomic
+  std::shared_ptr<Group> group_;       // atomic; one without parts once this is known to have ended
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run

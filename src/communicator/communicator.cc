@@ -47,16 +47,13 @@ void finish(std::shared_ptr<const void>& owner, std::shared_ptr<Group>& group) n
   group.reset();
 }
 
-/// `step` tells whether the operation of `group` has ended. Others may run it again then; a group
-/// without parts, which has always ended, takes its place in the `handle`.
+/// `step` tells whether the operation has ended. Then others may run its group again, so the handle
+/// lets go of it.
 template <class Step>
-bool advance(std::shared_ptr<Group>& handle, const std::shared_ptr<Group>& group,
-             const Step& step) {
-  if (!step(*group)) return false;
-  if (group->is_empty()) return true;
-  auto ended = std::make_shared<Group>();
-  ended->driver = group->driver;
-  std::atomic_store(&handle, std::move(ended));
+bool advance(std::shared_ptr<Group>& handle, const Step& step) {
+  const auto group = std::atomic_load(&handle);
+  if (!step(require(group))) return false;
+  std::atomic_store(&handle, group->driver->ended_group());
   return true;
 }
 
@@ -90,18 +87,12 @@ Work::~Work() {
   finish(owner_, group_);
 }
 
-std::shared_ptr<Group> Work::unfinished() const {
-  auto group = std::atomic_load(&group_);
-  require(group);
-  return group;
-}
-
 bool Work::test() {
-  return advance(group_, unfinished(), [](Group& group) { return group.driver->test(group); });
+  return advance(group_, [](Group& group) { return group.driver->test(group); });
 }
 
 void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  advance(group_, unfinished(), [&](Group& group) {
+  advance(group_, [&](Group& group) {
     group.driver->wait(group, timeout_of(group, timeout));
     return true;
   });
@@ -109,12 +100,12 @@ void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
 
 void Work::on_done(std::function<void(const Failure*)> done,
                    std::optional<std::chrono::nanoseconds> timeout) {
-  const auto group = unfinished();
-  group->driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
+  const auto group = std::atomic_load(&group_);
+  require(group).driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
-  return advance(group_, unfinished(),
+  return advance(group_,
                  [limit](Group& group) { return group.driver->wait_for(group, limit.count()); });
 }
 

@@ -145,11 +145,7 @@ std::shared_ptr<Group> Communicator::Impl::plan(const Call& call) {
 
 std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bool in_background) {
   check(calls);
-  if (calls.empty()) {
-    auto nothing = std::make_shared<Group>();
-    nothing->driver = driver_;
-    return nothing;
-  }
+  if (calls.empty()) return driver_->ended_group();
   const auto group = cached_or_failed(calls);  // nobody else gets it while this one is held
   driver_->start(*group, in_background);
   return group;

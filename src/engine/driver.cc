@@ -51,9 +51,14 @@ Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions op
       wake_fd_(wake_fd),
       options_(options),
       kick_fd_(::eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC)) {
+  ended_.driver = {std::shared_ptr<Driver>(), this};  // owns nothing, or this would own itself
   if (kick_fd_.get() < 0)
     throw Error(ErrorCode::exhausted, "communicator", "cannot make an event descriptor",
                 "raise the limit of open files (ulimit -n)");
+}
+
+std::shared_ptr<Group> Driver::ended_group() {
+  return {shared_from_this(), &ended_};
 }
 
 Driver::~Driver() {

@@ -15,9 +15,8 @@
 // takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
 // own training; a sleeper is woken by the peer.
 //
-// Whoever waits to be told that an operation has ended (on_done) is called by a progress thread,
-// without the lock. Meanwhile another one drives, or calls the next: it is started where there is
-// none.
+// A progress thread runs the callbacks of operations that have ended (on_done), without the lock.
+// Meanwhile another one drives, or runs the next callback: it is started where there is none.
 //
 // A transport is armed before blocking; what arrives afterwards makes its descriptor readable. Over
 // shared memory that is a flag `asleep` and a pipe as doorbell: a sender, of a notice or of a
@@ -59,8 +58,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
   ~Driver();
 
-  /// Tells whoever waits in on_done that nothing will end any more, and ends the progress threads,
-  /// after their callbacks. Afterwards start, run, next_sender, and test and wait where the
+  /// Runs the callbacks of what has not ended, with a failure, and ends the progress threads.
+  /// Afterwards start, run, next_sender, and test and wait where the
   /// operation has not finished, throw.
   void stop();
 
@@ -81,6 +80,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
 
   int64_t timeout_ns() const { return options_.timeout_ns; }
+  /// A group without parts, which has always ended: for handles that need their own no more. Owns
+  /// this driver, which a shared_ptr must own.
+  std::shared_ptr<Group> ended_group();
 
   /// Starts a run of `group`, all its parts. `in_background`: the caller may do
   /// other things before it waits, so the progress thread is to drive. Throws the job's failure.
@@ -182,6 +184,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   const int wake_fd_;
   const DriverOptions options_;
   const ForkGuard process_;
+  Group ended_;
   std::mutex mutex_;  // guards the engine
   std::condition_variable work_;
   std::atomic<bool> stopping_{false};  // set under mutex_

@@ -40,7 +40,6 @@ class Group {
 
   /// No part is under way. Any thread.
   bool is_finished() const { return unfinished_.load(std::memory_order_acquire) == 0; }
-  bool is_empty() const { return parts_.empty(); }
   /// The first that is under way; null where there is none.
   const Operation* unfinished_part() const;
   /// The caller's registered memory is still the one that the parts name to peers.

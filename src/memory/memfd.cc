@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -88,6 +89,7 @@ size_t page_bytes() {
 }
 
 UniqueFd create_memfd(const std::string& operation, const char* name, size_t bytes, bool huge) {
+  assert(!huge || bytes % (2 << 20) == 0);
   const std::string action = fmt::format("create a memory file of {} bytes", bytes);
   // ftruncate beyond this limit would raise SIGXFSZ, which kills.
   if (bytes > soft_limit(RLIMIT_FSIZE)) throw_memory_error(operation, action, EFBIG);

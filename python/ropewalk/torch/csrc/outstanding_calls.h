@@ -14,8 +14,8 @@
 
 namespace ropewalk::pytorch {
 
-/// Runs what hangs on futures that threads settle which nothing must hold up: one more thread
-/// whenever all are busy, since a callback may wait for another call's future.
+/// Completes futures for threads that must not run their callbacks. A callback may wait for another
+/// call's future, so there is one more thread whenever all are busy.
 class CallbackThreads {
  public:
   ~CallbackThreads() { stop(); }
@@ -51,7 +51,7 @@ class OutstandingCalls {
   /// of this sleeps until then.
   void receive_from_any(const std::shared_ptr<PendingCall>& call, const Call& receive,
                         at::Tensor tensor);
-  /// In a thread for that.
+  /// In one of the callback threads.
   void run_callback(std::function<void()> callback) { callbacks_.run(std::move(callback)); }
   /// Waits for the calls, at most for `limit`. Those that have not ended fail then, after
   /// `interrupt`, which gets threads out of them. What is added later fails at once.

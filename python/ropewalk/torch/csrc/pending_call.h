@@ -48,23 +48,23 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   /// The call has become `work`. At its end `finish` runs, which may be empty; what that holds goes
   /// then. `source` is the rank that a receive from any source has found. At most once.
   void begin(Work work, std::function<void()> finish, int source = -1);
-  /// To be called before `begin` where that comes later than the caller's handle. False where the
-  /// call has ended.
+  /// Before `begin` of a call that its caller may time out meanwhile. False where it has ended, and
+  /// must not begin.
   bool claim();
   /// Makes the call here: ended when it returns.
   void run(const std::function<void()>& call);
-  /// The communicator tells of the end, and fails the call after its timeout. Until then, or
-  /// without, it is known to those who test and wait.
+  /// Has the communicator call back at the end, and fail the call after its timeout. Otherwise only
+  /// those who test and wait hear of it.
   void follow();
 
-  // Threads of the program, which run what hangs on the future of a call that they end:
+  // For threads of the program: they run the future's callbacks themselves.
   void test();
   /// Waits to the end; fails the call after `timeout`.
   void wait(std::chrono::milliseconds timeout);
   /// Of a call that is no operation.
   void end() { settle(end_first(nullptr)); }
 
-  // Others, who must not be held up by that:
+  // For other threads: the future's callbacks run in a callback thread.
   /// At most for `limit`, without failing then.
   void wait_for(std::chrono::nanoseconds limit);
   /// Ends what will not be done. Its memory is in use until its operation has ended.
@@ -85,7 +85,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   /// Null where it has ended, or has not begun after `limit`.
   Work* begun_within(std::chrono::nanoseconds limit);
   void settle(const Future& future) const;
-  /// The same in a thread for that.
+  /// The same in a callback thread.
   void settle_aside(Future future);
 
   const std::vector<at::Tensor> outputs_;
@@ -93,7 +93,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   const std::weak_ptr<OutstandingCalls> calls_;
   mutable std::mutex mutex_;  // guards what follows; work_, once there, stays
   std::condition_variable changed_;
-  std::function<void()> finish_;  // holds the memory of
+  std::function<void()> finish_;  // holds memory that work_ uses, so it goes after that
   std::optional<Work> work_;
   std::function<void()> record_end_;                               // the profiler's
   std::optional<std::chrono::steady_clock::time_point> followed_;  // since when

@@ -142,5 +142,6 @@ void AllReduceEa<T>::synchronize_parameters(TensorList<T> parameters) {
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AllReduceEa<type>;
 ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
+#undef ROPEWALK_INSTANTIATE
 
 }  // namespace ropewalk

@@ -89,5 +89,6 @@ void AllReduceSgd<T>::synchronize_parameters(TensorList<T> parameters) {
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AllReduceSgd<type>;
 ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
+#undef ROPEWALK_INSTANTIATE
 
 }  // namespace ropewalk

@@ -268,5 +268,6 @@ void AsyncEa<T>::abort(std::string_view reason) {
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AsyncEa<type>;
 ROPEWALK_DATA_TYPES(ROPEWALK_INSTANTIATE, ROPEWALK_NOTHING)
+#undef ROPEWALK_INSTANTIATE
 
 }  // namespace ropewalk

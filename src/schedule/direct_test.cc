@@ -6,17 +6,17 @@
 namespace ropewalk {
 namespace {
 
-constexpr Algorithm kAlgorithm = Algorithm::direct;
+constexpr Algorithm kDirect = Algorithm::direct;
 
 TEST(Direct, AllReduceOfThree) {
-  EXPECT_EQ(text_of(build_schedule({Collective::all_reduce, kAlgorithm, 3, 0, {}}, 1)),
+  EXPECT_EQ(text_of(build_schedule({Collective::all_reduce, kDirect, 3, 0, {}}, 1)),
             "+>2:2 +>0:0 +<0:1 +<2:1 =>2:1 =>0:1 =<0:0 =<2:2");
 }
 
 // The engine fuses the two runs into one pass: read all sources, write all destinations.
 TEST(Direct, ReceivesAreOneRunFollowedByOneRunOfSends) {
   for (int ranks : {2, 5, 16})
-    for (const Schedule& schedule : build_all({Collective::all_reduce, kAlgorithm, ranks, 0, {}})) {
+    for (const Schedule& schedule : build_all({Collective::all_reduce, kDirect, ranks, 0, {}})) {
       std::vector<StepOp> on_own_block;
       for (const Step& step : schedule.steps)
         if (step.block == schedule.rank) on_own_block.push_back(step.op);
@@ -35,14 +35,14 @@ TEST(Direct, ReceivesAreOneRunFollowedByOneRunOfSends) {
 }
 
 TEST(Direct, SumOrderIsFixedAndStartsAtTheRankBelow) {
-  EXPECT_EQ(order_of_sum(build_schedule({Collective::all_reduce, kAlgorithm, 4, 0, {}}, 2), 2),
+  EXPECT_EQ(order_of_sum(build_schedule({Collective::all_reduce, kDirect, 4, 0, {}}, 2), 2),
             (std::vector<int>{2, 1, 0, 3}));
-  EXPECT_EQ(order_of_sum(build_schedule({Collective::reduce, kAlgorithm, 4, 1, {}}, 1), 0),
+  EXPECT_EQ(order_of_sum(build_schedule({Collective::reduce, kDirect, 4, 1, {}}, 1), 0),
             (std::vector<int>{1, 2, 3, 0}));
 }
 
 TEST(Direct, NoTwoRanksSendToTheSameRankInTheSameStep) {
-  const std::vector<Schedule> schedules = build_all({Collective::all_to_all, kAlgorithm, 9, 0, {}});
+  const std::vector<Schedule> schedules = build_all({Collective::all_to_all, kDirect, 9, 0, {}});
   for (size_t i = 0; i < schedules[0].steps.size(); i += 2) {
     std::set<int> receivers;
     for (const Schedule& schedule : schedules) receivers.insert(schedule.steps[i].peer);
@@ -51,17 +51,17 @@ TEST(Direct, NoTwoRanksSendToTheSameRankInTheSameStep) {
 }
 
 TEST(Direct, GatherAndScatterMoveEachPartOnce) {
-  EXPECT_EQ(text_of(build_schedule({Collective::gather, kAlgorithm, 3, 1, {}}, 1)), "=<2:2 =<0:0");
-  EXPECT_EQ(text_of(build_schedule({Collective::gather, kAlgorithm, 3, 1, {}}, 0)), "=>1:0");
-  EXPECT_EQ(text_of(build_schedule({Collective::scatter, kAlgorithm, 3, 1, {}}, 1)), "=>2:2 =>0:0");
-  EXPECT_EQ(text_of(build_schedule({Collective::scatter, kAlgorithm, 3, 1, {}}, 0)), "=<1:0");
+  EXPECT_EQ(text_of(build_schedule({Collective::gather, kDirect, 3, 1, {}}, 1)), "=<2:2 =<0:0");
+  EXPECT_EQ(text_of(build_schedule({Collective::gather, kDirect, 3, 1, {}}, 0)), "=>1:0");
+  EXPECT_EQ(text_of(build_schedule({Collective::scatter, kDirect, 3, 1, {}}, 1)), "=>2:2 =>0:0");
+  EXPECT_EQ(text_of(build_schedule({Collective::scatter, kDirect, 3, 1, {}}, 0)), "=<1:0");
 }
 
 TEST(Direct, IsCorrectBeyondTheUsualSizes) {
   for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                 Collective::all_gather, Collective::broadcast, Collective::reduce,
                                 Collective::gather, Collective::scatter, Collective::all_to_all})
-    expect_correct({collective, kAlgorithm, 131, 130, {}});
+    expect_correct({collective, kDirect, 131, 130, {}});
 }
 
 }  // namespace

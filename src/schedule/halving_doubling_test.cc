@@ -3,17 +3,18 @@
 namespace ropewalk {
 namespace {
 
-constexpr Algorithm kAlgorithm = Algorithm::halving_doubling;
+constexpr Algorithm kHalvingDoubling = Algorithm::halving_doubling;
 
 TEST(HalvingDoubling, FiveRanksReduceScatter) {
   // Skips 3, 2, 1: rank 0 sends up what lies 3 and 4 above, then 2 above, then 1 above.
-  EXPECT_EQ(text_of(build_schedule({Collective::reduce_scatter, kAlgorithm, 5, 0, {}}, 0)),
+  EXPECT_EQ(text_of(build_schedule({Collective::reduce_scatter, kHalvingDoubling, 5, 0, {}}, 0)),
             "+>3:3 +<2:0 +>3:4 +<2:1 +>2:2 +<3:0 +>1:1 +<4:0");
 }
 
 TEST(HalvingDoubling, AllGatherIsReduceScatterBackwards) {
-  const Schedule down = build_schedule({Collective::reduce_scatter, kAlgorithm, 11, 0, {}}, 4);
-  const Schedule up = build_schedule({Collective::all_gather, kAlgorithm, 11, 0, {}}, 4);
+  const Schedule down =
+      build_schedule({Collective::reduce_scatter, kHalvingDoubling, 11, 0, {}}, 4);
+  const Schedule up = build_schedule({Collective::all_gather, kHalvingDoubling, 11, 0, {}}, 4);
   ASSERT_EQ(down.steps.size(), up.steps.size());
   size_t found = 0;
   for (const Step& step : down.steps) {
@@ -25,19 +26,19 @@ TEST(HalvingDoubling, AllGatherIsReduceScatterBackwards) {
 
 TEST(HalvingDoubling, IsOptimalInBytesAndRounds) {
   for (int ranks : {2, 4, 16, 64, 100}) {
-    const VerifyReport report = verify({Collective::all_reduce, kAlgorithm, ranks, 0, {}}, 1);
+    const VerifyReport report = verify({Collective::all_reduce, kHalvingDoubling, ranks, 0, {}}, 1);
     EXPECT_TRUE(report.ok()) << text_of(report);
     EXPECT_DOUBLE_EQ(report.sent_max, 2.0 * (ranks - 1) / ranks);
   }
-  EXPECT_EQ(verify({Collective::all_reduce, kAlgorithm, 64, 0, {}}, 1).rounds, 12);
-  EXPECT_LE(verify({Collective::all_reduce, kAlgorithm, 100, 0, {}}, 1).rounds, 14);
+  EXPECT_EQ(verify({Collective::all_reduce, kHalvingDoubling, 64, 0, {}}, 1).rounds, 12);
+  EXPECT_LE(verify({Collective::all_reduce, kHalvingDoubling, 100, 0, {}}, 1).rounds, 14);
 }
 
 TEST(HalvingDoubling, IsCorrectBeyondTheUsualSizes) {
   for (int ranks : {97, 128, 200})
     for (Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-      expect_correct({collective, kAlgorithm, ranks, 0, {}});
+      expect_correct({collective, kHalvingDoubling, ranks, 0, {}});
 }
 
 }  // namespace

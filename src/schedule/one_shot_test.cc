@@ -3,10 +3,10 @@
 namespace ropewalk {
 namespace {
 
-constexpr Algorithm kAlgorithm = Algorithm::one_shot;
+constexpr Algorithm kOneShot = Algorithm::one_shot;
 
 TEST(OneShot, AllReduceOfFour) {
-  const ScheduleKey key{Collective::all_reduce, kAlgorithm, 4, 0, {}};
+  const ScheduleKey key{Collective::all_reduce, kOneShot, 4, 0, {}};
   EXPECT_EQ(text_of(build_schedule(key, 0)), "=>1:0 =>2:0 =>3:0 +<1:0 +<2:0 +<3:0");
   EXPECT_EQ(text_of(build_schedule(key, 2)), "+>3:0 +>0:0 +>1:0 =<0:1 +<1:1 0+=1 +<3:0");
 }
@@ -14,7 +14,7 @@ TEST(OneShot, AllReduceOfFour) {
 // Floating sums are commutative but not associative: ((x0 + x1) + x2) + x3 everywhere.
 TEST(OneShot, EveryRankAddsInRankOrder) {
   for (int ranks : {2, 3, 5, 8})
-    for (const Schedule& schedule : build_all({Collective::all_reduce, kAlgorithm, ranks, 0, {}})) {
+    for (const Schedule& schedule : build_all({Collective::all_reduce, kOneShot, ranks, 0, {}})) {
       std::vector<int> below, sum{schedule.rank};
       for (const Step& step : schedule.steps) {
         if (step.op == StepOp::reduce) {
@@ -29,7 +29,7 @@ TEST(OneShot, EveryRankAddsInRankOrder) {
 
 TEST(OneShot, IsCorrect) {
   for (int ranks : {1, 2, 3, 4, 7, 16, 33})
-    expect_correct({Collective::all_reduce, kAlgorithm, ranks, 0, {}});
+    expect_correct({Collective::all_reduce, kOneShot, ranks, 0, {}});
 }
 
 }  // namespace

@@ -6,17 +6,17 @@
 namespace ropewalk {
 namespace {
 
-constexpr Algorithm kAlgorithm = Algorithm::recursive_doubling;
+constexpr Algorithm kRecursiveDoubling = Algorithm::recursive_doubling;
 
 TEST(RecursiveDoubling, FourRanks) {
-  const ScheduleKey key{Collective::all_reduce, kAlgorithm, 4, 0, {}};
+  const ScheduleKey key{Collective::all_reduce, kRecursiveDoubling, 4, 0, {}};
   EXPECT_EQ(text_of(build_schedule(key, 1)), "=>0:0 =<0:1 0+=1 =>3:0 =<3:1 0+=1");
   EXPECT_EQ(build_schedule(key, 1).blocks, 1);
   EXPECT_EQ(build_schedule(key, 1).scratch, 1);
 }
 
 TEST(RecursiveDoubling, FiveRanksFoldTheFirstPair) {
-  const ScheduleKey key{Collective::all_reduce, kAlgorithm, 5, 0, {}};
+  const ScheduleKey key{Collective::all_reduce, kRecursiveDoubling, 5, 0, {}};
   EXPECT_EQ(text_of(build_schedule(key, 0)), "+>1:0 =<1:0");
   EXPECT_EQ(text_of(build_schedule(key, 1)), "+<0:0 =>2:0 =<2:1 0+=1 =>3:0 =<3:1 0+=1 =>0:0");
 }
@@ -25,7 +25,7 @@ TEST(RecursiveDoubling, FiveRanksFoldTheFirstPair) {
 TEST(RecursiveDoubling, EveryRankGetsTheSameBits) {
   for (int ranks : {2, 3, 4, 6, 7, 8, 13, 16}) {
     const std::vector<Schedule> schedules =
-        build_all({Collective::all_reduce, kAlgorithm, ranks, 0, {}});
+        build_all({Collective::all_reduce, kRecursiveDoubling, ranks, 0, {}});
     std::vector<std::array<float, 2>> value(static_cast<size_t>(ranks));
     for (size_t r = 0; r < value.size(); ++r)
       value[r][0] = (r % 3 == 0 ? 1e8f : 0.1f) / static_cast<float>(r + 1);
@@ -56,14 +56,15 @@ TEST(RecursiveDoubling, EveryRankGetsTheSameBits) {
 }
 
 TEST(RecursiveDoubling, RoundsAreLogarithmic) {
-  EXPECT_EQ(verify({Collective::all_reduce, kAlgorithm, 64, 0, {}}, 0).rounds, 6);
-  EXPECT_EQ(verify({Collective::all_gather, kAlgorithm, 64, 0, {}}, 0).rounds, 6);
-  EXPECT_EQ(verify({Collective::barrier, kAlgorithm, 1000, 0, {}}, 1).rounds, 9 + 2);
+  EXPECT_EQ(verify({Collective::all_reduce, kRecursiveDoubling, 64, 0, {}}, 0).rounds, 6);
+  EXPECT_EQ(verify({Collective::all_gather, kRecursiveDoubling, 64, 0, {}}, 0).rounds, 6);
+  EXPECT_EQ(verify({Collective::barrier, kRecursiveDoubling, 1000, 0, {}}, 1).rounds, 9 + 2);
 }
 
 TEST(RecursiveDoubling, AllGatherSendsEachBlockOnce) {
   for (int ranks : {2, 3, 6, 11}) {
-    const VerifyReport report = verify({Collective::all_gather, kAlgorithm, ranks, 0, {}}, 0);
+    const VerifyReport report =
+        verify({Collective::all_gather, kRecursiveDoubling, ranks, 0, {}}, 0);
     EXPECT_TRUE(report.ok()) << text_of(report);
     EXPECT_DOUBLE_EQ(report.sent_max, (ranks - 1.0) / ranks);
   }
@@ -73,7 +74,7 @@ TEST(RecursiveDoubling, IsCorrectBeyondTheUsualSizes) {
   for (int ranks : {127, 128, 129})
     for (Collective collective :
          {Collective::all_reduce, Collective::all_gather, Collective::barrier})
-      expect_correct({collective, kAlgorithm, ranks, 0, {}});
+      expect_correct({collective, kRecursiveDoubling, ranks, 0, {}});
 }
 
 }  // namespace

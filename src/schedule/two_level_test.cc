@@ -4,11 +4,11 @@
 namespace ropewalk {
 namespace {
 
-constexpr Algorithm kAlgorithm = Algorithm::two_level;
+constexpr Algorithm kTwoLevel = Algorithm::two_level;
 
 std::string all_reduce_text(const std::vector<int>& hosts, int rank) {
   const int ranks = static_cast<int>(hosts.size());
-  return text_of(build_schedule({Collective::all_reduce, kAlgorithm, ranks, 0, hosts}, rank));
+  return text_of(build_schedule({Collective::all_reduce, kTwoLevel, ranks, 0, hosts}, rank));
 }
 
 TEST(Hosts, AreNumberedInOrderOfAppearance) {
@@ -44,7 +44,7 @@ TEST(TwoLevel, OnlyOwnersTalkToOtherHosts) {
   const std::vector<int> hosts = {0, 0, 0, 1, 1, 2, 2, 2, 2};
   for (Collective collective :
        {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
-    for (const Schedule& schedule : build_all({collective, kAlgorithm, 9, 0, hosts})) {
+    for (const Schedule& schedule : build_all({collective, kTwoLevel, 9, 0, hosts})) {
       const Hosts view = hosts_of(hosts, 9);
       for (const Step& step : schedule.steps) {
         const auto rank = static_cast<size_t>(schedule.rank), peer = static_cast<size_t>(step.peer);
@@ -59,7 +59,7 @@ TEST(TwoLevel, OnlyOwnersTalkToOtherHosts) {
 TEST(TwoLevel, NetworkBytesAreThoseOfARingOfHosts) {
   const std::vector<int> hosts = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
   int crossing = 0, blocks = 0;
-  for (const Schedule& schedule : build_all({Collective::all_reduce, kAlgorithm, 12, 0, hosts})) {
+  for (const Schedule& schedule : build_all({Collective::all_reduce, kTwoLevel, 12, 0, hosts})) {
     blocks = schedule.blocks;
     for (const Step& step : schedule.steps)
       crossing += is_send(step.op) && schedule.rank / 4 == 0 && step.peer / 4 != 0;
@@ -77,7 +77,7 @@ TEST(TwoLevel, IsCorrectOnOddShapes) {
     for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                   Collective::all_gather, Collective::broadcast})
       for (int root = 0; root < static_cast<int>(hosts.size()); ++root)
-        expect_correct({collective, kAlgorithm, static_cast<int>(hosts.size()), root, hosts});
+        expect_correct({collective, kTwoLevel, static_cast<int>(hosts.size()), root, hosts});
 }
 
 }  // namespace

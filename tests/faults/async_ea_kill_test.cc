@@ -15,7 +15,7 @@
 namespace ropewalk::testing {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kWorkers = 4;
 
 /// How many ranks exchange, for the test to see.
 std::atomic<int>* ready() {
@@ -53,12 +53,12 @@ TEST_P(AsyncEaFaults, EveryKillIsNamedWithinASecond) {
     // Some exchange without pause; some are killed while the others are between exchanges.
     const int tau = i % 3 == 2 ? 1'000'000 : 1;
     Options options;
-    options.size = kRanks;
+    options.size = kWorkers;
     options.transport = GetParam();
     *ready() = 0;
-    ForkedJob job(kRanks, options, [tau](Communicator& comm) { exchange_for_ever(comm, tau); });
-    const int victim = static_cast<int>(random() % kRanks);
-    while (*ready() < kRanks) sleep_s(0.001);
+    ForkedJob job(kWorkers, options, [tau](Communicator& comm) { exchange_for_ever(comm, tau); });
+    const int victim = static_cast<int>(random() % kWorkers);
+    while (*ready() < kWorkers) sleep_s(0.001);
     sleep_s(static_cast<double>(random() % 40'000) / 1e6);
     job.mark();
     job.signal(victim, SIGKILL);

@@ -11,7 +11,7 @@
 namespace ropewalk::testing {
 namespace {
 
-constexpr size_t kFew = 1000, kMany = 16'000;
+constexpr size_t kFewWorks = 1000, kManyWorks = 16'000;
 
 /// Seconds for each of `works` works on plain memory that are under way at once.
 double seconds_each(Communicator& comm, size_t works) {
@@ -32,12 +32,13 @@ TEST(ManyOutstandingWorks, TakeTheirNumberOfTimesAsLong) {
     // The least of three: noise only adds.
     double few = 1e9, many = 1e9;
     for (int round = 0; round < 3; ++round) {
-      few = std::min(few, seconds_each(comm, kFew));
-      many = std::min(many, seconds_each(comm, kMany));
+      few = std::min(few, seconds_each(comm, kFewWorks));
+      many = std::min(many, seconds_each(comm, kManyWorks));
     }
     if (comm.rank() == 0)
-      printf("%zu works: %.1f us each; %zu: %.1f us each\n", kFew, few * 1e6, kMany, many * 1e6);
-    EXPECT_LT(many, 4 * few) << kMany << " works at once against " << kFew;
+      printf("%zu works: %.1f us each; %zu: %.1f us each\n", kFewWorks, few * 1e6, kManyWorks,
+             many * 1e6);
+    EXPECT_LT(many, 4 * few) << kManyWorks << " works at once against " << kFewWorks;
   });
 }
 

@@ -17,7 +17,7 @@
 namespace ropewalk::testing {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kCallers = 3;
 
 enum class Argument { root, count, type, op, algorithm, collective, counts };
 constexpr Argument kArguments[] = {Argument::root,  Argument::count,     Argument::type,
@@ -103,13 +103,13 @@ Call call_of(const Case& c, int rank, float* in, float* out) {
 }
 
 void expect_mismatch(const Case& c, const std::string& transport, bool registered) {
-  std::array<std::string, kRanks> ends;
-  run_ranks(kRanks, transport, [&](Communicator& comm) {
+  std::array<std::string, kCallers> ends;
+  run_ranks(kCallers, transport, [&](Communicator& comm) {
     std::string& end = ends[static_cast<size_t>(comm.rank())];
     end = "no error";
     try {
       comm.barrier();  // nobody fails while others still join
-      const size_t elements = kRanks * (c.count + 2);
+      const size_t elements = kCallers * (c.count + 2);
       std::vector<float> plain(registered ? 0 : 2 * elements);
       const auto own = comm.allocate<float>(registered ? 2 * elements : 0);
       float* memory = registered ? own.data() : plain.data();
@@ -119,7 +119,7 @@ void expect_mismatch(const Case& c, const std::string& transport, bool registere
       end = error.code() == ErrorCode::mismatch ? "" : error.what();
     }
   });
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kCallers; ++rank)
     EXPECT_EQ(ends[static_cast<size_t>(rank)], "")
         << c.text() << ", over " << transport << (registered ? ", registered" : ", plain")
         << " memory, rank " << rank;
@@ -137,7 +137,7 @@ TEST_P(RanksThatCallDifferentThings, AllHearOfIt) {
            kIsSanitized ? std::vector<size_t>{1, 3000} : std::vector<size_t>{0, 1, 100, 3000})
         for (Argument argument : kArguments)
           cases.push_back(
-              {collective, algorithm, count, argument, static_cast<int>(cases.size()) % kRanks});
+              {collective, algorithm, count, argument, static_cast<int>(cases.size()) % kCallers});
   std::erase_if(cases, [](const Case& c) { return !applies(c); });
   // A job mostly waits: several at a time.
   std::atomic<size_t> next{0};

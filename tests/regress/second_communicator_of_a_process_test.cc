@@ -10,13 +10,13 @@
 namespace ropewalk::testing {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kMembers = 3;
 
 void join_and_sum(const Options& options, int more) {
   const auto comm = Communicator::create(options);
   std::vector<float> data(10'000, 1.0f);
   comm->all_reduce(data);
-  EXPECT_EQ(data[9'999], static_cast<float>(kRanks));
+  EXPECT_EQ(data[9'999], static_cast<float>(kMembers));
   if (more > 0) join_and_sum(options, more - 1);
 }
 
@@ -26,11 +26,11 @@ void join_many_times(bool inherits) {
   if (!inherits) close(listener);
   ::testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kMembers; ++rank)
     threads.emplace_back([&, rank] {
       Options options;
       options.rank = rank;
-      options.size = kRanks;
+      options.size = kMembers;
       options.coordinator = coordinator;
       if (rank == 0 && inherits) options.coordinator_fd = listener;
       options.transport = "tcp";

@@ -226,6 +226,9 @@ void check_call(const Call& call, int rank, int ranks) {
   for (const auto* counts : {&call.counts, &call.recv_counts})
     for (size_t count : *counts) count_max = std::max(count_max, count);
   if (count_max > kElementsMax / static_cast<size_t>(ranks)) reject(call, "count is too large");
+  if (call.collective == Collective::barrier && call.count > 0 &&
+      (call.in == nullptr || call.out == nullptr))
+    reject(call, "it has no data; leave the count at 0, or call Communicator::barrier()");
   const Extent extent = extent_of(call, rank, ranks);
   if (extent.in > 0 && call.in == nullptr) reject(call, "the input buffer is null");
   if (extent.out > 0 && call.out == nullptr) reject(call, "the output buffer is null");

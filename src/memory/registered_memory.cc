@@ -60,7 +60,6 @@ bool RegisteredMemory::try_huge_pages(BindMemory bind) {
   } catch (const Error&) {
     return false;  // most machines reserve no huge pages; ordinary ones tell the true error
   }
-  huge_ = true;
   return true;
 }
 

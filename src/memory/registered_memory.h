@@ -32,7 +32,6 @@ class RegisteredMemory {
 
   std::byte* data() const noexcept { return base_; }
   size_t bytes() const noexcept { return bytes_; }
-  bool on_huge_pages() const noexcept { return huge_; }
   Region region() const noexcept {
     Region region{data(), bytes_, fd_.get(), 0};
     region.allocation = allocation_.get();
@@ -54,7 +53,6 @@ class RegisteredMemory {
 
   size_t bytes_;
   std::byte* base_ = nullptr;
-  bool huge_ = false;
   std::unique_ptr<TransportAllocation> allocation_;
   UniqueFd fd_;  // without a block
   SharedMapping mapping_;

@@ -1,7 +1,9 @@
 #include "reduce/reduce.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstdint>
 #include <cstring>
 
 #include "reduce/kernels.h"
@@ -48,6 +50,10 @@ ReduceKernel kernel_for(DataType type, ReduceKind kind) {
   return table[static_cast<size_t>(type)][static_cast<size_t>(kind)];
 }
 
+[[maybe_unused]] bool is_aligned(const std::byte* element, DataType type) {
+  return reinterpret_cast<uintptr_t>(element) % size_of(type) == 0;
+}
+
 void copy_to_all(const ReduceArguments& a, size_t bytes) {
   if (a.destination_count == 1) {
     if (a.destinations[0] != a.sources[0]) std::memcpy(a.destinations[0], a.sources[0], bytes);
@@ -85,6 +91,8 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
   assert(!destinations.empty() && destinations.size() <= kReduceFanMax);
   assert(!sources.empty() && sources.size() <= kReduceFanMax);
   assert(is_reducible(type, op));
+  assert(std::ranges::all_of(sources, [&](auto* source) { return is_aligned(source, type); }));
+  assert(std::ranges::all_of(destinations, [&](auto* one) { return is_aligned(one, type); }));
   if (count == 0) return;
   const ReduceArguments arguments{destinations.data(), destinations.size(), sources.data(),
                                   sources.size(), count};

@@ -1,6 +1,7 @@
 #include "schedule/graph.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace ropewalk {
@@ -97,6 +98,14 @@ void fill_fifos(std::vector<Message>& sends, std::vector<Message>& receives, Ste
   }
 }
 
+[[maybe_unused]] bool is_well_formed(const Step& step, const Schedule& schedule) {
+  const int blocks = schedule.blocks + schedule.scratch;
+  const bool is_local = step.op == StepOp::reduce;
+  return step.block >= 0 && step.block < blocks && step.lane < kLanes &&
+         (is_local ? step.from >= 0 && step.from < blocks
+                   : step.peer >= 0 && step.peer < schedule.ranks && step.peer != schedule.rank);
+}
+
 }  // namespace
 
 StepGraph graph_of(std::span<const Schedule> schedules) {
@@ -113,6 +122,7 @@ StepGraph graph_of(std::span<const Schedule> schedules) {
   const uint64_t n = schedules.size();
   for (uint64_t rank = 0; rank < n; ++rank)
     for (const Step& step : schedules[rank].steps) {
+      assert(is_well_formed(step, schedules[rank]));
       const auto node = static_cast<uint32_t>(graph.rank_of.size());
       graph.rank_of.push_back(static_cast<int32_t>(rank));
       const auto peer = static_cast<uint64_t>(step.peer);

@@ -204,6 +204,13 @@ TEST(Calls, RefusedSayWhatIsWrong) {
               comm.reduce_scatter(five, other);
             }).find("the input has 5 elements where 10 are needed"),
             std::string::npos);
+  EXPECT_NE(refusal([&](auto& comm) {
+              Call call;
+              call.collective = Collective::barrier;
+              call.count = 5;
+              comm.run(call);
+            }).find("it has no data; leave the count at 0"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -35,8 +35,6 @@ struct Handshake {
 
 inline constexpr size_t kHandshakeHeadBytes = 20;
 inline constexpr size_t kLaneAddressBytes = 32;
-inline constexpr size_t kHandshakeBytesMax =
-    kHandshakeHeadBytes + kLanesMax * kLaneAddressBytes + kHelloBytesMax;
 /// Follows the handshake when the sender's queue pairs can receive.
 inline constexpr std::byte kReady{0x52};
 

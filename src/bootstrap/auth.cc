@@ -2,7 +2,7 @@
 
 #include <sodium.h>
 
-#include <algorithm>
+#include <cassert>
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -41,6 +41,11 @@ std::string to_hex(const SecretBytes& bytes) {
 constexpr std::string_view kAcceptorLabel = "ropewalk acceptor";
 constexpr std::string_view kDialerLabel = "ropewalk dialer  ";
 
+/// sodium_init() returns 1 when an earlier call has succeeded.
+[[maybe_unused]] bool cryptography_has_started() {
+  return sodium_init() == 1;
+}
+
 Mac mac_of(const Key& key, const Bytes& message) {
   Mac mac;
   crypto_auth(bytes_of(mac.data()), bytes_of(message.data()), message.size(), key.data());
@@ -61,6 +66,7 @@ void start_cryptography() {
 }
 
 Key job_key(std::string_view secret) {
+  assert(cryptography_has_started());
   if (secret.empty()) secret = kPublicSecret;
   Key key;
   crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(secret.data()),
@@ -69,6 +75,7 @@ Key job_key(std::string_view secret) {
 }
 
 Key session_key(const Key& job, const WorldId& world) {
+  assert(cryptography_has_started());
   Key key;
   crypto_generichash(key.data(), key.size(), bytes_of(world.data()), world.size(), job.data(),
                      job.size());
@@ -76,12 +83,14 @@ Key session_key(const Key& job, const WorldId& world) {
 }
 
 Nonce random_nonce() {
+  assert(cryptography_has_started());
   Nonce nonce;
   randombytes_buf(nonce.data(), nonce.size());
   return nonce;
 }
 
 std::string random_secret() {
+  assert(cryptography_has_started());
   SecretBytes bytes;
   randombytes_buf(bytes.data(), bytes.size());
   return to_hex(bytes);
@@ -98,6 +107,7 @@ std::string part_secret(std::string_view whole, std::string_view nonce) {
 }
 
 WorldId random_world_id() {
+  assert(cryptography_has_started());
   WorldId world;
   randombytes_buf(world.data(), world.size());
   return world;

@@ -7,8 +7,8 @@ namespace {
 
 class Auth : public testing::Test {
  protected:
+  static void SetUpTestSuite() { start_cryptography(); }
   Auth() {
-    start_cryptography();
     hello_.from = 1;
     hello_.nonce = random_nonce();
   }

@@ -108,11 +108,13 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
 void scale(std::byte* destination, const std::byte* source, size_t count, DataType type,
            double factor) {
   assert(is_floating(type));
+  assert(is_aligned(source, type) && is_aligned(destination, type));
   find_map_kernel(type, MapKind::multiply)(destination, source, count, factor);
 }
 
 void divide(std::byte* data, size_t count, DataType type, int divisor) {
   assert(divisor >= 1);
+  assert(is_aligned(data, type));
   visit_type(type, [&]<class T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T>)
       divide_integers<T>(data, count, divisor);

@@ -16,6 +16,8 @@
 
 namespace ropewalk {
 
+// All data lies aligned for its type.
+
 /// True when `op` is defined on `type` (scaled_sum needs a floating type; user needs a function).
 bool is_reducible(DataType type, const ReduceOp& op);
 

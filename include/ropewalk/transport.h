@@ -97,6 +97,8 @@ struct LossReason {
   std::string advice;   // what to do about it, where the reason lies at this end; else empty
 };
 
+inline constexpr size_t kUrgentPutBytesMax = 4096 + 64;
+
 /// A one-sided write plus notice.
 struct PutRequest {
   int peer = -1;
@@ -109,14 +111,17 @@ struct PutRequest {
   RemoteKey key = {};   // of the target, a region of the peer
   uint64_t offset = 0;  // in it, in bytes
   uint32_t notice = 0;  // for the peer
+  /// Control, which should not stand behind data. Urgent puts to a peer are in order among
+  /// themselves, and the others are; either may overtake the other. At most kUrgentPutBytesMax.
+  bool urgent = false;
   uint64_t cookie = 0;  // for this rank, in put_done
 };
 
 inline constexpr size_t kHelloBytesMax = 256;
 
 enum class Posted : uint8_t {
-  done,    // accepted, and the source may be reused at once: no put_done will come. Never while the
-           // put_done of an earlier put to the same peer is still to come
+  done,    // accepted, and the source may be reused at once: no put_done will come. Unless it is
+           // urgent, never while the put_done of an earlier put to the same peer is still to come
   posted,  // accepted; a put_done with the cookie will come
   full,    // not accepted: poll, then try again
   lost,    // the peer is gone; its earlier puts are dropped when `poll` says so, or by `drop`
@@ -169,9 +174,9 @@ class Transport {
 
   /// Writes the bytes of the source to the peer's region; when all are visible there the peer's
   /// `poll` gives the notice. Puts to one peer arrive, and their put_dones come, in the order
-  /// posted. The source must stay untouched until put_done; the request itself may go at once.
-  /// `lost` where `source_memory` is not as it must be; why_lost says so.
-  /// `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
+  /// posted, urgent ones apart from the others. The source must stay untouched until put_done; the
+  /// request itself may go at once. `lost` where `source_memory` is not as it must be; why_lost
+  /// says so. `lost` without a write where `offset` + `bytes` exceed `key.bytes`; why_lost says so.
   virtual Posted put(const PutRequest& request) = 0;
 
   /// While batching is on a transport may hold back small puts, so that several to one peer leave

@@ -7,6 +7,7 @@
 namespace ropewalk {
 
 static_assert(kStreams <= 32, "owing_ has a bit per stream");
+static_assert(kSlotBytes <= kUrgentPutBytesMax);
 
 Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_under_way)
     : transport_(transport),
@@ -90,6 +91,7 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
                          .key = peer_inbox_,
                          .offset = offset,
                          .notice = notice,
+                         .urgent = notice_kind(notice) != NoticeKind::probe,
                          .cookie = cookie});
 }
 
@@ -166,7 +168,8 @@ const Probe& Link::last_probe() const {
 }
 
 bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
-  return accepted(transport_.put({.peer = peer_, .notice = make_notice(kind, s, amount)}));
+  return accepted(transport_.put(
+      {.peer = peer_, .notice = make_notice(kind, s, amount), .urgent = kind != NoticeKind::data}));
 }
 
 bool Link::on_notice(uint32_t notice) {

@@ -77,10 +77,12 @@ bool PipelinedExecutor::progress() {
   bool moved = false, again = true;
   while (again && unfinished_ > 0) {
     again = false;
-    for (StreamState& stream : streams_) {
-      if (!stream.link->ready()) continue;
-      again |= stream.program->sending ? advance_send(stream) : advance_receive(stream);
-    }
+    // Receiving first: what it grants should not stand behind what is sent.
+    for (const bool sending : {false, true})
+      for (StreamState& stream : streams_) {
+        if (stream.program->sending != sending || !stream.link->ready()) continue;
+        again |= sending ? advance_send(stream) : advance_receive(stream);
+      }
     if (!program_.locals.empty()) again |= advance_locals();
     if (engine_.failures.has_failed()) return false;
     moved |= again;

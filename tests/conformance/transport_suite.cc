@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <set>
+#include <utility>
 
 namespace ropewalk::conformance {
 
@@ -211,6 +212,46 @@ TEST_P(TransportSuite, KeepsTheOrderOfLongAndShort) {
     const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
     ASSERT_TRUE(std::all_of(written + bytes_of_put(i), written + kLong, is_zero)) << "put " << i;
   }
+}
+
+TEST_P(TransportSuite, UrgentPutsAreInOrderApartFromOthers) {
+  start(2);
+  constexpr uint32_t kPuts = 600, kUrgent = 1 << 16;
+  constexpr size_t kLong = 50'000;
+  const auto bytes_of_put = [](uint32_t i) {
+    return i % 2 == 0 ? kLong : i % 3 == 0 ? size_t{0} : kUrgentPutBytesMax - i;
+  };
+  const Target target(kPuts * kLong, at(0)), source(kLong, at(1));
+  fill(source.data(), kLong, 7);
+  for (uint32_t i = 0; i < kPuts; ++i) {
+    const bool urgent = i % 2 == 1;
+    if (i % 64 == 0) at(1).set_batching(i % 128 == 0);
+    ASSERT_NE(until_taken([&] {
+                return at(1).put({.peer = 0,
+                                  .source = source.data(),
+                                  .source_memory = source.registration(),
+                                  .bytes = bytes_of_put(i),
+                                  .key = target.key(),
+                                  .offset = i * kLong,
+                                  .notice = urgent ? i | kUrgent : i,
+                                  .urgent = urgent,
+                                  .cookie = i});
+              }),
+              Posted::lost);
+  }
+  at(1).set_batching(false);
+  ASSERT_TRUE(until([&] { return notices(0) == kPuts; }));
+  ASSERT_TRUE(settle());
+  uint32_t next = 0, next_urgent = 1;
+  for (const Completion& c : notices_seen(0)) {
+    if (c.notice >= kUrgent) {
+      ASSERT_EQ(c.notice - kUrgent, std::exchange(next_urgent, next_urgent + 2));
+    } else {
+      ASSERT_EQ(c.notice, std::exchange(next, next + 2));
+    }
+  }
+  for (uint32_t i = 0; i < kPuts; ++i)
+    ASSERT_EQ(wrong_bytes(target.data() + i * kLong, bytes_of_put(i), 7), 0u) << "put " << i;
 }
 
 TEST_P(TransportSuite, HoldsBackNoLongPuts) {

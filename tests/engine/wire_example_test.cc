@@ -58,6 +58,7 @@ struct Put {
   RemoteKey key;
   uint64_t offset;
   uint32_t notice;
+  bool urgent;
 };
 
 /// How a transport makes the id of a key of a slot in its table, used for the first time.
@@ -94,7 +95,8 @@ class Recorder final : public ForwardingTransport, public MappedMemory {
     puts.push_back({{request.source, request.source + request.bytes},
                     request.key,
                     request.offset,
-                    request.notice});
+                    request.notice,
+                    request.urgent});
     PutRequest renamed = request;
     renamed.key = below(request.key);
     return below_.put(renamed);
@@ -202,7 +204,8 @@ TEST(WireExample, ShortMessageOverTcp) {
   EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 675968u);
 
   const auto bytes = static_cast<uint32_t>(put.bytes.size());
-  EXPECT_EQ(frame({tcp::FrameKind::put, put.notice, put.key.id, put.offset, bytes, bytes,
+  EXPECT_TRUE(put.urgent);
+  EXPECT_EQ(frame({tcp::FrameKind::urgent, put.notice, put.key.id, put.offset, bytes, bytes,
                    /*sequence=*/0}),
             printed("its frame"));
   const auto hello_bytes = static_cast<uint32_t>(sender.hello.size());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -70,14 +71,15 @@ std::unique_ptr<MemoryRegistration> FakeTransport::register_memory(const Region&
       *this, id, is_plain && fabric_.options_.registered_sources ? in_whole_pages(region) : region);
 }
 
-int64_t FakeTransport::arrival_of(Side& to, size_t bytes) {
+int64_t FakeTransport::arrival_of(Side& to, size_t bytes, bool urgent) {
   const FakeOptions& options = fabric_.options_;
   const auto wire_ns = static_cast<int64_t>(static_cast<double>(bytes) * options.ns_per_byte);
-  to.wire_free_ns = std::max(to.wire_free_ns, fabric_.clock_.now) + wire_ns;
-  to.last_arrival_ns =
-      std::max(to.last_arrival_ns,
-               to.wire_free_ns + fabric_.between(options.latency_min_ns, options.latency_max_ns));
-  return to.last_arrival_ns;
+  int64_t left_ns = fabric_.clock_.now + wire_ns;
+  if (!urgent) left_ns = to.wire_free_ns = std::max(to.wire_free_ns, fabric_.clock_.now) + wire_ns;
+  int64_t& last_ns = to.last_arrival_ns[urgent];
+  last_ns =
+      std::max(last_ns, left_ns + fabric_.between(options.latency_min_ns, options.latency_max_ns));
+  return last_ns;
 }
 
 void FakeTransport::connect(int peer, std::span<const std::byte> hello) {
@@ -91,7 +93,7 @@ void FakeTransport::connect(int peer, std::span<const std::byte> hello) {
     fabric_.schedule(told_ns, [this, peer] { tell_lost(peer, "the peer cannot be reached"); });
     return;
   }
-  fabric_.schedule(arrival_of(to, hello.size()),
+  fabric_.schedule(arrival_of(to, hello.size(), false),
                    [this, peer, text = std::vector(hello.begin(), hello.end())] {
                      Side& theirs = fabric_.at(peer).side(rank_);
                      if (theirs.cut) return;
@@ -112,6 +114,7 @@ std::optional<std::span<const std::byte>> FakeTransport::hello_of(int peer) cons
 }
 
 Posted FakeTransport::put(const PutRequest& request) {
+  assert(!request.urgent || request.bytes <= kUrgentPutBytesMax);
   Side& to = side(request.peer);
   if (to.dropped || to.lost || !to.connecting || !fabric_.alive(rank_)) return Posted::lost;
   if (!to.hello_here) return Posted::full;
@@ -137,7 +140,7 @@ Posted FakeTransport::put(const PutRequest& request) {
 void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) {
   Side& to = side(peer);
   const int64_t now = fabric_.clock_.now;
-  const int64_t arrival_ns = arrival_of(to, message->put.bytes);
+  const int64_t arrival_ns = arrival_of(to, message->put.bytes, message->put.urgent);
   to.on_the_way.push_back(message);
   int64_t read_ns = now;
   if (done) {
@@ -156,9 +159,10 @@ void FakeTransport::send(int peer, std::shared_ptr<Message> message, bool done) 
   // Before or after the arrival, as real completions are, but in order.
   const int64_t done_ns =
       fabric_.between(read_ns, arrival_ns + fabric_.options_.put_done_delay_max_ns);
-  to.last_done_ns = std::max(to.last_done_ns, done_ns);
+  int64_t& last_done_ns = to.last_done_ns[message->put.urgent];
+  last_done_ns = std::max(last_done_ns, done_ns);
   ++to.puts_to_finish;
-  fabric_.schedule(to.last_done_ns, [this, peer, message] { complete(peer, message); });
+  fabric_.schedule(last_done_ns, [this, peer, message] { complete(peer, message); });
 }
 
 std::string FakeTransport::check_source(const PutRequest& put) const {

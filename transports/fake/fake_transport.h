@@ -1,6 +1,7 @@
 // One rank's end of a FakeFabric. Made and owned by the fabric.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -58,16 +59,16 @@ class FakeTransport final : public Transport, public MappedMemory {
     bool dropped = false;          // this side did it
     std::vector<std::byte> hello;  // the peer's
     std::string why;
-    int64_t wire_free_ns = 0;     // when the link to the peer can take the next put
-    int64_t last_arrival_ns = 0;  // at the peer
-    int64_t last_done_ns = 0;
+    int64_t wire_free_ns = 0;                  // when the link to the peer can take the next put
+    std::array<int64_t, 2> last_arrival_ns{};  // at the peer; of urgent puts the second
+    std::array<int64_t, 2> last_done_ns{};
     int puts_to_finish = 0;                            // posted, and put_done not yet given
     std::vector<std::shared_ptr<Message>> on_the_way;  // to the peer, until arrived and done
   };
 
   Side& side(int peer) { return sides_.at(static_cast<size_t>(peer)); }
   const Side& side(int peer) const { return sides_.at(static_cast<size_t>(peer)); }
-  int64_t arrival_of(Side& to, size_t bytes);
+  int64_t arrival_of(Side& to, size_t bytes, bool urgent);
   void send(int peer, std::shared_ptr<Message> message, bool done);
   void read_source(int peer, Message& message);
   /// Empty, or why its memory does not make the source readable.

@@ -36,6 +36,10 @@ const char* decode(const std::byte* from, FrameHeader& header) {
   switch (header.kind) {
     case FrameKind::hello:
       return header.bytes <= kHelloBytesMax ? nullptr : "sent a hello that is too long";
+    case FrameKind::urgent:
+      return header.bytes <= kUrgentPutBytesMax && header.bytes == header.put_bytes
+                 ? nullptr
+                 : "sent an urgent frame of a wrong length";
     case FrameKind::put:
       if (header.bytes > kFrameBytesMax || header.put_bytes > kPutBytesMax)
         return "sent a frame that is too long";

@@ -22,6 +22,7 @@ const char* Inbox::begin(const FrameHeader& frame) {
 
 uint32_t Inbox::take() {
   assert(ready());
+  if (urgent_first_ != urgent_end_) return urgent_[urgent_first_++ % kWindow];
   Put& put = at(first_);
   put.begun = false;
   ++first_;

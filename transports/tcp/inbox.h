@@ -30,12 +30,23 @@ class Inbox {
     at(sequence).missing -= bytes;
   }
 
-  /// True where the oldest put is whole.
+  /// True where no urgent put may begin before one is taken.
+  bool urgent_full() const { return urgent_end_ - urgent_first_ == kWindow; }
+  /// How many urgent puts have arrived, ever.
+  uint64_t urgent_count() const { return urgent_end_; }
+  /// One is whole; only when not `urgent_full`.
+  void urgent_arrived(uint32_t notice) {
+    assert(!urgent_full());
+    urgent_[urgent_end_++ % kWindow] = notice;
+  }
+
+  /// True where an urgent put, or the oldest of the others, is whole.
   bool ready() const {
     const Put& put = puts_[first_ % kWindow];
-    return put.begun && put.missing == 0;
+    return urgent_first_ != urgent_end_ || (put.begun && put.missing == 0);
   }
-  /// Removes the oldest put and returns its notice; only when `ready`.
+  /// Removes an urgent put, else the oldest of the others, and returns its notice; only when
+  /// `ready`.
   uint32_t take();
 
  private:
@@ -49,6 +60,8 @@ class Inbox {
 
   std::array<Put, kWindow> puts_{};
   uint64_t first_ = 0;  // sequence number of the oldest put whose notice was not taken
+  std::array<uint32_t, kWindow> urgent_{};  // notices of whole puts
+  uint64_t urgent_first_ = 0, urgent_end_ = 0;
 };
 
 }  // namespace ropewalk::tcp

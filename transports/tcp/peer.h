@@ -25,6 +25,7 @@ struct TcpTransport::PeerStream {
                     std::span<const std::byte> hello, const Regions& regions);
   Peer& peer;
   tcp::Stream stream;
+  bool is_held_back = false;  // in the transport's list
 };
 
 struct TcpTransport::Peer final : NetworkPeer {
@@ -38,6 +39,7 @@ struct TcpTransport::Peer final : NetworkPeer {
   std::span<const std::byte> hello_here() const { return links[0]->stream.reader().hello(); }
 
   int ended = 0;                                   // streams that the peer has closed
+  uint64_t urgent_puts = 0;                        // sent, ever
   std::vector<std::byte> hello;                    // ours, for the peer
   std::vector<std::unique_ptr<PeerStream>> links;  // by stream; null: no socket yet
   tcp::Inbox inbox;

@@ -78,7 +78,15 @@ bool Reader::begin_frame() {
   FrameHeader header;
   violation_ = decode(buffer_.get() + begin_, header);
   if (violation_ != nullptr) return false;
-  return header.kind == FrameKind::hello ? begin_hello(header) : begin_put(header);
+  if (header.kind == FrameKind::hello) return begin_hello(header);
+  if (!has_hello_) {
+    violation_ = "sent a put before its hello";
+  } else if (header.bytes > 0 &&
+             (target_ = regions_.find(header.key, header.offset, header.bytes)) == nullptr) {
+    violation_ = kOutside;
+  }
+  if (violation_ != nullptr) return false;
+  return header.kind == FrameKind::put ? begin_put(header) : begin_urgent(header);
 }
 
 bool Reader::begin_hello(const FrameHeader& header) {
@@ -102,13 +110,8 @@ bool Reader::begin_hello(const FrameHeader& header) {
 }
 
 bool Reader::begin_put(const FrameHeader& header) {
-  if (!has_hello_) {
-    violation_ = "sent a put before its hello";
-  } else if (header.sequence < last_sequence_) {
+  if (header.sequence < last_sequence_) {
     violation_ = "sent its puts out of order";
-  } else if (header.bytes > 0 &&
-             (target_ = regions_.find(header.key, header.offset, header.bytes)) == nullptr) {
-    violation_ = kOutside;
   } else if (inbox_.beyond(header.sequence)) {
     stalled_ = true;
     return false;
@@ -117,11 +120,29 @@ bool Reader::begin_put(const FrameHeader& header) {
   }
   if (violation_ != nullptr) return false;
   last_sequence_ = header.sequence;
+  read_bytes_ = header.bytes > kLargeBytes ? kShortReadBytes : kBufferBytes;
+  begin_payload(header);
+  return true;
+}
+
+bool Reader::begin_urgent(const FrameHeader& header) {
+  if (expected_.stream != 0) {
+    violation_ = "sent an urgent put on another stream than the first";
+  } else if (header.sequence != inbox_.urgent_count()) {
+    violation_ = "sent its urgent puts out of order";
+  } else if (inbox_.urgent_full()) {
+    stalled_ = true;
+  }
+  if (stalled_ || violation_ != nullptr) return false;
+  begin_payload(header);
+  if (left_ == 0) inbox_.urgent_arrived(header.notice);
+  return true;
+}
+
+void Reader::begin_payload(const FrameHeader& header) {
   begin_ += kFrameHeaderBytes;
   frame_ = header;
   left_ = header.bytes;
-  read_bytes_ = header.bytes > kLargeBytes ? kShortReadBytes : kBufferBytes;
-  return true;
 }
 
 // False where the buffer is empty, or the region has gone.
@@ -142,7 +163,8 @@ bool Reader::copy_payload() {
 
 void Reader::payload_arrived(uint32_t bytes) {
   left_ -= bytes;
-  inbox_.arrived(frame_.sequence, bytes);
+  if (frame_.kind == FrameKind::put) return inbox_.arrived(frame_.sequence, bytes);
+  if (left_ == 0) inbox_.urgent_arrived(frame_.notice);
 }
 
 }  // namespace ropewalk::tcp

@@ -54,6 +54,8 @@ class Reader {
   bool begin_frame();
   bool begin_hello(const FrameHeader& header);
   bool begin_put(const FrameHeader& header);
+  bool begin_urgent(const FrameHeader& header);
+  void begin_payload(const FrameHeader& header);
   bool copy_payload();
   void payload_arrived(uint32_t bytes);
 

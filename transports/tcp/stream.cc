@@ -1,7 +1,7 @@
 #include "transports/tcp/stream.h"
 
+#include <linux/tcp.h>  // not netinet/tcp.h, whose tcp_info ends before the delivery rate
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,19 +10,34 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "bootstrap/net.h"
 
 namespace ropewalk::tcp {
 namespace {
 
-// A put is cut only where there are streams to share it: large enough to hide the cost of a call,
-// small enough to keep four streams busy with one slice of a megabyte.
+// A put is cut where there are streams to share it: large enough to hide the cost of a call, small
+// enough to keep four streams busy with one slice of a megabyte.
 constexpr uint32_t kStripeBytes = 256 << 10;
+// Over a network an urgent put waits for the rest of a piece, and for what the socket holds without
+// having sent it: for as much of each as the network takes in a millisecond, but no less than keeps
+// the kernel busy. Over loopback nothing waits, and both limits would cost a fifth of the
+// bandwidth.
+constexpr uint64_t kNetworkPieceMin = 128 << 10, kNetworkPieceMax = 4 << 20;
+constexpr uint64_t kPiecesPerSecond = 1000;
+constexpr uint64_t kMeasureEveryBytes = 4 << 20;
 
 // The C library's send and recv are cancellation points: in a process with threads each pays two
 // atomic operations for what nothing here uses. No call here blocks.
 template <class... Arguments>
 ssize_t call(long number, Arguments... arguments) {
   return ::syscall(number, arguments...);
+}
+
+/// Whether both ends have one address, so that no network lies between. Also for what is no IP.
+bool is_local(int fd) {
+  return bootstrap::local_address(fd).ip() == bootstrap::peer_address(fd).ip();
 }
 
 }  // namespace
@@ -36,7 +51,9 @@ Stream::Stream(int fd, int rank, const Reader::Expected& expected, std::span<con
       outbox_(outbox) {
   assert(fd_ >= 0);
   const int on = 1;
-  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on what is not TCP: no matter
+  // These fail on what is not TCP: no matter.
+  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (!is_local(fd_)) limit_unsent(kNetworkPieceMin);
   Outbox::Piece piece;
   piece.header.kind = FrameKind::hello;
   piece.header.notice = kProtocolVersion;
@@ -46,6 +63,21 @@ Stream::Stream(int fd, int rank, const Reader::Expected& expected, std::span<con
   piece.header.put_bytes = expected.streams;
   piece.payload = hello.data();
   enqueue(piece);
+}
+
+void Stream::limit_unsent(uint32_t bytes) {
+  if (bytes == unsent_bytes_max_) return;
+  piece_bytes_max_ = unsent_bytes_max_ = bytes;
+  setsockopt(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+// By what the network has taken of late.
+void Stream::adapt_to_network() {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+  limit_unsent(static_cast<uint32_t>(std::clamp<uint64_t>(
+      info.tcpi_delivery_rate / kPiecesPerSecond, kNetworkPieceMin, kNetworkPieceMax)));
 }
 
 Stream::~Stream() {
@@ -85,7 +117,7 @@ bool Stream::send() {
   size_t total = 0;
   const size_t count = gather(pieces, total);
   const size_t bytes = write(std::span(pieces).first(count), total);
-  retire(retire_held(bytes));
+  retire(bytes);
   return bytes == total;
 }
 
@@ -105,15 +137,24 @@ size_t Stream::write(std::span<const iovec> pieces, size_t total) {
     return 0;
   }
   const size_t written = bytes < 0 ? 0 : static_cast<size_t>(bytes);
+  unmeasured_bytes_ += written;
+  if (unsent_bytes_max_ > 0 && unmeasured_bytes_ >= kMeasureEveryBytes) {
+    unmeasured_bytes_ = 0;
+    adapt_to_network();
+  }
   blocked_ = written < total;
   return written;
 }
 
 bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
-  assert(idle());
-  if (header.bytes > kHeldBytes - kFrameHeaderBytes ||
-      held_end_ + kFrameHeaderBytes + header.bytes > kHeldBytes)
-    return false;
+  assert(idle() || header.kind == FrameKind::urgent);
+  const size_t bytes = kFrameHeaderBytes + header.bytes;
+  if (held() + bytes > kHeldBytes) return false;
+  if (held_end_ + bytes > kHeldBytes) {
+    std::memmove(held_.data(), held_.data() + held_begin_, held());
+    held_end_ = held();
+    held_begin_ = 0;
+  }
   encode(header, held_.data() + held_end_);
   held_end_ += kFrameHeaderBytes;
   if (header.bytes > 0) std::memcpy(held_.data() + held_end_, payload, header.bytes);
@@ -122,7 +163,7 @@ bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
 }
 
 size_t Stream::send_now(const FrameHeader& header, const std::byte* payload) {
-  assert(idle());
+  assert(idle() && header.bytes <= piece_bytes_max_);
   FrameBytes head;
   encode(header, head.data());
   const std::array<iovec, 3> pieces = {
@@ -180,26 +221,34 @@ size_t Stream::gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) co
     into[count++] = {const_cast<std::byte*>(from) + skipped, bytes - skipped};
     total += bytes - skipped;
   };
-  add(held_.data() + held_begin_, held());
+  const auto add_held = [&] { add(held_.data() + held_begin_, held()); };
+  if (sent_ == 0) add_held();
   skip = sent_;
   for (size_t i = 0; i < count_; ++i) {
     const Outgoing& out = queue_[(first_ + i) % kBatch];
     add(out.head.data(), out.head_bytes);
     add(out.payload, out.payload_bytes);
+    if (i == 0 && sent_ > 0) add_held();
   }
   return count;
 }
 
 void Stream::retire(size_t bytes) {
-  sent_ += bytes;
+  bool held_first = sent_ == 0;
+  if (held_first) bytes = retire_held(bytes);
   while (count_ > 0) {
     const Outgoing& out = queue_[first_];
-    const size_t whole = size_t{out.head_bytes} + out.payload_bytes;
-    if (sent_ < whole) return;
-    sent_ -= whole;
+    const size_t left = size_t{out.head_bytes} + out.payload_bytes - sent_;
+    if (bytes < left) {
+      sent_ += bytes;
+      return;
+    }
+    bytes -= left;
+    sent_ = 0;
     if (out.put) outbox_.written(out.sequence);
     first_ = (first_ + 1) % kBatch;
     --count_;
+    if (!std::exchange(held_first, true)) bytes = retire_held(bytes);
   }
 }
 

@@ -26,6 +26,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   int fd() const { return fd_; }
+  /// Longer puts are cut into pieces of this size.
+  uint32_t piece_bytes_max() const { return piece_bytes_max_; }
   int peer() const { return peer_; }
   Reader& reader() { return reader_; }
   const Reader& reader() const { return reader_; }
@@ -43,14 +45,15 @@ class Stream {
   /// Writes as one message what is queued (at most kBatch frames); one system call. True where all
   /// of it was written and another call may write more.
   bool send();
-  /// Copies one put behind what is held back; only when `idle`. False where it is too long, or
-  /// there is no room left.
+  /// Copies one put behind what is held back; one that is not urgent only when `idle`. False where
+  /// it is too long, or there is no room left.
   bool hold(const FrameHeader& header, const std::byte* payload);
-  /// Bytes held back: whole frames, but for those that a socket took in part. They go first.
+  /// Bytes held back: whole frames, except that a socket may have taken a part. They go before what
+  /// is queued, and behind the rest of a queued frame that the socket took in part.
   size_t held() const { return held_end_ - held_begin_; }
-  /// Writes what is held back and one put past the queues; only when `idle`. Returns how many bytes
-  /// of the put's header and payload were written; if that is not all, the put has to be posted and
-  /// handed to `resume`.
+  /// Writes what is held back and one put, of one piece, past the queues; only when `idle`. Returns
+  /// how many bytes of the put's header and payload were written; if that is not all, the put has
+  /// to be posted and handed to `resume`.
   size_t send_now(const FrameHeader& header, const std::byte* payload);
   /// Claims the put just posted, of which `bytes` are written already.
   void resume(size_t bytes);
@@ -74,7 +77,7 @@ class Stream {
  private:
   static constexpr size_t kBatch = 16;           // frames in one system call
   static constexpr uint32_t kInlineBytes = 216;  // payload copied behind its header
-  static constexpr size_t kHeldBytes = 4 << 10;
+  static constexpr size_t kHeldBytes = 16 << 10;
 
   struct Outgoing {
     std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload
@@ -85,6 +88,8 @@ class Stream {
   };
 
   bool queued() const { return count_ > 0 || outbox_.pending(); }
+  void limit_unsent(uint32_t bytes);
+  void adapt_to_network();
   size_t write(std::span<const iovec> pieces, size_t total);
   size_t retire_held(size_t bytes);
   void enqueue(const Outbox::Piece& piece);
@@ -95,11 +100,13 @@ class Stream {
   int fd_;
   int peer_;
   uint32_t piece_bytes_max_;
+  uint32_t unsent_bytes_max_ = 0;  // 0: no limit
+  uint64_t unmeasured_bytes_ = 0;  // written since the network's rate was looked up
   Reader reader_;
   Outbox& outbox_;
   std::array<Outgoing, kBatch> queue_;
   size_t first_ = 0, count_ = 0;  // of queue_, a ring
-  size_t sent_ = 0;               // bytes of the first that are written
+  size_t sent_ = 0;               // bytes of the first that are written; then all held stand behind
   std::array<std::byte, kHeldBytes> held_;
   size_t held_begin_ = 0, held_end_ = 0;
   bool blocked_ = false;

@@ -90,6 +90,7 @@ Posted TcpTransport::put(const PutRequest& request) {
     peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
     return Posted::lost;
   }
+  if (request.urgent) return put_urgent(*p, request);
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
   tcp::Outbox::Put put;
@@ -100,7 +101,8 @@ Posted TcpTransport::put(const PutRequest& request) {
   put.bytes = static_cast<uint32_t>(request.bytes);
   put.notice = request.notice;
   const bool was_empty = outbox.empty();
-  if (was_empty && streams_ == 1 && p->links[0]->stream.idle()) {
+  if (was_empty && streams_ == 1 && p->links[0]->stream.idle() &&
+      put.bytes <= p->links[0]->stream.piece_bytes_max()) {
     if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;
   } else {
     outbox.post(put);
@@ -115,6 +117,26 @@ Posted TcpTransport::put(const PutRequest& request) {
   return Posted::posted;
 }
 
+// On stream 0, past what is queued there.
+Posted TcpTransport::put_urgent(Peer& peer, const PutRequest& request) {
+  assert(request.bytes <= kUrgentPutBytesMax);
+  PeerStream& link = *peer.links[0];
+  const auto bytes = static_cast<uint32_t>(request.bytes);
+  if (!link.stream.hold({tcp::FrameKind::urgent, request.notice, request.key.id, request.offset,
+                         bytes, bytes, peer.urgent_puts},
+                        request.source))
+    return Posted::full;
+  ++peer.urgent_puts;
+  hold_back(link);
+  return peer.open() ? Posted::done : Posted::lost;
+}
+
+// What the stream holds leaves with the batch, or at once.
+void TcpTransport::hold_back(PeerStream& link) {
+  if (!std::exchange(link.is_held_back, true)) held_back_.push_back(&link);
+  if (!batching_) release_held();
+}
+
 // The short way for the only stream with nothing queued. True where the put needs nothing more;
 // else what is left of it is posted, or the peer is lost.
 bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
@@ -123,11 +145,9 @@ bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
   const tcp::FrameHeader header{
       tcp::FrameKind::put,   put.notice, put.key, put.offset, put.bytes, put.bytes,
       outbox.next_sequence()};
-  const bool is_listed = stream.held() > 0;
   if (put.bytes <= kHeldPutBytes && stream.hold(header, put.source)) {
     outbox.pass();
-    if (!is_listed) held_back_.push_back(&link);
-    if (!batching_) release_held();
+    hold_back(link);
     return true;
   }
   const size_t written = stream.send_now(header, put.source);
@@ -155,9 +175,11 @@ void TcpTransport::release_held() {
   while (!held_back_.empty()) {
     PeerStream& link = *held_back_.back();
     held_back_.pop_back();
+    link.is_held_back = false;
     if (link.stream.held() == 0 || link.stream.blocked() || !link.peer.open()) continue;
     link.stream.send();
     if (check_broken(link)) watch(link);
+    peers_.publish(link.peer);  // an urgent put may have taken the last piece of another with it
   }
 }
 

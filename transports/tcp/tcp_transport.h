@@ -19,8 +19,12 @@ namespace ropewalk {
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
 /// call and the receiver one, or a part of one while batching is on. Limits: 128 puts
-/// under way per peer (then `full`), 256 notices per peer that were not polled (then the peer's
-/// frames wait in the socket), 1 GiB per put.
+/// under way per peer, and 16 KiB of urgent ones (then `full`); 256 notices per peer that were not
+/// polled, and as many urgent ones (then the peer's frames wait in the socket); 1 GiB per put.
+///
+/// Over a network an urgent put stands behind the rest of a piece and behind what the kernel has
+/// not sent (TCP_NOTSENT_LOWAT), each of a millisecond or 128 KiB, and not behind the puts that
+/// wait.
 ///
 /// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
 /// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to
@@ -28,8 +32,8 @@ namespace ropewalk {
 class TcpTransport final : public Transport {
  public:
   /// `sockets` must outlive the transport. `streams` (1 to 16) is the number of sockets per peer,
-  /// the same on every rank; with more than one, puts are cut into pieces of 256 KiB that travel
-  /// side by side. Throws Error(invalid_argument, system).
+  /// the same on every rank; with more than one, the pieces of a put travel side by side. Throws
+  /// Error(invalid_argument, system).
   TcpTransport(int rank, int size, SocketSource& sockets, int streams);
   ~TcpTransport() override;
 
@@ -68,6 +72,8 @@ class TcpTransport final : public Transport {
   void received(PeerStream& link);
   void resume_stalled();
   void release_held();
+  Posted put_urgent(Peer& peer, const PutRequest& request);
+  void hold_back(PeerStream& link);
   bool write_now(PeerStream& link, const tcp::Outbox::Put& put);
   bool check_broken(PeerStream& link);
   void flush(Peer& peer);

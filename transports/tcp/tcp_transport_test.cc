@@ -251,6 +251,40 @@ TEST(TcpTransport, InterleavesPeers) {
     }
 }
 
+TEST(TcpTransport, UrgentPutsOvertakeThoseThatWait) {
+  for (const int streams : {1, 3}) {
+    constexpr size_t kBytes = 4'000'000;
+    constexpr uint32_t kPuts = 4, kUrgent = 1000;
+    Job job(2, Kind::unix_sockets, streams, kPuts * kBytes + 8);
+    job.link_all();
+    const auto source = pattern(kBytes, 1), word = pattern(8, 2);
+    // Nobody reads: the first put fills the sockets, the others wait.
+    for (uint32_t i = 0; i < kPuts; ++i)
+      ASSERT_EQ(job[0].put(1, source, i * kBytes, i), Posted::posted);
+    for (uint32_t i = 0; i < 2; ++i)
+      ASSERT_EQ(job[0].transport.put({.peer = 1,
+                                      .source = word.data(),
+                                      .bytes = i * word.size(),
+                                      .key = job[0].key_of(1),
+                                      .offset = kPuts * kBytes,
+                                      .notice = kUrgent + i,
+                                      .urgent = true}),
+                Posted::done);
+    ASSERT_TRUE(until([&] {
+      job.poll_all();
+      return job[1].notices.size() == kPuts + 2;
+    }));
+    std::vector<uint32_t> order;
+    for (const Completion& c : job[1].notices) order.push_back(c.notice);
+    const auto urgent = std::find(order.begin(), order.end(), kUrgent);
+    EXPECT_LE(urgent - order.begin(), 1) << streams << " streams";
+    EXPECT_EQ(*(urgent + 1), kUrgent + 1);
+    for (uint32_t i = 0; i < kPuts; ++i)
+      EXPECT_EQ(std::memcmp(job[1].region.data() + i * kBytes, source.data(), kBytes), 0);
+    EXPECT_EQ(std::memcmp(job[1].region.data() + kPuts * kBytes, word.data(), 8), 0);
+  }
+}
+
 TEST(TcpTransport, LosesOnlyThePeerThatWent) {
   Job job(6, Kind::loopback, 1, 64);
   job.link_all();

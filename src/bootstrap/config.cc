@@ -197,6 +197,8 @@ const std::vector<VariableInfo>& variable_infos() {
        "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 0.7 s; some adapters take up to four times as long"},
       {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
       {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
+      {"ROPEWALK_PROBE", "1",
+       "0 or 1: measure the links between hosts as the job starts, at most 50 ms; rank 0's counts"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
@@ -234,8 +236,11 @@ Config parse_config(const std::function<const char*(const char*)>& get) {
   parse_ib(read, config);
   config.slice_bytes =
       read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, config.slice_bytes);
-  config.progress_thread =
-      read.integer("ROPEWALK_PROGRESS_THREAD", 0, 1).value_or(config.progress_thread ? 1 : 0) == 1;
+  const auto flag = [&read](const char* name, bool& into) {
+    into = read.integer(name, 0, 1).value_or(into ? 1 : 0) == 1;
+  };
+  flag("ROPEWALK_PROBE", config.probe);
+  flag("ROPEWALK_PROGRESS_THREAD", config.progress_thread);
   config.progress_cpu = read.integer("ROPEWALK_PROGRESS_CPU", 0, 65535);
   config.log = level_named(read.choice("ROPEWALK_LOG", {"error", "warn", "info", "debug"}, "warn"));
   return config;

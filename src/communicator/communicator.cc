@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "communicator/communicator_impl.h"
+#include "communicator/cost_probe.h"
 #include "communicator/split.h"
 #include "ropewalk/fork.h"
 
@@ -155,7 +156,11 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
-  return std::make_unique<Communicator>(std::make_shared<Impl>(options));
+  const auto impl = std::make_shared<Impl>(options);
+  auto communicator = std::make_unique<Communicator>(impl);
+  impl->set_costs(agree_on_costs(*communicator, impl->job().hosts(), impl->costs(),
+                                 impl->job().config().probe));
+  return communicator;
 }
 
 int Communicator::rank() const {
@@ -210,7 +215,12 @@ std::optional<int64_t> Communicator::culprit_process() const {
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
-  return split_communicator(*this, impl_->options(), color, key);
+  const auto join = [this](const Options& options) {
+    const auto part = std::make_shared<Impl>(options);
+    part->set_costs(impl_->costs());
+    return std::make_unique<Communicator>(part);
+  };
+  return split_communicator(*this, impl_->options(), color, key, join);
 }
 
 void Communicator::leave() {

@@ -43,7 +43,8 @@ bool fuses_with(const Call& a, const Call& b) {
 
 }  // namespace
 
-Communicator::Impl::Impl(const Options& options) : job_(options) {
+Communicator::Impl::Impl(const Options& options)
+    : job_(options), costs_(constant_costs(job_.choice())) {
   start_engine();
 }
 
@@ -126,6 +127,15 @@ Options Communicator::Impl::options() const {
   visit_settings(options, job_.config(),
                  [](auto& option, const auto& setting) { option = setting; });
   return options;
+}
+
+void Communicator::Impl::set_costs(const Costs& costs) {
+  if (rank() == 0 && costs.inter != CostSource::constant)
+    log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
+        name_of(costs.inter));
+  costs_ = costs;
+  std::lock_guard lock(cache_mutex_);
+  cache_.clear();  // of what measured them
 }
 
 Call Communicator::Impl::barrier_call() {
@@ -241,7 +251,8 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call) {
       return engine_->prepare(call, schedule, Algorithm::automatic, slice_bytes_max(job_.config()));
     });
   }
-  const PlanDecision decision = plan_for(call, job_.config(), job_.choice(), job_.hosts());
+  const PlanDecision decision =
+      plan_for(call, job_.config(), job_.choice(), job_.hosts(), costs_.model);
   const ScheduleKey key{call.collective, decision.algorithm, size(), call.root, job_.hosts()};
   const Schedule schedule = build_schedule(key, rank());
   return driver_->locked(

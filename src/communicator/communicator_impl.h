@@ -11,6 +11,7 @@
 
 #include "engine/driver.h"
 #include "engine/engine.h"
+#include "job/costs.h"
 #include "job/job.h"
 #include "memory/memory_registry.h"
 #include "ropewalk/communicator.h"
@@ -32,6 +33,10 @@ class Communicator::Impl {
   std::string transport() const { return job_.transport_names(); }
   /// What a part of this communicator takes over.
   Options options() const;
+  /// What the planner reckons with. To be set before the first collective, alike on all ranks.
+  const Costs& costs() const { return costs_; }
+  void set_costs(const Costs& costs);
+  const Job& job() const { return job_; }
 
   std::shared_ptr<Group> plan(const Call& call);
   /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
@@ -66,6 +71,7 @@ class Communicator::Impl {
   MonotonicClock clock_;
   MemoryRegistry memories_;
   Job job_;
+  Costs costs_;
   std::byte barrier_byte_{};
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<Driver> driver_;

@@ -42,8 +42,9 @@ Rendezvous open_rendezvous(std::span<char> unique_id) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> split_communicator(Communicator& whole, const Options& common,
-                                                 int color, int key) {
+std::unique_ptr<Communicator> split_communicator(
+    Communicator& whole, const Options& common, int color, int key,
+    const std::function<std::unique_ptr<Communicator>(const Options&)>& join) {
   const auto ranks = static_cast<size_t>(whole.size());
   const ColorAndKey own{color, key};
   std::vector<ColorAndKey> pairs(ranks);
@@ -78,7 +79,7 @@ std::unique_ptr<Communicator> split_communicator(Communicator& whole, const Opti
                           : Rendezvous::options(leaders, rank, size, common);
   // The unique id has travelled in clear: its key is only a nonce.
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
-  return Communicator::create(options);
+  return join(options);
 }
 
 }  // namespace ropewalk

@@ -9,14 +9,17 @@
 // the whole.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
 
-/// Collective over `whole`. `common` holds what the parts take over: all except who and where.
-std::unique_ptr<Communicator> split_communicator(Communicator& whole, const Options& common,
-                                                 int color, int key);
+/// Collective over `whole`. `common` holds what the parts take over: all except who and where;
+/// `join` makes the communicator of this rank's part.
+std::unique_ptr<Communicator> split_communicator(
+    Communicator& whole, const Options& common, int color, int key,
+    const std::function<std::unique_ptr<Communicator>(const Options&)>& join);
 
 }  // namespace ropewalk

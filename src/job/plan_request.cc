@@ -35,7 +35,7 @@ size_t slice_bytes_max(const Config& config) {
 }
 
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
-                         const std::vector<int>& hosts) {
+                         const std::vector<int>& hosts, const CostModel& cost) {
   PlanRequest request;
   request.collective = call.collective;
   request.ranks = static_cast<int>(hosts.size());
@@ -47,22 +47,16 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
   request.mapped = all_mapped(transports, hosts);
-  // Where no two ranks are joined so, the cost counts for nothing.
-  const auto cost_of = [](const TransportProvider* provider, const TransportProvider* otherwise) {
-    if (provider == nullptr) provider = otherwise;
-    return provider == nullptr ? LinkCost() : provider->cost;
-  };
-  request.cost.intra = cost_of(transports.within, transports.between);
-  request.cost.inter = cost_of(transports.between, transports.within);
+  request.cost = cost;
   request.slice_bytes_max = slice_bytes_max(config);
   return request;
 }
 
 PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
-                      const std::vector<int>& hosts) {
+                      const std::vector<int>& hosts, const CostModel& cost) {
   if (hosts.size() == 1)
     return {algorithms_for(call.collective).front(), slice_bytes_max(config), 0, {}};
-  PlanDecision decision = choose(plan_request(call, config, transports, hosts));
+  PlanDecision decision = choose(plan_request(call, config, transports, hosts, cost));
   decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
   return decision;
 }

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "bootstrap/config.h"
+#include "job/costs.h"
 #include "planner/planner.h"
 #include "ropewalk/communicator.h"
-#include "transport_choice/transport_choice.h"
 
 namespace ropewalk {
 
@@ -19,10 +19,10 @@ size_t slice_bytes_max(const Config& config);
 /// Made only of what all ranks know alike. `hosts` has an entry per rank. Throws Error(unavailable)
 /// where ROPEWALK_ALGORITHM names none.
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
-                         const std::vector<int>& hosts);
+                         const std::vector<int>& hosts, const CostModel& cost);
 /// The planner's decision, with slices as the engine can run them. In a job of one there is nothing
 /// to choose from, and no candidate. Throws what `choose` throws.
 PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
-                      const std::vector<int>& hosts);
+                      const std::vector<int>& hosts, const CostModel& cost);
 
 }  // namespace ropewalk

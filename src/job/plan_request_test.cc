@@ -9,7 +9,8 @@ PlanRequest request(const TransportProvider* within, const TransportProvider* be
                     const std::vector<int>& hosts) {
   Call call;
   call.count = 1 << 20;
-  return plan_request(call, Config(), {within, between}, hosts);
+  const TransportChoice transports{within, between};
+  return plan_request(call, Config(), transports, hosts, constant_costs(transports).model);
 }
 
 bool is(const LinkCost& cost, const LinkCost& expected) {
@@ -45,7 +46,9 @@ TEST(PlanRequest, VerbsArePredictedBetweenSharedMemoryAndTcp) {
   for (const size_t count : {size_t{2}, size_t{1} << 12, size_t{1} << 20}) {
     call.count = count;
     const auto us = [&](const TransportProvider* provider) {
-      return plan_for(call, Config(), {provider, nullptr}, {0, 0}).predicted_us;
+      const TransportChoice transports{provider, nullptr};
+      return plan_for(call, Config(), transports, {0, 0}, constant_costs(transports).model)
+          .predicted_us;
     };
     EXPECT_LT(us(&shm_provider()), us(&verbs_provider())) << count;
     EXPECT_LT(us(&verbs_provider()), us(&tcp_provider())) << count;

@@ -11,9 +11,10 @@
 namespace ropewalk {
 namespace {
 
-/// Shorter slices cost more than pipelining gains: one that is sent, and one that is read where it
-/// lies.
-constexpr size_t kSentSliceMin = 512 << 10, kMappedSliceMin = 16 << 10;
+/// Shorter slices cost more than pipelining gains: one that is sent, unless the link is so slow
+/// that it takes long all the same, and one that is read where it lies.
+constexpr size_t kSentSliceMin = 512 << 10, kMappedSliceMin = 16 << 10, kSlowSliceMin = 16 << 10;
+constexpr double kSliceMin_s = 200e-6;
 constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
@@ -22,6 +23,12 @@ constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of
 size_t blocks_of(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
   const auto blocks = descriptor_of(algorithm).blocks;
   return static_cast<size_t>(blocks == nullptr ? request.ranks : blocks(request.collective, hosts));
+}
+
+size_t sent_slice_min(const LinkCost& link) {
+  const double bytes = kSliceMin_s / std::max(link.s_per_byte, 1e-15);
+  if (bytes >= static_cast<double>(kSentSliceMin)) return kSentSliceMin;
+  return std::max(std::bit_floor(static_cast<size_t>(bytes)), kSlowSliceMin);
 }
 
 size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
@@ -33,7 +40,8 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
     slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
     const size_t block = request.bytes / blocks_of(request, hosts, algorithm);
-    slice = std::max(std::bit_floor(block / kSlicesWanted), kSentSliceMin);
+    const LinkCost& link = hosts.count() > 1 ? request.cost.inter : request.cost.intra;
+    slice = std::max(std::bit_floor(block / kSlicesWanted), sent_slice_min(link));
     // Staging slots are as long as a slice: no longer than what they hold.
     slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
   }

@@ -67,6 +67,27 @@ TEST(Planner, LargeAllReduceOverTcpMovesFewestBytes) {
         << ranks;
 }
 
+/// One rank a host; links as measured at 200 Mbit/s.
+PlanRequest slow_network(size_t bytes, int hosts) {
+  PlanRequest q = request(Collective::all_reduce, bytes, hosts, 1);
+  q.cost.inter = {.latency_s = 100e-6, .overhead_s = 20e-6, .s_per_byte = 42e-9};
+  return q;
+}
+
+// Constants took direct or halving_doubling here, which lost up to half to the ring.
+TEST(Planner, LargeAllReduceOverSlowLinksIsARing) {
+  for (int hosts : {3, 4, 8, 16})
+    for (size_t bytes : {kMiB, 8 * kMiB, 32 * kMiB})
+      EXPECT_EQ(chosen(slow_network(bytes, hosts)), Algorithm::ring) << hosts << ", " << bytes;
+  EXPECT_EQ(chosen(slow_network(8, 8)), Algorithm::recursive_doubling);
+}
+
+TEST(Planner, SlicesOfSlowLinksAreShort) {
+  EXPECT_EQ(choose(slow_network(8 * kMiB, 8)).slice_bytes, 256 * kKiB);
+  EXPECT_EQ(choose(slow_network(kMiB, 16)).slice_bytes, 16 * kKiB);
+  EXPECT_EQ(choose(request(Collective::all_reduce, 8 * kMiB, 8, 1)).slice_bytes, 512 * kKiB);
+}
+
 TEST(Planner, SeveralRanksPerHostTakeTwoLevels) {
   for (size_t bytes : {64 * kKiB, kMiB})
     EXPECT_EQ(chosen(request(Collective::all_reduce, bytes, 64, 8)), Algorithm::two_level);

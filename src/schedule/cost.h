@@ -12,12 +12,16 @@ struct LinkCost {
   double latency_s = 0;
   double overhead_s = 0;
   double s_per_byte = 0;
+
+  bool operator==(const LinkCost&) const = default;
 };
 
 /// Within a host every rank has a port of its own; between hosts the ranks of a host share one.
 struct CostModel {
   LinkCost intra, inter;
   double reduce_s_per_byte = 0;  // adding one incoming byte to one at hand
+
+  bool operator==(const CostModel&) const = default;
 };
 
 /// An order of magnitude, for choosing where nothing was measured; transports have theirs of links.
@@ -43,6 +47,8 @@ struct CostTerms {
   double round() const { return mapped ? 2 * link.latency_s + link.overhead_s : link.latency_s; }
   /// Many senders into one network port collide more than one sender does.
   double incast() const { return hosts > 1 ? 1 + 0.05 * (n - 2) : 1; }
+  /// The same where a rank has so many partners, one after the other.
+  double colliding(double partners) const { return hosts > 1 ? 1 + 0.08 * (partners - 1) : 1; }
 };
 
 /// Nothing hides the adding: one thread of a rank posts, adds and, over TCP, copies.

@@ -59,8 +59,10 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double block = t.bytes / t.n, blocks = t.n - 1;
   // Mapped, the reduce-scatter adds without moving.
   const double moves = t.mapped && collective != Collective::all_gather ? ways - 1 : ways;
+  // What one round still sends meets what the next one sends to another rank.
+  const double partners = ceil_log2(static_cast<int>(t.n));
   return bound.rounds * t.round() + ways * blocks * t.slices_of(block) * t.link.overhead_s +
-         moving(t, moves * blocks * block, t.all_cross) +
+         moving(t, moves * blocks * block, t.all_cross) * t.colliding(partners) +
          (collective == Collective::all_gather ? 0 : adding(t, blocks * block));
 }
 

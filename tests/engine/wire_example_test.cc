@@ -157,8 +157,9 @@ class Pair {
       Call call;
       call.in = call.out = vectors[rank];
       call.count = count;
+      const TransportChoice transports{&shm_provider(), &tcp_provider()};
       const PlanDecision decision =
-          plan_for(call, Config(), {&shm_provider(), &tcp_provider()}, hosts_);
+          plan_for(call, Config(), transports, hosts_, constant_costs(transports).model);
       const Schedule schedule =
           build_schedule({call.collective, decision.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(

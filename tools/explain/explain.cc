@@ -145,8 +145,11 @@ Explanation explain(const ExplainOptions& options) {
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;
-  explanation.decision = plan_for(call, options.config, explanation.transports, hosts);
-  const PlanRequest request = plan_request(call, options.config, explanation.transports, hosts);
+  explanation.costs = constant_costs(explanation.transports);
+  explanation.decision =
+      plan_for(call, options.config, explanation.transports, hosts, explanation.costs.model);
+  const PlanRequest request =
+      plan_request(call, options.config, explanation.transports, hosts, explanation.costs.model);
   explanation.forced_by_environment =
       options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;

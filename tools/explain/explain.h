@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bootstrap/config.h"
+#include "job/costs.h"
 #include "planner/planner.h"
 #include "tools/bench/shape.h"
 #include "tools/explain/channel.h"
@@ -33,6 +34,7 @@ struct Explanation {
   size_t bytes = 0;       // cut to whole elements and equal parts
   std::string transport;  // "shm within hosts, tcp between them: ..."
   TransportChoice transports;
+  Costs costs;
   std::string assumed;  // what is not there, though it is planned for; empty: nothing
   bool forced_by_environment = false;
   PlanDecision decision;

@@ -35,6 +35,23 @@ std::string traffic_text(const Traffic& traffic, const TransportChoice& decision
                      describe(traffic.protocol, traffic.sending));
 }
 
+struct PricedLinks {
+  std::string_view where;
+  LinkCost cost;
+  CostSource source;
+};
+
+/// Of the kinds of links that there are, what the planner reckons with.
+std::vector<PricedLinks> links_of(const Explanation& explanation) {
+  const Costs& costs = explanation.costs;
+  std::vector<PricedLinks> links;
+  if (explanation.transports.within != nullptr)
+    links.push_back({"within hosts", costs.model.intra, costs.intra});
+  if (explanation.transports.between != nullptr)
+    links.push_back({"between hosts", costs.model.inter, costs.inter});
+  return links;
+}
+
 }  // namespace
 
 std::string explanation_text(const ExplainOptions& options, const Explanation& explanation) {
@@ -45,6 +62,9 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
   text +=
       fmt::format("slices     {}: {}\n", bytes_text(decision.slice_bytes), explanation.why_slices);
   text += fmt::format("transport  {}\n", explanation.transport);
+  for (const PricedLinks& links : links_of(explanation))
+    text += fmt::format("costs      {}: {} ({})\n", links.where, text_of(links.cost),
+                        name_of(links.source));
   if (!explanation.assumed.empty())
     text += fmt::format("assumed    {} could be used. It cannot: {}\n", options.config.transport,
                         explanation.assumed);
@@ -81,6 +101,13 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
   json["why"] = explanation.why;
   json["slice_bytes"] = decision.slice_bytes;
   json["why_slices"] = explanation.why_slices;
+  json["costs"] = nlohmann::json::array();
+  for (const PricedLinks& links : links_of(explanation))
+    json["costs"].push_back({{"links", links.where},
+                             {"latency_us", rounded(links.cost.latency_s * 1e6, 1e3)},
+                             {"overhead_us", rounded(links.cost.overhead_s * 1e6, 1e3)},
+                             {"mb_per_s", rounded(1e-6 / links.cost.s_per_byte, 10)},
+                             {"source", name_of(links.source)}});
   json["rank"] = options.rank;
   json["channel"] = nlohmann::json::array();
   for (const Traffic& traffic : explanation.traffic) {

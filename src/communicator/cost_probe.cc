@@ -1,0 +1,234 @@
+#include "communicator/cost_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <span>
+
+#include "reduce/reduce.h"
+#include "schedule/hosts.h"
+
+namespace ropewalk {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPingPongs = 10;  // the first warms up
+constexpr int kBurst = 6;       // messages that one stream holds, and some to spare
+constexpr size_t kAddedBytes = 256 << 10;
+constexpr int kAdditions = 4;
+constexpr int kTransfers = 3;  // of each length
+/// A transfer that takes so long has shown the rate; the next would take four times as long.
+constexpr double kEnough_s = 6e-3;
+/// None begins later than this.
+constexpr double kTransferring_s = 25e-3;
+/// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
+/// rate.
+constexpr double kFarLatency_s = 5e-3;
+constexpr std::array<size_t, 4> kTransferBytes = {16 << 10, 64 << 10, 256 << 10, 1 << 20};
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// The link between two hosts, measured by the ranks at both ends. The lower one keeps the clock
+/// and tells the other how much comes next.
+class LinkProbe {
+ public:
+  LinkProbe(Communicator& communicator, int peer, Buffer<uint8_t>& buffer)
+      : communicator_(communicator),
+        peer_(peer),
+        leads_(communicator.rank() < peer),
+        out_(buffer.span().first(buffer.span().size() / 2)),
+        in_(buffer.span().subspan(buffer.span().size() / 2)) {}
+
+  /// On the rank that follows: zeros.
+  LinkCost run() {
+    const double one_way_s = least_time_s(kPingPongs, 1) / 2;
+    const double burst_s = least_time_s(kPingPongs / 2, kBurst) - 2 * one_way_s;
+    const double overhead_s = std::clamp(burst_s / (kBurst - 1), 0.0, one_way_s);
+    const double s_per_byte = leads_ ? lead_transfers(one_way_s) : follow_transfers();
+    if (!leads_) return {};
+    return {one_way_s - overhead_s, overhead_s, s_per_byte};
+  }
+
+ private:
+  /// From the first of `messages` to the answer to the last; the least of `times` but the first.
+  double least_time_s(int times, int messages) {
+    double least_s = 1e9;
+    for (int i = 0; i < times; ++i) {
+      const auto begin = Clock::now();
+      for (int m = 0; m < messages; ++m) leads_ ? send(1) : receive(1);
+      leads_ ? receive(1) : send(1);
+      if (i > 0) least_s = std::min(least_s, seconds_since(begin));
+    }
+    return least_s;
+  }
+
+  /// Ever longer transfers, each several times, since another process may have held one up.
+  double lead_transfers(double one_way_s) {
+    const auto begin = Clock::now();
+    double before_s = one_way_s, s_per_byte = 0;
+    size_t before_bytes = 0;
+    for (const size_t bytes : kTransferBytes) {
+      if (before_s > (before_bytes > 0 ? kEnough_s : kFarLatency_s)) break;
+      double least_s = 1e9;
+      for (int i = 0; i < kTransfers && seconds_since(begin) < kTransferring_s; ++i)
+        least_s = std::min(least_s, lead_transfer(bytes));
+      if (least_s == 1e9) break;
+      // The difference of two transfers is free of what every transfer costs.
+      s_per_byte =
+          std::max(least_s - before_s, least_s / 2) / static_cast<double>(bytes - before_bytes);
+      before_s = least_s;
+      before_bytes = bytes;
+    }
+    announce(0);
+    return s_per_byte;
+  }
+
+  double lead_transfer(size_t bytes) {
+    announce(bytes);
+    const auto begin = Clock::now();
+    exchange(bytes);
+    return seconds_since(begin);
+  }
+
+  double follow_transfers() {
+    for (;;) {
+      uint64_t bytes = 0;
+      communicator_.recv(std::span(&bytes, 1), peer_);
+      if (bytes == 0) return 0;
+      exchange(bytes);
+    }
+  }
+
+  void announce(uint64_t bytes) { communicator_.send(std::span(&bytes, 1), peer_); }
+  void send(size_t bytes) { communicator_.send(out_.first(bytes), peer_); }
+  void receive(size_t bytes) { communicator_.recv(in_.first(bytes), peer_); }
+  void exchange(size_t bytes) {
+    const std::array<Call, 2> both = {Call::recv(in_.first(bytes), peer_),
+                                      Call::send(out_.first(bytes), peer_)};
+    communicator_.start_group(both).wait();
+  }
+
+  Communicator& communicator_;
+  const int peer_;
+  const bool leads_;
+  const std::span<uint8_t> out_, in_;
+};
+
+LinkCost slower(const LinkCost& a, const LinkCost& b) {
+  return {std::max(a.latency_s, b.latency_s), std::max(a.overhead_s, b.overhead_s),
+          std::max(a.s_per_byte, b.s_per_byte)};
+}
+
+double measure_adding_s_per_byte() {
+  const std::vector<float> from(kAddedBytes / sizeof(float), 1);
+  std::vector<float> sum = from;
+  std::byte* const into = reinterpret_cast<std::byte*>(sum.data());
+  const std::array<const std::byte*, 2> sources = {into,
+                                                   reinterpret_cast<const std::byte*>(from.data())};
+  double least_s = 1e9;
+  for (int i = 0; i < kAdditions; ++i) {
+    const auto begin = Clock::now();
+    reduce(std::span(&into, 1), sources, sum.size(), DataType::float32, kSum);
+    least_s = std::min(least_s, seconds_since(begin));
+  }
+  return least_s / kAddedBytes;
+}
+
+/// Measures, gathers and spreads; on every rank.
+class Prober {
+ public:
+  Prober(Communicator& communicator, const Hosts& hosts)
+      : communicator_(communicator),
+        hosts_(hosts),
+        host_(hosts.host_of[static_cast<size_t>(communicator.rank())]) {}
+
+  Costs run(Costs costs, bool measures) {
+    spread(measures);
+    if (measures && communicator_.rank() == leader(host_)) {
+      const LinkCost slowest = gather(measure());
+      if (slowest.s_per_byte > 0) costs.model.inter.s_per_byte = slowest.s_per_byte;
+      costs.model.inter.latency_s = slowest.latency_s;
+      costs.model.inter.overhead_s = slowest.overhead_s;
+      if (host_ == 0) costs.model.reduce_s_per_byte = measure_adding_s_per_byte();
+    }
+    if (measures) costs.inter = costs.reduce = CostSource::probe;
+    spread(costs.model);
+    return costs;
+  }
+
+ private:
+  int leader(int host) const { return hosts_.members[static_cast<size_t>(host)].front(); }
+
+  LinkCost measure() {
+    const int last = hosts_.count() - 1, beside = host_ ^ 1;
+    auto buffer = communicator_.allocate<uint8_t>(2 * kTransferBytes.back());
+    LinkCost cost;
+    const auto measure_with = [&](int host) {
+      cost = slower(cost, LinkProbe(communicator_, leader(host), buffer).run());
+    };
+    if (beside <= last) measure_with(beside);
+    if (last % 2 == 0 && host_ == 0) measure_with(last);
+    if (last % 2 == 0 && host_ == last) measure_with(0);
+    return cost;
+  }
+
+  /// On host 0 the slowest of all, elsewhere of the part of the tree below.
+  LinkCost gather(LinkCost cost) {
+    for (int distance = 1; distance < hosts_.count(); distance *= 2) {
+      if ((host_ & distance) != 0) {
+        send_value(cost, leader(host_ - distance));
+        break;
+      }
+      if (host_ + distance >= hosts_.count()) continue;
+      LinkCost other;
+      receive_value(other, leader(host_ + distance));
+      cost = slower(cost, other);
+    }
+    return cost;
+  }
+
+  /// From rank 0 along the tree of hosts, then to all ranks of each host.
+  template <class Value>
+  void spread(Value& value) {
+    const auto& members = hosts_.members[static_cast<size_t>(host_)];
+    if (communicator_.rank() != members.front()) return receive_value(value, members.front());
+    const int above = host_ & (host_ - 1);
+    int distance = 1;
+    while (distance < hosts_.count() && (host_ & distance) == 0) distance *= 2;
+    if (host_ != 0) receive_value(value, leader(above));
+    for (distance /= 2; distance > 0; distance /= 2)
+      if (host_ + distance < hosts_.count()) send_value(value, leader(host_ + distance));
+    for (size_t i = 1; i < members.size(); ++i) send_value(value, members[i]);
+  }
+
+  template <class Value>
+  void send_value(const Value& value, int to) {
+    const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
+    communicator_.send(bytes, to);
+  }
+  template <class Value>
+  void receive_value(Value& value, int from) {
+    std::array<uint8_t, sizeof value> bytes;
+    communicator_.recv(bytes, from);
+    value = std::bit_cast<Value>(bytes);
+  }
+
+  Communicator& communicator_;
+  const Hosts& hosts_;
+  const int host_;
+};
+
+}  // namespace
+
+Costs agree_on_costs(Communicator& communicator, const std::vector<int>& hosts,
+                     const Costs& otherwise, bool measures) {
+  const Hosts by_host = hosts_of(hosts, communicator.size());
+  if (by_host.count() == 1) return otherwise;
+  return Prober(communicator, by_host).run(otherwise, measures);
+}
+
+}  // namespace ropewalk

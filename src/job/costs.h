@@ -1,0 +1,34 @@
+// What moving and adding bytes costs in this job, and how that is known. Equal on all ranks, since
+// the planner must decide alike everywhere.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "schedule/cost.h"
+#include "transport_choice/transport_choice.h"
+
+namespace ropewalk {
+
+enum class CostSource {
+  constant,  // of the transport, where nothing was measured: an order of magnitude
+  probe,     // measured as the job started (communicator/cost_probe.h)
+};
+std::string_view name_of(CostSource source);
+
+struct Costs {
+  CostModel model;
+  CostSource intra = CostSource::constant, inter = CostSource::constant,
+             reduce = CostSource::constant;
+
+  bool operator==(const Costs&) const = default;
+};
+
+/// What `transports` cost by their constants. Where no two ranks are joined so, the cost counts for
+/// nothing.
+Costs constant_costs(const TransportChoice& transports);
+
+/// "105 us, then 24.1 MB/s; 4.2 us a message".
+std::string text_of(const LinkCost& cost);
+
+}  // namespace ropewalk

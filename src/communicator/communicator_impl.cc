@@ -93,6 +93,7 @@ void Communicator::Impl::start_engine() {
   options.progress_thread = job_.config().progress_thread;
   options.progress_cpu = job_.config().progress_cpu;
   options.oversubscribed = job_.shares_cpus();
+  options.across_hosts = job_.choice().between != nullptr;
   driver_ = std::make_shared<Driver>(*engine_, clock_, job_.monitor().event_fd(), options);
 }
 

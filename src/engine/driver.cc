@@ -28,6 +28,8 @@ constexpr int64_t kYieldAside_ns = 200'000;       // the same in the background,
 constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around; under a second
 constexpr int64_t kOwnYield_ns = 20'000;          // one that takes longer let somebody else compute
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
+constexpr int64_t kLongWait_ns = 250'000;         // several times what sleeping and waking take
+constexpr int kLongWaits = 4;                     // short ones in a row, then it spins again
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
 constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
@@ -390,8 +392,9 @@ void Driver::poll_control(int64_t now_ns) {
 
 void Driver::idle(WaitState& wait) {
   wait.blocked = false;
-  if (++wait.spins % kSpinsPerClock != 0) {
-    if (options_.oversubscribed && !wait.background)
+  const bool block_at_once = wait.long_waits > 0;
+  if (!block_at_once && ++wait.spins % kSpinsPerClock != 0) {
+    if ((options_.oversubscribed || crowded_) && !wait.background)
       sched_yield();
     else
       relax();
@@ -400,18 +403,24 @@ void Driver::idle(WaitState& wait) {
   const int64_t now_ns = clock_.now_ns();
   if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - wait.idle_since_ns;
-  if (idle_ns < kSpin_ns && !wait.background) return;
-  const bool aside = wait.background || wait.channel != kNoChannel;
+  if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
+  const bool aside = wait.background || wait.channel != kNoChannel || options_.across_hosts;
   const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
-  if (idle_ns < kSpin_ns + yield_ns) {
+  if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
     sched_yield();
+    const bool took_long = clock_.now_ns() - now_ns > kOwnYield_ns;
+    if (options_.across_hosts) crowded_ = took_long;
     // Whoever computes here needs this CPU more: sleep until there is something to do.
-    const bool crowded = wait.background && clock_.now_ns() - now_ns > kOwnYield_ns;
-    if (!crowded) return;
+    if (!wait.background || !took_long) return;
   }
   wait.spins = kSpinsPerClock - 1;  // look at the clock after every block
   wait.blocked = true;
-  if (!block(wait, now_ns)) sched_yield();
+  if (!block(wait, now_ns)) return void(sched_yield());
+  if (!options_.across_hosts) return;
+  if (clock_.now_ns() - now_ns > kLongWait_ns)
+    wait.long_waits = kLongWaits;
+  else if (wait.long_waits > 0)
+    --wait.long_waits;
 }
 
 bool Driver::block(WaitState& wait, int64_t now_ns) {

@@ -1,4 +1,5 @@
-// The handshake over a peer's authenticated socket, for transports whose bytes then go elsewhere.
+// The handshake over a peer's authenticated socket, for transports whose bytes then take another
+// way.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,10 +13,46 @@
 #include <system_error>
 #include <vector>
 
-#include "bootstrap/sockets.h"
-#include "memory/memfd.h"
+#include "base/unique_fd.h"
 
 namespace ropewalk {
+
+/// Reads a handshake as its bytes come in. `Handshake` begins with a head of fixed length, which
+/// tells how long the rest is. In its namespace are `kHandshakeHeadBytes` and two functions, both
+/// of which return null or what is wrong, as the end of a sentence about the sender:
+///   const char* parse_head(const std::byte* head, Handshake&, size_t& rest_bytes);
+///   const char* parse_rest(const std::byte* rest, Handshake&);
+template <class Handshake, size_t kHeadBytes>
+class HandshakeReader {
+ public:
+  /// Takes the next byte. False: it can be no handshake; see `violation`.
+  bool take(std::byte byte) {
+    if (violation_ != nullptr) return false;
+    assert(!complete_);
+    bytes_.push_back(byte);
+    if (bytes_.size() == kHeadBytes) {
+      size_t rest_bytes = 0;
+      violation_ = parse_head(bytes_.data(), handshake_, rest_bytes);
+      wanted_ += rest_bytes;
+    }
+    if (violation_ == nullptr && bytes_.size() == wanted_) {
+      violation_ = parse_rest(bytes_.data() + kHeadBytes, handshake_);
+      complete_ = violation_ == nullptr;
+    }
+    return violation_ == nullptr;
+  }
+  bool complete() const { return complete_; }
+  /// The end of a sentence about the sender: "sent bytes that are no handshake".
+  const char* violation() const { return violation_; }
+  const Handshake& handshake() const { return handshake_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  size_t wanted_ = kHeadBytes;
+  bool complete_ = false;
+  const char* violation_ = nullptr;
+  Handshake handshake_;
+};
 
 /// This rank's end of it. `Reader` is a HandshakeReader. The socket stays open afterwards, and
 /// tells when the peer has gone.
@@ -61,22 +98,5 @@ struct Greeting {
     }
   }
 };
-
-/// Gives sockets to those of `linking` that wait for one, and calls `taken(peer)` for each, which
-/// may take that peer off the list. True where none waits any more.
-template <class Peer, class Taken>
-bool take_sockets(SocketSource& sockets, const std::vector<Peer*>& linking, Taken&& taken) {
-  bool all = true;
-  for (size_t i = linking.size(); i-- > 0;) {
-    Peer& peer = *linking[i];
-    if (peer.greeting.socket || !peer.open()) continue;
-    const int fd = sockets.take(peer.rank, 0);
-    all &= fd >= 0;
-    if (fd < 0) continue;
-    peer.greeting.socket = UniqueFd(fd);
-    taken(peer);
-  }
-  return all;
-}
 
 }  // namespace ropewalk

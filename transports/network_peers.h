@@ -1,34 +1,20 @@
-// What the transports over a network share: their peers, what `poll` gives out of them, and how
-// they are lost.
+// The peers of a transport over a network: what `poll` gives out of them, and how they are lost.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
 
 namespace ropewalk {
-
-/// Throws Error(invalid_argument).
-inline void check_connect(int rank, int size, int peer, std::span<const std::byte> hello) {
-  if (peer < 0 || peer >= size || peer == rank)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("rank {} cannot link with rank {} of {}", rank, peer, size));
-  if (hello.size() > kHelloBytesMax)
-    throw Error(ErrorCode::invalid_argument, "connect",
-                fmt::format("a hello of {} bytes; {} at most", hello.size(), kHelloBytesMax));
-}
 
 /// Whether a put lies in the region that its key names, as far as the key tells.
 inline bool is_within_key(const PutRequest& request) {
@@ -53,6 +39,7 @@ struct NetworkPeer {
 
   const int rank;
   State state = State::linking;
+  int sockets = 0;  // that were taken for it, ever
   LossReason why;
   // NetworkPeers keeps these.
   bool lost_to_tell = false;  // `lost` was not given out yet
@@ -73,8 +60,9 @@ struct NetworkPeer {
 template <class Peer>
 class NetworkPeers {
  public:
-  NetworkPeers(int rank, int size)
-      : rank_(rank), peers_(static_cast<size_t>(std::max(size, 0))), ready_(peers_.size()) {
+  /// For ranks 0 to `size` - 1.
+  explicit NetworkPeers(int size)
+      : peers_(static_cast<size_t>(std::max(size, 0))), ready_(peers_.size()) {
     failing_.reserve(peers_.size());
   }
 
@@ -89,28 +77,17 @@ class NetworkPeers {
     assert(peer < peers_.size() && peers_[peer] != nullptr);
     return *peers_[peer];
   }
-  /// By rank; null where never added.
-  const std::vector<std::unique_ptr<Peer>>& all() const { return peers_; }
+  /// All that were added, by rank.
+  auto added() const {
+    return peers_ | std::views::filter([](const auto& peer) { return peer != nullptr; }) |
+           std::views::transform([](const auto& peer) -> Peer& { return *peer; });
+  }
   /// There must be none of its rank.
   Peer& add(std::unique_ptr<Peer> peer) {
     auto& slot = peers_[static_cast<size_t>(peer->rank)];
     assert(slot == nullptr);
     slot = std::move(peer);
     return *slot;
-  }
-
-  // As Transport says.
-  std::optional<std::span<const std::byte>> hello_of(int peer) const {
-    const Peer* p = find(peer);
-    if (p == nullptr || p->state != Peer::State::linked) return {};
-    return p->hello_here();
-  }
-  bool is_wanted(int peer, const SocketSource& sockets) const {
-    return peer != rank_ && find(peer) == nullptr && sockets.has(peer, 0);
-  }
-  LossReason why_lost(int peer) const {
-    const Peer* p = find(peer);
-    return p == nullptr ? LossReason() : p->why;
   }
 
   // --- giving out ---
@@ -209,7 +186,6 @@ class NetworkPeers {
     return count;
   }
 
-  const int rank_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> failing_;
   std::vector<Peer*> ready_;  // a ring: peers in the order in which they had something

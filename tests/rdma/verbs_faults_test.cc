@@ -186,7 +186,7 @@ TEST(VerbsFaults, DifferentLimitsOfTheMtuWorkTogether) {
 
 // Once the last bytes of a put were in no lane's piece where a piece was a whole number of packets.
 TEST(VerbsFaults, NoLengthLosesBytesBetweenLanes) {
-  constexpr size_t kStripe = VerbsTransport::kStripeBytes;
+  constexpr size_t kStripe = verbs::kStripeBytes;
   for (const size_t lanes : {size_t{2}, size_t{3}, size_t{8}}) {
     VerbsGroup group(2, lanes);
     group.link(0, 1);

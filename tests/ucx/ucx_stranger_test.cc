@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "transports/tcp/local_sockets.h"
-#include "transports/ucx/config.h"
 #include "transports/ucx/handshake.h"
 #include "transports/ucx/inbox.h"
+#include "transports/ucx/library.h"
 #include "transports/ucx/message.h"
 #include "transports/ucx/ucx_transport.h"
 

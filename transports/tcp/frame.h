@@ -4,8 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include "base/little_endian.h"
 #include "ropewalk/transport.h"
 
 namespace ropewalk::tcp {
@@ -16,6 +16,7 @@ enum class FrameKind : uint8_t {
   urgent = 3,  // one urgent put, whole; on stream 0
 };
 
+inline constexpr uint32_t kMagic = 0x545752;  // "RWT"; the kind is the fourth byte
 inline constexpr size_t kFrameHeaderBytes = 40;
 inline constexpr uint32_t kFrameBytesMax = uint32_t{1} << 30;  // payload of one frame
 inline constexpr uint32_t kPutBytesMax = uint32_t{1} << 30;    // payload of one put
@@ -36,10 +37,45 @@ struct FrameHeader {
 using FrameBytes = std::array<std::byte, kFrameHeaderBytes>;
 
 /// Little-endian, whatever the machine.
-void encode(const FrameHeader& header, std::byte* into);
+inline void encode(const FrameHeader& header, std::byte* into) {
+  little_endian::store(into, kMagic | uint32_t{static_cast<uint8_t>(header.kind)} << 24);
+  little_endian::store(into + 4, header.notice);
+  little_endian::store(into + 8, header.key);
+  little_endian::store(into + 16, header.offset);
+  little_endian::store(into + 24, header.bytes);
+  little_endian::store(into + 28, header.put_bytes);
+  little_endian::store(into + 32, header.sequence);
+}
 
 /// Reads kFrameHeaderBytes at `from`. Returns null, or what is wrong with the header by itself, as
 /// the end of a sentence about the sender: "sent bytes that are no frame".
-const char* decode(const std::byte* from, FrameHeader& header);
+inline const char* decode(const std::byte* from, FrameHeader& header) {
+  using little_endian::load;
+  const auto word = load<uint32_t>(from);
+  if ((word & 0xffffff) != kMagic) return "sent bytes that are no frame";
+  header.kind = static_cast<FrameKind>(word >> 24);
+  header.notice = load<uint32_t>(from + 4);
+  header.key = load<uint64_t>(from + 8);
+  header.offset = load<uint64_t>(from + 16);
+  header.bytes = load<uint32_t>(from + 24);
+  header.put_bytes = load<uint32_t>(from + 28);
+  header.sequence = load<uint64_t>(from + 32);
+  switch (header.kind) {
+    case FrameKind::hello:
+      return header.bytes <= kHelloBytesMax ? nullptr : "sent a hello that is too long";
+    case FrameKind::urgent:
+      return header.bytes <= kUrgentPutBytesMax && header.bytes == header.put_bytes
+                 ? nullptr
+                 : "sent an urgent frame of a wrong length";
+    case FrameKind::put:
+      if (header.bytes > kFrameBytesMax || header.put_bytes > kPutBytesMax)
+        return "sent a frame that is too long";
+      // Only a pure notice has no payload; a piece is never empty.
+      if (header.bytes > header.put_bytes || (header.bytes == 0 && header.put_bytes != 0))
+        return "sent a frame longer than its put";
+      return nullptr;
+  }
+  return "sent a frame of unknown kind";
+}
 
 }  // namespace ropewalk::tcp

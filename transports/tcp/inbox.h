@@ -23,7 +23,21 @@ class Inbox {
   bool beyond(uint64_t sequence) const { return sequence >= first_ + kWindow; }
 
   /// A frame begins (not `beyond`). Null, or what is wrong with it.
-  const char* begin(const FrameHeader& frame);
+  const char* begin(const FrameHeader& frame) {
+    assert(!beyond(frame.sequence));
+    if (frame.sequence < first_) return "sent a put a second time";
+    Put& put = at(frame.sequence);
+    if (!put.begun) {
+      put = {frame.put_bytes, frame.notice, frame.put_bytes, frame.put_bytes, true};
+    } else if (put.bytes != frame.put_bytes || put.notice != frame.notice) {
+      return "sent pieces of a put that contradict each other";
+    } else if (put.unclaimed == 0) {
+      return "sent a put a second time";
+    }
+    if (frame.bytes > put.unclaimed) return "sent more bytes than its put has";
+    put.unclaimed -= frame.bytes;
+    return nullptr;
+  }
   /// `bytes` of payload (for a pure notice: none) of put `sequence` are in place.
   void arrived(uint64_t sequence, uint32_t bytes) {
     assert(at(sequence).begun && bytes <= at(sequence).missing);
@@ -47,7 +61,13 @@ class Inbox {
   }
   /// Removes an urgent put, else the oldest of the others, and returns its notice; only when
   /// `ready`.
-  uint32_t take();
+  uint32_t take() {
+    assert(ready());
+    if (urgent_first_ != urgent_end_) return urgent_[urgent_first_++ % kWindow];
+    Put& put = at(first_++);
+    put.begun = false;
+    return put.notice;
+  }
 
  private:
   struct Put {

@@ -1,78 +1,28 @@
 // How the transport comes by sockets, and which of them epoll watches.
-#include <fmt/format.h>
 #include <sys/epoll.h>
 
-#include <cassert>
 #include <cerrno>
+#include <utility>
 
-#include "transports/tcp/peer.h"
+#include "transports/tcp/tcp_transport.h"
 
 namespace ropewalk {
 
 using tcp::Stream;
 
-namespace {
-constexpr uint64_t kSocketsTag = 0;  // no link's address
-}  // namespace
-
-void TcpTransport::fail_system(const char* operation, const char* call) {
-  throw Error(ErrorCode::system, operation, fmt::format("{}: {}", call, errno_text(errno)),
-              "raise the limit on open files (ulimit -n)");
-}
-
 void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
-  check_connect(rank_, size_, peer, hello);
-  if (peers_.find(peer) != nullptr) return;
-  Peer& added = peers_.add(std::make_unique<Peer>(peer));
-  added.hello.assign(hello.begin(), hello.end());
-  added.links.resize(static_cast<size_t>(streams_));
-  pending_.push_back(&added);
-  socket_watch_.set(true, epoll_fd_, kSocketsTag);
-  for (int stream = 0; stream < streams_; ++stream) sockets_.request(peer, stream);
-  take_sockets();
+  if (is_new(peer, hello)) begin_link(std::make_unique<Peer>(peer, hello));
 }
 
-std::optional<std::span<const std::byte>> TcpTransport::hello_of(int peer) const {
-  return peers_.hello_of(peer);
-}
-
-bool TcpTransport::is_wanted(int peer) const {
-  return peers_.is_wanted(peer, sockets_);
-}
-
-LossReason TcpTransport::why_lost(int peer) const {
-  return peers_.why_lost(peer);
-}
-
-void TcpTransport::take_sockets() {
-  std::erase_if(pending_, [this](Peer* peer) { return take_sockets(*peer); });
-  if (pending_.empty()) socket_watch_.set(false, epoll_fd_, kSocketsTag);
-}
-
-// True where the peer has all its sockets. May lose the peer.
-bool TcpTransport::take_sockets(Peer& peer) {
-  bool complete = true;
-  for (int index = 0; index < streams_ && peer.open(); ++index) {
-    if (peer.links[static_cast<size_t>(index)] != nullptr) continue;
-    const int fd = sockets_.take(peer.rank, index);
-    if (fd >= 0) {
-      add_link(peer, index, fd);
-    } else {
-      complete = false;
-    }
-  }
-  return complete && peer.open();
-}
-
-void TcpTransport::add_link(Peer& peer, int index, int fd) {
-  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(index),
+void TcpTransport::take_socket(Peer& peer, int stream, UniqueFd socket) {
+  const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(stream),
                                        static_cast<uint32_t>(streams_)};
   // Only stream 0 carries what the caller has to say.
-  const auto hello = index == 0 ? std::span<const std::byte>(peer.hello) : std::span<std::byte>();
-  auto& link = peer.links[static_cast<size_t>(index)];
-  link = std::make_unique<PeerStream>(peer, fd, rank_, expected, hello, regions_);
+  const auto hello = stream == 0 ? std::span(peer.hello) : std::span<const std::byte>();
+  auto& link = peer.links.emplace_back(new PeerStream{
+      peer, Stream(std::move(socket), rank_, expected, hello, regions_, peer.inbox, peer.outbox)});
   links_.push_back(link.get());
-  if (watching_links_) watch(*link);
+  watch(*link);
   if (peer.open()) flush(peer);  // the hello
 }
 
@@ -88,8 +38,8 @@ void TcpTransport::watch(PeerStream& link) {
   event.data.ptr = &link;
   const int change = stream.interest == Stream::kNotWatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   stream.interest = interest;
-  if (epoll_ctl(epoll_fd_, change, stream.fd(), &event) != 0)
-    peers_.lose(link.peer, why_not_watched(errno));
+  if (epoll_ctl(epoll_fd_.get(), change, stream.fd(), &event) != 0)
+    lose_unwatched(link.peer, errno);
 }
 
 void TcpTransport::watch_links(bool on) {
@@ -101,7 +51,7 @@ void TcpTransport::watch_links(bool on) {
       watch(*link);
     } else if (stream.interest != Stream::kNotWatched) {
       stream.interest = Stream::kNotWatched;
-      epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream.fd(), nullptr);
+      epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, stream.fd(), nullptr);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Puts to one peer that were accepted and are not yet done.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstddef>
@@ -34,8 +35,11 @@ class Outbox {
   /// True where a piece can be claimed.
   bool pending() const { return next_ != end_; }
 
-  /// Not when `full`. Returns the put's sequence number.
-  uint64_t post(const Put& put);
+  /// Not when `full`.
+  void post(const Put& put) {
+    assert(!full() && put.claimed == 0);
+    at(end_++) = put;
+  }
   /// The sequence number of the next put.
   uint64_t next_sequence() const { return end_; }
   /// Counts a put that was written whole without having been posted; only when `empty`.
@@ -44,7 +48,21 @@ class Outbox {
     first_ = next_ = ++end_;
   }
   /// The next piece, of at most `bytes_max`. Only when `pending`. Sequence numbers never fall.
-  Piece claim(uint32_t bytes_max);
+  Piece claim(uint32_t bytes_max) {
+    assert(pending());
+    Put& put = at(next_);
+    const uint32_t bytes = std::min(put.bytes - put.claimed, bytes_max);
+    const Piece piece{
+        {FrameKind::put, put.notice, put.key, put.offset + put.claimed, bytes, put.bytes, next_},
+        bytes == 0 ? nullptr : put.source + put.claimed};
+    put.claimed += bytes;
+    ++put.unwritten;
+    if (put.claimed == put.bytes) {
+      put.all_claimed = true;
+      ++next_;
+    }
+    return piece;
+  }
   /// A claimed piece of put `sequence` was written whole.
   void written(uint64_t sequence) {
     assert(at(sequence).unwritten > 0);

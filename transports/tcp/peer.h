@@ -5,31 +5,27 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <system_error>
 #include <vector>
 
+#include "transports/network_peers.h"
 #include "transports/tcp/inbox.h"
 #include "transports/tcp/outbox.h"
 #include "transports/tcp/stream.h"
-#include "transports/tcp/tcp_transport.h"
 
-namespace ropewalk {
+namespace ropewalk::tcp {
 
-inline std::string errno_text(int error) {
-  return std::generic_category().message(error);
-}
+struct Peer;
 
-struct TcpTransport::PeerStream {
-  inline PeerStream(Peer& peer_, int fd, int rank, const tcp::Reader::Expected& expected,
-                    std::span<const std::byte> hello, const Regions& regions);
+struct PeerStream {
   Peer& peer;
-  tcp::Stream stream;
+  Stream stream;
   bool is_held_back = false;  // in the transport's list
 };
 
-struct TcpTransport::Peer final : NetworkPeer {
-  using NetworkPeer::NetworkPeer;
+struct Peer final : NetworkPeer {
+  Peer(int rank_, std::span<const std::byte> hello_)
+      : NetworkPeer(rank_), hello(hello_.begin(), hello_.end()) {}
+
   // For NetworkPeers. What arrived whole is given out also after the peer was lost.
   bool gives() const { return state != State::linking && state != State::dropped; }
   bool put_done() const { return outbox.done(); }
@@ -38,18 +34,12 @@ struct TcpTransport::Peer final : NetworkPeer {
   uint32_t take_notice() { return inbox.take(); }
   std::span<const std::byte> hello_here() const { return links[0]->stream.reader().hello(); }
 
+  const std::vector<std::byte> hello;              // ours, for the peer
   int ended = 0;                                   // streams that the peer has closed
   uint64_t urgent_puts = 0;                        // sent, ever
-  std::vector<std::byte> hello;                    // ours, for the peer
-  std::vector<std::unique_ptr<PeerStream>> links;  // by stream; null: no socket yet
-  tcp::Inbox inbox;
-  tcp::Outbox outbox;
+  std::vector<std::unique_ptr<PeerStream>> links;  // by stream, of those with a socket
+  Inbox inbox;
+  Outbox outbox;
 };
 
-inline TcpTransport::PeerStream::PeerStream(Peer& peer_, int fd, int rank,
-                                            const tcp::Reader::Expected& expected,
-                                            std::span<const std::byte> hello,
-                                            const Regions& regions)
-    : peer(peer_), stream(fd, rank, expected, hello, regions, peer_.inbox, peer_.outbox) {}
-
-}  // namespace ropewalk
+}  // namespace ropewalk::tcp

@@ -42,51 +42,36 @@ bool is_local(int fd) {
 
 }  // namespace
 
-Stream::Stream(int fd, int rank, const Reader::Expected& expected, std::span<const std::byte> hello,
-               const Regions& regions, Inbox& inbox, Outbox& outbox)
-    : fd_(fd),
-      peer_(expected.peer),
+Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
+               std::span<const std::byte> hello, const Regions& regions, Inbox& inbox,
+               Outbox& outbox)
+    : socket_(std::move(socket)),
       piece_bytes_max_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
       reader_(regions, inbox, expected),
       outbox_(outbox) {
-  assert(fd_ >= 0);
+  assert(fd() >= 0);
   const int on = 1;
   // These fail on what is not TCP: no matter.
-  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (!is_local(fd_)) limit_unsent(kNetworkPieceMin);
-  Outbox::Piece piece;
-  piece.header.kind = FrameKind::hello;
-  piece.header.notice = kProtocolVersion;
-  piece.header.key = static_cast<uint64_t>(rank);
-  piece.header.offset = expected.stream;
-  piece.header.bytes = static_cast<uint32_t>(hello.size());
-  piece.header.put_bytes = expected.streams;
-  piece.payload = hello.data();
-  enqueue(piece);
+  setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (!is_local(fd())) limit_unsent(kNetworkPieceMin);
+  enqueue({{FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
+            static_cast<uint32_t>(hello.size()), expected.streams},
+           hello.data()});
 }
 
 void Stream::limit_unsent(uint32_t bytes) {
   if (bytes == unsent_bytes_max_) return;
   piece_bytes_max_ = unsent_bytes_max_ = bytes;
-  setsockopt(fd_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+  setsockopt(fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 // By what the network has taken of late.
 void Stream::adapt_to_network() {
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  if (getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+  if (getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
   limit_unsent(static_cast<uint32_t>(std::clamp<uint64_t>(
       info.tcpi_delivery_rate / kPiecesPerSecond, kNetworkPieceMin, kNetworkPieceMax)));
-}
-
-Stream::~Stream() {
-  close();
-}
-
-void Stream::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
 }
 
 Stream::Received Stream::receive() {
@@ -95,9 +80,9 @@ Stream::Received Stream::receive() {
   if (count == 0) return Received::nothing;
   ssize_t bytes;
   do {
-    bytes = count == 1 ? call(SYS_recvfrom, fd_, places[0].iov_base, places[0].iov_len, 0, nullptr,
+    bytes = count == 1 ? call(SYS_recvfrom, fd(), places[0].iov_base, places[0].iov_len, 0, nullptr,
                               nullptr)
-                       : call(SYS_readv, fd_, places.data(), count);
+                       : call(SYS_readv, fd(), places.data(), count);
   } while (bytes < 0 && errno == EINTR);
   if (bytes == 0) return Received::end;
   if (bytes < 0) {
@@ -128,9 +113,9 @@ size_t Stream::write(std::span<const iovec> pieces, size_t total) {
   message.msg_iovlen = pieces.size();
   ssize_t bytes;
   do {
-    bytes = pieces.size() == 1 ? call(SYS_sendto, fd_, pieces[0].iov_base, pieces[0].iov_len,
+    bytes = pieces.size() == 1 ? call(SYS_sendto, fd(), pieces[0].iov_base, pieces[0].iov_len,
                                       MSG_NOSIGNAL, nullptr, 0)
-                               : call(SYS_sendmsg, fd_, &message, MSG_NOSIGNAL);
+                               : call(SYS_sendmsg, fd(), &message, MSG_NOSIGNAL);
   } while (bytes < 0 && errno == EINTR);
   if (bytes < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
     error_ = errno;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/unique_fd.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/outbox.h"
 #include "transports/tcp/reader.h"
@@ -17,18 +18,16 @@ namespace ropewalk::tcp {
 /// Owns the socket. Neither call blocks or allocates.
 class Stream {
  public:
-  /// `fd` is a connected, non-blocking stream socket; TCP's delays are switched off. `index` is
+  /// `socket` is a connected, non-blocking stream socket; TCP's delays are switched off. `index` is
   /// this stream's number. `hello` must outlive the stream; it is sent first.
-  Stream(int fd, int rank, const Reader::Expected& expected, std::span<const std::byte> hello,
-         const Regions& regions, Inbox& inbox, Outbox& outbox);
-  ~Stream();
+  Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
+         std::span<const std::byte> hello, const Regions& regions, Inbox& inbox, Outbox& outbox);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  int fd() const { return fd_; }
+  int fd() const { return socket_.get(); }
   /// Longer puts are cut into pieces of this size.
   uint32_t piece_bytes_max() const { return piece_bytes_max_; }
-  int peer() const { return peer_; }
   Reader& reader() { return reader_; }
   const Reader& reader() const { return reader_; }
 
@@ -69,7 +68,7 @@ class Stream {
   /// errno of the call that failed, or 0.
   int error() const { return error_; }
   /// Closes the socket; `fd` is -1 from then on.
-  void close();
+  void close() { socket_.reset(); }
 
   static constexpr uint32_t kNotWatched = ~0u;
   uint32_t interest = kNotWatched;  // what epoll watches for; kept here by the transport
@@ -97,8 +96,7 @@ class Stream {
   size_t gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const;
   void retire(size_t bytes);
 
-  int fd_;
-  int peer_;
+  UniqueFd socket_;
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit
   uint64_t unmeasured_bytes_ = 0;  // written since the network's rate was looked up

@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
-#include "transports/tcp/peer.h"
+#include "transports/region_memory.h"
 
 namespace ropewalk {
 namespace {
@@ -29,77 +27,39 @@ constexpr uint32_t kHeldPutBytes = 2 << 10;
 constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
 
-class TcpMemory final : public MemoryRegistration {
- public:
-  TcpMemory(Regions& regions, const Region& region)
-      : regions_(regions), key_{regions.add(region), region.bytes}, base_(region.base) {}
-  ~TcpMemory() override { regions_.remove(key_.id); }
-  RemoteKey key() const override { return key_; }
-  const std::byte* base() const override { return base_; }
-
- private:
-  Regions& regions_;
-  const RemoteKey key_;
-  const std::byte* const base_;
-};
-
 }  // namespace
 
 TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
-    : rank_(rank),
-      size_(size),
-      streams_(streams),
-      sockets_(sockets),
-      socket_watch_(sockets),
-      peers_(rank, size) {
-  if (size < 1 || rank < 0 || rank >= size)
-    throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("rank {} of {}", rank, size));
+    : NetworkTransport("tcp", rank, size, sockets, streams) {
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("{} streams per peer", streams),
                 fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
   const auto count = static_cast<size_t>(size);
-  pending_.reserve(count);
   links_.reserve(count * static_cast<size_t>(streams));
   held_back_.reserve(count);
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) fail_system("tcp", "epoll_create1");
-}
-
-TcpTransport::~TcpTransport() {
-  ::close(epoll_fd_);
-}
-
-Capabilities TcpTransport::capabilities() const {
-  return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
 }
 
 std::unique_ptr<MemoryRegistration> TcpTransport::register_memory(const Region& region) {
-  return std::make_unique<TcpMemory>(regions_, region);
+  return std::make_unique<RegionMemory>(regions_, region);
 }
 
 // ---- Putting ----
 
 Posted TcpTransport::put(const PutRequest& request) {
   assert(request.bytes <= tcp::kPutBytesMax);
-  Peer* p = peers_.find(request.peer);
-  assert(p != nullptr);
-  if (p->state != Peer::State::linked)
-    return p->state == Peer::State::linking ? Posted::full : Posted::lost;
+  Posted answer;
+  Peer* const p = target_of(request, answer);
+  if (p == nullptr) return answer;
   if (p->ended > 0) return Posted::lost;
-  if (!is_within_key(request)) {
-    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
-    return Posted::lost;
-  }
   if (request.urgent) return put_urgent(*p, request);
   tcp::Outbox& outbox = p->outbox;
   if (outbox.full()) return Posted::full;
-  tcp::Outbox::Put put;
-  put.source = request.source;
-  put.key = request.key.id;
-  put.offset = request.offset;
-  put.cookie = request.cookie;
-  put.bytes = static_cast<uint32_t>(request.bytes);
-  put.notice = request.notice;
+  const tcp::Outbox::Put put{request.source,
+                             request.key.id,
+                             request.offset,
+                             request.cookie,
+                             static_cast<uint32_t>(request.bytes),
+                             request.notice};
   const bool was_empty = outbox.empty();
   if (was_empty && streams_ == 1 && p->links[0]->stream.idle() &&
       put.bytes <= p->links[0]->stream.piece_bytes_max()) {
@@ -198,7 +158,6 @@ void TcpTransport::flush(Peer& peer) {
   for (bool more = true; more && calls < kSendCallsMax;) {
     more = false;
     for (auto& link : peer.links) {
-      if (link == nullptr) continue;
       Stream& stream = link->stream;
       if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
       more |= stream.send();
@@ -207,7 +166,7 @@ void TcpTransport::flush(Peer& peer) {
     }
   }
   for (auto& link : peer.links)
-    if (link != nullptr && link->stream.has_output()) watch(*link);
+    if (link->stream.has_output()) watch(*link);
 }
 
 // ---- Polling ----
@@ -215,7 +174,7 @@ void TcpTransport::flush(Peer& peer) {
 size_t TcpTransport::poll(std::span<Completion> into) {
   if (any_stalled_) resume_stalled();
   if (!peers_.any_ready()) {
-    const bool each = pending_.empty() && links_.size() <= kReadEachMax;
+    const bool each = !awaits_sockets_ && links_.size() <= kReadEachMax;
     watch_links(!each);
     if (each) {
       poll_each();
@@ -229,7 +188,7 @@ size_t TcpTransport::poll(std::span<Completion> into) {
 
 bool TcpTransport::arm() {
   if (any_stalled_) resume_stalled();
-  if (!pending_.empty()) take_sockets();
+  if (awaits_sockets_) take_sockets();
   watch_links(true);
   for (PeerStream* link : links_) watch(*link);
   lose_failing();
@@ -250,10 +209,10 @@ void TcpTransport::poll_each() {
 
 void TcpTransport::poll_events() {
   std::array<epoll_event, kEventsMax> events;
-  const int count = epoll_wait(epoll_fd_, events.data(), kEventsMax, 0);
+  const int count = epoll_wait(epoll_fd_.get(), events.data(), kEventsMax, 0);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
-    if (event.data.ptr == nullptr) {
+    if (event.data.u64 == kSocketsTag) {
       take_sockets();
       continue;
     }
@@ -285,11 +244,10 @@ void TcpTransport::received(PeerStream& link) {
   const tcp::Reader& reader = link.stream.reader();
   if (reader.violation() != nullptr)
     return peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
-  if (peer.state == Peer::State::linking &&
-      std::all_of(peer.links.begin(), peer.links.end(), [](const auto& other) {
-        return other != nullptr && other->stream.reader().has_hello();
-      }))
-    peer.state = Peer::State::linked;
+  const auto has_hello = [](const auto& each) { return each->stream.reader().has_hello(); };
+  if (peer.state == Peer::State::linking && peer.sockets == streams_ &&
+      std::ranges::all_of(peer.links, has_hello))
+    set_linked(peer);
   if (reader.stalled()) {
     any_stalled_ = true;
     check_stuck(peer);
@@ -325,9 +283,8 @@ void TcpTransport::end_stream(PeerStream& link) {
 // Loses a peer of which no stream can bring anything more: each has ended, or waits for the window
 // to move, and what would move the window is in none of them.
 void TcpTransport::check_stuck(Peer& peer) {
-  if (!peer.open()) return;
+  if (!peer.open() || peer.sockets < streams_) return;
   for (const auto& link : peer.links) {
-    if (link == nullptr) return;
     if (link->stream.fd() < 0) continue;
     if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
   }
@@ -358,7 +315,7 @@ void TcpTransport::drop(int peer) {
 void TcpTransport::close(PeerStream& link) {
   if (link.stream.fd() < 0) return;
   // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, link.stream.fd(), nullptr);
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, link.stream.fd(), nullptr);
   link.stream.close();
   std::erase(held_back_, &link);
   *std::find(links_.begin(), links_.end(), &link) = links_.back();
@@ -366,9 +323,8 @@ void TcpTransport::close(PeerStream& link) {
 }
 
 void TcpTransport::close(Peer& peer) {
-  for (auto& link : peer.links)
-    if (link != nullptr) close(*link);
-  std::erase(pending_, &peer);
+  for (auto& link : peer.links) close(*link);
+  unlist(peer);
   peer.outbox.clear();
 }
 

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "bootstrap/sockets.h"
 #include "memory/regions.h"
 #include "ropewalk/transport.h"
-#include "transports/network_peers.h"
-#include "transports/socket_watch.h"
-#include "transports/tcp/outbox.h"
+#include "transports/network_transport.h"
+#include "transports/tcp/peer.h"
 
 namespace ropewalk {
 
@@ -29,40 +26,33 @@ namespace ropewalk {
 /// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
 /// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to
 /// notice: sockets here have no time limit of their own.
-class TcpTransport final : public Transport {
+class TcpTransport final : public NetworkTransport<tcp::Peer> {
  public:
   /// `sockets` must outlive the transport. `streams` (1 to 16) is the number of sockets per peer,
   /// the same on every rank; with more than one, the pieces of a put travel side by side. Throws
   /// Error(invalid_argument, system).
   TcpTransport(int rank, int size, SocketSource& sockets, int streams);
-  ~TcpTransport() override;
 
-  Capabilities capabilities() const override;
-  MappedMemory* mapped_memory() override { return nullptr; }
+  Capabilities capabilities() const override {
+    return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
+  }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
-  bool is_wanted(int peer) const override;
   Posted put(const PutRequest& request) override;
   void set_batching(bool on) override;
   bool has_unsent() override;
   size_t poll(std::span<Completion> into) override;
-  int event_fd() const override { return epoll_fd_; }
   bool arm() override;
   void drop(int peer) override;
   void stop() override { lose_failing(); }
-  LossReason why_lost(int peer) const override;
 
  private:
-  struct Peer;
-  struct PeerStream;  // a stream with the peer it belongs to
+  using Peer = tcp::Peer;
+  using PeerStream = tcp::PeerStream;
 
-  [[noreturn]] static void fail_system(const char* operation, const char* call);
-  void take_sockets();
-  bool take_sockets(Peer& peer);
-  void add_link(Peer& peer, int index, int fd);
+  void take_socket(Peer& peer, int stream, UniqueFd socket) override;
   void watch(PeerStream& link);
   void watch_links(bool on);
 
@@ -86,12 +76,6 @@ class TcpTransport final : public Transport {
   void close(PeerStream& link);
   void close(Peer& peer);
 
-  const int rank_;
-  const int size_;
-  const int streams_;
-  SocketSource& sockets_;
-  int epoll_fd_ = -1;
-  SocketWatch socket_watch_;
   // The sockets are in the epoll set. While each is read in turn they are not: every packet would
   // cost its sender a wake-up that nobody waits for.
   bool watching_links_ = true;
@@ -100,8 +84,6 @@ class TcpTransport final : public Transport {
   Regions regions_;
   std::vector<PeerStream*> links_;      // open sockets
   std::vector<PeerStream*> held_back_;  // open sockets with puts to be released
-  std::vector<Peer*> pending_;          // peers that lack sockets
-  NetworkPeers<Peer> peers_;
 };
 
 }  // namespace ropewalk

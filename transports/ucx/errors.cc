@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "transports/ucx/peer.h"
+#include "transports/ucx/ucx_transport.h"
 
 namespace ropewalk {
 
@@ -42,24 +42,19 @@ void UcxTransport::close(Peer& peer) {
 // asked for bytes before may still write.
 void UcxTransport::stop() {
   if (!settle()) stopped_ = abandoned_ = true;
-  for (const auto& peer : peers_.all()) {
-    if (!peer || peer->released()) continue;
-    if (peer->open()) peer->why.text = "this rank has stopped";
-    peer->state = Peer::State::lost;
-    begin_close(*peer);
+  for (Peer& peer : peers_.added()) {
+    if (peer.released()) continue;
+    if (peer.open()) peer.why.text = "this rank has stopped";
+    peer.state = Peer::State::lost;
+    begin_close(peer);
   }
   const auto deadline = Clock::now() + kEndingMax;  // of all: they end at once
-  for (const auto& peer : peers_.all())
-    if (peer) finish_close(*peer, deadline);
+  for (Peer& peer : peers_.added()) finish_close(peer, deadline);
   stopped_ = true;
 }
 
-// The socket stays open: its end would tell the peer that this process has gone, before it hears
-// the true reason.
 void UcxTransport::begin_close(Peer& peer) {
-  if (peer.greeting.socket)
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.greeting.socket.get(), nullptr);
-  std::erase(linking_, &peer);
+  end_greeting(peer);
   if (peer.endpoint == nullptr) return;
   const bool was_wiring = peer.wiring();
   const ucp_ep_h endpoint = std::exchange(peer.endpoint, nullptr);
@@ -87,9 +82,9 @@ void UcxTransport::finish_close(Peer& peer, Clock::time_point deadline) {
 void UcxTransport::stop_after(const Peer& lost) {
   if (std::exchange(stopped_, true)) return;
   abandoned_ = true;
-  for (const auto& peer : peers_.all())
-    if (peer && peer->open() && peer.get() != &lost)
-      peers_.lose(*peer,
+  for (Peer& peer : peers_.added())
+    if (&peer != &lost)
+      peers_.lose(peer,
                   fmt::format("UCX was stopped, because rank {} was lost while it was at work: {}",
                               lost.rank, lost.why.text));
 }
@@ -97,20 +92,17 @@ void UcxTransport::stop_after(const Peer& lost) {
 // Until all connections that are being made stand. False: some do not.
 bool UcxTransport::settle() {
   const auto deadline = Clock::now() + kSettlingMax;
-  const auto is_wiring = [](const auto& peer) {
-    return peer && !peer->released() && peer->wiring();
+  const auto is_wiring = [](const Peer& peer) { return !peer.released() && peer.wiring(); };
+  const auto is_awaited = [&is_wiring](const Peer& peer) {
+    return is_wiring(peer) || (peer.state == Peer::State::linking &&
+                               peer.greeting.reader.complete() && peer.greeting.all_sent());
   };
-  const auto is_awaited = [&is_wiring](const auto& peer) {
-    return is_wiring(peer) || (peer && peer->state == Peer::State::linking &&
-                               peer->greeting.reader.complete() && peer->greeting.all_sent());
-  };
-  while (!stopped_ && Clock::now() < deadline &&
-         std::any_of(peers_.all().begin(), peers_.all().end(), is_awaited)) {
+  while (!stopped_ && Clock::now() < deadline && std::ranges::any_of(peers_.added(), is_awaited)) {
     if (!worker_.progress()) std::this_thread::yield();
     poll_control();
     if (!peers_.failing().empty()) lose_failing();
   }
-  return std::none_of(peers_.all().begin(), peers_.all().end(), is_wiring);
+  return std::ranges::none_of(peers_.added(), is_wiring);
 }
 
 void UcxTransport::drop(int peer) {
@@ -127,10 +119,10 @@ void UcxTransport::drop(int peer) {
 // A put that was answered `done` may still be UCX's to send.
 void UcxTransport::flush_on_close() {
   const auto deadline = Clock::now() + kFlushMax;
-  watch_for_sockets(false);
+  await_sockets(false);
   settle();
-  for (const auto& peer : peers_.all())
-    if (peer && peer->state == Peer::State::linking && !peer->wiring()) drop(peer->rank);
+  for (Peer& peer : peers_.added())
+    if (peer.state == Peer::State::linking && !peer.wiring()) drop(peer.rank);
   std::array<Completion, 64> ignored;
   while (has_unsent() && Clock::now() < deadline) {
     poll(ignored);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ropewalk/transport.h"
-#include "transports/handshake_reader.h"
+#include "transports/greeting.h"
 
 namespace ropewalk::ucx {
 

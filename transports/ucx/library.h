@@ -1,10 +1,12 @@
-// UCX's functions. They are loaded when first used, so that programs that never do run where UCX is
-// not installed. The process keeps its signal handlers, which loading UCX replaces, unless
-// UCX_HANDLE_ERRORS is set.
+// UCX's functions and its configuration. The functions are loaded when first used, so that programs
+// that never do run where UCX is not installed. The process keeps its signal handlers, which
+// loading UCX replaces, unless UCX_HANDLE_ERRORS is set.
 #pragma once
 
 #include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
+
+#include <string>
 
 namespace ropewalk::ucx {
 
@@ -69,5 +71,33 @@ inline const Library& lib() {
   static const Library loaded = load();
   return loaded;
 }
+
+std::string text_of(ucs_status_t status);
+/// Throws Error(unavailable) that says what to look at, where `status` is an error.
+void check(ucs_status_t status, const char* call);
+
+/// UCX's own configuration: its UCX_* variables and its file.
+/// Threads: one. Throws Error(unavailable).
+class Config {
+ public:
+  Config();
+  ~Config() { lib().ucp_config_release(config_); }
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
+
+  const ucp_config_t* get() const { return config_; }
+  /// Sets UCX_TRANSPORT_SETTING, as {"TCP", "RX_SEG_SIZE"}, unless the environment does; UCX's file
+  /// (ucx.conf) cannot be asked. UCX complains where it then does not use the transport.
+  void prefer(const std::string& transport, const std::string& setting, const std::string& value);
+  /// UCX_TLS: "all", "tcp,self", "^posix".
+  std::string wires() const { return value_of("UCX_TLS"); }
+  /// UCX_NET_DEVICES: "all", "mlx5_0:1,eth0".
+  std::string devices() const { return value_of("UCX_NET_DEVICES"); }
+
+ private:
+  std::string value_of(const std::string& variable) const;
+
+  ucp_config_t* config_ = nullptr;
+};
 
 }  // namespace ropewalk::ucx

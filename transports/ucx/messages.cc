@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transports/ucx/peer.h"
+#include "transports/ucx/ucx_transport.h"
 
 namespace ropewalk {
 
@@ -97,24 +97,14 @@ void UcxTransport::receive(Peer& peer, uint32_t sequence, std::byte* target, voi
   param.user_data = &receive;
   ucs_status_ptr_t request =
       ucx::lib().ucp_am_recv_data_nbx(worker_.get(), data, target, bytes, &param);
-  if (UCS_PTR_IS_ERR(request))
-    return peers_.lose_later(
-        peer, "it could not be fetched from: " + ucx::text_of(UCS_PTR_STATUS(request)));
-  if (request != nullptr) {
-    ++peer.under_way;
-    return;
-  }
+  if (!has_begun(peer, request, ucx::kNotFetched) || request != nullptr) return;
   peer.inbox.arrived(sequence);
   publish(peer);
 }
 
 void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void* receive) {
   const auto [peer, sequence] = *static_cast<Receive*>(receive);
-  ucx::lib().ucp_request_free(request);
-  --peer->under_way;
-  if (status != UCS_OK)
-    return peer->owner.peers_.lose_later(*peer,
-                                         "it could not be fetched from: " + ucx::text_of(status));
+  if (!has_ended(*peer, request, status, ucx::kNotFetched)) return;
   peer->inbox.arrived(sequence);
   peer->owner.publish(*peer);
 }
@@ -136,13 +126,29 @@ ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_byte
 
 // ---- Leaving ----
 
+// False where UCX refused, and the peer will be lost. Else `request`, where it is not null, is
+// under way.
+bool UcxTransport::has_begun(Peer& peer, ucs_status_ptr_t request, const char* trouble) {
+  if (UCS_PTR_IS_ERR(request)) {
+    peers_.lose_later(peer, trouble + ucx::text_of(UCS_PTR_STATUS(request)));
+    return false;
+  }
+  if (request != nullptr) ++peer.under_way;
+  return true;
+}
+
+// False where it failed, and the peer will be lost.
+bool UcxTransport::has_ended(Peer& peer, void* request, ucs_status_t status, const char* trouble) {
+  ucx::lib().ucp_request_free(request);
+  --peer.under_way;
+  if (status != UCS_OK) peer.owner.peers_.lose_later(peer, trouble + ucx::text_of(status));
+  return status == UCS_OK;
+}
+
 void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
   auto& sent = *static_cast<Put*>(put);
   Peer& peer = *sent.peer;
-  ucx::lib().ucp_request_free(request);
-  --peer.under_way;
-  if (status != UCS_OK)
-    return peer.owner.peers_.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
+  if (!has_ended(peer, request, status, ucx::kNotSent)) return;
   sent.sent = true;
   peer.owner.can_do_more();
   peer.owner.publish(peer);
@@ -150,23 +156,16 @@ void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
 
 void UcxTransport::on_flushed(void* request, ucs_status_t status, void* about) {
   Peer& peer = *static_cast<Peer*>(about);
-  ucx::lib().ucp_request_free(request);
-  --peer.under_way;
   peer.flushing = false;
-  if (status != UCS_OK)
-    return peer.owner.peers_.lose_later(peer, "it could not be reached: " + ucx::text_of(status));
-  peer.owner.can_do_more();
+  if (has_ended(peer, request, status, ucx::kNotReached)) peer.owner.can_do_more();
 }
 
 void UcxTransport::on_credit_sent(void* request, ucs_status_t status, void* about) {
   Peer& peer = *static_cast<Peer*>(about);
-  ucx::lib().ucp_request_free(request);
-  --peer.under_way;
   peer.telling = false;
   if (!peer.stood) peer.owner.can_do_more();
-  if (status != UCS_OK)
-    return peer.owner.peers_.lose_later(peer, "it could not be sent to: " + ucx::text_of(status));
-  if (peer.endpoint != nullptr) peer.owner.give_credits(peer);
+  if (has_ended(peer, request, status, ucx::kNotSent) && peer.endpoint != nullptr)
+    peer.owner.give_credits(peer);
 }
 
 void UcxTransport::on_failure(void* about, ucp_ep_h, ucs_status_t status) {

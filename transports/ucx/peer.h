@@ -4,39 +4,47 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "transports/greeting.h"
+#include "transports/network_peers.h"
 #include "transports/ucx/handshake.h"
 #include "transports/ucx/inbox.h"
+#include "transports/ucx/library.h"
 #include "transports/ucx/message.h"
-#include "transports/ucx/ucx_transport.h"
 
 namespace ropewalk {
 
-/// UCX reads `message` until `sent`.
-struct UcxTransport::Put {
+class UcxTransport;
+
+namespace ucx {
+
+struct Peer;
+
+/// A message under way: UCX reads `message` until `sent`.
+struct Put {
   /// Bytes of puts up to this are copied behind the header: one message, one piece.
   static constexpr size_t kCopiedMax = 216;
 
   Peer* peer = nullptr;
   uint64_t cookie = 0;
   bool sent = false;
-  std::array<std::byte, ucx::kPutHeaderBytes + kCopiedMax> message;
+  std::array<std::byte, kPutHeaderBytes + kCopiedMax> message;
 };
 
-struct UcxTransport::Receive {
+/// The bytes of a long put under way.
+struct Receive {
   Peer* peer = nullptr;
   uint32_t sequence = 0;
 };
 
-struct UcxTransport::Peer final : NetworkPeer {
+struct Peer final : NetworkPeer {
   static constexpr uint32_t kPutsMax = 256;  // a power of two
 
-  Peer(UcxTransport& owner_, int rank_, uint32_t link_, std::span<const std::byte> hello);
+  Peer(UcxTransport& owner_, int rank_, uint32_t link_)
+      : NetworkPeer(rank_), owner(owner_), link(link_) {
+    for (Put& put : puts) put.peer = this;
+  }
   /// UCX is making the connection.
   bool wiring() const { return endpoint != nullptr && !stood; }
 
@@ -52,13 +60,13 @@ struct UcxTransport::Peer final : NetworkPeer {
   std::span<const std::byte> hello_here() const { return greeting.hello(); }
 
   bool can_put() const {
-    return end_put - first_put < kPutsMax && sent - credited < ucx::Inbox::kWindow;
+    return end_put - first_put < kPutsMax && sent - credited < Inbox::kWindow;
   }
 
   UcxTransport& owner;
   const uint32_t link;      // our name for the link: the rank in the low half, the rest at random
   uint32_t their_link = 0;  // the peer's, from its handshake
-  Greeting<ucx::HandshakeReader> greeting;
+  Greeting<HandshakeReader> greeting;
   ucp_ep_h endpoint = nullptr;
   bool flushing = false;           // until UCX's own connection stands
   bool greeted = false;            // the first message to the peer was posted
@@ -70,11 +78,29 @@ struct UcxTransport::Peer final : NetworkPeer {
   uint32_t first_put = 0, end_put = 0;
   uint32_t sent = 0;      // puts, ever
   uint32_t credited = 0;  // of those, how many the peer has taken
-  ucx::Inbox inbox;
-  std::array<Receive, ucx::Inbox::kWindow> receives;  // by sequence
-  uint32_t told = 0;                                  // of inbox.taken(), what the peer was told
-  bool telling = false;                               // a credit message is under way
-  std::array<std::byte, ucx::kCreditBytes> credit;
+  Inbox inbox;
+  std::array<Receive, Inbox::kWindow> receives;  // by sequence
+  uint32_t told = 0;                             // of inbox.taken(), what the peer was told
+  bool telling = false;                          // a credit message is under way
+  std::array<std::byte, kCreditBytes> credit;
 };
 
+// Begin sentences about a peer that UCX's own word ends.
+inline constexpr const char kNotSent[] = "it could not be sent to: ";
+inline constexpr const char kNotFetched[] = "it could not be fetched from: ";
+inline constexpr const char kNotReached[] = "it could not be reached: ";
+
+/// For a request after which UCX is to call `done(request, status, about)`, unless it is done at
+/// once.
+inline ucp_request_param_t calls(ucp_send_nbx_callback_t done, void* about, uint32_t flags = 0) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = done;
+  param.user_data = about;
+  param.flags = flags;
+  return param;
+}
+
+}  // namespace ucx
 }  // namespace ropewalk

@@ -7,19 +7,6 @@
 namespace ropewalk::ucx {
 namespace {
 
-Reach reach_of(uct_device_type_t type) {
-  switch (type) {
-    case UCT_DEVICE_TYPE_SELF:
-      return Reach::self;
-    case UCT_DEVICE_TYPE_SHM:
-      return Reach::host;
-    case UCT_DEVICE_TYPE_ACC:
-      return Reach::accelerator;
-    default:
-      return Reach::network;
-  }
-}
-
 std::vector<uct_md_resource_desc_t> domains_of(uct_component_h component) {
   uct_component_attr_t attributes{};
   attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
@@ -39,8 +26,7 @@ void add_resources(uct_component_h component, const std::string& name,
   unsigned count = 0;
   if (lib().uct_md_query_tl_resources(domain, &resources, &count) == UCS_OK) {
     for (unsigned i = 0; i < count; ++i)
-      found.push_back(
-          {resources[i].tl_name, resources[i].dev_name, reach_of(resources[i].dev_type)});
+      found.push_back({resources[i].tl_name, resources[i].dev_name, resources[i].dev_type});
     lib().uct_release_tl_resource_list(resources);
   }
   lib().uct_md_close(domain);

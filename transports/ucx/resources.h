@@ -5,22 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "transports/ucx/config.h"
 #include "transports/ucx/library.h"
 
 namespace ropewalk::ucx {
 
-enum class Reach { self, host, network, accelerator };
-
 struct Resource {
   std::string transport;  // "tcp", "posix", "rc_mlx5"
   std::string device;     // "eth0", "memory", "mlx5_0:1"
-  Reach reach = Reach::network;
+  uct_device_type_t type;
 
   /// Something that reaches other hosts better than sockets do. Adapters in software do not, and
   /// UCX 1.13 fails over them (README.md).
   bool is_fabric() const {
-    return reach == Reach::network && transport != "tcp" && !device.starts_with("rxe") &&
+    return type == UCT_DEVICE_TYPE_NET && transport != "tcp" && !device.starts_with("rxe") &&
            !device.starts_with("siw");
   }
 };

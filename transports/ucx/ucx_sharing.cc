@@ -7,7 +7,6 @@
 #include "memory/memfd.h"
 #include "ropewalk/status.h"
 #include "transports/shm/mailbox_address.h"
-#include "transports/ucx/config.h"
 #include "transports/ucx/resources.h"
 #include "transports/ucx/wires.h"
 

@@ -5,39 +5,18 @@
 #include <cstring>
 #include <utility>
 
-#include "transports/ucx/peer.h"
+#include "transports/region_memory.h"
 
 namespace ropewalk {
 
 namespace {
 
-// While polls find nothing, sockets are looked at so often.
-constexpr uint32_t kPollsPerLook = 4096;
-
-/// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
-/// UCX finds it in its cache.
-class UcxMemory final : public MemoryRegistration {
+/// What UCX's devices know, for as long as this lives.
+class MappedPages {
  public:
-  UcxMemory(Regions& regions, ucp_context_h context, const Region& region)
-      : regions_(regions), context_(context), base_(region.base) {
+  MappedPages(ucp_context_h context, const Region& region) : context_(context) {
     // Other memory may be unmapped by its owner at any time: UCX's own cache notices that.
-    if (region.is_own()) map(region);
-    try {
-      key_ = {regions_.add(region), region.bytes};
-    } catch (...) {
-      unmap();
-      throw;
-    }
-  }
-  ~UcxMemory() override {
-    regions_.remove(key_.id);
-    unmap();
-  }
-  RemoteKey key() const override { return key_; }
-  const std::byte* base() const override { return base_; }
-
- private:
-  void map(const Region& region) {
+    if (!region.is_own()) return;
     ucp_mem_map_params_t params{};
     params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
     params.address = region.base;
@@ -50,15 +29,22 @@ class UcxMemory final : public MemoryRegistration {
                   "register memory", "ucp_mem_map: " + ucx::text_of(status),
                   "raise the memlock limit (ulimit -l unlimited), or use ROPEWALK_TRANSPORT=tcp");
   }
-  void unmap() {
+  ~MappedPages() {
     if (handle_ != nullptr) ucx::lib().ucp_mem_unmap(context_, handle_);
   }
+  MappedPages(const MappedPages&) = delete;
+  MappedPages& operator=(const MappedPages&) = delete;
 
-  Regions& regions_;
+ private:
   const ucp_context_h context_;
-  const std::byte* const base_;
   ucp_mem_h handle_ = nullptr;
-  RemoteKey key_;
+};
+
+/// A region that peers may name. Ropewalk's own memory is registered with UCX's devices once, here;
+/// UCX finds it in its cache.
+struct UcxMemory final : private MappedPages, public RegionMemory {
+  UcxMemory(Regions& regions, ucp_context_h context, const Region& region)
+      : MappedPages(context, region), RegionMemory(regions, region) {}
 };
 
 }  // namespace
@@ -72,14 +58,9 @@ std::unique_ptr<MemoryRegistration> UcxTransport::register_memory(const Region& 
 // UCX's request, or its error, or null where UCX needs neither `put` nor the source any more.
 inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx::PutHeader& header,
                                            const std::byte* source, size_t bytes) {
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.cb.send = on_sent;
-  param.user_data = &put;
+  ucp_request_param_t param = ucx::calls(on_sent, &put);
   std::byte* const message = put.message.data();
   if (bytes > Put::kCopiedMax) {
-    param.flags = 0;
     encode(header, message);
     return ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kPutMessage, message,
                                       ucx::kPutHeaderBytes, source, bytes, &param);
@@ -103,13 +84,9 @@ inline ucs_status_ptr_t UcxTransport::send(const Peer& peer, Put& put, const ucx
 
 Posted UcxTransport::put(const PutRequest& request) {
   assert(request.bytes <= capabilities().op_bytes_max);
-  Peer* p = peers_.find(request.peer);
-  assert(p != nullptr);
-  if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (!is_within_key(request)) {
-    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
-    return Posted::lost;
-  }
+  Posted answer;
+  Peer* const p = target_of(request, answer);
+  if (p == nullptr) return answer;
   if (!p->can_put()) return Posted::full;
 
   Put& put = p->puts[p->end_put % Peer::kPutsMax];
@@ -125,7 +102,7 @@ Posted UcxTransport::put(const PutRequest& request) {
   }
   ucs_status_ptr_t sending = send(*p, put, header, request.source, request.bytes);
   if (UCS_PTR_IS_ERR(sending)) {
-    peers_.lose(*p, "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(sending)));
+    peers_.lose(*p, ucx::kNotSent + ucx::text_of(UCS_PTR_STATUS(sending)));
     return Posted::lost;
   }
   ++p->sent;
@@ -145,7 +122,7 @@ size_t UcxTransport::poll(std::span<Completion> into) {
   size_t count = 0;
   if (!peers_.any_ready()) {
     // First, since it may throw, and what is given out is given.
-    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
+    if (is_time_to_look()) poll_control();
     to_fill_ = into;
     if (!stopped_) worker_.progress();
     count = into.size() - to_fill_.size();
@@ -196,22 +173,15 @@ void UcxTransport::give_credits(Peer& peer) {
 void UcxTransport::tell(Peer& peer, uint32_t flags) {
   const uint32_t taken = peer.inbox.taken();
   encode(ucx::Credit{peer.their_link, static_cast<uint16_t>(taken)}, peer.credit.data());
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.cb.send = on_credit_sent;
-  param.user_data = &peer;
-  param.flags = UCP_AM_SEND_FLAG_EAGER | flags;
+  const ucp_request_param_t param =
+      ucx::calls(on_credit_sent, &peer, UCP_AM_SEND_FLAG_EAGER | flags);
   ucs_status_ptr_t request =
       ucx::lib().ucp_am_send_nbx(peer.endpoint, ucx::kCreditMessage, nullptr, 0, peer.credit.data(),
                                  ucx::kCreditBytes, &param);
-  if (UCS_PTR_IS_ERR(request))
-    return peers_.lose_later(peer,
-                             "it could not be sent to: " + ucx::text_of(UCS_PTR_STATUS(request)));
+  if (!has_begun(peer, request, ucx::kNotSent)) return;
   peer.told = taken;
   unflushed_ = true;
   peer.telling = request != nullptr;
-  if (peer.telling) ++peer.under_way;
 }
 
 // ---- Giving out ----

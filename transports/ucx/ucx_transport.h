@@ -3,17 +3,12 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "bootstrap/sockets.h"
-#include "memory/memfd.h"
 #include "memory/regions.h"
 #include "ropewalk/transport.h"
-#include "transports/network_peers.h"
-#include "transports/socket_watch.h"
-#include "transports/ucx/inbox.h"
-#include "transports/ucx/message.h"
+#include "transports/network_transport.h"
+#include "transports/ucx/peer.h"
 #include "transports/ucx/worker.h"
 
 namespace ropewalk {
@@ -29,7 +24,7 @@ namespace ropewalk {
 /// A peer is lost when its process ends (the socket of the handshake stays open and tells), when it
 /// does what it may not, and when UCX says that its endpoint failed. Endpoints that are to tell so
 /// use no shared memory (UCX 1.13): for that there is ucx_sharing.h.
-class UcxTransport final : public Transport {
+class UcxTransport final : public GreetedTransport<ucx::Peer> {
  public:
   /// `sockets` must outlive the transport. Throws Error(invalid_argument, unavailable, system).
   UcxTransport(int rank, int size, SocketSource& sockets);
@@ -37,33 +32,25 @@ class UcxTransport final : public Transport {
   ~UcxTransport() override;
 
   Capabilities capabilities() const override { return {.name = "ucx"}; }
-  MappedMemory* mapped_memory() override { return nullptr; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
-  bool is_wanted(int peer) const override;
   Posted put(const PutRequest& request) override;
   void set_batching(bool) override {}  // UCX decides what leaves together
   bool has_unsent() override;
   size_t poll(std::span<Completion> into) override;
-  int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  LossReason why_lost(int peer) const override;
 
  private:
-  struct Peer;
-  struct Put;      // a message under way
-  struct Receive;  // the bytes of a long put under way
+  using Peer = ucx::Peer;
+  using Put = ucx::Put;
+  using Receive = ucx::Receive;
 
   // linking.cc
-  bool watch(int fd, uint64_t tag);
-  void watch_for_sockets(bool on);
-  void take_sockets();
-  void advance(Peer& peer);
+  void advance(Peer& peer) override;
   void start(Peer& peer);
   ucs_status_t open_endpoint(Peer& peer);
   void finish_link(Peer& peer);
@@ -100,6 +87,8 @@ class UcxTransport final : public Transport {
   static void on_credit_sent(void* request, ucs_status_t status, void* peer);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
+  bool has_begun(Peer& peer, ucs_status_ptr_t request, const char* trouble);
+  static bool has_ended(Peer& peer, void* request, ucs_status_t status, const char* trouble);
   void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
   bool may_give(const Peer& peer) const;
   void give(Peer& peer, uint32_t notice);
@@ -114,24 +103,14 @@ class UcxTransport final : public Transport {
   bool settle();
   void flush_on_close();
 
-  const int rank_;
-  const int size_;
-  SocketSource& sockets_;
-  UniqueFd epoll_fd_, nap_fd_;  // nap_fd_: a timer, in the set of the other
-  SocketWatch socket_watch_;
+  UniqueFd nap_fd_;  // a timer, in the epoll set
   Regions regions_;
-  NetworkPeers<Peer> peers_;       // lost when UCX has moved all it can
-  std::vector<Peer*> linking_;     // peers not yet linked
   std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
-  // Since `arm` last said so a link came to stand, or credits or room came back: what `poll` has no
-  // word for.
-  bool progress_made_ = false;
   bool watching_worker_ = false;
   bool stopped_ = false;    // UCX is never to move anything again
   bool abandoned_ = false;  // nor to be ended
   bool unflushed_ = false;  // something was put since the last flush began
   void* flush_ = nullptr;   // UCX's request, while a flush is under way
-  uint32_t polls_ = 0;
   uint32_t busy_arms_ = 0;  // since anything came
   // Last: at its end UCX completes what was under way, and calls.
   ucx::Worker worker_;

@@ -1,7 +1,6 @@
 #include "transports/ucx/worker.h"
 
 #include "ropewalk/status.h"
-#include "transports/ucx/config.h"
 #include "transports/ucx/resources.h"
 
 namespace ropewalk::ucx {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "transports/ucx/config.h"
 #include "transports/ucx/library.h"
 
 namespace ropewalk::ucx {

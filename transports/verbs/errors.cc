@@ -1,16 +1,14 @@
 // How the transport notices that something is wrong, and what it says of it.
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transports/verbs/peer.h"
+#include "transports/verbs/verbs_transport.h"
 
 namespace ropewalk {
 
@@ -54,10 +52,12 @@ void VerbsTransport::failed(Peer& peer, const Lane& lane, const ibv_wc& completi
                         meaning_of(completion.status), ibv_wc_status_str(completion.status)));
 }
 
-void VerbsTransport::failed_to_post(Peer& peer, const Lane& lane, int error) {
-  peers_.lose(
-      peer, fmt::format("{}: cannot post to the queue pair: {}", own_name(lane.queue_pair().port()),
-                        std::generic_category().message(error)));
+// `error`: of posting to the lane. False where there is one, and the peer was lost.
+bool VerbsTransport::posted(Peer& peer, const Lane& lane, int error) {
+  if (error == 0) return true;
+  peers_.lose(peer, fmt::format("{}: cannot post to the queue pair: {}",
+                                own_name(lane.queue_pair().port()), errno_text(error)));
+  return false;
 }
 
 void VerbsTransport::read_events(Device& device) {
@@ -97,13 +97,13 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      for (const auto& peer : peers_.all()) {
-        if (!peer || !peer->open()) continue;
-        for (const auto& lane : peer->lanes) {
+      for (Peer& peer : peers_.added()) {
+        if (!peer.open()) continue;
+        for (const auto& lane : peer.lanes) {
           if (lane->queue_pair().get() != event.element.qp) continue;
-          peers_.lose_later(*peer, {});
+          peers_.lose_later(peer, {});
           // Says more than a completion does.
-          peer->why.text =
+          peer.why.text =
               fmt::format("rank {}'s {}: {}", rank_, name, ibv_event_type_str(event.event_type));
           return;
         }
@@ -140,13 +140,12 @@ void VerbsTransport::check_ports() {
 /// `port` 0: all ports of the device.
 void VerbsTransport::lose_all_on(const Device& device, int port, const std::string& why,
                                  const std::string& advice) {
-  for (const auto& peer : peers_.all()) {
-    if (!peer || !peer->open()) continue;
-    const bool uses = std::any_of(peer->lanes.begin(), peer->lanes.end(), [&](const auto& lane) {
+  for (Peer& peer : peers_.added()) {
+    const bool uses = std::ranges::any_of(peer.lanes, [&](const auto& lane) {
       const verbs::Port& own = lane->queue_pair().port();
       return own.adapter == device.adapter && (port == 0 || own.number == port);
     });
-    if (uses) peers_.lose(*peer, why, advice);
+    if (uses) peers_.lose(peer, why, advice);
   }
 }
 
@@ -157,7 +156,7 @@ void VerbsTransport::lose_failing() {
   for (const auto& device : devices_) read_events(*device);
   for (size_t i = 0; i < drained; ++i) {
     Peer& peer = *peers_.failing()[i];
-    const auto cut = std::find_if(peer.lanes.begin(), peer.lanes.end(), [&](const auto& lane) {
+    const auto cut = std::ranges::find_if(peer.lanes, [&](const auto& lane) {
       return devices_[lane->adapter]->down_since_ns[lane->queue_pair().port().number] != 0;
     });
     if (!peer.open() || cut == peer.lanes.end()) continue;
@@ -167,16 +166,13 @@ void VerbsTransport::lose_failing() {
   peers_.lose_failing([this](Peer& peer) { close(peer); }, drained);
 }
 
-// Ends its queue pairs: the adapter reads no source any more and writes no target. The socket stays
-// open: its end would tell the peer that this process has gone, before it hears the true reason.
+// Ends its queue pairs: the adapter reads no source any more and writes no target.
 void VerbsTransport::close(Peer& peer) {
-  if (peer.greeting.socket)
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, peer.greeting.socket.get(), nullptr);
+  end_greeting(peer);
   for (const auto& lane : peer.lanes)
     devices_[lane->adapter]->completions -= lane->completions_max();
   peer.lanes.clear();
   peer.first_put = peer.end_put;
-  std::erase(linking_, &peer);
   std::erase(held_, &peer);
   peer.is_held = false;
 }
@@ -191,8 +187,7 @@ void VerbsTransport::drop(int peer) {
 
 // The sockets stay open, as in `close`.
 void VerbsTransport::stop() {
-  for (const auto& peer : peers_.all())
-    if (peer) peers_.lose(*peer, "this rank has stopped");
+  for (Peer& peer : peers_.added()) peers_.lose(peer, "this rank has stopped");
   peers_.lose_failing([this](Peer& peer) { close(peer); });
 }
 
@@ -207,21 +202,21 @@ void VerbsTransport::flush_on_close() {
   const std::chrono::nanoseconds timeout(
       std::clamp(options_.settings.silence_max_ns(), kShortest_ns, kLongest_ns));
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  watch_for_sockets(false);
-  for (const auto& peer : peers_.all()) {
-    if (peer && peer->state < Peer::State::linked) drop(peer->rank);
-    if (!peer || peer->state != Peer::State::linked) continue;
-    for (const auto& lane : peer->lanes) {
+  await_sockets(false);
+  for (Peer& peer : peers_.added()) {
+    if (peer.state == Peer::State::linking) drop(peer.rank);
+    if (peer.state != Peer::State::linked) continue;
+    for (const auto& lane : peer.lanes) {
       lane->flush();
       lane->ask_for_completion();
     }
   }
-  const auto waits = [](const std::unique_ptr<Peer>& peer) {
-    return peer && peer->state == Peer::State::linked &&
-           std::any_of(peer->lanes.begin(), peer->lanes.end(),
-                       [](const auto& lane) { return !lane->is_done(lane->position()); });
+  const auto waits = [](const Peer& peer) {
+    return peer.state == Peer::State::linked &&
+           std::ranges::any_of(peer.lanes,
+                               [](const auto& lane) { return !lane->is_done(lane->position()); });
   };
-  while (std::any_of(peers_.all().begin(), peers_.all().end(), waits) &&
+  while (std::ranges::any_of(peers_.added(), waits) &&
          std::chrono::steady_clock::now() < deadline) {
     drain();
     std::array<Completion, 64> ignored;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ropewalk/transport.h"
-#include "transports/handshake_reader.h"
+#include "transports/greeting.h"
 #include "transports/verbs/ports.h"
 
 namespace ropewalk::verbs {

@@ -2,18 +2,15 @@
 // stays open and tells when the peer has gone.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transports/verbs/peer.h"
+#include "transports/verbs/verbs_transport.h"
 
 namespace ropewalk {
 
@@ -29,12 +26,8 @@ constexpr size_t kFirstCompletions = 4096;
 constexpr uint32_t kShortestQueue = 128;
 // A port that is away is looked at so often: that asks the kernel, and the adapter.
 constexpr int64_t kPrepareAgainNs = 2'000'000;
-
-[[noreturn]] void fail_system(const char* call) {
-  throw Error(ErrorCode::system, "verbs",
-              fmt::format("{}: {}", call, std::generic_category().message(errno)),
-              "raise the limit on open files (ulimit -n)");
-}
+// Tags of epoll events; a peer's is its rank, an adapter's events' this and its index.
+constexpr uint64_t kCompletionsTag = uint64_t{1} << 32, kEventsTag = kCompletionsTag + 1;
 
 verbs::QueueDepths depths_on(const verbs::Adapter& adapter) {
   const auto most = static_cast<uint32_t>(adapter.limits().max_qp_wr);
@@ -58,7 +51,7 @@ bool can_lengthen(ibv_cq* cq) {
 
 VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all)
     : adapter(std::move(adapter_)), channel(ibv_create_comp_channel(adapter->context())) {
-  if (channel == nullptr) fail_system("ibv_create_comp_channel");
+  if (channel == nullptr) fail_system("verbs", "ibv_create_comp_channel");
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   const auto create = [&](size_t completions) {
     const auto most = static_cast<size_t>(adapter->limits().max_cqe);
@@ -74,7 +67,7 @@ VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_, size_t 
   const int error = errno;
   ibv_destroy_comp_channel(channel);
   errno = error;
-  fail_system("ibv_create_cq");
+  fail_system("verbs", "ibv_create_cq");
 }
 
 VerbsTransport::Device::~Device() {
@@ -84,29 +77,19 @@ VerbsTransport::Device::~Device() {
 
 VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
                                std::vector<verbs::Port> ports, Options options)
-    : rank_(rank),
-      size_(size),
-      sockets_(sockets),
+    : GreetedTransport("verbs", rank, size, sockets),
       ports_(std::move(ports)),
       options_(std::move(options)),
-      epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
-      socket_watch_(sockets),
       plain_memory_([this](const Region& pages) {
         return std::make_unique<verbs::AdapterPages>(pages, adapters_);
-      }),
-      peers_(rank, size) {
-  if (size < 1 || rank < 0 || rank >= size)
-    throw Error(ErrorCode::invalid_argument, "verbs", fmt::format("rank {} of {}", rank, size));
-  if (!epoll_fd_) fail_system("epoll_create1");
+      }) {
   for (const verbs::Port& port : ports_) add_port(port);
   if (adapters_.empty() || adapters_.size() > verbs::kAdaptersMax)
     throw Error(
         ErrorCode::invalid_argument, "verbs",
         fmt::format("{} adapters; 1 to {} can be used", adapters_.size(), verbs::kAdaptersMax),
         "set ROPEWALK_IB_HCA");
-  const auto count = static_cast<size_t>(size);
-  linking_.reserve(count);
-  held_.reserve(count);
+  held_.reserve(static_cast<size_t>(size));
 }
 
 void VerbsTransport::add_port(const verbs::Port& port) {
@@ -128,15 +111,14 @@ void VerbsTransport::add_port(const verbs::Port& port) {
   inline_bytes_max_ = std::min(inline_bytes_max_, probe.inline_bytes_max());
   const int events = port.adapter->context()->async_fd;
   fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
-  if (!watch(Source::events, index, events) ||
-      !watch(Source::completions, index, device.channel->fd))
-    fail_system("epoll_ctl");
+  if (!watch(events, kEventsTag + index) || !watch(device.channel->fd, kCompletionsTag))
+    fail_system("verbs", "epoll_ctl");
 }
 
 VerbsTransport::~VerbsTransport() {
   flush_on_close();
-  for (const auto& peer : peers_.all())
-    if (peer && !peer->released()) close(*peer);
+  for (Peer& peer : peers_.added())
+    if (!peer.released()) close(peer);
 }
 
 size_t VerbsTransport::lanes_in_all() const {
@@ -145,26 +127,14 @@ size_t VerbsTransport::lanes_in_all() const {
   return options_.lanes.empty() ? ports_.size() * static_cast<size_t>(size_ - 1) : lanes;
 }
 
-bool VerbsTransport::watch(Source source, uint32_t index, int fd) {
-  return watch_descriptor(epoll_fd_.get(), fd, tag_of(source, index));
-}
-
-void VerbsTransport::watch_for_sockets(bool on) {
-  socket_watch_.set(on, epoll_fd_.get(), tag_of(Source::sockets, 0));
-}
-
 // ---- Linking ----
 
 void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
-  check_connect(rank_, size_, peer, hello);
-  if (peers_.find(peer) != nullptr) return;
+  if (!is_new(peer, hello)) return;
   auto added = std::make_unique<Peer>(peer, hello);
   added->prepare_by_ns = MonotonicClock().now_ns() + options_.port_down_max_ns;
   prepare(*added);
-  linking_.push_back(&peers_.add(std::move(added)));
-  watch_for_sockets(true);
-  sockets_.request(peer, 0);
-  take_sockets();
+  begin_link(std::move(added));
 }
 
 // Makes the peer's lanes and the handshake; nothing yet while a port is away: it could be used when
@@ -235,13 +205,12 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
     const auto most = static_cast<uint32_t>(device.adapter->limits().max_cqe);
     const uint32_t length = std::max(wanted, std::min(2 * wanted, most));
     if (const int error = ibv_resize_cq(device.cq, static_cast<int>(length)); error != 0)
-      throw Error(
-          ErrorCode::exhausted, "connect",
-          fmt::format("{}: no completion queue of {} entries (the device allows {}): {}",
-                      device.adapter->name(), length, most, std::generic_category().message(error)),
-          error == ENOMEM || error == EAGAIN
-              ? "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES"
-              : "lower ROPEWALK_IB_LANES, or name more adapters in ROPEWALK_IB_HCA");
+      throw Error(ErrorCode::exhausted, "connect",
+                  fmt::format("{}: no completion queue of {} entries (the device allows {}): {}",
+                              device.adapter->name(), length, most, errno_text(error)),
+                  error == ENOMEM || error == EAGAIN
+                      ? "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES"
+                      : "lower ROPEWALK_IB_LANES, or name more adapters in ROPEWALK_IB_HCA");
   }
   device.completions = wanted;
 }
@@ -275,54 +244,18 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
   }
 }
 
-std::optional<std::span<const std::byte>> VerbsTransport::hello_of(int peer) const {
-  return peers_.hello_of(peer);
-}
-
-bool VerbsTransport::is_wanted(int peer) const {
-  return peers_.is_wanted(peer, sockets_);
-}
-
-LossReason VerbsTransport::why_lost(int peer) const {
-  return peers_.why_lost(peer);
-}
-
-void VerbsTransport::take_sockets() {
-  const bool all = ropewalk::take_sockets(sockets_, linking_, [this](Peer& peer) {
-    if (watch(Source::peer, static_cast<uint32_t>(peer.rank), peer.greeting.socket.get()))
-      return advance(peer);
-    const int error = errno;
-    peers_.lose(peer, why_not_watched(error), advice_to_watch(error));
-  });
-  if (all) watch_for_sockets(false);
-}
-
-// Goes as far with the link as the socket allows.
 void VerbsTransport::advance(Peer& peer) {
   if (!peer.prepared()) prepare_again(peer);
-  if (!peer.open() || !peer.prepared() || !peer.greeting.socket) return;
-  peer.greeting.send();
-  const std::string error = peer.greeting.receive([&](std::byte byte) {
-    take_greeting(peer, byte);
-    return peer.open();
-  });
-  if (!error.empty()) peers_.lose_later(peer, error);
-}
-
-void VerbsTransport::take_greeting(Peer& peer, std::byte byte) {
-  verbs::HandshakeReader& reader = peer.greeting.reader;
-  if (peer.state == Peer::State::linking && !peer.started) {
-    if (!reader.take(byte))
-      return peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
-    if (reader.complete()) start_lanes(peer);
-  } else if (peer.state == Peer::State::linking && byte == verbs::kReady) {
-    peer.state = Peer::State::linked;
-    std::erase(linking_, &peer);
-    progress_made_ = true;
-    peers_.publish(peer);  // it may have been the first to be ready, and have put something
-  } else {
-    peers_.lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
-  }
+  if (!peer.prepared()) return;
+  greet(
+      peer, [&] { start_lanes(peer); },
+      [&](std::byte byte) {
+        if (peer.state != Peer::State::linking || byte != verbs::kReady) return false;
+        set_linked(peer);
+        progress_made_ = true;
+        peers_.publish(peer);  // it may have been the first to be ready, and have put something
+        return true;
+      });
 }
 
 // An address that the peer has been told may have moved to another row of the port's table, or
@@ -351,9 +284,7 @@ std::string VerbsTransport::refresh_addresses(Peer& peer) {
 void VerbsTransport::start_lanes(Peer& peer) {
   const verbs::Handshake& theirs = peer.greeting.reader.handshake();
   std::string error;
-  if (theirs.rank != static_cast<uint32_t>(peer.rank))
-    error = fmt::format("rank {} calls itself rank {}", peer.rank, theirs.rank);
-  else if (theirs.lanes.size() != peer.lanes.size())
+  if (theirs.lanes.size() != peer.lanes.size())
     error = fmt::format("rank {} offers {} lanes, this rank {}: set ROPEWALK_IB_LANES alike",
                         peer.rank, theirs.lanes.size(), peer.lanes.size());
   else
@@ -367,7 +298,6 @@ void VerbsTransport::start_lanes(Peer& peer) {
   }
   if (!error.empty()) return peers_.lose(peer, std::move(error));
   if (!peer.open()) return;
-  peer.started = true;
   peer.greeting.to_send.push_back(verbs::kReady);
   peer.greeting.send();
 }
@@ -376,33 +306,9 @@ void VerbsTransport::start_lanes(Peer& peer) {
 
 // Sockets and events: what never comes with a completion.
 void VerbsTransport::poll_control() {
-  std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), 0);
-  for (int i = 0; i < count; ++i) {
-    const uint64_t data = events[static_cast<size_t>(i)].data.u64;
-    const auto index = static_cast<size_t>(data & 0xffffffff);
-    switch (static_cast<Source>(data >> 32)) {
-      case Source::sockets:
-        break;
-      case Source::completions:
-        break;  // `arm` reads them
-      case Source::events:
-        read_events(*devices_[index]);
-        break;
-      case Source::peer:
-        if (peers_[index].state == Peer::State::linked) advance(peers_[index]);
-        break;  // the others below
-    }
-  }
-  if (socket_watch_.on()) take_sockets();
-  // From the last: one whose link stands then, the one at hand, leaves the list.
-  for (size_t i = linking_.size(); i-- > 0;) {
-    Peer& peer = *linking_[i];
-    const bool was_open = peer.open();
-    advance(peer);
-    // The kernel looks for a way to the peer for up to a second: the others' turn is the next poll.
-    if (was_open && !peer.open()) break;
-  }
+  look_at_sockets([this](uint64_t tag) {
+    if (tag != kCompletionsTag) read_events(*devices_[tag - kEventsTag]);  // `arm` reads the others
+  });
   check_ports();
   if (!peers_.failing().empty()) drain();
 }
@@ -420,10 +326,8 @@ bool VerbsTransport::arm() {
     device->armed = true;
   }
   drain();  // what came before the request will not be told
-  const bool all_prepared = std::all_of(linking_.begin(), linking_.end(),
-                                        [](const Peer* peer) { return peer->prepared(); });
-  return !peers_.any_ready() && peers_.failing().empty() && all_prepared &&
-         !std::exchange(progress_made_, false);
+  return !peers_.any_ready() && peers_.failing().empty() &&
+         std::ranges::all_of(linking_, &Peer::prepared) && !std::exchange(progress_made_, false);
 }
 
 }  // namespace ropewalk

@@ -6,24 +6,26 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "transports/greeting.h"
+#include "transports/network_peers.h"
 #include "transports/verbs/handshake.h"
 #include "transports/verbs/lane.h"
-#include "transports/verbs/verbs_transport.h"
 
-namespace ropewalk {
+namespace ropewalk::verbs {
 
-struct VerbsTransport::Peer final : NetworkPeer {
+/// Puts of at least so many bytes are cut over all lanes.
+inline constexpr size_t kStripeBytes = 32 << 10;
+
+struct Peer final : NetworkPeer {
   static constexpr uint32_t kPutsMax = 256;  // a power of two
 
   /// A put whose put_done is still to come.
   struct Put {
     uint64_t cookie = 0;
     uint8_t lanes = 0;  // of these the position must be reached; 0: its source is free already
-    std::array<uint32_t, verbs::kLanesMax> ends{};
+    std::array<uint32_t, kLanesMax> ends{};
   };
 
   Peer(int rank_, std::span<const std::byte> hello_)
@@ -47,7 +49,7 @@ struct VerbsTransport::Peer final : NetworkPeer {
     return puts[first_put++ % kPutsMax].cookie;
   }
   bool notice_ready() const {
-    const verbs::Lane& first = *lanes.front();
+    const Lane& first = *lanes.front();
     if (!first.has_notice()) return false;
     if (!is_striped(first.front().bytes)) return true;
     for (const auto& lane : lanes)
@@ -56,7 +58,7 @@ struct VerbsTransport::Peer final : NetworkPeer {
   }
   uint32_t take_notice() {
     assert(notice_ready());
-    const verbs::Lane::Notice first = lanes.front()->front();
+    const Lane::Notice first = lanes.front()->front();
     const size_t used = is_striped(first.bytes) ? lanes.size() : 1;
     for (size_t i = 0; i < used; ++i) lanes[i]->take();
     return first.notice;
@@ -65,41 +67,18 @@ struct VerbsTransport::Peer final : NetworkPeer {
 
   /// Long puts use all lanes. The first carries at least kStripeBytes of those and no other does,
   /// so that the receiver knows them by the length of what arrives there.
-  bool is_striped(size_t bytes) const {
-    return lanes.size() > 1 && bytes >= VerbsTransport::kStripeBytes;
-  }
+  bool is_striped(size_t bytes) const { return lanes.size() > 1 && bytes >= kStripeBytes; }
 
   const std::vector<std::byte> hello;  // ours, for the peer
   // While a port is away; by MonotonicClock. When it is given up, and when it is looked at next.
   int64_t prepare_by_ns = 0, prepare_again_ns = 0;
-  bool started = false;  // this side can receive, and waits for the peer to say that it can
-  bool is_held = false;  // lanes hold sends back until `release`
-  Greeting<verbs::HandshakeReader> greeting;  // the handshake, then kReady
-  std::vector<std::unique_ptr<verbs::Lane>> lanes;
-  std::vector<verbs::PortAddress> own_ports;  // by lane, where prepared
-  uint32_t address_changes = 0;               // how many there had been before they were asked for
-  std::array<Put, kPutsMax> puts;             // a ring
+  bool is_held = false;                // lanes hold sends back until `release`
+  Greeting<HandshakeReader> greeting;  // the handshake, then kReady
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<PortAddress> own_ports;  // by lane, where prepared
+  uint32_t address_changes = 0;        // how many there had been before they were asked for
+  std::array<Put, kPutsMax> puts;      // a ring
   uint32_t first_put = 0, end_put = 0;
 };
 
-/// An adapter, and the queue of all that its queue pairs complete.
-struct VerbsTransport::Device {
-  /// `completions_all`: that all lanes on it may have at once.
-  Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all);
-  ~Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-
-  const std::shared_ptr<verbs::Adapter> adapter;
-  ibv_comp_channel* channel = nullptr;
-  ibv_cq* cq = nullptr;
-  uint32_t completions = 0;  // that its queue pairs may have at once
-  bool armed = false;        // the channel will tell of the next completion
-  /// By port number: when it went down, in ns of MonotonicClock; 0: it is up.
-  std::array<int64_t, 256> down_since_ns{};
-  bool any_down = false;
-};
-
-enum class VerbsTransport::Source : uint32_t { sockets, completions, events, peer };
-
-}  // namespace ropewalk
+}  // namespace ropewalk::verbs

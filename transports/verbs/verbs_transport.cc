@@ -7,8 +7,6 @@
 #include <cassert>
 #include <utility>
 
-#include "transports/verbs/peer.h"
-
 namespace ropewalk {
 
 using verbs::Lane;
@@ -18,8 +16,6 @@ using verbs::WorkId;
 namespace {
 
 constexpr int kCompletionsAtOnce = 32;
-// While polls find nothing, sockets and events are looked at so often.
-constexpr uint32_t kPollsPerLook = 4096;
 // Pieces of a long put begin at multiples of this: whole packets.
 constexpr size_t kPieceGrain = 4096;
 // Longer ones leave at once: what a doorbell costs is nothing beside their time on the wire, and
@@ -38,13 +34,9 @@ std::unique_ptr<MemoryRegistration> VerbsTransport::register_memory(const Region
 // ---- Putting ----
 
 Posted VerbsTransport::put(const PutRequest& request) {
-  Peer* p = peers_.find(request.peer);
-  assert(p != nullptr);
-  if (p->state != Peer::State::linked) return p->open() ? Posted::full : Posted::lost;
-  if (!is_within_key(request)) {
-    peers_.lose(*p, "a put was refused: it does not lie in the peer's region");
-    return Posted::lost;
-  }
+  Posted answer;
+  Peer* const p = target_of(request, answer);
+  if (p == nullptr) return answer;
   return request.bytes <= inline_bytes_max_ ? put_copied(*p, request) : put_registered(*p, request);
 }
 
@@ -66,25 +58,21 @@ Posted VerbsTransport::put_copied(Peer& peer, const PutRequest& request) {
 Posted VerbsTransport::put_registered(Peer& peer, const PutRequest& request) {
   const auto* memory = static_cast<const Registration*>(request.source_memory);
   const size_t bytes = request.bytes;
-  if (bytes > put_bytes_max_) {
-    peers_.lose(peer, fmt::format("a put of {} bytes was refused: the port allows {}; lower "
-                                  "ROPEWALK_SLICE_BYTES",
-                                  bytes, put_bytes_max_));
-    return Posted::lost;
-  }
-  if (memory == nullptr || !memory->contains(request.source, bytes)) {
-    peers_.lose(peer, "a put was refused: its source is not in the registered memory named");
-    return Posted::lost;
-  }
+  if (bytes > put_bytes_max_)
+    return refuse(peer, fmt::format("its {} bytes are more than the {} that the port allows; lower "
+                                    "ROPEWALK_SLICE_BYTES",
+                                    bytes, put_bytes_max_));
+  if (memory == nullptr || !memory->contains(request.source, bytes))
+    return refuse(peer, "its source is not in the registered memory named");
   const std::span lanes =
       std::span(peer.lanes).first(peer.is_striped(bytes) ? peer.lanes.size() : 1);
   const auto has_room = [](const auto& lane) { return lane->can_put(); };
-  if (!peer.has_place() || !std::all_of(lanes.begin(), lanes.end(), has_room)) return Posted::full;
+  if (!peer.has_place() || !std::ranges::all_of(lanes, has_room)) return Posted::full;
 
   // The first lane's piece is at least kStripeBytes long (Peer::is_striped).
   const size_t share = (bytes + lanes.size() - 1) / lanes.size();
   const size_t piece =
-      std::max(kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
+      std::max(verbs::kStripeBytes, (share + kPieceGrain - 1) / kPieceGrain * kPieceGrain);
   Peer::Put& put = peer.puts[peer.end_put % Peer::kPutsMax];
   put.cookie = request.cookie;
   put.lanes = static_cast<uint8_t>(lanes.size());
@@ -111,9 +99,7 @@ bool VerbsTransport::leave(Peer& peer, Lane& lane, size_t bytes) {
     peer.is_held = true;
     return true;
   }
-  const int error = lane.flush();
-  if (error != 0) failed_to_post(peer, lane, error);
-  return error == 0;
+  return posted(peer, lane, lane.flush());
 }
 
 void VerbsTransport::set_batching(bool on) {
@@ -127,12 +113,8 @@ void VerbsTransport::release_held() {
     held_.pop_back();
     peer.is_held = false;
     if (!peer.open()) continue;
-    for (const auto& lane : peer.lanes) {
-      const int error = lane->flush();
-      if (error == 0) continue;
-      failed_to_post(peer, *lane, error);
-      break;
-    }
+    for (const auto& lane : peer.lanes)
+      if (!posted(peer, *lane, lane->flush())) break;
   }
 }
 
@@ -142,7 +124,7 @@ size_t VerbsTransport::poll(std::span<Completion> into) {
   size_t count = 0;
   if (!peers_.any_ready()) {
     // First, since it may throw, and what `drain` gives out is given.
-    if (!linking_.empty() || ++polls_ % kPollsPerLook == 0) poll_control();
+    if (is_time_to_look()) poll_control();
     count = drain(into);
     if (!peers_.any_ready()) return count;
   }
@@ -185,9 +167,7 @@ bool VerbsTransport::pass(const ibv_wc& completion, Completion& into) {
   if (lane.has_notice()) return false;
   lane.passed();
   into = {Completion::Kind::notice, peer.rank, ntohl(completion.imm_data), 0};
-  int error = lane.received();
-  if (error == 0) error = lane.give_credits();
-  if (error != 0) failed_to_post(peer, lane, error);
+  if (posted(peer, lane, lane.received())) posted(peer, lane, lane.give_credits());
   return true;
 }
 
@@ -199,7 +179,7 @@ void VerbsTransport::completed(const ibv_wc& completion) {
   if (completion.status != IBV_WC_SUCCESS) return failed(peer, lane, completion);
   if (!id.is_send) return arrived(peer, lane, completion);
   lane.complete(id.position);
-  if (const int error = lane.give_credits(); error != 0) failed_to_post(peer, lane, error);
+  posted(peer, lane, lane.give_credits());
   peers_.publish(peer);
 }
 
@@ -212,9 +192,7 @@ void VerbsTransport::arrived(Peer& peer, Lane& lane, const ibv_wc& completion) {
   } else {
     lane.arrived(immediate, completion.byte_len);
   }
-  if (!peer.open()) return;
-  if (const int error = lane.received(); error != 0) return failed_to_post(peer, lane, error);
-  peers_.publish(peer);
+  if (peer.open() && posted(peer, lane, lane.received())) peers_.publish(peer);
 }
 
 // ---- Giving out ----
@@ -225,8 +203,7 @@ size_t VerbsTransport::collect(std::span<Completion> into) {
 
 void VerbsTransport::give_credits(Peer& peer) {
   for (const auto& lane : peer.lanes)
-    if (const int error = lane->give_credits(); error != 0)
-      return failed_to_post(peer, *lane, error);
+    if (!posted(peer, *lane, lane->give_credits())) return;
 }
 
 }  // namespace ropewalk

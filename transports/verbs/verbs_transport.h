@@ -1,16 +1,14 @@
 // The transport over RDMA adapters: InfiniBand and RoCE.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bootstrap/sockets.h"
-#include "memory/memfd.h"
 #include "ropewalk/transport.h"
-#include "transports/network_peers.h"
-#include "transports/socket_watch.h"
-#include "transports/verbs/lane.h"
+#include "transports/network_transport.h"
+#include "transports/verbs/peer.h"
 #include "transports/verbs/ports.h"
 #include "transports/verbs/registration.h"
 
@@ -20,7 +18,7 @@ namespace ropewalk {
 /// and writes the target itself. docs/protocol.md has what ranks say to each other before.
 ///
 /// Each pair of ranks has one or more reliable connections, its lanes, over one or more ports. Puts
-/// of at least kStripeBytes are cut over all lanes; all others take the first.
+/// of at least verbs::kStripeBytes are cut over all lanes; all others take the first.
 ///
 /// After a link stands nothing here allocates or blocks, and no put or poll makes a system call
 /// (but where the adapter is made in software). Limits, then `full`: 256 puts under way per peer,
@@ -29,10 +27,8 @@ namespace ropewalk {
 /// A peer is lost when the adapter gives up sending to it (ROPEWALK_IB_TIMEOUT, ROPEWALK_IB_RETRY),
 /// when its process ends (the socket of the handshake stays open and tells), when the port is down
 /// for longer than Options::port_down_max_ns, and when it does what it may not.
-class VerbsTransport final : public Transport {
+class VerbsTransport final : public GreetedTransport<verbs::Peer> {
  public:
-  static constexpr size_t kStripeBytes = 32 << 10;
-
   /// This rank's end of a lane.
   struct LaneEnd {
     uint8_t port = 0;    // an index
@@ -62,32 +58,38 @@ class VerbsTransport final : public Transport {
             .op_bytes_max = put_bytes_max_,
             .silence_max_ns = options_.settings.silence_max_ns()};
   }
-  MappedMemory* mapped_memory() override { return nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
-  std::optional<std::span<const std::byte>> hello_of(int peer) const override;
-  bool is_wanted(int peer) const override;
   Posted put(const PutRequest& request) override;
   void set_batching(bool on) override;
   bool has_unsent() override { return false; }  // the adapter sends by itself
   size_t poll(std::span<Completion> into) override;
-  int event_fd() const override { return epoll_fd_.get(); }
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  LossReason why_lost(int peer) const override;
 
  private:
-  struct Peer;
-  struct Device;                 // an adapter in use
-  enum class Source : uint32_t;  // what an epoll event speaks of
+  using Peer = verbs::Peer;
+  /// An adapter, and the queue of all that its queue pairs complete.
+  struct Device {
+    /// `completions_all`: that all lanes on it may have at once.
+    Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    const std::shared_ptr<verbs::Adapter> adapter;
+    ibv_comp_channel* channel = nullptr;
+    ibv_cq* cq = nullptr;
+    uint32_t completions = 0;  // that its queue pairs may have at once
+    bool armed = false;        // the channel will tell of the next completion
+    /// By port number: when it went down, in ns of MonotonicClock; 0: it is up.
+    std::array<int64_t, 256> down_since_ns{};
+    bool any_down = false;
+  };
 
   // linking.cc
-  static uint64_t tag_of(Source source, uint32_t index) {
-    return static_cast<uint64_t>(source) << 32 | index;
-  }
-  bool watch(Source source, uint32_t index, int fd);
-  void watch_for_sockets(bool on);
+  void advance(Peer& peer) override;
   void add_port(const verbs::Port& port);
   size_t lanes_in_all() const;
   void make_room(Device& device, uint32_t completions);
@@ -96,9 +98,6 @@ class VerbsTransport final : public Transport {
   std::vector<LaneEnd> ends_to(const Peer& peer) const;
   bool find_addresses(Peer& peer, std::span<const LaneEnd> ends);
   void add_lanes(Peer& peer, std::span<const LaneEnd> ends);
-  void take_sockets();
-  void advance(Peer& peer);
-  void take_greeting(Peer& peer, std::byte byte);
   void start_lanes(Peer& peer);
   std::string refresh_addresses(Peer& peer);
   void poll_control();
@@ -118,7 +117,7 @@ class VerbsTransport final : public Transport {
   // errors.cc
   void failed(Peer& peer, const verbs::Lane& lane, const ibv_wc& completion);
   void lose_failing();
-  void failed_to_post(Peer& peer, const verbs::Lane& lane, int error);
+  bool posted(Peer& peer, const verbs::Lane& lane, int error);
   void read_events(Device& device);
   void on_event(Device& device, const ibv_async_event& event);
   void check_ports();
@@ -128,26 +127,15 @@ class VerbsTransport final : public Transport {
   void close(Peer& peer);
   void flush_on_close();
 
-  const int rank_;
-  const int size_;
-  SocketSource& sockets_;
   const std::vector<verbs::Port> ports_;
   const Options options_;
-  UniqueFd epoll_fd_;
-  SocketWatch socket_watch_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::shared_ptr<verbs::Adapter>> adapters_;  // of devices_
   std::vector<uint8_t> device_of_port_;                    // by index into ports_
   RegistrationCache plain_memory_;
-  NetworkPeers<Peer> peers_;      // lost when the completion queues are empty
-  std::vector<Peer*> linking_;    // peers not yet linked
   std::vector<Peer*> held_;       // peers with puts to be released
   uint32_t address_changes_ = 0;  // that adapters have told of
   bool batching_ = false;
-  // Since `arm` last said so a link came to stand, or credits or room in a queue came back: what
-  // `poll` has no word for.
-  bool progress_made_ = false;
-  uint32_t polls_ = 0;
   uint32_t inline_bytes_max_ = verbs::Lane::kInlineMax;
   size_t put_bytes_max_ = size_t{1} << 30;
 };

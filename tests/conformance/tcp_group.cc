@@ -1,6 +1,6 @@
 #include "tests/conformance/transport_suite.h"
-#include "transports/tcp/local_sockets.h"
 #include "transports/tcp/tcp_transport.h"
+#include "transports/tcp/test_sockets.h"
 
 namespace ropewalk::conformance {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "memory/registered_memory.h"
-#include "transports/tcp/local_sockets.h"
+#include "transports/tcp/test_sockets.h"
 #include "transports/verbs/verbs_transport.h"
 
 namespace ropewalk::testing {

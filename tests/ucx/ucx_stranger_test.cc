@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "transports/tcp/local_sockets.h"
+#include "transports/tcp/test_sockets.h"
 #include "transports/ucx/handshake.h"
 #include "transports/ucx/inbox.h"
 #include "transports/ucx/library.h"

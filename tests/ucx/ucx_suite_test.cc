@@ -3,7 +3,7 @@
 
 #include "tests/conformance/transport_suite.h"
 #include "transports/shm/shm_transport.h"
-#include "transports/tcp/local_sockets.h"
+#include "transports/tcp/test_sockets.h"
 #include "transports/ucx/ucx_sharing.h"
 #include "transports/ucx/ucx_transport.h"
 

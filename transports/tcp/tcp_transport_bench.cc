@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "transports/tcp/local_sockets.h"
 #include "transports/tcp/tcp_transport.h"
+#include "transports/tcp/test_sockets.h"
 
 namespace ropewalk::tcp {
 namespace {

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "transports/tcp/local_sockets.h"
 #include "transports/tcp/tcp_transport.h"
+#include "transports/tcp/test_sockets.h"
 
 namespace ropewalk::tcp {
 

@@ -12,9 +12,7 @@
 #include "memory/lock_limit.h"
 #include "ropewalk/status.h"
 #include "tests/rdma/machine.h"
-#include "transports/verbs/adapter.h"
-#include "transports/verbs/device_list.h"
-#include "transports/verbs/network.h"
+#include "transports/verbs/devices.h"
 #include "transports/verbs/port_state.h"
 
 namespace ropewalk::verbs {
@@ -31,16 +29,21 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 std::vector<std::string> reasons(const PortPreference& preference = {}) {
-  std::vector<std::string> why_not;
-  EXPECT_TRUE(find_ports(preference, why_not).empty());
-  return why_not;
+  const UsablePorts usable = find_ports(preference);
+  EXPECT_TRUE(usable.ports.empty());
+  return usable.why_not;
 }
 
 Port the_port(const PortPreference& preference = {}) {
-  std::vector<std::string> why_not;
-  auto ports = find_ports(preference, why_not);
+  const auto [ports, infos, why_not] = find_ports(preference);
   EXPECT_EQ(ports.size(), 1u) << (why_not.empty() ? "" : why_not.front());
+  EXPECT_EQ(infos.size(), ports.size());
   return ports.at(0);
+}
+
+/// As a rank that started now would tell.
+std::vector<std::string> subnets_now() {
+  return find_ports({}).infos.at(0).subnets;
 }
 
 /// The network device's address without its prefix: "10.99.0.1".
@@ -94,7 +97,7 @@ TEST(Ports, TheAddressOfThePortIsThatOfItsNetworkDevice) {
   EXPECT_EQ(address.link_layer, LinkLayer::ethernet);
   EXPECT_EQ(text_of(address.gid), own_ipv4());
   EXPECT_GE(address.mtu, IBV_MTU_1024);
-  const PortInfo info = info_of(port, {});
+  const PortInfo info = find_ports({}).infos.at(0);
   EXPECT_EQ(info.device, kAdapter);
   EXPECT_THAT(info.subnets,
               ElementsAre(InterfaceAddresses().network_of(kNetworkDevice, address.gid)));
@@ -111,7 +114,7 @@ TEST(Ports, AddressesAreQueriedAfresh) {
   shell("ip addr add 10.98.0.7/16 dev " + device);
   shell("ip addr del " + own + "/24 dev " + device);
   expect_address(port, "10.98.0.7");
-  EXPECT_THAT(info_of(port, {}).subnets, ElementsAre("10.98.0.0/16"));
+  EXPECT_THAT(subnets_now(), ElementsAre("10.98.0.0/16"));
   shell("ip addr add " + own + "/24 dev " + device);
   shell("ip addr del 10.98.0.7/16 dev " + device);
   expect_address(port, own);
@@ -123,8 +126,8 @@ TEST(Ports, AnAddressIsChosenByTheSubnetOfThePeer) {
   const std::string device = kNetworkDevice;
   const std::string own = own_ipv4();
   shell("ip addr add 10.98.0.7/16 dev " + device);
-  for (int tries = 0; tries < 100 && info_of(port, {}).subnets.size() < 2; ++tries) usleep(100'000);
-  EXPECT_THAT(info_of(port, {}).subnets, UnorderedElementsAre("10.99.0.0/24", "10.98.0.0/16"));
+  for (int tries = 0; tries < 100 && subnets_now().size() < 2; ++tries) usleep(100'000);
+  EXPECT_THAT(subnets_now(), UnorderedElementsAre("10.99.0.0/24", "10.98.0.0/16"));
   EXPECT_EQ(text_of(address_of(port, {}, "10.98.0.0/16").gid), "10.98.0.7");
   EXPECT_EQ(text_of(address_of(port, {}, "10.99.0.0/24").gid), own);
   EXPECT_EQ(text_of(address_of(port, {}, "10.97.0.0/16").gid), text_of(address_of(port, {}).gid));
@@ -148,8 +151,7 @@ TEST(Ports, TheListOfDevicesIsHeeded) {
   EXPECT_THAT(reasons({"mlx5_0", {}}), ElementsAre("rxe0: ROPEWALK_IB_HCA=mlx5_0 leaves it out"));
   EXPECT_THAT(reasons({"rxe0:2", {}}),
               ElementsAre("rxe0 port 1: ROPEWALK_IB_HCA=rxe0:2 leaves it out"));
-  std::vector<std::string> why_not;
-  EXPECT_THROW(find_ports({"=", {}}, why_not), Error);
+  EXPECT_THROW(find_ports({"=", {}}), Error);
 }
 
 TEST(Ports, APortThatIsDownIsNamedWithTheCommandThatMendsIt) {

@@ -42,10 +42,9 @@ class Addresses {
     return std::find(list.begin(), list.end(), address) != list.end();
   }
   static size_t count_of_gids() {  // except the link-local one
-    std::vector<std::string> why_not;
-    const auto ports = verbs::find_ports({}, why_not);
-    if (ports.empty()) return 0;
-    const auto subnets = verbs::info_of(ports.front(), {}).subnets;
+    const auto infos = verbs::find_ports({}).infos;
+    if (infos.empty()) return 0;
+    const auto subnets = infos.front().subnets;
     return subnets == std::vector<std::string>{"fe80::/64"} ? 0 : subnets.size();
   }
 

@@ -78,9 +78,7 @@ verbs::Handshake handshake_of(uint32_t rank) {
   verbs::Handshake handshake;
   handshake.rank = rank;
   handshake.notices = 64;
-  std::vector<std::string> why_not;
-  const auto ports = verbs::find_ports({}, why_not);
-  handshake.lanes = {{verbs::address_of(ports.at(0), {}), 17, 0, 0}};
+  handshake.lanes = {{verbs::address_of(verbs::find_ports({}).ports.at(0), {}), 17, 0, 0}};
   return handshake;
 }
 
@@ -351,15 +349,15 @@ TEST(VerbsFaults, PlainMemoryIsReachedWhereverItBegins) {
 
 TEST(VerbsFaults, APortThatIsDownCannotBeUsed) {
   const Unplugged unplugged;
-  std::vector<std::string> why_not;
-  EXPECT_TRUE(verbs::find_ports({}, why_not).empty());
+  const auto [ports, infos, why_not] = verbs::find_ports({});
+  EXPECT_TRUE(ports.empty());
   ASSERT_FALSE(why_not.empty());
   EXPECT_NE(why_not[0].find(kAdapter), std::string::npos) << why_not[0];
 }
 
 TEST(VerbsFaults, AGidThatIsNotThereIsNamed) {
-  std::vector<std::string> why_not;
-  EXPECT_TRUE(verbs::find_ports({.hca = "", .gid_index = 77}, why_not).empty());
+  const auto [ports, infos, why_not] = verbs::find_ports({.hca = "", .gid_index = 77});
+  EXPECT_TRUE(ports.empty());
   ASSERT_FALSE(why_not.empty());
   EXPECT_NE(why_not[0].find("77"), std::string::npos) << why_not[0];
 }

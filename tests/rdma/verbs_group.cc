@@ -7,8 +7,7 @@ namespace ropewalk::testing {
 VerbsGroup::VerbsGroup(int ranks, size_t lanes, const Adjust& adjust)
     : network_(ranks, tcp::LocalNetwork::Kind::unix_sockets) {
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<std::string> why_not;
-    auto ports = verbs::find_ports({}, why_not);
+    auto [ports, infos, why_not] = verbs::find_ports({});
     if (ports.empty())
       throw Error(ErrorCode::unavailable, "test",
                   fmt::format("no port can be used: {}", fmt::join(why_not, "; ")),

@@ -85,7 +85,9 @@ std::string text_of(ucs_status_t status) {
 }
 
 Config::Config() {
-  check(lib().ucp_config_read(nullptr, nullptr, &config_), "ucp_config_read");
+  ucp_config_t* config = nullptr;
+  check(lib().ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+  config_.reset(config);
 }
 
 void Config::prefer(const std::string& transport, const std::string& setting,
@@ -96,7 +98,7 @@ void Config::prefer(const std::string& transport, const std::string& setting,
   lib().ucp_get_version(&major, &minor, &release);
   const bool with_prefix = major > 1 || minor >= 17;
   // A wish: what comes of it does not matter.
-  lib().ucp_config_modify(config_, (with_prefix ? name : setting).c_str(), value.c_str());
+  lib().ucp_config_modify(config_.get(), (with_prefix ? name : setting).c_str(), value.c_str());
 }
 
 // UCX tells its settings in print only.
@@ -105,7 +107,7 @@ std::string Config::value_of(const std::string& variable) const {
   size_t bytes = 0;
   FILE* stream = open_memstream(&text, &bytes);
   if (stream == nullptr) return {};
-  lib().ucp_config_print(config_, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
+  lib().ucp_config_print(config_.get(), stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
   std::fclose(stream);
   const std::string all = std::string("\n") + text;
   std::free(text);

@@ -6,7 +6,9 @@
 #include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 
+#include <memory>
 #include <string>
+#include <type_traits>
 
 namespace ropewalk::ucx {
 
@@ -76,16 +78,24 @@ std::string text_of(ucs_status_t status);
 /// Throws Error(unavailable) that says what to look at, where `status` is an error.
 void check(ucs_status_t status, const char* call);
 
+template <auto destroy>
+struct Destroy {
+  template <class Object>
+  void operator()(Object* object) const {
+    (lib().*destroy)(object);
+  }
+};
+/// Owns what UCX made. `destroy`: &Library::FUNCTION.
+template <class Handle, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
+
 /// UCX's own configuration: its UCX_* variables and its file.
 /// Threads: one. Throws Error(unavailable).
 class Config {
  public:
   Config();
-  ~Config() { lib().ucp_config_release(config_); }
-  Config(const Config&) = delete;
-  Config& operator=(const Config&) = delete;
 
-  const ucp_config_t* get() const { return config_; }
+  const ucp_config_t* get() const { return config_.get(); }
   /// Sets UCX_TRANSPORT_SETTING, as {"TCP", "RX_SEG_SIZE"}, unless the environment does; UCX's file
   /// (ucx.conf) cannot be asked. UCX complains where it then does not use the transport.
   void prefer(const std::string& transport, const std::string& setting, const std::string& value);
@@ -97,7 +107,7 @@ class Config {
  private:
   std::string value_of(const std::string& variable) const;
 
-  ucp_config_t* config_ = nullptr;
+  Owned<ucp_config_t*, &Library::ucp_config_release> config_;
 };
 
 }  // namespace ropewalk::ucx

@@ -1,6 +1,7 @@
 #include "transports/ucx/resources.h"
 
 #include <algorithm>
+#include <span>
 
 #include "transports/ucx/wires.h"
 
@@ -18,57 +19,49 @@ std::vector<uct_md_resource_desc_t> domains_of(uct_component_h component) {
   return domains;
 }
 
-void add_resources(uct_component_h component, const std::string& name,
-                   std::vector<Resource>& found) {
-  const uct_md_h domain = open_domain(component, name);
-  if (domain == nullptr) return;
-  uct_tl_resource_desc_t* resources = nullptr;
-  unsigned count = 0;
-  if (lib().uct_md_query_tl_resources(domain, &resources, &count) == UCS_OK) {
-    for (unsigned i = 0; i < count; ++i)
-      found.push_back({resources[i].tl_name, resources[i].dev_name, resources[i].dev_type});
-    lib().uct_release_tl_resource_list(resources);
-  }
-  lib().uct_md_close(domain);
-}
-
 }  // namespace
 
-uct_md_h open_domain(uct_component_h component, const std::string& name) {
+DomainHandle Domain::open() const {
   uct_md_config_t* config = nullptr;
   if (lib().uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK) return nullptr;
   uct_md_h opened = nullptr;
   const ucs_status_t status = lib().uct_md_open(component, name.c_str(), config, &opened);
   lib().uct_config_release(config);
-  return status == UCS_OK ? opened : nullptr;
+  return DomainHandle(status == UCS_OK ? opened : nullptr);
 }
 
-void for_each_domain(const VisitDomain& visit) {
+std::vector<Domain> find_domains() {
+  std::vector<Domain> found;
   uct_component_h* components = nullptr;
   unsigned count = 0;
-  if (lib().uct_query_components(&components, &count) != UCS_OK) return;
-  for (unsigned i = 0; i < count; ++i)
-    for (const uct_md_resource_desc_t& domain : domains_of(components[i]))
-      visit(components[i], domain.md_name);
+  if (lib().uct_query_components(&components, &count) != UCS_OK) return found;
+  for (const uct_component_h component : std::span(components, count))
+    for (const uct_md_resource_desc_t& domain : domains_of(component))
+      found.push_back({component, domain.md_name});
   lib().uct_release_component_list(components);
+  return found;
 }
 
-std::vector<Resource> find_resources() {
+std::vector<Resource> find_resources(std::string_view only) {
   std::vector<Resource> found;
-  for_each_domain([&found](uct_component_h component, const std::string& name) {
-    add_resources(component, name, found);
-  });
+  for (const Domain& domain : find_domains()) {
+    if (!only.empty() && domain.name != only) continue;
+    const DomainHandle opened = domain.open();
+    uct_tl_resource_desc_t* resources = nullptr;
+    unsigned count = 0;
+    if (!opened || lib().uct_md_query_tl_resources(opened.get(), &resources, &count) != UCS_OK)
+      continue;
+    for (const uct_tl_resource_desc_t& resource : std::span(resources, count))
+      found.push_back({resource.tl_name, resource.dev_name, resource.dev_type});
+    lib().uct_release_tl_resource_list(resources);
+  }
   return found;
 }
 
 bool uses_tcp(const Config& config) {
   if (!allows_transport(config.wires(), "tcp")) return false;
-  std::vector<Resource> found;
-  for_each_domain([&found](uct_component_h component, const std::string& name) {
-    if (name == "tcp") add_resources(component, name, found);
-  });
   const std::string devices = config.devices();
-  return std::any_of(found.begin(), found.end(), [&devices](const Resource& resource) {
+  return std::ranges::any_of(find_resources("tcp"), [&devices](const Resource& resource) {
     return allows_device(devices, resource.device);
   });
 }

@@ -1,8 +1,8 @@
 // What UCX finds on this machine.
 #pragma once
 
-#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transports/ucx/library.h"
@@ -22,14 +22,20 @@ struct Resource {
   }
 };
 
-using VisitDomain = std::function<void(uct_component_h component, const std::string& name)>;
-/// For every memory domain of UCX's, whatever UCX_TLS says.
-void for_each_domain(const VisitDomain& visit);
-/// With its own UCX_* settings; null where it cannot be opened. uct_md_close ends it.
-uct_md_h open_domain(uct_component_h component, const std::string& name);
+using DomainHandle = Owned<uct_md_h, &Library::uct_md_close>;
+/// A memory domain of UCX's.
+struct Domain {
+  uct_component_h component = nullptr;
+  std::string name;
+  /// With its own UCX_* settings; null where it cannot be opened.
+  DomainHandle open() const;
+};
+/// All, whatever UCX_TLS says.
+std::vector<Domain> find_domains();
 
-/// All that UCX could use, whatever UCX_TLS says. Opens devices, which takes a while.
-std::vector<Resource> find_resources();
+/// All that UCX could use, whatever UCX_TLS says; of domains that are named so, where `only` is not
+/// empty. Opens devices, which takes a while.
+std::vector<Resource> find_resources(std::string_view only = {});
 
 /// Whether UCX may use sockets here, as UCX_TLS and UCX_NET_DEVICES say. Opens no adapter.
 bool uses_tcp(const Config& config);

@@ -7,7 +7,6 @@
 #include "memory/memfd.h"
 #include "ropewalk/status.h"
 #include "transports/shm/mailbox_address.h"
-#include "transports/ucx/resources.h"
 #include "transports/ucx/wires.h"
 
 namespace ropewalk::ucx {
@@ -76,36 +75,27 @@ class UcxMapping final : public shm::Mapping {
 
 UcxSharing::UcxSharing() {
   const std::string allowed = Config().wires();
-  for (Domain& domain : domains_)
-    if (allows_transport(allowed, domain.name)) open(domain);
-  if (std::none_of(domains_.begin(), domains_.end(),
-                   [](const Domain& domain) { return domain.handle != nullptr; }))
+  for (const Domain& domain : find_domains())
+    for (Source& source : sources_)
+      if (source.name == domain.name && !source.handle && allows_transport(allowed, source.name)) {
+        source.component = domain.component;
+        source.handle = domain.open();
+      }
+  if (std::ranges::none_of(sources_, [](const Source& source) { return source.handle != nullptr; }))
     throw Error(ErrorCode::unavailable, "ucx", "UCX has no shared memory here",
                 "set UCX_TLS=^shm on every rank; `ropewalk doctor` lists what UCX has here");
 }
 
-UcxSharing::~UcxSharing() {
-  for (const Domain& domain : domains_)
-    if (domain.handle != nullptr) lib().uct_md_close(domain.handle);
-}
-
-void UcxSharing::open(Domain& domain) {
-  for_each_domain([&domain](uct_component_h component, const std::string& name) {
-    if (name != domain.name || domain.handle != nullptr) return;
-    domain.component = component;
-    domain.handle = open_domain(component, name);
-  });
-}
-
 std::unique_ptr<TransportAllocation> UcxSharing::allocate(size_t bytes) {
   ucs_status_t status = UCS_ERR_NO_MEMORY;
-  for (const Domain& domain : domains_) {
-    if (domain.handle == nullptr) continue;
+  for (const Source& source : sources_) {
+    if (!source.handle) continue;
+    uct_md_h domain = source.handle.get();
     uct_mem_alloc_params_t params{};
     params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MDS |
                         UCT_MEM_ALLOC_PARAM_FIELD_NAME;
     params.flags = UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS;
-    params.mds.mds = &domain.handle;
+    params.mds.mds = &domain;
     params.mds.count = 1;
     params.name = "ropewalk";
     constexpr uct_alloc_method_t kFromDomain = UCT_ALLOC_METHOD_MD;
@@ -121,25 +111,26 @@ std::unique_ptr<TransportAllocation> UcxSharing::allocate(size_t bytes) {
 
 shm::Share UcxSharing::share(const Region& region) {
   const auto* allocation = dynamic_cast<const UcxAllocation*>(region.allocation);
-  const auto domain = std::find_if(domains_.begin(), domains_.end(), [&](const Domain& candidate) {
-    return allocation != nullptr && candidate.handle == allocation->memory().md &&
+  const auto source = std::ranges::find_if(sources_, [&](const Source& candidate) {
+    return allocation != nullptr && candidate.handle.get() == allocation->memory().md &&
            allocation->holds(region);
   });
-  if (domain == domains_.end())
+  if (source == sources_.end())
     throw Error(ErrorCode::invalid_argument, "register memory",
                 "this memory is not what UCX allocated, so local peers cannot map it",
                 "allocate it with Communicator::allocate");
   uct_md_attr_t about{};
-  check(lib().uct_md_query(domain->handle, &about), "uct_md_query");
+  check(lib().uct_md_query(source->handle.get(), &about), "uct_md_query");
   if (about.rkey_packed_size > kKeyBytesMax)
     throw Error(
         ErrorCode::unavailable, "ucx",
         fmt::format("a packed key of {} bytes; at most {}", about.rkey_packed_size, kKeyBytesMax),
         "shorten UCX_POSIX_DIR");
   shm::Share share;
-  share.words[kDomainWord] = static_cast<uint64_t>(domain - domains_.begin());
+  share.words[kDomainWord] = static_cast<uint64_t>(source - sources_.begin());
   share.words[kAddressWord] = reinterpret_cast<uintptr_t>(region.base);
-  check(lib().uct_md_mkey_pack(domain->handle, allocation->memory().memh, &share.words[kKeyWord]),
+  check(lib().uct_md_mkey_pack(source->handle.get(), allocation->memory().memh,
+                               &share.words[kKeyWord]),
         "uct_md_mkey_pack");
   return share;
 }
@@ -147,7 +138,7 @@ shm::Share UcxSharing::share(const Region& region) {
 std::unique_ptr<shm::Mapping> UcxSharing::map(const shm::MailboxAddress& owner,
                                               const shm::Share& share, uint64_t) {
   const uint64_t number = share.words[kDomainWord];
-  const uct_component_h component = number < domains_.size() ? domains_[number].component : nullptr;
+  const uct_component_h component = number < sources_.size() ? sources_[number].component : nullptr;
   if (component == nullptr) fail_to_map(owner, "it is of a kind that UCX_TLS forbids here");
   uct_rkey_bundle_t key{};
   ucs_status_t status = lib().uct_rkey_unpack(component, &share.words[kKeyWord], &key);

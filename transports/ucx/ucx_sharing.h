@@ -2,18 +2,18 @@
 // its memory domains (posix, sysv), and tells peers' processes where they see it (uct_rkey_ptr).
 #pragma once
 
+#include <array>
 #include <string>
-#include <vector>
 
 #include "transports/shm/sharing.h"
-#include "transports/ucx/library.h"
+#include "transports/ucx/resources.h"
 
 namespace ropewalk::ucx {
 
 /// Uses UCX's lower half, UCT: its upper half gives the same pointers (ucp_rkey_ptr), but ends the
 /// process where the owner of a key has died (1.13: what could not be mapped is unmapped).
 ///
-/// Shares: the domain's place in the list below, the region's address in its owner, then UCX's
+/// Shares: the place of the domain in the list below, the region's address in its owner, then UCX's
 /// packed key. That names no owner: where one has died, and its process number or segment is
 /// another's, a peer may map that instead, and writes there until it hears of the death.
 /// UCX_TLS says which domains are used, UCX_SYSV_* and UCX_POSIX_* how.
@@ -21,9 +21,6 @@ class UcxSharing final : public shm::Sharing {
  public:
   /// Throws Error(unavailable), also where UCX_TLS allows neither posix nor sysv.
   UcxSharing();
-  ~UcxSharing() override;
-  UcxSharing(const UcxSharing&) = delete;
-  UcxSharing& operator=(const UcxSharing&) = delete;
 
   std::string_view name() const override { return "ucx/shm"; }
   bool shares_files() const override { return false; }
@@ -33,15 +30,14 @@ class UcxSharing final : public shm::Sharing {
                                     uint64_t bytes) override;
 
  private:
-  struct Domain {
+  struct Source {
     std::string name;
     uct_component_h component = nullptr;
-    uct_md_h handle = nullptr;  // null where it is not used
+    DomainHandle handle = {};  // null where it is not used
   };
-  void open(Domain& domain);
 
   // The same on all ranks. Memory comes from the first that has some, as with UCX_ALLOC_PRIO.
-  std::vector<Domain> domains_ = {{"sysv"}, {"posix"}};
+  std::array<Source, 2> sources_ = {{{.name = "sysv"}, {.name = "posix"}}};
 };
 
 }  // namespace ropewalk::ucx

@@ -1,6 +1,5 @@
 #include "transports/ucx/worker.h"
 
-#include "ropewalk/status.h"
 #include "transports/ucx/resources.h"
 
 namespace ropewalk::ucx {
@@ -20,39 +19,27 @@ Worker::Worker(int ranks) {
   params.estimated_num_eps = static_cast<size_t>(ranks);
   params.mt_workers_shared = 1;  // memory is given back on its users' threads
   params.name = "ropewalk";
-  check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
+  ucp_context_h context = nullptr;
+  check(lib().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context),
         "ucp_init");
+  context_.reset(context);
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  try {
-    check(lib().ucp_worker_create(context_, &worker_params, &worker_), "ucp_worker_create");
-    check(lib().ucp_worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd");
-  } catch (const Error&) {
-    if (worker_ != nullptr) lib().ucp_worker_destroy(worker_);
-    lib().ucp_cleanup(context_);
-    throw;
-  }
-}
-
-Worker::~Worker() {
-  if (worker_ == nullptr) return;
-  lib().ucp_worker_destroy(worker_);
-  lib().ucp_cleanup(context_);
+  ucp_worker_h worker = nullptr;
+  check(lib().ucp_worker_create(context, &worker_params, &worker), "ucp_worker_create");
+  worker_.reset(worker);
+  check(lib().ucp_worker_get_efd(worker, &event_fd_), "ucp_worker_get_efd");
 }
 
 std::vector<std::byte> Worker::address() const {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
-  check(lib().ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
+  check(lib().ucp_worker_get_address(get(), &address, &bytes), "ucp_worker_get_address");
   const auto* begin = reinterpret_cast<const std::byte*>(address);
   std::vector<std::byte> copy(begin, begin + bytes);
-  lib().ucp_worker_release_address(worker_, address);
+  lib().ucp_worker_release_address(get(), address);
   return copy;
-}
-
-bool Worker::arm() {
-  return lib().ucp_worker_arm(worker_) == UCS_OK;
 }
 
 }  // namespace ropewalk::ucx

@@ -9,9 +9,7 @@
 
 #include "ropewalk/status.h"
 #include "topology/read_file.h"
-#include "transports/verbs/adapter.h"
-#include "transports/verbs/device_list.h"
-#include "transports/verbs/network.h"
+#include "transports/verbs/devices.h"
 #include "transports/verbs/ports.h"
 
 namespace ropewalk::verbs {
@@ -23,10 +21,6 @@ using Diagnoses = std::vector<Diagnosis>;
 
 constexpr size_t kGidsShown = 8;
 constexpr int kLongestPacket = 4096;
-
-std::string title_of(const SeenPort& port) {
-  return fmt::format("rdma {} port {}", port.device, port.number);
-}
 
 std::string facts_of(const SeenPort& port) {
   const PortState& state = port.state;
@@ -42,16 +36,9 @@ std::string facts_of(const SeenPort& port) {
 
 std::string gids_of(const SeenPort& port) {
   const PortState& state = port.state;
-  std::string text;
-  size_t shown = 0;
-  for (const GidEntry& gid : state.gids) {
-    if (shown++ == kGidsShown) {
-      text += fmt::format(", {} more", state.gids.size() - kGidsShown);
-      break;
-    }
-    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", gid.index, text_of(gid.gid),
-                        name_of(gid.type));
-  }
+  const size_t shown = std::min(state.gids.size(), kGidsShown);
+  std::string text = list_of(std::span(state.gids).first(shown));
+  if (shown < state.gids.size()) text += fmt::format(", {} more", state.gids.size() - shown);
   if (state.gid.entry)
     text += fmt::format("; takes {}: {}", state.gid.entry->index, state.gid.reason);
   if (state.subnets.size() > 1)
@@ -143,15 +130,14 @@ Diagnoses check_device(ibv_device* device, const PortPreference& preference) {
 /// What a rank that is started here would use.
 Diagnosis check_choice(const Config& config) {
   const bool demanded = config.transport == "verbs" || config.require == "rdma";
-  const UsablePorts usable = find_usable_ports({config.ib_hca, config.ib_gid_index});
-  std::string text = port_list_text(usable.infos);
-  if (usable.infos.empty()) {
+  const UsablePorts usable = find_ports({config.ib_hca, config.ib_gid_index});
+  if (usable.infos.empty())
     return {demanded ? Severity::fail : Severity::warn, "rdma choice",
             fmt::format("no port can be used{}: {}",
                         demanded ? ", and ROPEWALK_* variables demand RDMA" : "",
                         fmt::join(usable.why_not, "; ")),
             ""};
-  }
+  std::string text = port_list_text(usable.infos);
   if (!usable.why_not.empty()) text += fmt::format("; not: {}", fmt::join(usable.why_not, "; "));
   return {Severity::ok, "rdma choice", text, ""};
 }
@@ -160,7 +146,7 @@ Diagnosis check_choice(const Config& config) {
 
 std::vector<Diagnosis> diagnose(const SeenPort& port) {
   const PortState& state = port.state;
-  const std::string title = title_of(port);
+  const std::string title = fmt::format("rdma {} port {}", port.device, port.number);
   std::vector<Diagnosis> found;
   if (state.problem.empty())
     found.push_back({Severity::ok, title, facts_of(port), ""});

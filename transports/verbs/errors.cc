@@ -80,7 +80,6 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
       log(LogLevel::warn, rank_, "{} port {} is down", name, port);
       // InfiniBand tells twice: of the cable, and of the subnet manager that is waited for.
       if (device.down_since_ns[port] == 0) device.down_since_ns[port] = MonotonicClock().now_ns();
-      device.any_down = true;
       return;
     case IBV_EVENT_PORT_ACTIVE:
       log(LogLevel::info, rank_, "{} port {} is up", name, port);
@@ -121,15 +120,9 @@ void VerbsTransport::on_event(Device& device, const ibv_async_event& event) {
 // A link may flap: only a port that stays down costs its peers.
 void VerbsTransport::check_ports() {
   for (const auto& device : devices_) {
-    if (!device->any_down) continue;
-    device->any_down = false;
     for (size_t number = 0; number < device->down_since_ns.size(); ++number) {
       const int64_t since = device->down_since_ns[number];
-      if (since == 0) continue;
-      if (MonotonicClock().now_ns() - since < options_.port_down_max_ns) {
-        device->any_down = true;
-        continue;
-      }
+      if (since == 0 || MonotonicClock().now_ns() - since < options_.port_down_max_ns) continue;
       device->down_since_ns[number] = 0;
       const verbs::Port port{device->adapter, static_cast<uint8_t>(number)};
       lose_all_on(*device, port.number, own_name(port) + " is down", kMendPort);
@@ -169,9 +162,7 @@ void VerbsTransport::lose_failing() {
 // Ends its queue pairs: the adapter reads no source any more and writes no target.
 void VerbsTransport::close(Peer& peer) {
   end_greeting(peer);
-  for (const auto& lane : peer.lanes)
-    devices_[lane->adapter]->completions -= lane->completions_max();
-  peer.lanes.clear();
+  end_lanes(peer);
   peer.first_put = peer.end_put;
   std::erase(held_, &peer);
   peer.is_held = false;

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 namespace ropewalk::verbs {
 namespace {
+
+constexpr uint8_t kIpv4Prefix[kIpv4At] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 unsigned byte_of(const Gid& gid, size_t at) {
   return std::to_integer<unsigned>(gid[at]);
@@ -35,26 +38,11 @@ auto order_of(const GidEntry& entry, std::string_view subnet) {
                     entry.index);
 }
 
-std::string list_of(std::span<const GidEntry> table) {
-  std::string list;
-  for (const GidEntry& entry : table)
-    list += fmt::format("{}{} {} ({})", list.empty() ? "" : ", ", entry.index, text_of(entry.gid),
-                        name_of(entry.type));
-  return list.empty() ? "none" : list;
-}
-
 }  // namespace
 
 std::string_view name_of(GidType type) {
-  switch (type) {
-    case GidType::infiniband:
-      return "IB";
-    case GidType::roce_v1:
-      return "RoCE v1";
-    case GidType::roce_v2:
-      return "RoCE v2";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"IB", "RoCE v1", "RoCE v2"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 std::string text_of(const Gid& gid) {
@@ -67,13 +55,27 @@ std::string text_of(const Gid& gid) {
 }
 
 bool is_zero(const Gid& gid) {
-  return std::all_of(gid.begin(), gid.end(), [](std::byte b) { return b == std::byte{0}; });
+  return gid == Gid{};
 }
 
 bool is_ipv4(const Gid& gid) {
-  return std::all_of(gid.begin(), gid.begin() + 10,
-                     [](std::byte b) { return b == std::byte{0}; }) &&
-         gid[10] == std::byte{0xff} && gid[11] == std::byte{0xff};
+  return std::memcmp(gid.data(), kIpv4Prefix, sizeof kIpv4Prefix) == 0;
+}
+
+std::string network_text(const Gid& gid, int bits) {
+  Gid network = gid;
+  const int kept = bits + (is_ipv4(gid) ? static_cast<int>(8 * kIpv4At) : 0);
+  for (int bit = kept; bit < static_cast<int>(8 * network.size()); ++bit)
+    network[static_cast<size_t>(bit / 8)] &= ~(std::byte{0x80} >> (bit % 8));
+  return fmt::format("{}/{}", text_of(network), bits);
+}
+
+std::string list_of(std::span<const GidEntry> table) {
+  std::string list;
+  for (const GidEntry& entry : table)
+    list += fmt::format("{}{} {} ({})", list.empty() ? "" : ", ", entry.index, text_of(entry.gid),
+                        name_of(entry.type));
+  return list.empty() ? "none" : list;
 }
 
 GidChoice choose_gid(std::span<const GidEntry> table, std::optional<int> wished,

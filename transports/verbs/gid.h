@@ -32,6 +32,13 @@ std::string text_of(const Gid& gid);
 bool is_zero(const Gid& gid);
 bool is_ipv4(const Gid& gid);
 
+/// The first `bits` of the address: "192.168.1.0/24". `bits` count from the IPv4 address' begin
+/// where it is one.
+std::string network_text(const Gid& gid, int bits);
+
+/// "0 fe80::1 (RoCE v1), 1 10.0.0.1 (RoCE v2)"; "none".
+std::string list_of(std::span<const GidEntry> table);
+
 struct GidChoice {
   std::optional<GidEntry> entry;
   std::string reason;  // why this one; or why none

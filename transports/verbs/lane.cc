@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "ropewalk/status.h"
-#include "transports/verbs/adapter.h"
 
 namespace ropewalk::verbs {
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 
@@ -51,28 +52,19 @@ bool can_lengthen(ibv_cq* cq) {
 
 VerbsTransport::Device::Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all)
     : adapter(std::move(adapter_)), channel(ibv_create_comp_channel(adapter->context())) {
-  if (channel == nullptr) fail_system("verbs", "ibv_create_comp_channel");
+  if (!channel) fail_system("verbs", "ibv_create_comp_channel");
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   const auto create = [&](size_t completions) {
     const auto most = static_cast<size_t>(adapter->limits().max_cqe);
-    cq = ibv_create_cq(adapter->context(), static_cast<int>(std::min(completions, most)), nullptr,
-                       channel, 0);
+    const auto length = static_cast<int>(std::min(completions, most));
+    cq.reset(ibv_create_cq(adapter->context(), length, nullptr, channel.get(), 0));
   };
   create(kFirstCompletions);
-  if (cq != nullptr && completions_all > kFirstCompletions && !can_lengthen(cq)) {
-    ibv_destroy_cq(cq);
+  if (cq && completions_all > kFirstCompletions && !can_lengthen(cq.get())) {
+    cq.reset();
     create(completions_all);
   }
-  if (cq != nullptr) return;
-  const int error = errno;
-  ibv_destroy_comp_channel(channel);
-  errno = error;
-  fail_system("verbs", "ibv_create_cq");
-}
-
-VerbsTransport::Device::~Device() {
-  ibv_destroy_cq(cq);
-  ibv_destroy_comp_channel(channel);
+  if (!cq) fail_system("verbs", "ibv_create_cq");
 }
 
 VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
@@ -83,6 +75,7 @@ VerbsTransport::VerbsTransport(int rank, int size, SocketSource& sockets,
       plain_memory_([this](const Region& pages) {
         return std::make_unique<verbs::AdapterPages>(pages, adapters_);
       }) {
+  assert(options_.lanes.size() == static_cast<size_t>(size));
   for (const verbs::Port& port : ports_) add_port(port);
   if (adapters_.empty() || adapters_.size() > verbs::kAdaptersMax)
     throw Error(
@@ -107,7 +100,7 @@ void VerbsTransport::add_port(const verbs::Port& port) {
   Device& device = *devices_.back();
   // What is no longer goes into the request itself; only a queue pair tells how long that may be,
   // and one that is as deep as the lanes, since depth and length share what the device has.
-  const verbs::QueuePair probe(port, options_.settings, device.cq, depths);
+  const verbs::QueuePair probe(port, options_.settings, device.cq.get(), depths);
   inline_bytes_max_ = std::min(inline_bytes_max_, probe.inline_bytes_max());
   const int events = port.adapter->context()->async_fd;
   fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
@@ -124,7 +117,7 @@ VerbsTransport::~VerbsTransport() {
 size_t VerbsTransport::lanes_in_all() const {
   size_t lanes = 0;
   for (const auto& to_peer : options_.lanes) lanes += to_peer.size();
-  return options_.lanes.empty() ? ports_.size() * static_cast<size_t>(size_ - 1) : lanes;
+  return lanes;
 }
 
 // ---- Linking ----
@@ -140,9 +133,8 @@ void VerbsTransport::connect(int peer, std::span<const std::byte> hello) {
 // Makes the peer's lanes and the handshake; nothing yet while a port is away: it could be used when
 // the job began, and may only flap.
 void VerbsTransport::prepare(Peer& peer) {
-  const std::vector<LaneEnd> ends = ends_to(peer);
-  if (!find_addresses(peer, ends)) return;
-  add_lanes(peer, ends);
+  if (!find_addresses(peer)) return;
+  add_lanes(peer);
   verbs::Handshake own;
   own.rank = static_cast<uint32_t>(rank_);
   own.notices = verbs::kNoticesMax;
@@ -156,19 +148,12 @@ void VerbsTransport::prepare(Peer& peer) {
   peer.greeting.to_send = verbs::encode(own);
 }
 
-std::vector<VerbsTransport::LaneEnd> VerbsTransport::ends_to(const Peer& peer) const {
-  if (!options_.lanes.empty()) return options_.lanes[static_cast<size_t>(peer.rank)];
-  std::vector<LaneEnd> ends;
-  for (size_t i = 0; i < ports_.size(); ++i) ends.push_back({static_cast<uint8_t>(i), {}});
-  return ends;
-}
-
 // Afresh for each link: addresses change. False where one is to be asked for again.
-bool VerbsTransport::find_addresses(Peer& peer, std::span<const LaneEnd> ends) {
+bool VerbsTransport::find_addresses(Peer& peer) {
   peer.own_ports.clear();
   peer.address_changes = address_changes_;
   try {
-    for (const LaneEnd& end : ends) {
+    for (const LaneEnd& end : ends_to(peer)) {
       peer.own_ports.push_back(
           verbs::address_of(ports_[end.port], options_.preference, end.subnet));
       uint8_t& mtu = peer.own_ports.back().mtu;
@@ -204,7 +189,7 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
   if (wanted > static_cast<uint32_t>(device.cq->cqe)) {
     const auto most = static_cast<uint32_t>(device.adapter->limits().max_cqe);
     const uint32_t length = std::max(wanted, std::min(2 * wanted, most));
-    if (const int error = ibv_resize_cq(device.cq, static_cast<int>(length)); error != 0)
+    if (const int error = ibv_resize_cq(device.cq.get(), static_cast<int>(length)); error != 0)
       throw Error(ErrorCode::exhausted, "connect",
                   fmt::format("{}: no completion queue of {} entries (the device allows {}): {}",
                               device.adapter->name(), length, most, errno_text(error)),
@@ -212,19 +197,16 @@ void VerbsTransport::make_room(Device& device, uint32_t completions) {
                       ? "raise the memlock limit (ulimit -l unlimited), or lower ROPEWALK_IB_LANES"
                       : "lower ROPEWALK_IB_LANES, or name more adapters in ROPEWALK_IB_HCA");
   }
-  device.completions = wanted;
 }
 
-void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
-  for (const LaneEnd& end : ends) {
+void VerbsTransport::add_lanes(Peer& peer) {
+  for (const LaneEnd& end : ends_to(peer)) {
     const verbs::Port& port = ports_[end.port];
     Device& device = *devices_[device_of_port_[end.port]];
     const verbs::QueueDepths depths = depths_on(*port.adapter);
-    uint32_t counted = 0;
     try {
       make_room(device, depths.sends + depths.receives);
-      counted = depths.sends + depths.receives;
-      auto lane = std::make_unique<Lane>(port, options_.settings, device.cq, depths,
+      auto lane = std::make_unique<Lane>(port, options_.settings, device.cq.get(), depths,
                                          static_cast<uint32_t>(peer.rank),
                                          static_cast<uint8_t>(peer.lanes.size()));
       if (lane->queue_pair().inline_bytes_max() < inline_bytes_max_)
@@ -233,15 +215,19 @@ void VerbsTransport::add_lanes(Peer& peer, std::span<const LaneEnd> ends) {
                                 name_of(port), inline_bytes_max_),
                     "lower ROPEWALK_IB_LANES, or start fewer ranks per adapter");
       lane->adapter = device_of_port_[end.port];
+      device.completions += lane->completions_max();
       peer.lanes.push_back(std::move(lane));
     } catch (const Error&) {
-      device.completions -= counted;
-      for (const auto& lane : peer.lanes)
-        devices_[lane->adapter]->completions -= lane->completions_max();
-      peer.lanes.clear();
+      end_lanes(peer);
       throw;
     }
   }
+}
+
+void VerbsTransport::end_lanes(Peer& peer) {
+  for (const auto& lane : peer.lanes)
+    devices_[lane->adapter]->completions -= lane->completions_max();
+  peer.lanes.clear();
 }
 
 void VerbsTransport::advance(Peer& peer) {
@@ -264,7 +250,7 @@ void VerbsTransport::advance(Peer& peer) {
 std::string VerbsTransport::refresh_addresses(Peer& peer) {
   for (const auto& device : devices_) read_events(*device);
   if (!peer.open() || peer.address_changes == address_changes_) return {};
-  const std::vector<LaneEnd> ends = ends_to(peer);
+  const std::vector<LaneEnd>& ends = ends_to(peer);
   for (size_t i = 0; i < ends.size(); ++i) {
     verbs::PortAddress& told = peer.own_ports[i];
     try {
@@ -318,11 +304,11 @@ bool VerbsTransport::arm() {
   for (const auto& device : devices_) {
     ibv_cq* queue = nullptr;
     void* context = nullptr;
-    while (device->armed && ibv_get_cq_event(device->channel, &queue, &context) == 0) {
+    while (device->armed && ibv_get_cq_event(device->channel.get(), &queue, &context) == 0) {
       ibv_ack_cq_events(queue, 1);
       device->armed = false;
     }
-    if (!device->armed && ibv_req_notify_cq(device->cq, 0) != 0) return false;
+    if (!device->armed && ibv_req_notify_cq(device->cq.get(), 0) != 0) return false;
     device->armed = true;
   }
   drain();  // what came before the request will not be told

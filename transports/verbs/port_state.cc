@@ -2,39 +2,33 @@
 
 #include <fmt/format.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "topology/read_file.h"
-#include "transports/verbs/network.h"
 
 namespace ropewalk::verbs {
 namespace {
 
 constexpr uint32_t kGidIndexMax = 255;  // an address handle has 8 bits for it
 constexpr int kInfiniBandSubnetBits = 64;
+constexpr const char* kStartSubnetManager =
+    "start the fabric's subnet manager (sudo systemctl start opensm, on one host)";
 
 GidType type_of(uint32_t type) {
-  switch (type) {
-    case IBV_GID_TYPE_ROCE_V2:
-      return GidType::roce_v2;
-    case IBV_GID_TYPE_ROCE_V1:
-      return GidType::roce_v1;
-    default:
-      return GidType::infiniband;
-  }
+  return type == IBV_GID_TYPE_ROCE_V2   ? GidType::roce_v2
+         : type == IBV_GID_TYPE_ROCE_V1 ? GidType::roce_v1
+                                        : GidType::infiniband;
 }
 
 std::string interface_named(uint32_t index) {
   char name[IF_NAMESIZE] = {};
   return index != 0 && if_indextoname(index, name) != nullptr ? name : "";
-}
-
-std::string subnet_of(const GidEntry& entry, const InterfaceAddresses& addresses) {
-  return entry.type == GidType::infiniband ? network_text(entry.gid, kInfiniBandSubnetBits)
-                                           : addresses.network_of(entry.interface, entry.gid);
 }
 
 std::vector<GidEntry> gids_of(const Adapter& adapter, uint8_t number, int table_length) {
@@ -51,7 +45,8 @@ std::vector<GidEntry> gids_of(const Adapter& adapter, uint8_t number, int table_
         {}, entry.gid_index, type_of(entry.gid_type), interface_named(entry.ndev_ifindex), {}};
     std::memcpy(gid.gid.data(), entry.gid.raw, gid.gid.size());
     if (is_zero(gid.gid)) continue;
-    gid.subnet = subnet_of(gid, addresses);
+    gid.subnet = gid.type == GidType::infiniband ? network_text(gid.gid, kInfiniBandSubnetBits)
+                                                 : addresses.network_of(gid.interface, gid.gid);
     gids.push_back(std::move(gid));
   }
   return gids;
@@ -72,15 +67,25 @@ std::string interface_of(const std::string& device, uint8_t number,
   return first.empty() ? line_of(folder + "/parent") : first;
 }
 
+/// The number in a file of `interface`: "1500", "0x1003"; 0 where there is none.
+unsigned long number_of(const std::string& interface, const char* file) {
+  const auto text = read_file(fmt::format("/sys/class/net/{}/{}", interface, file));
+  return std::strtoul(text.value_or("0").c_str(), nullptr, 0);
+}
+
+bool is_up(const std::string& interface) {
+  return (number_of(interface, "flags") & IFF_UP) != 0;
+}
+
 void find_why_down(PortState& port, uint8_t physical) {
   constexpr uint8_t kPolling = 2, kDisabled = 3;
   if (port.link_layer == LinkLayer::infiniband) {
     const bool trained = port.state == IBV_PORT_INIT || port.state == IBV_PORT_ARMED;
-    port.advice =
-        trained ? "start the fabric's subnet manager (sudo systemctl start opensm, on one host)"
-        : physical == kPolling  ? "connect the cable, or switch on the port at its other end"
-        : physical == kDisabled ? "sudo ibportstate -D 0 1 enable"
-                                : "check the cable: ibstat, iblinkinfo";
+    port.advice = trained ? kStartSubnetManager
+                  : physical == kPolling
+                      ? "connect the cable, or switch on the port at its other end"
+                  : physical == kDisabled ? "sudo ibportstate -D 0 1 enable"
+                                          : "check the cable: ibstat, iblinkinfo";
   } else if (port.interface.empty()) {
     port.advice = "bring its network device up: rdma link, then sudo ip link set DEVICE up";
   } else {
@@ -94,56 +99,44 @@ void find_problem(PortState& port, uint8_t physical, const PortPreference& prefe
   if (port.state != IBV_PORT_ACTIVE) {
     port.problem = fmt::format("is {}", name_of(port.state));
     find_why_down(port, physical);
-  } else if (port.link_layer == LinkLayer::infiniband) {
-    if (port.lid == 0 && !port.needs_grh) {
-      port.problem = "has no LID";
-      port.advice = "start the fabric's subnet manager (sudo systemctl start opensm, on one host)";
-    } else if (preference.gid_index && !port.gid.entry) {
-      port.problem = port.gid.reason;
-      port.advice = "correct or unset ROPEWALK_IB_GID_INDEX";
-    }
-  } else if (!port.gid.entry) {
+  } else if (port.link_layer == LinkLayer::infiniband && port.lid == 0 && !port.needs_grh) {
+    port.problem = "has no LID";
+    port.advice = kStartSubnetManager;
+  } else if (!port.gid.entry && preference.gid_index &&
+             (port.link_layer == LinkLayer::infiniband || !port.gids.empty())) {
     port.problem = port.gid.reason;
-    port.advice = preference.gid_index && !port.gids.empty()
-                      ? "correct or unset ROPEWALK_IB_GID_INDEX"
-                  : port.interface.empty()
+    port.advice = "correct or unset ROPEWALK_IB_GID_INDEX";
+  } else if (!port.gid.entry && port.link_layer == LinkLayer::ethernet) {
+    port.problem = port.gid.reason;
+    port.advice = port.interface.empty()
                       ? "give its network device an address: rdma link, then sudo ip addr add"
                       : fmt::format("sudo ip addr add ADDRESS/PREFIX dev {}", port.interface);
   }
 }
 
-}  // namespace
-
-std::string folder_of(const std::string& device) {
-  return "/sys/class/infiniband/" + device;
-}
-
-bool is_software(const std::string& device) {
-  struct stat status;
-  return ::stat((folder_of(device) + "/device").c_str(), &status) != 0;
-}
-
-std::string_view name_of(ibv_port_state state) {
-  switch (state) {
-    case IBV_PORT_DOWN:
-      return "DOWN";
-    case IBV_PORT_INIT:
-      return "INIT";
-    case IBV_PORT_ARMED:
-      return "ARMED";
-    case IBV_PORT_ACTIVE:
-      return "ACTIVE";
-    case IBV_PORT_ACTIVE_DEFER:
-      return "ACTIVE_DEFER";
-    default:
-      return "in no known state";
+/// Bits of the network where `address` is `gid`, else -1.
+int prefix_bits(const ifaddrs& address, const Gid& gid) {
+  if (address.ifa_addr == nullptr || address.ifa_netmask == nullptr) return -1;
+  if (is_ipv4(gid) && address.ifa_addr->sa_family == AF_INET) {
+    sockaddr_in own{}, mask{};
+    std::memcpy(&own, address.ifa_addr, sizeof own);
+    std::memcpy(&mask, address.ifa_netmask, sizeof mask);
+    if (std::memcmp(&own.sin_addr, gid.data() + kIpv4At, sizeof own.sin_addr) != 0) return -1;
+    return std::popcount(mask.sin_addr.s_addr);
   }
+  if (!is_ipv4(gid) && address.ifa_addr->sa_family == AF_INET6) {
+    sockaddr_in6 own{}, mask{};
+    std::memcpy(&own, address.ifa_addr, sizeof own);
+    std::memcpy(&mask, address.ifa_netmask, sizeof mask);
+    if (std::memcmp(&own.sin6_addr, gid.data(), gid.size()) != 0) return -1;
+    int bits = 0;
+    for (const uint8_t byte : mask.sin6_addr.s6_addr) bits += std::popcount(byte);
+    return bits;
+  }
+  return -1;
 }
 
-int bytes_of(ibv_mtu mtu) {
-  return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128 << mtu : 0;
-}
-
+/// From ibv_port_attr's codes; 0 for codes that are not known.
 uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed) {
   struct Row {
     uint8_t code;
@@ -158,6 +151,47 @@ uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed) {
   for (const Row& row : kLaneGbps)
     if (row.code == active_speed) lane = row.value;
   return static_cast<uint32_t>(width * lane + 0.5);
+}
+
+}  // namespace
+
+InterfaceAddresses::InterfaceAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) == 0) list_.reset(list);
+}
+
+std::string InterfaceAddresses::network_of(const std::string& interface, const Gid& gid) const {
+  for (const ifaddrs* address = list_.get(); address != nullptr; address = address->ifa_next) {
+    if (interface != address->ifa_name) continue;
+    const int bits = prefix_bits(*address, gid);
+    if (bits >= 0) return network_text(gid, bits);
+  }
+  return {};
+}
+
+int interface_mtu(const std::string& interface) {
+  return static_cast<int>(number_of(interface, "mtu"));
+}
+
+std::string folder_of(const std::string& device) {
+  return "/sys/class/infiniband/" + device;
+}
+
+bool is_software(const std::string& device) {
+  struct stat status;
+  return ::stat((folder_of(device) + "/device").c_str(), &status) != 0;
+}
+
+std::string_view name_of(ibv_port_state state) {
+  constexpr std::string_view kNames[] = {"in no known state", "DOWN", "INIT", "ARMED", "ACTIVE",
+                                         "ACTIVE_DEFER"};
+  static_assert(IBV_PORT_DOWN == 1 && IBV_PORT_ACTIVE_DEFER == 5);
+  const auto at = static_cast<size_t>(state);
+  return kNames[at < std::size(kNames) ? at : 0];
+}
+
+int bytes_of(ibv_mtu mtu) {
+  return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128 << mtu : 0;
 }
 
 PortState examine(const Adapter& adapter, uint8_t number, const PortPreference& preference) {

@@ -1,13 +1,14 @@
 // What a port is now: for choosing, for linking, and for `ropewalk doctor`.
 #pragma once
 
+#include <ifaddrs.h>
 #include <infiniband/verbs.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "transports/verbs/adapter.h"
+#include "transports/verbs/devices.h"
 #include "transports/verbs/gid.h"
 #include "transports/verbs/ports.h"
 
@@ -33,8 +34,19 @@ PortState examine(const Adapter& adapter, uint8_t number, const PortPreference& 
 std::string_view name_of(ibv_port_state state);  // "ACTIVE", "DOWN"
 int bytes_of(ibv_mtu mtu);
 
-/// In Gb/s, from ibv_port_attr's codes; 0 for codes that are not known.
-uint32_t rate_gbps(uint8_t active_width, uint8_t active_speed);
+/// The addresses of all network devices, as they were when it was made.
+class InterfaceAddresses {
+ public:
+  InterfaceAddresses();
+  /// "192.168.1.0/24": the network in which `interface` has the address `gid`; of a link-local IPv6
+  /// address "fe80::/64". Empty where the interface has no such address.
+  std::string network_of(const std::string& interface, const Gid& gid) const;
+
+ private:
+  Owned<ifaddrs, freeifaddrs> list_;
+};
+/// Of a network device, in bytes; 0 where there is no such.
+int interface_mtu(const std::string& interface);
 
 /// In /sys.
 std::string folder_of(const std::string& device);

@@ -6,22 +6,11 @@
 #include "memory/lock_limit.h"
 #include "ropewalk/status.h"
 #include "topology/topology.h"
-#include "transports/verbs/adapter.h"
-#include "transports/verbs/device_list.h"
+#include "transports/verbs/devices.h"
 #include "transports/verbs/port_state.h"
 
 namespace ropewalk::verbs {
 namespace {
-
-std::string sentence_of(const std::string& device, uint8_t number, const PortState& state) {
-  return fmt::format("{} port {}: {}; {}", device, number, state.problem, state.advice);
-}
-
-PortInfo info_from(const std::string& device, uint8_t number, const PortState& state) {
-  PortInfo info{device, number, state.link_layer, state.subnets, state.rate_gbps};
-  if (info.subnets.size() > kSubnetsMax) info.subnets.resize(kSubnetsMax);
-  return info;
-}
 
 struct Found {
   std::vector<Port> ports;
@@ -34,18 +23,21 @@ void look_at_ports(const std::shared_ptr<Adapter>& adapter, const PortFilter& fi
   const std::string& name = adapter->name();
   const double share = local_share(folder_of(name) + "/device");
   for (uint8_t number = 1; number <= adapter->limits().phys_port_cnt; ++number) {
+    const Port port{adapter, number};
     if (!filter.allows(name, number)) {
-      why_not.push_back(fmt::format("{} port {}: ROPEWALK_IB_HCA={} leaves it out", name, number,
-                                    preference.hca));
+      why_not.push_back(
+          fmt::format("{}: ROPEWALK_IB_HCA={} leaves it out", name_of(port), preference.hca));
       continue;
     }
-    const PortState state = examine(*adapter, number, preference);
+    PortState state = examine(*adapter, number, preference);
     if (!state.problem.empty()) {
-      why_not.push_back(sentence_of(name, number, state));
+      why_not.push_back(fmt::format("{}: {}; {}", name_of(port), state.problem, state.advice));
       continue;
     }
-    found.ports.push_back({adapter, number});
-    found.candidates.push_back({info_from(name, number, state), share});
+    if (state.subnets.size() > kSubnetsMax) state.subnets.resize(kSubnetsMax);
+    found.ports.push_back(port);
+    found.candidates.push_back(
+        {{name, number, state.link_layer, std::move(state.subnets), state.rate_gbps}, share});
   }
 }
 
@@ -83,12 +75,14 @@ PortState usable_state(const Port& port, const PortPreference& preference) {
 
 }  // namespace
 
-std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::string>& why_not) {
+UsablePorts find_ports(const PortPreference& preference) {
   const auto filter = PortFilter::parse(preference.hca);
   if (!filter)
     throw Error(ErrorCode::invalid_argument, "verbs",
                 fmt::format("ROPEWALK_IB_HCA=\"{}\" is no list of devices", preference.hca),
                 "write mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
+  UsablePorts usable;
+  std::vector<std::string>& why_not = usable.why_not;
   const DeviceList list;
   for (const DeviceList::Missing& missing : list.missing())
     why_not.push_back(fmt::format("{}: {}; {}", missing.device, missing.why, missing.advice));
@@ -97,28 +91,15 @@ std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::
   if (!list.devices().empty() && !limit.suffices()) {
     why_not.push_back(fmt::format("{}, RDMA needs {} MiB and more; {}", text_of(limit),
                                   kLockedBytesWanted >> 20, advice(limit)));
-    return {};
+    return usable;
   }
   Found found;
   for (ibv_device* device : list.devices())
     look_at_device(device, *filter, preference, found, why_not);
   const bool named = !filter->allows_all();
-  std::vector<Port> ports;
-  for (const size_t i : select_ports(found.candidates, named, why_not))
-    ports.push_back(found.ports[i]);
-  return ports;
-}
-
-UsablePorts find_usable_ports(const PortPreference& preference) {
-  UsablePorts usable;
-  for (Port& port : find_ports(preference, usable.why_not)) {
-    try {
-      usable.infos.push_back(info_of(port, preference));
-      usable.ports.push_back(std::move(port));
-    } catch (const Error& error) {  // it went down just now
-      usable.why_not.push_back(
-          fmt::format("{}; {}", error.failure().reason, error.failure().advice));
-    }
+  for (const size_t i : select_ports(found.candidates, named, why_not)) {
+    usable.ports.push_back(found.ports[i]);
+    usable.infos.push_back(found.candidates[i].info);
   }
   return usable;
 }
@@ -156,10 +137,6 @@ std::string text_of(const PortAddress& address) {
   const std::string gid = "GID " + text_of(address.gid);
   return address.link_layer == LinkLayer::ethernet ? gid
                                                    : fmt::format("{}, LID {}", gid, address.lid);
-}
-
-PortInfo info_of(const Port& port, const PortPreference& preference) {
-  return info_from(port.adapter->name(), port.number, usable_state(port, preference));
 }
 
 }  // namespace ropewalk::verbs

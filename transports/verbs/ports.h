@@ -57,18 +57,16 @@ struct PortPreference {
   std::optional<int> gid_index;  // ROPEWALK_IB_GID_INDEX
 };
 
-/// Usable ports, at most kPortsMax on at most kAdaptersMax adapters, the nearest to the CPUs of
-/// this process first. `why_not` gets a sentence for each port that was passed over, or for all:
-/// what is wrong, and how to mend it. Empty, with a sentence, where there is no adapter.
-std::vector<Port> find_ports(const PortPreference& preference, std::vector<std::string>& why_not);
-
-/// What a rank uses, and tells of.
 struct UsablePorts {
-  std::vector<Port> ports;
-  std::vector<PortInfo> infos;       // of the same index
-  std::vector<std::string> why_not;  // as above
+  std::vector<Port> ports;      // at most kPortsMax on at most kAdaptersMax adapters, nearest first
+  std::vector<PortInfo> infos;  // of the same index: what other ranks are told
+  /// A sentence for each port that was passed over, or for all: what is wrong, and how to mend it.
+  /// Not empty where there is no adapter.
+  std::vector<std::string> why_not;
 };
-UsablePorts find_usable_ports(const PortPreference& preference);
+/// What this process can use, seen from its CPUs. Throws Error(invalid_argument) where `preference`
+/// makes no sense.
+UsablePorts find_ports(const PortPreference& preference);
 
 /// In `subnet` where the port has a GID there. Throws Error(unavailable) that names device, port
 /// and the way out where the port is down or has no GID that can be used.
@@ -78,8 +76,5 @@ PortAddress address_of(const Port& port, const PortPreference& preference,
 /// Finds the row in which the port's table has the GID of `told` now. False where it has it no
 /// more, or the LID is another. Throws what address_of throws.
 bool find_again(const Port& port, const PortPreference& preference, PortAddress& told);
-
-/// What the other ranks are told of it. Throws what address_of throws.
-PortInfo info_of(const Port& port, const PortPreference& preference);
 
 }  // namespace ropewalk::verbs

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "fabric/port_info.h"
 #include "ropewalk/status.h"
@@ -29,11 +30,6 @@ std::vector<PortInfo> ports_of(std::string_view info) {
   return verbs::parse_no_ports(info) ? std::vector<PortInfo>() : verbs::parse_port_list(info);
 }
 
-std::string others_text(size_t others) {
-  if (others == 0) return {};
-  return fmt::format("; {} other rank{} too can use no RDMA port", others, others == 1 ? "" : "s");
-}
-
 Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
   std::vector<std::vector<PortInfo>> ports;
   for (const PeerRecord& rank : ranks) ports.push_back(ports_of(info_of(rank, verbs_provider())));
@@ -43,9 +39,12 @@ Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
     const auto count = static_cast<size_t>(std::count_if(ports.begin(), ports.end(), lacks));
     const PeerRecord& rank = ranks[static_cast<size_t>(first - ports.begin())];
     const auto why = verbs::parse_no_ports(info_of(rank, verbs_provider()));
-    return {fmt::format("{}: {}{}", name_of(rank), why.value_or("it did not look for RDMA ports"),
-                        others_text(count - 1)),
-            count < ranks.size()};
+    std::string text =
+        fmt::format("{}: {}", name_of(rank), why.value_or("it did not look for RDMA ports"));
+    if (count > 1)
+      text += fmt::format("; {} other rank{} too can use no RDMA port", count - 1,
+                          count == 2 ? "" : "s");
+    return {text, count < ranks.size()};
   }
   /// The first rank that has no such port, if there is one.
   const auto without = [&](LinkLayer layer) -> const PeerRecord* {
@@ -68,12 +67,6 @@ Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
 
 #ifdef ROPEWALK_WITH_VERBS
 
-uint8_t mtu_code(int bytes) {
-  uint8_t code = IBV_MTU_256;
-  while (code < IBV_MTU_4096 && (256 << (code - IBV_MTU_256)) < bytes) ++code;
-  return code;
-}
-
 VerbsTransport::Options options_of(const Config& config) {
   VerbsTransport::Options options;
   options.settings.service_level = static_cast<uint8_t>(config.ib_service_level);
@@ -81,7 +74,8 @@ VerbsTransport::Options options_of(const Config& config) {
   options.settings.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
   options.settings.timeout = static_cast<uint8_t>(config.ib_timeout);
   options.settings.retries = static_cast<uint8_t>(config.ib_retry);
-  options.settings.mtu_max = mtu_code(config.ib_mtu);
+  // An ibv_mtu: 1 is 256 bytes, 2 is 512.
+  options.settings.mtu_max = static_cast<uint8_t>(std::bit_width(config.ib_mtu / 256u));
   options.preference = {config.ib_hca, config.ib_gid_index};
   return options;
 }
@@ -116,7 +110,7 @@ MakeTransport maker_of(const Config& config, int rank, const std::vector<verbs::
 }
 
 TransportOffer find(const Config& config, int rank, int) {
-  verbs::UsablePorts found = verbs::find_usable_ports({config.ib_hca, config.ib_gid_index});
+  const verbs::UsablePorts found = verbs::find_ports({config.ib_hca, config.ib_gid_index});
   TransportOffer offer;
   const std::string list = verbs::port_list_text(found.infos);
   const LogLevel level = found.infos.empty() ? LogLevel::debug : LogLevel::info;

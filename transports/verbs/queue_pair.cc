@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "ropewalk/status.h"
-#include "transports/verbs/adapter.h"
 
 namespace ropewalk::verbs {
 namespace {
@@ -56,23 +55,18 @@ std::string modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask, const char* st
 QueuePair::QueuePair(const Port& port, const Settings& settings, ibv_cq* cq,
                      const QueueDepths& depths)
     : port_(port), settings_(settings), packet_number_(std::random_device{}() & 0xffffff) {
-  qp_ = create(port, cq, depths, inline_bytes_max_);
+  qp_.reset(create(port, cq, depths, inline_bytes_max_));
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = settings.pkey_index;
   attributes.port_num = port.number;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   const std::string error =
-      modify(qp_, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-             "to INIT");
+      modify(get(), attributes,
+             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
   if (error.empty()) return;
-  ibv_destroy_qp(qp_);
   throw Error(ErrorCode::system, "connect", fmt::format("{}: queue pair {}", name_of(port), error),
               "check ROPEWALK_IB_PKEY, and the port with `ropewalk doctor`");
-}
-
-QueuePair::~QueuePair() {
-  ibv_destroy_qp(qp_);
 }
 
 std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
@@ -99,7 +93,7 @@ std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
     route.grh.hop_limit = kHopLimit;
     route.grh.traffic_class = settings_.traffic_class;
   }
-  std::string error = modify(qp_, attributes,
+  std::string error = modify(get(), attributes,
                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
                              "no route to it (to RTR)");
@@ -111,7 +105,7 @@ std::string QueuePair::start(const PortAddress& own, const LaneAddress& peer) {
   attributes.rnr_retry = kReceiverNotReadyRetries;
   attributes.sq_psn = packet_number_;
   attributes.max_rd_atomic = 1;
-  return modify(qp_, attributes,
+  return modify(get(), attributes,
                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
                 "to RTS");

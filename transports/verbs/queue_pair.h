@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "transports/verbs/devices.h"
 #include "transports/verbs/handshake.h"
 
 namespace ropewalk::verbs {
@@ -28,17 +29,13 @@ struct QueueDepths {
   uint32_t sends = 0, receives = 0;
 };
 
-/// Owns the ibv_qp. Neither copyable nor movable.
 class QueuePair {
  public:
   /// `cq` takes the completions of both directions. Receives can be posted at once, and before
   /// `start`. Throws Error(exhausted, system) that names the device.
   QueuePair(const Port& port, const Settings& settings, ibv_cq* cq, const QueueDepths& depths);
-  ~QueuePair();
-  QueuePair(const QueuePair&) = delete;
-  QueuePair& operator=(const QueuePair&) = delete;
 
-  ibv_qp* get() const { return qp_; }
+  ibv_qp* get() const { return qp_.get(); }
   uint32_t number() const { return qp_->qp_num; }
   /// What peers are told: random, so that packets of an earlier connection are no packets of this.
   uint32_t packet_number() const { return packet_number_; }
@@ -53,7 +50,7 @@ class QueuePair {
   const Settings settings_;
   uint32_t packet_number_ = 0;
   uint32_t inline_bytes_max_ = 0;
-  ibv_qp* qp_ = nullptr;
+  Owned<ibv_qp, ibv_destroy_qp> qp_;
 };
 
 }  // namespace ropewalk::verbs

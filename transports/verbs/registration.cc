@@ -55,23 +55,10 @@ AdapterPages::AdapterPages(const Region& pages, std::span<const std::shared_ptr<
   const int access = pages.source_only ? 0 : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const size_t bytes = std::max<size_t>(pages.bytes, 1);
   for (size_t i = 0; i < adapters.size(); ++i) {
-    regions_[i] = register_relaxed(adapters[i]->pd(), pages, bytes, first_, access);
-    if (regions_[i] == nullptr) {
-      const int error = errno;
-      end();
-      fail(*adapters[i], bytes, error);
-    }
+    regions_[i].reset(register_relaxed(adapters[i]->pd(), pages, bytes, first_, access));
+    if (!regions_[i]) fail(*adapters[i], bytes, errno);
     id_ |= static_cast<uint64_t>(regions_[i]->rkey) << (32 * i);
   }
-}
-
-AdapterPages::~AdapterPages() {
-  end();
-}
-
-void AdapterPages::end() {
-  for (ibv_mr* region : regions_)
-    if (region != nullptr) ibv_dereg_mr(region);
 }
 
 Registration::Registration(const Region& pages, std::unique_ptr<AdapterPages> own)

@@ -10,7 +10,7 @@
 
 #include "memory/registration_cache.h"
 #include "ropewalk/transport.h"
-#include "transports/verbs/adapter.h"
+#include "transports/verbs/devices.h"
 #include "transports/verbs/ports.h"
 
 namespace ropewalk::verbs {
@@ -24,9 +24,6 @@ class AdapterPages final : public PinnedPages {
   /// `pages.base` begins a page. Throws Error(exhausted) with the limit
   /// to raise, Error(unavailable) where an adapter cannot have such memory.
   AdapterPages(const Region& pages, std::span<const std::shared_ptr<Adapter>> adapters);
-  ~AdapterPages() override;
-  AdapterPages(const AdapterPages&) = delete;
-  AdapterPages& operator=(const AdapterPages&) = delete;
 
   /// The rkeys, one in each half.
   uint64_t id() const { return id_; }
@@ -34,11 +31,9 @@ class AdapterPages final : public PinnedPages {
   uint32_t local_key(size_t adapter) const { return regions_[adapter]->lkey; }
 
  private:
-  void end();
-
   const uint64_t first_;
   uint64_t id_ = 0;
-  std::array<ibv_mr*, kAdaptersMax> regions_{};
+  std::array<Owned<ibv_mr, ibv_dereg_mr>, kAdaptersMax> regions_;
 };
 
 /// Memory that adapters may read and write: whole pages, from the one that holds the region's first

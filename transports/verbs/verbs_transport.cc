@@ -139,7 +139,7 @@ size_t VerbsTransport::drain(std::span<Completion> into) {
   for (const auto& device : devices_) {
     int count = 0;
     do {
-      count = ibv_poll_cq(device->cq, kCompletionsAtOnce, completions.data());
+      count = ibv_poll_cq(device->cq.get(), kCompletionsAtOnce, completions.data());
       for (int i = 0; i < count; ++i) {
         const ibv_wc& completion = completions[static_cast<size_t>(i)];
         if (filled < into.size() && pass(completion, into[filled]))

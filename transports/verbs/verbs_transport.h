@@ -38,7 +38,7 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   struct Options {
     verbs::Settings settings;
     verbs::PortPreference preference;
-    /// By peer; both ranks must have as many. Where empty, one lane on each port.
+    /// By rank of the peer, for all ranks; both ranks must have as many.
     std::vector<std::vector<LaneEnd>> lanes;
     /// A port that is down for longer costs its peers their links, made or being established.
     int64_t port_down_max_ns = 500'000'000;
@@ -74,18 +74,14 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   struct Device {
     /// `completions_all`: that all lanes on it may have at once.
     Device(std::shared_ptr<verbs::Adapter> adapter_, size_t completions_all);
-    ~Device();
-    Device(const Device&) = delete;
-    Device& operator=(const Device&) = delete;
 
     const std::shared_ptr<verbs::Adapter> adapter;
-    ibv_comp_channel* channel = nullptr;
-    ibv_cq* cq = nullptr;
+    const verbs::Owned<ibv_comp_channel, ibv_destroy_comp_channel> channel;
+    verbs::Owned<ibv_cq, ibv_destroy_cq> cq;
     uint32_t completions = 0;  // that its queue pairs may have at once
     bool armed = false;        // the channel will tell of the next completion
     /// By port number: when it went down, in ns of MonotonicClock; 0: it is up.
     std::array<int64_t, 256> down_since_ns{};
-    bool any_down = false;
   };
 
   // linking.cc
@@ -95,9 +91,12 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   void make_room(Device& device, uint32_t completions);
   void prepare(Peer& peer);
   void prepare_again(Peer& peer);
-  std::vector<LaneEnd> ends_to(const Peer& peer) const;
-  bool find_addresses(Peer& peer, std::span<const LaneEnd> ends);
-  void add_lanes(Peer& peer, std::span<const LaneEnd> ends);
+  const std::vector<LaneEnd>& ends_to(const Peer& peer) const {
+    return options_.lanes[static_cast<size_t>(peer.rank)];
+  }
+  bool find_addresses(Peer& peer);
+  void add_lanes(Peer& peer);
+  void end_lanes(Peer& peer);
   void start_lanes(Peer& peer);
   std::string refresh_addresses(Peer& peer);
   void poll_control();

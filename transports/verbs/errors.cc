@@ -19,28 +19,28 @@ namespace {
 constexpr const char* kMendPort = "check the cable and the switch, or `ip link`";
 
 /// What a failed completion means to whoever has to mend it.
-std::string meaning_of(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-      return "the peer does not answer: its process or host has gone, the path is cut, or packets "
-             "of the full MTU do not pass (ROPEWALK_IB_MTU lowers it)";
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return "the peer takes no more messages";
-    case IBV_WC_REM_ACCESS_ERR:
-      return "the peer refused a write: the remote key is not, or no longer, valid there";
-    case IBV_WC_REM_OP_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-      return "the peer failed to carry out a write";
-    case IBV_WC_LOC_PROT_ERR:
-      return "the source of a put is not, or no longer, registered memory";
-    case IBV_WC_WR_FLUSH_ERR:
-      // What stopped it has no completion at this end: the peer's own has.
-      return "the queue pair was stopped, as where the peer writes what it may not";
-    case IBV_WC_FATAL_ERR:
-      return "the adapter failed";
-    default:
-      return "the queue pair failed";
-  }
+struct Meaning {
+  ibv_wc_status status;
+  const char* text;
+};
+constexpr Meaning kMeanings[] = {
+    {IBV_WC_RETRY_EXC_ERR,
+     "the peer does not answer: its process or host has gone, the path is cut, or packets of the "
+     "full MTU do not pass (ROPEWALK_IB_MTU lowers it)"},
+    {IBV_WC_RNR_RETRY_EXC_ERR, "the peer takes no more messages"},
+    {IBV_WC_REM_ACCESS_ERR,
+     "the peer refused a write: the remote key is not, or no longer, valid there"},
+    {IBV_WC_REM_OP_ERR, "the peer failed to carry out a write"},
+    {IBV_WC_REM_INV_REQ_ERR, "the peer failed to carry out a write"},
+    {IBV_WC_LOC_PROT_ERR, "the source of a put is not, or no longer, registered memory"},
+    // What stopped it has no completion at this end: the peer's own has.
+    {IBV_WC_WR_FLUSH_ERR, "the queue pair was stopped, as where the peer writes what it may not"},
+    {IBV_WC_FATAL_ERR, "the adapter failed"},
+};
+
+const char* meaning_of(ibv_wc_status status) {
+  const auto* found = std::ranges::find(kMeanings, status, &Meaning::status);
+  return found == std::end(kMeanings) ? "the queue pair failed" : found->text;
 }
 
 }  // namespace

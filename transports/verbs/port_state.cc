@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "topology/read_file.h"
 
@@ -116,24 +118,18 @@ void find_problem(PortState& port, uint8_t physical, const PortPreference& prefe
 
 /// Bits of the network where `address` is `gid`, else -1.
 int prefix_bits(const ifaddrs& address, const Gid& gid) {
-  if (address.ifa_addr == nullptr || address.ifa_netmask == nullptr) return -1;
-  if (is_ipv4(gid) && address.ifa_addr->sa_family == AF_INET) {
-    sockaddr_in own{}, mask{};
-    std::memcpy(&own, address.ifa_addr, sizeof own);
-    std::memcpy(&mask, address.ifa_netmask, sizeof mask);
-    if (std::memcmp(&own.sin_addr, gid.data() + kIpv4At, sizeof own.sin_addr) != 0) return -1;
-    return std::popcount(mask.sin_addr.s_addr);
-  }
-  if (!is_ipv4(gid) && address.ifa_addr->sa_family == AF_INET6) {
-    sockaddr_in6 own{}, mask{};
-    std::memcpy(&own, address.ifa_addr, sizeof own);
-    std::memcpy(&mask, address.ifa_netmask, sizeof mask);
-    if (std::memcmp(&own.sin6_addr, gid.data(), gid.size()) != 0) return -1;
-    int bits = 0;
-    for (const uint8_t byte : mask.sin6_addr.s6_addr) bits += std::popcount(byte);
-    return bits;
-  }
-  return -1;
+  const bool v4 = is_ipv4(gid);
+  if (address.ifa_addr == nullptr || address.ifa_netmask == nullptr ||
+      address.ifa_addr->sa_family != (v4 ? AF_INET : AF_INET6))
+    return -1;
+  const size_t at = v4 ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+  const auto* own = reinterpret_cast<const uint8_t*>(address.ifa_addr) + at;
+  const auto* mask = reinterpret_cast<const uint8_t*>(address.ifa_netmask) + at;
+  const auto bytes = std::span(gid).subspan(v4 ? kIpv4At : 0);
+  if (std::memcmp(own, bytes.data(), bytes.size()) != 0) return -1;
+  int bits = 0;
+  for (const uint8_t byte : std::span(mask, bytes.size())) bits += std::popcount(byte);
+  return bits;
 }
 
 /// From ibv_port_attr's codes; 0 for codes that are not known.

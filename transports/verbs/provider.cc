@@ -67,19 +67,6 @@ Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
 
 #ifdef ROPEWALK_WITH_VERBS
 
-VerbsTransport::Options options_of(const Config& config) {
-  VerbsTransport::Options options;
-  options.settings.service_level = static_cast<uint8_t>(config.ib_service_level);
-  options.settings.traffic_class = static_cast<uint8_t>(config.ib_traffic_class);
-  options.settings.pkey_index = static_cast<uint16_t>(config.ib_pkey_index);
-  options.settings.timeout = static_cast<uint8_t>(config.ib_timeout);
-  options.settings.retries = static_cast<uint8_t>(config.ib_retry);
-  // An ibv_mtu: 1 is 256 bytes, 2 is 512.
-  options.settings.mtu_max = static_cast<uint8_t>(std::bit_width(config.ib_mtu / 256u));
-  options.preference = {config.ib_hca, config.ib_gid_index};
-  return options;
-}
-
 /// By peer: on which ports its lanes begin here.
 std::vector<std::vector<VerbsTransport::LaneEnd>> lanes_of(int rank, int lanes_wanted,
                                                            const std::vector<std::string>& infos) {
@@ -98,14 +85,25 @@ std::vector<std::vector<VerbsTransport::LaneEnd>> lanes_of(int rank, int lanes_w
   return lanes;
 }
 
+VerbsTransport::Options options_of(const Config& config) {
+  return {.settings = {.service_level = static_cast<uint8_t>(config.ib_service_level),
+                       .traffic_class = static_cast<uint8_t>(config.ib_traffic_class),
+                       .pkey_index = static_cast<uint16_t>(config.ib_pkey_index),
+                       .timeout = static_cast<uint8_t>(config.ib_timeout),
+                       .retries = static_cast<uint8_t>(config.ib_retry),
+                       // An ibv_mtu: 1 is 256 bytes, 2 is 512.
+                       .mtu_max = static_cast<uint8_t>(std::bit_width(config.ib_mtu / 256u))},
+          .preference = {config.ib_hca, config.ib_gid_index},
+          .lanes = {}};
+}
+
 /// `ports` hold the adapters open.
 MakeTransport maker_of(const Config& config, int rank, const std::vector<verbs::Port>& ports) {
   return [rank, ports, lanes = config.ib_lanes, options = options_of(config)](
-             const std::vector<std::string>& infos, SocketSource& sockets) {
-    VerbsTransport::Options with_lanes = options;
-    with_lanes.lanes = lanes_of(rank, lanes, infos);
+             const std::vector<std::string>& infos, SocketSource& sockets) mutable {
+    options.lanes = lanes_of(rank, lanes, infos);
     return std::make_unique<VerbsTransport>(rank, static_cast<int>(infos.size()), sockets, ports,
-                                            std::move(with_lanes));
+                                            options);
   };
 }
 

@@ -122,8 +122,8 @@ bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
 }
 
 bool TcpTransport::has_unsent() {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const PeerStream* link) { return link->stream.has_output(); });
+  return std::ranges::any_of(links_,
+                             [](const PeerStream* link) { return link->stream.has_output(); });
 }
 
 void TcpTransport::set_batching(bool on) {
@@ -200,10 +200,7 @@ void TcpTransport::poll_each() {
   for (size_t i = links_.size(); i-- > 0;) {
     PeerStream& link = *links_[i];
     receive(link);
-    if (!link.peer.open() || link.stream.fd() < 0 || !link.stream.has_output()) continue;
-    link.stream.unblock();
-    flush(link.peer);
-    peers_.publish(link.peer);
+    if (link.stream.has_output()) send_more(link);
   }
 }
 
@@ -218,12 +215,17 @@ void TcpTransport::poll_events() {
     }
     PeerStream& link = *static_cast<PeerStream*>(event.data.ptr);
     if (link.stream.fd() >= 0 && (event.events & ~uint32_t{EPOLLOUT}) != 0) receive(link);
-    if (!link.peer.open() || link.stream.fd() < 0 || (event.events & EPOLLOUT) == 0) continue;
-    link.stream.unblock();
-    flush(link.peer);
-    watch(link);
-    peers_.publish(link.peer);
+    if ((event.events & EPOLLOUT) != 0) send_more(link);
   }
+}
+
+// The socket may take something again.
+void TcpTransport::send_more(PeerStream& link) {
+  if (!link.peer.open() || link.stream.fd() < 0) return;
+  link.stream.unblock();
+  flush(link.peer);
+  watch(link);
+  peers_.publish(link.peer);
 }
 
 void TcpTransport::receive(PeerStream& link) {

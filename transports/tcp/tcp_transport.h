@@ -58,6 +58,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
 
   void poll_each();
   void poll_events();
+  void send_more(PeerStream& link);
   void receive(PeerStream& link);
   void received(PeerStream& link);
   void resume_stalled();

@@ -209,9 +209,8 @@ void VerbsTransport::flush_on_close() {
   };
   while (std::ranges::any_of(peers_.added(), waits) &&
          std::chrono::steady_clock::now() < deadline) {
-    drain();
     std::array<Completion, 64> ignored;
-    collect(ignored);
+    poll(ignored);
     poll_control();  // peers that have gone first will acknowledge nothing
     std::this_thread::yield();
   }

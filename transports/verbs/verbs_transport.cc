@@ -128,7 +128,7 @@ size_t VerbsTransport::poll(std::span<Completion> into) {
     count = drain(into);
     if (!peers_.any_ready()) return count;
   }
-  return count + collect(into.subspan(count));
+  return count + peers_.collect(into.subspan(count), [this](Peer& peer) { give_credits(peer); });
 }
 
 // A batch of completions of each adapter; all of them where a peer has failed, who is lost after
@@ -196,10 +196,6 @@ void VerbsTransport::arrived(Peer& peer, Lane& lane, const ibv_wc& completion) {
 }
 
 // ---- Giving out ----
-
-size_t VerbsTransport::collect(std::span<Completion> into) {
-  return peers_.collect(into, [this](Peer& peer) { give_credits(peer); });
-}
 
 void VerbsTransport::give_credits(Peer& peer) {
   for (const auto& lane : peer.lanes)

@@ -110,7 +110,6 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   bool pass(const ibv_wc& completion, Completion& into);
   void completed(const ibv_wc& completion);
   void arrived(Peer& peer, verbs::Lane& lane, const ibv_wc& completion);
-  size_t collect(std::span<Completion> into);
   void give_credits(Peer& peer);
 
   // errors.cc

@@ -22,12 +22,6 @@ namespace {
       "sudo apt-get install libucx0");
 }
 
-void* open(const char* name) {
-  void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) fail();
-  return library;
-}
-
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   void* address = dlsym(library, name);
@@ -61,15 +55,12 @@ class KeptSignalHandlers {
 Library load() {
   const KeptSignalHandlers kept;
   Library loaded;
-  void* const ucp = open("libucp.so.0");
-  void* const uct = open("libuct.so.0");
-  void* const ucs = open("libucs.so.0");
-#define ROPEWALK_FIND_UCP(name) find(ucp, #name, loaded.name);
-#define ROPEWALK_FIND_UCT(name) find(uct, #name, loaded.name);
-#define ROPEWALK_FIND_UCS(name) find(ucs, #name, loaded.name);
-  ROPEWALK_UCP_FUNCTIONS(ROPEWALK_FIND_UCP)
-  ROPEWALK_UCT_FUNCTIONS(ROPEWALK_FIND_UCT)
-  ROPEWALK_UCS_FUNCTIONS(ROPEWALK_FIND_UCS)
+  // Brings the others, libuct and libucs, with it: dlsym looks there, too.
+  void* const library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) fail();
+#define ROPEWALK_FIND(name) find(library, #name, loaded.name);
+  ROPEWALK_UCX_FUNCTIONS(ROPEWALK_FIND)
+#undef ROPEWALK_FIND
   return loaded;
 }
 

@@ -12,57 +12,54 @@
 
 namespace ropewalk::ucx {
 
-#define ROPEWALK_UCP_FUNCTIONS(F) \
-  F(ucp_am_recv_data_nbx)         \
-  F(ucp_am_send_nbx)              \
-  F(ucp_cleanup)                  \
-  F(ucp_config_modify)            \
-  F(ucp_config_print)             \
-  F(ucp_config_read)              \
-  F(ucp_config_release)           \
-  F(ucp_ep_close_nbx)             \
-  F(ucp_ep_create)                \
-  F(ucp_ep_flush_nbx)             \
-  F(ucp_get_version)              \
-  F(ucp_get_version_string)       \
-  F(ucp_init_version)             \
-  F(ucp_mem_map)                  \
-  F(ucp_mem_unmap)                \
-  F(ucp_request_check_status)     \
-  F(ucp_request_free)             \
-  F(ucp_worker_arm)               \
-  F(ucp_worker_create)            \
-  F(ucp_worker_destroy)           \
-  F(ucp_worker_flush_nbx)         \
-  F(ucp_worker_get_address)       \
-  F(ucp_worker_get_efd)           \
-  F(ucp_worker_progress)          \
-  F(ucp_worker_release_address)   \
-  F(ucp_worker_set_am_recv_handler)
-#define ROPEWALK_UCT_FUNCTIONS(F) \
-  F(uct_component_query)          \
-  F(uct_config_release)           \
-  F(uct_md_close)                 \
-  F(uct_md_config_read)           \
-  F(uct_md_mkey_pack)             \
-  F(uct_md_open)                  \
-  F(uct_md_query)                 \
-  F(uct_md_query_tl_resources)    \
-  F(uct_mem_alloc)                \
-  F(uct_mem_free)                 \
-  F(uct_query_components)         \
-  F(uct_release_component_list)   \
-  F(uct_release_tl_resource_list) \
-  F(uct_rkey_ptr)                 \
-  F(uct_rkey_release)             \
+#define ROPEWALK_UCX_FUNCTIONS(F)   \
+  F(ucp_am_recv_data_nbx)           \
+  F(ucp_am_send_nbx)                \
+  F(ucp_cleanup)                    \
+  F(ucp_config_modify)              \
+  F(ucp_config_print)               \
+  F(ucp_config_read)                \
+  F(ucp_config_release)             \
+  F(ucp_ep_close_nbx)               \
+  F(ucp_ep_create)                  \
+  F(ucp_ep_flush_nbx)               \
+  F(ucp_get_version)                \
+  F(ucp_get_version_string)         \
+  F(ucp_init_version)               \
+  F(ucp_mem_map)                    \
+  F(ucp_mem_unmap)                  \
+  F(ucp_request_check_status)       \
+  F(ucp_request_free)               \
+  F(ucp_worker_arm)                 \
+  F(ucp_worker_create)              \
+  F(ucp_worker_destroy)             \
+  F(ucp_worker_flush_nbx)           \
+  F(ucp_worker_get_address)         \
+  F(ucp_worker_get_efd)             \
+  F(ucp_worker_progress)            \
+  F(ucp_worker_release_address)     \
+  F(ucp_worker_set_am_recv_handler) \
+  F(ucs_status_string)              \
+  F(uct_component_query)            \
+  F(uct_config_release)             \
+  F(uct_md_close)                   \
+  F(uct_md_config_read)             \
+  F(uct_md_mkey_pack)               \
+  F(uct_md_open)                    \
+  F(uct_md_query)                   \
+  F(uct_md_query_tl_resources)      \
+  F(uct_mem_alloc)                  \
+  F(uct_mem_free)                   \
+  F(uct_query_components)           \
+  F(uct_release_component_list)     \
+  F(uct_release_tl_resource_list)   \
+  F(uct_rkey_ptr)                   \
+  F(uct_rkey_release)               \
   F(uct_rkey_unpack)
-#define ROPEWALK_UCS_FUNCTIONS(F) F(ucs_status_string)
 
 struct Library {
 #define ROPEWALK_MEMBER(name) decltype(&::name) name = nullptr;
-  ROPEWALK_UCP_FUNCTIONS(ROPEWALK_MEMBER)
-  ROPEWALK_UCT_FUNCTIONS(ROPEWALK_MEMBER)
-  ROPEWALK_UCS_FUNCTIONS(ROPEWALK_MEMBER)
+  ROPEWALK_UCX_FUNCTIONS(ROPEWALK_MEMBER)
 #undef ROPEWALK_MEMBER
 };
 

@@ -66,8 +66,4 @@ bool uses_tcp(const Config& config) {
   });
 }
 
-std::string version() {
-  return lib().ucp_get_version_string();
-}
-
 }  // namespace ropewalk::ucx

@@ -40,6 +40,9 @@ std::vector<Resource> find_resources(std::string_view only = {});
 /// Whether UCX may use sockets here, as UCX_TLS and UCX_NET_DEVICES say. Opens no adapter.
 bool uses_tcp(const Config& config);
 
-std::string version();  // of the library: "1.13.1"
+/// Of the library: "1.13.1".
+inline std::string version() {
+  return lib().ucp_get_version_string();
+}
 
 }  // namespace ropewalk::ucx

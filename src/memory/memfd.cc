@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "ropewalk/status.h"
 
@@ -33,7 +34,8 @@ rlim_t soft_limit(decltype(RLIMIT_AS) resource) {
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-std::string advice_for(int error) {
+/// What to do where something has run out; nothing where that is not what `error` says.
+std::optional<std::string> advice_for_exhaustion(int error) {
   switch (error) {
     case EMFILE:
       return fmt::format("raise the limit of open files, now {} (ulimit -n)",
@@ -53,13 +55,8 @@ std::string advice_for(int error) {
       return "allocate less, or raise the memory limit of the container or job (memory.max of the "
              "cgroup, --mem of Slurm)";
     default:
-      return "look for a security policy (seccomp) that forbids memfd_create and shared mappings";
+      return {};
   }
-}
-
-bool is_exhaustion(int error) {
-  return error == EMFILE || error == ENFILE || error == EFBIG || error == ENOMEM ||
-         error == ENOSPC || error == EFAULT;
 }
 
 int open_memfd(const char* name, unsigned flags) {
@@ -95,8 +92,7 @@ UniqueFd create_memfd(const std::string& operation, const char* name, size_t byt
   if (bytes > soft_limit(RLIMIT_FSIZE)) throw_memory_error(operation, action, EFBIG);
   const unsigned huge_flags = huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
   UniqueFd fd(open_memfd(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags));
-  if (!fd) throw_memory_error(operation, action, errno);
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     throw_memory_error(operation, action, errno);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw_memory_error(operation, "seal a memory file", errno);
@@ -105,20 +101,24 @@ UniqueFd create_memfd(const std::string& operation, const char* name, size_t byt
 
 int prefault(void* address, size_t bytes) {
   const size_t page = page_bytes();
-  const auto begin = reinterpret_cast<uintptr_t>(address) / page * page;
-  const auto end = round_up(reinterpret_cast<uintptr_t>(address) + bytes, page);
-  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0) return 0;
+  const PageRange range = PageRange::around(address, bytes, page);
+  if (madvise(reinterpret_cast<void*>(range.begin), range.bytes(), MADV_POPULATE_WRITE) == 0)
+    return 0;
   if (errno != EINVAL) return errno;
   // Before Linux 5.14. Adding zero writes without changing what a peer may just be storing there.
-  for (uintptr_t at = begin; at < end; at += page)
+  for (uintptr_t at = range.begin; at < range.end; at += page)
     std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at))
         .fetch_add(0, std::memory_order_relaxed);
   return 0;
 }
 
 void throw_memory_error(const std::string& operation, const std::string& action, int error) {
-  throw Error(is_exhaustion(error) ? ErrorCode::exhausted : ErrorCode::system, operation,
-              fmt::format("cannot {}: {}", action, std::strerror(error)), advice_for(error));
+  const auto advice = advice_for_exhaustion(error);
+  throw Error(
+      advice ? ErrorCode::exhausted : ErrorCode::system, operation,
+      fmt::format("cannot {}: {}", action, std::strerror(error)),
+      advice.value_or(
+          "look for a security policy (seccomp) that forbids memfd_create and shared mappings"));
 }
 
 }  // namespace ropewalk

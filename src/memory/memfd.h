@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <cstdint>
 #include <string>
-#include <utility>
 
 #include "base/unique_fd.h"
 
@@ -39,6 +38,20 @@ size_t page_bytes();
 constexpr size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
+
+/// Whole pages of this process's address space.
+struct PageRange {
+  uintptr_t begin = 0, end = 0;
+
+  /// The pages that hold [address, address + bytes).
+  static PageRange around(const void* address, size_t bytes, size_t page) {
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    return {begin / page * page, round_up(begin + bytes, page)};
+  }
+  size_t bytes() const { return end - begin; }
+  bool contains(const PageRange& other) const { return begin <= other.begin && other.end <= end; }
+  bool overlaps(const PageRange& other) const { return begin < other.end && other.begin < end; }
+};
 
 /// An anonymous file of `bytes` zeroes whose size is sealed (no peer can shrink it under a
 /// mapping). `huge`: on 2 MiB pages from the machine's pool; `bytes` must then be a multiple of

@@ -1,13 +1,8 @@
 // The memory that peers may write, by key.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <vector>
 
 #include "ropewalk/transport.h"
 
@@ -19,12 +14,36 @@ namespace ropewalk {
 /// message needs, takes no lock.
 class Regions {
  public:
-  Regions() = default;
-  Regions(const Regions&) = delete;
-  Regions& operator=(const Regions&) = delete;
+  uint64_t add(const Region& region) {
+    if (region.base == nullptr)
+      throw Error(ErrorCode::invalid_argument, "register_memory", "the region has no address");
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      const uint32_t index = used_.load(std::memory_order_relaxed);
+      auto& chunk = chunks_.at(chunk_of(index));
+      if (chunk == nullptr) chunk = std::make_unique<Slot[]>(size_t{kFirst} << chunk_of(index));
+      free_.reserve(size_t{index} + 1);  // so that `remove` cannot throw
+      free_.push_back(index);
+      used_.store(index + 1, std::memory_order_release);
+    }
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    Slot& slot = at(index);
+    // Who still reads the slot for its last generation sees that end before it sees these.
+    std::atomic_thread_fence(std::memory_order_release);
+    slot.base.store(region.base, std::memory_order_relaxed);
+    slot.bytes.store(region.bytes, std::memory_order_relaxed);
+    slot.generation.store(slot.next_generation, std::memory_order_release);
+    return index | uint64_t{slot.next_generation} << 32;
+  }
 
-  uint64_t add(const Region& region);
-  void remove(uint64_t id);
+  void remove(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<uint32_t>(id);
+    Slot& slot = at(index);
+    slot.generation.store(0, std::memory_order_relaxed);
+    if (++slot.next_generation != 0) free_.push_back(index);
+  }
 
   /// The address of `bytes` at `offset` of region `id`, or null where any part lies outside.
   std::byte* find(uint64_t id, uint64_t offset, uint64_t bytes) const {

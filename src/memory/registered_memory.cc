@@ -53,8 +53,7 @@ bool RegisteredMemory::try_huge_pages(BindMemory bind) {
     UniqueFd fd = create_memfd(kOperation, kFileName, mapped_bytes, /*huge=*/true);
     // Fails here, not at first use, where the pool is too small: mapping reserves.
     SharedMapping mapping(kOperation, fd.get(), 0, mapped_bytes);
-    if (bind) bind(mapping.base(), mapped_bytes);
-    if (prefault(mapping.base(), mapped_bytes) != 0) return false;
+    make_present(mapping.base(), mapped_bytes, bind);
     fd_ = std::move(fd);
     mapping_ = std::move(mapping);
   } catch (const Error&) {

@@ -1,11 +1,6 @@
 // Memory that every transport can reach without a copy, and its registrations.
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "memory/memfd.h"
 #include "ropewalk/transport.h"
 
@@ -33,9 +28,7 @@ class RegisteredMemory {
   std::byte* data() const noexcept { return base_; }
   size_t bytes() const noexcept { return bytes_; }
   Region region() const noexcept {
-    Region region{data(), bytes_, fd_.get(), 0};
-    region.allocation = allocation_.get();
-    return region;
+    return {.base = base_, .bytes = bytes_, .memfd = fd_.get(), .allocation = allocation_.get()};
   }
 
   /// Registers with one more transport. Call once per transport, in the order of their indices.

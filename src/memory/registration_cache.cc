@@ -15,11 +15,9 @@ namespace {
 constexpr int kYieldsMax = 1000;
 
 Region region_of(const PageRange& range, bool source_only) {
-  Region pages;
-  pages.base = reinterpret_cast<std::byte*>(range.begin);
-  pages.bytes = range.bytes();
-  pages.source_only = source_only;
-  return pages;
+  return {.base = reinterpret_cast<std::byte*>(range.begin),
+          .bytes = range.bytes(),
+          .source_only = source_only};
 }
 
 }  // namespace
@@ -37,7 +35,6 @@ struct RegistrationCache::Entry {
 RegistrationCache::RegistrationCache(Pin pin, RegistrationLimits limits)
     : pin_(std::move(pin)),
       limits_(limits),
-      page_bytes_(page_bytes()),
       watch_(UnmapWatch::of_process()),
       entries_(limits.registrations_max) {
   if (!watch_->refusal().empty())
@@ -62,7 +59,7 @@ std::unique_ptr<RegistrationCache::Use> RegistrationCache::acquire(const Region&
   while (end_one(/*only_gone=*/true)) {
   }
   assert(region.bytes > 0);
-  const PageRange range = PageRange::around(region.base, region.bytes, page_bytes_);
+  const PageRange range = PageRange::around(region.base, region.bytes, page_bytes());
   bool certain = false;
   for (int yields = 0; !certain && yields < kYieldsMax; ++yields) {
     if (yields > 0) sched_yield();
@@ -173,20 +170,6 @@ bool RegistrationCache::end_one(bool only_gone) {
   return true;  // here, without the mutex, `pinned` ends
 }
 
-void RegistrationCache::let_go(Entry& entry) {
-  bool is_gone = false;
-  {
-    const std::lock_guard lock(watch_->mutex());
-    is_gone = --entry.users == 0 && entry.gone;
-  }
-  if (is_gone) end_one(/*only_gone=*/true);
-}
-
-bool RegistrationCache::is_current(const Entry& entry) {
-  const std::lock_guard lock(watch_->mutex());
-  return watch_->settled() && !entry.gone;
-}
-
 RegistrationCache::Counts RegistrationCache::counts() const {
   const std::lock_guard lock(watch_->mutex());
   return counts_;
@@ -202,11 +185,19 @@ RegistrationCache::Use::Use(const Region& pages, std::unique_ptr<PinnedPages> ow
     : own_(std::move(own)), pinned_(own_.get()), pages_(pages) {}
 
 RegistrationCache::Use::~Use() {
-  if (entry_ != nullptr) cache_->let_go(*entry_);
+  if (entry_ == nullptr) return;
+  bool is_gone = false;
+  {
+    const std::lock_guard lock(cache_->watch_->mutex());
+    is_gone = --entry_->users == 0 && entry_->gone;
+  }
+  if (is_gone) cache_->end_one(/*only_gone=*/true);
 }
 
 bool RegistrationCache::Use::current() const {
-  return entry_ != nullptr && cache_->is_current(*entry_);
+  if (entry_ == nullptr) return false;
+  const std::lock_guard lock(cache_->watch_->mutex());
+  return cache_->watch_->settled() && !entry_->gone;
 }
 
 }  // namespace ropewalk

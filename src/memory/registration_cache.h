@@ -7,12 +7,8 @@
 // registers, and the end of the use deregisters.
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <memory>
-#include <vector>
 
-#include "memory/page_range.h"
 #include "memory/unmap_watch.h"
 #include "ropewalk/transport.h"
 
@@ -68,14 +64,11 @@ class RegistrationCache final : private UnmapWatch::Listener {
   std::unique_ptr<Use> pin_and_keep(const Region& pages, Entry& entry);
   std::unique_ptr<PinnedPages> pin(const Region& pages);
   Entry* reserve(const PageRange& range, bool source_only);
-  void let_go(Entry& entry);
   bool end_one(bool only_gone);
   bool fits(size_t bytes) const;
-  bool is_current(const Entry& entry);
 
   const Pin pin_;
   const RegistrationLimits limits_;
-  const size_t page_bytes_;
   const std::shared_ptr<UnmapWatch> watch_;
   // Under the watch's mutex, and so without allocation:
   std::vector<Entry> entries_;
@@ -89,8 +82,6 @@ class RegistrationCache::Use {
   Use(RegistrationCache& cache, Entry& entry);
   Use(const Region& pages, std::unique_ptr<PinnedPages> own);
   ~Use();
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
 
   /// The pages that are registered: those asked for, and perhaps more around them.
   const Region& pages() const { return pages_; }

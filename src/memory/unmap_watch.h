@@ -21,11 +21,9 @@
 
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 
 #include "memory/memfd.h"
-#include "memory/page_range.h"
 
 namespace ropewalk {
 
@@ -47,8 +45,6 @@ class UnmapWatch {
   /// Where the kernel refuses it is there, too, but watches nothing. Throws Error(exhausted).
   static std::shared_ptr<UnmapWatch> of_process();
   ~UnmapWatch();
-  UnmapWatch(const UnmapWatch&) = delete;
-  UnmapWatch& operator=(const UnmapWatch&) = delete;
 
   /// Empty where it works; else why not, and what to do about it.
   const std::string& refusal() const { return refusal_; }

@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "memory/registered_memory.h"
-#include "transports/shm/mailbox_address.h"
 
 namespace ropewalk::ucx {
 namespace {

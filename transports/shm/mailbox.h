@@ -9,13 +9,6 @@
 // same build of this layout; kLayoutVersion tells when they do not.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-
-#include "memory/memfd.h"
-#include "ropewalk/transport.h"
-#include "transports/shm/notice_ring.h"
 #include "transports/shm/region_table.h"
 
 namespace ropewalk::shm {

@@ -1,11 +1,10 @@
-#include "transports/shm/mailbox_address.h"
-
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ropewalk/status.h"
+#include "transports/shm/sharing.h"
 
 namespace ropewalk::shm {
 namespace {

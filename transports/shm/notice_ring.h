@@ -16,9 +16,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "ropewalk/transport.h"
 

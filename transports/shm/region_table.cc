@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cassert>
-
-#include "memory/memfd.h"
 
 namespace ropewalk::shm {
 namespace {
@@ -25,17 +24,13 @@ int make_present(std::byte* base, uint64_t bytes) {
 uint64_t RegionPublisher::publish(const Region& region) {
   const Share share = sharing_.share(region);
   const std::lock_guard lock(mutex_);
-  uint32_t slot = slots_used_;
-  if (!free_slots_.empty()) {
-    slot = free_slots_.top();
-    free_slots_.pop();
-  } else if (slots_used_ == kRegionsMax) {
+  size_t slot = free_from_;
+  while (slot < kRegionsMax && table_.entries[slot].id.load(std::memory_order_relaxed) != 0) ++slot;
+  if (slot == kRegionsMax)
     throw Error(ErrorCode::exhausted, "register memory",
                 fmt::format("{} regions are registered, which is the limit of shm", kRegionsMax),
                 "allocate fewer and larger buffers");
-  } else {
-    ++slots_used_;
-  }
+  free_from_ = slot + 1;
   RegionEntry& entry = table_.entries[slot];
   entry.bytes.store(region.bytes, std::memory_order_release);
   for (size_t i = 0; i < Share::kWords; ++i)
@@ -47,13 +42,13 @@ uint64_t RegionPublisher::publish(const Region& region) {
 
 void RegionPublisher::withdraw(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  const auto slot = static_cast<uint32_t>(id % kRegionsMax);
+  const size_t slot = id % kRegionsMax;
   assert(table_.entries[slot].id.load(std::memory_order_relaxed) == id);
   // The caller frees the memory only afterwards: a peer that still finds the id once it has mapped
   // what the entry says has mapped this.
   table_.entries[slot].id.store(0, std::memory_order_seq_cst);
   table_.withdrawn.fetch_add(1, std::memory_order_release);
-  free_slots_.push(slot);
+  free_from_ = std::min(free_from_, slot);
 }
 
 bool PeerRegions::map(uint64_t id) {

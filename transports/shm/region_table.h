@@ -5,19 +5,8 @@
 // never taken for another region.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <mutex>
-#include <queue>
-#include <string>
-#include <vector>
 
-#include "ropewalk/transport.h"
-#include "transports/shm/mailbox_address.h"
 #include "transports/shm/notice_ring.h"
 #include "transports/shm/sharing.h"
 
@@ -55,9 +44,8 @@ class RegionPublisher {
   RegionTable& table_;
   Sharing& sharing_;
   uint64_t generation_ = 0;
-  uint32_t slots_used_ = 0;  // slots below this have been used
-  // The lowest first, which keeps readers' caches short.
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_slots_;
+  // Slots below this are taken. The lowest is taken first, which keeps readers' caches short.
+  size_t free_from_ = 0;
 };
 
 /// A peer's side: the regions of one owner that are mapped here.

@@ -58,7 +58,7 @@ ShmTransport::ShmTransport(int rank, int size, std::unique_ptr<shm::Sharing> sha
       mailbox_memory_(sharing_->allocate(shm::Mailbox::bytes_for(size))),
       mailbox_(mailbox_memory_->region().base, size),
       publisher_(mailbox_.regions(), *sharing_),
-      peers_(static_cast<size_t>(size)) {
+      peers_(size) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0)
     throw_memory_error("shm", "create a pipe", errno);
@@ -85,12 +85,11 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
   if (infos_by_rank.size() != peers_.size())
     throw bad_argument(fmt::format("{} infos for {} ranks", infos_by_rank.size(), size_));
   for (int peer = 0; peer < size_; ++peer)
-    if (const std::string& info = infos_by_rank[static_cast<size_t>(peer)]; !info.empty())
-      open_peer(peer, info);
+    if (const std::string& info = infos_by_rank[peer]; !info.empty()) open_peer(peer, info);
 }
 
 void ShmTransport::open_peer(int rank, const std::string& info) {
-  Peer& peer = peers_[static_cast<size_t>(rank)];
+  Peer& peer = peers_[rank];
   assert(peer.state == LinkState::remote);
   peer.info = shm::MailboxAddress::parse(rank, name(), info);
   peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
@@ -119,7 +118,7 @@ std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& 
 }
 
 void ShmTransport::connect(int rank, std::span<const std::byte> hello) {
-  Peer& peer = peers_.at(static_cast<size_t>(rank));
+  Peer& peer = peers_.at(rank);
   if (peer.state == LinkState::remote)
     throw bad_argument(fmt::format("rank {} is not on this host", rank));
   if (hello.size() > kHelloBytesMax)
@@ -145,13 +144,13 @@ void ShmTransport::connect(int rank, std::span<const std::byte> hello) {
 }
 
 bool ShmTransport::is_wanted(int peer) const {
-  const Peer& p = peers_.at(static_cast<size_t>(peer));
+  const Peer& p = peers_.at(peer);
   return p.state == LinkState::known &&
          p.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) != 0;
 }
 
 std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const {
-  const Peer& p = peers_.at(static_cast<size_t>(peer));
+  const Peer& p = peers_.at(peer);
   if (p.state != LinkState::linked && p.state != LinkState::broken) return {};
   const shm::HelloSlot& slot = p.mailbox.hello_to(rank_);
   return std::span<const std::byte>(slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax));
@@ -159,7 +158,7 @@ std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const
 
 Posted ShmTransport::put(const PutRequest& request) {
   assert(request.peer >= 0 && request.peer < size_);
-  Peer& peer = peers_[static_cast<size_t>(request.peer)];
+  Peer& peer = peers_[request.peer];
   if (peer.state != LinkState::linked) [[unlikely]]
     return peer.state == LinkState::connecting ? Posted::full : Posted::lost;
   if (peer.out.full()) return Posted::full;
@@ -185,7 +184,7 @@ Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
 
 std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t bytes) {
   assert(rank >= 0 && rank < size_);
-  Peer& peer = peers_[static_cast<size_t>(rank)];
+  Peer& peer = peers_[rank];
   if (!peer.mailbox) return nullptr;
   std::byte* address = peer.regions.find(key.id, offset, bytes);
   if (address == nullptr) [[unlikely]] {
@@ -196,12 +195,12 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
 }
 
 void ShmTransport::unmap_deregistered() {
-  for (const int rank : linked_) peers_[static_cast<size_t>(rank)].regions.unmap_deregistered();
+  for (const int rank : linked_) peers_[rank].regions.unmap_deregistered();
 }
 
 void ShmTransport::wake(int rank) {
   assert(rank >= 0 && rank < size_);
-  Peer& peer = peers_[static_cast<size_t>(rank)];
+  Peer& peer = peers_[rank];
   if (peer.state != LinkState::linked) return;
   // What the caller stored before comes before the look at `asleep`.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -226,14 +225,14 @@ size_t ShmTransport::poll(std::span<Completion> into) {
   for (size_t i = 0; i < linked_.size() && filled < into.size(); ++i) {
     if (scan_from_ >= linked_.size()) scan_from_ = 0;
     const int rank = linked_[scan_from_++];
-    filled += peers_[static_cast<size_t>(rank)].in.take(into.subspan(filled), rank);
+    filled += peers_[rank].in.take(into.subspan(filled), rank);
   }
   return filled;
 }
 
 void ShmTransport::finish_links() {
   std::erase_if(connecting_, [this](int rank) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
+    Peer& peer = peers_[rank];
     if (peer.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) == 0) return false;
     peer.state = LinkState::linked;
     linked_.push_back(rank);
@@ -243,12 +242,10 @@ void ShmTransport::finish_links() {
 
 bool ShmTransport::has_news() const {
   const auto hello_is_here = [this](int rank) {
-    const shm::Mailbox& mailbox = peers_[static_cast<size_t>(rank)].mailbox;
+    const shm::Mailbox& mailbox = peers_[rank].mailbox;
     return mailbox.hello_to(rank_).ready.load(std::memory_order_seq_cst) != 0;
   };
-  const auto notice_is_here = [this](int rank) {
-    return peers_[static_cast<size_t>(rank)].in.ready();
-  };
+  const auto notice_is_here = [this](int rank) { return peers_[rank].in.ready(); };
   return std::any_of(connecting_.begin(), connecting_.end(), hello_is_here) ||
          std::any_of(linked_.begin(), linked_.end(), notice_is_here);
 }
@@ -275,7 +272,7 @@ void ShmTransport::wake_up() {
 }
 
 void ShmTransport::drop(int rank) {
-  Peer& peer = peers_.at(static_cast<size_t>(rank));
+  Peer& peer = peers_.at(rank);
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
   LossReason why = std::move(peer.why);
@@ -285,7 +282,7 @@ void ShmTransport::drop(int rank) {
 }
 
 LossReason ShmTransport::why_lost(int peer) const {
-  return peers_.at(static_cast<size_t>(peer)).why;
+  return peers_.at(peer).why;
 }
 
 }  // namespace ropewalk

@@ -12,19 +12,7 @@
 // A dead peer is not noticed here (shared memory outlives it): the control connection does that.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "memory/memfd.h"
-#include "ropewalk/transport.h"
 #include "transports/shm/mailbox.h"
-#include "transports/shm/mailbox_address.h"
-#include "transports/shm/notice_ring.h"
-#include "transports/shm/region_table.h"
-#include "transports/shm/sharing.h"
 
 namespace ropewalk {
 
@@ -35,8 +23,6 @@ class ShmTransport final : public Transport, public MappedMemory {
   /// Throws Error(exhausted) where descriptors or memory do not suffice.
   ShmTransport(int rank, int size,
                std::unique_ptr<shm::Sharing> sharing = std::make_unique<shm::MemfdSharing>());
-  ShmTransport(const ShmTransport&) = delete;
-  ShmTransport& operator=(const ShmTransport&) = delete;
 
   /// What peers need to find this rank, for the bootstrap to hand round: MailboxAddress::text.
   std::string info() const;

@@ -6,7 +6,6 @@
 
 #include "memory/memfd.h"
 #include "ropewalk/status.h"
-#include "transports/shm/mailbox_address.h"
 #include "transports/ucx/wires.h"
 
 namespace ropewalk::ucx {

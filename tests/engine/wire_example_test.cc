@@ -64,7 +64,7 @@ struct Put {
 /// How a transport makes the id of a key of a slot in its table, used for the first time.
 using IdOf = uint64_t (*)(uint64_t slot);
 constexpr uint64_t tcp_id(uint64_t slot) {
-  return uint64_t{1} << 32 | slot;  // transports/tcp/regions.h
+  return uint64_t{1} << 32 | slot;  // src/memory/regions.h
 }
 constexpr uint64_t shm_id(uint64_t slot) {
   return (slot + 1) << 14 | slot;  // transports/shm/region_table.h
@@ -123,8 +123,8 @@ class Recorder final : public ForwardingTransport, public MappedMemory {
     const std::unique_ptr<MemoryRegistration> below_;
     const RemoteKey key_;
   };
-  /// InstantFabric counts regions from 1.
-  static RemoteKey below(RemoteKey key) { return {slot_of(key.id) + 1, key.bytes}; }
+  /// InstantFabric makes ids as TCP does.
+  static RemoteKey below(RemoteKey key) { return {tcp_id(slot_of(key.id)), key.bytes}; }
 
   MappedMemory* const mapped_below_;
   const IdOf id_of_;

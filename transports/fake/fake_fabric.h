@@ -6,14 +6,9 @@
 // arrive in order; puts between different pairs overtake each other.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <memory>
 #include <queue>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "ropewalk/transport.h"
@@ -65,7 +60,7 @@ class FakeFabric {
   Transport& transport(int rank);
   const Clock& clock() const { return clock_; }
   /// False once the rank is lost: do not run it any more.
-  bool alive(int rank) const { return alive_[static_cast<size_t>(rank)]; }
+  bool alive(int rank) const { return alive_[rank]; }
 
   /// Moves the clock to the next event and lets it happen; false when none is pending.
   bool advance();
@@ -91,7 +86,7 @@ class FakeFabric {
     }
   };
 
-  FakeTransport& at(int rank) { return *transports_[static_cast<size_t>(rank)]; }
+  FakeTransport& at(int rank) { return *transports_[rank]; }
   void schedule(int64_t at_ns, std::function<void()> happen);
   bool chance(double probability);
   int64_t between(int64_t low, int64_t high);  // both included

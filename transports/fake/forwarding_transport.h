@@ -2,10 +2,6 @@
 // defaults, so that this cannot forget a method and compile.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-
 #include "ropewalk/transport.h"
 
 namespace ropewalk {

@@ -1,28 +1,23 @@
 #include "transports/fake/instant_fabric.h"
 
-#include <cassert>
 #include <cstring>
-#include <string>
-#include <utility>
+
+#include "transports/network_peers.h"
+#include "transports/region_memory.h"
 
 namespace ropewalk {
 
 class InstantTransport final : public Transport, public MappedMemory {
  public:
   InstantTransport(InstantFabric& fabric, int rank, int ranks)
-      : fabric_(fabric),
-        rank_(rank),
-        sides_(static_cast<size_t>(ranks)),
-        notices_(fabric.options_.notices_max) {}
+      : fabric_(fabric), rank_(rank), sides_(ranks), notices_(fabric.options_.notices_max) {}
 
   Capabilities capabilities() const override {
     return {.name = "instant", .needs_registration = fabric_.options_.load_store};
   }
   MappedMemory* mapped_memory() override { return fabric_.options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
-    regions_.push_back(region);
-    return std::make_unique<Registration>(*this, RemoteKey{regions_.size(), region.bytes},
-                                          region.base);
+    return std::make_unique<RegionMemory>(regions_, region);
   }
 
   void connect(int peer, std::span<const std::byte> hello) override {
@@ -49,8 +44,8 @@ class InstantTransport final : public Transport, public MappedMemory {
     InstantTransport& theirs = fabric_.at(request.peer);
     if (theirs.end_ - theirs.begin_ == theirs.notices_.size()) return Posted::full;
     if (request.bytes > 0) {
-      std::byte* target = theirs.target_of(request.key, request.offset, request.bytes);
-      if (target == nullptr) {
+      std::byte* target = theirs.regions_.find(request.key.id, request.offset, request.bytes);
+      if (target == nullptr || !is_within_key(request)) {
         to.gone = true;
         to.why = "a put to memory that is not registered";
         return Posted::lost;
@@ -68,8 +63,7 @@ class InstantTransport final : public Transport, public MappedMemory {
 
   std::unique_ptr<TransportAllocation> allocate(size_t) override { return nullptr; }
   std::byte* map(int peer, RemoteKey key, uint64_t offset, size_t bytes) override {
-    if (side(peer).gone) return nullptr;
-    return fabric_.at(peer).target_of(key, offset, bytes);
+    return side(peer).gone ? nullptr : fabric_.at(peer).regions_.find(key.id, offset, bytes);
   }
   void unmap_deregistered() override {}
   void wake(int) override {}
@@ -103,21 +97,6 @@ class InstantTransport final : public Transport, public MappedMemory {
   LossReason why_lost(int peer) const override { return {side(peer).why, false, {}}; }
 
  private:
-  class Registration final : public MemoryRegistration {
-   public:
-    Registration(InstantTransport& transport, RemoteKey key, const std::byte* base)
-        : transport_(transport), key_(key), base_(base) {}
-    Registration(const Registration&) = delete;
-    Registration& operator=(const Registration&) = delete;
-    ~Registration() override { transport_.regions_[key_.id - 1] = {}; }
-    RemoteKey key() const override { return key_; }
-    const std::byte* base() const override { return base_; }
-
-   private:
-    InstantTransport& transport_;
-    const RemoteKey key_;
-    const std::byte* const base_;
-  };
   struct Side {
     bool connecting = false, hello_here = false;
     bool gone = false;     // nothing passes any more
@@ -126,20 +105,13 @@ class InstantTransport final : public Transport, public MappedMemory {
     std::string why;
   };
 
-  Side& side(int peer) { return sides_[static_cast<size_t>(peer)]; }
-  const Side& side(int peer) const { return sides_[static_cast<size_t>(peer)]; }
-  std::byte* target_of(RemoteKey key, uint64_t offset, size_t bytes) const {
-    if (key.id == 0 || key.id > regions_.size()) return nullptr;
-    const Region& region = regions_[key.id - 1];
-    if (offset > key.bytes || bytes > key.bytes - offset || key.bytes > region.bytes)
-      return nullptr;
-    return region.base + offset;
-  }
+  Side& side(int peer) { return sides_[peer]; }
+  const Side& side(int peer) const { return sides_[peer]; }
 
   InstantFabric& fabric_;
   const int rank_;
-  std::vector<Side> sides_;      // by peer
-  std::vector<Region> regions_;  // by id - 1; empty once deregistered
+  std::vector<Side> sides_;  // by peer
+  Regions regions_;          // the targets of puts
   std::vector<Completion> notices_;
   size_t begin_ = 0, end_ = 0;  // into notices_, counted on for ever
   std::vector<int> lost_;       // peers that are still to be told of

@@ -2,11 +2,6 @@
 // around it; FakeFabric is the one for finding faults.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "ropewalk/transport.h"
 
 namespace ropewalk {
@@ -31,7 +26,7 @@ class InstantFabric {
 
  private:
   friend class InstantTransport;
-  InstantTransport& at(int rank) { return *transports_[static_cast<size_t>(rank)]; }
+  InstantTransport& at(int rank) { return *transports_[rank]; }
 
   const InstantOptions options_;
   std::vector<std::unique_ptr<InstantTransport>> transports_;

@@ -19,12 +19,6 @@ constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
 
-/// Into how many blocks the vector is cut.
-size_t blocks_of(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
-  const auto blocks = descriptor_of(algorithm).blocks;
-  return static_cast<size_t>(blocks == nullptr ? request.ranks : blocks(request.collective, hosts));
-}
-
 size_t sent_slice_min(const LinkCost& link) {
   const double bytes = kSliceMin_s / std::max(link.s_per_byte, 1e-15);
   if (bytes >= static_cast<double>(kSentSliceMin)) return kSentSliceMin;
@@ -35,11 +29,10 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
   size_t slice;
   if (request.mapped) {
     // One slice of every rank's buffer at once should fit in half of L2.
-    slice = std::bit_floor(
-        std::max<size_t>(request.l2_bytes / 2 / static_cast<size_t>(request.ranks), 1));
+    slice = std::bit_floor(std::max<size_t>(request.l2_bytes / 2 / request.ranks, 1));
     slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
-    const size_t block = request.bytes / blocks_of(request, hosts, algorithm);
+    const size_t block = request.bytes / descriptor_of(algorithm).blocks(request.collective, hosts);
     const LinkCost& link = hosts.count() > 1 ? request.cost.inter : request.cost.intra;
     slice = std::max(std::bit_floor(block / kSlicesWanted), sent_slice_min(link));
     // Staging slots are as long as a slice: no longer than what they hold.
@@ -50,16 +43,21 @@ size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algori
   return slice;
 }
 
-CostTerms terms_of(const PlanRequest& request, size_t slice_bytes) {
-  const Hosts hosts = hosts_of(request.hosts, request.ranks);
-  const bool several = hosts.count() > 1;
-  std::vector<int> leaving(static_cast<size_t>(hosts.count()), 0);
-  for (int rank = 0; rank < request.ranks; ++rank) {
-    const int host = hosts.host_of[static_cast<size_t>(rank)];
-    const int next = hosts.host_of[static_cast<size_t>((rank + 1) % request.ranks)];
-    if (host != next) ++leaving[static_cast<size_t>(host)];
+/// The most ranks of a host whose successor is on another one.
+int leaving_max(const Hosts& hosts) {
+  std::vector<int> leaving(hosts.count());
+  for (int rank = 0; rank < hosts.ranks(); ++rank) {
+    const int host = hosts.host_of[rank];
+    if (host != hosts.host_of[(rank + 1) % hosts.ranks()]) ++leaving[host];
   }
+  return std::ranges::max(leaving);
+}
+
+CostTerms terms_of(const PlanRequest& request, const Hosts& hosts, const Bound& bound,
+                   size_t slice_bytes) {
+  const bool several = hosts.count() > 1;
   CostTerms t{};
+  t.bound = bound;
   t.n = request.ranks;
   t.bytes = static_cast<double>(request.bytes);
   t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
@@ -70,9 +68,33 @@ CostTerms terms_of(const PlanRequest& request, size_t slice_bytes) {
   t.owners = hosts.size_min();
   t.local = hosts.size_max();
   t.all_cross = several ? t.local : 1;
-  t.ring_cross = std::max(1, *std::max_element(leaving.begin(), leaving.end()));
+  t.ring_cross = std::max(1, leaving_max(hosts));
   t.mapped = request.mapped;
   return t;
+}
+
+Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
+  const AlgorithmDescriptor& descriptor = descriptor_of(algorithm);
+  const Bound bound =
+      bound_of({request.collective, algorithm, request.ranks, request.root, request.hosts});
+  Candidate candidate;
+  candidate.algorithm = algorithm;
+  if (request.ranks > 1) {
+    const size_t slice_bytes = choose_slice_bytes(request, hosts, algorithm);
+    const CostTerms terms = terms_of(request, hosts, bound, slice_bytes);
+    candidate.predicted_us = 1e6 * descriptor.predict_s(terms, request.collective);
+  }
+  std::string why;
+  if (request.forced == Algorithm::automatic)
+    why = descriptor.passed_over(hosts);
+  else if (request.forced != algorithm)
+    why = "another one is forced";
+  candidate.eligible = why.empty();
+  candidate.reason = candidate.eligible
+                         ? fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
+                                       bound.rounds, bound.rounds == 1 ? "" : "s", bound.sent)
+                         : "passed over: " + why;
+  return candidate;
 }
 
 std::string list_of(const std::vector<Algorithm>& algorithms) {
@@ -80,23 +102,6 @@ std::string list_of(const std::vector<Algorithm>& algorithms) {
   for (Algorithm algorithm : algorithms)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(algorithm));
   return names;
-}
-
-Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
-  Candidate candidate{algorithm, 0, "", true};
-  const Bound bound =
-      bound_of({request.collective, algorithm, request.ranks, request.root, request.hosts});
-  candidate.predicted_us =
-      1e6 * predict_seconds(request, algorithm, choose_slice_bytes(request, hosts, algorithm));
-  candidate.reason = fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
-                                 bound.rounds, bound.rounds == 1 ? "" : "s", bound.sent);
-  const auto passed_over = descriptor_of(algorithm).passed_over;
-  const std::string why = passed_over == nullptr ? "" : passed_over(hosts);
-  if (!why.empty()) {
-    candidate.eligible = false;
-    candidate.reason = "passed over: " + why;
-  }
-  return candidate;
 }
 
 void require_available(const PlanRequest& request, const std::vector<Algorithm>& algorithms) {
@@ -108,18 +113,13 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
   if (algorithms.empty())
     throw Error(ErrorCode::unavailable, operation, "this is not run by an algorithm");
   if (request.forced != Algorithm::automatic &&
-      std::find(algorithms.begin(), algorithms.end(), request.forced) == algorithms.end())
+      std::ranges::find(algorithms, request.forced) == algorithms.end())
     throw Error(ErrorCode::unavailable, operation,
                 fmt::format("there is no algorithm '{}'", name_of(request.forced)),
                 fmt::format("use auto or one of: {}", list_of(algorithms)));
 }
 
 }  // namespace
-
-double predict_seconds(const PlanRequest& request, Algorithm algorithm, size_t slice_bytes) {
-  if (request.ranks == 1) return 0;
-  return descriptor_of(algorithm).predict_s(terms_of(request, slice_bytes), request.collective);
-}
 
 PlanDecision choose(const PlanRequest& request) {
   const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);
@@ -129,16 +129,9 @@ PlanDecision choose(const PlanRequest& request) {
   PlanDecision decision;
   for (Algorithm algorithm : algorithms)
     decision.candidates.push_back(consider(request, hosts, algorithm));
-  if (request.forced != Algorithm::automatic)
-    for (Candidate& candidate : decision.candidates) {
-      candidate.eligible = candidate.algorithm == request.forced;
-      if (!candidate.eligible) candidate.reason = "passed over: another one is forced";
-    }
-  std::stable_sort(decision.candidates.begin(), decision.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     if (a.eligible != b.eligible) return a.eligible;
-                     return a.predicted_us < b.predicted_us;
-                   });
+  std::ranges::stable_sort(decision.candidates, {}, [](const Candidate& candidate) {
+    return std::pair(!candidate.eligible, candidate.predicted_us);
+  });
   decision.algorithm = decision.candidates.front().algorithm;
   decision.predicted_us = decision.candidates.front().predicted_us;
   decision.slice_bytes = choose_slice_bytes(request, hosts, decision.algorithm);

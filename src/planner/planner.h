@@ -3,10 +3,6 @@
 // cost model (schedule/cost.h); they are for comparing, not for promising.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "schedule/cost.h"
 #include "schedule/schedule.h"
 
@@ -48,8 +44,5 @@ struct PlanDecision {
 /// Throws Error(unavailable) where no algorithm, or not the forced one, implements the collective;
 /// the advice lists those that do.
 PlanDecision choose(const PlanRequest& request);
-
-/// The closed form alone, in seconds, for slices of `slice_bytes`.
-double predict_seconds(const PlanRequest& request, Algorithm algorithm, size_t slice_bytes);
 
 }  // namespace ropewalk

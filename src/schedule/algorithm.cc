@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <map>
 
 #include "ropewalk/status.h"
 
@@ -24,6 +25,29 @@ Schedule alone(const ScheduleKey& key) {
 }
 
 }  // namespace
+
+int Hosts::size_min() const {
+  return static_cast<int>(std::ranges::min(members, {}, &std::vector<int>::size).size());
+}
+
+int Hosts::size_max() const {
+  return static_cast<int>(std::ranges::max(members, {}, &std::vector<int>::size).size());
+}
+
+Hosts hosts_of(const std::vector<int>& host_numbers, int ranks) {
+  Hosts hosts;
+  std::map<int, int> index_of;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int number = host_numbers.empty() ? rank : host_numbers[rank];
+    const int host = index_of.try_emplace(number, hosts.count()).first->second;
+    if (host == hosts.count()) hosts.members.emplace_back();
+    std::vector<int>& members = hosts.members[host];
+    hosts.host_of.push_back(host);
+    hosts.place_of.push_back(static_cast<int>(members.size()));
+    members.push_back(rank);
+  }
+  return hosts;
+}
 
 const AlgorithmDescriptor& descriptor_of(Algorithm algorithm) {
 #define ROPEWALK_CALL_ALGORITHM(name) name##_algorithm(),
@@ -57,7 +81,7 @@ Schedule build_schedule(const ScheduleKey& key, int rank) {
   require(key.hosts.empty() || key.hosts.size() == static_cast<size_t>(key.ranks),
           "need one host number per rank", key, rank);
   const std::vector<Algorithm>& known = algorithms_for(key.collective);
-  if (std::find(known.begin(), known.end(), key.algorithm) == known.end())
+  if (std::ranges::find(known, key.algorithm) == known.end())
     throw Error(ErrorCode::unavailable, "build_schedule",
                 fmt::format("{} is not implemented by '{}'", name_of(key.collective),
                             name_of(key.algorithm)));

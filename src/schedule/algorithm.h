@@ -3,24 +3,26 @@
 // (ropewalk/types.h). `ropewalk verify` then proves it.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "schedule/cost.h"
-#include "schedule/hosts.h"
 #include "schedule/schedule.h"
 
 namespace ropewalk {
 
-/// What a schedule may cost at most, in the terms of the algorithm's paper.
-struct Bound {
-  /// The most that any rank sends, as a fraction of the whole vector (for reduce_scatter,
-  /// all_gather, gather, scatter and all_to_all: of all ranks' parts together).
-  double sent = 0;
-  /// The longest chain of messages each of which is sent because of the one before.
-  int rounds = 0;
+/// Which ranks share a host: hosts in the order in which their first rank appears, members in rank
+/// order.
+struct Hosts {
+  std::vector<std::vector<int>> members;  // ranks by host
+  std::vector<int> host_of;               // by rank: index into `members`
+  std::vector<int> place_of;              // by rank: index into its host's members
+
+  int ranks() const { return static_cast<int>(host_of.size()); }
+  int count() const { return static_cast<int>(members.size()); }
+  int size_min() const;
+  int size_max() const;
 };
+
+/// `host_numbers` by rank, any numbers; empty: every rank its own host.
+Hosts hosts_of(const std::vector<int>& host_numbers, int ranks);
 
 /// All functions are pure, and for two ranks or more.
 struct AlgorithmDescriptor {
@@ -31,14 +33,16 @@ struct AlgorithmDescriptor {
   /// The closed form of the cost model, in seconds. Only + - * / and comparisons: the result must
   /// be the same on every rank.
   double (*predict_s)(const CostTerms& terms, Collective collective);
-  /// Into how many blocks the vector is cut; null: one per rank.
-  int (*blocks)(Collective collective, const Hosts& hosts) = nullptr;
+  /// Into how many blocks the vector is cut.
+  int (*blocks)(Collective collective, const Hosts& hosts) = [](Collective, const Hosts& hosts) {
+    return hosts.ranks();
+  };
   /// How many messages a stream must hold for ranks that run their steps strictly in list order.
   uint32_t list_order_credits = 5;
   /// The schedule depends on which ranks share a host.
   bool uses_hosts = false;
-  /// Why the planner passes it over; empty where it does not. Null: it never does.
-  std::string (*passed_over)(const Hosts& hosts) = nullptr;
+  /// Why the planner passes it over; empty where it does not.
+  std::string (*passed_over)(const Hosts& hosts) = [](const Hosts&) { return std::string(); };
 };
 
 /// `algorithm` is not `automatic`.

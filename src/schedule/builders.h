@@ -2,8 +2,6 @@
 // algorithm does in its paper. Internal to src/schedule.
 #pragma once
 
-#include <vector>
-
 #include "schedule/algorithm.h"
 
 namespace ropewalk {
@@ -36,6 +34,15 @@ inline Bound once_or_twice(Collective collective, Bound one_way) {
   return one_way;
 }
 
+/// Broadcast and reduce move one vector, from the root or to it. Algorithms that leave it whole cut
+/// the vectors of the other collectives into a block per rank.
+constexpr bool moves_whole(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+inline int whole_or_by_rank(Collective collective, const Hosts& hosts) {
+  return moves_whole(collective) ? 1 : hosts.ranks();
+}
+
 /// Appends steps to a schedule in progress.
 class Builder {
  public:
@@ -48,9 +55,9 @@ class Builder {
   }
   void receivers_own_parts() {
     own_parts();
-    schedule_.owners.resize(static_cast<size_t>(schedule_.blocks), schedule_.rank);
+    schedule_.owners.resize(schedule_.blocks, schedule_.rank);
   }
-  void own_all(int owner) { schedule_.owners.assign(static_cast<size_t>(schedule_.blocks), owner); }
+  void own_all(int owner) { schedule_.owners.assign(schedule_.blocks, owner); }
 
   void send_copy(int block, int peer, int lane = 0) { add(StepOp::send_copy, block, peer, lane); }
   void send_reduce(int block, int peer, int lane = 0) {

@@ -1,6 +1,8 @@
 // What each collective takes and gives, in one table.
 #pragma once
 
+#include <iterator>
+
 #include "ropewalk/types.h"
 
 namespace ropewalk {
@@ -30,33 +32,25 @@ struct CollectiveTraits {
   }
 };
 
+inline constexpr CollectiveTraits kTraits[] = {
+    /* all_reduce */ {.in = Side::whole, .out = Side::whole, .reduces = true},
+    /* reduce_scatter */ {.in = Side::all, .out = Side::own, .reduces = true},
+    /* all_gather */ {.in = Side::own, .out = Side::all},
+    /* broadcast */ {.in = Side::whole, .out = Side::whole, .reads_on_root = true},
+    /* reduce */ {.in = Side::whole, .out = Side::whole, .writes_on_root = true, .reduces = true},
+    /* gather */ {.in = Side::own, .out = Side::all, .writes_on_root = true},
+    /* scatter */ {.in = Side::all, .out = Side::own, .reads_on_root = true},
+    /* all_to_all */ {.in = Side::all, .out = Side::all},
+    /* barrier: of a byte of the library's own */ {.reduces = true},
+    /* send */ {.in = Side::whole},
+    /* recv */ {.out = Side::whole},
+};
+static_assert(std::size(kTraits) == kCollectives);
+
+/// Of what is no collective, as a peer may name one: nothing.
 constexpr CollectiveTraits traits_of(Collective collective) {
-  using enum Side;
-  switch (collective) {
-    case Collective::all_reduce:
-      return {.in = whole, .out = whole, .reduces = true};
-    case Collective::reduce_scatter:
-      return {.in = all, .out = own, .reduces = true};
-    case Collective::all_gather:
-      return {.in = own, .out = all};
-    case Collective::broadcast:
-      return {.in = whole, .out = whole, .reads_on_root = true};
-    case Collective::reduce:
-      return {.in = whole, .out = whole, .writes_on_root = true, .reduces = true};
-    case Collective::gather:
-      return {.in = own, .out = all, .writes_on_root = true};
-    case Collective::scatter:
-      return {.in = all, .out = own, .reads_on_root = true};
-    case Collective::all_to_all:
-      return {.in = all, .out = all};
-    case Collective::barrier:  // of a byte of the library's own
-      return {.reduces = true};
-    case Collective::send:
-      return {.in = whole};
-    case Collective::recv:
-      return {.out = whole};
-  }
-  return {};
+  const auto index = static_cast<size_t>(collective);
+  return index < std::size(kTraits) ? kTraits[index] : CollectiveTraits();
 }
 
 }  // namespace ropewalk

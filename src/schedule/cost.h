@@ -27,8 +27,18 @@ struct CostModel {
 /// An order of magnitude, for choosing where nothing was measured; transports have theirs of links.
 inline constexpr double kReducePerByte = 50e-12;
 
+/// What a schedule may cost at most, in the terms of the algorithm's paper.
+struct Bound {
+  /// The most that any rank sends, as a fraction of the whole vector (for reduce_scatter,
+  /// all_gather, gather, scatter and all_to_all: of all ranks' parts together).
+  double sent = 0;
+  /// The longest chain of messages each of which is sent because of the one before.
+  int rounds = 0;
+};
+
 /// A call in the terms of the closed forms.
 struct CostTerms {
+  Bound bound;  // the algorithm's
   double n, bytes, slice;
   LinkCost link;    // the slower kind that occurs
   LinkCost inside;  // within a host

@@ -1,7 +1,6 @@
 // Direct: every rank talks to every other, without relays. In step i a rank sends to the rank i
 // above and receives from the rank i below, so that no receiver is met by all senders at once.
 #include "schedule/builders.h"
-#include "schedule/collective.h"
 
 namespace ropewalk {
 namespace {
@@ -75,8 +74,7 @@ Bound bound(const ScheduleKey& key) {
 
 double predict_s(const CostTerms& t, Collective collective) {
   const double others = t.n - 1, overhead = t.link.overhead_s, round = t.link.latency_s;
-  const bool flat = collective == Collective::broadcast || collective == Collective::reduce;
-  const double block = flat ? t.bytes : t.bytes / t.n;
+  const double block = moves_whole(collective) ? t.bytes : t.bytes / t.n;
   const double posts = others * t.slices_of(block) * overhead;
   const double move = moving(t, others * block, t.all_cross) * t.incast();
   if (!t.mapped) {
@@ -101,11 +99,6 @@ double predict_s(const CostTerms& t, Collective collective) {
   }
 }
 
-int blocks(Collective collective, const Hosts& hosts) {
-  const bool flat = collective == Collective::broadcast || collective == Collective::reduce;
-  return flat ? 1 : hosts.ranks();
-}
-
 }  // namespace
 
 AlgorithmDescriptor direct_algorithm() {
@@ -115,7 +108,7 @@ AlgorithmDescriptor direct_algorithm() {
           .build = build,
           .bound = bound,
           .predict_s = predict_s,
-          .blocks = blocks};
+          .blocks = whole_or_by_rank};
 }
 
 }  // namespace ropewalk

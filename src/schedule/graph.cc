@@ -15,12 +15,12 @@ class BlockOrder {
   explicit BlockOrder(size_t blocks) : blocks_(blocks) {}
 
   void read(int block, uint32_t node, std::vector<Edge>& edges) {
-    State& state = blocks_[static_cast<size_t>(block)];
+    State& state = blocks_[block];
     if (state.writer != StepGraph::kNone) edges.emplace_back(state.writer, node);
     state.readers.push_back(node);
   }
   void write(int block, uint32_t node, std::vector<Edge>& edges) {
-    State& state = blocks_[static_cast<size_t>(block)];
+    State& state = blocks_[block];
     for (uint32_t reader : state.readers) edges.emplace_back(reader, node);
     if (state.readers.empty() && state.writer != StepGraph::kNone)
       edges.emplace_back(state.writer, node);
@@ -41,7 +41,7 @@ std::vector<Edge> block_edges(std::span<const Schedule> schedules, const StepGra
   edges.reserve(graph.nodes() * size_t{2});
   for (size_t r = 0; r < schedules.size(); ++r) {
     const Schedule& schedule = schedules[r];
-    BlockOrder order(static_cast<size_t>(schedule.blocks + schedule.scratch));
+    BlockOrder order(schedule.blocks + schedule.scratch);
     uint32_t node = graph.first[r];
     for (const Step& step : schedule.steps) {
       if (step.op == StepOp::reduce) order.read(step.from, node, edges);
@@ -68,33 +68,33 @@ void fill_after(const std::vector<Edge>& edges, StepGraph& graph) {
 struct Message {
   uint64_t stream;  // (source, destination, lane) in one number
   uint32_t node;
-  auto operator<=>(const Message&) const = default;
+  uint32_t position = 0;  // in its stream
+
+  auto place() const { return std::pair(stream, position); }
 };
 
 /// The i-th send of a FIFO belongs to its i-th receive.
 void fill_fifos(std::vector<Message>& sends, std::vector<Message>& receives, StepGraph& graph) {
   for (std::vector<Message>* side : {&sends, &receives}) {
-    std::sort(side->begin(), side->end());
+    std::ranges::stable_sort(*side, {}, &Message::stream);
     for (size_t i = 1; i < side->size(); ++i) {
-      const Message &before = (*side)[i - 1], &message = (*side)[i];
+      const Message& before = (*side)[i - 1];
+      Message& message = (*side)[i];
       if (before.stream != message.stream) continue;
+      message.position = before.position + 1;
       graph.fifo_next[before.node] = message.node;
-      graph.stream_position[message.node] = graph.stream_position[before.node] + 1;
+      graph.stream_position[message.node] = message.position;
     }
   }
-  auto receive = receives.begin();
-  for (const Message& send : sends) {
-    const auto earlier = [&](const Message& r) {
-      return std::pair(r.stream, graph.stream_position[r.node]) <
-             std::pair(send.stream, graph.stream_position[send.node]);
-    };
-    while (receive != receives.end() && earlier(*receive)) ++receive;
-    if (receive == receives.end()) return;
-    if (receive->stream != send.stream ||
-        graph.stream_position[receive->node] != graph.stream_position[send.node])
-      continue;
-    graph.partner[send.node] = receive->node;
-    graph.partner[receive->node] = send.node;
+  auto send = sends.begin(), receive = receives.begin();
+  while (send != sends.end() && receive != receives.end()) {
+    const auto order = send->place() <=> receive->place();
+    if (order == 0) {
+      graph.partner[send->node] = receive->node;
+      graph.partner[receive->node] = send->node;
+    }
+    if (order <= 0) ++send;
+    if (order >= 0) ++receive;
   }
 }
 

@@ -2,9 +2,7 @@
 // schedule.h says about order: blocks, FIFOs, and which receive a send belongs to.
 #pragma once
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "schedule/schedule.h"
 

@@ -45,23 +45,18 @@ Schedule build(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-Bound bound_of_ranks(Collective collective, int ranks) {
-  return once_or_twice(collective, {(ranks - 1.0) / ranks, ceil_log2(ranks)});
-}
-
 Bound bound(const ScheduleKey& key) {
-  return bound_of_ranks(key.collective, key.ranks);
+  return once_or_twice(key.collective, {(key.ranks - 1.0) / key.ranks, ceil_log2(key.ranks)});
 }
 
 double predict_s(const CostTerms& t, Collective collective) {
-  const Bound bound = bound_of_ranks(collective, static_cast<int>(t.n));
   const double ways = collective == Collective::all_reduce ? 2 : 1;
   const double block = t.bytes / t.n, blocks = t.n - 1;
   // Mapped, the reduce-scatter adds without moving.
   const double moves = t.mapped && collective != Collective::all_gather ? ways - 1 : ways;
   // What one round still sends meets what the next one sends to another rank.
   const double partners = ceil_log2(static_cast<int>(t.n));
-  return bound.rounds * t.round() + ways * blocks * t.slices_of(block) * t.link.overhead_s +
+  return t.bound.rounds * t.round() + ways * blocks * t.slices_of(block) * t.link.overhead_s +
          moving(t, moves * blocks * block, t.all_cross) * t.colliding(partners) +
          (collective == Collective::all_gather ? 0 : adding(t, blocks * block));
 }

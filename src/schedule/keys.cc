@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "schedule/collective.h"
 #include "schedule/verify.h"
 
 namespace ropewalk {
@@ -22,15 +21,14 @@ std::vector<int> roots_to_verify(Collective collective, int ranks) {
 /// Host numbers: one host; every rank its own; pairs; 1, 2, 3, ... ranks; one rank and the rest;
 /// ranks dealt round three hosts.
 std::set<std::vector<int>> host_shapes(int ranks) {
-  const auto n = static_cast<size_t>(ranks);
-  std::vector<int> one(n, 0), own(n), pairs(n), growing(n), lonely(n, 1), dealt(n);
+  std::vector<int> one(ranks, 0), own(ranks), pairs(ranks), growing(ranks), lonely(ranks, 1),
+      dealt(ranks);
   lonely[0] = 0;
   for (int r = 0, host = 0, left = 1; r < ranks; ++r) {
-    const auto i = static_cast<size_t>(r);
-    own[i] = r;
-    pairs[i] = r / 2;
-    dealt[i] = r % std::min(3, ranks);
-    growing[i] = host;
+    own[r] = r;
+    pairs[r] = r / 2;
+    dealt[r] = r % std::min(3, ranks);
+    growing[r] = host;
     if (--left == 0) left = ++host + 1;
   }
   return {one, own, pairs, growing, lonely, dealt};

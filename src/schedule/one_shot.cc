@@ -11,21 +11,13 @@ Schedule build(const ScheduleKey& key, int rank) {
   const int n = key.ranks;
   constexpr int kSum = 0, kBelow = 1;
   Builder out(key, rank, 1, 1);
-  for (int i = 1; i < n; ++i) {
-    if (rank == 0)
-      out.send_copy(kSum, i);
-    else
-      out.send_reduce(kSum, wrap(rank + i, n));
-  }
+  for (int i = 1; i < n; ++i)
+    rank == 0 ? out.send_copy(kSum, i) : out.send_reduce(kSum, wrap(rank + i, n));
   if (rank > 0) out.recv_copy(kBelow, 0);
   for (int below = 1; below < rank; ++below) out.recv_reduce(kBelow, below);
   if (rank > 0) out.reduce(kSum, kBelow);
   for (int above = rank + 1; above < n; ++above) out.recv_reduce(kSum, above);
   return out.take();
-}
-
-Bound bound(const ScheduleKey& key) {
-  return {key.ranks - 1.0, 1};
 }
 
 /// A short message is stored into a mapped slot and read from there, cache line by cache line.
@@ -38,19 +30,18 @@ double predict_s(const CostTerms& t, Collective) {
   return t.link.latency_s + posts + move + adding(t, bytes);
 }
 
-int blocks(Collective, const Hosts&) {
-  return 1;
-}
-
 }  // namespace
 
 AlgorithmDescriptor one_shot_algorithm() {
   using enum Collective;
   return {.collectives = {all_reduce},
           .build = build,
-          .bound = bound,
+          .bound =
+              [](const ScheduleKey& key) {
+                return Bound{key.ranks - 1.0, 1};
+              },
           .predict_s = predict_s,
-          .blocks = blocks};
+          .blocks = [](Collective, const Hosts&) { return 1; }};
 }
 
 }  // namespace ropewalk

@@ -47,34 +47,25 @@ Schedule all_gather(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-}  // namespace
-
 /// A barrier is an all_reduce whose block may be empty.
-
-namespace {
-
 Schedule build(const ScheduleKey& key, int rank) {
   return key.collective == Collective::all_gather ? all_gather(key, rank) : all_reduce(key, rank);
 }
 
-Bound bound_of_ranks(Collective collective, int n) {
-  if (collective == Collective::all_gather) return {(n - 1.0) / n, ceil_log2(n)};
+Bound bound(const ScheduleKey& key) {
+  const int n = key.ranks;
+  if (key.collective == Collective::all_gather) return {(n - 1.0) / n, ceil_log2(n)};
   const bool folds = floor_power_of_two(n) != n;  // one message in, one message out
   return {floor_log2(n) + (folds ? 1.0 : 0.0), floor_log2(n) + (folds ? 2 : 0)};
 }
 
-Bound bound(const ScheduleKey& key) {
-  return bound_of_ranks(key.collective, key.ranks);
-}
-
 double predict_s(const CostTerms& t, Collective collective) {
-  const Bound bound = bound_of_ranks(collective, static_cast<int>(t.n));
   if (collective == Collective::all_gather)
-    return bound.rounds * t.round() + (t.n - 1) * t.slices_of(t.bytes / t.n) * t.link.overhead_s +
-           moving(t, bound.sent * t.bytes, t.all_cross);
+    return t.bound.rounds * t.round() + (t.n - 1) * t.slices_of(t.bytes / t.n) * t.link.overhead_s +
+           moving(t, t.bound.sent * t.bytes, t.all_cross);
   const double slices = t.slices_of(t.bytes);
   const double round = t.round() + slices * t.link.overhead_s + moving(t, t.bytes, t.all_cross);
-  return bound.rounds * round + adding(t, bound.rounds * t.bytes);
+  return t.bound.rounds * (round + adding(t, t.bytes));
 }
 
 int blocks(Collective collective, const Hosts& hosts) {

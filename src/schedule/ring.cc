@@ -42,7 +42,7 @@ Schedule chain_reduce(const ScheduleKey& key, int rank) {
 Schedule build(const ScheduleKey& key, int rank) {
   if (key.collective == Collective::broadcast) return chain_broadcast(key, rank);
   if (key.collective == Collective::reduce) return chain_reduce(key, rank);
-  Ring ring{std::vector<int>(static_cast<size_t>(key.ranks)), rank, 0};
+  Ring ring{std::vector<int>(key.ranks), rank, 0};
   std::iota(ring.members.begin(), ring.members.end(), 0);
   Builder out(key, rank, key.ranks);
   if (key.collective != Collective::all_gather) append_ring_reduce_scatter(out, ring);
@@ -51,15 +51,13 @@ Schedule build(const ScheduleKey& key, int rank) {
 }
 
 Bound bound(const ScheduleKey& key) {
-  const bool chain =
-      key.collective == Collective::broadcast || key.collective == Collective::reduce;
-  return once_or_twice(key.collective,
-                       {chain ? 1.0 : (key.ranks - 1.0) / key.ranks, key.ranks - 1});
+  const double sent = moves_whole(key.collective) ? 1.0 : (key.ranks - 1.0) / key.ranks;
+  return once_or_twice(key.collective, {sent, key.ranks - 1});
 }
 
 double predict_s(const CostTerms& t, Collective collective) {
   const double hops = t.n - 1;
-  if (collective == Collective::broadcast || collective == Collective::reduce) {
+  if (moves_whole(collective)) {
     const double slices = t.slices_of(t.bytes), slice = t.bytes / slices;
     const bool adds = collective == Collective::reduce;
     const double move = adds && t.mapped ? 0 : moving(t, slice, t.ring_cross);
@@ -75,11 +73,6 @@ double predict_s(const CostTerms& t, Collective collective) {
          (collective == Collective::reduce_scatter ? 0 : all_gather);
 }
 
-int blocks(Collective collective, const Hosts& hosts) {
-  const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
-  return chain ? 1 : hosts.ranks();
-}
-
 }  // namespace
 
 AlgorithmDescriptor ring_algorithm() {
@@ -88,7 +81,7 @@ AlgorithmDescriptor ring_algorithm() {
           .build = build,
           .bound = bound,
           .predict_s = predict_s,
-          .blocks = blocks};
+          .blocks = whole_or_by_rank};
 }
 
 }  // namespace ropewalk

@@ -23,11 +23,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "ropewalk/types.h"
+#include "schedule/collective.h"
 
 namespace ropewalk {
 
@@ -86,7 +85,9 @@ struct ScheduleKey {
 Schedule build_schedule(const ScheduleKey& key, int rank);
 
 /// Whether the collective adds up data, or only moves it.
-bool is_reduction(Collective collective);
+constexpr bool is_reduction(Collective collective) {
+  return traits_of(collective).reduces;
+}
 
 /// The algorithms that implement a collective, for any number of ranks and any root. Not send/recv.
 const std::vector<Algorithm>& algorithms_for(Collective collective);

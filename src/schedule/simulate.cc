@@ -7,45 +7,26 @@
 #include <queue>
 
 #include "ropewalk/status.h"
+#include "schedule/algorithm.h"
 #include "schedule/graph.h"
-#include "schedule/hosts.h"
 
 namespace ropewalk {
 namespace {
 
 /// A serial resource: a port, or a rank's adding.
-class Port {
- public:
+struct Port {
   /// Occupies it for `seconds` from `ready` on, or from when it is free; returns the start.
   double take(double ready, double seconds) {
-    const double start = std::max(ready, free_at_);
-    free_at_ = start + seconds;
+    const double start = std::max(ready, free_at);
+    free_at = start + seconds;
     return start;
   }
 
- private:
-  double free_at_ = 0;
+  double free_at = 0;
 };
 
 // An item is one slice of one step: node * slices + slice.
 using Item = uint64_t;
-
-enum class EventKind : uint8_t {
-  complete,   // the item is done
-  inject,     // the item, a send, has been posted and wants its port
-  arrive,     // the item's message reaches the port of its receiver
-  delivered,  // the item, a receive, has its message
-};
-
-struct Event {
-  double time;
-  uint64_t order;  // of scheduling: makes ties deterministic
-  Item item;
-  EventKind kind;
-  bool operator>(const Event& other) const {
-    return time != other.time ? time > other.time : order > other.order;
-  }
-};
 
 class Machine {
  public:
@@ -55,7 +36,7 @@ class Machine {
         hosts_(hosts_of(simulation.hosts, static_cast<int>(schedules_.size()))),
         cost_(simulation.cost),
         ranks_(schedules_.size()),
-        host_wires_(static_cast<size_t>(hosts_.count())) {
+        host_wires_(hosts_.count()) {
     const double block_bytes = simulation.bytes / parts;
     slices_ = static_cast<uint64_t>(
         std::max(1.0, std::ceil(block_bytes / static_cast<double>(simulation.slice_bytes))));
@@ -72,26 +53,23 @@ class Machine {
       const Event event = events_.top();
       events_.pop();
       now_ = event.time;
-      switch (event.kind) {
-        case EventKind::inject:
-          inject(event.item);
-          break;
-        case EventKind::complete:
-          complete(event.item);
-          break;
-        case EventKind::arrive:
-          arrive(event.item);
-          break;
-        case EventKind::delivered:
-          release(event.item);
-          break;
-      }
+      (this->*event.happen)(event.item);
     }
     report_.seconds = now_;
     return report_;
   }
 
  private:
+  using Happen = void (Machine::*)(Item);
+  struct Event {
+    double time;
+    uint64_t order;  // of scheduling: makes ties deterministic
+    Item item;
+    Happen happen;
+    bool operator>(const Event& other) const {
+      return std::pair(time, order) > std::pair(other.time, other.order);
+    }
+  };
   struct Wires {
     Port out, in;
   };
@@ -104,8 +82,8 @@ class Machine {
     const auto rank = static_cast<size_t>(graph_.rank_of[node]);
     return schedules_[rank].steps[node - graph_.first[rank]];
   }
-  void schedule(double time, EventKind kind, Item item) {
-    events_.push({time, order_++, item, kind});
+  void schedule(double time, Happen happen, Item item) {
+    events_.push({time, order_++, item, happen});
   }
 
   /// An item waits for the same slice of the steps on its block listed before, for the slice before
@@ -132,14 +110,14 @@ class Machine {
   void start(Item item) {
     const auto node = static_cast<uint32_t>(item / slices_);
     const Step& step = step_of(node);
-    RankPorts& rank = ranks_[static_cast<size_t>(graph_.rank_of[node])];
+    RankPorts& rank = ranks_[graph_.rank_of[node]];
     if (is_send(step.op)) return post(item, node);
     double seconds = 0;
     if (step.op != StepOp::recv_copy) {
       const double adding = slice_bytes_ * cost_.reduce_s_per_byte;
       seconds = rank.adding.take(now_, adding) + adding - now_;
     }
-    schedule(now_ + seconds, EventKind::complete, item);
+    schedule(now_ + seconds, &Machine::complete, item);
   }
 
   struct Channel {
@@ -149,20 +127,19 @@ class Machine {
   };
   /// From `from` to `to`: ports of the two ranks, or of their hosts.
   Channel way(int32_t from, int32_t to) {
-    const auto a = static_cast<size_t>(from), b = static_cast<size_t>(to);
-    const auto host_a = static_cast<size_t>(hosts_.host_of[a]);
-    const auto host_b = static_cast<size_t>(hosts_.host_of[b]);
-    if (host_a == host_b) return {cost_.intra, ranks_[a].wires.out, ranks_[b].wires.in, true};
+    const int host_a = hosts_.host_of[from], host_b = hosts_.host_of[to];
+    if (host_a == host_b) return {cost_.intra, ranks_[from].wires.out, ranks_[to].wires.in, true};
     return {cost_.inter, host_wires_[host_a].out, host_wires_[host_b].in, false};
   }
 
   void post(Item item, uint32_t node) {
     const int32_t rank = graph_.rank_of[node];
     const double overhead = way(rank, step_of(node).peer).link.overhead_s;
-    Port& posting = ranks_[static_cast<size_t>(rank)].posting;
-    schedule(posting.take(now_, overhead) + overhead, EventKind::inject, item);
+    Port& posting = ranks_[rank].posting;
+    schedule(posting.take(now_, overhead) + overhead, &Machine::inject, item);
   }
 
+  /// The item, a send, has been posted and wants its port.
   void inject(Item item) {
     const auto node = static_cast<uint32_t>(item / slices_);
     const Channel out = way(graph_.rank_of[node], step_of(node).peer);
@@ -170,17 +147,18 @@ class Machine {
     const double begin = out.out.take(now_, busy);
     ++report_.messages;
     if (!out.inside) report_.bytes_between_hosts += slice_bytes_;
-    schedule(begin + busy, EventKind::complete, item);
-    schedule(begin + out.link.latency_s, EventKind::arrive,
+    schedule(begin + busy, &Machine::complete, item);
+    schedule(begin + out.link.latency_s, &Machine::arrive,
              graph_.partner[node] * slices_ + item % slices_);
     release_fifo(item);  // ports keep the order, so the next may be posted meanwhile
   }
 
+  /// The message of `receive` reaches the port of its receiver.
   void arrive(Item receive) {
     const auto node = static_cast<uint32_t>(receive / slices_);
     const Channel in = way(step_of(node).peer, graph_.rank_of[node]);
     const double busy = slice_bytes_ * in.link.s_per_byte;
-    schedule(in.in.take(now_, busy) + busy, EventKind::delivered, receive);
+    schedule(in.in.take(now_, busy) + busy, &Machine::release, receive);
   }
 
   void complete(Item item) {

@@ -5,10 +5,6 @@
 // FIFOs never fill up.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "schedule/cost.h"
 #include "schedule/schedule.h"
 

@@ -63,18 +63,14 @@ Schedule build(const ScheduleKey& key, int rank) {
   return out.take();
 }
 
-Bound bound_of_ranks(Collective collective, int ranks) {
-  return once_or_twice(collective, {1.0, 1 + floor_log2(ranks - 1)});
-}
-
 Bound bound(const ScheduleKey& key) {
-  return bound_of_ranks(key.collective, key.ranks);
+  return once_or_twice(key.collective, {1.0, 1 + floor_log2(key.ranks - 1)});
 }
 
 /// Two halves, each through its tree, a slice at a time; a rank with two children serves one after
 /// the other. Once the first slices are down, the others follow at the pace of the ports.
 double predict_s(const CostTerms& t, Collective collective) {
-  const int rounds = bound_of_ranks(collective, static_cast<int>(t.n)).rounds;
+  const int rounds = t.bound.rounds;
   const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
   const double both = collective == Collective::all_reduce ? 2 : 1;
   const double first = 2 * (t.link.overhead_s + moving(t, slice, 1));
@@ -82,10 +78,6 @@ double predict_s(const CostTerms& t, Collective collective) {
   const bool adds = collective != Collective::broadcast;
   return rounds * (t.round() + first) + both * (slices - 1) * next +
          (adds ? adding(t, rounds / both * slice + t.bytes) : 0);
-}
-
-int blocks(Collective, const Hosts&) {
-  return 2;
 }
 
 }  // namespace
@@ -96,7 +88,7 @@ AlgorithmDescriptor tree_algorithm() {
           .build = build,
           .bound = bound,
           .predict_s = predict_s,
-          .blocks = blocks};
+          .blocks = [](Collective, const Hosts&) { return 2; }};
 }
 
 }  // namespace ropewalk

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "schedule/builders.h"
-#include "schedule/hosts.h"
 
 namespace ropewalk {
 namespace {
@@ -13,23 +12,19 @@ namespace {
 struct View {
   View(const ScheduleKey& key, int rank)
       : hosts(hosts_of(key.hosts, key.ranks)),
-        host(hosts.host_of[static_cast<size_t>(rank)]),
-        place(hosts.place_of[static_cast<size_t>(rank)]),
-        owners(hosts.size_min()),
-        members(hosts.members[static_cast<size_t>(host)]),
-        size(static_cast<int>(members.size())) {}
+        host(hosts.host_of[rank]),
+        place(hosts.place_of[rank]) {}
 
   bool is_owner() const { return place < owners; }
-  int member(int i) const { return members[static_cast<size_t>(wrap(i, size))]; }
-  const std::vector<int>& members_of(int h) const {
-    return hosts.members[static_cast<size_t>(wrap(h, hosts.count()))];
-  }
-  int owner_of(int h, int i) const { return members_of(h)[static_cast<size_t>(i)]; }
+  int member(int i) const { return members[wrap(i, size)]; }
+  const std::vector<int>& members_of(int h) const { return hosts.members[wrap(h, hosts.count())]; }
+  int owner_of(int h, int i) const { return members_of(h)[i]; }
 
-  Hosts hosts;
-  int host, place, owners;
-  const std::vector<int>& members;
-  int size;
+  const Hosts hosts;
+  const int host, place;
+  const int owners = hosts.size_min();
+  const std::vector<int>& members = hosts.members[host];
+  const int size = static_cast<int>(members.size());
 };
 
 /// Blocks [j H, (j+1) H) belong to the owners of place j, one for each of the H hosts.
@@ -77,7 +72,7 @@ Schedule all_gather(const ScheduleKey& key, int rank) {
   for (int t = 0; t < n_hosts; ++t) {
     const std::vector<int>& origins = view.members_of(view.host - t);
     for (int i = 0; i < static_cast<int>(origins.size()); ++i) {
-      const int block = origins[static_cast<size_t>(i)], carrier = i % view.owners;
+      const int block = origins[i], carrier = i % view.owners;
       // The host's own blocks start at their ranks, the others at the carrier.
       const int source = t == 0 ? i : carrier;
       if (view.place != source)
@@ -102,7 +97,7 @@ Schedule reduce_scatter(const ScheduleKey& key, int rank) {
   for (int t = n_hosts - 1; t >= 0; --t) {
     const std::vector<int>& targets = view.members_of(view.host - t);
     for (int i = 0; i < static_cast<int>(targets.size()); ++i) {
-      const int block = targets[static_cast<size_t>(i)], carrier = i % view.owners;
+      const int block = targets[i], carrier = i % view.owners;
       const int sink = t == 0 ? i : carrier;
       for (int other = 1; view.place == sink && other < view.size; ++other)
         if (t > 0 || wrap(sink + other, view.size) != carrier)
@@ -125,7 +120,7 @@ Schedule reduce_scatter(const ScheduleKey& key, int rank) {
 Schedule broadcast(const ScheduleKey& key, int rank) {
   const View view(key, rank);
   const int n_hosts = view.hosts.count();
-  const int root_host = view.hosts.host_of[static_cast<size_t>(key.root)];
+  const int root_host = view.hosts.host_of[key.root];
   const auto head_of = [&](int h) {
     return wrap(h, n_hosts) == root_host ? key.root : view.owner_of(h, 0);
   };
@@ -158,9 +153,7 @@ Schedule build(const ScheduleKey& key, int rank) {
 /// the next host does not have: of each host at most its share, ceil(size / owners) blocks.
 double all_gather_sent(const Hosts& hosts, int ranks) {
   const int k = hosts.size_min(), n_hosts = hosts.count();
-  const auto size = [&](int h) {
-    return static_cast<int>(hosts.members[static_cast<size_t>(wrap(h, n_hosts))].size());
-  };
+  const auto size = [&](int h) { return static_cast<int>(hosts.members[wrap(h, n_hosts)].size()); };
   const auto share = [&](int h) { return (size(h) + k - 1) / k; };
   int all_shares = 0, sent_max = 0;
   for (int h = 0; h < n_hosts; ++h) all_shares += share(h);

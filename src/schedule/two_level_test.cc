@@ -1,4 +1,4 @@
-#include "schedule/hosts.h"
+#include "schedule/algorithm.h"
 #include "schedule/test_support.h"
 
 namespace ropewalk {

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <utility>
 
-#include "schedule/content.h"
 #include "schedule/graph.h"
 
 namespace ropewalk {
@@ -16,9 +14,9 @@ namespace {
 constexpr double kRounding = 1e-9;
 
 std::string_view name_of(StepOp op) {
-  constexpr std::array<std::string_view, 5> kNames = {"send_copy", "send_reduce", "recv_copy",
-                                                      "recv_reduce", "reduce"};
-  return kNames[static_cast<size_t>(op)];
+  constexpr std::string_view kNames[] = {"send_copy", "send_reduce", "recv_copy", "recv_reduce",
+                                         "reduce"};
+  return kNames[static_cast<int>(op)];
 }
 
 std::string text_of(const Step& step) {
@@ -27,30 +25,106 @@ std::string text_of(const Step& step) {
                      is_send(step.op) ? "to" : "from", step.peer, step.lane);
 }
 
-class Findings {
- public:
-  Findings(const std::vector<Schedule>& schedules, VerifyReport& report)
-      : schedules_(schedules), report_(report) {}
+struct Findings {
+  const std::vector<Schedule>& schedules;
+  VerifyReport& report;
 
   void add(Flaw flaw, int rank, int step, const std::string& what) {
-    if (report_.findings.size() >= kFindingsMax) return;
+    if (report.findings.size() >= kFindingsMax) return;
     std::string text = fmt::format("rank {}", rank);
-    if (step >= 0) text += fmt::format(", step {} ({})", step, describe_step(rank, step));
-    report_.findings.push_back({flaw, rank, step, text + ": " + what});
+    if (step >= 0)
+      text += fmt::format(", step {} ({})", step, text_of(schedules[rank].steps[step]));
+    report.findings.push_back({flaw, rank, step, text + ": " + what});
   }
-  std::string describe_step(int rank, int step) const {
-    return text_of(schedules_[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)]);
+};
+
+// What blocks hold, symbolically.
+
+/// Which rank's part block `b` belongs to, where blocks are parts of ranks.
+int owner_of(const Schedule& layout, int block) {
+  return block / std::max(1, layout.blocks / layout.ranks);
+}
+
+/// Whether `rank` starts with data in `block`.
+bool starts_with(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
+  if (block >= layout.blocks) return false;  // scratch
+  if (key.collective == Collective::all_to_all) return block < key.ranks;
+  const CollectiveTraits traits = traits_of(key.collective);
+  return traits.in == Side::own ? owner_of(layout, block) == rank
+                                : rank == key.root || !traits.reads_on_root;
+}
+
+/// The content of data that only moves: where it came from.
+uint64_t origin(int rank, int block) {
+  return (static_cast<uint64_t>(rank) << 32 | static_cast<uint64_t>(block)) + 1;
+}
+
+/// The contents of all blocks of all ranks. A content is a row of 64-bit words, all zero while
+/// undefined: one bit per contributing rank, or one word for the origin of moved data.
+class Contents {
+ public:
+  Contents(const ScheduleKey& key, const Schedule& layout)
+      : ranks_(key.ranks),
+        blocks_(layout.blocks + layout.scratch),
+        words_(is_reduction(key.collective) ? (key.ranks + 63) / 64 : 1),
+        store_(ranks_ * blocks_ * words_) {
+    for (int rank = 0; rank < key.ranks; ++rank)
+      for (int block = 0; block < layout.blocks; ++block) {
+        if (!starts_with(key, layout, rank, block)) continue;
+        if (is_reduction(key.collective))
+          at(rank, block)[rank / 64] = uint64_t{1} << rank % 64;
+        else
+          at(rank, block)[0] = origin(rank, block);
+      }
+  }
+
+  size_t words() const { return words_; }
+  std::span<uint64_t> at(int rank, int block) {
+    return {store_.data() + (rank * blocks_ + block) * words_, words_};
+  }
+  /// The lowest rank missing from a sum, or -1.
+  int missing(std::span<const uint64_t> content) const {
+    for (size_t rank = 0; rank < ranks_; ++rank)
+      if ((content[rank / 64] >> rank % 64 & 1) == 0) return static_cast<int>(rank);
+    return -1;
+  }
+  static bool is_defined(std::span<const uint64_t> content) {
+    return std::ranges::any_of(content, [](uint64_t word) { return word != 0; });
   }
 
  private:
-  const std::vector<Schedule>& schedules_;
-  VerifyReport& report_;
+  size_t ranks_, blocks_, words_;
+  std::vector<uint64_t> store_;
 };
+
+/// Blocks [first, last) of `rank`, which the collective promises.
+std::pair<int, int> promised_blocks(const ScheduleKey& key, const Schedule& layout, int rank) {
+  const int k = std::max(1, layout.blocks / key.ranks);
+  const CollectiveTraits traits = traits_of(key.collective);
+  if (traits.out == Side::own) return {rank * k, (rank + 1) * k};
+  return {0, rank == key.root || !traits.writes_on_root ? layout.blocks : 0};
+}
+
+/// Where data moves only: the origin that `block` of `rank` must hold at the end.
+uint64_t promised_origin(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
+  if (traits_of(key.collective).reads_on_root) return origin(key.root, block);
+  if (key.collective != Collective::all_to_all) return origin(owner_of(layout, block), block);
+  return block < key.ranks ? origin(rank, block) : origin(block - key.ranks, rank);
+}
+
+/// Equal numbers: blocks that are equally long for every length of the vector, and, for the
+/// collectives with a part per rank, for all lengths of the parts.
+int64_t length_class(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
+  const int64_t n = key.ranks;
+  if (block >= layout.blocks) block = (block - layout.blocks) % layout.blocks;
+  if (key.collective != Collective::all_to_all) return block;
+  return block < n ? rank * n + block : (block - n) * n + rank;  // (from, to)
+}
 
 // Form: everything that can be seen in one rank's list.
 
 void check_step(const Schedule& schedule, int index, Findings& findings) {
-  const Step& step = schedule.steps[static_cast<size_t>(index)];
+  const Step& step = schedule.steps[index];
   const int rank = schedule.rank, blocks = schedule.blocks + schedule.scratch;
   const auto is_block = [&](int block) { return block >= 0 && block < blocks; };
   const bool local = step.op == StepOp::reduce;
@@ -92,7 +166,7 @@ class Replay {
         credits_(in_list_order_ ? descriptor_of(key.algorithm).list_order_credits
                                 : static_cast<uint32_t>(credits)),
         report_(report),
-        findings_(schedules, report),
+        findings_{schedules, report},
         graph_(graph_of(schedules)),
         contents_(key, schedules[0]),
         waits_(graph_.nodes(), 0),
@@ -117,12 +191,9 @@ class Replay {
 
  private:
   int rank_of(uint32_t node) const { return graph_.rank_of[node]; }
-  int index_of(uint32_t node) const {
-    return static_cast<int>(node - graph_.first[static_cast<size_t>(rank_of(node))]);
-  }
+  int index_of(uint32_t node) const { return static_cast<int>(node - graph_.first[rank_of(node)]); }
   const Step& step_of(uint32_t node) const {
-    return schedules_[static_cast<size_t>(rank_of(node))]
-        .steps[static_cast<size_t>(index_of(node))];
+    return schedules_[rank_of(node)].steps[index_of(node)];
   }
   void find(Flaw flaw, uint32_t node, const std::string& what) {
     findings_.add(flaw, rank_of(node), index_of(node), what);
@@ -195,7 +266,8 @@ class Replay {
       const uint32_t send = is_send(step.op) ? node : other;
       const uint32_t receive = is_send(step.op) ? other : node;
       if (done_[send]) return;
-      deliver(send, receive, read(send));
+      round_[receive] = std::max(round_[receive], round_[send] + 1);
+      take_in(receive, read(send));
       finish(send);
       finish(receive);
       return;
@@ -222,11 +294,6 @@ class Replay {
     if (!Contents::is_defined(content))
       find(Flaw::undefined_content, send, "the block is undefined");
     return content;
-  }
-
-  void deliver(uint32_t send, uint32_t receive, std::span<const uint64_t> content) {
-    round_[receive] = std::max(round_[receive], round_[send] + 1);
-    take_in(receive, content);
   }
 
   void take_in(uint32_t receive, std::span<const uint64_t> content) {
@@ -309,8 +376,8 @@ class Replay {
 
   void check_promises() {
     for (int rank = 0; rank < key_.ranks; ++rank) {
-      const Promise promise = promised_blocks(key_, schedules_[0], rank);
-      for (int block = promise.first; block < promise.last; ++block) check_promise(rank, block);
+      const auto [first, last] = promised_blocks(key_, schedules_[0], rank);
+      for (int block = first; block < last; ++block) check_promise(rank, block);
     }
   }
   void check_promise(int rank, int block) {
@@ -348,7 +415,7 @@ class Replay {
 
 void check_costs(const ScheduleKey& key, const std::vector<Schedule>& schedules,
                  VerifyReport& report) {
-  Findings findings(schedules, report);
+  Findings findings{schedules, report};
   report.bound = bound_of(key);
   int worst = 0;
   for (const Schedule& schedule : schedules) {
@@ -373,29 +440,15 @@ void check_costs(const ScheduleKey& key, const std::vector<Schedule>& schedules,
 }  // namespace
 
 std::string_view name_of(Flaw flaw) {
-  constexpr std::array<std::string_view, 17> kNames = {"bad peer",
-                                                       "self send",
-                                                       "bad lane",
-                                                       "bad block",
-                                                       "unequal layout",
-                                                       "unmatched send",
-                                                       "unmatched receive",
-                                                       "op mismatch",
-                                                       "length mismatch",
-                                                       "deadlock",
-                                                       "undefined content",
-                                                       "duplicate contribution",
-                                                       "missing contribution",
-                                                       "wrong content",
-                                                       "input overwritten",
-                                                       "too many bytes",
-                                                       "too many rounds"};
-  return kNames[static_cast<size_t>(flaw)];
+#define ROPEWALK_NAME(flaw, name) name,
+  constexpr std::string_view kNames[] = {ROPEWALK_FLAWS(ROPEWALK_NAME)};
+#undef ROPEWALK_NAME
+  return kNames[static_cast<int>(flaw)];
 }
 
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits) {
   VerifyReport report;
-  Findings findings(schedules, report);
+  Findings findings{schedules, report};
   check_form(key, schedules, findings);
   if (!report.ok()) return report;  // a malformed schedule cannot be replayed
   Replay(key, schedules, credits, report).run();

@@ -5,33 +5,34 @@
 // enables no other step can take away, so one replay stands for all.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "schedule/algorithm.h"
 
 namespace ropewalk {
 
-/// What can be wrong with a schedule.
-enum class Flaw {
-  bad_peer,   // not a rank, or a peer in a local step
-  self_send,  // a rank sends to or receives from itself
-  bad_lane,
-  bad_block,        // not a block of the schedule
-  unequal_layout,   // ranks disagree about ranks, rank numbers or blocks
-  unmatched_send,   // nobody receives it
-  unmatched_recv,   // nobody sends it
-  op_mismatch,      // send_copy meets recv_reduce, or the reverse
-  length_mismatch,  // the two blocks need not be equally long
-  deadlock,
-  undefined_content,  // sends or adds a block that nothing has been written to
-  duplicate_contribution,
-  missing_contribution,  // of a rank, in a final block
-  wrong_content,         // a final block holds something else, or a reduction where data only moves
-  input_overwritten,     // all_to_all: the input is the caller's
-  too_many_bytes,        // more than the algorithm's bound
-  too_many_rounds,
-};
+/// What can be wrong with a schedule, and the name of it.
+#define ROPEWALK_FLAWS(X)                                                                         \
+  X(bad_peer, "bad peer")   /* not a rank, or a peer in a local step */                           \
+  X(self_send, "self send") /* a rank sends to or receives from itself */                         \
+  X(bad_lane, "bad lane")                                                                         \
+  X(bad_block, "bad block")              /* not a block of the schedule */                        \
+  X(unequal_layout, "unequal layout")    /* ranks disagree about ranks, rank numbers or blocks */ \
+  X(unmatched_send, "unmatched send")    /* nobody receives it */                                 \
+  X(unmatched_recv, "unmatched receive") /* nobody sends it */                                    \
+  X(op_mismatch, "op mismatch")          /* send_copy meets recv_reduce, or the reverse */        \
+  X(length_mismatch, "length mismatch")  /* the two blocks need not be equally long */            \
+  X(deadlock, "deadlock")                                                                         \
+  X(undefined_content, "undefined content") /* sends or adds a block never written to */          \
+  X(duplicate_contribution, "duplicate contribution")                                             \
+  X(missing_contribution, "missing contribution") /* of a rank, in a final block */               \
+  X(wrong_content, "wrong content")               /* a final block holds something else, */       \
+                                                  /* or a reduction where data only moves */      \
+  X(input_overwritten, "input overwritten")       /* all_to_all: the input is the caller's */     \
+  X(too_many_bytes, "too many bytes")             /* more than the algorithm's bound */           \
+  X(too_many_rounds, "too many rounds")
+
+#define ROPEWALK_FLAW(flaw, name) flaw,
+enum class Flaw { ROPEWALK_FLAWS(ROPEWALK_FLAW) };
+#undef ROPEWALK_FLAW
 std::string_view name_of(Flaw flaw);
 
 struct Finding {

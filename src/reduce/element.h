@@ -2,7 +2,6 @@
 #pragma once
 
 #include <limits>
-#include <type_traits>
 
 #include "ropewalk/types.h"
 

@@ -10,10 +10,7 @@
 #define ROPEWALK_REDUCE_ELEMENTS_INL_H
 #endif
 
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "ropewalk/types.h"
@@ -32,11 +29,13 @@ HWY_INLINE V canonical_nan(D d, V v) {
 }
 
 /// What the policies have in common that compute in one vector of `T`.
-template <class T, class Tag = hn::ScalableTag<T>>
+template <class T, size_t kStoredBytes = sizeof(T), class Tag = hn::ScalableTag<T>>
 struct VectorOf {
   using D = Tag;
   using V = hn::Vec<D>;
+  static constexpr size_t kBytes = kStoredBytes;
 
+  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V fill(double value) { return hn::Set(D(), static_cast<T>(value)); }
   template <class Op>
   static HWY_INLINE V apply(V a, V b) {
@@ -53,12 +52,10 @@ struct VectorOf {
 
 /// Integers, float32 and float64: computed as they are stored.
 template <class T, class Tag = hn::ScalableTag<T>>
-struct PlainElement : VectorOf<T, Tag> {
-  using typename VectorOf<T, Tag>::D;
-  using typename VectorOf<T, Tag>::V;
-  static constexpr size_t kBytes = sizeof(T);
+struct PlainElement : VectorOf<T, sizeof(T), Tag> {
+  using D = Tag;
+  using V = hn::Vec<D>;
 
-  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     return hn::LoadU(D(), reinterpret_cast<const T*>(from));
   }
@@ -86,12 +83,10 @@ struct Half<PlainElement<T, Tag>> {
 /// A half in each 32-bit lane. `Format` has V expand(bits), and bits round(V) for a V without other
 /// NaNs than the canonical one.
 template <class Format>
-struct HalfElement : VectorOf<float> {
-  static constexpr size_t kBytes = 2;
+struct HalfElement : VectorOf<float, 2> {
   using Bits = hn::RebindToUnsigned<D>;
   using Stored = hn::Rebind<uint16_t, D>;
 
-  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     const auto stored = hn::LoadU(Stored(), reinterpret_cast<const uint16_t*>(from));
     return Format::expand(hn::PromoteTo(Bits(), stored));
@@ -168,11 +163,9 @@ struct Bfloat16Element {
 // the portable form below does.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 
-struct Float16Element : VectorOf<float> {
-  static constexpr size_t kBytes = 2;
+struct Float16Element : VectorOf<float, 2> {
   using Stored = hn::Rebind<hwy::float16_t, D>;
 
-  static HWY_INLINE size_t step_bytes() { return hn::Lanes(D()) * kBytes; }
   static HWY_INLINE V load(const std::byte* from) {
     return hn::PromoteTo(D(), hn::LoadU(Stored(), reinterpret_cast<const hwy::float16_t*>(from)));
   }

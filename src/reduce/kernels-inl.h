@@ -194,51 +194,6 @@ void reduce_elements(const ReduceArguments& a) {
   }
 }
 
-/// Sums and products of integers wrap, so that signed types share the unsigned kernels.
-template <class T>
-struct Wrapping {
-  using Type = T;
-};
-template <class T>
-requires std::is_integral_v<T>
-struct Wrapping<T> {
-  using Type = hwy::UnsignedFromSize<sizeof(T)>;
-};
-
-template <class T>
-ReduceKernel kernel_of(ReduceKind kind) {
-  using E = typename ElementOf<T>::Type;
-  using Wraps = typename ElementOf<typename Wrapping<T>::Type>::Type;
-  switch (kind) {
-    case ReduceKind::prod:
-      return &reduce_elements<Wraps, Prod>;
-    case ReduceKind::min:
-      return &reduce_elements<E, Min>;
-    case ReduceKind::max:
-      return &reduce_elements<E, Max>;
-    default:
-      return &reduce_elements<Wraps, Sum>;
-  }
-}
-
-/// The kernel of a type of the family, which is compiled in a file of its own.
-template <Family family>
-ReduceKernel find_kernel(DataType type, ReduceKind kind) {
-  return visit_type(type, [kind]<class T>(std::type_identity<T>) -> ReduceKernel {
-    if constexpr (family_of<T> == family)
-      return kernel_of<T>(kind);
-    else
-      return nullptr;
-  });
-}
-
-struct Multiply {
-  template <class D, class V>
-  static HWY_INLINE V apply(D, V a, V b) {
-    return hn::Mul(a, b);
-  }
-};
-
 struct Divide {
   template <class D, class V>
   static HWY_INLINE V apply(D, V a, V b) {
@@ -265,16 +220,21 @@ void map_elements(std::byte* destination, const std::byte* source, size_t count,
   std::memcpy(destination + offset, buffer, bytes - offset);
 }
 
-template <Family family>
-MapKernel find_map_kernel(DataType type, MapKind kind) {
-  return visit_type(type, [kind]<class T>(std::type_identity<T>) -> MapKernel {
-    if constexpr (family_of<T> == family) {
-      using E = typename ElementOf<T>::Type;
-      return kind == MapKind::multiply ? &map_elements<E, Multiply> : &map_elements<E, Divide>;
-    } else {
-      return nullptr;
-    }
-  });
+template <class T>
+Kernels kernels_of_type() {
+  using E = typename ElementOf<T>::Type;
+  // Sums and products of integers wrap, so that signed types share the unsigned kernels.
+  using Unsigned = hwy::UnsignedFromSize<sizeof(T)>;
+  using Wraps = typename ElementOf<std::conditional_t<std::is_integral_v<T>, Unsigned, T>>::Type;
+  constexpr ReduceKernel sum = &reduce_elements<Wraps, Sum>;
+  Kernels kernels{.target = hwy::TargetName(HWY_TARGET),
+                  .reduce = {sum, &reduce_elements<Wraps, Prod>, &reduce_elements<E, Min>,
+                             &reduce_elements<E, Max>, /*avg*/ sum, /*scaled_sum*/ sum}};
+  if constexpr (!std::is_integral_v<T>) {
+    kernels.multiply = &map_elements<E, Prod>;
+    kernels.divide = &map_elements<E, Divide>;
+  }
+  return kernels;
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -2,6 +2,7 @@
 // per instruction set (kernels_*.cc) and chosen at run time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "reduce/element.h"
@@ -21,7 +22,14 @@ using ReduceKernel = void (*)(const ReduceArguments&);
 /// destination[i] = source[i] * operand, or / operand.
 using MapKernel = void (*)(std::byte* destination, const std::byte* source, size_t count,
                            double operand);
-enum class MapKind { multiply, divide };
+
+/// Those of one type.
+struct Kernels {
+  const char* target = "";  // the instruction set's name
+  /// By ReduceKind; null for user.
+  std::array<ReduceKernel, kReduceKinds> reduce = {};
+  MapKernel multiply = nullptr, divide = nullptr;  // of floating types
+};
 
 /// Which file has the kernels of a type: each takes long to compile.
 enum class Family { floating, half, integer };
@@ -30,12 +38,21 @@ inline constexpr Family family_of = is_half<T>              ? Family::half
                                     : std::is_integral_v<T> ? Family::integer
                                                             : Family::floating;
 
-/// The kernel on the best instruction set that the machine has. `kind` is sum, prod, min or max.
-/// The type must belong to the family.
-ReduceKernel float_kernel(DataType type, ReduceKind kind);
-ReduceKernel half_kernel(DataType type, ReduceKind kind);
-ReduceKernel integer_kernel(DataType type, ReduceKind kind);
-MapKernel float_map_kernel(DataType type, MapKind kind);
-MapKernel half_map_kernel(DataType type, MapKind kind);
+/// The kernels of a type of the family on the best instruction set that the machine has.
+template <Family family>
+Kernels find_kernels(DataType type);
+template <>
+Kernels find_kernels<Family::floating>(DataType type);
+template <>
+Kernels find_kernels<Family::half>(DataType type);
+template <>
+Kernels find_kernels<Family::integer>(DataType type);
+
+/// reduce() looks for the best instruction set once. Tests that change it have it look again.
+void choose_kernels_again();
+
+/// User functions are called on blocks of at most so much, so that a block stays in cache while all
+/// sources are added and all destinations written.
+inline constexpr size_t kUserBlockBytes = 8192;
 
 }  // namespace ropewalk

@@ -1,80 +1,85 @@
 #include "reduce/reduce.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cstdint>
 #include <cstring>
 
 #include "reduce/kernels.h"
-#include "reduce/user_reduction.h"
 
 namespace ropewalk {
 namespace {
 
-/// What `kind` does to two elements: sum, prod, min or max.
-ReduceKind pairwise(ReduceKind kind) {
-  return kind == ReduceKind::avg || kind == ReduceKind::scaled_sum ? ReduceKind::sum : kind;
-}
+using KernelTable = std::array<Kernels, kDataTypes>;
 
-Family family(DataType type) {
-  return visit_type(type, []<class T>(std::type_identity<T>) { return family_of<T>; });
-}
-
-ReduceKernel find_kernel(DataType type, ReduceKind kind) {
-  switch (family(type)) {
-    case Family::floating:
-      return float_kernel(type, kind);
-    case Family::half:
-      return half_kernel(type, kind);
-    default:
-      return integer_kernel(type, kind);
-  }
-}
-
-/// Of a floating type.
-MapKernel find_map_kernel(DataType type, MapKind kind) {
-  return family(type) == Family::half ? half_map_kernel(type, kind) : float_map_kernel(type, kind);
+KernelTable find_all_kernels() {
+  KernelTable found;
+  for (int t = 0; t < kDataTypes; ++t)
+    found[t] = visit_type(static_cast<DataType>(t), []<class T>(std::type_identity<T>) {
+      return find_kernels<family_of<T>>(data_type_of<T>());
+    });
+  return found;
 }
 
 /// Looking for the best instruction set takes as long as adding a short message.
-ReduceKernel kernel_for(DataType type, ReduceKind kind) {
-  using Table = std::array<std::array<ReduceKernel, kReduceKinds>, kDataTypes>;
-  static const Table table = [] {
-    Table found;
-    for (int t = 0; t < kDataTypes; ++t)
-      for (int k = 0; k < kReduceKinds; ++k)
-        found[t][k] = find_kernel(static_cast<DataType>(t), pairwise(static_cast<ReduceKind>(k)));
-    return found;
-  }();
-  return table[static_cast<size_t>(type)][static_cast<size_t>(kind)];
+KernelTable& kernel_table() {
+  static KernelTable table = find_all_kernels();
+  return table;
+}
+
+const Kernels& kernels_of(DataType type) {
+  return kernel_table()[static_cast<size_t>(type)];
 }
 
 [[maybe_unused]] bool is_aligned(const std::byte* element, DataType type) {
   return reinterpret_cast<uintptr_t>(element) % size_of(type) == 0;
 }
 
+void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (to != from) std::memcpy(to, from, bytes);
+}
+
 void copy_to_all(const ReduceArguments& a, size_t bytes) {
-  if (a.destination_count == 1) {
-    if (a.destinations[0] != a.sources[0]) std::memcpy(a.destinations[0], a.sources[0], bytes);
-    return;
-  }
+  if (a.destination_count == 1) return copy_bytes(a.destinations[0], a.sources[0], bytes);
   // A sum of one source is a copy that reads it once for all destinations.
   ReduceArguments as_bytes = a;
   as_bytes.count = bytes;
-  integer_kernel(DataType::uint8, ReduceKind::sum)(as_bytes);
+  kernels_of(DataType::uint8).reduce[static_cast<size_t>(ReduceKind::sum)](as_bytes);
+}
+
+/// A destination in which the user's function may accumulate: one that is none of the further
+/// sources, which must still be read. Null where there is none.
+std::byte* find_accumulator(const ReduceArguments& a) {
+  const auto further_begin = a.sources + 1, further_end = a.sources + a.source_count;
+  for (size_t k = 0; k < a.destination_count; ++k)
+    if (std::find(further_begin, further_end, a.destinations[k]) == further_end)
+      return a.destinations[k];
+  return nullptr;
+}
+
+/// By the caller's function, which reduces one span in place.
+void reduce_user(const ReduceArguments& a, DataType type, const ReduceOp& op) {
+  alignas(64) std::byte block[kUserBlockBytes];
+  std::byte* const accumulator = find_accumulator(a);
+  const size_t element_bytes = size_of(type);
+  const size_t total = a.count * element_bytes;
+  for (size_t offset = 0; offset < total; offset += kUserBlockBytes) {
+    const size_t bytes = std::min(kUserBlockBytes, total - offset);
+    std::byte* const sum = accumulator != nullptr ? accumulator + offset : block;
+    copy_bytes(sum, a.sources[0] + offset, bytes);
+    for (size_t s = 1; s < a.source_count; ++s)
+      op.function(sum, a.sources[s] + offset, bytes / element_bytes, type, op.context);
+    for (size_t k = 0; k < a.destination_count; ++k)
+      copy_bytes(a.destinations[k] + offset, sum, bytes);
+  }
 }
 
 /// Not vectorized: averages of integers are rare, and small where they occur.
 template <class T>
 void divide_integers(std::byte* data, size_t count, int divisor) {
+  using Wide = std::common_type_t<T, int>;
   T* values = reinterpret_cast<T*>(data);
-  if constexpr (sizeof(T) < sizeof(int)) {
-    for (size_t i = 0; i < count; ++i) values[i] = static_cast<T>(values[i] / divisor);
-  } else {
-    const T typed = static_cast<T>(divisor);
-    for (size_t i = 0; i < count; ++i) values[i] /= typed;
-  }
+  for (size_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>(static_cast<Wide>(values[i]) / static_cast<Wide>(divisor));
 }
 
 }  // namespace
@@ -101,7 +106,7 @@ void reduce(std::span<std::byte* const> destinations, std::span<const std::byte*
   } else if (op.kind == ReduceKind::user) {
     reduce_user(arguments, type, op);
   } else {
-    kernel_for(type, op.kind)(arguments);
+    kernels_of(type).reduce[static_cast<size_t>(op.kind)](arguments);
   }
 }
 
@@ -109,7 +114,7 @@ void scale(std::byte* destination, const std::byte* source, size_t count, DataTy
            double factor) {
   assert(is_floating(type));
   assert(is_aligned(source, type) && is_aligned(destination, type));
-  find_map_kernel(type, MapKind::multiply)(destination, source, count, factor);
+  kernels_of(type).multiply(destination, source, count, factor);
 }
 
 void divide(std::byte* data, size_t count, DataType type, int divisor) {
@@ -119,8 +124,16 @@ void divide(std::byte* data, size_t count, DataType type, int divisor) {
     if constexpr (std::is_integral_v<T>)
       divide_integers<T>(data, count, divisor);
     else
-      find_map_kernel(type, MapKind::divide)(data, data, count, divisor);
+      kernels_of(type).divide(data, data, count, divisor);
   });
+}
+
+const char* reduce_target_name() {
+  return kernels_of(DataType::float32).target;
+}
+
+void choose_kernels_again() {
+  kernel_table() = find_all_kernels();
 }
 
 }  // namespace ropewalk

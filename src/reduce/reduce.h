@@ -9,7 +9,6 @@
 // and min and max take -0 to be below +0.
 #pragma once
 
-#include <cstddef>
 #include <span>
 
 #include "ropewalk/types.h"

@@ -2,8 +2,7 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "reduce/reduce_reference.h"
-#include "reduce/user_reduction.h"
+#include "reduce/test_support.h"
 
 namespace ropewalk {
 namespace {

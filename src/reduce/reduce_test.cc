@@ -1,7 +1,7 @@
 #include "reduce/reduce.h"
 
 #include "gtest/gtest.h"
-#include "reduce/reduce_reference.h"
+#include "reduce/test_support.h"
 
 namespace ropewalk {
 namespace {

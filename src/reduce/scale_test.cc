@@ -1,5 +1,5 @@
 #include "gtest/gtest.h"
-#include "reduce/reduce_reference.h"
+#include "reduce/test_support.h"
 
 namespace ropewalk {
 namespace {

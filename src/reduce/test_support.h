@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
-#include "reduce/element.h"
+#include "reduce/kernels.h"
 #include "reduce/reduce.h"
 
 namespace ropewalk {
@@ -137,9 +137,13 @@ class TargetScope {
  public:
   explicit TargetScope(int64_t target) : trace_(__FILE__, __LINE__, hwy::TargetName(target)) {
     hwy::SetSupportedTargetsForTest(target);
+    choose_kernels_again();
     EXPECT_STREQ(reduce_target_name(), hwy::TargetName(target));
   }
-  ~TargetScope() { hwy::SetSupportedTargetsForTest(0); }
+  ~TargetScope() {
+    hwy::SetSupportedTargetsForTest(0);
+    choose_kernels_again();
+  }
 
  private:
   testing::ScopedTrace trace_;

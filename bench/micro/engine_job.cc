@@ -4,9 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/owner_executor.h"
-#include "engine/pipelined_executor.h"
-#include "engine/sequential_executor.h"
+#include "engine/executors.h"
 #include "transports/fake/forwarding_transport.h"
 
 namespace ropewalk::micro {

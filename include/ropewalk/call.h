@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <limits>
 #include <ranges>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -69,8 +70,7 @@ struct Call {
 
   // The usual calls; in place where only one range is given. Those that end in _v have parts of
   // different lengths: counts[r] elements for rank r.
-  template <MutableElements Data>
-  static Call all_reduce(Data&& inout, ReduceOp op = kSum) {
+  static Call all_reduce(MutableElements auto&& inout, ReduceOp op = kSum) {
     return make(Collective::all_reduce, inout, inout, std::ranges::size(inout), 0, op);
   }
   template <Elements In, MutableElementsLike<In> Out>
@@ -95,8 +95,7 @@ struct Call {
   static Call all_gather_v(In&& in, Out&& out, std::vector<size_t> counts) {
     return make(Collective::all_gather, in, out, 0, 0, {}, std::move(counts));
   }
-  template <MutableElements Data>
-  static Call broadcast(Data&& inout, int root = 0) {
+  static Call broadcast(MutableElements auto&& inout, int root = 0) {
     return make(Collective::broadcast, inout, inout, std::ranges::size(inout), root);
   }
   /// `out` is written on `root` only and may be empty elsewhere; gather likewise.
@@ -134,43 +133,39 @@ struct Call {
     call.recv_counts = std::move(recv_counts);
     return call;
   }
-  template <Elements In>
-  static Call send(In&& in, int to) {
-    Call call =
-        make_for<std::ranges::range_value_t<In>>(Collective::send, std::ranges::size(in), to);
-    call.in = std::ranges::data(in);
-    call.in_count = call.count;
+  static Call send(Elements auto&& in, int to, int channel = 0) {
+    Call call = make(Collective::send, in, span_like(in), std::ranges::size(in), to);
+    call.channel = channel;
     return call;
   }
-  template <MutableElements Out>
-  static Call recv(Out&& out, int from) {
-    Call call =
-        make_for<std::ranges::range_value_t<Out>>(Collective::recv, std::ranges::size(out), from);
-    call.out = std::ranges::data(out);
-    call.out_count = call.count;
+  static Call recv(MutableElements auto&& out, int from, int channel = 0) {
+    Call call = make(Collective::recv, span_like(out), out, std::ranges::size(out), from);
+    call.channel = channel;
     return call;
   }
 
+  bool operator==(const Call&) const = default;
+
  private:
-  template <class Element>
-  static Call make_for(Collective collective, size_t count, int root) {
-    Call call;
-    call.collective = collective;
-    call.count = count;
-    call.type = data_type_of<Element>();
-    call.root = root;
-    return call;
+  /// An empty span of elements of the same type.
+  template <class Range>
+  static std::span<std::ranges::range_value_t<Range>> span_like(const Range&) {
+    return {};
   }
   template <class In, class Out>
-  static Call make(Collective collective, In& in, Out& out, size_t count, int root = 0,
+  static Call make(Collective collective, In&& in, Out&& out, size_t count, int root = 0,
                    ReduceOp op = {}, std::vector<size_t> counts = {}) {
-    Call call = make_for<std::ranges::range_value_t<In>>(collective, count, root);
+    Call call;
+    call.collective = collective;
     call.in = std::ranges::data(in);
     call.out = std::ranges::data(out);
+    call.count = count;
+    call.counts = std::move(counts);
+    call.type = data_type_of<std::ranges::range_value_t<In>>();
+    call.op = op;
+    call.root = root;
     call.in_count = std::ranges::size(in);
     call.out_count = std::ranges::size(out);
-    call.op = op;
-    call.counts = std::move(counts);
     return call;
   }
 };

@@ -52,20 +52,33 @@ struct Options {
   std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there
 };
 
-class Group;  // src/engine/group.h
+class Group;  // src/engine/operation.h
+
+namespace internal {
+/// What Work and Plan have in common.
+class Handle {
+ public:
+  Handle() = default;
+  /// `owner` holds what the operation runs on.
+  Handle(std::shared_ptr<const void> owner, std::shared_ptr<Group> group)
+      : owner_(std::move(owner)), group_(std::move(group)) {}
+  Handle(Handle&&) noexcept = default;
+  Handle& operator=(Handle&&) noexcept;
+
+ protected:
+  ~Handle();
+
+  std::shared_ptr<const void> owner_;  // goes after the operation
+  std::shared_ptr<Group> group_;  // Work's: atomic; without parts once it is known to have ended
+};
+}  // namespace internal
 
 /// A started operation. Destroying it unfinished waits for it (with the communicator's deadline).
 /// May outlive its Communicator; what has not ended by then throws Error(invalid_argument). After
-/// the end test and wait go on to tell the same. Threads: any, several at once.
-class Work {
+/// the end test and wait go on to tell the same. Movable. Threads: any, several at once.
+class Work : public internal::Handle {
  public:
-  Work() = default;
-  /// `owner` holds what the operation runs on.
-  Work(std::shared_ptr<const void> owner, std::shared_ptr<Group> group)
-      : owner_(std::move(owner)), group_(std::move(group)) {}
-  Work(Work&&) noexcept = default;
-  Work& operator=(Work&&) noexcept;
-  ~Work();
+  using Handle::Handle;
 
   /// True when finished; throws Error when failed. Makes progress.
   bool test();
@@ -84,33 +97,21 @@ class Work {
   /// when it has failed. Leaves its CPU to threads that compute there: for one that merely follows
   /// a call.
   bool wait_for(std::chrono::nanoseconds limit);
-
- private:
-  std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Group> group_;       // atomic; one without parts once this is known to have ended
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
 /// allocates nothing. Its memory must outlive it. It may outlive its Communicator; runs then throw
-/// Error(invalid_argument). At most one run of a plan is under way at a time.
-class Plan {
+/// Error(invalid_argument). At most one run of a plan is under way at a time. Movable; destroying
+/// it waits for a run that is under way.
+class Plan : public internal::Handle {
  public:
-  Plan() = default;
-  /// As Work's.
-  Plan(std::shared_ptr<const void> owner, std::shared_ptr<Group> group)
-      : owner_(std::move(owner)), group_(std::move(group)) {}
-  Plan(Plan&&) noexcept = default;
-  Plan& operator=(Plan&&) noexcept;
-  ~Plan();     // waits for a run that is under way
+  using Handle::Handle;
+
   void run();  // start, then wait
   void start();
   bool test();
   void wait(std::optional<std::chrono::nanoseconds> timeout = {});
   Algorithm algorithm() const;  // what the planner chose
-
- private:
-  std::shared_ptr<const void> owner_;  // goes after the operation
-  std::shared_ptr<Group> group_;
 };
 
 class Communicator {
@@ -142,7 +143,7 @@ class Communicator {
   template <class T>
   Buffer<T> allocate(size_t size) {
     auto memory = allocate_elements(size, sizeof(T));
-    T* data = static_cast<T*>(address_of(*memory));
+    T* data = static_cast<T*>(memory.get());
     return Buffer<T>(std::move(memory), data, size);
   }
 
@@ -157,8 +158,7 @@ class Communicator {
 
   // The common calls on any contiguous range of elements: span, vector, array, Buffer. In place
   // where only one range is given. To start or plan one: `comm->start(Call::all_reduce(data))`.
-  template <MutableElements Data>
-  void all_reduce(Data&& inout, ReduceOp op = kSum) {
+  void all_reduce(MutableElements auto&& inout, ReduceOp op = kSum) {
     run(Call::all_reduce(inout, op));
   }
   template <Elements In, MutableElementsLike<In> Out>
@@ -174,10 +174,7 @@ class Communicator {
   void all_gather(In&& in, Out&& out) {
     run(Call::all_gather(in, out));
   }
-  template <MutableElements Data>
-  void broadcast(Data&& inout, int root = 0) {
-    run(Call::broadcast(inout, root));
-  }
+  void broadcast(MutableElements auto&& inout, int root = 0) { run(Call::broadcast(inout, root)); }
   /// `out` is written on `root` only and may be empty elsewhere.
   template <Elements In, MutableElementsLike<In> Out>
   void reduce(In&& in, Out&& out, int root = 0, ReduceOp op = kSum) {
@@ -197,14 +194,8 @@ class Communicator {
   void all_to_all(In&& in, Out&& out) {
     run(Call::all_to_all(in, out, size()));
   }
-  template <Elements In>
-  void send(In&& in, int to) {
-    run(Call::send(in, to));
-  }
-  template <MutableElements Out>
-  void recv(Out&& out, int from) {
-    run(Call::recv(out, from));
-  }
+  void send(Elements auto&& in, int to) { run(Call::send(in, to)); }
+  void recv(MutableElements auto&& out, int from) { run(Call::recv(out, from)); }
   void barrier();
 
   /// The rank whose next message on `channel` is here, or begins to arrive, where no recv has been
@@ -227,12 +218,11 @@ class Communicator {
   /// transport and timeout of this one, and may outlive it.
   std::unique_ptr<Communicator> split(int color, int key = 0);
 
-  class Impl;  // src/communicator/communicator_impl.h
+  class Impl;  // src/communicator/communicator.cc
   explicit Communicator(std::shared_ptr<Impl> impl);
 
  private:
-  std::shared_ptr<RegisteredMemory> allocate_elements(size_t count, size_t element_bytes);
-  static void* address_of(RegisteredMemory& memory);
+  std::shared_ptr<void> allocate_elements(size_t count, size_t element_bytes);
 
   std::shared_ptr<Impl> impl_;  // shared with what it has given out
 };

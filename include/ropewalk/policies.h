@@ -5,6 +5,7 @@
 // moves the whole list at once. Ranks may take different numbers of steps, also none. T is float,
 // double, float16 or bfloat16; halves are computed in float.
 //
+// Policies are neither copied nor moved.
 // Threads: one thread per policy object; they are not thread-safe, but for AsyncEa::abort. One
 // AllReduceSgd or AllReduceEa at a time may be between synchronizations on one communicator; an
 // AsyncEa brings its own connections.
@@ -33,8 +34,6 @@ class AllReduceSgd {
   /// `comm` must outlive the policy.
   explicit AllReduceSgd(Communicator& comm);
   ~AllReduceSgd();
-  AllReduceSgd(const AllReduceSgd&) = delete;
-  AllReduceSgd& operator=(const AllReduceSgd&) = delete;
 
   /// Sums `gradients` over the ranks that still step; counts a step of this rank. Returns how many
   /// ranks contributed (ranks that wait in `synchronize_parameters` do not).
@@ -60,8 +59,6 @@ class AllReduceEa {
   /// paper takes alpha = 0.9 / ranks. `comm` must outlive the policy.
   AllReduceEa(Communicator& comm, int tau, double alpha);
   ~AllReduceEa();
-  AllReduceEa(const AllReduceEa&) = delete;
-  AllReduceEa& operator=(const AllReduceEa&) = delete;
 
   /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
   /// parameters -= delta; center += sum of deltas. The first call sets center = parameters.
@@ -109,8 +106,6 @@ class AsyncEa {
   AsyncEa(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options = {});
   /// As `leave`.
   ~AsyncEa();
-  AsyncEa(const AsyncEa&) = delete;
-  AsyncEa& operator=(const AsyncEa&) = delete;
 
   /// Call after every local step. At every tau-th: delta = alpha (parameters - center);
   /// center += delta; parameters -= delta, element by element with the center as it is just then.

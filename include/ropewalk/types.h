@@ -117,6 +117,8 @@ struct ReduceOp {
   double scale = 1.0;                // scaled_sum only
   UserReduction function = nullptr;  // user only; must be the same function on every rank
   void* context = nullptr;           // user only; handed to `function`
+
+  bool operator==(const ReduceOp&) const = default;
 };
 inline constexpr ReduceOp kSum{ReduceKind::sum}, kProd{ReduceKind::prod}, kMin{ReduceKind::min},
     kMax{ReduceKind::max}, kAvg{ReduceKind::avg};

@@ -12,7 +12,7 @@ namespace ropewalk {
 /// The collectives that a rank had called when it left.
 struct CallsMade {
   uint32_t count = 0;
-  uint32_t digest = 0;  // CallHistory's (engine/signature.h): differs where one of the calls does
+  uint32_t digest = 0;  // CallHistory's (engine/wire.h): differs where one of the calls does
   std::string last;     // "broadcast(4 float32, root 0, ...)"; empty where there is none
 };
 

@@ -2,26 +2,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <list>
+#include <mutex>
 #include <utility>
 
 #include "base/log.h"
-#include "communicator/communicator_impl.h"
+#include "bootstrap/auth.h"
 #include "communicator/cost_probe.h"
-#include "communicator/split.h"
+#include "engine/driver.h"
+#include "engine/layout.h"
+#include "job/job.h"
+#include "job/options.h"
+#include "job/plan_request.h"
 #include "ropewalk/fork.h"
+#include "ropewalk/rendezvous.h"
+#include "topology/topology.h"
 
 namespace ropewalk {
 namespace {
 
-int64_t timeout_of(const Group& group, std::optional<std::chrono::nanoseconds> timeout) {
-  return timeout ? timeout->count() : group.driver->timeout_ns();
+/// Of the cache: that are idle; in all, since programs wait for many at once and start them again.
+constexpr size_t kIdleEntries = 32;
+constexpr size_t kEntries = 512;
+/// Calls of a group up to this size are fused by copying into one buffer.
+constexpr size_t kFuseBytesMax = 256 << 10;
+
+bool can_fuse(const Call& call) {
+  // Not scaled_sum: each rank has its own scales, and all must fuse alike.
+  return call.collective == Collective::all_reduce && call.op.kind != ReduceKind::user &&
+         call.op.kind != ReduceKind::scaled_sum && call.count * size_of(call.type) <= kFuseBytesMax;
 }
 
-Group& require(const std::shared_ptr<Group>& group) {
-  if (!group)
-    throw Error(ErrorCode::invalid_argument, "wait", "an empty Work or Plan has nothing to run");
-  group->driver->throw_if_forked();
-  return *group;
+bool fuses_with(const Call& a, const Call& b) {
+  return can_fuse(a) && can_fuse(b) && a.type == b.type && a.op.kind == b.op.kind &&
+         a.algorithm == b.algorithm;
 }
 
 void require_channel(const char* operation, int channel) {
@@ -30,42 +47,250 @@ void require_channel(const char* operation, int channel) {
                 fmt::format("channel {} is not in 0..{}", channel, kChannels - 1));
 }
 
-/// Waits for an operation whose handle goes away; there is nobody to throw to.
-void finish(std::shared_ptr<const void>& owner, std::shared_ptr<Group>& group) noexcept {
-  if (!group) return;
-  if (group->driver->is_forked()) {
-    abandon(std::move(group));
-    return abandon(std::move(owner));
+}  // namespace
+
+/// Everything below the public surface of a communicator, wired together. A Communicator shares it
+/// with the Works, Plans and Buffers that it gave out: they may outlive it. Members are destroyed
+/// in reverse order: the driver stops first, and transports go after the engine.
+class Communicator::Impl {
+ public:
+  /// Joins the job. Throws Error.
+  explicit Impl(const Options& options)
+      : job(options),
+        engine(job.rank(), job.size(), job.transports(), job.route(), memories, job.monitor(),
+               clock),
+        driver(std::make_shared<Driver>(
+            engine, clock, job.monitor().event_fd(),
+            DriverOptions{job.config().timeout.count(), job.config().progress_thread,
+                          job.config().progress_cpu, job.shares_cpus(),
+                          job.choice().between != nullptr})),
+        costs(constant_costs(job.choice())) {}
+  ~Impl() { close(); }
+
+  void leave() {
+    driver->throw_if_forked();
+    if (std::exchange(left, true)) return;
+    job.report_exception();
+    struct Stop {
+      Impl& impl;
+      ~Stop() {
+        impl.driver->stop();
+        // Their callers may free memory that peers still write to.
+        if (impl.engine.has_operations()) impl.engine.stop_transports();
+      }
+    } stop{*this};
+    try {
+      driver->finish_all();
+      const CallHistory& calls = engine.failures().calls();
+      job.leave({calls.count, calls.digest, engine.failures().last_call()},
+                [this] { driver->progress(); });
+    } catch (const Error&) {
+      if (!driver->has_thrown_failure()) throw;
+    }
   }
-  // A failure that is known is thrown by the calls that follow, if it has not been.
-  const bool is_known = group->driver->is_lost(*group) || group->driver->is_stopped();
-  const LogLevel level = is_known ? LogLevel::debug : LogLevel::warn;
-  try {
-    group->driver->wait(*group, group->driver->timeout_ns());
-  } catch (const Error& error) {
-    log(level, error.rank(), "an operation that nobody waited for failed: {}", error.what());
+
+  /// The same where there is nobody to throw to. Prepared operations hold staging memory, which
+  /// would live as long as the last handle.
+  void close() noexcept {
+    try {
+      leave();
+    } catch (const Error& error) {
+      log(LogLevel::error, job.rank(), "{}", error.what());
+    }
+    std::lock_guard lock(cache_mutex);
+    cache.clear();
   }
-  group.reset();
+
+  /// What the planner reckons with. Before the first collective, alike on all ranks.
+  void set_costs(const Costs& agreed) {
+    costs = agreed;
+    if (job.rank() == 0 && costs.inter != CostSource::constant)
+      log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
+          name_of(costs.inter));
+    std::lock_guard lock(cache_mutex);
+    cache.clear();  // of what measured them
+  }
+
+  void check(std::span<const Call> calls) const {
+    driver->throw_if_stopped();
+    driver->throw_if_failed();
+    for (const Call& call : calls) check_call(call, job.rank(), job.size());
+  }
+
+  /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
+  std::shared_ptr<Group> start(std::span<const Call> calls, bool in_background) {
+    check(calls);
+    if (calls.empty()) return driver->ended_group();
+    const auto group = find_or_fail(calls);  // nobody else gets it while this one is held
+    driver->start(*group, in_background);
+    return group;
+  }
+
+  /// Where this rank lacks what the call needs, peers may be in the call already: they fail with
+  /// this rank's reason instead of waiting for it.
+  std::shared_ptr<Group> find_or_fail(std::span<const Call> calls) {
+    std::lock_guard lock(cache_mutex);
+    try {
+      return find(calls);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::system) throw;
+      Failure failure = error.failure();
+      failure.rank = failure.peer = job.rank();
+      job.monitor().report(failure);
+      throw Error(failure);
+    }
+  }
+
+  /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
+  std::shared_ptr<Group> find(std::span<const Call> calls) {
+    cache.remove_if(
+        [](const Cached& entry) { return entry.group->is_finished() && !entry.group->is_valid(); });
+    const auto found = std::ranges::find_if(cache, [&](const Cached& entry) {
+      return entry.is_idle() && std::ranges::equal(entry.calls, calls);
+    });
+    if (found != cache.end()) {
+      cache.splice(cache.begin(), cache, found);
+      return found->group;
+    }
+    auto fresh = prepare_making_room(calls);  // in use from here on: it is not given up below
+    cache.push_front({{calls.begin(), calls.end()}, fresh});
+    for (auto entry = cache.end(); cache.size() > kIdleEntries && entry != cache.begin();) {
+      --entry;
+      if (entry->is_idle()) entry = cache.erase(entry);
+    }
+    // What a Work holds lives without the cache, too, in which it is looked for one by one. The
+    // newest goes: of calls that are started in a circle, the others are found again.
+    const auto newest = std::next(cache.begin());
+    if (cache.size() > kEntries && newest->group.use_count() > 1) cache.erase(newest);
+    return fresh;
+  }
+
+  /// Idle operations hold staging memory and registrations, which count against the process's
+  /// limits.
+  std::shared_ptr<Group> prepare_making_room(std::span<const Call> calls) {
+    try {
+      return prepare(calls);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::exhausted) throw;
+      if (cache.remove_if([](const Cached& entry) { return entry.is_idle(); }) == 0) throw;
+    }
+    return prepare(calls);
+  }
+
+  std::shared_ptr<Group> prepare(std::span<const Call> calls) {
+    auto group = std::make_shared<Group>();
+    group->driver = driver;
+    std::vector<const Call*> left;
+    for (const Call& call : calls) left.push_back(&call);
+    while (!left.empty()) {
+      const Call& first = *left.front();
+      const auto others = std::stable_partition(left.begin(), left.end(), [&](const Call* call) {
+        return call == &first || fuses_with(first, *call);
+      });
+      const std::span alike(left.begin(), others);
+      group->add(alike.size() > 1 ? prepare_fused(alike) : prepare_one(first));
+      left.erase(left.begin(), others);
+    }
+    return group;
+  }
+
+  std::shared_ptr<Operation> prepare_one(const Call& call) {
+    PlanDecision decision;
+    Schedule schedule{job.size(), job.rank(), 1, 0, {}, {}};
+    if (traits_of(call.collective).is_point_to_point()) {
+      decision.algorithm = Algorithm::automatic;
+      decision.slice_bytes = slice_bytes_max(job.config());
+      schedule.steps.push_back(
+          {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
+           static_cast<uint8_t>(call.channel), call.root});
+    } else {
+      decision = plan_for(call, job.config(), job.choice(), job.hosts(), costs.model);
+      schedule = build_schedule(
+          {call.collective, decision.algorithm, job.size(), call.root, job.hosts()}, job.rank());
+    }
+    return driver->locked(
+        [&] { return engine.prepare(call, schedule, decision.algorithm, decision.slice_bytes); });
+  }
+
+  /// `calls` run as one, on a vector that holds them one behind the other.
+  std::shared_ptr<Operation> prepare_fused(std::span<const Call* const> calls) {
+    Call fused = *calls[0];
+    fused.count = 0;
+    for (const Call* call : calls) fused.count += call->count;
+    auto packed = allocate(fused.count * size_of(fused.type));
+    fused.in = fused.out = packed->data();
+    auto operation = prepare_one(fused);
+    std::byte* at = packed->data();
+    for (const Call* call : calls) {
+      const size_t bytes = call->count * size_of(call->type);
+      operation->fragments.push_back({static_cast<const std::byte*>(call->in),
+                                      static_cast<std::byte*>(call->out),
+                                      std::exchange(at, at + bytes), bytes});
+    }
+    operation->memory.packed = std::move(packed);
+    return operation;
+  }
+
+  std::shared_ptr<RegisteredMemory> allocate(size_t bytes) {
+    driver->throw_if_stopped();
+    auto memory =
+        std::make_shared<RegisteredMemory>(bytes, job.transports(), bind_memory_near_caller);
+    driver->locked([&] {
+      for (Transport* transport : job.transports()) memory->register_with(*transport);
+    });
+    memories.add(memory);
+    return memory;
+  }
+
+  struct Cached {
+    std::vector<Call> calls;
+    std::shared_ptr<Group> group;
+
+    /// Nothing is under way. A Work that was not waited for must not see the next run.
+    bool is_idle() const { return group.use_count() == 1 && group->is_finished(); }
+  };
+
+  MonotonicClock clock;
+  MemoryRegistry memories;
+  Job job;
+  std::byte barrier_byte{};
+  Engine engine;
+  std::shared_ptr<Driver> driver;
+  Costs costs;
+  bool left = false;
+  std::mutex cache_mutex;   // guards cache; taken before the engine's
+  std::list<Cached> cache;  // most recently used first
+};
+
+namespace {
+
+/// Holds a unique id with the 16 addresses at most that a record has.
+constexpr size_t kUniqueIdBytes = 1024;
+
+/// The ranks of `color` in their new order.
+std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int color) {
+  std::vector<int> members;
+  for (size_t rank = 0; 2 * rank < colors_and_keys.size(); ++rank)
+    if (colors_and_keys[2 * rank] == color) members.push_back(static_cast<int>(rank));
+  std::ranges::stable_sort(
+      members, {}, [&](int rank) { return colors_and_keys[2 * static_cast<size_t>(rank) + 1]; });
+  return members;
 }
 
-/// `step` tells whether the operation has ended. Then others may run its group again, so the handle
-/// lets go of it.
-template <class Step>
-bool advance(std::shared_ptr<Group>& handle, const Step& step) {
-  const auto group = std::atomic_load(&handle);
-  if (!step(require(group))) return false;
-  std::atomic_store(&handle, group->driver->ended_group());
-  return true;
+/// Opens a rendezvous and writes its unique id, which ends with a zero, into `unique_id`.
+Rendezvous open_rendezvous(std::span<char> unique_id) {
+  Rendezvous rendezvous;
+  if (rendezvous.unique_id().size() >= unique_id.size())
+    throw Error(ErrorCode::exhausted, "split", "this rank has too many addresses",
+                "choose some with ROPEWALK_SOCKET_IFNAME");
+  std::ranges::copy(rendezvous.unique_id(), unique_id.begin());
+  return rendezvous;
 }
 
 /// A Buffer's memory, and what it is registered with.
 struct KeptMemory {
-  KeptMemory(std::shared_ptr<Communicator::Impl> impl, std::shared_ptr<RegisteredMemory> registered)
-      : owner(std::move(impl)), memory(std::move(registered)) {}
-  KeptMemory(const KeptMemory&) = delete;
-  KeptMemory& operator=(const KeptMemory&) = delete;
   ~KeptMemory() {
-    if (!owner->driver()->is_forked()) return;
+    if (!owner->driver->is_forked()) return;
     abandon(std::move(memory));
     abandon(std::move(owner));
   }
@@ -76,80 +301,10 @@ struct KeptMemory {
 
 }  // namespace
 
-Work& Work::operator=(Work&& other) noexcept {
-  if (this == &other) return *this;
-  finish(owner_, group_);
-  group_ = std::move(other.group_);
-  owner_ = std::move(other.owner_);
-  return *this;
-}
-
-Work::~Work() {
-  finish(owner_, group_);
-}
-
-bool Work::test() {
-  return advance(group_, [](Group& group) { return group.driver->test(group); });
-}
-
-void Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  advance(group_, [&](Group& group) {
-    group.driver->wait(group, timeout_of(group, timeout));
-    return true;
-  });
-}
-
-void Work::on_done(std::function<void(const Failure*)> done,
-                   std::optional<std::chrono::nanoseconds> timeout) {
-  const auto group = std::atomic_load(&group_);
-  require(group).driver->on_done(*group, std::move(done), timeout_of(*group, timeout));
-}
-
-bool Work::wait_for(std::chrono::nanoseconds limit) {
-  return advance(group_,
-                 [limit](Group& group) { return group.driver->wait_for(group, limit.count()); });
-}
-
-Plan& Plan::operator=(Plan&& other) noexcept {
-  if (this == &other) return *this;
-  finish(owner_, group_);
-  group_ = std::move(other.group_);
-  owner_ = std::move(other.owner_);
-  return *this;
-}
-
-Plan::~Plan() {
-  finish(owner_, group_);
-}
-
-void Plan::run() {
-  Group& group = require(group_);
-  group.driver->run(group);
-}
-
-void Plan::start() {
-  Group& group = require(group_);
-  group.driver->start(group, true);
-}
-
-bool Plan::test() {
-  Group& group = require(group_);
-  return group.driver->test(group);
-}
-
-void Plan::wait(std::optional<std::chrono::nanoseconds> timeout) {
-  Group& group = require(group_);
-  group.driver->wait(group, timeout_of(group, timeout));
-}
-
-Algorithm Plan::algorithm() const {
-  return require(group_).algorithm();
-}
-
 Communicator::Communicator(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Communicator::~Communicator() {
-  if (impl_->driver()->is_forked())
+  if (impl_->driver->is_forked())
     abandon(std::move(impl_));
   else
     impl_->close();
@@ -158,30 +313,30 @@ Communicator::~Communicator() {
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
   const auto impl = std::make_shared<Impl>(options);
   auto communicator = std::make_unique<Communicator>(impl);
-  impl->set_costs(agree_on_costs(*communicator, impl->job().hosts(), impl->costs(),
-                                 impl->job().config().probe));
+  impl->set_costs(agree_on_costs(*communicator, impl->job.hosts(), impl->costs,
+                                 impl->job.config().probe));
   return communicator;
 }
 
 int Communicator::rank() const {
-  return impl_->rank();
+  return impl_->job.rank();
 }
 int Communicator::size() const {
-  return impl_->size();
+  return impl_->job.size();
 }
 int Communicator::local_rank() const {
-  return impl_->local_rank();
+  return impl_->job.local_rank();
 }
 int Communicator::local_size() const {
-  return impl_->local_size();
+  return impl_->job.local_size();
 }
 std::string Communicator::transport() const {
-  return impl_->transport();
+  return impl_->job.transport_names();
 }
 
 void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds> timeout) {
   const auto group = impl_->start(std::span(&call, 1), false);
-  group->driver->wait(*group, timeout_of(*group, timeout));
+  impl_->driver->wait(*group, timeout ? timeout->count() : impl_->driver->timeout_ns());
 }
 
 Work Communicator::start(const Call& call) {
@@ -189,38 +344,84 @@ Work Communicator::start(const Call& call) {
 }
 
 Work Communicator::start_group(std::span<const Call> calls) {
-  return Work(impl_, impl_->start(calls, true));
+  return {impl_, impl_->start(calls, true)};
 }
 
 Plan Communicator::plan(const Call& call) {
-  return Plan(impl_, impl_->plan(call));
+  impl_->check(std::span(&call, 1));
+  return {impl_, impl_->prepare(std::span(&call, 1))};
 }
 
 void Communicator::barrier() {
-  run(impl_->barrier_call());
+  Call call =
+      Call::all_reduce(std::span(reinterpret_cast<uint8_t*>(&impl_->barrier_byte), 1), kMax);
+  call.collective = Collective::barrier;
+  run(call);
 }
 
 std::optional<int> Communicator::next_sender(std::chrono::nanoseconds limit, int channel) {
   require_channel("next_sender", channel);
-  return impl_->driver()->next_sender(channel, limit.count());
+  return impl_->driver->next_sender(channel, limit.count());
 }
 
 void Communicator::interrupt_next_sender(int channel) {
   require_channel("interrupt_next_sender", channel);
-  impl_->driver()->interrupt_next_sender(channel);
+  impl_->driver->interrupt_next_sender(channel);
 }
 
 std::optional<int64_t> Communicator::culprit_process() const {
-  return impl_->culprit_process();
+  const Failure* failure = impl_->job.monitor().failure();
+  if (failure == nullptr || failure->peer == rank()) return {};
+  if (failure->code != ErrorCode::aborted && failure->code != ErrorCode::peer_lost) return {};
+  return impl_->job.local_process(failure->peer);
 }
 
+// Splitting is two all_gathers: of color and key, from which every rank computes the members of its
+// part and their order; and of unique ids, since the first member of each part opens a rendezvous.
+// Where that fails the unique id is empty: an error on each rank of the part, rather than a wait.
+// Messages are not encrypted, so the key in these is only a nonce: the part's key is made of it and
+// of the whole's, which never travels. A part is a communicator like any other, with sockets,
+// control tree and threads of its own: its messages, deadlines and failures never mix with those of
+// the whole.
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
-  const auto join = [this](const Options& options) {
-    const auto part = std::make_shared<Impl>(options);
-    part->set_costs(impl_->costs());
-    return std::make_unique<Communicator>(part);
-  };
-  return split_communicator(*this, impl_->options(), color, key, join);
+  Options common;  // what the part takes over: all except who and where
+  visit_settings(common, impl_->job.config(),
+                 [](auto& option, const auto& setting) { option = setting; });
+  const auto ranks = static_cast<size_t>(size());
+  const std::array<int32_t, 2> own{color, key};
+  std::vector<int32_t> colors_and_keys(2 * ranks);
+  all_gather(own, colors_and_keys);
+  const std::vector<int> members = members_of(colors_and_keys, color);
+  const bool leads = color >= 0 && members[0] == rank();
+
+  std::optional<Rendezvous> rendezvous;
+  std::optional<Error> failure;
+  std::vector<char> unique_id(kUniqueIdBytes), unique_ids(ranks * kUniqueIdBytes);
+  if (leads) {
+    // The others are told that there is no unique id: they must not wait for one.
+    try {
+      rendezvous.emplace(open_rendezvous(unique_id));
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
+  all_gather(unique_id, unique_ids);
+  if (failure) throw Error(*failure);
+  if (color < 0) return nullptr;
+
+  const auto part_size = static_cast<int>(members.size());
+  const auto part_rank = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
+  const char* leaders = unique_ids.data() + static_cast<size_t>(members[0]) * kUniqueIdBytes;
+  if (*leaders == 0)
+    throw Error(ErrorCode::unavailable, "split",
+                fmt::format("rank {} could not open a rendezvous", members[0]),
+                fmt::format("see the output of rank {}", members[0]));
+  Options options = leads ? rendezvous->options(part_rank, part_size, common)
+                          : Rendezvous::options(leaders, part_rank, part_size, common);
+  options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
+  const auto part = std::make_shared<Impl>(options);
+  part->set_costs(impl_->costs);
+  return std::make_unique<Communicator>(part);
 }
 
 void Communicator::leave() {
@@ -228,22 +429,20 @@ void Communicator::leave() {
 }
 
 void Communicator::abort(const std::string& reason) {
-  impl_->abort(reason);
+  impl_->driver->throw_if_forked();
+  impl_->job.monitor().report({ErrorCode::aborted, "abort",
+                               fmt::format("rank {} aborted the job: {}", rank(), reason), "",
+                               rank(), rank()});
 }
 
-std::shared_ptr<RegisteredMemory> Communicator::allocate_elements(size_t count,
-                                                                  size_t element_bytes) {
+std::shared_ptr<void> Communicator::allocate_elements(size_t count, size_t element_bytes) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes))
     throw Error(ErrorCode::invalid_argument, "allocate",
                 fmt::format("{} elements of {} bytes are more than an address space holds", count,
                             element_bytes));
-  const auto kept = std::make_shared<KeptMemory>(impl_, impl_->allocate(bytes));
-  return {kept, kept->memory.get()};
-}
-
-void* Communicator::address_of(RegisteredMemory& memory) {
-  return memory.data();
+  const std::shared_ptr<KeptMemory> kept(new KeptMemory{impl_, impl_->allocate(bytes)});
+  return {kept, kept->memory->data()};
 }
 
 }  // namespace ropewalk

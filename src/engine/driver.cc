@@ -59,14 +59,6 @@ Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions op
                 "raise the limit of open files (ulimit -n)");
 }
 
-std::shared_ptr<Group> Driver::ended_group() {
-  return {shared_from_this(), &ended_};
-}
-
-Driver::~Driver() {
-  stop();
-}
-
 void Driver::stop() {
   std::unique_lock lock(mutex_);
   if (!stopping_.exchange(true)) {
@@ -119,9 +111,10 @@ void Driver::throw_if_stopped() const {
 
 bool Driver::progress_locked() {
   const bool moved = engine_.progress();
-  for (const Group* group : engine_.take_ended())
+  engine_.tell_ended([this](const Group* group) {
     while (auto ended = callbacks_.extract(group))
       ready_.push_back({std::move(ended.mapped().done), {}});
+  });
   return moved;
 }
 
@@ -170,7 +163,6 @@ void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int
       const int64_t left_ns = std::numeric_limits<int64_t>::max() - now_ns;
       callbacks_.emplace(
           &group, Callback{std::move(done), timeout_ns, now_ns + std::min(timeout_ns, left_ns)});
-      group.tell_end();
       wake_progress_thread();
       return;
     }
@@ -213,45 +205,28 @@ void Driver::wake_progress_thread() noexcept {
   work_.notify_one();
 }
 
-void Driver::start(Group& group, bool in_background) {
+void Driver::run(Group& group) {
+  start_and_drive(group, false, options_.oversubscribed ? 1 : kTurnsUnderLock);
+  wait(group, options_.timeout_ns);
+}
+
+void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {
   throw_if_forked();
   throw_if_failed();
   std::unique_lock lock(mutex_);
   if (in_background) have_progress_thread();
-  start_locked(group);
-  progress_locked();
-  wake_waiters();  // this turn may have taken what a sleeper waits for
-  // Where it has ended already, bytes that a transport could not take yet must not wait for the
-  // next call.
-  if ((in_background || group.is_finished()) && engine_.has_work()) wake_progress_thread();
-  hand_over_callbacks(lock);
-}
-
-void Driver::start_locked(Group& group) {
   throw_if_stopped();
   if (!group.is_finished())
     throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
                 "wait for it, or make a second plan");
   group.start(engine_);
-}
-
-void Driver::run(Group& group) {
-  throw_if_forked();
-  throw_if_failed();
-  {
-    std::unique_lock lock(mutex_);
-    start_locked(group);
-    const uint32_t turns = options_.oversubscribed ? 1 : kTurnsUnderLock;
-    for (uint32_t turn = 0; turn < turns && !group.is_finished(); ++turn) {
-      if (!progress_locked()) relax();
-    }
-    wake_waiters();  // these turns may have taken what a sleeper waits for
-    const bool finished = group.is_finished();
-    if (finished && engine_.has_work()) wake_progress_thread();  // as in start
-    hand_over_callbacks(lock);
-    if (finished) return;
-  }
-  wait(group, options_.timeout_ns);
+  for (uint32_t turn = 0; turn < turns && !group.is_finished(); ++turn)
+    if (!progress_locked() && turn + 1 < turns) relax();
+  wake_waiters();  // these turns may have taken what a sleeper waits for
+  // Where it has ended already, bytes that a transport could not take yet must not wait for the
+  // next call.
+  if ((in_background || group.is_finished()) && engine_.has_work()) wake_progress_thread();
+  hand_over_callbacks(lock);
 }
 
 bool Driver::test(Group& group) {
@@ -285,7 +260,7 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
   } leave{*this};
-  for (uint32_t turn = 1;; ++turn) {
+  for (;;) {
     bool moved = false;
     {
       std::unique_lock lock(mutex_);
@@ -299,17 +274,20 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
     }
     throw_if_failed();
     throw_if_stopped();
-    if (wait.limit_ns <= 0) return false;
-    if (moved)
-      wait.renew();
-    else
-      idle(wait);
-    // The clock only now and then, unless idle() has just slept.
-    if (turn % kTurnsPerClock != 0 && !wait.blocked) continue;
-    const int64_t now_ns = clock_.now_ns();
-    poll_control(now_ns);
-    if (wait.left_ns(now_ns) < 0) return false;
+    if (wait.limit_ns <= 0 || !rest(wait, moved)) return false;
   }
+}
+
+bool Driver::rest(WaitState& wait, bool moved) {
+  if (moved)
+    wait.renew();
+  else
+    idle(wait);
+  // The clock only now and then, unless idle() has just slept.
+  if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
+  const int64_t now_ns = clock_.now_ns();
+  poll_control(now_ns);
+  return wait.left_ns(now_ns) >= 0;
 }
 
 void Driver::wait(Group& group, int64_t timeout_ns) {
@@ -325,10 +303,6 @@ void Driver::wait(Group& group, int64_t timeout_ns) {
     if (const Operation* part = group.unfinished_part())
       engine_.failures().fail_timeout(*part, timeout_ns);
   }
-}
-
-bool Driver::wait_for(Group& group, int64_t limit_ns) {
-  return finish(group, {.limit_ns = limit_ns, .background = true});
 }
 
 bool Driver::finish(const Group& group, const WaitState& wait) {
@@ -350,12 +324,6 @@ void Driver::finish_all() noexcept {
   }
 }
 
-void Driver::progress() {
-  std::unique_lock lock(mutex_);
-  progress_locked();
-  hand_over_callbacks(lock);
-}
-
 std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
   throw_if_forked();
   throw_if_failed();
@@ -366,14 +334,6 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
   };
   drive_until(done, {.limit_ns = limit_ns, .channel = channel});
   return sender;
-}
-
-void Driver::interrupt_next_sender(int channel) {
-  assert(channel >= 0 && channel < kChannels);
-  throw_if_forked();
-  std::lock_guard lock(mutex_);
-  interrupted_[static_cast<size_t>(channel)] = true;
-  wake_waiters();
 }
 
 void Driver::poll_control(int64_t now_ns) {
@@ -404,7 +364,7 @@ void Driver::idle(WaitState& wait) {
   if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - wait.idle_since_ns;
   if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
-  const bool aside = wait.background || wait.channel != kNoChannel || options_.across_hosts;
+  const bool aside = wait.background || wait.channel || options_.across_hosts;
   const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
   if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
     sched_yield();
@@ -436,9 +396,9 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
     if (engine_.links().poll_inboxes()) return false;
-    if (wait.channel != kNoChannel) {
-      if (engine_.has_message(wait.channel)) return false;
-      message_waiters_[static_cast<size_t>(wait.channel)] = true;
+    if (wait.channel) {
+      if (engine_.has_message(*wait.channel)) return false;
+      message_waiters_[static_cast<size_t>(*wait.channel)] = true;
     }
     ++sleepers_;
   }
@@ -460,7 +420,6 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
 void Driver::run_progress_thread() {
   if (options_.progress_cpu) bind_thread_to_cpu(*options_.progress_cpu);
   WaitState wait{.background = true};
-  uint32_t turns = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_ || !ready_.empty()) {
     if (!ready_.empty()) {
@@ -490,11 +449,7 @@ void Driver::run_progress_thread() {
     wait.moves_seen = moves_;
     if (ready_.empty()) {
       lock.unlock();
-      if (moved)
-        wait.renew();
-      else
-        idle(wait);
-      if (++turns % kTurnsPerClock == 0 || wait.blocked) poll_control(clock_.now_ns());
+      rest(wait, moved);
       lock.lock();
     }
     progress_drives_ = false;

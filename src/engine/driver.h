@@ -32,6 +32,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -44,7 +45,6 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/group.h"
 #include "memory/memfd.h"
 #include "ropewalk/fork.h"
 
@@ -63,11 +63,11 @@ class Driver : public std::enable_shared_from_this<Driver> {
  public:
   /// References outlive the driver. `wake_fd` (or -1) is readable when the monitor has news.
   Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions options);
-  ~Driver();
+  ~Driver() { stop(); }
 
   /// Runs the callbacks of what has not ended, with a failure, and ends the progress threads.
-  /// Afterwards start, run, next_sender, and test and wait where the
-  /// operation has not finished, throw.
+  /// Afterwards start, run and next_sender throw, and test and wait where the operation has not
+  /// finished.
   void stop();
 
   /// Throws Error(invalid_argument) after stop(), and in a forked child.
@@ -89,11 +89,11 @@ class Driver : public std::enable_shared_from_this<Driver> {
   int64_t timeout_ns() const { return options_.timeout_ns; }
   /// A group without parts, which has always ended: for handles that need their own no more. Owns
   /// this driver, which a shared_ptr must own.
-  std::shared_ptr<Group> ended_group();
+  std::shared_ptr<Group> ended_group() { return {shared_from_this(), &ended_}; }
 
   /// Starts a run of `group`, all its parts. `in_background`: the caller may do
   /// other things before it waits, so the progress thread is to drive. Throws the job's failure.
-  void start(Group& group, bool in_background);
+  void start(Group& group, bool in_background) { start_and_drive(group, in_background, 1); }
   /// start, then wait for the deadline of the options: without a clock or a second lock where it
   /// takes little time.
   void run(Group& group);
@@ -105,14 +105,26 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void on_done(Group& group, std::function<void(const Failure*)> done, int64_t timeout_ns);
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
-  bool wait_for(Group& group, int64_t limit_ns);
+  bool wait_for(Group& group, int64_t limit_ns) {
+    return finish(group, {.limit_ns = limit_ns, .background = true});
+  }
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
   /// One turn.
-  void progress();
+  void progress() {
+    std::unique_lock lock(mutex_);
+    progress_locked();
+    hand_over_callbacks(lock);
+  }
   /// As Communicator::next_sender.
   std::optional<int> next_sender(int channel, int64_t limit_ns);
-  void interrupt_next_sender(int channel);
+  void interrupt_next_sender(int channel) {
+    assert(channel >= 0 && channel < kChannels);
+    throw_if_forked();
+    std::lock_guard lock(mutex_);
+    interrupted_[static_cast<size_t>(channel)] = true;
+    wake_waiters();
+  }
 
   /// Runs `body` under the engine's lock.
   template <class Body>
@@ -122,16 +134,15 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
 
  private:
-  static constexpr int kNoChannel = -1;
   /// How long one has waited without anything moving.
   struct WaitState {
     // Of the whole wait, from the first look at the clock.
     int64_t limit_ns = std::numeric_limits<int64_t>::max();
     int64_t begun_ns = 0;
-    int channel = kNoChannel;  // where messages are waited for that no recv was started for
-    bool background = false;   // nobody waits for this thread: it makes room for who computes
+    std::optional<int> channel = {};  // where messages are waited for that no recv was started for
+    bool background = false;  // nobody waits for this thread: it makes room for who computes
     int64_t idle_since_ns = 0;
-    uint32_t spins = 0;
+    uint32_t turns = 0, spins = 0;
     bool blocked = false;     // the last idle() slept
     int long_waits = 0;       // above 0: block at once
     uint64_t moves_seen = 0;  // moves_ after one's own last turn
@@ -164,8 +175,12 @@ class Driver : public std::enable_shared_from_this<Driver> {
   bool drive_until(const Done& done, WaitState wait);
   /// drive_until it is finished.
   bool finish(const Group& group, const WaitState& wait);
-  void start_locked(Group& group);
+  /// start, then at most `turns` turns under the same lock, until it has ended.
+  void start_and_drive(Group& group, bool in_background, uint32_t turns);
   void poll_control(int64_t now_ns);
+  /// After a turn, without the lock: waits a little where nothing moved, and looks now and then at
+  /// the clock and for failures. False after the limit.
+  bool rest(WaitState& wait, bool moved);
   void idle(WaitState& wait);
   /// False, at once, where another thread has moved anything since, or something is there.
   bool block(WaitState& wait, int64_t now_ns);

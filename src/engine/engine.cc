@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
-#include "engine/group.h"
+#include "engine/executors.h"
 #include "engine/layout.h"
 #include "engine/memory_binder.h"
-#include "engine/owner_executor.h"
-#include "engine/pipelined_executor.h"
-#include "engine/sequential_executor.h"
 
 namespace ropewalk {
 
@@ -20,6 +18,7 @@ Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vect
       queues_(size),
       failures_(links_, queues_, monitor, clock) {
   assert(links_.size() == size);
+  ended_.reserve(64);
 }
 
 std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
@@ -32,17 +31,16 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   const EngineParts parts{links_, failures_, queues_};
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   const auto allocate = [&](size_t bytes) {
-    return bytes == 0 ? nullptr : allocate_registered(bytes, links_.transports());
+    op->memory.scratch = allocate_registered(bytes, links_.transports());
+    return op->memory.scratch->data();
   };
   if (can_run_owner(call, schedule, blocks, links_.are_all_mapped())) {
-    op->memory.saved = allocate(saved_bytes(call, links_.rank(), links_.size()));
-    const std::byte* saved = op->memory.saved ? op->memory.saved->data() : nullptr;
+    const size_t bytes = extent_of(call, links_.rank(), links_.size()).in * size_of(call.type);
+    const std::byte* saved = overwrites_input(call) ? allocate(bytes) : nullptr;
     op->executor = std::make_unique<OwnerExecutor>(
         parts, *op, make_owner_program(call, schedule, blocks, slice_bytes, saved));
   } else {
-    op->memory.scratch = allocate(scratch_bytes(schedule, blocks, call));
-    std::byte* scratch = op->memory.scratch ? op->memory.scratch->data() : nullptr;
-    Program program = compile(schedule, blocks, call, slice_bytes, scratch);
+    Program program = compile(schedule, blocks, call, slice_bytes, allocate);
     if (can_run_sequential(program, algorithm))
       op->executor = std::make_unique<SequentialExecutor>(parts, *op, std::move(program));
     else
@@ -59,21 +57,14 @@ void Engine::bind(Operation& op) {
   op.memory.bound = true;
 }
 
-void Engine::bind_again(Operation& op) {
-  try {
-    bind(op);
-  } catch (const Error& error) {
-    // Peers may have started it, and would wait.
-    Failure failure = error.failure();
-    failure.rank = failure.peer = links_.rank();
-    failures_.fail(failure);
-    throw Error(failure);
-  }
-}
-
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
-  if (!op.memory.bound || !op.memory.is_current()) bind_again(op);
+  try {
+    if (!op.memory.bound || !op.memory.is_current()) bind(op);
+  } catch (const Error& error) {
+    throw Error(failures_.fail_here(error));  // peers may have started it, and would wait
+  }
+  for (const Fragment& piece : op.fragments) std::memcpy(piece.packed, piece.in, piece.bytes);
   op.begun = false;
   op.queue = nullptr;
   if (op.is_point_to_point())
@@ -84,6 +75,12 @@ void Engine::start(Operation& op) {
   op.state.store(Operation::State::running, std::memory_order_release);
   if (failures_.failure() != nullptr) return;  // those that it would wait behind may be gone
   queues_.push(op);
+}
+
+void Group::start(Engine& engine) {
+  assert(is_finished());
+  unfinished_.store(parts_.size(), std::memory_order_relaxed);
+  for (const auto& part : parts_) engine.start(*part);
 }
 
 bool Engine::progress() {
@@ -110,7 +107,14 @@ bool Engine::advance() {
   bool moved = false;
   for (size_t i = 0; i < queues_.active().size() && !failures_.has_failed();) {
     Operation& op = *queues_.active()[i];
-    if (run(op)) moved = true;
+    if (!std::exchange(op.begun, true))  // its turn has come, and with it its streams
+      op.executor->begin(op.is_point_to_point()
+                             ? kPointToPointContext
+                             : static_cast<int>(op.signature.sequence % kContexts));
+    if (op.executor->progress()) {
+      op.moved_ns = 0;
+      moved = true;
+    }
     if (op.executor->is_finished() && !failures_.has_failed()) {
       finish(i);
       moved = true;
@@ -123,21 +127,9 @@ bool Engine::advance() {
   return moved;
 }
 
-bool Engine::run(Operation& op) {
-  if (!op.begun) {  // its turn has come, and with it its streams
-    op.begun = true;
-    op.executor->begin(op.is_point_to_point()
-                           ? kPointToPointContext
-                           : static_cast<int>(op.signature.sequence % kContexts));
-  }
-  const bool moved = op.executor->progress();
-  if (moved) op.moved_ns = 0;
-  return moved;
-}
-
 void Engine::finish(size_t active_index) {
   Operation& op = *queues_.active()[active_index];
-  if (op.group != nullptr) op.group->unpack(op);
+  for (const Fragment& piece : op.fragments) std::memcpy(piece.out, piece.packed, piece.bytes);
   if (!op.memory.is_current()) {
     op.memory.plain.clear();
     op.memory.bound = false;
@@ -152,20 +144,6 @@ const Operation* Engine::owed_to_peers() const {
   const auto owed = std::ranges::find_if(
       active, [](const Operation* op) { return op->call.collective != Collective::recv; });
   return owed == active.end() ? nullptr : *owed;
-}
-
-void Engine::unmap_deregistered() {
-  if (!has_operations()) links_.unmap_deregistered();
-}
-
-void Engine::stop_transports() {
-  if (std::exchange(stopped_, true)) return;
-  for (Transport* transport : links_.transports()) transport->stop();
-}
-
-bool Engine::has_message(int channel) const {
-  return std::ranges::any_of(
-      links_.open(), [&](Link* link) { return has_unexpected_message(*link, queues_, channel); });
 }
 
 std::optional<int> Engine::next_sender(int channel) {

@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "engine/failure_detector.h"
-#include "engine/link_table.h"
-#include "engine/operation_queues.h"
 #include "memory/memory_registry.h"
 
 namespace ropewalk {
@@ -42,9 +40,13 @@ class Engine {
 
   /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
   bool progress();
-  /// Groups whose end was to be told (Group::tell_end) and that have ended since the last call.
-  /// They may have been destroyed.
-  std::vector<const Group*> take_ended() { return std::exchange(ended_, {}); }
+  /// Calls `tell(group)` for each group that has ended since the last call. It may have been
+  /// destroyed.
+  template <class Tell>
+  void tell_ended(const Tell& tell) {
+    for (const Group* group : ended_) tell(group);
+    ended_.clear();
+  }
 
   /// True while operations are under way.
   bool has_operations() const { return !queues_.active().empty(); }
@@ -56,22 +58,28 @@ class Engine {
 
   /// Gives back peers' memory that they have deregistered, unless an operation is under way, which
   /// may be using it. Cheap where there is none.
-  void unmap_deregistered();
+  void unmap_deregistered() {
+    if (!has_operations()) links_.unmap_deregistered();
+  }
   /// After a failure, before callers hear of it and free their memory: transports move nothing any
   /// more. The first call counts.
-  void stop_transports();
+  void stop_transports() {
+    if (std::exchange(stopped_, true)) return;
+    for (Transport* transport : links_.transports()) transport->stop();
+  }
   /// As Communicator::next_sender, without waiting: fails the job where nobody can send any more.
   /// Goes round the peers, so that all get their turn.
   std::optional<int> next_sender(int channel);
   /// Whether next_sender would tell one.
-  bool has_message(int channel) const;
+  bool has_message(int channel) const {
+    return std::ranges::any_of(
+        links_.open(), [&](Link* link) { return has_unexpected_message(*link, queues_, channel); });
+  }
 
  private:
   bool advance();
-  bool run(Operation& operation);
   void finish(size_t active_index);
   void bind(Operation& operation);
-  void bind_again(Operation& operation);
   bool needs_poll();
   bool poll_transports();
   void on_completion(int transport, const Completion& completion);
@@ -84,7 +92,7 @@ class Engine {
   bool stopped_ = false;                    // the transports are
   bool owing_ = false;                      // some link owes notices that the transport refused
   std::array<Completion, 64> completions_;  // of one poll
-  std::vector<const Group*> ended_;         // see take_ended()
+  std::vector<const Group*> ended_;         // see tell_ended()
   uint32_t turns_unpolled_ = 0;
   size_t last_sender_ = 0;  // index in links_.open() of the link that next_sender() answered last
 };

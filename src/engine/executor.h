@@ -6,17 +6,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "engine/link.h"
-#include "engine/program.h"
 
 namespace ropewalk {
 
 class FailureDetector;
-class LinkTable;
 class MemoryBinder;
+struct Operation;
 class OperationQueues;
 
 /// A peer that an operation waits for, and for what.
@@ -47,47 +45,30 @@ class Executor {
   /// Moves what can be moved; true when anything did. Requires a run that has begun.
   virtual bool progress() = 0;
   virtual bool is_finished() const = 0;
-  /// What a run that has begun waits for, one after the other, from position 0: moves `position`
-  /// behind the answer. Nothing where there is no more, or it waits for this rank's own steps.
-  virtual std::optional<Blocker> next_blocker(size_t& position) const = 0;
-};
+  /// What a run that has begun waits for; nothing where it waits for this rank's own steps.
+  virtual std::vector<Blocker> blockers() const = 0;
 
-/// The links that an executor uses: they are made when an operation first needs them.
-class RequiredLinks {
- public:
-  void add(Link& link) { links_.push_back(&link); }
-  /// Begins connecting; true once all are ready.
-  bool connect() {
-    if (ready_) return true;
-    bool all = true;
-    for (Link* link : links_) {
-      link->connect();
-      all &= link->ready();
-    }
-    return ready_ = all;
+ protected:
+  /// `operation` owns it.
+  Executor(const EngineParts& engine, const Operation& operation)
+      : engine_(engine), operation_(operation) {}
+  /// The link with `peer`, which a run needs: it is made when an operation first does.
+  Link& require_link(int peer) {
+    Link& link = engine_.links.to(peer);
+    if (std::ranges::find(links_, &link) == links_.end()) links_.push_back(&link);
+    return link;
   }
-  bool ready() const { return ready_; }
-  const std::vector<Link*>& links() const { return links_; }
+  /// Begins connecting; true once all links are ready.
+  bool connect() {
+    if (connected_) return true;
+    for (Link* link : links_) link->connect();
+    return connected_ = std::ranges::all_of(links_, [](Link* link) { return link->ready(); });
+  }
 
- private:
+  const EngineParts engine_;
+  const Operation& operation_;
   std::vector<Link*> links_;
-  bool ready_ = false;  // stays so
+  bool connected_ = false;  // stays so
 };
-
-/// Where slice `slice` begins, and how many of the `bytes` of a message it has.
-inline size_t slice_begin(const Program& program, uint32_t slice) {
-  return static_cast<size_t>(slice) * program.slice_bytes;
-}
-inline size_t slice_length(size_t bytes, size_t slice_bytes, uint32_t slice) {
-  return std::min(slice_bytes, bytes - slice * slice_bytes);
-}
-inline size_t slice_length(const Program& program, const ProgramStep& step, uint32_t slice) {
-  return slice_length(step.bytes, program.slice_bytes, slice);
-}
-
-/// Stores, or adds, `data`, a slice that has arrived for a receiving step.
-void apply(const Program& program, const ProgramStep& step, uint32_t slice, const std::byte* data);
-/// Runs a slice of a step that moves nothing between ranks.
-void run_local(const Program& program, const ProgramStep& step, uint32_t slice);
 
 }  // namespace ropewalk

@@ -23,14 +23,10 @@ constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 /// For a peer to say which of the earlier calls differed. It may compute, and not look.
 constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
-/// Whom `op` waits for, as Executor::next_blocker; nobody where it waits for its turn.
-std::optional<Blocker> next_blocker(const Operation& op, size_t& position) {
-  if (!op.begun || op.queue == nullptr || op.queue->first() != &op) return {};
-  return op.executor->next_blocker(position);
-}
-std::optional<Blocker> first_blocker(const Operation& op) {
-  size_t position = 0;
-  return next_blocker(op, position);
+/// Whom `op` waits for; nobody where it waits for its turn.
+std::vector<Blocker> blockers_of(const Operation& op) {
+  if (!op.begun || op.queue == nullptr || op.queue->empty() || op.queue->front() != &op) return {};
+  return op.executor->blockers();
 }
 
 }  // namespace
@@ -46,11 +42,6 @@ FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues
 bool has_unexpected_message(Link& link, const OperationQueues& queues, int channel) {
   return link.ready() && !queues.has_recv(link.peer(), channel) &&
          link.front(stream_of(kPointToPointContext, channel)) != nullptr;
-}
-
-void FailureDetector::fail(Failure failure) {
-  failed_ = true;
-  monitor_.report(failure);
 }
 
 void FailureDetector::record(Signature& signature) {
@@ -93,10 +84,6 @@ const Signature* FailureDetector::known_signature(uint32_t sequence) const {
   if (age <= kHistory) return kept.sequence == sequence ? &kept : nullptr;
   const Operation* op = queues_.find(sequence);
   return op == nullptr ? nullptr : &op->signature;
-}
-
-std::string FailureDetector::last_call() const {
-  return calls_.count == 0 ? "" : describe(history_[(calls_.count - 1) % kHistory]);
 }
 
 void FailureDetector::compare_calls(int peer, const Signature& theirs, bool waits) {
@@ -172,9 +159,8 @@ void FailureDetector::answer_connects() {
     try {
       links_.to(peer).connect();
     } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
-      Failure failure = error.failure();
-      failure.rank = failure.peer = links_.rank();
-      return fail(std::move(failure));
+      fail_here(error);
+      return;
     }
   }
 }
@@ -188,9 +174,8 @@ void FailureDetector::check_stalled(int64_t now_ns) {
     answer_connects();
     if (failure() == nullptr) check_arrivals(*op, now_ns);
     if (failure() != nullptr) return;
-    size_t position = 0;
-    while (const auto blocker = next_blocker(*op, position)) {
-      probe(*op, *blocker, now_ns);
+    for (const Blocker& blocker : blockers_of(*op)) {
+      probe(*op, *blocker.link, now_ns);
       if (failure() != nullptr) return;
     }
   }
@@ -216,22 +201,18 @@ void FailureDetector::fail_lost(const Operation& op, Link& link) {
   const int peer = link.peer();
   auto [text, silent, advice] = link.transport().why_lost(peer);
   const int culprit = advice.empty() ? peer : links_.rank();
-  if (link.failure()) {
-    Failure failure = *link.failure();
-    failure.operation = name_of(op);
-    failure.rank = links_.rank();
-    failure.peer = culprit;
-    return fail(std::move(failure));
-  }
   if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
-  fail({ErrorCode::peer_lost, name_of(op), fmt::format(fmt::runtime(what), peer, text),
-        std::move(advice), links_.rank(), culprit});
+  Failure failure = link.failure().value_or(
+      Failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), peer, text), advice});
+  failure.operation = name_of(op);
+  failure.rank = links_.rank();
+  failure.peer = culprit;
+  fail(failure);
 }
 
-void FailureDetector::probe(Operation& op, const Blocker& blocker, int64_t now_ns) {
-  Link& link = *blocker.link;
+void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
   const int peer = link.peer();
   int64_t& lost_ns = peers_[static_cast<size_t>(peer)].lost_ns;
   int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
@@ -256,11 +237,11 @@ void FailureDetector::probe(Operation& op, const Blocker& blocker, int64_t now_n
 }
 
 std::string FailureDetector::what_blocks(const Operation& op) const {
-  const std::optional<Blocker> first = first_blocker(op);
-  if (!first) return "waiting for an earlier operation to end";
-  return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)",
-                     first->link->peer(), first->to_take ? "take" : "send", first->block,
-                     first->done, first->slices);
+  const std::vector<Blocker> blockers = blockers_of(op);
+  if (blockers.empty()) return "waiting for an earlier operation to end";
+  const auto& [link, to_take, block, done, slices] = blockers[0];
+  return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", link->peer(),
+                     to_take ? "take" : "send", block, done, slices);
 }
 
 std::string FailureDetector::what_blocks() const {
@@ -269,8 +250,8 @@ std::string FailureDetector::what_blocks() const {
 }
 
 void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
-  const std::optional<Blocker> first = first_blocker(op);
-  const int peer = first ? first->link->peer() : -1;
+  const std::vector<Blocker> blockers = blockers_of(op);
+  const int peer = blockers.empty() ? -1 : blockers[0].link->peer();
   fail({ErrorCode::timeout, name_of(op),
         fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
                     what_blocks(op)),

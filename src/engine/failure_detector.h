@@ -21,8 +21,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/monitor.h"
-#include "engine/link_table.h"
-#include "engine/operation_queues.h"
+#include "engine/operation.h"
 
 namespace ropewalk {
 
@@ -37,7 +36,17 @@ class FailureDetector {
   /// Whether this rank has reported one.
   bool has_failed() const { return failed_; }
   /// Ends the job.
-  void fail(Failure failure);
+  void fail(const Failure& failure) {
+    failed_ = true;
+    monitor_.report(failure);
+  }
+  /// Ends it, as peers may wait for this rank, which is at fault. Returns what they learn.
+  Failure fail_here(const Error& error) {
+    Failure failure = error.failure();
+    failure.rank = failure.peer = links_.rank();
+    fail(failure);
+    return failure;
+  }
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
   /// `operation` has waited too long.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
@@ -46,7 +55,9 @@ class FailureDetector {
   void record(Signature& signature);
   /// The collectives started so far, and the last of them in words; empty where there is none.
   const CallHistory& calls() const { return calls_; }
-  std::string last_call() const;
+  std::string last_call() const {
+    return calls_.count == 0 ? "" : describe(history_[(calls_.count - 1) % kHistory]);
+  }
 
   /// Whether a message is the one that `operation` expects; fails the job where not. Where only
   /// what was called before differs the message stays, and check_stalled finds out what that was.
@@ -84,7 +95,7 @@ class FailureDetector {
   /// `operation` stands still since moved_ns.
   void check_arrivals(const Operation& operation, int64_t now_ns);
   /// Asks a peer what it is doing, unless it has gone.
-  void probe(Operation& operation, const Blocker& blocker, int64_t now_ns);
+  void probe(const Operation& operation, Link& link, int64_t now_ns);
   /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
   void fail_lost(const Operation& operation, Link& link);
   int64_t left_grace_ns(int peer) const;

@@ -15,8 +15,14 @@ namespace {
 
 constexpr size_t kCacheLineBytes = 64;
 
-size_t grain_of(DataType type) {
-  return kCacheLineBytes / size_of(type);
+/// Begin of part `i` of `parts` nearly equal parts of `count` elements; begins are multiples of a
+/// cache line where parts are long enough.
+size_t part_begin(size_t count, size_t parts, size_t i, DataType type) {
+  if (i >= parts) return count;
+  const size_t grain = kCacheLineBytes / size_of(type);
+  // floor(count * i / parts), without the product, which may overflow.
+  const size_t begin = count / parts * i + count % parts * i / parts;
+  return count / parts >= 4 * grain ? begin / grain * grain : begin;
 }
 
 size_t count_of(const std::vector<size_t>& counts, size_t count, int rank) {
@@ -28,74 +34,24 @@ size_t sum_of(const std::vector<size_t>& counts, size_t count, int ranks) {
                         : std::accumulate(counts.begin(), counts.end(), size_t{0});
 }
 
-const std::byte* at(const void* base, size_t element, DataType type) {
-  return base == nullptr ? nullptr : static_cast<const std::byte*>(base) + element * size_of(type);
-}
-std::byte* at(void* base, size_t element, DataType type) {
-  return base == nullptr ? nullptr : static_cast<std::byte*>(base) + element * size_of(type);
-}
-
-/// all_reduce, broadcast, reduce, send, recv, barrier: parts of one vector.
-std::vector<BlockMemory> lay_out_whole(const Call& call, const Schedule& schedule) {
-  const CollectiveTraits traits = traits_of(call.collective);
-  const bool is_root = schedule.rank == call.root;
-  const bool has_in = is_root || !traits.reads_on_root;
-  const bool has_out = is_root || !traits.writes_on_root;
-  std::vector<BlockMemory> blocks(static_cast<size_t>(schedule.blocks));
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    const size_t begin = part_begin(call.count, blocks.size(), b, grain_of(call.type));
-    const size_t end = part_begin(call.count, blocks.size(), b + 1, grain_of(call.type));
-    blocks[b] = {has_in ? at(call.in, begin, call.type) : nullptr,
-                 has_out ? at(call.out, begin, call.type) : nullptr, end - begin};
-  }
-  return blocks;
-}
-
-/// reduce_scatter, all_gather, gather, scatter: a part per rank, each cut into equal pieces.
-std::vector<BlockMemory> lay_out_parts(const Call& call, const Schedule& schedule) {
-  const CollectiveTraits traits = traits_of(call.collective);
-  const bool gathers = traits.in == Side::own;
-  // The side with every rank's part exists on all ranks, or on the root alone.
-  const bool has_whole = !traits.is_rooted() || schedule.rank == call.root;
-  const auto pieces = static_cast<size_t>(schedule.blocks / schedule.ranks);
-  std::vector<BlockMemory> blocks;
-  size_t part = 0;
-  for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const size_t count = count_of(call.counts, call.count, rank);
-    const bool own = rank == schedule.rank;
-    for (size_t piece = 0; piece < pieces; ++piece) {
-      const size_t begin = part_begin(count, pieces, piece, grain_of(call.type));
-      const size_t end = part_begin(count, pieces, piece + 1, grain_of(call.type));
-      BlockMemory block{nullptr, nullptr, end - begin};
-      if (gathers) {
-        if (own) block.in = at(call.in, begin, call.type);
-        if (has_whole) block.out = at(call.out, part + begin, call.type);
-      } else {
-        if (has_whole) block.in = at(call.in, part + begin, call.type);
-        if (own) block.out = at(call.out, begin, call.type);
-      }
-      blocks.push_back(block);
-    }
-    part += count;
-  }
-  return blocks;
+/// Null where `base` is.
+std::byte* at(const void* base, size_t element, DataType type) {
+  if (base == nullptr) return nullptr;
+  return static_cast<std::byte*>(const_cast<void*>(base)) + element * size_of(type);
 }
 
 std::vector<BlockMemory> lay_out_all_to_all(const Call& call, const Schedule& schedule) {
   std::vector<BlockMemory> blocks;
-  size_t begin = 0;
-  for (int to = 0; to < schedule.ranks; ++to) {
-    const size_t count = count_of(call.counts, call.count, to);
-    blocks.push_back({at(call.in, begin, call.type), nullptr, count});
-    begin += count;
-  }
-  begin = 0;
-  const auto& counts = call.recv_counts.empty() ? call.counts : call.recv_counts;
-  for (int from = 0; from < schedule.ranks; ++from) {
-    const size_t count = count_of(counts, call.count, from);
-    blocks.push_back({nullptr, at(call.out, begin, call.type), count});
-    begin += count;
-  }
+  const auto lay_out_side = [&](const void* in, void* out, const std::vector<size_t>& counts) {
+    size_t begin = 0;
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      const size_t count = count_of(counts, call.count, rank);
+      blocks.push_back({at(in, begin, call.type), at(out, begin, call.type), count});
+      begin += count;
+    }
+  };
+  lay_out_side(call.in, nullptr, call.counts);
+  lay_out_side(nullptr, call.out, call.recv_counts.empty() ? call.counts : call.recv_counts);
   return blocks;
 }
 
@@ -106,9 +62,6 @@ std::vector<BlockMemory> lay_out_all_to_all(const Call& call, const Schedule& sc
 
 /// Where the caller told how long its buffers are.
 void check_lengths(const Call& call, const Extent& extent, int rank, int ranks) {
-  const auto differ = [](size_t given, size_t needed) {
-    return given != kUnknownCount && given != needed;
-  };
   const CollectiveTraits traits = traits_of(call.collective);
   const bool is_root = rank == call.root;
   const bool is_cut = call.collective == Collective::all_to_all && call.counts.empty();
@@ -116,12 +69,13 @@ void check_lengths(const Call& call, const Extent& extent, int rank, int ranks) 
     reject(call, fmt::format("the input has {} elements, of which {} ranks cannot get equal parts; "
                              "give counts (Call::all_to_all_v)",
                              call.in_count, ranks));
-  if (traits.has_input(is_root) && differ(call.in_count, extent.in))
-    reject(call, fmt::format("the input has {} elements where {} are needed on rank {} of {}",
-                             call.in_count, extent.in, rank, ranks));
-  if (traits.has_output(is_root) && differ(call.out_count, extent.out))
-    reject(call, fmt::format("the output has {} elements where {} are needed on rank {} of {}",
-                             call.out_count, extent.out, rank, ranks));
+  const auto check = [&](const char* side, bool is_there, size_t given, size_t needed) {
+    if (is_there && given != kUnknownCount && given != needed)
+      reject(call, fmt::format("the {} has {} elements where {} are needed on rank {} of {}", side,
+                               given, needed, rank, ranks));
+  };
+  check("input", traits.has_input(is_root), call.in_count, extent.in);
+  check("output", traits.has_output(is_root), call.out_count, extent.out);
 }
 
 void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) {
@@ -147,25 +101,35 @@ void check_overlap(const Call& call, const Extent& extent, int rank, int ranks) 
 
 }  // namespace
 
-size_t part_begin(size_t count, size_t parts, size_t i, size_t grain) {
-  if (i >= parts) return count;
-  // floor(count * i / parts), without the product, which may overflow.
-  const size_t begin = count / parts * i + count % parts * i / parts;
-  return count / parts >= 4 * grain ? begin / grain * grain : begin;
-}
-
+/// One vector, or a part for each rank, cut into equal pieces.
 std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule) {
   if (call.collective == Collective::all_to_all) return lay_out_all_to_all(call, schedule);
-  return traits_of(call.collective).has_parts() ? lay_out_parts(call, schedule)
-                                                : lay_out_whole(call, schedule);
+  const CollectiveTraits traits = traits_of(call.collective);
+  const bool is_root = schedule.rank == call.root;
+  const int parts = traits.has_parts() ? schedule.ranks : 1;
+  const auto pieces = static_cast<size_t>(schedule.blocks / parts);
+  std::vector<BlockMemory> blocks;
+  size_t before = 0;  // elements of earlier parts
+  for (int part = 0; part < parts; ++part) {
+    const size_t count = traits.has_parts() ? count_of(call.counts, call.count, part) : call.count;
+    const auto place = [&](const void* base, Side side, bool on_root_only, size_t begin) {
+      const bool is_here =
+          (is_root || !on_root_only) && (side != Side::own || part == schedule.rank);
+      return at(is_here ? base : nullptr, side == Side::all ? before + begin : begin, call.type);
+    };
+    for (size_t piece = 0; piece < pieces; ++piece) {
+      const size_t begin = part_begin(count, pieces, piece, call.type);
+      const size_t end = part_begin(count, pieces, piece + 1, call.type);
+      blocks.push_back({place(call.in, traits.in, traits.reads_on_root, begin),
+                        place(call.out, traits.out, traits.writes_on_root, begin), end - begin});
+    }
+    before += count;
+  }
+  return blocks;
 }
 
 bool overwrites_input(const Call& call) {
   return call.collective == Collective::all_to_all && call.in == call.out && call.count > 0;
-}
-
-size_t saved_bytes(const Call& call, int rank, int ranks) {
-  return overwrites_input(call) ? extent_of(call, rank, ranks).in * size_of(call.type) : 0;
 }
 
 Extent extent_of(const Call& call, int rank, int ranks) {

@@ -20,19 +20,21 @@ struct BlockMemory {
 /// One entry per data block of `schedule` (all ranks agree on the lengths).
 std::vector<BlockMemory> lay_out(const Call& call, const Schedule& schedule);
 
+/// Whether each rank's input is scaled first; whether the sum is divided by the number of ranks.
+inline bool scales(const Call& call) {
+  return is_reduction(call.collective) && call.op.kind == ReduceKind::scaled_sum;
+}
+inline bool averages(const Call& call) {
+  return is_reduction(call.collective) && call.op.kind == ReduceKind::avg;
+}
+
 /// Whether what comes in overwrites what is still to be sent: all_to_all in place. The input is
 /// saved first then.
 bool overwrites_input(const Call& call);
-/// Bytes of the input that are saved; 0 where it is not overwritten.
-size_t saved_bytes(const Call& call, int rank, int ranks);
 
 /// Bytes of the whole vector that the collective moves, equal on all ranks (all_to_all_v: of this
 /// rank's input): what the planner looks at.
 size_t total_bytes(const Call& call, int ranks);
-
-/// Begin of part `i` of `parts` nearly equal parts of `count` elements; begins are multiples of
-/// `grain` elements where parts are long enough.
-size_t part_begin(size_t count, size_t parts, size_t i, size_t grain);
 
 /// Throws Error(invalid_argument) where the call makes no sense by itself.
 void check_call(const Call& call, int rank, int ranks);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 namespace ropewalk {
 
@@ -70,16 +72,6 @@ std::byte* Link::map(RemoteKey key, uint64_t offset, size_t bytes) {
   return address;
 }
 
-void Link::find_inbox_again() {
-  if (peer_inbox_here_ != nullptr) peer_inbox_here_ = map(peer_inbox_, 0, kInboxBytes);
-}
-
-bool Link::accepted(Posted posted) {
-  if (posted == Posted::lost) lost_ = true;
-  if (posted == Posted::posted) ++puts_under_way_;
-  return posted == Posted::done || posted == Posted::posted;
-}
-
 Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                        uint64_t cookie) {
   // The source is a mirror slot. A message's is not reused before the peer has read the put's
@@ -124,11 +116,6 @@ bool Link::refuse_arrival(int s) {
   return false;
 }
 
-const Grant* Link::grant(int s) const {
-  if (out_[s].grants == out_[s].grants_used) return nullptr;
-  return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
-}
-
 Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration* memory,
                        size_t bytes, const Grant& grant, uint64_t offset, uint64_t cookie) {
   const Posted posted = transport_.put({.peer = peer_,
@@ -161,15 +148,6 @@ void Link::send_probe(const Probe& probe) {
   const Posted posted =
       put_small(slot, sizeof(probe), kProbeOffset, make_notice(NoticeKind::probe, 0), kProbeCookie);
   probing_ = accepted(posted) && posted == Posted::posted;
-}
-
-const Probe& Link::last_probe() const {
-  return *reinterpret_cast<const Probe*>(inbox(kProbeOffset));
-}
-
-bool Link::notify(NoticeKind kind, int s, uint32_t amount) {
-  return accepted(transport_.put(
-      {.peer = peer_, .notice = make_notice(kind, s, amount), .urgent = kind != NoticeKind::data}));
 }
 
 bool Link::on_notice(uint32_t notice) {
@@ -207,6 +185,25 @@ bool Link::flush_owed() {
     if (in.credits_owed < kCreditBatch && in.consumed_owed == 0) owing_ &= ~(1u << s);
   }
   return owing_ == 0 || lost_;
+}
+
+LinkTable::LinkTable(int rank, std::vector<Transport*> transports, std::vector<int> route)
+    : rank_(rank),
+      transports_(std::move(transports)),
+      route_(std::move(route)),
+      links_(route_.size()) {
+  std::ranges::copy_if(transports_, std::back_inserter(networks_),
+                       [](Transport* transport) { return transport->mapped_memory() == nullptr; });
+}
+
+Link& LinkTable::to(int peer) {
+  assert(peer >= 0 && peer < size() && peer != rank_);
+  auto& link = links_[static_cast<size_t>(peer)];
+  if (!link) {
+    link = std::make_unique<Link>(transport_to(peer), transport_index(peer), peer, puts_under_way_);
+    open_.push_back(link.get());
+  }
+  return *link;
 }
 
 }  // namespace ropewalk

@@ -1,5 +1,5 @@
-// One peer over one transport: the streams' rings, credits and grants. The only file that turns
-// messages into puts. Knows nothing of steps.
+// One peer over one transport: the streams' rings, credits and grants; and the table of all peers.
+// The only file that turns messages into puts. Knows nothing of steps.
 //
 // Owned by the engine and used under its lock. Counters wrap at 2^32 and are compared by
 // difference.
@@ -16,32 +16,25 @@
 // put was read.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cassert>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/wire.h"
 #include "memory/registered_memory.h"
 
 namespace ropewalk {
 
-/// Registered memory of this rank, as a peer can name it. Fixed when the operation is prepared.
-struct RemoteAddress {
-  bool known = false;
-  RemoteKey key;
-  uint64_t offset = 0;
-};
-
 /// A circle of staging slots of slice_bytes each.
 struct Window {
   std::byte* base = nullptr;
-  RemoteAddress at;
+  RemoteBuffer at{{}, 0, kWindowSlots, 1};
 };
-inline constexpr uint32_t kWindowSlots = 4;
 
 class Link {
  public:
@@ -68,7 +61,10 @@ class Link {
   /// False: the transport is full, try again.
   bool send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
   /// The oldest grant not yet finished with, or null.
-  const Grant* grant(int s) const;
+  const Grant* grant(int s) const {
+    if (out_[s].grants == out_[s].grants_used) return nullptr;
+    return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
+  }
   /// Requires that there is one.
   void finish_grant(int s) {
     assert(out_[s].grants != out_[s].grants_used);
@@ -134,14 +130,20 @@ class Link {
   /// Address of exposed or granted memory of the peer; null, with `failure`, where it cannot be
   /// mapped.
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
+  /// The same of what `at` says of a message of `bytes`.
+  std::byte* map(const RemoteBuffer& at, size_t slice_bytes, size_t bytes) {
+    return map(at.key, at.offset, at.window > 0 ? at.window * slice_bytes : bytes);
+  }
 
   /// After MappedMemory::unmap_deregistered: the peer may have gone, and its inbox with it.
-  void find_inbox_again();
+  void find_inbox_again() {
+    if (peer_inbox_here_ != nullptr) peer_inbox_here_ = map(peer_inbox_, 0, kInboxBytes);
+  }
 
   /// Does nothing while the last probe is still on its way out.
   void send_probe(const Probe& probe);
   void probe_sent() { probing_ = false; }
-  const Probe& last_probe() const;
+  const Probe& last_probe() const { return *reinterpret_cast<const Probe*>(inbox(kProbeOffset)); }
 
   /// True once the transport answered a put with `lost`.
   bool lost() const { return lost_; }
@@ -173,8 +175,16 @@ class Link {
   }
   bool refuse_arrival(int s);
   bool flush_owed();
-  bool notify(NoticeKind kind, int s, uint32_t amount);
-  bool accepted(Posted posted);
+  bool notify(NoticeKind kind, int s, uint32_t amount) {
+    return accepted(transport_.put({.peer = peer_,
+                                    .notice = make_notice(kind, s, amount),
+                                    .urgent = kind != NoticeKind::data}));
+  }
+  bool accepted(Posted posted) {
+    if (posted == Posted::lost) lost_ = true;
+    if (posted == Posted::posted) ++puts_under_way_;
+    return posted == Posted::done || posted == Posted::posted;
+  }
   void give_up(ErrorCode code, std::string reason, std::string advice);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                    uint64_t cookie = 0);
@@ -201,6 +211,83 @@ class Link {
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};
+};
+
+/// This rank's links: which transport reaches which peer. Links are made when operations first need
+/// them.
+class LinkTable {
+ public:
+  /// `transports[route[peer]]` reaches `peer`; they outlive the table.
+  LinkTable(int rank, std::vector<Transport*> transports, std::vector<int> route);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(route_.size()); }
+  const std::vector<Transport*>& transports() const { return transports_; }
+  bool has_networks() const { return !networks_.empty(); }
+  int transport_index(int peer) const { return route_[static_cast<size_t>(peer)]; }
+  Transport& transport_to(int peer) const {
+    assert(peer >= 0 && peer < size() && peer != rank_);
+    return *transports_[static_cast<size_t>(transport_index(peer))];
+  }
+  /// Whether this rank maps the memory of every other.
+  bool are_all_mapped() const {
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank_ && transport_to(peer).mapped_memory() == nullptr) return false;
+    return true;
+  }
+
+  /// The link with `peer`, made if there is none. Throws Error.
+  Link& to(int peer);
+  /// Null where there is none.
+  Link* find(int peer) const {
+    assert(peer >= 0 && peer < size());
+    return links_[static_cast<size_t>(peer)].get();
+  }
+  const std::vector<Link*>& open() const { return open_; }
+
+  /// As Transport::set_batching, of all networks.
+  void set_batching(bool on) {
+    for (Transport* network : networks_) network->set_batching(on);
+  }
+  /// Sends the credits and `consumed` notices that are owed; false where a transport took not all.
+  bool flush() {
+    bool all = true;
+    for (Link* link : open_)
+      if (link->ready()) all &= link->flush();
+    return all;
+  }
+  /// Puts that were posted and are still to be completed, or bytes that a transport holds back.
+  bool has_unsent() const {
+    return puts_under_way_ > 0 ||
+           std::ranges::any_of(networks_, [](Transport* network) { return network->has_unsent(); });
+  }
+  /// Looks for messages that peers stored into mapped inboxes; true when there are new ones.
+  bool poll_inboxes() {
+    bool found = false;
+    for (Link* link : open_)
+      for (int stream = 0; stream < kStreams; ++stream) found |= link->look(stream);
+    return found;
+  }
+  /// Unmaps peers' memory that they have deregistered. Requires that no operation is under way.
+  void unmap_deregistered() {
+    for (Transport* transport : transports_)
+      if (MappedMemory* mapped = transport->mapped_memory()) mapped->unmap_deregistered();
+    for (Link* link : open_) link->find_inbox_again();
+  }
+  void put_done() {
+    assert(puts_under_way_ > 0);
+    --puts_under_way_;
+  }
+  bool has_puts_under_way() const { return puts_under_way_ > 0; }
+
+ private:
+  const int rank_;
+  const std::vector<Transport*> transports_;
+  std::vector<Transport*> networks_;  // of these, where bytes may wait: not in mapped memory
+  const std::vector<int> route_;
+  std::vector<std::unique_ptr<Link>> links_;  // by peer; null until needed
+  std::vector<Link*> open_;
+  uint32_t puts_under_way_ = 0;  // posted, put_done still to come
 };
 
 }  // namespace ropewalk

@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/link_table.h"
 #include "engine/operation.h"
 #include "memory/memory_registry.h"
 
@@ -33,9 +32,9 @@ class MemoryBinder {
   MemoryBinder(Operation& operation, const LinkTable& links, MemoryRegistry& memories);
 
   /// How the peer of `link` reads [address, address + bytes); unknown where that is not registered.
-  RemoteAddress source(const Link& link, const std::byte* address, size_t bytes);
+  RemoteBuffer source(const Link& link, const std::byte* address, size_t bytes);
   /// How it writes there: plain memory is registered, where the transport can do that.
-  RemoteAddress target(const Link& link, std::byte* address, size_t bytes);
+  RemoteBuffer target(const Link& link, std::byte* address, size_t bytes);
   /// A registration that holds the range. The caller's plain memory is registered for this
   /// operation: its input or output as a whole.
   const MemoryRegistration& find_or_register(const Link& link, const std::byte* address,

@@ -2,20 +2,29 @@
 // stands. Run by the engine, under its lock.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/executor.h"
-#include "engine/signature.h"
 #include "schedule/collective.h"
 
 namespace ropewalk {
 
+class Driver;
+class Engine;
 class Group;
-class OperationQueue;
+struct Operation;
+
+/// Operations that run one after the other, in order of start: only the first of them may run.
+using OperationQueue = std::list<Operation*>;
 
 /// The caller's plain memory, registered for one operation.
 struct PlainMemory {
@@ -26,9 +35,11 @@ struct PlainMemory {
 
 /// The memory of an operation, as transports and peers know it.
 struct OperationMemory {
-  std::unique_ptr<RegisteredMemory> scratch;  // blocks that the caller gave no memory for
-  std::unique_ptr<RegisteredMemory> saved;    // of an input that the output overwrites
+  // Blocks that the caller gave no memory for; of an owner executor, an input, saved before the
+  // output overwrites it.
+  std::unique_ptr<RegisteredMemory> scratch;
   std::unique_ptr<RegisteredMemory> windows;
+  std::shared_ptr<RegisteredMemory> packed;  // of a group: all_reduces that run as one
   // Fixed from one bind to the next:
   std::vector<std::weak_ptr<RegisteredMemory>> uses;  // the caller's registered memory
   std::vector<PlainMemory> plain;
@@ -39,15 +50,22 @@ struct OperationMemory {
     return std::ranges::all_of(
         plain, [](const PlainMemory& memory) { return memory.registration->current(); });
   }
+  /// Whether the caller's registered memory is still there.
+  bool is_there() const {
+    return std::ranges::none_of(uses, [](const auto& use) { return use.expired(); });
+  }
 };
 
-class Operation {
- public:
-  enum class State : uint8_t { idle, running, done };
+/// A caller's buffer, and its place in a packed vector.
+struct Fragment {
+  const std::byte* in;
+  std::byte* out;
+  std::byte* packed;
+  size_t bytes;
+};
 
-  Operation() = default;
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
+struct Operation {
+  enum class State : uint8_t { idle, running, done };
 
   bool is_point_to_point() const { return traits_of(call.collective).is_point_to_point(); }
 
@@ -57,16 +75,130 @@ class Operation {
   Signature signature;  // its sequence is set at every start
   OperationMemory memory;
   std::unique_ptr<Executor> executor;
-  Group* group = nullptr;  // of which it is a part; null in tests
-  size_t part = 0;         // which
+  std::vector<Fragment> fragments;  // what memory.packed holds
+  Group* group = nullptr;           // of which it is a part; null in tests
 
   // Of the run; under the engine's lock, except `state`.
   std::atomic<State> state{State::idle};
   bool begun = false;               // its streams are its own
   OperationQueue* queue = nullptr;  // the one that it was started in
-  Operation* next = nullptr;        // waits in it for this one to end
-  int64_t moved_ns = 0;             // when anything last moved
+  OperationQueue node{this};        // what goes into it: a start allocates nothing
+  int64_t moved_ns = 0;       // when anything last moved
   int64_t probed_ns = 0;
+};
+
+/// What a Work or a Plan runs: one operation, or those of a group of calls. All_reduces of a group
+/// that are alike may run as one operation on a packed vector.
+class Group {
+ public:
+  /// Before the first start.
+  void add(std::shared_ptr<Operation> operation) {
+    assert(operation->group == nullptr && operation->state == Operation::State::idle);
+    operation->group = this;
+    parts_.push_back(std::move(operation));
+  }
+
+  // Under the engine's lock:
+  /// Starts all parts. Requires is_finished().
+  void start(Engine& engine);
+  /// A part has ended. True where it was the last: then whoever waits may destroy this at once.
+  bool end_part() {
+    assert(!is_finished());
+    return unfinished_.fetch_sub(1, std::memory_order_release) == 1;
+  }
+
+  /// No part is under way. Any thread.
+  bool is_finished() const { return unfinished_.load(std::memory_order_acquire) == 0; }
+  /// The first that is under way; null where there is none.
+  const Operation* unfinished_part() const {
+    for (const auto& part : parts_)
+      if (part->state.load(std::memory_order_acquire) == Operation::State::running)
+        return part.get();
+    return nullptr;
+  }
+  /// The caller's registered memory is still the one that the parts name to peers.
+  bool is_valid() const {
+    return std::ranges::all_of(parts_, [](const auto& part) { return part->memory.is_there(); });
+  }
+  /// Of the first part. Requires that there is one.
+  Algorithm algorithm() const {
+    assert(!parts_.empty());
+    return parts_.front()->algorithm;
+  }
+
+  std::shared_ptr<Driver> driver;  // by which it is started and waited for
+  std::atomic<int> waiters{0};     // threads that wait for it, with limits of their own
+
+ private:
+  std::vector<std::shared_ptr<Operation>> parts_;
+  std::atomic<size_t> unfinished_{0};  // parts
+};
+
+/// Which operations may run. Collective k runs in context k mod kContexts, and starts when
+/// collective k - kContexts has ended here; until then it waits in its context's queue, so that a
+/// turn of the engine looks only at what may run, however much has been started. A peer may be
+/// ahead: what it sends waits in the slots of its stream. send and recv have a context of their
+/// own: per pair, direction and channel one of them is under way at a time.
+///
+/// Owned by the engine and used under its lock.
+class OperationQueues {
+ public:
+  explicit OperationQueues(int size) : pairs_(static_cast<size_t>(size)) { active_.reserve(64); }
+
+  /// The first of each queue, in order of their start.
+  const std::vector<Operation*>& active() const { return active_; }
+  /// Of a send or recv: how many of its channel were started before.
+  uint32_t count_message(const Operation& operation) {
+    assert(operation.is_point_to_point());
+    return channel_of(operation).started++;
+  }
+  void push(Operation& operation) {
+    operation.queue = operation.is_point_to_point()
+                          ? &channel_of(operation).queue
+                          : &contexts_[operation.signature.sequence % kContexts];
+    if (operation.queue->empty()) active_.push_back(&operation);
+    operation.queue->splice(operation.queue->end(), operation.node);
+  }
+  /// Takes active()[index], which has finished, out of its queue: the next one becomes active, as
+  /// the last.
+  void pop_active(size_t index) {
+    Operation& ended = *active_[index];
+    OperationQueue& queue = *ended.queue;
+    assert(queue.front() == &ended);
+    active_.erase(active_.begin() + static_cast<ptrdiff_t>(index));
+    ended.node.splice(ended.node.end(), queue, queue.begin());
+    if (!queue.empty()) active_.push_back(queue.front());
+  }
+  /// Whether a recv of `channel` from `peer` has been started and not ended.
+  bool has_recv(int peer, int channel) const {
+    return !pairs_[static_cast<size_t>(peer)].recvs[static_cast<size_t>(channel)].queue.empty();
+  }
+  /// A collective that has not ended; null where there is none.
+  const Operation* find(uint32_t sequence) const {
+    const OperationQueue& queue = contexts_[sequence % kContexts];
+    const auto found = std::ranges::find_if(
+        queue, [&](const Operation* op) { return op->signature.sequence == sequence; });
+    return found == queue.end() ? nullptr : *found;
+  }
+
+ private:
+  struct Channel {
+    uint32_t started = 0;
+    OperationQueue queue;
+  };
+  struct Pair {
+    std::array<Channel, kChannels> sends, recvs;
+  };
+  /// Of a send or recv.
+  Channel& channel_of(const Operation& operation) {
+    Pair& pair = pairs_[static_cast<size_t>(operation.call.root)];
+    const bool sends = operation.call.collective == Collective::send;
+    return (sends ? pair.sends : pair.recvs)[static_cast<size_t>(operation.call.channel)];
+  }
+
+  std::vector<Operation*> active_;
+  std::array<OperationQueue, kContexts> contexts_{};  // collectives
+  std::vector<Pair> pairs_;                           // by peer
 };
 
 }  // namespace ropewalk

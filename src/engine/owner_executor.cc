@@ -1,14 +1,11 @@
-#include "engine/owner_executor.h"
-
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
 
+#include "engine/executors.h"
 #include "engine/failure_detector.h"
-#include "engine/link_table.h"
 #include "engine/memory_binder.h"
-#include "engine/operation.h"
 #include "reduce/reduce.h"
 
 namespace ropewalk {
@@ -19,18 +16,9 @@ constexpr size_t kPieceBytes = 16 << 10;
 /// After so many bytes other operations, and news of failures, get their turn.
 constexpr size_t kTurnBytes = 1 << 20;
 
-bool stages_in(const OwnerPeer& peer) {
-  return peer.window.base != nullptr && peer.in != nullptr && !peer.in_at.known;
-}
-bool stages_out(const OwnerPeer& peer) {
-  return peer.window.base != nullptr && peer.out != nullptr && !peer.out_at.known;
-}
-
-RemoteBuffer remote_buffer(const RemoteAddress& at, const Window& window,
-                           const std::byte* address) {
-  if (address == nullptr) return {};
-  if (at.known) return {at.key, at.offset, 0, 1};
-  return {window.at.key, window.at.offset, kWindowSlots, 1};
+/// Where slice `index` of `owner`'s window lies.
+std::byte* window_slot(const OwnerPeer& owner, uint32_t index, size_t slice_bytes) {
+  return owner.window.base + index % kWindowSlots * slice_bytes;
 }
 
 /// What lies where in one slice of an owned block.
@@ -40,22 +28,21 @@ struct SliceBuffers {
   size_t source_count = 0, target_count = 0;
 };
 
-/// Adds, divides and hands out piece by piece.
-void average(const SliceBuffers& at, size_t bytes, const OwnerProgram& program) {
-  const size_t element = size_of(program.type);
-  for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-    const size_t count = std::min(kPieceBytes, bytes - begin) / element;
-    std::array<const std::byte*, kReduceFanMax> sources;
-    std::array<std::byte*, kReduceFanMax> targets;
-    for (size_t i = 0; i < at.source_count; ++i) sources[i] = at.sources[i] + begin;
-    for (size_t i = 0; i < at.target_count; ++i) targets[i] = at.targets[i] + begin;
-    const std::span all_targets(targets.data(), at.target_count);
-    reduce(all_targets.first(1), std::span(sources.data(), at.source_count), count, program.type,
-           program.op);
+/// Adds, divides and hands out piece by piece; moves the pointers on.
+void average(SliceBuffers& at, size_t bytes, const OwnerProgram& program) {
+  const std::span sources(at.sources.data(), at.source_count);
+  const std::span targets(at.targets.data(), at.target_count);
+  while (bytes > 0) {
+    const size_t piece = std::min(kPieceBytes, bytes);
+    const size_t count = piece / size_of(program.type);
+    reduce(targets.first(1), sources, count, program.type, program.op);
     divide(targets[0], count, program.type, program.ranks);
-    if (at.target_count == 1) continue;
     const std::byte* averaged = targets[0];
-    reduce(all_targets.subspan(1), std::span(&averaged, 1), count, program.type, program.op);
+    if (targets.size() > 1)
+      reduce(targets.subspan(1), std::span(&averaged, 1), count, program.type, program.op);
+    for (const std::byte*& source : sources) source += piece;
+    for (std::byte*& target : targets) target += piece;
+    bytes -= piece;
   }
 }
 
@@ -63,12 +50,9 @@ void average(const SliceBuffers& at, size_t bytes, const OwnerProgram& program) 
 
 OwnerExecutor::OwnerExecutor(const EngineParts& engine, const Operation& operation,
                              OwnerProgram program)
-    : engine_(engine), operation_(operation), program_(std::move(program)) {
+    : Executor(engine, operation), program_(std::move(program)) {
   assert(engine_.links.are_all_mapped());
-  for (OwnerPeer& peer : program_.peers) {
-    peer.link = &engine_.links.to(peer.rank);
-    links_.add(*peer.link);
-  }
+  for (OwnerPeer& peer : program_.peers) peer.link = &require_link(peer.rank);
 }
 
 void OwnerExecutor::bind(MemoryBinder& binder) {
@@ -76,9 +60,7 @@ void OwnerExecutor::bind(MemoryBinder& binder) {
     if (peer.bytes == 0) continue;
     if (peer.in != nullptr) peer.in_at = binder.source(*peer.link, peer.in, peer.bytes);
     if (peer.out != nullptr) peer.out_at = binder.target(*peer.link, peer.out, peer.bytes);
-    const bool needs_window =
-        (peer.in != nullptr && !peer.in_at.known) || (peer.out != nullptr && !peer.out_at.known);
-    if (needs_window) binder.add_window(*peer.link, peer.window);
+    if (peer.stages_in() || peer.stages_out()) binder.add_window(*peer.link, peer.window);
   }
 }
 
@@ -89,8 +71,8 @@ void OwnerExecutor::begin(int context) {
   if (program_.scales)
     scale(static_cast<std::byte*>(call.out), static_cast<const std::byte*>(call.in), call.count,
           call.type, call.op.scale);
-  if (operation_.memory.saved)
-    std::memcpy(operation_.memory.saved->data(), call.in, operation_.memory.saved->bytes());
+  if (const auto& saved = operation_.memory.scratch)
+    std::memcpy(saved->data(), call.in, saved->bytes());
   for (const KeptPart& part : program_.kept) std::memcpy(part.out, part.in, part.bytes);
   for (OwnerPeer& peer : program_.peers) {
     peer.stream = stream_of(context, 0);
@@ -103,7 +85,7 @@ void OwnerExecutor::begin(int context) {
 
 bool OwnerExecutor::progress() {
   assert(operation_.begun);
-  if (!links_.connect()) return false;
+  if (!connect()) return false;
   bool moved = false;
   bool finished = true;
   for (OwnerPeer& peer : program_.peers) {
@@ -133,17 +115,17 @@ bool OwnerExecutor::run_contributor(OwnerPeer& owner) {
   // Notices of an earlier operation's windows may still be on their way: a signed difference.
   const auto done = static_cast<int32_t>(link.consumed(s) - owner.consumed_seen);
   while (owner.returned < owner.slices && static_cast<int32_t>(owner.returned) < done) {
-    if (stages_out(owner))
+    if (owner.stages_out())
       std::memcpy(owner.out + owner.returned * slice_bytes,
-                  owner.window.base + owner.returned % kWindowSlots * slice_bytes,
+                  window_slot(owner, owner.returned, slice_bytes),
                   slice_length(owner.bytes, slice_bytes, owner.returned));
     ++owner.returned;
     moved = true;
   }
-  if (owner.window.base == nullptr) return moved;
+  if (!owner.stages_in() && !owner.stages_out()) return moved;
   while (owner.staged < owner.slices && owner.staged - owner.returned < kWindowSlots) {
-    if (stages_in(owner))
-      std::memcpy(owner.window.base + owner.staged % kWindowSlots * slice_bytes,
+    if (owner.stages_in())
+      std::memcpy(window_slot(owner, owner.staged, slice_bytes),
                   owner.in + owner.staged * slice_bytes,
                   slice_length(owner.bytes, slice_bytes, owner.staged));
     if (!link.notify_slice(s)) break;
@@ -154,11 +136,11 @@ bool OwnerExecutor::run_contributor(OwnerPeer& owner) {
 }
 
 bool OwnerExecutor::send_descriptor(OwnerPeer& owner) {
-  if (!owner.link->can_send(owner.stream)) return false;
   const EagerHeader header{operation_.signature, owner.bytes, MessageKind::descriptor};
-  const BufferDescriptor descriptor{remote_buffer(owner.in_at, owner.window, owner.in),
-                                    remote_buffer(owner.out_at, owner.window, owner.out)};
-  if (!owner.link->send(owner.stream, header, reinterpret_cast<const std::byte*>(&descriptor),
+  const BufferDescriptor descriptor{owner.stages_in() ? owner.window.at : owner.in_at,
+                                    owner.stages_out() ? owner.window.at : owner.out_at};
+  if (!owner.link->can_send(owner.stream) ||
+      !owner.link->send(owner.stream, header, reinterpret_cast<const std::byte*>(&descriptor),
                         sizeof(descriptor)))
     return false;
   owner.descriptor_sent = true;
@@ -177,15 +159,13 @@ bool OwnerExecutor::accept_descriptor(OwnerPeer& contributor) {
   BufferDescriptor descriptor;
   std::memcpy(&descriptor, payload_of(*header, sizeof(descriptor)), sizeof(descriptor));
   const auto map = [&](const RemoteBuffer& place, std::byte*& address) {
-    if (place.given == 0 || block.bytes == 0) return true;
-    const size_t reach = place.window > 0 ? place.window * program_.slice_bytes : block.bytes;
-    address = link.map(place.key, place.offset, reach);
+    if (place.known == 0 || block.bytes == 0) return true;
+    address = link.map(place, program_.slice_bytes, block.bytes);
     return address != nullptr;
   };
-  std::byte* in = nullptr;
-  contributor.their_out = nullptr;
-  const bool expected = contributor.gives == (descriptor.in.given != 0) &&
-                        contributor.takes == (descriptor.out.given != 0);
+  contributor.their_in = contributor.their_out = nullptr;
+  const bool expected = contributor.gives == (descriptor.in.known != 0) &&
+                        contributor.takes == (descriptor.out.known != 0);
   if (block.bytes > 0 && !expected) {
     engine_.failures.fail({ErrorCode::protocol, operation_name(operation_.signature),
                            "rank " + std::to_string(contributor.rank) +
@@ -194,9 +174,8 @@ bool OwnerExecutor::accept_descriptor(OwnerPeer& contributor) {
                            engine_.links.rank(), contributor.rank});
     return false;
   }
-  if (!map(descriptor.in, in) || !map(descriptor.out, contributor.their_out))
+  if (!map(descriptor.in, contributor.their_in) || !map(descriptor.out, contributor.their_out))
     return false;  // check_stalled will say why
-  contributor.their_in = in;
   contributor.in_buffer = descriptor.in;
   contributor.out_buffer = descriptor.out;
   contributor.accepted = true;
@@ -258,17 +237,18 @@ void OwnerExecutor::reduce_slices(const OwnedBlock& block, uint32_t slices) cons
          program_.type, program_.op);
 }
 
-std::optional<Blocker> OwnerExecutor::next_blocker(size_t& position) const {
-  while (position < program_.peers.size()) {
-    const OwnerPeer& peer = program_.peers[position++];
+std::vector<Blocker> OwnerExecutor::blockers() const {
+  std::vector<Blocker> blockers;
+  for (const OwnerPeer& peer : program_.peers) {
     const OwnedBlock* block = peer.is_contributor ? &program_.owned[peer.owned] : nullptr;
-    if (block != nullptr && !peer.accepted) return Blocker{peer.link, false, block->number, 0, 1};
-    if (block != nullptr && peer.is_staged() && block->done < block->slices)
-      return Blocker{peer.link, false, block->number, block->done, block->slices};
-    if (peer.is_owner && (!peer.descriptor_sent || peer.returned < peer.slices))
-      return Blocker{peer.link, true, peer.block, peer.returned, peer.slices};
+    if (block != nullptr && !peer.accepted)
+      blockers.push_back({peer.link, false, block->number});
+    else if (block != nullptr && peer.is_staged() && block->done < block->slices)
+      blockers.push_back({peer.link, false, block->number, block->done, block->slices});
+    else if (peer.is_owner && (!peer.descriptor_sent || peer.returned < peer.slices))
+      blockers.push_back({peer.link, true, peer.block, peer.returned, peer.slices});
   }
-  return {};
+  return blockers;
 }
 
 }  // namespace ropewalk

@@ -8,10 +8,6 @@
 namespace ropewalk {
 namespace {
 
-uint32_t slices_of(size_t bytes, size_t slice_bytes) {
-  return static_cast<uint32_t>((bytes + slice_bytes - 1) / slice_bytes);
-}
-
 class Maker {
  public:
   Maker(const Call& call, const Schedule& schedule, const std::vector<BlockMemory>& blocks,
@@ -21,9 +17,8 @@ class Maker {
     program_.op = call.op;
     program_.ranks = schedule.ranks;
     program_.slice_bytes = slice_bytes;
-    const bool reduces = is_reduction(call.collective);
-    program_.scales = reduces && call.op.kind == ReduceKind::scaled_sum;
-    program_.averages = reduces && call.op.kind == ReduceKind::avg;
+    program_.scales = scales(call);
+    program_.averages = averages(call);
     if (saved != nullptr) moved_ = saved - static_cast<const std::byte*>(call.in);
   }
 
@@ -34,7 +29,8 @@ class Maker {
       is_own(step.block) ? add_contributor(step) : add_owner(step);
     for (const OwnerPeer& peer : program_.peers)
       if (peer.is_owner && peer.out == nullptr) keep(peer);
-    if (call_.collective == Collective::all_to_all) keep_own_part();
+    if (call_.collective == Collective::all_to_all)  // what this rank sends to itself
+      program_.owned[owned_index_.at(schedule_.ranks + schedule_.rank)].in = input(schedule_.rank);
     return std::move(program_);
   }
 
@@ -54,22 +50,21 @@ class Maker {
 
   void add_owned(int block) {
     owned_index_[block] = static_cast<uint32_t>(program_.owned.size());
-    OwnedBlock owned;
-    owned.number = block;
-    owned.in = input(block);
-    owned.out = memory(block).out;
-    owned.bytes = bytes_of(block);
-    owned.slices = slices_of(owned.bytes, slice_bytes_);
-    program_.owned.push_back(owned);
+    const size_t bytes = bytes_of(block);
+    program_.owned.push_back({block,
+                              input(block),
+                              memory(block).out,
+                              bytes,
+                              slices_of(bytes, slice_bytes_),
+                              {},
+                              {},
+                              {}});
   }
 
   uint32_t peer_index(int rank) {
     const auto [it, is_new] =
         peer_index_.try_emplace(rank, static_cast<uint32_t>(program_.peers.size()));
-    if (is_new) {
-      program_.peers.emplace_back();
-      program_.peers.back().rank = rank;
-    }
+    if (is_new) program_.peers.emplace_back().rank = rank;
     return it->second;
   }
 
@@ -102,12 +97,6 @@ class Maker {
       program_.kept.push_back({owner.in, out, owner.bytes});
   }
 
-  /// What this rank sends to itself is not in the schedule.
-  void keep_own_part() {
-    OwnedBlock& to = program_.owned[owned_index_.at(schedule_.ranks + schedule_.rank)];
-    to.in = input(schedule_.rank);
-  }
-
   const Call& call_;
   const Schedule& schedule_;
   const std::vector<BlockMemory>& blocks_;
@@ -126,11 +115,10 @@ bool can_run_owner(const Call& call, const Schedule& schedule,
                    const std::vector<BlockMemory>& blocks, bool all_mapped) {
   if (!all_mapped || schedule.owners.empty()) return false;
   if (static_cast<size_t>(schedule.ranks) > kReduceFanMax) return false;
-  const bool scales = is_reduction(call.collective) && call.op.kind == ReduceKind::scaled_sum;
-  if (scales && call.collective != Collective::all_reduce) return false;
+  if (scales(call) && call.collective != Collective::all_reduce) return false;
   // The ranks of an all_to_all_v know different lengths.
   if (call.collective == Collective::all_to_all && !call.counts.empty()) return true;
-  return std::any_of(blocks.begin(), blocks.end(), [&](const BlockMemory& block) {
+  return std::ranges::any_of(blocks, [&](const BlockMemory& block) {
     return block.elements * size_of(call.type) >= kOwnerBytesMin;
   });
 }

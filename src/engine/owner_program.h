@@ -5,9 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/layout.h"
 #include "engine/link.h"
-#include "schedule/schedule.h"
+#include "engine/program.h"
 
 namespace ropewalk {
 
@@ -38,8 +37,10 @@ struct OwnerPeer {
   std::byte* out = nullptr;       // of this rank; null where it wants nothing
   size_t bytes = 0;
   uint32_t slices = 0;
-  RemoteAddress in_at, out_at;
+  RemoteBuffer in_at, out_at;
   Window window;  // where one of them cannot be named
+  bool stages_in() const { return in != nullptr && in_at.known == 0; }
+  bool stages_out() const { return out != nullptr && out_at.known == 0; }
   // Of the run:
   bool descriptor_sent = false;
   uint32_t staged = 0;         // windows: slices made ready
@@ -54,8 +55,7 @@ struct OwnerPeer {
   // Of the run:
   bool accepted = false;
   RemoteBuffer in_buffer, out_buffer;  // as in its descriptor
-  const std::byte* their_in = nullptr;
-  std::byte* their_out = nullptr;
+  std::byte *their_in = nullptr, *their_out = nullptr;
   bool is_staged() const { return in_buffer.window > 0 || out_buffer.window > 0; }
 };
 

@@ -1,33 +1,28 @@
-#include "engine/pipelined_executor.h"
-
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
+#include "engine/executors.h"
 #include "engine/failure_detector.h"
-#include "engine/link_table.h"
 #include "engine/memory_binder.h"
-#include "engine/message_protocol.h"
-#include "engine/operation.h"
 
 namespace ropewalk {
+namespace {
+
+MessageKind kind_of(const StepState& step) {
+  if (step.eager) return MessageKind::eager;
+  return step.exposed ? MessageKind::exposed : MessageKind::announced;
+}
+
+}  // namespace
 
 PipelinedExecutor::PipelinedExecutor(const EngineParts& engine, const Operation& operation,
                                      Program program)
-    : engine_(engine),
-      operation_(operation),
-      program_(std::move(program)),
-      steps_(program_.steps.size()),
-      streams_(program_.streams.size()) {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].executor = this;
-    steps_[i].slices = program_.steps[i].slices;
-    steps_[i].eager = is_eager(program_.steps[i]);
-  }
-  for (size_t s = 0; s < streams_.size(); ++s) {
-    streams_[s].program = &program_.streams[s];
-    streams_[s].link = &engine_.links.to(program_.streams[s].peer);
-    links_.add(*streams_[s].link);
-  }
+    : Executor(engine, operation), program_(std::move(program)) {
+  for (const ProgramStep& step : program_.steps)
+    steps_.push_back({.executor = this, .slices = step.slices, .eager = is_eager(step)});
+  for (const Stream& stream : program_.streams)
+    streams_.push_back({.program = &stream, .link = &require_link(stream.peer)});
 }
 
 void PipelinedExecutor::bind(MemoryBinder& binder) {
@@ -52,7 +47,7 @@ bool PipelinedExecutor::bind_step(StreamState& stream, uint32_t i, MemoryBinder&
     state.source_memory = &binder.find_or_register(link, step.source, step.bytes);
   if (step.action == Action::receive_copy)
     state.remote = binder.target(link, step.target, step.bytes);
-  return protocol_of(step, link.mapped(), state.remote.known) ==
+  return protocol_of(step, link.mapped(), state.remote.known != 0) ==
          (sending ? MessageProtocol::read_from_copy : MessageProtocol::staged);
 }
 
@@ -71,9 +66,32 @@ void PipelinedExecutor::begin(int context) {
   }
 }
 
+/// Issues grants, sends or receives, as far as it goes.
+template <bool sending>
+bool PipelinedExecutor::advance(StreamState& stream) {
+  const std::vector<uint32_t>& steps = stream.program->steps;
+  bool moved = sending ? collect_consumed(stream) : issue_grants(stream);
+  for (; stream.head < steps.size(); ++stream.head) {
+    const uint32_t i = steps[stream.head];
+    StepState& state = steps_[i];
+    if (!state.announced) {
+      if (!(sending ? announce(stream, i) : accept(stream, i))) break;
+      moved = true;
+    }
+    if (state.eager) continue;
+    const uint32_t& passed = sending ? state.issued : state.done;
+    while (passed < state.slices && (sending ? send_slice(stream, i) : take_slice(stream, i)))
+      moved = true;
+    if (passed < state.slices) break;
+    if (sending && !state.exposed) stream.link->finish_grant(stream.id);
+    if (!sending && state.granted) stream.link->grant_done(stream.id);
+  }
+  return moved;
+}
+
 bool PipelinedExecutor::progress() {
   assert(operation_.begun);
-  links_.connect();
+  connect();
   bool moved = false, again = true;
   while (again && unfinished_ > 0) {
     again = false;
@@ -81,7 +99,7 @@ bool PipelinedExecutor::progress() {
     for (const bool sending : {false, true})
       for (StreamState& stream : streams_) {
         if (stream.program->sending != sending || !stream.link->ready()) continue;
-        again |= sending ? advance_send(stream) : advance_receive(stream);
+        again |= sending ? advance<true>(stream) : advance<false>(stream);
       }
     if (!program_.locals.empty()) again |= advance_locals();
     if (engine_.failures.has_failed()) return false;
@@ -104,16 +122,6 @@ bool PipelinedExecutor::advance_locals() {
   return moved;
 }
 
-void PipelinedExecutor::put_done(uint64_t cookie) {
-  auto& step = *reinterpret_cast<StepState*>(cookie);
-  step.executor->finish_slice(step);
-}
-
-void PipelinedExecutor::finish_slice(StepState& step) {
-  assert(step.done < step.slices && unfinished_ > 0);
-  if (++step.done == step.slices) --unfinished_;
-}
-
 /// Whether the steps that slice `slice` depends on, up to `deps_end`, are done as far. Slices of a
 /// step end in order, so a counter tells.
 bool PipelinedExecutor::slice_ready(uint32_t step, uint32_t slice, uint32_t deps_end) const {
@@ -125,37 +133,201 @@ bool PipelinedExecutor::slice_ready(uint32_t step, uint32_t slice, uint32_t deps
   return true;
 }
 
-std::optional<Blocker> PipelinedExecutor::next_blocker(size_t& position) const {
-  while (position < streams_.size())
-    if (const auto blocker = blocker_of(streams_[position++])) return blocker;
-  return {};
+std::vector<Blocker> PipelinedExecutor::blockers() const {
+  std::vector<Blocker> blockers;
+  for (const StreamState& stream : streams_)
+    if (const auto i = blocked_step(stream))
+      blockers.push_back({stream.link, stream.program->sending, program_.steps[*i].block,
+                          steps_[*i].done, steps_[*i].slices});
+  return blockers;
 }
 
-/// What `stream` waits for; nothing where it waits for this rank's other steps.
-std::optional<Blocker> PipelinedExecutor::blocker_of(const StreamState& stream) const {
+std::optional<uint32_t> PipelinedExecutor::blocked_step(const StreamState& stream) const {
   const std::vector<uint32_t>& steps = stream.program->steps;
-  const bool sending = stream.program->sending;
-  const auto blocked_at = [&](uint32_t i) {
-    return Blocker{stream.link, sending, program_.steps[i].block, steps_[i].done, steps_[i].slices};
-  };
   if (stream.head == steps.size()) {
-    const auto open = std::find_if(steps.begin(), steps.end(),
-                                   [&](uint32_t i) { return steps_[i].done != steps_[i].slices; });
-    if (open == steps.end() || !sending) return {};
-    return blocked_at(*open);
+    if (!stream.program->sending) return {};
+    const auto open =
+        std::ranges::find_if(steps, [&](uint32_t i) { return steps_[i].done != steps_[i].slices; });
+    return open == steps.end() ? std::nullopt : std::optional(*open);
   }
   const uint32_t i = steps[stream.head];
   const StepState& state = steps_[i];
-  if (sending) {
+  if (stream.program->sending) {
     const uint32_t slice = std::min(state.issued, state.slices - 1);
-    if (!slice_ready(i, slice, program_.steps[i].deps_end)) return {};
-    return blocked_at(i);
+    return slice_ready(i, slice, program_.steps[i].deps_end) ? std::optional(i) : std::nullopt;
   }
   // What has arrived already waits for other steps here.
   const bool arrived = state.announced ? stream.link->slices_arrived(stream.id) > 0
                                        : stream.link->front(stream.id) != nullptr;
-  if (arrived && !stream.link->lost()) return {};
-  return blocked_at(i);
+  return arrived && !stream.link->lost() ? std::nullopt : std::optional(i);
+}
+
+bool PipelinedExecutor::announce(StreamState& stream, uint32_t i) {
+  const ProgramStep& step = program_.steps[i];
+  StepState& state = steps_[i];
+  // An eager message carries its data; others are announced before the data is ready.
+  if (state.eager && !slice_ready(i, 0, step.deps_end)) return false;
+  if (!stream.link->can_send(stream.id)) return false;
+  const EagerHeader header{operation_.signature, step.bytes, kind_of(state)};
+  const std::byte* payload = state.eager ? step.source : nullptr;
+  size_t payload_bytes = state.eager ? step.bytes : 0;
+  RemoteBuffer exposed;
+  if (state.exposed) {
+    exposed = state.remote.known != 0 ? state.remote : stream.window.at;
+    exposed.known = 0;
+    payload = reinterpret_cast<const std::byte*>(&exposed);
+    payload_bytes = sizeof(exposed);
+  }
+  if (!stream.link->send(stream.id, header, payload, payload_bytes)) return false;
+  if (state.eager) {
+    state.issued = 1;
+    finish_slice(state);
+  }
+  state.announced = true;
+  return true;
+}
+
+const Grant* PipelinedExecutor::grant_for(const StreamState& stream) {
+  const Grant* grant = stream.link->grant(stream.id);
+  if (grant == nullptr || grant->signature == operation_.signature) return grant;
+  // A grant of the next operation on this context may be here already; anything else is a mismatch,
+  // which check_stalled tells where it is one of earlier calls.
+  if (grant->signature.sequence - operation_.signature.sequence - 1 >= 1u << 31 &&
+      !is_same_call(grant->signature, operation_.signature))
+    engine_.failures.fail_mismatch(operation_.signature, grant->signature, stream.link->peer());
+  return nullptr;
+}
+
+bool PipelinedExecutor::send_slice(StreamState& stream, uint32_t i) {
+  const ProgramStep& step = program_.steps[i];
+  StepState& state = steps_[i];
+  if (!slice_ready(i, state.issued, step.deps_end)) return false;
+  if (state.exposed) return expose_slice(stream, i);
+
+  const Grant* grant = grant_for(stream);
+  if (grant == nullptr) return false;
+  uint64_t offset = slice_begin(program_, state.issued);
+  if (grant->kind == GrantKind::window) {
+    if (stream.window_issued - stream.window_consumed >= grant->window) return false;
+    offset = slice_begin(program_, stream.window_issued % grant->window);
+    state.windowed = true;
+  }
+  const Posted posted =
+      stream.link->put_slice(stream.id, step.source + slice_begin(program_, state.issued),
+                             state.source_memory, slice_length(program_, step, state.issued),
+                             *grant, offset, reinterpret_cast<uint64_t>(&state));
+  if (posted == Posted::full || posted == Posted::lost) return false;
+  ++state.issued;
+  if (state.windowed) {
+    ++stream.window_issued;
+    stream.link->expect_consumed(stream.id);
+  }
+  if (posted == Posted::done) finish_slice(state);
+  return true;
+}
+
+bool PipelinedExecutor::expose_slice(StreamState& stream, uint32_t i) {
+  const ProgramStep& step = program_.steps[i];
+  StepState& state = steps_[i];
+  const bool copies = state.remote.known == 0;
+  if (copies && stream.window_issued - stream.window_consumed >= kWindowSlots) return false;
+  if (copies)
+    std::memcpy(stream.window.base + slice_begin(program_, stream.window_issued % kWindowSlots),
+                step.source + slice_begin(program_, state.issued),
+                slice_length(program_, step, state.issued));
+  if (!stream.link->notify_slice(stream.id)) return false;
+  if (copies) ++stream.window_issued;
+  state.windowed = copies;
+  ++state.issued;
+  stream.link->expect_consumed(stream.id);
+  return true;
+}
+
+bool PipelinedExecutor::collect_consumed(StreamState& stream) {
+  const std::vector<uint32_t>& steps = stream.program->steps;
+  bool moved = false;
+  while (stream.tail < steps.size()) {
+    StepState& state = steps_[steps[stream.tail]];
+    if (state.exposed || state.windowed) {
+      if (state.consumed == state.issued) break;
+      if (static_cast<int32_t>(stream.link->consumed(stream.id) - stream.consumed_seen) <= 0) break;
+      ++stream.consumed_seen;
+      ++state.consumed;
+      if (state.windowed) ++stream.window_consumed;
+      if (state.exposed) finish_slice(state);
+      moved = true;
+      if (state.consumed < state.slices) continue;
+    } else if (state.issued < state.slices) {
+      break;
+    }
+    ++stream.tail;
+  }
+  return moved;
+}
+
+bool PipelinedExecutor::issue_grants(StreamState& stream) {
+  const std::vector<uint32_t>& steps = stream.program->steps;
+  bool moved = false;
+  for (; stream.grant_head < steps.size(); ++stream.grant_head) {
+    const uint32_t i = steps[stream.grant_head];
+    const ProgramStep& step = program_.steps[i];
+    StepState& state = steps_[i];
+    if (state.eager || state.exposed) continue;
+    if (!stream.link->can_grant(stream.id)) break;
+    const bool direct = state.remote.known != 0;
+    // The peer will write into the block itself: all earlier users of it must have finished.
+    if (direct && !slice_ready(i, state.slices - 1, step.grant_deps_end)) break;
+    const RemoteBuffer& at = direct ? state.remote : stream.window.at;
+    const Grant grant{operation_.signature, direct ? GrantKind::direct : GrantKind::window,
+                      at.window, at.key, at.offset};
+    if (!stream.link->send_grant(stream.id, grant)) break;
+    state.granted = true;
+    state.windowed = !direct;
+    moved = true;
+  }
+  return moved;
+}
+
+bool PipelinedExecutor::accept(StreamState& stream, uint32_t i) {
+  const EagerHeader* header = stream.link->front(stream.id);
+  if (header == nullptr) return false;
+  const ProgramStep& step = program_.steps[i];
+  StepState& state = steps_[i];
+  if (!engine_.failures.check_header(operation_, *stream.link, *header, kind_of(state), step.bytes))
+    return false;
+  if (state.eager) {
+    if (!slice_ready(i, 0, step.deps_end)) return false;
+    apply(program_, step, 0, payload_of(*header, step.bytes));
+    finish_slice(state);
+  } else if (state.exposed) {
+    RemoteBuffer exposed;
+    std::memcpy(&exposed, payload_of(*header, sizeof(exposed)), sizeof(exposed));
+    state.incoming = stream.link->map(exposed, program_.slice_bytes, step.bytes);
+    state.incoming_window = exposed.window;
+    if (state.incoming == nullptr) return false;  // check_stalled will say why
+  } else {
+    state.incoming = stream.window.base;
+    state.incoming_window = kWindowSlots;
+  }
+  state.announced = true;
+  stream.link->pop(stream.id);
+  return true;
+}
+
+bool PipelinedExecutor::take_slice(StreamState& stream, uint32_t i) {
+  if (stream.link->slices_arrived(stream.id) == 0) return false;
+  StepState& state = steps_[i];
+  const bool direct = !state.exposed && !state.windowed;
+  if (!direct) {
+    if (!slice_ready(i, state.done, program_.steps[i].deps_end)) return false;
+    const uint32_t place =
+        state.incoming_window > 0 ? stream.window_taken++ % state.incoming_window : state.done;
+    apply(program_, program_.steps[i], state.done, state.incoming + slice_begin(program_, place));
+    stream.link->consume(stream.id);
+  }
+  stream.link->take_slice(stream.id);
+  finish_slice(state);
+  return true;
 }
 
 }  // namespace ropewalk

@@ -2,11 +2,13 @@
 // reads it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/layout.h"
-#include "schedule/schedule.h"
+#include "engine/wire.h"
 
 namespace ropewalk {
 
@@ -55,16 +57,66 @@ struct Program {
   int ranks = 1;
 };
 
-/// Bytes of private memory that compile() needs for `schedule` with `blocks`.
-size_t scratch_bytes(const Schedule& schedule, const std::vector<BlockMemory>& blocks,
-                     const Call& call);
-
-/// `scratch` has scratch_bytes(...) bytes and lives as long as the program.
+/// `allocate` gives the private memory, of so many bytes, that the schedule needs beside the
+/// caller's blocks; it lives as long as the program. Asked once, and not for 0 bytes.
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-                size_t slice_bytes, std::byte* scratch);
+                size_t slice_bytes, const std::function<std::byte*(size_t bytes)>& allocate);
 
 /// Whether steps may run one after the other, in list order: every message fits into an eager slot,
 /// and a stream has the slots that schedules of `algorithm` are verified to need for that.
 bool can_run_sequential(const Program& program, Algorithm algorithm);
+
+/// Where slice `slice` begins, and how many of the `bytes` of a message it has.
+inline size_t slice_begin(const Program& program, uint32_t slice) {
+  return static_cast<size_t>(slice) * program.slice_bytes;
+}
+inline size_t slice_length(size_t bytes, size_t slice_bytes, uint32_t slice) {
+  return std::min(slice_bytes, bytes - slice * slice_bytes);
+}
+inline size_t slice_length(const Program& program, const ProgramStep& step, uint32_t slice) {
+  return slice_length(step.bytes, program.slice_bytes, slice);
+}
+
+constexpr uint32_t slices_of(size_t bytes, size_t slice_bytes) {
+  return static_cast<uint32_t>((bytes + slice_bytes - 1) / slice_bytes);
+}
+
+/// Stores, or adds, `data`, a slice that has arrived for a receiving step.
+void apply(const Program& program, const ProgramStep& step, uint32_t slice, const std::byte* data);
+/// Runs a slice of a step that moves nothing between ranks.
+void run_local(const Program& program, const ProgramStep& step, uint32_t slice);
+
+/// How a message of a program travels: what executors do, and what `ropewalk explain` tells.
+enum class MessageProtocol {
+  eager,             // whole, behind its header, into a slot of the receiver's inbox
+  read_by_owner,     // not moved: the block's owner reads it where it lies
+  read_in_place,     // not moved: added where it lies in the sender's memory
+  read_from_copy,    // copied by the sender into staging memory that the peer maps; added there
+  written_by_owner,  // the owner of the block writes it straight into its final place
+  through_window,    // the owner reads or writes a window, from or to which the contributor copies
+  stored,            // put straight into its final place
+  staged,            // put into the receiver's staging memory; added or copied from there
+};
+
+constexpr bool is_eager(const ProgramStep& step) {
+  return step.bytes <= kEagerBytesMax;
+}
+
+/// Whether what is to be added stays with its sender. `mapped`: the two ranks map each other's
+/// memory.
+constexpr bool is_exposed(const ProgramStep& step, bool mapped) {
+  return mapped && !is_eager(step) && (step.for_reduce || step.action == Action::receive_reduce);
+}
+
+/// `known`: whether peers can reach the memory of an exposed source, or of a target. A sender
+/// cannot know that of its peer's target.
+constexpr MessageProtocol protocol_of(const ProgramStep& step, bool mapped, bool known) {
+  if (is_eager(step)) return MessageProtocol::eager;
+  if (is_exposed(step, mapped))
+    return step.action == Action::send && !known ? MessageProtocol::read_from_copy
+                                                 : MessageProtocol::read_in_place;
+  const bool adds = step.for_reduce || step.action == Action::receive_reduce;
+  return known && !adds ? MessageProtocol::stored : MessageProtocol::staged;
+}
 
 }  // namespace ropewalk

@@ -1,10 +1,7 @@
-#include "engine/sequential_executor.h"
-
 #include <cassert>
 
+#include "engine/executors.h"
 #include "engine/failure_detector.h"
-#include "engine/link_table.h"
-#include "engine/operation_queues.h"
 
 namespace ropewalk {
 namespace {
@@ -24,26 +21,16 @@ const EagerHeader* await_front(Link& link, int stream) {
 
 SequentialExecutor::SequentialExecutor(const EngineParts& engine, const Operation& operation,
                                        Program program)
-    : engine_(engine),
-      operation_(operation),
-      program_(std::move(program)),
-      link_of_(program_.steps.size(), nullptr) {
-  for (size_t i = 0; i < program_.steps.size(); ++i) {
-    assert(program_.steps[i].bytes <= kEagerBytesMax);
-    if (program_.steps[i].peer >= 0) link_of_[i] = &engine_.links.to(program_.steps[i].peer);
+    : Executor(engine, operation), program_(std::move(program)) {
+  for (const ProgramStep& step : program_.steps) {
+    assert(is_eager(step));
+    link_of_.push_back(step.peer < 0 ? nullptr : &require_link(step.peer));
   }
-  for (const Stream& stream : program_.streams) links_.add(engine_.links.to(stream.peer));
-}
-
-void SequentialExecutor::begin(int context) {
-  assert(next_ == 0 || is_finished());
-  context_ = context;
-  next_ = 0;
 }
 
 bool SequentialExecutor::progress() {
   assert(operation_.begun);
-  if (!links_.connect()) return false;
+  if (!connect()) return false;
   const size_t begin = next_;
   for (; next_ < program_.steps.size(); ++next_) {
     const ProgramStep& step = program_.steps[next_];
@@ -70,17 +57,16 @@ bool SequentialExecutor::progress() {
   return next_ != begin;
 }
 
-std::optional<Blocker> SequentialExecutor::next_blocker(size_t& position) const {
-  if (!links_.ready()) {
-    while (position < links_.links().size()) {
-      Link* link = links_.links()[position++];
-      if (!link->ready()) return Blocker{link, false, 0, 0, 1};
-    }
-    return {};
+std::vector<Blocker> SequentialExecutor::blockers() const {
+  std::vector<Blocker> blockers;
+  if (connected_ && !is_finished()) {
+    const ProgramStep& step = program_.steps[next_];
+    blockers.push_back({link_of_[next_], step.action == Action::send, step.block});
+  } else if (!connected_) {
+    for (Link* link : links_)
+      if (!link->ready()) blockers.push_back({link});
   }
-  if (position++ > 0 || is_finished()) return {};
-  const ProgramStep& step = program_.steps[next_];
-  return Blocker{link_of_[next_], step.action == Action::send, step.block, 0, 1};
+  return blockers;
 }
 
 }  // namespace ropewalk

@@ -1,40 +1,40 @@
-#include "engine/signature.h"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <bit>
 
+#include "engine/wire.h"
 #include "schedule/collective.h"
-#include "schedule/schedule.h"
 
 namespace ropewalk {
+
 namespace {
 
-Collective collective_of(const Signature& s) {
-  return static_cast<Collective>(s.collective);
+/// FNV-1a over per-rank counts, folded to 32 bits; 0 where there are none.
+uint32_t hash_counts(const std::vector<size_t>& counts) {
+  if (counts.empty()) return 0;
+  uint64_t hash = 14695981039346656037ull;
+  for (uint64_t count : counts) hash = (hash ^ count) * 1099511628211ull;
+  return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
 }  // namespace
 
 std::string describe(const Signature& s) {
-  const Collective collective = collective_of(s);
-  std::string text =
-      fmt::format("{}({} {}", name_of(collective), s.count, name_of(static_cast<DataType>(s.type)));
-  if (is_reduction(collective) && collective != Collective::barrier)
-    text += fmt::format(", {}", name_of(static_cast<ReduceKind>(s.op)));
-  if (traits_of(collective).is_rooted()) text += fmt::format(", root {}", s.root);
-  if (collective == Collective::send) {
+  std::string text = fmt::format("{}({} {}", name_of(s.collective), s.count, name_of(s.type));
+  if (is_reduction(s.collective) && s.collective != Collective::barrier)
+    text += fmt::format(", {}", name_of(s.op));
+  if (traits_of(s.collective).is_rooted()) text += fmt::format(", root {}", s.root);
+  if (s.collective == Collective::send) {
     if (s.counts_hash != 0) text += fmt::format(", tag {}", s.counts_hash);
     return text + ")";
   }
   if (s.counts_hash != 0) text += fmt::format(", counts {:08x}", s.counts_hash);
-  return text + fmt::format(", {}, slices of {})", name_of(static_cast<Algorithm>(s.algorithm)),
-                            s.slice_bytes);
+  return text + fmt::format(", {}, slices of {})", name_of(s.algorithm), s.slice_bytes);
 }
 
 std::string operation_name(const Signature& s) {
-  return fmt::format("{} #{}", name_of(collective_of(s)), s.sequence);
+  return fmt::format("{} #{}", name_of(s.collective), s.sequence);
 }
 
 uint32_t check_of(const Signature& signature) {
@@ -42,13 +42,6 @@ uint32_t check_of(const Signature& signature) {
   for (std::byte b : std::as_bytes(std::span(&signature, 1)))
     hash = (hash ^ static_cast<uint32_t>(b)) * 16777619u;
   return hash;
-}
-
-uint32_t hash_counts(const std::vector<size_t>& counts) {
-  if (counts.empty()) return 0;
-  uint64_t hash = 14695981039346656037ull;
-  for (uint64_t count : counts) hash = (hash ^ count) * 1099511628211ull;
-  return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
 void CallHistory::add(const Signature& next) {
@@ -67,10 +60,10 @@ Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes
   // Both ends of a message must be equal: a receive is signed as the send it waits for.
   const bool receives = call.collective == Collective::recv;
   const bool pair = traits_of(call.collective).is_point_to_point();
-  s.collective = static_cast<uint8_t>(receives ? Collective::send : call.collective);
-  s.type = static_cast<uint8_t>(call.type);
-  s.op = static_cast<uint8_t>(call.op.kind);
-  s.algorithm = static_cast<uint8_t>(algorithm);
+  s.collective = receives ? Collective::send : call.collective;
+  s.type = call.type;
+  s.op = call.op.kind;
+  s.algorithm = algorithm;
   s.root = pair ? 0 : call.root;
   s.slice_bytes = static_cast<uint32_t>(slice_bytes);
   // all_to_all_v: each pair has its own count, checked where the message arrives.

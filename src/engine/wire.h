@@ -22,12 +22,59 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
-#include "engine/signature.h"
+#include "ropewalk/call.h"
 #include "ropewalk/transport.h"
 #include "schedule/schedule.h"
 
 namespace ropewalk {
+
+/// What a rank says it is calling: travels in every header, so that ranks that call different
+/// things learn it (docs/protocol.md, "Signature").
+///
+/// Some ranks end a call without hearing of it from those who called something else: a root that
+/// has sent its data, two roots of one broadcast. So a signature also carries a digest of all calls
+/// before it, and the next message between the two shows the difference.
+///
+/// 32 bytes on the wire, little-endian, compared byte for byte.
+struct Signature {
+  uint32_t sequence = 0;  // number of the collective in the communicator (or message of the pair)
+  Collective collective{};
+  DataType type{};
+  ReduceKind op{};
+  Algorithm algorithm{};
+  int32_t root = 0;
+  uint32_t slice_bytes = 0;
+  uint64_t count = 0;
+  uint32_t counts_hash = 0;  // of the per-rank counts of the _v forms; send: the tag; else 0
+  uint32_t history = 0;      // CallHistory::digest before this call; send: 0
+
+  bool operator==(const Signature&) const = default;
+};
+static_assert(sizeof(Signature) == 32);
+
+/// The collectives that a rank has started: how many, and a digest of all their signatures.
+struct CallHistory {
+  uint32_t count = 0;
+  uint32_t digest = 0;
+  /// `next` carries this digest already.
+  void add(const Signature& next);
+};
+
+/// What a rank says of `call`, before it has a number.
+Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes);
+
+/// Equal except for what was called before.
+bool is_same_call(const Signature& a, const Signature& b);
+
+/// "all_reduce(1024 float32, sum, ring)".
+std::string describe(const Signature& signature);
+/// "all_reduce #17".
+std::string operation_name(const Signature& signature);
+
+/// FNV-1a over the bytes of `signature`.
+uint32_t check_of(const Signature& signature);
 
 /// The cookie of puts that only a link cares about; others carry the address of a StepState.
 inline constexpr uint64_t kProbeCookie = 1;
@@ -39,6 +86,7 @@ inline constexpr int kStreams = (kContexts + 1) * kLanes;
 inline constexpr uint32_t kSlots = 8;                 // eager messages in flight per stream
 inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back
 inline constexpr uint32_t kGrants = 8;                // grants in flight per stream
+inline constexpr uint32_t kWindowSlots = 4;           // staging slots of a window
 inline constexpr size_t kEagerBytesMax = 4096;
 inline constexpr uint32_t kWireVersion = 3;
 
@@ -66,28 +114,21 @@ inline const std::byte* payload_of(const EagerHeader& header, size_t payload_byt
   return reinterpret_cast<const std::byte*>(&header) + payload_offset(payload_bytes);
 }
 
-/// The payload of an `exposed` slot: where the sender's data lies.
-struct ExposedBuffer {
-  RemoteKey key;
-  uint64_t offset = 0;
-  uint32_t window = 0;  // the data cycles through this many slots of slice_bytes; 0: it lies whole
-  uint32_t unused = 0;
-};
-static_assert(sizeof(ExposedBuffer) == 32);
-
-/// One side of a descriptor. window > 0: slice i lies at offset + (i mod window) * slice_bytes;
-/// else at offset + i * slice_bytes. Both sides may name one window.
+/// Registered memory as peers can name it. window > 0: slice i lies at
+/// offset + (i mod window) * slice_bytes; else at offset + i * slice_bytes. The payload of an
+/// `exposed` slot, where `known` is 0, says so where the sender's data lies.
 struct RemoteBuffer {
   RemoteKey key;
   uint64_t offset = 0;
   uint32_t window = 0;
-  uint32_t given = 0;  // 0: the sender has, or wants, nothing of the block
+  uint32_t known = 0;  // 0: peers cannot name it; in a descriptor (`given`): there is none
 };
 static_assert(sizeof(RemoteBuffer) == 32);
 
 /// The payload of a `descriptor` slot: its receiver, the block's owner, is to read the sender's
 /// part of the block and to write the result. Where either side has a window each slice is ready
-/// with its `data` notice, else all are at once. `consumed` notices say that slices are done.
+/// with its `data` notice, else all are at once. `consumed` notices say that slices are done. Both
+/// sides may name one window.
 struct BufferDescriptor {
   RemoteBuffer in, out;
 };

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <deque>
 
+#include "engine/executors.h"
 #include "engine/layout.h"
-#include "engine/owner_executor.h"
 #include "tests/simulation/simulated_job.h"
 #include "tests/support/cases.h"
 

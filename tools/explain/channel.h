@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/message_protocol.h"
 #include "engine/owner_program.h"
 #include "engine/program.h"
 

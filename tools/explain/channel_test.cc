@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "engine/owner_executor.h"
-#include "engine/pipelined_executor.h"
-#include "engine/sequential_executor.h"
+#include "engine/executors.h"
 #include "tests/simulation/simulated_job.h"
 
 namespace ropewalk::tools {

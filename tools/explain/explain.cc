@@ -125,7 +125,8 @@ std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
   if (can_run_owner(call, schedule, blocks, all_mapped(transports, hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
-  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, kScratch), setting);
+  const auto allocate = [](size_t) { return kScratch; };
+  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, allocate), setting);
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 // deadlock. Here a rank contributes to a round at every tau-th step.
 #include <cstdint>
 
-#include "policies/fused_list.h"
-#include "ropewalk/policies.h"
+#include "policies/tensor_list.h"
 
 namespace ropewalk {
 
@@ -52,11 +51,10 @@ class AllReduceEa<T>::Impl {
   /// At first use the center is a copy of the parameters.
   void bind(TensorList<T> parameters) {
     fused_.bind(parameters);
-    if (has_center_) return;
+    if (center_.size() == fused_.elements().size()) return;
     center_ = comm_.allocate<T>(fused_.elements().size());
     fused_.pack(parameters);
     std::ranges::copy(fused_.elements(), center_.begin());
-    has_center_ = true;
   }
 
   /// Takes part in the others' rounds until all ranks are here, and moves toward the center once a
@@ -112,7 +110,6 @@ class AllReduceEa<T>::Impl {
   Communicator& comm_;
   FusedList<T> fused_;  // holds differences, and their sum after a round
   Buffer<T> center_;
-  bool has_center_ = false;
   const int tau_;
   const Wide<T> alpha_;
   int64_t step_ = 0;  // of this rank, since the last synchronization

@@ -8,9 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "policies/fused_list.h"
+#include "policies/tensor_list.h"
 #include "reduce/reduce.h"
-#include "ropewalk/policies.h"
 
 namespace ropewalk {
 

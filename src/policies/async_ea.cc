@@ -5,17 +5,18 @@
 // before it has been copied for the others: a rank goes on only when it has all copies.
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "policies/center_shard.h"
-#include "policies/ea_call.h"
-#include "policies/exchange.h"
-#include "policies/shards.h"
 #include "policies/tensor_list.h"
 #include "ropewalk/fork.h"
 
@@ -29,12 +30,148 @@ constexpr size_t kPieceBytes = 1 << 20;
   throw Error(ErrorCode::invalid_argument, kName, std::move(reason), std::move(advice));
 }
 
-void check_arguments(const Communicator& comm, int tau, double alpha, int servers) {
-  check_elastic(kName, tau, alpha);
-  if (servers < 0 || servers >= comm.size())
-    refuse(fmt::format("{} servers of {} ranks", servers, comm.size()),
-           "leave at least one rank to work");
+// Where the ranks meet: what each was called for, and whether all agree.
+
+enum class EaOperation : int64_t {
+  synchronize_center,
+  synchronize_parameters,
+  center,
+  leave,
+  serve
+};
+
+/// What ranks tell each other: trivially copyable, without padding.
+struct EaCall {
+  EaOperation operation;
+  uint64_t elements;
+  int64_t servers;
+  uint64_t alpha;  // its bits
+};
+static_assert(sizeof(EaCall) == 4 * sizeof(int64_t));
+
+const char* name_of(EaOperation operation) {
+  constexpr std::array kNames = {"synchronize_center", "synchronize_parameters", "center", "leave",
+                                 "serve"};
+  return kNames[static_cast<size_t>(operation)];
 }
+
+bool serves(const EaCall& call) {
+  return call.operation == EaOperation::serve;
+}
+
+bool agree(const EaCall& a, const EaCall& b) {
+  if (a.servers != b.servers || a.alpha != b.alpha) return false;
+  if (serves(a) || serves(b)) return true;
+  return a.operation == b.operation && a.elements == b.elements;
+}
+
+std::string describe(const EaCall& call, size_t rank) {
+  return fmt::format("rank {} called {} ({} elements, alpha {}, {} servers)", rank,
+                     name_of(call.operation), call.elements, std::bit_cast<double>(call.alpha),
+                     call.servers);
+}
+
+/// Collective. Waits until every rank has come, as long as they live, and returns what they have
+/// come for: those who serve learn from the others, of whom there must be one. Throws the same
+/// Error(mismatch) on every rank where they do not agree.
+EaCall meet_all(Communicator& comm, const EaCall& own) {
+  constexpr std::chrono::hours kLong(1);
+  std::vector<EaCall> calls(static_cast<size_t>(comm.size()));
+  Work work = comm.start(Call::all_gather(
+      std::span(reinterpret_cast<const uint8_t*>(&own), sizeof(own)),
+      std::span(reinterpret_cast<uint8_t*>(calls.data()), calls.size() * sizeof(own))));
+  while (!work.wait_for(kLong)) {
+  }
+
+  size_t first = 0;
+  while (first + 1 < calls.size() && serves(calls[first])) ++first;
+  for (size_t rank = 0; rank < calls.size(); ++rank)
+    if (!agree(calls[first], calls[rank]))
+      throw Error(
+          ErrorCode::mismatch, "AsyncEa",
+          fmt::format("{}, but {}", describe(calls[first], first), describe(calls[rank], rank)),
+          "call the same on every rank, with equal tensors and options");
+  return calls[first];
+}
+
+/// The worker's end: an exchange with all owners at once. Plans are made once, before anything is
+/// sent.
+template <class T>
+class Exchange {
+ public:
+  /// `vector`, in memory that `comm` allocated, is what is sent: all parameters, one behind the
+  /// other. Both outlive this.
+  Exchange(Communicator& comm, const Shards& shards, std::span<T> vector)
+      : comm_(comm),
+        shards_(shards),
+        vector_(vector),
+        delta_(comm.allocate<T>(vector.size())),
+        trips_(static_cast<size_t>(shards.owners())) {
+    for (int owner = 0; owner < shards.owners(); ++owner)
+      for (size_t index = 0; owner != comm.rank() && index < shards.pieces(owner); ++index)
+        trips_[static_cast<size_t>(owner)].push_back(plan(owner, shards.piece(owner, index)));
+  }
+
+  /// What came back.
+  std::span<const T> delta() const { return delta_.span(); }
+
+  /// Exchanges the vector and returns when `delta()` is complete. `own` is this rank's shard, or
+  /// null where it has none. Where it throws some owners may have added their delta; then the
+  /// communicator is broken, and the center with it.
+  void run(CenterShard<T>* own) {
+    try {
+      const size_t pieces = shards_.pieces_max();
+      for (size_t index = 0; index < pieces + kPiecesUnderWay; ++index)
+        for (int owner = 0; owner < shards_.owners(); ++owner) {
+          if (index < shards_.pieces(owner)) start(owner, index, own);
+          if (index >= kPiecesUnderWay && index - kPiecesUnderWay < shards_.pieces(owner))
+            finish(owner, index - kPiecesUnderWay);
+        }
+    } catch (const std::exception& error) {
+      comm_.abort(error.what());
+      throw;
+    }
+  }
+
+ private:
+  static constexpr size_t kPiecesUnderWay = 8;  // with each owner
+
+  struct Trip {
+    Plan answer, request;
+  };
+
+  Trip plan(int owner, Part part) {
+    return {comm_.plan(Call::recv(part_of(delta_.span(), part), owner, kAnswers)),
+            comm_.plan(Call::send(part_of(vector_, part), owner, kRequests))};
+  }
+
+  void start(int owner, size_t index, CenterShard<T>* own) {
+    if (owner == comm_.rank()) {
+      const Part part = shards_.piece(owner, index);
+      return own->exchange(index, part_of(vector_, part), part_of(delta_.span(), part));
+    }
+    Trip& trip = trips_[static_cast<size_t>(owner)][index];
+    trip.answer.start();  // first: the owner never waits to be rid of it
+    trip.request.start();
+  }
+
+  void finish(int owner, size_t index) {
+    if (owner == comm_.rank()) return;
+    Trip& trip = trips_[static_cast<size_t>(owner)][index];
+    trip.request.wait();
+    trip.answer.wait();
+  }
+
+  static std::span<T> part_of(std::span<T> whole, Part part) {
+    return whole.subspan(part.begin, part.size);
+  }
+
+  Communicator& comm_;
+  const Shards shards_;
+  const std::span<T> vector_;
+  Buffer<T> delta_;
+  std::vector<std::vector<Trip>> trips_;  // by owner and piece; they use the buffers: die first
+};
 
 }  // namespace
 
@@ -43,7 +180,10 @@ class AsyncEa<T>::Impl {
  public:
   Impl(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options)
       : tau_(tau), alpha_(alpha), servers_(options.servers) {
-    check_arguments(comm, tau, alpha, servers_);
+    check_elastic(kName, tau, alpha);
+    if (servers_ < 0 || servers_ >= comm.size())
+      refuse(fmt::format("{} servers of {} ranks", servers_, comm.size()),
+             "leave at least one rank to work");
     comm_ = comm.split(0, comm.rank());
   }
 
@@ -158,40 +298,31 @@ class AsyncEa<T>::Impl {
     try {
       vector_ = comm_->allocate<T>(total);
       pack(parameters, vector_.data());
-      share_out();
+      const int owners = servers_ > 0 ? servers_ : comm_->size();
+      const Shards shards(total, owners, kPieceBytes / sizeof(T));
+      if (total > 0) comm_->broadcast(vector_.span(), servers_);
+      // Requests that come before this rank has its shard wait until it answers.
+      if (works()) exchange_.emplace(*comm_, shards, vector_.span());
+      if (owns()) shard_ = std::make_unique<CenterShard<T>>(*comm_, shards, alpha_, part(shards));
+      shards_ = shards;
     } catch (const std::exception& error) {
       comm_->abort(error.what());
       throw;
     }
   }
 
-  /// What the first worker has in vector_. Requests that come before this rank has its shard wait
-  /// until it answers.
-  void share_out() {
-    const int owners = servers_ > 0 ? servers_ : comm_->size();
-    const Shards shards(vector_.size(), owners, kPieceBytes / sizeof(T));
-    if (vector_.size() > 0) comm_->broadcast(vector_.span(), servers_);
-    if (works()) exchange_.emplace(*comm_, shards, vector_.span());
-    if (owns()) shard_ = std::make_unique<CenterShard<T>>(*comm_, shards, alpha_, part(shards));
-    shards_ = shards;
-  }
-
   /// The center into vector_, on every rank.
   void gather() {
     if (shards_->total() == 0) return;
-    Call call;
-    call.collective = Collective::all_gather;
-    call.type = data_type_of<T>();
-    call.counts.resize(static_cast<size_t>(comm_->size()));
+    std::vector<size_t> counts(static_cast<size_t>(comm_->size()));
     for (int owner = 0; owner < shards_->owners(); ++owner)
-      call.counts[static_cast<size_t>(owner)] = shards_->shard(owner).size;
-    call.out = vector_.data();
-    call.in = vector_.data();
+      counts[static_cast<size_t>(owner)] = shards_->shard(owner).size;
+    std::span<T> own;
     if (shard_) {
-      shard_->copy_to(part(*shards_));
-      call.in = part(*shards_).data();
+      own = part(*shards_);
+      shard_->copy_to(own);
     }
-    comm_->run(call);
+    comm_->run(Call::all_gather_v(own, vector_, std::move(counts)));
   }
 
   /// This rank's shard of vector_.

@@ -1,5 +1,6 @@
 // The owner's end of asynchronous elastic averaging: a shard of the center, and the thread that
-// answers for it.
+// answers for it. The vector of all parameters is cut into a shard for each owner, and each shard
+// into pieces, which travel one by one.
 //
 // An exchange of one piece: a worker sends its parameters on channel 0; the owner computes
 // delta = alpha (parameters - center), adds it to the center and answers with it on channel 1. Each
@@ -10,9 +11,11 @@
 // answers, for which their worker has started a recv before it sent.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -20,7 +23,6 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "policies/shards.h"
 #include "reduce/element.h"
 #include "ropewalk/communicator.h"
 
@@ -28,19 +30,46 @@ namespace ropewalk {
 
 constexpr int kRequests = 0, kAnswers = 1;  // channels
 
-/// Of `data`, to or from `peer`.
-template <class T>
-Call message(Collective collective, int peer, int channel, std::span<T> data) {
-  Call call;
-  call.collective = collective;
-  call.in = collective == Collective::send ? data.data() : nullptr;
-  call.out = collective == Collective::recv ? data.data() : nullptr;
-  call.count = data.size();
-  call.type = data_type_of<T>();
-  call.root = peer;
-  call.channel = channel;
-  return call;
-}
+/// A part of the vector, in elements.
+struct Part {
+  size_t begin = 0, size = 0;
+};
+
+/// Pure. Shards differ by one element at most; only the last piece of a shard may be short.
+class Shards {
+ public:
+  Shards(size_t total, int owners, size_t piece)
+      : total_(total), owners_(static_cast<size_t>(owners)), piece_(piece) {}
+
+  size_t total() const { return total_; }
+  int owners() const { return static_cast<int>(owners_); }
+
+  Part shard(int owner) const {
+    const size_t begin = bound(static_cast<size_t>(owner));
+    return {begin, bound(static_cast<size_t>(owner) + 1) - begin};
+  }
+  size_t pieces(int owner) const { return (shard(owner).size + piece_ - 1) / piece_; }
+  /// Of the largest shard.
+  size_t pieces_max() const {
+    size_t most = 0;
+    for (int owner = 0; owner < owners(); ++owner) most = std::max(most, pieces(owner));
+    return most;
+  }
+  /// Where piece `index` of the shard of `owner` lies in the vector.
+  Part piece(int owner, size_t index) const {
+    const Part whole = shard(owner);
+    const size_t begin = index * piece_;
+    return {whole.begin + begin, std::min(piece_, whole.size - begin)};
+  }
+
+ private:
+  /// Without the overflow of total * owner.
+  size_t bound(size_t owner) const {
+    return total_ / owners_ * owner + std::min(owner, total_ % owners_);
+  }
+
+  size_t total_, owners_, piece_;
+};
 
 /// Thread-safe, but for the constructor's and destructor's thread: it starts and ends the other.
 template <class T>
@@ -59,8 +88,6 @@ class CenterShard {
     for (Slot& slot : slots_) slot.memory = comm.allocate<T>(shards.piece(comm.rank(), 0).size);
     thread_ = start_thread("AsyncEa", "ropewalk-center", [this] { serve_until_stopped(); });
   }
-  CenterShard(const CenterShard&) = delete;
-  CenterShard& operator=(const CenterShard&) = delete;
   /// All exchanges must have ended, or the communicator be broken.
   ~CenterShard() {
     stopping_ = true;
@@ -113,9 +140,9 @@ class CenterShard {
     const size_t index = next;
     next = (next + 1) % shards_.pieces(comm_.rank());
     const std::span<T> data = slot.memory.span().first(shards_.piece(comm_.rank(), index).size);
-    comm_.run(message(Collective::recv, worker, kRequests, data));
+    comm_.run(Call::recv(data, worker, kRequests));
     apply(index, data);
-    slot.answer = comm_.start(message(Collective::send, worker, kAnswers, data));
+    slot.answer = comm_.start(Call::send(data, worker, kAnswers));
   }
 
   static void take_back(Slot& slot) {

@@ -1,10 +1,21 @@
 // A list of tensors as one vector, its tensors one behind the other; and what the policies refuse.
+//
+// A FusedList holds the tensors of a list in one registered buffer, so that a step is one
+// all_reduce however many tensors there are.
+//
+// Layout, in elements of T: [tensors, one behind the other][contributed][stepped]
+// `contributed` and `stepped` are tails of ceil(size / 128) elements; a rank raises its flag by
+// adding 1 to element rank / 128 of a tail. So no element ever exceeds 128, and its sum is exact
+// whatever the order of additions: even bfloat16, with 8 bits of significand, holds every integer
+// up to 256. One counter for all ranks would stick at 256.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "reduce/element.h"
 #include "ropewalk/policies.h"
 
 namespace ropewalk {
@@ -49,5 +60,71 @@ inline void check_elastic(const char* policy, int tau, double alpha) {
     throw Error(ErrorCode::invalid_argument, policy, fmt::format("alpha is {}", alpha),
                 "use a moving rate between 0 and 1, both excluded");
 }
+
+/// How many ranks raised each flag in one round.
+struct RoundCounts {
+  int contributed = 0;  // ranks that made a step of their own in this round
+  int stepped = 0;      // ranks that made a step since the last synchronization
+};
+
+/// Not thread-safe. Buffer and plan are made at the first `bind` and kept.
+template <class T>
+class FusedList {
+ public:
+  /// `policy` names the caller in errors. Both must outlive this.
+  FusedList(Communicator& comm, const char* policy) : comm_(comm), policy_(policy) {}
+
+  /// Call before anything is sent. The first list fixes the number of elements; throws
+  /// Error(invalid_argument) when a later one has another.
+  void bind(TensorList<T> list) {
+    if (!total_) {
+      const size_t total = elements_of(list);
+      counters_ = (static_cast<size_t>(comm_.size()) + kRanksPerCounter - 1) / kRanksPerCounter;
+      buffer_ = comm_.allocate<T>(total + 2 * counters_);
+      plan_ = comm_.plan(Call::all_reduce(buffer_));
+      total_ = total;
+    }
+    check_elements(policy_, list, *total_);
+  }
+
+  /// The elements of all tensors, without the tails. Valid after `bind`.
+  std::span<T> elements() const { return buffer_.span().first(*total_); }
+
+  void pack(TensorList<T> list) { ropewalk::pack(list, buffer_.data()); }
+  void unpack(TensorList<T> list) const { ropewalk::unpack<T>(buffer_.data(), list); }
+  void fill_zero() { std::ranges::fill(elements(), T{}); }
+
+  /// One round: sums the elements over all ranks, in place, and counts the flags.
+  RoundCounts all_reduce(bool contributes, bool stepped) {
+    std::ranges::fill(buffer_.span().subspan(*total_), T{});
+    const size_t mine = static_cast<size_t>(comm_.rank()) / kRanksPerCounter;
+    if (contributes) tail(0)[mine] = narrow<T>(1);
+    if (stepped) tail(1)[mine] = narrow<T>(1);
+    plan_.run();
+    return {count(tail(0)), count(tail(1))};
+  }
+
+  void broadcast(int root) { comm_.broadcast(elements(), root); }
+
+ private:
+  static constexpr size_t kRanksPerCounter = 128;
+
+  std::span<T> tail(size_t which) const {
+    return buffer_.span().subspan(*total_ + which * counters_, counters_);
+  }
+
+  static int count(std::span<const T> counters) {
+    int sum = 0;
+    for (T counter : counters) sum += static_cast<int>(widen(counter));
+    return sum;
+  }
+
+  Communicator& comm_;
+  const char* policy_;
+  std::optional<size_t> total_;  // elements of the list; set by the first bind
+  size_t counters_ = 0;          // elements of one tail
+  Buffer<T> buffer_;
+  Plan plan_;  // uses buffer_: must die first
+};
 
 }  // namespace ropewalk

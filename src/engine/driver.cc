@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
-#include <cstring>
 #include <utility>
 
 #include "base/start_thread.h"

@@ -83,7 +83,7 @@ struct Operation {
   bool begun = false;               // its streams are its own
   OperationQueue* queue = nullptr;  // the one that it was started in
   OperationQueue node{this};        // what goes into it: a start allocates nothing
-  int64_t moved_ns = 0;       // when anything last moved
+  int64_t moved_ns = 0;             // when anything last moved
   int64_t probed_ns = 0;
 };
 

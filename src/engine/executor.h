@@ -45,8 +45,9 @@ class Executor {
   /// Moves what can be moved; true when anything did. Requires a run that has begun.
   virtual bool progress() = 0;
   virtual bool is_finished() const = 0;
-  /// What a run that has begun waits for; nothing where it waits for this rank's own steps.
-  virtual std::vector<Blocker> blockers() const = 0;
+  /// Adds what a run that has begun waits for: nothing where it waits for this rank's own steps. At
+  /// most one per stream.
+  virtual void find_blockers(std::vector<Blocker>& blockers) const = 0;
 
  protected:
   /// `operation` owns it.

@@ -30,7 +30,7 @@ class SequentialExecutor final : public Executor {
   }
   bool progress() override;
   bool is_finished() const override { return next_ == program_.steps.size(); }
-  std::vector<Blocker> blockers() const override;
+  void find_blockers(std::vector<Blocker>& blockers) const override;
 
   const Program& program() const { return program_; }
 
@@ -86,7 +86,7 @@ class PipelinedExecutor final : public Executor {
   void begin(int context) override;
   bool progress() override;
   bool is_finished() const override { return unfinished_ == 0; }
-  std::vector<Blocker> blockers() const override;
+  void find_blockers(std::vector<Blocker>& blockers) const override;
   /// The put with `cookie`, one of a slice, no longer reads its source.
   static void put_done(uint64_t cookie) {
     auto& step = *reinterpret_cast<StepState*>(cookie);
@@ -169,7 +169,7 @@ class OwnerExecutor final : public Executor {
   void begin(int context) override;
   bool progress() override;
   bool is_finished() const override { return finished_; }
-  std::vector<Blocker> blockers() const override;
+  void find_blockers(std::vector<Blocker>& blockers) const override;
 
   const OwnerProgram& program() const { return program_; }
 

@@ -23,12 +23,6 @@ constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 /// For a peer to say which of the earlier calls differed. It may compute, and not look.
 constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
-/// Whom `op` waits for; nobody where it waits for its turn.
-std::vector<Blocker> blockers_of(const Operation& op) {
-  if (!op.begun || op.queue == nullptr || op.queue->empty() || op.queue->front() != &op) return {};
-  return op.executor->blockers();
-}
-
 }  // namespace
 
 FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues, Monitor& monitor,
@@ -37,7 +31,16 @@ FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues
       queues_(queues),
       monitor_(monitor),
       clock_(clock),
-      peers_(static_cast<size_t>(links.size())) {}
+      peers_(static_cast<size_t>(links.size())) {
+  blockers_.reserve(2 * kLanes * peers_.size());
+}
+
+const std::vector<Blocker>& FailureDetector::blockers_of(const Operation& op) const {
+  blockers_.clear();
+  const bool has_turn = op.queue != nullptr && !op.queue->empty() && op.queue->front() == &op;
+  if (op.begun && has_turn) op.executor->find_blockers(blockers_);
+  return blockers_;
+}
 
 bool has_unexpected_message(Link& link, const OperationQueues& queues, int channel) {
   return link.ready() && !queues.has_recv(link.peer(), channel) &&
@@ -237,7 +240,7 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
 }
 
 std::string FailureDetector::what_blocks(const Operation& op) const {
-  const std::vector<Blocker> blockers = blockers_of(op);
+  const std::vector<Blocker>& blockers = blockers_of(op);
   if (blockers.empty()) return "waiting for an earlier operation to end";
   const auto& [link, to_take, block, done, slices] = blockers[0];
   return fmt::format("waiting for rank {} to {} block {} ({} of {} slices done)", link->peer(),
@@ -250,7 +253,7 @@ std::string FailureDetector::what_blocks() const {
 }
 
 void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
-  const std::vector<Blocker> blockers = blockers_of(op);
+  const std::vector<Blocker>& blockers = blockers_of(op);
   const int peer = blockers.empty() ? -1 : blockers[0].link->peer();
   fail({ErrorCode::timeout, name_of(op),
         fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,

@@ -99,6 +99,8 @@ class FailureDetector {
   /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
   void fail_lost(const Operation& operation, Link& link);
   int64_t left_grace_ns(int peer) const;
+  /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
+  const std::vector<Blocker>& blockers_of(const Operation& operation) const;
 
   struct PeerState {
     int64_t lost_ns = 0;  // when the transport lost the peer, or last heard of it; 0: not lost
@@ -112,6 +114,7 @@ class FailureDetector {
   CallHistory calls_;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
   std::vector<PeerState> peers_;
+  mutable std::vector<Blocker> blockers_;  // see blockers_of: waiting allocates nothing
 };
 
 /// Whether a message of `channel` has arrived for which no recv was started.

@@ -237,8 +237,7 @@ void OwnerExecutor::reduce_slices(const OwnedBlock& block, uint32_t slices) cons
          program_.type, program_.op);
 }
 
-std::vector<Blocker> OwnerExecutor::blockers() const {
-  std::vector<Blocker> blockers;
+void OwnerExecutor::find_blockers(std::vector<Blocker>& blockers) const {
   for (const OwnerPeer& peer : program_.peers) {
     const OwnedBlock* block = peer.is_contributor ? &program_.owned[peer.owned] : nullptr;
     if (block != nullptr && !peer.accepted)
@@ -248,7 +247,6 @@ std::vector<Blocker> OwnerExecutor::blockers() const {
     else if (peer.is_owner && (!peer.descriptor_sent || peer.returned < peer.slices))
       blockers.push_back({peer.link, true, peer.block, peer.returned, peer.slices});
   }
-  return blockers;
 }
 
 }  // namespace ropewalk

@@ -133,13 +133,11 @@ bool PipelinedExecutor::slice_ready(uint32_t step, uint32_t slice, uint32_t deps
   return true;
 }
 
-std::vector<Blocker> PipelinedExecutor::blockers() const {
-  std::vector<Blocker> blockers;
+void PipelinedExecutor::find_blockers(std::vector<Blocker>& blockers) const {
   for (const StreamState& stream : streams_)
     if (const auto i = blocked_step(stream))
       blockers.push_back({stream.link, stream.program->sending, program_.steps[*i].block,
                           steps_[*i].done, steps_[*i].slices});
-  return blockers;
 }
 
 std::optional<uint32_t> PipelinedExecutor::blocked_step(const StreamState& stream) const {

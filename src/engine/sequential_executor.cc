@@ -57,8 +57,7 @@ bool SequentialExecutor::progress() {
   return next_ != begin;
 }
 
-std::vector<Blocker> SequentialExecutor::blockers() const {
-  std::vector<Blocker> blockers;
+void SequentialExecutor::find_blockers(std::vector<Blocker>& blockers) const {
   if (connected_ && !is_finished()) {
     const ProgramStep& step = program_.steps[next_];
     blockers.push_back({link_of_[next_], step.action == Action::send, step.block});
@@ -66,7 +65,6 @@ std::vector<Blocker> SequentialExecutor::blockers() const {
     for (Link* link : links_)
       if (!link->ready()) blockers.push_back({link});
   }
-  return blockers;
 }
 
 }  // namespace ropewalk

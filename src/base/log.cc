@@ -2,13 +2,20 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace ropewalk {
 namespace {
 std::atomic<LogLevel> threshold{LogLevel::warn};
-constexpr const char* kNames[] = {"error", "warn", "info", "debug"};
+constexpr std::string_view kNames[] = {"error", "warn", "info", "debug"};
 }  // namespace
+
+std::optional<LogLevel> log_level_named(std::string_view word) {
+  const auto found = std::ranges::find(kNames, word);
+  if (found == std::end(kNames)) return {};
+  return static_cast<LogLevel>(found - kNames);
+}
 
 void set_log_level(LogLevel level) {
   threshold.store(level, std::memory_order_relaxed);

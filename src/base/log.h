@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 
 namespace ropewalk {
 
 enum class LogLevel { error, warn, info, debug };
+std::optional<LogLevel> log_level_named(std::string_view word);
 
 /// Process-wide threshold; set by Communicator::create.
 void set_log_level(LogLevel level);

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "base/text.h"
 #include "bootstrap/net.h"
 #include "fabric/port_filter.h"
 #include "ropewalk/status.h"
@@ -30,112 +30,107 @@ struct TransportNames {
 constexpr TransportNames kTransports[] = {{"auto", ""}, ROPEWALK_TRANSPORTS(ROPEWALK_NAMES)};
 #undef ROPEWALK_NAMES
 
-/// Reads variables one by one; every bad value is an Error that names variable, value and rule.
+[[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view allowed) {
+  throw Error(ErrorCode::invalid_argument, "environment",
+              fmt::format("{}=\"{}\" is not allowed; it must be {}", name, value, allowed),
+              name.starts_with("ROPEWALK_")
+                  ? fmt::format("correct or unset {}", name)
+                  : "the launcher or a script set it; correct or unset it");
+}
+
+double seconds(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// `parse`, which then takes only values from `low` to `high`.
+template <class Parse, class Value>
+auto within(Parse parse, Value low, Value high) {
+  return [=](std::string_view text) {
+    const auto value = parse(text);
+    return value && low <= *value && *value <= high ? value : std::nullopt;
+  };
+}
+
+/// Reads variables one by one into settings, which keep their values where a variable is not set.
 class Reader {
  public:
-  explicit Reader(const std::function<const char*(const char*)>& get) : get_(get) {}
+  explicit Reader(const Lookup& get) : get_(get) {}
 
-  /// A variable that is set but empty counts as unset.
-  std::optional<std::string> text(const char* name) const {
-    const char* value = get_(name);
-    if (value == nullptr || *value == '\0') return {};
-    return std::string(value);
+  void text(const char* name, auto& setting) const {
+    if (auto value = variable(get_, name)) setting = std::move(*value);
   }
-
-  std::optional<int> integer(const char* name, long low, long high) const {
-    const auto value = text(name);
-    if (!value) return {};
-    long number = 0;
-    const char* end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, number);
-    if (error != std::errc() || stop != end || number < low || number > high)
-      bad(name, *value, fmt::format("a whole number from {} to {}", low, high));
-    return static_cast<int>(number);
+  /// `parse` gives nothing for what is not `allowed`.
+  template <class Parse>
+  void parsed(const char* name, auto& setting, std::string_view allowed, Parse parse) const {
+    const auto value = variable(get_, name);
+    if (!value) return;
+    auto meaning = parse(*value);
+    if (!meaning) refuse(name, *value, allowed);
+    setting = std::move(*meaning);
   }
-
-  std::string choice(const char* name, const std::vector<std::string_view>& allowed,
-                     std::string otherwise) const {
-    const auto value = text(name);
-    if (!value) return otherwise;
-    if (std::find(allowed.begin(), allowed.end(), *value) == allowed.end())
-      bad(name, *value, fmt::format("one of: {}", fmt::join(allowed, ", ")));
-    return *value;
+  void integer(const char* name, auto& setting, long low, long high) const {
+    if (const auto value = integer_variable(get_, name, low, high)) setting = *value;
   }
-
-  std::string transport(const char* name, std::string otherwise) const {
-    const auto value = text(name);
-    if (!value) return otherwise;
-    const auto named = transport_named(*value);
-    if (!named) bad(name, *value, "one of: " + transport_words_text());
-    return std::string(*named);
+  void one_of(const char* name, std::string& setting, const std::vector<std::string>& words) const {
+    parsed(name, setting, fmt::format("one of: {}", fmt::join(words, ", ")), [&](const auto& text) {
+      return std::ranges::count(words, text) == 0 ? std::nullopt : std::optional(text);
+    });
   }
-
-  nanoseconds duration(const char* name, nanoseconds low, nanoseconds high,
-                       nanoseconds otherwise) const {
-    const auto value = text(name);
-    if (!value) return otherwise;
-    const auto parsed = parse_duration(*value);
-    if (!parsed || *parsed < low || *parsed > high)
-      bad(name, *value,
-          fmt::format("a time from {} to {} s: \"1.5\" (seconds), \"200ms\", \"3s\", \"2m\"",
-                      std::chrono::duration<double>(low).count(),
-                      std::chrono::duration<double>(high).count()));
-    return *parsed;
+  void duration(const char* name, nanoseconds& setting, nanoseconds low, nanoseconds high) const {
+    parsed(name, setting,
+           fmt::format("a time from {} to {} s: \"1.5\" (seconds), \"200ms\", \"3s\", \"2m\"",
+                       seconds(low), seconds(high)),
+           within(parse_duration, low, high));
   }
-
-  size_t size(const char* name, size_t low, size_t high, size_t otherwise) const {
-    const auto value = text(name);
-    if (!value) return otherwise;
-    const auto parsed = parse_size(*value);
-    if (!parsed || *parsed < low || *parsed > high)
-      bad(name, *value, fmt::format("bytes from {} to {}: \"4096\", \"64K\", \"1M\"", low, high));
-    return *parsed;
-  }
-
-  [[noreturn]] static void bad(const char* name, std::string_view value, std::string allowed) {
-    throw Error(ErrorCode::invalid_argument, "environment",
-                fmt::format("{}=\"{}\" is not allowed; it must be {}", name, value, allowed),
-                fmt::format("correct or unset {}", name));
+  void size(const char* name, size_t& setting, size_t low, size_t high) const {
+    parsed(name, setting, fmt::format("bytes from {} to {}: \"4096\", \"64K\", \"1M\"", low, high),
+           within(parse_size, low, high));
   }
 
  private:
-  const std::function<const char*(const char*)>& get_;
+  const Lookup& get_;
 };
 
-LogLevel level_named(std::string_view word) {
-  if (word == "error") return LogLevel::error;
-  if (word == "info") return LogLevel::info;
-  if (word == "debug") return LogLevel::debug;
-  return LogLevel::warn;
-}
-
 void parse_ib(const Reader& read, Config& config) {
-  constexpr int kPkeyIndexMax = 65535;
-  config.ib_hca = read.text("ROPEWALK_IB_HCA").value_or("");
-  if (!verbs::PortFilter::parse(config.ib_hca))
-    Reader::bad("ROPEWALK_IB_HCA", config.ib_hca,
-                "a list of RDMA devices: mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3");
-  config.ib_gid_index = read.integer("ROPEWALK_IB_GID_INDEX", 0, 255);
-  const auto number = [&read](const char* name, long low, long high, int& into) {
-    into = read.integer(name, low, high).value_or(into);
+  const auto if_filter = [](const std::string& text) {
+    return verbs::PortFilter::parse(text) ? std::optional(text) : std::nullopt;
   };
-  number("ROPEWALK_IB_TC", 0, 255, config.ib_traffic_class);
-  number("ROPEWALK_IB_SL", 0, 15, config.ib_service_level);
-  number("ROPEWALK_IB_PKEY", 0, kPkeyIndexMax, config.ib_pkey_index);
-  number("ROPEWALK_IB_TIMEOUT", 1, 22, config.ib_timeout);
-  number("ROPEWALK_IB_RETRY", 0, 7, config.ib_retry);
-  number("ROPEWALK_IB_LANES", 1, 8, config.ib_lanes);
-  config.ib_mtu = std::stoi(read.choice("ROPEWALK_IB_MTU", {"256", "512", "1024", "2048", "4096"},
-                                        std::to_string(config.ib_mtu)));
+  read.parsed("ROPEWALK_IB_HCA", config.ib_hca,
+              "a list of RDMA devices: mlx5_0, mlx5_0:1,mlx5_1, =mlx5_1 or ^mlx5_3", if_filter);
+  read.integer("ROPEWALK_IB_GID_INDEX", config.ib_gid_index, 0, 255);
+  read.integer("ROPEWALK_IB_TC", config.ib_traffic_class, 0, 255);
+  read.integer("ROPEWALK_IB_SL", config.ib_service_level, 0, 15);
+  read.integer("ROPEWALK_IB_PKEY", config.ib_pkey_index, 0, 65535);
+  read.integer("ROPEWALK_IB_TIMEOUT", config.ib_timeout, 1, 22);
+  read.integer("ROPEWALK_IB_RETRY", config.ib_retry, 0, 7);
+  read.integer("ROPEWALK_IB_LANES", config.ib_lanes, 1, 8);
+  std::string mtu = std::to_string(config.ib_mtu);
+  read.one_of("ROPEWALK_IB_MTU", mtu, {"256", "512", "1024", "2048", "4096"});
+  config.ib_mtu = std::stoi(mtu);
 }
 
-std::vector<std::string_view> algorithm_names() {
+std::string algorithm_words_text() {
   std::vector<std::string_view> names;
   for (int i = 0; i < kAlgorithms; ++i) names.push_back(name_of(static_cast<Algorithm>(i)));
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
+
+std::optional<std::string> variable(const Lookup& get, const char* name) {
+  const char* value = get(name);
+  if (value == nullptr || *value == '\0') return {};
+  return std::string(value);
+}
+
+std::optional<int> integer_variable(const Lookup& get, const char* name, long low, long high) {
+  const auto value = variable(get, name);
+  if (!value) return {};
+  const auto number = parse_number<long>(*value);
+  if (!number || *number < low || *number > high)
+    refuse(name, *value, fmt::format("a whole number from {} to {}", low, high));
+  return static_cast<int>(*number);
+}
 
 std::vector<std::string> transport_words() {
   std::vector<std::string> words;
@@ -160,7 +155,7 @@ std::optional<std::string_view> transport_named(std::string_view word) {
 }
 
 const std::vector<VariableInfo>& variable_infos() {
-  static const std::string algorithm_list = fmt::format("{}", fmt::join(algorithm_names(), ", "));
+  static const std::string algorithm_list = algorithm_words_text();
   static const std::string transport_help = transport_words_text() + "; the same on every rank";
   static const std::vector<VariableInfo> infos = {
       {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
@@ -210,39 +205,38 @@ const std::vector<VariableInfo>& variable_infos() {
   return infos;
 }
 
-Config parse_config(const std::function<const char*(const char*)>& get) {
+Config parse_config(const Lookup& get) {
+  using namespace std::chrono_literals;
   const Reader read(get);
   Config config;
-  config.rank = read.integer("ROPEWALK_RANK", 0, kRanksMax - 1);
-  config.size = read.integer("ROPEWALK_SIZE", 1, kRanksMax);
-  config.coordinator = read.text("ROPEWALK_COORDINATOR");
-  if (config.coordinator && !bootstrap::parse_endpoint(*config.coordinator))
-    Reader::bad("ROPEWALK_COORDINATOR", *config.coordinator,
-                "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535");
-  config.coordinator_fd =
-      read.integer("ROPEWALK_COORDINATOR_FD", 0, std::numeric_limits<int>::max());
-  config.job_key = read.text("ROPEWALK_JOB_KEY").value_or("");
-  if (config.job_key.size() > kJobKeyBytesMax)
-    Reader::bad("ROPEWALK_JOB_KEY", "(hidden)",
-                fmt::format("at most {} bytes long", kJobKeyBytesMax));
-  config.transport = read.transport("ROPEWALK_TRANSPORT", config.transport);
-  config.require = read.choice("ROPEWALK_REQUIRE", {"rdma", "shm", "tcp"}, config.require);
-  config.algorithm = read.choice("ROPEWALK_ALGORITHM", algorithm_names(), config.algorithm);
-  config.socket_ifname = read.text("ROPEWALK_SOCKET_IFNAME").value_or("");
-  using namespace std::chrono_literals;
-  config.timeout = read.duration("ROPEWALK_TIMEOUT", 1ms, 24h, config.timeout);
-  config.link_timeout = read.duration("ROPEWALK_LINK_TIMEOUT", 10ms, 1h, config.link_timeout);
-  config.tcp_streams = read.integer("ROPEWALK_TCP_STREAMS", 1, 16).value_or(config.tcp_streams);
-  parse_ib(read, config);
-  config.slice_bytes =
-      read.size("ROPEWALK_SLICE_BYTES", size_t{1} << 10, size_t{1} << 30, config.slice_bytes);
-  const auto flag = [&read](const char* name, bool& into) {
-    into = read.integer(name, 0, 1).value_or(into ? 1 : 0) == 1;
+  read.integer("ROPEWALK_RANK", config.rank, 0, kRanksMax - 1);
+  read.integer("ROPEWALK_SIZE", config.size, 1, kRanksMax);
+  const auto if_endpoint = [](const std::string& text) {
+    return bootstrap::parse_endpoint(text) ? std::optional(text) : std::nullopt;
   };
-  flag("ROPEWALK_PROBE", config.probe);
-  flag("ROPEWALK_PROGRESS_THREAD", config.progress_thread);
-  config.progress_cpu = read.integer("ROPEWALK_PROGRESS_CPU", 0, 65535);
-  config.log = level_named(read.choice("ROPEWALK_LOG", {"error", "warn", "info", "debug"}, "warn"));
+  read.parsed("ROPEWALK_COORDINATOR", config.coordinator,
+              "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535",
+              if_endpoint);
+  read.integer("ROPEWALK_COORDINATOR_FD", config.coordinator_fd, 0,
+               std::numeric_limits<int>::max());
+  read.text("ROPEWALK_JOB_KEY", config.job_key);
+  if (config.job_key.size() > kJobKeyBytesMax)
+    refuse("ROPEWALK_JOB_KEY", "(hidden)", fmt::format("at most {} bytes long", kJobKeyBytesMax));
+  read.parsed("ROPEWALK_TRANSPORT", config.transport, "one of: " + transport_words_text(),
+              transport_named);
+  read.one_of("ROPEWALK_REQUIRE", config.require, {"rdma", "shm", "tcp"});
+  read.parsed("ROPEWALK_ALGORITHM", config.algorithm, "one of: " + algorithm_words_text(),
+              algorithm_named);
+  read.text("ROPEWALK_SOCKET_IFNAME", config.socket_ifname);
+  read.duration("ROPEWALK_TIMEOUT", config.timeout, 1ms, 24h);
+  read.duration("ROPEWALK_LINK_TIMEOUT", config.link_timeout, 10ms, 1h);
+  read.integer("ROPEWALK_TCP_STREAMS", config.tcp_streams, 1, 16);
+  parse_ib(read, config);
+  read.size("ROPEWALK_SLICE_BYTES", config.slice_bytes, size_t{1} << 10, size_t{1} << 30);
+  read.integer("ROPEWALK_PROBE", config.probe, 0, 1);
+  read.integer("ROPEWALK_PROGRESS_THREAD", config.progress_thread, 0, 1);
+  read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
+  read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);
   return config;
 }
 
@@ -257,8 +251,7 @@ std::vector<std::string> unknown_variables(const char* const* environ) {
     const std::string_view entry = *environ;
     if (!entry.starts_with(kPrefix)) continue;
     const std::string_view name = entry.substr(0, entry.find('='));
-    const auto& infos = variable_infos();
-    if (std::none_of(infos.begin(), infos.end(), [&](const auto& i) { return i.name == name; }))
+    if (std::ranges::count(variable_infos(), name, &VariableInfo::name) == 0)
       unknown.emplace_back(name);
   }
   return unknown;
@@ -285,44 +278,32 @@ std::optional<size_t> parse_size(std::string_view text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const auto shift = shift_of(text.substr(digits));
   if (!shift) return {};
-  const char* end = text.data() + digits;
-  if (size_t number = 0; text.substr(0, digits).find('.') == text.npos) {
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || stop != end) return {};
-    if (number > (std::numeric_limits<size_t>::max() >> *shift)) return {};
-    return number << *shift;
+  const std::string_view amount = text.substr(0, digits);
+  if (amount.find('.') == amount.npos) {
+    const auto number = parse_number<size_t>(amount);
+    if (!number || *number > (std::numeric_limits<size_t>::max() >> *shift)) return {};
+    return *number << *shift;
   }
   constexpr double kBytesMax = 1ULL << 53;  // up to here a double tells whole numbers apart
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  if (error != std::errc() || stop != end) return {};
-  number *= static_cast<double>(size_t{1} << *shift);
-  if (!(number < kBytesMax) || number != std::floor(number)) return {};
-  return static_cast<size_t>(number);
+  const auto number = parse_number<double>(amount);
+  if (!number) return {};
+  const double bytes = *number * static_cast<double>(size_t{1} << *shift);
+  if (!(bytes < kBytesMax) || bytes != std::floor(bytes)) return {};
+  return static_cast<size_t>(bytes);
 }
 
 std::optional<nanoseconds> parse_duration(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  constexpr Unit kUnits[] = {{"", 1}, {"s", 1}, {"us", 1e-6}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
   constexpr double kSecondsMax = 1e9;  // keeps nanoseconds far inside 64 bits
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  double number = 0;
-  const auto [stop, error] =
-      std::from_chars(text.data(), text.data() + digits, number, std::chars_format::fixed);
-  if (error != std::errc() || stop != text.data() + digits) return {};
-  const std::string_view unit = text.substr(digits);
-  double seconds = 0;
-  if (unit.empty() || unit == "s")
-    seconds = 1;
-  else if (unit == "us")
-    seconds = 1e-6;
-  else if (unit == "ms")
-    seconds = 1e-3;
-  else if (unit == "m")
-    seconds = 60;
-  else if (unit == "h")
-    seconds = 3600;
-  else
-    return {};
-  seconds *= number;
+  const auto number = parse_number<double>(text.substr(0, digits));
+  const auto unit = std::ranges::find(kUnits, text.substr(digits), &Unit::name);
+  if (!number || unit == std::end(kUnits)) return {};
+  const double seconds = *number * unit->seconds;
   if (!(seconds <= kSecondsMax)) return {};
   return nanoseconds(static_cast<int64_t>(seconds * 1e9 + 0.5));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "ropewalk/types.h"
 
 namespace ropewalk {
 
@@ -20,8 +21,8 @@ struct Config {
   std::string job_key;             // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
   std::string transport = "auto";  // ROPEWALK_TRANSPORT: what transport_named gives
   std::string require;             // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
-  std::string algorithm = "auto";  // ROPEWALK_ALGORITHM: force one where it applies
-  std::string socket_ifname;       // ROPEWALK_SOCKET_IFNAME: interface name or prefix
+  Algorithm algorithm = Algorithm::automatic;  // ROPEWALK_ALGORITHM: force one where it applies
+  std::string socket_ifname;                   // ROPEWALK_SOCKET_IFNAME: interface name or prefix
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // ROPEWALK_TIMEOUT (s)
   std::chrono::nanoseconds link_timeout =
       std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
@@ -56,9 +57,15 @@ struct VariableInfo {
 };
 const std::vector<VariableInfo>& variable_infos();
 
-/// Reads config through `get` (normally getenv), throws Error(invalid_argument) that names the
-/// variable, its value and what is allowed.
-Config parse_config(const std::function<const char*(const char*)>& get);
+/// getenv, or a test's table.
+using Lookup = std::function<const char*(const char*)>;
+
+// These throw Error(invalid_argument) that names the variable, its value and what is allowed.
+Config parse_config(const Lookup& get);
+/// Nothing where it is not set; one that is set but empty counts as not set.
+std::optional<std::string> variable(const Lookup& get, const char* name);
+std::optional<int> integer_variable(const Lookup& get, const char* name, long low, long high);
+
 Config config_from_environment();
 /// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
 std::vector<std::string> unknown_variables(const char* const* environ);

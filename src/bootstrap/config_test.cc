@@ -65,7 +65,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config.job_key, "secret");
   EXPECT_EQ(config.transport, "tcp");
   EXPECT_EQ(config.require, "rdma");
-  EXPECT_EQ(config.algorithm, "ring");
+  EXPECT_EQ(config.algorithm, Algorithm::ring);
   EXPECT_EQ(config.socket_ifname, "eth");
   EXPECT_EQ(config.timeout, 1500ms);
   EXPECT_EQ(config.link_timeout, 250ms);

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <system_error>
 
+#include "base/text.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
@@ -61,6 +61,23 @@ int try_listen(const SocketAddress& address, UniqueFd& into) {
   return 0;
 }
 
+bool is_host_char(unsigned char c) {
+  return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+}
+
+/// The first number inside brackets whose text starts behind '['; moves `at` behind ']'.
+std::optional<std::string_view> first_of_brackets(std::string_view text, size_t& at) {
+  const size_t close = text.find(']', at);
+  if (close == std::string_view::npos) return {};
+  const std::string_view inside = text.substr(at, close - at);
+  const bool clean = std::ranges::all_of(
+      inside, [](unsigned char c) { return std::isdigit(c) || c == '-' || c == ','; });
+  const std::string_view number = inside.substr(0, inside.find_first_of("-,"));
+  if (!clean || number.empty()) return {};
+  at = close + 1;
+  return number;
+}
+
 [[noreturn]] void cannot_listen(const std::string& where, int error) {
   throw Error(ErrorCode::unavailable, "bootstrap",
               fmt::format("cannot listen at {}: {}", where, errno_text(error)),
@@ -81,26 +98,41 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
   else if (host.find(':') != std::string_view::npos)
     return {};
   if (host.empty() || host.size() > kHostBytesMax) return {};
-  const bool clean = std::all_of(host.begin(), host.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
-  });
-  unsigned port = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, port);
-  if (!clean || error != std::errc() || stop != end || port < 1 || port > 65535) return {};
-  return Endpoint{std::string(host), static_cast<uint16_t>(port)};
+  const bool clean = std::ranges::all_of(
+      host, [](unsigned char c) { return is_host_char(c) || c == ':' || c == '%'; });
+  const auto port = parse_number<uint16_t>(digits);
+  if (!clean || !port || *port == 0) return {};
+  return Endpoint{std::string(host), *port};
 }
 
 std::vector<Endpoint> parse_endpoints(std::string_view text) {
   std::vector<Endpoint> endpoints;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const auto endpoint = parse_endpoint(text.substr(begin, end - begin));
+  for (const std::string_view entry : split(text, ',')) {
+    const auto endpoint = parse_endpoint(entry);
     if (!endpoint) return {};
     endpoints.push_back(*endpoint);
-    begin = end + 1;
   }
   return endpoints;
+}
+
+std::optional<std::string> first_host(std::string_view text) {
+  if (text.size() > kNodeListBytesMax) return {};
+  std::string host;
+  for (size_t at = 0; at < text.size() && text[at] != ',';) {
+    const char c = text[at++];
+    if (c == '[') {
+      const auto number = first_of_brackets(text, at);
+      if (!number) return {};
+      host += *number;
+    } else if (is_host_char(static_cast<unsigned char>(c))) {
+      host += c;
+    } else {
+      return {};
+    }
+    if (host.size() > kHostBytesMax) return {};
+  }
+  if (host.empty()) return {};
+  return host;
 }
 
 std::string to_text(const Endpoint& endpoint) {

@@ -27,6 +27,12 @@ std::vector<Endpoint> parse_endpoints(std::string_view text);
 /// The inverse of parse_endpoint: brackets around a v6 address.
 std::string to_text(const Endpoint& endpoint);
 
+inline constexpr size_t kNodeListBytesMax = 1 << 16;
+/// The first host of Slurm's compact lists: "node01" of "node[01-03,07],login1". Several brackets
+/// in one name are understood ("rack[1-2]n[01-16]" gives "rack1n01"). Nothing where the text is no
+/// such list; what follows the first host is not looked at.
+std::optional<std::string> first_host(std::string_view node_list);
+
 /// A numeric IPv4 or IPv6 address with a port. IPv4 inside IPv6 (::ffff:1.2.3.4) is shown as IPv4.
 class SocketAddress {
  public:

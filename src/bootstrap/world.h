@@ -42,9 +42,7 @@ struct JobIdentity {
 /// the innermost launcher), Open MPI, PMI/PMIx, Slurm, PALS, Kubernetes, RANK and WORLD_SIZE alone;
 /// then a job of one. Throws Error(invalid_argument) that names variables and values when they
 /// contradict each other or the rank is out of range, or when a size is known but no coordinator.
-/// `get` is getenv or a test's table.
-JobIdentity find_identity(const Options& options, const Config& config,
-                          const std::function<const char*(const char*)>& get);
+JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get);
 
 class World {
  public:

@@ -1,8 +1,7 @@
 #include "job/plan_request.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <functional>
 
 #include "engine/layout.h"
 #include "engine/wire.h"
@@ -12,21 +11,14 @@ namespace {
 
 /// What ROPEWALK_ALGORITHM forces; automatic where the named one does not implement `collective`.
 Algorithm forced_by(const Config& config, Collective collective) {
-  const auto wanted = algorithm_named(config.algorithm);
-  if (!wanted)
-    throw Error(ErrorCode::unavailable, "communicator",
-                fmt::format("ROPEWALK_ALGORITHM={}: no such algorithm", config.algorithm),
-                "`ropewalk env` lists them");
-  const auto& possible = algorithms_for(collective);
-  const bool applies = std::find(possible.begin(), possible.end(), *wanted) != possible.end();
-  return applies ? *wanted : Algorithm::automatic;
+  const bool applies = std::ranges::count(algorithms_for(collective), config.algorithm) != 0;
+  return applies ? config.algorithm : Algorithm::automatic;
 }
 
 }  // namespace
 
 bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts) {
-  const bool one_host =
-      std::all_of(hosts.begin(), hosts.end(), [&hosts](int host) { return host == hosts.front(); });
+  const bool one_host = std::ranges::adjacent_find(hosts, std::not_equal_to()) == hosts.end();
   return one_host && hosts.size() > 1 && transports.maps();
 }
 

@@ -16,8 +16,7 @@ bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts
 /// ROPEWALK_SLICE_BYTES, as slices can be.
 size_t slice_bytes_max(const Config& config);
 
-/// Made only of what all ranks know alike. `hosts` has an entry per rank. Throws Error(unavailable)
-/// where ROPEWALK_ALGORITHM names none.
+/// Made only of what all ranks know alike. `hosts` has an entry per rank.
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
                          const std::vector<int>& hosts, const CostModel& cost);
 /// The planner's decision, with slices as the engine can run them. In a job of one there is nothing

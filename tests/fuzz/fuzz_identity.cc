@@ -5,7 +5,6 @@
 
 #include "bootstrap/config.h"
 #include "bootstrap/net.h"
-#include "bootstrap/node_list.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

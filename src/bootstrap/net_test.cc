@@ -1,4 +1,4 @@
-#include "bootstrap/node_list.h"
+#include "bootstrap/net.h"
 
 #include <gtest/gtest.h>
 

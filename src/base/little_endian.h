@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +13,9 @@ namespace ropewalk::little_endian {
 template <class Integer>
 Integer convert(Integer value) {
   if constexpr (std::endian::native == std::endian::big) {
-    Integer swapped = 0;
-    for (size_t i = 0; i < sizeof(Integer); ++i, value >>= 8)
-      swapped = static_cast<Integer>((swapped << 8) | (value & 0xff));
-    return swapped;
+    auto bytes = std::bit_cast<std::array<std::byte, sizeof(Integer)>>(value);
+    std::ranges::reverse(bytes);
+    value = std::bit_cast<Integer>(bytes);
   }
   return value;
 }

@@ -2,34 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace ropewalk {
 
 std::string_view name_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::ok:
-      return "ok";
-    case ErrorCode::invalid_argument:
-      return "invalid argument";
-    case ErrorCode::mismatch:
-      return "mismatch";
-    case ErrorCode::timeout:
-      return "timeout";
-    case ErrorCode::peer_lost:
-      return "peer lost";
-    case ErrorCode::refused:
-      return "refused";
-    case ErrorCode::unavailable:
-      return "unavailable";
-    case ErrorCode::exhausted:
-      return "exhausted";
-    case ErrorCode::protocol:
-      return "protocol error";
-    case ErrorCode::system:
-      return "system error";
-    case ErrorCode::aborted:
-      return "aborted";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 11> kNames = {
+      "ok",          "invalid argument", "mismatch",       "timeout",      "peer lost", "refused",
+      "unavailable", "exhausted",        "protocol error", "system error", "aborted"};
+  static_assert(kNames.size() == static_cast<size_t>(ErrorCode::aborted) + 1);
+  const auto i = static_cast<size_t>(code);
+  return i < kNames.size() ? kNames[i] : "unknown";
 }
 
 std::string Failure::text() const {

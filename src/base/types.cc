@@ -33,30 +33,17 @@ std::optional<Enum> find(const std::array<std::string_view, N>& names, std::stri
 
 }  // namespace
 
-std::string_view name_of(DataType type) {
-  return lookup(kDataTypeNames, type);
-}
-std::string_view name_of(ReduceKind kind) {
-  return lookup(kReduceKindNames, kind);
-}
-std::string_view name_of(Collective collective) {
-  return lookup(kCollectiveNames, collective);
-}
-std::string_view name_of(Algorithm algorithm) {
-  return lookup(kAlgorithmNames, algorithm);
-}
-
-std::optional<DataType> data_type_named(std::string_view word) {
-  return find<DataType>(kDataTypeNames, word);
-}
-std::optional<ReduceKind> reduce_kind_named(std::string_view word) {
-  return find<ReduceKind>(kReduceKindNames, word);
-}
-std::optional<Collective> collective_named(std::string_view word) {
-  return find<Collective>(kCollectiveNames, word);
-}
-std::optional<Algorithm> algorithm_named(std::string_view word) {
-  return find<Algorithm>(kAlgorithmNames, word);
-}
+#define ROPEWALK_DEFINE_NAMES(Enum, names, enum_named)    \
+  std::string_view name_of(Enum value) {                  \
+    return lookup(names, value);                          \
+  }                                                       \
+  std::optional<Enum> enum_named(std::string_view word) { \
+    return find<Enum>(names, word);                       \
+  }
+ROPEWALK_DEFINE_NAMES(DataType, kDataTypeNames, data_type_named)
+ROPEWALK_DEFINE_NAMES(ReduceKind, kReduceKindNames, reduce_kind_named)
+ROPEWALK_DEFINE_NAMES(Collective, kCollectiveNames, collective_named)
+ROPEWALK_DEFINE_NAMES(Algorithm, kAlgorithmNames, algorithm_named)
+#undef ROPEWALK_DEFINE_NAMES
 
 }  // namespace ropewalk

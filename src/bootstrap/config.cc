@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "bootstrap/net.h"
-#include "fabric/port_filter.h"
+#include "fabric/select_ports.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
 #include "transport_choice/provider.h"

@@ -1,6 +1,6 @@
-#include "fabric/port_filter.h"
-
 #include <gtest/gtest.h>
+
+#include "fabric/select_ports.h"
 
 namespace ropewalk::verbs {
 namespace {

@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::verbs {
@@ -17,19 +16,13 @@ namespace {
 constexpr size_t kSubnetBytesMax = 43;  // 39 of an IPv6 address, "/128"
 constexpr uint32_t kRateMaxGbps = 999'999;
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < ' ';
 }
 
 bool is_subnet(std::string_view text) {
-  const auto legal = [](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || c == '.' || c == ':' || c == '/';
-  };
-  return text.size() <= kSubnetBytesMax && std::all_of(text.begin(), text.end(), legal);
+  return text.size() <= kSubnetBytesMax &&
+         text.find_first_not_of("0123456789abcdef.:/") == text.npos;
 }
 
 [[noreturn]] void refuse(std::string_view text) {
@@ -40,23 +33,18 @@ bool is_subnet(std::string_view text) {
 
 /// "192.168.1.0/24+fd00:7::/64"; empty for none. False for what is no such list.
 bool parse_subnets(std::string_view text, std::vector<std::string>& subnets) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('+'), text.size());
-    const std::string_view subnet = text.substr(0, end);
+  if (text.empty()) return true;
+  for (const std::string_view subnet : split(text, '+')) {
     if (subnet.empty() || !is_subnet(subnet) || subnets.size() == kSubnetsMax) return false;
-    if (end + 1 == text.size()) return false;
     subnets.emplace_back(subnet);
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return true;
 }
 
 /// A whole number without sign or leading zeros, within the range; 0 is a number.
 std::optional<uint32_t> number_in(std::string_view text, uint32_t low, uint32_t high) {
-  uint32_t number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size()) return {};
-  if (number < low || number > high || (text.size() > 1 && text[0] == '0')) return {};
+  const auto number = parse_number<uint32_t>(text);
+  if (!number || *number < low || *number > high || (text.size() > 1 && text[0] == '0')) return {};
   return number;
 }
 
@@ -67,15 +55,8 @@ std::optional<LinkLayer> layer_named(std::string_view name) {
 }
 
 PortInfo parse_port(std::string_view text) {
-  constexpr size_t kFields = 4;
-  std::array<std::string_view, kFields> fields;
-  std::string_view rest = text;
-  for (size_t i = 0; i < kFields; ++i) {
-    const size_t bar = rest.find('|');
-    if ((bar == std::string_view::npos) != (i + 1 == kFields)) refuse(text);
-    fields[i] = rest.substr(0, bar);
-    rest.remove_prefix(std::min(rest.size(), fields[i].size() + 1));
-  }
+  const auto fields = split(text, '|');
+  if (fields.size() != 4) refuse(text);
   const size_t colon = fields[0].rfind(':');
   if (colon == std::string_view::npos || !is_device_name(fields[0].substr(0, colon))) refuse(text);
   const auto number = number_in(fields[0].substr(colon + 1), 1, 255);
@@ -94,12 +75,10 @@ std::string_view name_of(LinkLayer layer) {
 }
 
 bool is_device_name(std::string_view name) {
-  const auto legal = [](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '-' || c == '.';
-  };
+  constexpr std::string_view kLegal =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.";
   return !name.empty() && name.size() <= kDeviceNameBytesMax &&
-         std::all_of(name.begin(), name.end(), legal);
+         name.find_first_not_of(kLegal) == name.npos;
 }
 
 std::string port_list_text(const std::vector<PortInfo>& ports) {
@@ -113,13 +92,11 @@ std::string port_list_text(const std::vector<PortInfo>& ports) {
 std::vector<PortInfo> parse_port_list(std::string_view text) {
   std::vector<PortInfo> ports;
   if (text.empty()) return ports;
-  for (;;) {
-    const size_t comma = text.find(',');
+  for (const std::string_view port : split(text, ',')) {
     if (ports.size() == kPortsMax) refuse(text);
-    ports.push_back(parse_port(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return ports;
-    text.remove_prefix(comma + 1);
+    ports.push_back(parse_port(port));
   }
+  return ports;
 }
 
 std::string no_ports_text(std::string why) {
@@ -131,8 +108,7 @@ std::string no_ports_text(std::string why) {
 std::optional<std::string> parse_no_ports(std::string_view text) {
   if (!text.starts_with('!')) return {};
   const std::string_view why = text.substr(1);
-  if (why.empty() || why.size() > kNoPortsBytesMax ||
-      std::any_of(why.begin(), why.end(), is_control))
+  if (why.empty() || why.size() > kNoPortsBytesMax || std::ranges::any_of(why, is_control))
     refuse(text);
   return std::string(why);
 }

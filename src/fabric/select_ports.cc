@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/text.h"
+
 namespace ropewalk::verbs {
 namespace {
 
@@ -26,6 +28,46 @@ bool is_preferred(const PortCandidate& x, const PortCandidate& y) {
 }
 
 }  // namespace
+
+std::optional<PortFilter> PortFilter::parse(std::string_view text) {
+  PortFilter filter;
+  if (text.empty()) return filter;
+  filter.excludes_ = text.starts_with('^');
+  if (filter.excludes_) text.remove_prefix(1);
+  filter.exact_ = text.starts_with('=');
+  if (filter.exact_) text.remove_prefix(1);
+  for (const std::string_view item : split(text, ',')) {
+    const size_t colon = item.find(':');
+    Entry entry{std::string(item.substr(0, colon))};
+    if (!is_device_name(entry.device)) return {};
+    if (colon != item.npos) {
+      const auto port = parse_number<uint8_t>(item.substr(colon + 1));
+      if (!port || *port == 0) return {};
+      entry.port = *port;
+    }
+    filter.entries_.push_back(std::move(entry));
+  }
+  return filter;
+}
+
+bool PortFilter::names(const Entry& entry, std::string_view device) const {
+  return exact_ ? device == entry.device : device.starts_with(entry.device);
+}
+
+bool PortFilter::allows(std::string_view device, uint8_t port) const {
+  const auto is_it = [&](const Entry& entry) {
+    return names(entry, device) && (entry.port == 0 || entry.port == port);
+  };
+  return allows_all() || std::ranges::any_of(entries_, is_it) != excludes_;
+}
+
+bool PortFilter::allows_device(std::string_view device) const {
+  // One port of a device that is excluded leaves the others.
+  const auto is_it = [&](const Entry& entry) {
+    return names(entry, device) && (entry.port == 0 || !excludes_);
+  };
+  return allows_all() || std::ranges::any_of(entries_, is_it) != excludes_;
+}
 
 std::vector<size_t> select_ports(const std::vector<PortCandidate>& candidates, bool named,
                                  std::vector<std::string>& why_not) {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "ropewalk/status.h"
-#include "topology/memory_limit.h"
+#include "topology/cgroup.h"
 
 namespace ropewalk {
 namespace {

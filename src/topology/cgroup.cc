@@ -4,32 +4,19 @@
 #include <charconv>
 #include <cstdint>
 
+#include "base/text.h"
 #include "topology/read_file.h"
 
 namespace ropewalk {
 namespace {
 
-/// Cuts `text` at every `separator`; empty pieces are left out.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(separator), text.size());
-    if (end != 0) pieces.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return pieces;
-}
-
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::count(words, word) != 0;
 }
 
-std::optional<int64_t> parse_number(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return value;
+/// The number in a file's text, which may end its line.
+std::optional<int64_t> number_in(std::string_view text) {
+  return parse_number<int64_t>(text.substr(0, text.find_last_not_of(" \n") + 1));
 }
 
 std::optional<double> cpus_of(std::optional<int64_t> quota_us, std::optional<int64_t> period_us) {
@@ -59,58 +46,64 @@ std::string unescape(std::string_view text) {
 std::optional<std::string> group_path(std::string_view cgroup, int version,
                                       std::string_view controller) {
   for (std::string_view line : split(cgroup, '\n')) {
-    const size_t first = line.find(':');
-    if (first == line.npos) continue;
-    const size_t second = line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const bool found = version == 2 ? line.substr(0, first) == "0" && controllers.empty()
-                                    : contains(split(controllers, ','), controller);
-    if (found) return std::string(line.substr(second + 1));
+    const auto words = split(line, ':');
+    if (words.size() < 3) continue;
+    const bool found = version == 2 ? words[0] == "0" && words[1].empty()
+                                    : contains(split(words[1], ','), controller);
+    if (found) return std::string(line.substr(words[0].size() + words[1].size() + 2));
   }
   return {};
 }
 
-std::optional<std::string> read_in(const std::string& directory, const char* name) {
-  return read_file(directory + "/" + name);
-}
-
 std::optional<double> quota_of(int version, const std::string& directory) {
   if (version == 2) {
-    const auto text = read_in(directory, "cpu.max");
+    const auto text = read_file(directory + "/cpu.max");
     return text ? parse_cpu_max(*text) : std::nullopt;
   }
-  const auto quota = read_in(directory, "cpu.cfs_quota_us");
-  const auto period = read_in(directory, "cpu.cfs_period_us");
+  const auto quota = read_file(directory + "/cpu.cfs_quota_us");
+  const auto period = read_file(directory + "/cpu.cfs_period_us");
   return quota && period ? parse_cfs_quota(*quota, *period) : std::nullopt;
 }
 
-std::optional<int64_t> read_number(const std::string& directory, const char* name) {
-  const auto text = read_in(directory, name);
-  return text ? parse_number(*text) : std::nullopt;
+std::optional<int64_t> read_number(const std::string& path) {
+  const auto text = read_file(path);
+  return text ? number_in(*text) : std::nullopt;
 }
 
 /// Of memory.stat: a line is "name bytes". 0 where it is not there.
 int64_t stat_of(std::string_view stat, std::string_view name) {
   for (std::string_view line : split(stat, '\n')) {
     const auto words = split(line, ' ');
-    if (words.size() == 2 && words[0] == name) return parse_number(words[1]).value_or(0);
+    if (words.size() == 2 && words[0] == name) return number_in(words[1]).value_or(0);
   }
   return 0;
 }
 
 std::optional<uint64_t> memory_left_of(int version, const std::string& directory) {
   const bool v2 = version == 2;
-  const auto limit = read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes");
-  const auto used = read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes");
+  const auto limit = read_number(directory + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto used = read_number(directory + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!limit || !used) return {};  // "max" is no number
-  const std::string stat = read_in(directory, "memory.stat").value_or("");
+  const std::string stat = read_file(directory + "/memory.stat").value_or("");
   const int64_t cache =
       v2 ? stat_of(stat, "inactive_file") + stat_of(stat, "active_file") +
                stat_of(stat, "slab_reclaimable")
          : stat_of(stat, "total_inactive_file") + stat_of(stat, "total_active_file");
   const int64_t held = std::max<int64_t>(0, *used - cache);
   return static_cast<uint64_t>(std::max<int64_t>(0, *limit - held));
+}
+
+/// "MemAvailable:   23308164 kB" of /proc/meminfo.
+std::optional<uint64_t> machine_available_bytes(const std::string& root) {
+  constexpr std::string_view kName = "MemAvailable:";
+  const std::string meminfo = read_file(root + "/proc/meminfo").value_or("");
+  for (std::string_view line : split(meminfo, '\n')) {
+    if (!line.starts_with(kName)) continue;
+    line.remove_prefix(std::min(line.find_first_not_of(' ', kName.size()), line.size()));
+    const auto kib = parse_number<uint64_t>(line.substr(0, line.find(' ')));
+    if (kib && *kib <= UINT64_MAX >> 10) return *kib << 10;
+  }
+  return {};
 }
 
 /// The least value of `limit_of`, over all groups that this process is in.
@@ -176,11 +169,11 @@ std::vector<std::string> cgroup_directories(const CgroupPlace& place) {
 std::optional<double> parse_cpu_max(std::string_view text) {
   const auto words = split(text.substr(0, text.find('\n')), ' ');
   if (words.size() != 2) return {};
-  return cpus_of(parse_number(words[0]), parse_number(words[1]));  // "max" is no number
+  return cpus_of(number_in(words[0]), number_in(words[1]));  // "max" is no number
 }
 
 std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us) {
-  return cpus_of(parse_number(quota_us), parse_number(period_us));  // -1 is unlimited
+  return cpus_of(number_in(quota_us), number_in(period_us));  // -1 is unlimited
 }
 
 std::optional<double> cgroup_cpu_quota(const std::string& root) {
@@ -189,6 +182,13 @@ std::optional<double> cgroup_cpu_quota(const std::string& root) {
 
 std::optional<uint64_t> cgroup_memory_left_bytes(const std::string& root) {
   return least_limit(root, "memory", memory_left_of);
+}
+
+std::optional<uint64_t> available_memory_bytes(const std::string& root) {
+  const auto machine = machine_available_bytes(root);
+  const auto groups = cgroup_memory_left_bytes(root);
+  if (machine && groups) return std::min(*machine, *groups);
+  return machine ? machine : groups;
 }
 
 }  // namespace ropewalk

@@ -1,5 +1,5 @@
-// Limits of control groups, versions 1 and 2, on CPU time and memory (cgroups(7); the kernel's
-// cgroup-v2.rst and cgroup-v1/memory.rst).
+// How much CPU time and memory a process may still take, above all by the limits of control groups,
+// versions 1 and 2 (cgroups(7); the kernel's cgroup-v2.rst and cgroup-v1/memory.rst). Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -42,5 +42,10 @@ std::optional<double> cgroup_cpu_quota(const std::string& root = "");
 /// process is in; nothing where none is set. The files' pages in the page cache count as free: the
 /// kernel takes them first. Swap does not count.
 std::optional<uint64_t> cgroup_memory_left_bytes(const std::string& root = "");
+
+/// Bytes that this process and its children can still allocate before the kernel must kill one: the
+/// least of what the machine has available (MemAvailable) and of what each memory cgroup of this
+/// process leaves. Others may take it at any time. Nothing where neither can be read.
+std::optional<uint64_t> available_memory_bytes(const std::string& root = "");
 
 }  // namespace ropewalk

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk {
@@ -14,39 +14,25 @@ namespace {
 constexpr int kCpusMax = 1 << 20;
 
 int parse_cpu(std::string_view text) {
-  int cpu = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cpu);
-  if (error != std::errc() || end != text.data() + text.size() || cpu < 0 || cpu >= kCpusMax)
+  const auto cpu = parse_number<int>(text);
+  if (!cpu || *cpu < 0 || *cpu >= kCpusMax)
     throw Error(ErrorCode::protocol, "cpu list", fmt::format("\"{}\" is no number of a CPU", text));
-  return cpu;
+  return *cpu;
 }
 
-class Matching {
- public:
-  explicit Matching(const std::vector<std::vector<int>>& allowed) : allowed_(allowed) {}
-
-  /// Gives `rank` a CPU, moving others where needed.
-  bool place(size_t rank) {
-    tried_.clear();
-    return place_or_move(rank);
+/// Gives `rank` a CPU, moving other ranks where needed: along an augmenting path through CPUs that
+/// were not `tried` yet for it.
+bool place(size_t rank, const std::vector<std::vector<int>>& allowed,
+           std::map<int, size_t>& holder_of, std::set<int>& tried) {
+  for (int cpu : allowed[rank]) {
+    if (!tried.insert(cpu).second) continue;
+    const auto holder = holder_of.find(cpu);
+    if (holder != holder_of.end() && !place(holder->second, allowed, holder_of, tried)) continue;
+    holder_of[cpu] = rank;
+    return true;
   }
-
- private:
-  bool place_or_move(size_t rank) {
-    for (int cpu : allowed_[rank]) {
-      if (!tried_.insert(cpu).second) continue;
-      const auto holder = holder_of_.find(cpu);
-      if (holder != holder_of_.end() && !place_or_move(holder->second)) continue;
-      holder_of_[cpu] = rank;
-      return true;
-    }
-    return false;
-  }
-
-  const std::vector<std::vector<int>>& allowed_;
-  std::map<int, size_t> holder_of_;  // by CPU
-  std::set<int> tried_;              // for the rank being placed
-};
+  return false;
+}
 
 }  // namespace
 
@@ -64,9 +50,8 @@ std::string cpu_list_text(const std::vector<int>& cpus) {
 
 std::vector<int> parse_cpu_list(std::string_view text) {
   std::vector<int> cpus;
-  while (!text.empty()) {
-    const std::string_view range = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), range.size() + 1));
+  if (text.empty()) return cpus;
+  for (const std::string_view range : split(text, ',')) {
     const size_t dash = range.find('-');
     const int first = parse_cpu(range.substr(0, dash));
     const int last = dash == std::string_view::npos ? first : parse_cpu(range.substr(dash + 1));
@@ -78,9 +63,11 @@ std::vector<int> parse_cpu_list(std::string_view text) {
 }
 
 bool can_have_own_cpus(const std::vector<std::vector<int>>& allowed_by_rank) {
-  Matching matching(allowed_by_rank);
-  for (size_t rank = 0; rank < allowed_by_rank.size(); ++rank)
-    if (!matching.place(rank)) return false;
+  std::map<int, size_t> holder_of;  // by CPU
+  for (size_t rank = 0; rank < allowed_by_rank.size(); ++rank) {
+    std::set<int> tried;
+    if (!place(rank, allowed_by_rank, holder_of, tried)) return false;
+  }
   return true;
 }
 

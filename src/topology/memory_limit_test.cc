@@ -1,6 +1,5 @@
-#include "topology/memory_limit.h"
-
 #include "gtest/gtest.h"
+#include "topology/cgroup.h"
 #include "topology/fake_root.h"
 
 namespace ropewalk {

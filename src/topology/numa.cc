@@ -10,15 +10,11 @@
 namespace ropewalk {
 namespace {
 
-struct TopologyDestroy {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, TopologyDestroy>;
-
-struct BitmapFree {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
+using Topology =
+    std::unique_ptr<hwloc_topology,
+                    decltype([](hwloc_topology_t topology) { hwloc_topology_destroy(topology); })>;
+using Bitmap = std::unique_ptr<hwloc_bitmap_s,
+                               decltype([](hwloc_bitmap_t bitmap) { hwloc_bitmap_free(bitmap); })>;
 
 /// Only NUMA nodes and processing units are needed; caches and devices are what takes hwloc long.
 Topology load_topology() {

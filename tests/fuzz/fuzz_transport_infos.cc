@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "fabric/port_filter.h"
 #include "fabric/port_info.h"
+#include "fabric/select_ports.h"
 #include "ropewalk/status.h"
 #include "transport_choice/transport_choice.h"
 

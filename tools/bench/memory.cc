@@ -7,7 +7,7 @@
 
 #include "base/units.h"
 #include "ropewalk/status.h"
-#include "topology/memory_limit.h"
+#include "topology/cgroup.h"
 
 namespace ropewalk::tools {
 namespace {

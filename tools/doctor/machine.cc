@@ -15,7 +15,6 @@
 #include "memory/unmap_watch.h"
 #include "tools/doctor/doctor.h"
 #include "topology/cgroup.h"
-#include "topology/memory_limit.h"
 #include "topology/topology.h"
 
 namespace ropewalk::tools {

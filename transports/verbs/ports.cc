@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "fabric/port_filter.h"
 #include "memory/lock_limit.h"
 #include "ropewalk/status.h"
 #include "topology/topology.h"

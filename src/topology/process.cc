@@ -1,6 +1,8 @@
-// CPUs: which ones this process may use, and binding a thread to one.
+// This process: which CPUs it may use, binding a thread to one, who its host and surroundings are.
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,15 +13,22 @@
 
 #include "ropewalk/status.h"
 #include "topology/cgroup.h"
+#include "topology/read_file.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
 namespace {
 
-struct CpuSetFree {
-  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
-};
-using CpuSet = std::unique_ptr<cpu_set_t, CpuSetFree>;
+using CpuSet = std::unique_ptr<cpu_set_t, decltype([](cpu_set_t* set) { CPU_FREE(set); })>;
+
+/// "pid4026531836". Without /proc no other process's files can be mapped, so the process then gets
+/// a namespace of its own.
+std::string namespace_id(const char* kind) {
+  struct stat status;
+  if (::stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &status) == 0)
+    return fmt::format("{}{}", kind, status.st_ino);
+  return fmt::format("{}-of-process-{}", kind, ::getpid());
+}
 
 }  // namespace
 
@@ -70,6 +79,20 @@ void bind_thread_to_cpu(int cpu) {
   CPU_ZERO_S(bytes, set.get());
   CPU_SET_S(static_cast<size_t>(cpu), bytes, set.get());
   if (::sched_setaffinity(0, bytes, set.get()) != 0) fail(std::strerror(errno));
+}
+
+std::string host_identity() {
+  std::string boot_id = read_file("/proc/sys/kernel/random/boot_id").value_or("");
+  while (boot_id.ends_with('\n')) boot_id.pop_back();
+  if (boot_id.empty()) boot_id = host_name();
+  return fmt::format("{}/{}/{}/uid{}", boot_id, namespace_id("pid"), namespace_id("user"),
+                     ::geteuid());
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown";
+  return name;
 }
 
 }  // namespace ropewalk

@@ -15,7 +15,6 @@
 #include "engine/driver.h"
 #include "engine/layout.h"
 #include "job/job.h"
-#include "job/options.h"
 #include "job/plan_request.h"
 #include "ropewalk/fork.h"
 #include "ropewalk/rendezvous.h"

@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <ranges>
 #include <thread>
 
 #include "base/log.h"
 #include "base/start_thread.h"
-#include "job/options.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
 
@@ -87,9 +87,7 @@ std::unique_ptr<Transport> Job::make(const TransportProvider& provider,
   std::vector<std::string> infos;
   for (const PeerRecord& record : ranks)
     infos.emplace_back(provider.maps && !is_local(record.rank) ? "" : info_of(record, provider));
-  const auto offer = std::find_if(offers_.begin(), offers_.end(), [&provider](const auto& each) {
-    return each.provider == &provider;
-  });
+  const auto offer = std::ranges::find(offers_, &provider, &TransportOffer::provider);
   assert(offer != offers_.end() && offer->make);
   return offer->make(infos, world_->sockets());
 }
@@ -115,10 +113,8 @@ std::optional<int64_t> Job::local_process(int peer) const {
 }
 
 std::string Job::transport_names() const {
-  std::string names;
-  for (const Transport* transport : transports_)
-    names += (names.empty() ? "" : "+") + std::string(transport->name());
-  return names.empty() ? "self" : names;
+  if (transports_.empty()) return "self";
+  return fmt::format("{}", fmt::join(std::views::transform(transports_, &Transport::name), "+"));
 }
 
 /// Finds out who is where; what each rank said of itself, by rank.

@@ -24,9 +24,9 @@ Obstacle obstacle_of(const TransportProvider& provider, const Records& ranks, bo
 }
 
 const TransportProvider* provider_named(std::string_view name) {
-  for (const TransportProvider* provider : transport_providers())
-    if (provider->name == name) return provider;
-  return nullptr;
+  const auto& all = transport_providers();
+  const auto found = std::ranges::find(all, name, &TransportProvider::name);
+  return found == all.end() ? nullptr : *found;
 }
 
 /// Of those that could join all ranks the first that does, and what kept the job from the very
@@ -72,8 +72,7 @@ void check_wish(const TransportProvider& asked, bool several_hosts, const Record
 
 const TransportProvider* choose_within(const TransportProvider* asked, const Records& ranks) {
   const auto& all = transport_providers();
-  if (asked == nullptr)
-    return *std::find_if(all.begin(), all.end(), [](const auto* each) { return each->maps; });
+  if (asked == nullptr) return *std::ranges::find(all, true, &TransportProvider::maps);
   const TransportProvider* within = asked->within_host;
   const bool can = within != nullptr && obstacle_of(*within, ranks, true).reason.empty();
   return can ? within : asked;

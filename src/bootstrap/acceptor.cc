@@ -31,37 +31,33 @@ Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key&
       join_key_(join_key) {}
 
 void Acceptor::prepare(PollSet& set, int64_t now_ns) {
-  slot_ = coordinator_slot_ = -1;
   if (now_ns < accept_again_ns_) {
     set.wake_at(accept_again_ns_);
   } else {
-    slot_ = set.add(listener_.get(), POLLIN);
-    if (coordinator_) coordinator_slot_ = set.add(coordinator_.get(), POLLIN);
+    set.add(listener_.get(), POLLIN);
+    if (coordinator_) set.add(coordinator_.get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
     set.wake_at(connection.expires_ns);
     // One that waits for the session key has said all it may say; do not wake up for it.
     const bool keyless = connection.hello && !connection.challenge;
     if (keyless && key_for(*connection.hello) != nullptr) set.wake_at(now_ns);  // the key has come
-    connection.slot = keyless ? -1 : set.add(connection.fd.get(), POLLIN);
+    if (!keyless) set.add(connection.fd.get(), POLLIN);
   }
 }
 
 std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t now_ns) {
   std::vector<AuthenticatedSocket> incoming;
   for (auto connection = pending_.begin(); connection != pending_.end();) {
-    const bool readable = set.ready(connection->slot);
-    connection->slot = -1;
-    Progress progress = step(*connection, readable);
+    Progress progress = step(*connection, set.ready(connection->fd.get()));
     if (progress == Progress::waiting && now_ns >= connection->expires_ns)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
-    if (progress == Progress::proved)
+    if (progress == Progress::complete)
       incoming.push_back({std::move(connection->fd), *connection->hello, connection->source});
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
-  if (set.ready(slot_)) accept_all(listener_.get(), now_ns);
-  if (set.ready(coordinator_slot_)) accept_all(coordinator_.get(), now_ns);
-  slot_ = coordinator_slot_ = -1;
+  if (set.ready(listener_.get())) accept_all(listener_.get(), now_ns);
+  if (set.ready(coordinator_.get())) accept_all(coordinator_.get(), now_ns);
   return incoming;
 }
 
@@ -93,38 +89,29 @@ void Acceptor::accept_all(int listener, int64_t now_ns) {
 }
 
 Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
-  if (!connection.hello && readable) {
-    const Progress progress = read_hello(connection);
-    if (progress != Progress::proved) return progress;
+  const bool is_keyless = connection.hello && !connection.challenge;
+  if (readable && !is_keyless) {
+    const Progress read = fill(connection, connection.hello ? kProofBytes : kHelloBytes);
+    if (read != Progress::complete) return read;
+    if (connection.hello) return check_proof(connection);
+    connection.hello = decode<Hello>(connection.received);
+    connection.received.clear();
+    if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
   }
-  if (connection.hello && !connection.challenge) {
-    const Key* key = key_for(*connection.hello);
-    if (key == nullptr) return Progress::waiting;
-    connection.challenge = challenge_for(*key, *connection.hello);
-    if (!send_whole(connection.fd.get(), encode(*connection.challenge)))
-      return refuse(connection, "it went away", false);
-    return Progress::waiting;
-  }
-  return connection.challenge && readable ? read_proof(connection) : Progress::waiting;
+  if (!connection.hello || connection.challenge) return Progress::waiting;
+  const Key* key = key_for(*connection.hello);
+  if (key == nullptr) return Progress::waiting;
+  connection.challenge = challenge_for(*key, *connection.hello);
+  if (!send_whole(connection.fd.get(), encode(*connection.challenge)))
+    return refuse(connection, "it went away", false);
+  return Progress::waiting;
 }
 
-/// `proved` here: the hello is whole.
-Acceptor::Progress Acceptor::read_hello(HalfOpen& connection) {
-  const Progress progress = fill(connection, kHelloBytes);
-  if (progress != Progress::proved) return progress;
-  connection.hello = decode<Hello>(connection.received);
-  connection.received.clear();
-  return connection.hello ? Progress::proved
-                          : refuse(connection, "its first bytes are not Ropewalk's", true);
-}
-
-Acceptor::Progress Acceptor::read_proof(HalfOpen& connection) {
-  const Progress progress = fill(connection, kProofBytes);
-  if (progress != Progress::proved) return progress;
+Acceptor::Progress Acceptor::check_proof(const HalfOpen& connection) {
   Mac proof;
-  std::copy_n(connection.received.begin(), proof.size(), proof.begin());
+  std::ranges::copy(connection.received, proof.begin());
   if (verify(*key_for(*connection.hello), *connection.hello, *connection.challenge, proof))
-    return Progress::proved;
+    return Progress::complete;
   send_whole(connection.fd.get(), encode(Verdict::bad_key));
   return refuse(connection, "wrong job key", true);
 }
@@ -145,7 +132,7 @@ Acceptor::Progress Acceptor::fill(HalfOpen& connection, size_t want) {
     return refuse(connection, "it closed the connection", false);
   }
   connection.received.insert(connection.received.end(), chunk.begin(), chunk.begin() + n);
-  return connection.received.size() == want ? Progress::proved : Progress::waiting;
+  return connection.received.size() == want ? Progress::complete : Progress::waiting;
 }
 
 Acceptor::Progress Acceptor::refuse(const HalfOpen& connection, const char* why, bool suspicious) {

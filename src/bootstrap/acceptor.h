@@ -50,17 +50,15 @@ class Acceptor {
     UniqueFd fd;
     std::string source;
     int64_t expires_ns = 0;
-    int slot = -1;
     Bytes received;
     std::optional<Hello> hello;
     std::optional<Challenge> challenge;
   };
-  enum class Progress : uint8_t { waiting, proved, over };
+  enum class Progress : uint8_t { waiting, complete, over };
 
   void accept_all(int listener, int64_t now_ns);
   Progress step(HalfOpen& connection, bool readable);
-  Progress read_hello(HalfOpen& connection);
-  Progress read_proof(HalfOpen& connection);
+  Progress check_proof(const HalfOpen& connection);
   const Key* key_for(const Hello& hello) const;
   /// Reads up to `want` bytes in all; `waiting` until they are there.
   Progress fill(HalfOpen& connection, size_t want);
@@ -70,7 +68,6 @@ class Acceptor {
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;
-  int slot_ = -1, coordinator_slot_ = -1;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
   std::list<HalfOpen> pending_;
   int refused_ = 0;

@@ -12,29 +12,23 @@ static_assert(crypto_auth_BYTES == std::tuple_size_v<Mac>);
 
 constexpr std::string_view kPublicSecret = "ropewalk: no job key was set";
 
-const unsigned char* bytes_of(const std::byte* p) {
-  return reinterpret_cast<const unsigned char*>(p);
-}
-unsigned char* bytes_of(std::byte* p) {
-  return reinterpret_cast<unsigned char*>(p);
+/// Bytes as libsodium takes them.
+const unsigned char* raw(const auto& range) {
+  return reinterpret_cast<const unsigned char*>(range.data());
 }
 
 /// label, Hello, and the Challenge without its MAC.
 Bytes transcript(std::string_view label, const Hello& hello, Challenge challenge) {
   challenge.mac = {};
-  const auto first = encode(hello);
-  const auto second = encode(challenge);
   const auto name = std::as_bytes(std::span(label));
   Bytes all(name.begin(), name.end());
-  all.insert(all.end(), first.begin(), first.end());
-  all.insert(all.end(), second.begin(), second.end());
+  for (const Bytes& part : {encode(hello), encode(challenge)})
+    all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 
-using SecretBytes = std::array<unsigned char, 32>;
-
-std::string to_hex(const SecretBytes& bytes) {
-  std::array<char, 2 * std::tuple_size_v<SecretBytes> + 1> hex;
+std::string to_hex(const Key& bytes) {
+  std::array<char, 2 * std::tuple_size_v<Key> + 1> hex;
   return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
 }
 
@@ -46,15 +40,31 @@ constexpr std::string_view kDialerLabel = "ropewalk dialer  ";
   return sodium_init() == 1;
 }
 
+template <class Array>
+Array random_array() {
+  assert(cryptography_has_started());
+  Array array;
+  randombytes_buf(array.data(), array.size());
+  return array;
+}
+
+Key hash(const auto& message, std::span<const unsigned char> key) {
+  assert(cryptography_has_started());
+  Key digest;
+  crypto_generichash(digest.data(), digest.size(), raw(message), message.size(), key.data(),
+                     key.size());
+  return digest;
+}
+
 Mac mac_of(const Key& key, const Bytes& message) {
   Mac mac;
-  crypto_auth(bytes_of(mac.data()), bytes_of(message.data()), message.size(), key.data());
+  crypto_auth(reinterpret_cast<unsigned char*>(mac.data()), raw(message), message.size(),
+              key.data());
   return mac;
 }
 
 bool mac_matches(const Key& key, const Bytes& message, const Mac& mac) {
-  return crypto_auth_verify(bytes_of(mac.data()), bytes_of(message.data()), message.size(),
-                            key.data()) == 0;
+  return crypto_auth_verify(raw(mac), raw(message), message.size(), key.data()) == 0;
 }
 
 }  // namespace
@@ -66,51 +76,27 @@ void start_cryptography() {
 }
 
 Key job_key(std::string_view secret) {
-  assert(cryptography_has_started());
-  if (secret.empty()) secret = kPublicSecret;
-  Key key;
-  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(secret.data()),
-                     secret.size(), nullptr, 0);
-  return key;
+  return hash(secret.empty() ? kPublicSecret : secret, {});
 }
 
 Key session_key(const Key& job, const WorldId& world) {
-  assert(cryptography_has_started());
-  Key key;
-  crypto_generichash(key.data(), key.size(), bytes_of(world.data()), world.size(), job.data(),
-                     job.size());
-  return key;
+  return hash(world, job);
 }
 
 Nonce random_nonce() {
-  assert(cryptography_has_started());
-  Nonce nonce;
-  randombytes_buf(nonce.data(), nonce.size());
-  return nonce;
-}
-
-std::string random_secret() {
-  assert(cryptography_has_started());
-  SecretBytes bytes;
-  randombytes_buf(bytes.data(), bytes.size());
-  return to_hex(bytes);
-}
-
-std::string part_secret(std::string_view whole, std::string_view nonce) {
-  const Key key = job_key(whole);
-  const std::string message = "ropewalk part " + std::string(nonce);
-  SecretBytes bytes;
-  crypto_generichash(bytes.data(), bytes.size(),
-                     reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                     key.data(), key.size());
-  return to_hex(bytes);
+  return random_array<Nonce>();
 }
 
 WorldId random_world_id() {
-  assert(cryptography_has_started());
-  WorldId world;
-  randombytes_buf(world.data(), world.size());
-  return world;
+  return random_array<WorldId>();
+}
+
+std::string random_secret() {
+  return to_hex(random_array<Key>());
+}
+
+std::string part_secret(std::string_view whole, std::string_view nonce) {
+  return to_hex(hash("ropewalk part " + std::string(nonce), job_key(whole)));
 }
 
 Challenge challenge_for(const Key& key, const Hello& hello) {

@@ -55,12 +55,17 @@ void Control::leave(const CallsMade& calls) {
   for (int r = 0; r < setup_.size; ++r)
     if (!monitor_.has_left(r)) working.push_back(r);
   log(LogLevel::warn, setup_.rank, "left without rank {}: still working after {} s",
-      fmt::join(working, ", "), std::chrono::duration<double>(setup_.config.timeout).count());
+      fmt::join(working, ", "), setup_.timeout_s());
 }
 
 void Control::run() {
   try {
-    loop();
+    for (int64_t now_ns = clock_.now_ns(); !finished(now_ns); now_ns = clock_.now_ns()) {
+      prepare(now_ns);
+      set_.wait(now_ns);
+      advance(clock_.now_ns());
+      notify_waiters();
+    }
   } catch (const Error& error) {
     monitor_.report(error.failure());
   } catch (const std::exception& error) {
@@ -69,17 +74,6 @@ void Control::run() {
   const std::lock_guard lock(mutex_);
   over_ = true;
   changed_.notify_all();
-}
-
-void Control::loop() {
-  for (;;) {
-    int64_t now_ns = clock_.now_ns();
-    if (finished(now_ns)) return;
-    prepare(now_ns);
-    set_.wait(now_ns);
-    advance(clock_.now_ns());
-    notify_waiters();
-  }
 }
 
 void Control::prepare(int64_t now_ns) {
@@ -95,7 +89,7 @@ void Control::prepare(int64_t now_ns) {
     if (parent_dial_) parent_dial_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
-    set_.wake_at(socket_broker_.next_deadline_ns());
+    set_.wake_at(socket_broker_.next_deadline().first);
   }
   if (closing_until_ns_ != 0) set_.wake_at(now_ns + kClosingPollNs);
 }
@@ -153,6 +147,10 @@ void Control::notify_waiters() {
 
 void Control::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
   monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});
+}
+
+void Control::fail_protocol(std::string reason, int peer) {
+  fail(ErrorCode::protocol, std::move(reason), "install the same Ropewalk on every rank", peer);
 }
 
 }  // namespace ropewalk::bootstrap

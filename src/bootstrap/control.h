@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,9 @@
 
 namespace ropewalk::bootstrap {
 
+inline constexpr const char* kFirewallAdvice =
+    "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface";
+
 /// What the control thread starts from.
 struct ControlSetup {
   int rank = 0;
@@ -33,6 +37,8 @@ struct ControlSetup {
   std::vector<size_t> coordinator_names;   // by address, as Dialer's
   std::string coordinator_text;            // for messages
   int64_t deadline_ns = 0;                 // of joining
+
+  double timeout_s() const { return std::chrono::duration<double>(config.timeout).count(); }
 };
 
 /// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
@@ -60,19 +66,19 @@ class Control {
  private:
   // control.cc: the loop.
   void run();
-  void loop();
   void prepare(int64_t now_ns);
   void advance(int64_t now_ns);
   bool finished(int64_t now_ns);
   bool owes_late_ranks(int64_t now_ns) const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
+  void fail_protocol(std::string reason, int peer);
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.
   void admit(AuthenticatedSocket& incoming, int64_t now_ns);
   Verdict judge_join(const AuthenticatedSocket& incoming);
   Verdict judge_tree(const AuthenticatedSocket& incoming) const;
-  void start_dials();
+  std::unique_ptr<Dialer> dial(Purpose purpose, int peer, int stream);
   void advance_dials(int64_t now_ns);
   Hello hello_for(Purpose purpose, int to, int stream) const;
   std::vector<SocketAddress> addresses_of(int peer) const;
@@ -83,9 +89,8 @@ class Control {
   void advance_registrar(int64_t now_ns);
   void advance_registration(int64_t now_ns);
   void take_place(const Frame& frame);
-  std::chrono::nanoseconds tree_link_timeout() const;
   void advance_parent_dial(int64_t now_ns);
-  void link_child(int child, UniqueFd fd, int64_t now_ns);
+  void link(int peer, UniqueFd fd, int64_t now_ns);
   void handle_join_frame(const Tree::Inbound& inbound);
   void take_record(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);
@@ -112,7 +117,7 @@ class Control {
   std::unique_ptr<Dialer> parent_dial_;
   std::optional<Key> session_key_;  // once this rank has its place
   int records_known_ = 0;           // rows of table_ that came, in rank order
-  std::vector<bool> child_ready_;   // by child, from the first
+  std::set<int> children_not_ready_;
   bool ready_sent_ = false;
   bool join_failure_spread_ = false;
   bool is_joined_ = false;

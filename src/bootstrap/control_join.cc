@@ -1,10 +1,7 @@
 #include <algorithm>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/control.h"
-#include "bootstrap/interfaces.h"
-#include "bootstrap/tree_shape.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -16,12 +13,11 @@ double milliseconds(int64_t time_ns) {
 }  // namespace
 
 void Control::start_joining() {
-  const int first = first_tree_child(setup_.rank, setup_.size);
-  const int end = end_of_tree_children(setup_.rank, setup_.size);
-  child_ready_.assign(static_cast<size_t>(end - first), false);
+  for (int rank = 0; rank < setup_.size; ++rank)
+    if (is_tree_child(rank, setup_.rank)) children_not_ready_.insert(rank);
   if (setup_.rank == 0) {
     table_[0] = setup_.record;
-    registrar_.emplace(table_, setup_.deadline_ns);
+    registrar_.emplace(table_, setup_.deadline_ns, monitor_);
   } else {
     coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
                                                  job_key_, setup_.coordinator_names);
@@ -38,8 +34,7 @@ void Control::advance_joining(int64_t now_ns) {
 
 void Control::advance_registrar(int64_t now_ns) {
   registrar_->advance(set_, now_ns);
-  if (registrar_->fault()) return monitor_.report(*registrar_->fault());
-  if (session_key_ || !registrar_->complete()) return;
+  if (monitor_.failure() != nullptr || session_key_ || !registrar_->complete()) return;
   mark_phase("registered");
   const WorldId world = random_world_id();
   session_key_ = session_key(job_key_, world);
@@ -77,9 +72,7 @@ void Control::advance_registration(int64_t now_ns) {
     mark_phase("found the coordinator");
     return;
   }
-  std::vector<Frame> frames;
-  const bool open = registration_->advance(set_, frames);
-  for (const Frame& frame : frames) {
+  for (const Frame& frame : registration_->advance(set_)) {
     if (frame.type == FrameType::place && !session_key_) {
       take_place(frame);
     } else if (const auto failure = frame.type == FrameType::failure
@@ -87,11 +80,10 @@ void Control::advance_registration(int64_t now_ns) {
                                         : std::nullopt) {
       monitor_.report(*failure);
     } else {
-      fail(ErrorCode::protocol, "rank 0 sent a message that makes no sense",
-           "install the same Ropewalk on every rank", 0);
+      fail_protocol("rank 0 sent a message that makes no sense", 0);
     }
   }
-  if (open) return;
+  if (registration_->is_open()) return;
   // With its place this rank needs rank 0 no more, which closes when all are linked.
   if (!session_key_)
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
@@ -103,38 +95,28 @@ void Control::take_place(const Frame& frame) {
   const auto place = decode<Place>(frame.payload);
   const int parent = tree_parent(setup_.rank);
   if (!place || place->parent.rank != parent)
-    return fail(ErrorCode::protocol, "rank 0 sent a place that makes no sense",
-                "install the same Ropewalk on every rank", 0);
+    return fail_protocol("rank 0 sent a place that makes no sense", 0);
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);
   acceptor_.set_session_key(*session_key_);
   table_[static_cast<size_t>(parent)] = place->parent;
-  auto addresses = addresses_of(parent);
-  if (addresses.empty())
-    return fail(ErrorCode::peer_lost, tree_.describe(parent) + " has no address to dial",
-                "look at ROPEWALK_SOCKET_IFNAME there", parent);
-  parent_dial_ = std::make_unique<Dialer>(std::move(addresses), hello_for(Purpose::tree, parent, 0),
-                                          *session_key_);
-}
-
-/// A little below the link timeout: a heartbeat's interval comes on top.
-std::chrono::nanoseconds Control::tree_link_timeout() const {
-  return setup_.config.link_timeout * 3 / 4;
+  parent_dial_ = dial(Purpose::tree, parent, 0);
 }
 
 void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_->advance(set_, now_ns);
   if (parent_dial_->state() != Dialer::State::connected) return;
-  UniqueFd fd = parent_dial_->take();
-  tune_control_stream(fd.get(), tree_link_timeout());
-  tree_.add(tree_parent(setup_.rank), std::move(fd), now_ns);
+  link(tree_parent(setup_.rank), parent_dial_->take(), now_ns);
   parent_dial_.reset();
 }
 
-void Control::link_child(int child, UniqueFd fd, int64_t now_ns) {
-  tune_control_stream(fd.get(), tree_link_timeout());
-  tree_.add(child, std::move(fd), now_ns);
-  for (int r = 0; r < records_known_; ++r) tree_.send(child, frame(table_[static_cast<size_t>(r)]));
+/// With a neighbour in the tree. A child gets the records that have come so far; from the parent
+/// none has come yet.
+void Control::link(int peer, UniqueFd fd, int64_t now_ns) {
+  // A little below the link timeout: a heartbeat's interval comes on top.
+  tune_control_stream(fd.get(), setup_.config.link_timeout * 3 / 4);
+  tree_.add(peer, std::move(fd), now_ns);
+  for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
 }
 
 void Control::handle_join_frame(const Tree::Inbound& inbound) {
@@ -143,32 +125,25 @@ void Control::handle_join_frame(const Tree::Inbound& inbound) {
   if (type == FrameType::record && from_parent && records_known_ < setup_.size) {
     take_record(inbound.frame);
   } else if (type == FrameType::ready && !from_parent) {
-    const int first = first_tree_child(setup_.rank, setup_.size);
-    child_ready_[static_cast<size_t>(inbound.peer - first)] = true;
+    children_not_ready_.erase(inbound.peer);
   } else if (type == FrameType::go && from_parent && ready_sent_ && !is_joined_) {
     finish_joining(clock_.now_ns());
   } else {
-    fail(ErrorCode::protocol, tree_.describe(inbound.peer) + " sent a message out of place",
-         "install the same Ropewalk on every rank", inbound.peer);
+    fail_protocol(tree_.describe(inbound.peer) + " sent a message out of place", inbound.peer);
   }
 }
 
 void Control::take_record(const Frame& frame) {
   auto record = decode<PeerRecord>(frame.payload);
   if (!record || record->rank != records_known_)
-    return fail(ErrorCode::protocol, "a record came that makes no sense",
-                "install the same Ropewalk on every rank", tree_parent(setup_.rank));
-  const Bytes copy = bootstrap::frame(*record);
-  for (int child = first_tree_child(setup_.rank, setup_.size);
-       child < end_of_tree_children(setup_.rank, setup_.size); ++child)
-    tree_.send(child, copy);
+    return fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
+  tree_.flood(bootstrap::frame(*record), tree_parent(setup_.rank));
   table_[static_cast<size_t>(records_known_++)] = std::move(*record);
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
-  const bool children =
-      std::all_of(child_ready_.begin(), child_ready_.end(), [](bool r) { return r; });
-  if (is_joined_ || ready_sent_ || records_known_ < setup_.size || !children) return;
+  const bool linked = records_known_ == setup_.size && children_not_ready_.empty();
+  if (is_joined_ || ready_sent_ || !linked) return;
   ready_sent_ = true;
   if (setup_.rank != 0) {
     mark_phase("linked");
@@ -179,9 +154,7 @@ void Control::pass_on_readiness(int64_t now_ns) {
 }
 
 void Control::finish_joining(int64_t now_ns) {
-  for (int child = first_tree_child(setup_.rank, setup_.size);
-       child < end_of_tree_children(setup_.rank, setup_.size); ++child)
-    tree_.send(child, frame(FrameType::go));
+  tree_.flood(frame(FrameType::go), tree_parent(setup_.rank));
   is_joined_ = true;
   registrar_.reset();
   registration_.reset();
@@ -193,58 +166,47 @@ void Control::finish_joining(int64_t now_ns) {
 void Control::check_join_deadline(int64_t now_ns) {
   const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
   if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
-  const double limit_s = std::chrono::duration<double>(setup_.config.timeout).count();
+  const std::string limit = fmt::format("within {:.3g} s", setup_.timeout_s());
+  const auto late = [this](std::string reason, std::string advice, int peer) {
+    fail(ErrorCode::timeout, std::move(reason), std::move(advice), peer);
+  };
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
     const std::string& other_job = coordinator_dial_->other_job();
-    if (!coordinator_dial_->found_job())
-      return fail(ErrorCode::timeout,
-                  fmt::format("rank 0 never listened at {} within {:.3g} s ({})", at, limit_s,
+    if (coordinator_dial_->found_job())
+      return late(fmt::format("rank 0 at {} did not take this rank {} ({})", at, limit,
                               coordinator_dial_->why()),
-                  other_job.empty()
-                      ? "is rank 0 running, and is the address reachable from this host?"
-                      : "another job listens at " + other_job +
-                            "; is ROPEWALK_JOB_KEY the same on every rank?",
-                  0);
-    return fail(ErrorCode::timeout,
-                fmt::format("rank 0 at {} did not take this rank within {:.3g} s ({})", at, limit_s,
-                            coordinator_dial_->why()),
-                "does an earlier job still run there?", 0);
+                  "does an earlier job still run there?", 0);
+    return late(
+        fmt::format("rank 0 never listened at {} {} ({})", at, limit, coordinator_dial_->why()),
+        other_job.empty() ? "is rank 0 running, and is the address reachable from this host?"
+                          : "another job listens at " + other_job +
+                                "; is ROPEWALK_JOB_KEY the same on every rank?",
+        0);
   }
-  std::vector<int> missing;
   if (registrar_ && !registrar_->complete()) {
-    missing = registrar_->missing();
+    const std::vector<int> missing = registrar_->missing();
     std::string advice = "look at those ranks' own output: were they started, can they reach ";
     advice += setup_.coordinator_text + "?";
     if (acceptor_.refused() > 0)
       advice += fmt::format(" {} connections were refused, the last from {}", acceptor_.refused(),
                             acceptor_.last_refused());
-    return fail(
-        ErrorCode::timeout,
-        fmt::format("rank {} never came within {:.3g} s", fmt::join(missing, ", "), limit_s),
-        advice, missing.front());
+    return late(fmt::format("rank {} never came {}", fmt::join(missing, ", "), limit), advice,
+                missing.front());
   }
   if (registration_ && !session_key_)
-    return fail(
-        ErrorCode::timeout,
-        fmt::format("rank 0 took this rank but did not start the job within {:.3g} s", limit_s),
-        "look at rank 0's own output", 0);
+    return late("rank 0 took this rank but did not start the job " + limit,
+                "look at rank 0's own output", 0);
   if (parent_dial_)
-    return fail(ErrorCode::timeout,
-                fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
+    return late(fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
                             parent_dial_->why()),
-                "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface",
-                tree_parent(setup_.rank));
-  for (size_t i = 0; i < child_ready_.size(); ++i)
-    if (!child_ready_[i])
-      missing.push_back(first_tree_child(setup_.rank, setup_.size) + static_cast<int>(i));
-  fail(ErrorCode::timeout,
-       missing.empty()
-           ? fmt::format("the other ranks did not finish joining within {:.3g} s", limit_s)
-           : fmt::format("rank {} did not link with this rank, its parent in the tree, "
-                         "within {:.3g} s",
-                         fmt::join(missing, ", "), limit_s),
-       "look at those ranks' own output", missing.empty() ? -1 : missing.front());
+                kFirewallAdvice, tree_parent(setup_.rank));
+  const auto& missing = children_not_ready_;
+  late(missing.empty()
+           ? "the other ranks did not finish joining " + limit
+           : fmt::format("rank {} did not link with this rank, its parent in the tree, {}",
+                         fmt::join(missing, ", "), limit),
+       "look at those ranks' own output", missing.empty() ? -1 : *missing.begin());
 }
 
 void Control::spread_join_failure() {

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 #include "bootstrap/control.h"
-#include "bootstrap/tree_shape.h"
 
 namespace ropewalk::bootstrap {
 
@@ -24,10 +23,10 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
     tune_data_stream(incoming.fd.get());
     socket_broker_.deliver(link, std::move(incoming.fd));
   } else if (hello.purpose == Purpose::tree) {
-    link_child(from, std::move(incoming.fd), now_ns);
+    this->link(from, std::move(incoming.fd), now_ns);
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
-    registrar_->add(std::move(incoming.fd), hello.from, incoming.source, monitor_.failure());
+    registrar_->add(std::move(incoming.fd), hello.from, incoming.source);
   }
 }
 
@@ -50,22 +49,22 @@ Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
   return tree_.has(from) || is_joined_ ? Verdict::already : Verdict::accepted;
 }
 
-void Control::start_dials() {
-  for (const SocketBroker::SocketId& link : socket_broker_.to_dial()) {
-    auto addresses = addresses_of(link.peer);
-    if (addresses.empty()) {
-      fail(ErrorCode::peer_lost, tree_.describe(link.peer) + " has no address to dial",
-           "look at ROPEWALK_SOCKET_IFNAME there", link.peer);
-      continue;
-    }
-    dials_[link] = std::make_unique<Dialer>(
-        std::move(addresses), hello_for(Purpose::socket, link.peer, link.stream), *session_key_);
-  }
+/// Null, and the job has failed, where the peer has no address.
+std::unique_ptr<Dialer> Control::dial(Purpose purpose, int peer, int stream) {
+  auto addresses = addresses_of(peer);
+  if (!addresses.empty())
+    return std::make_unique<Dialer>(std::move(addresses), hello_for(purpose, peer, stream),
+                                    *session_key_);
+  fail(ErrorCode::peer_lost, tree_.describe(peer) + " has no address to dial",
+       "look at ROPEWALK_SOCKET_IFNAME there", peer);
+  return nullptr;
 }
 
 void Control::advance_dials(int64_t now_ns) {
   if (!is_joined_) return;
-  start_dials();
+  for (const SocketBroker::SocketId& link : socket_broker_.to_dial())
+    if (auto dialer = dial(Purpose::socket, link.peer, link.stream))
+      dials_[link] = std::move(dialer);
   for (auto dial = dials_.begin(); dial != dials_.end();) {
     const auto& [link, dialer] = *dial;
     dialer->advance(set_, now_ns);
@@ -86,25 +85,21 @@ void Control::advance_dials(int64_t now_ns) {
     }
     dial = over ? dials_.erase(dial) : std::next(dial);
   }
-  const SocketBroker::SocketId late = socket_broker_.overdue(now_ns);
-  if (late.peer < 0 || monitor_.failure() != nullptr) return;
+  const auto [deadline_ns, late] = socket_broker_.next_deadline();
+  if (now_ns < deadline_ns || monitor_.failure() != nullptr) return;
   const auto dial = dials_.find(late);
-  monitor_.report(
-      {ErrorCode::peer_lost, "connect",
-       fmt::format("no connection with {} (stream {}) within {:.3g} s{}", tree_.describe(late.peer),
-                   late.stream, std::chrono::duration<double>(setup_.config.timeout).count(),
-                   dial == dials_.end() ? "" : ": " + dial->second->why()),
-       "is a firewall between the hosts? ROPEWALK_SOCKET_IFNAME chooses the interface", setup_.rank,
-       late.peer});
+  monitor_.report({ErrorCode::peer_lost, "connect",
+                   fmt::format("no connection with {} (stream {}) within {:.3g} s{}",
+                               tree_.describe(late.peer), late.stream, setup_.timeout_s(),
+                               dial == dials_.end() ? "" : ": " + dial->second->why()),
+                   kFirewallAdvice, setup_.rank, late.peer});
 }
 
 Hello Control::hello_for(Purpose purpose, int to, int stream) const {
-  Hello hello;
-  hello.purpose = purpose;
-  hello.from = static_cast<uint32_t>(setup_.rank);
-  hello.to = static_cast<uint32_t>(to);
-  hello.stream = static_cast<uint32_t>(stream);
-  return hello;
+  return {.purpose = purpose,
+          .from = static_cast<uint32_t>(setup_.rank),
+          .to = static_cast<uint32_t>(to),
+          .stream = static_cast<uint32_t>(stream)};
 }
 
 /// In the record's order. Rank 0 first where it was reached before, at the port of its record.

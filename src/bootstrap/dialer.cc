@@ -31,20 +31,16 @@ Dialer::Dialer(std::vector<SocketAddress> addresses, const Hello& hello, const K
 }
 
 void Dialer::prepare(PollSet& set) {
-  slot_ = -1;
   if (state_ != State::working) return;
   set.wake_at(until_ns_);
-  if (phase_ != Phase::pause)
-    slot_ = set.add(fd_.get(), phase_ == Phase::connecting ? POLLOUT : POLLIN);
+  if (phase_ != Phase::pause) set.add(fd_.get(), phase_ == Phase::connecting ? POLLOUT : POLLIN);
 }
 
 void Dialer::advance(const PollSet& set, int64_t now_ns) {
   if (state_ != State::working) return;
-  const bool ready = set.ready(slot_);
-  slot_ = -1;
   if (phase_ == Phase::pause) {
     if (now_ns >= until_ns_) start(now_ns);
-  } else if (ready) {
+  } else if (set.ready(fd_.get())) {
     phase_ == Phase::connecting ? connect_done(now_ns) : receive(now_ns);
   } else if (now_ns >= until_ns_) {
     next_address(now_ns, phase_ == Phase::connecting ? "no answer" : "it stopped answering");
@@ -130,20 +126,17 @@ void Dialer::reject_address(int64_t now_ns) {
   next_address(now_ns, "another job listens there");
 }
 
-/// One of several names may mean another host here, such as a bridge's, where another job listens;
-/// where all of them lead to another job it is the key. At a name's other addresses, such as
-/// localhost's, there may be nothing.
-bool Dialer::all_in_other_jobs() const {
-  return !found_job_ && std::ranges::all_of(in_other_job_, std::identity());
-}
-
 void Dialer::next_address(int64_t now_ns, std::string why) {
   why_ = fmt::format("{}: {}", addresses_[current_].text(), why);
   fd_.reset();
   phase_ = Phase::pause;
   until_ns_ = now_ns;
   if (++current_ < addresses_.size()) return;
-  if (all_in_other_jobs()) return refuse("another job key");
+  // One of several names may mean another host here, such as a bridge's, where another job listens;
+  // where all of them lead to another job it is the key. At a name's other addresses, such as
+  // localhost's, there may be nothing.
+  if (!found_job_ && std::ranges::all_of(in_other_job_, std::identity()))
+    return refuse("another job key");
   current_ = 0;
   in_other_job_.assign(in_other_job_.size(), false);
   until_ns_ += pause_ns_;

@@ -49,7 +49,6 @@ class Dialer {
   void answer_challenge(int64_t now_ns);
   void obey(Verdict verdict, int64_t now_ns);
   void reject_address(int64_t now_ns);
-  bool all_in_other_jobs() const;
   void next_address(int64_t now_ns, std::string why);
   void refuse(std::string why);
 
@@ -64,7 +63,6 @@ class Dialer {
   int64_t until_ns_ = 0;            // end of the pause, or of the phase's timeout
   int64_t pause_ns_;
   UniqueFd fd_;
-  int slot_ = -1;
   Bytes answer_;
   size_t answer_bytes_ = 0;
   bool found_job_ = false;

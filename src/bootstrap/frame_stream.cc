@@ -13,23 +13,22 @@ namespace ropewalk::bootstrap {
 
 void FrameStream::prepare(PollSet& set) {
   const bool writes = !queue_.empty() && !write_broken_;
-  slot_ = set.add(fd_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)));
+  set.add(fd_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)));
 }
 
-bool FrameStream::advance(const PollSet& set, std::vector<Frame>& into) {
-  if (!set.ready(slot_)) return true;
-  slot_ = -1;
+std::vector<Frame> FrameStream::advance(const PollSet& set) {
+  std::vector<Frame> frames;
+  if (!set.ready(fd_.get())) return frames;
   if (!queue_.empty()) write_queue();
   // Frames that arrived before the connection broke are still delivered: a last `leave` or
   // `failure` explains the break.
-  bool open = true;
-  while (open) {
+  while (is_open_) {
     const size_t before = buffer_.size();
-    open = read_some();
+    is_open_ = read_some();
     if (buffer_.size() == before) break;
-    if (!cut_frames(into)) return false;
+    is_open_ = cut_frames(frames) && is_open_;
   }
-  return open;
+  return frames;
 }
 
 void FrameStream::send(const Bytes& frame) {

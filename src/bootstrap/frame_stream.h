@@ -22,9 +22,10 @@ class FrameStream {
   explicit FrameStream(UniqueFd fd) : fd_(std::move(fd)) {}
 
   void prepare(PollSet& set);
-  /// Moves bytes where poll said so and appends the whole frames that came to `into`. False once
-  /// the connection is over, after its last frame was delivered; then why() says why.
-  bool advance(const PollSet& set, std::vector<Frame>& into);
+  /// Moves bytes where poll said so; gives the whole frames that came.
+  std::vector<Frame> advance(const PollSet& set);
+  /// False once the connection is over, after its last frame was delivered; then why() says why.
+  bool is_open() const { return is_open_; }
   void send(const Bytes& frame);
   /// Every byte sent is acknowledged by the other side's kernel (or the connection is over).
   bool flushed() const;
@@ -43,7 +44,7 @@ class FrameStream {
   bool cut_frames(std::vector<Frame>& into);
 
   UniqueFd fd_;
-  int slot_ = -1;
+  bool is_open_ = true;
   bool write_broken_ = false;
   Bytes queue_;    // not yet taken by the kernel
   Bytes buffer_;   // received, not yet cut into frames

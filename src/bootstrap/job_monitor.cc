@@ -26,10 +26,8 @@ std::optional<Failure> compare(const CallsMade& a, int rank_a, const CallsMade& 
 JobMonitor::JobMonitor(int rank, int size)
     : rank_(rank),
       size_(size),
-      left_(new std::atomic<bool>[static_cast<size_t>(size)]),
-      calls_(static_cast<size_t>(size)) {
-  for (int r = 0; r < size; ++r) left_[static_cast<size_t>(r)] = false;
-}
+      left_(static_cast<size_t>(size)),
+      calls_(static_cast<size_t>(size)) {}
 
 void JobMonitor::report(const Failure& failure) {
   {

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "bootstrap/event.h"
 #include "bootstrap/monitor.h"
+#include "bootstrap/poll_set.h"
 
 namespace ropewalk::bootstrap {
 
@@ -34,7 +34,7 @@ class JobMonitor final : public Monitor {
   mutable std::mutex mutex_;               // guards the writing of stored_, and calls_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
-  std::unique_ptr<std::atomic<bool>[]> left_;
+  std::vector<std::atomic<bool>> left_;
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared
   Event event_, news_;

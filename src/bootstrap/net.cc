@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,9 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "base/text.h"
+#include "bootstrap/wire.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
@@ -70,12 +74,16 @@ std::optional<std::string_view> first_of_brackets(std::string_view text, size_t&
   const size_t close = text.find(']', at);
   if (close == std::string_view::npos) return {};
   const std::string_view inside = text.substr(at, close - at);
-  const bool clean = std::ranges::all_of(
-      inside, [](unsigned char c) { return std::isdigit(c) || c == '-' || c == ','; });
+  const bool clean = inside.find_first_not_of("0123456789-,") == inside.npos;
   const std::string_view number = inside.substr(0, inside.find_first_of("-,"));
   if (!clean || number.empty()) return {};
   at = close + 1;
   return number;
+}
+
+bool is_link_local(const sockaddr* address) {
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 [[noreturn]] void cannot_listen(const std::string& where, int error) {
@@ -183,9 +191,12 @@ bool SocketAddress::is_loopback() const {
 
 std::optional<SocketAddress> numeric_address(std::string_view text) {
   const auto endpoint = parse_endpoint(text);
-  if (!endpoint) return {};
+  return endpoint ? numeric_address(*endpoint) : std::nullopt;
+}
+
+std::optional<SocketAddress> numeric_address(const Endpoint& endpoint) {
   int error = 0;
-  const AddressList found = look_up(*endpoint, AI_NUMERICHOST, error);
+  const AddressList found = look_up(endpoint, AI_NUMERICHOST, error);
   if (!found) return {};
   return SocketAddress(found->ai_addr, found->ai_addrlen);
 }
@@ -203,9 +214,65 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why) {
 std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint) {
   Endpoint literal = endpoint;
   if (literal.host == "localhost") literal.host = "127.0.0.1";
-  const auto address = numeric_address(to_text(literal));
+  const auto address = numeric_address(literal);
   if (!address || !address->is_loopback()) return {};
   return address;
+}
+
+std::vector<LocalAddress> local_addresses(const std::string& prefix) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    throw Error(ErrorCode::system, "bootstrap",
+                "cannot list the network interfaces: " + errno_text(errno));
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<LocalAddress> found;
+  std::set<std::string> names;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    const int family = i->ifa_addr->sa_family;
+    if ((family != AF_INET && family != AF_INET6) || is_link_local(i->ifa_addr)) continue;
+    names.insert(i->ifa_name);
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (std::string_view(i->ifa_name).starts_with(prefix))
+      found.push_back({i->ifa_name, SocketAddress(i->ifa_addr, length)});
+  }
+  if (found.empty() && !prefix.empty())
+    throw Error(ErrorCode::invalid_argument, "bootstrap",
+                fmt::format("ROPEWALK_SOCKET_IFNAME=\"{}\" fits no interface that is up and has an "
+                            "address",
+                            prefix),
+                fmt::format("there are: {}", fmt::join(names, ", ")));
+  std::stable_partition(found.begin(), found.end(),
+                        [](const LocalAddress& a) { return !a.address.is_loopback(); });
+  return found;
+}
+
+std::vector<std::string> advertised_addresses(int listener_fd, const std::string& prefix,
+                                              std::string& choice) {
+  const SocketAddress bound = local_address(listener_fd);
+  if (!bound.is_any()) {
+    choice = fmt::format("{}: the coordinator's address means this host only", bound.text());
+    return {bound.text()};
+  }
+  std::vector<std::string> addresses;
+  std::vector<std::string> reasons;
+  for (LocalAddress& local : local_addresses(prefix)) {
+    const bool reachable = bound.family() == AF_INET6 || local.address.family() == AF_INET;
+    if (!reachable || addresses.size() == kAddressesMax) continue;
+    local.address.set_port(bound.port());
+    addresses.push_back(local.address.text());
+    reasons.push_back(fmt::format("{} ({})", addresses.back(), local.interface));
+  }
+  choice = fmt::format("{}: {}", fmt::join(reasons, ", "),
+                       prefix.empty() ? "all interfaces that are up, loopback last"
+                                      : "ROPEWALK_SOCKET_IFNAME=" + prefix);
+  return addresses;
+}
+
+void prefer(std::vector<std::string>& addresses, const SocketAddress& address) {
+  const auto found = std::ranges::find(
+      addresses, address.ip(), [](const std::string& text) { return numeric_address(text)->ip(); });
+  if (found != addresses.end()) std::rotate(addresses.begin(), found, found + 1);
 }
 
 UniqueFd listen_at(const SocketAddress& address) {
@@ -215,19 +282,12 @@ UniqueFd listen_at(const SocketAddress& address) {
 }
 
 UniqueFd listen_everywhere(uint16_t port) {
-  sockaddr_in6 v6 = {};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_addr = in6addr_any;
-  v6.sin6_port = htons(port);
   UniqueFd fd;
-  const int error = try_listen({reinterpret_cast<const sockaddr*>(&v6), sizeof v6}, fd);
+  const int error = try_listen(*numeric_address(Endpoint{"::", port}), fd);
   if (error == 0) return fd;
   if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
     cannot_listen(fmt::format("port {}", port), error);
-  sockaddr_in v4 = {};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  return listen_at({reinterpret_cast<const sockaddr*>(&v4), sizeof v4});
+  return listen_at(*numeric_address(Endpoint{"0.0.0.0", port}));
 }
 
 SocketAddress local_address(int fd) {

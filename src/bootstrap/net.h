@@ -1,4 +1,5 @@
-// Addresses and TCP sockets: the few system calls that the bootstrap makes, each wrapped once.
+// Addresses, interfaces and TCP sockets: the few system calls that the bootstrap makes, each
+// wrapped once.
 #pragma once
 
 #include <sys/socket.h>
@@ -55,10 +56,31 @@ class SocketAddress {
 
 /// A numeric "ip:port"; nothing for a name. Asks no resolver.
 std::optional<SocketAddress> numeric_address(std::string_view text);
+std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
 /// Every address of `endpoint`; may block for as long as the resolver does. Empty: `why` says why.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);
 /// The literals that mean this host only: 127/8, ::1, "localhost". Asks no resolver.
 std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint);
+
+/// An address of an interface that is up, with port 0.
+struct LocalAddress {
+  std::string interface;
+  SocketAddress address;
+};
+
+/// All of them, loopback last; no IPv6 link-local ones (they need a scope). With `prefix`, those of
+/// interfaces whose name begins so, including loopback; throws Error(invalid_argument) that lists
+/// the interfaces there are when none does.
+std::vector<LocalAddress> local_addresses(const std::string& prefix);
+
+/// What to put into the record for a listener: "ip:port", at most kAddressesMax. `choice` says why,
+/// for the log. A listener bound to one address has just that one.
+std::vector<std::string> advertised_addresses(int listener_fd, const std::string& prefix,
+                                              std::string& choice);
+
+/// Moves the entry with `address`'s ip, where there is one, to the front: rank 0 was reached from
+/// it, so it is known to work.
+void prefer(std::vector<std::string>& addresses, const SocketAddress& address);
 
 /// A non-blocking listening socket at `address`; throws Error(unavailable) with errno's text.
 UniqueFd listen_at(const SocketAddress& address);

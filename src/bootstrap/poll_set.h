@@ -1,26 +1,54 @@
-// The descriptors that one round of the control thread waits for.
+// What a thread sleeps on: descriptors, and the wake-ups of other threads.
 #pragma once
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <unordered_set>
 #include <vector>
+
+#include "base/unique_fd.h"
+#include "bootstrap/net.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
 
-/// Filled again before each wait. Each connection keeps the slot that add() gave it for the round;
-/// slot -1 (not added) is never ready.
+/// A wake-up between threads: an eventfd. Thread-safe. Readable from set() until clear().
+class Event {
+ public:
+  Event() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!fd_)
+      throw Error(ErrorCode::exhausted, "bootstrap", "no eventfd: " + errno_text(errno),
+                  "raise the limit of open files: ulimit -n");
+  }
+  int fd() const noexcept { return fd_.get(); }
+  void set() noexcept {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n =
+        ::write(fd_.get(), &one, sizeof one);  // full: still readable
+  }
+  void clear() noexcept {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = ::read(fd_.get(), &count, sizeof count);
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+/// The descriptors that one round of the control thread waits for. Filled again before each wait.
+/// One that is closed during a round may be followed by another of the same number, which then
+/// counts as ready too early: whoever reads it must expect EAGAIN.
 class PollSet {
  public:
   void clear() {
     fds_.clear();
     wake_at_ns_ = std::numeric_limits<int64_t>::max();
   }
-  int add(int fd, short events) {
-    fds_.push_back({fd, events, 0});
-    return static_cast<int>(fds_.size()) - 1;
-  }
+  void add(int fd, short events) { fds_.push_back({fd, events, 0}); }
   /// Ends the wait at this time at the latest (monotonic clock).
   void wake_at(int64_t time_ns) {
     if (time_ns < wake_at_ns_) wake_at_ns_ = time_ns;
@@ -32,13 +60,16 @@ class PollSet {
       limit.tv_sec = (wake_at_ns_ - now_ns) / 1'000'000'000;
       limit.tv_nsec = (wake_at_ns_ - now_ns) % 1'000'000'000;
     }
-    if (ppoll(fds_.data(), fds_.size(), bounded ? &limit : nullptr, nullptr) < 0)
-      for (pollfd& p : fds_) p.revents = 0;  // interrupted: nothing is known to be ready
+    ready_.clear();
+    if (ppoll(fds_.data(), fds_.size(), bounded ? &limit : nullptr, nullptr) <= 0) return;
+    for (const pollfd& p : fds_)
+      if (p.revents != 0) ready_.insert(p.fd);
   }
-  bool ready(int slot) const { return slot >= 0 && fds_[static_cast<size_t>(slot)].revents != 0; }
+  bool ready(int fd) const { return ready_.contains(fd); }
 
  private:
   std::vector<pollfd> fds_;
+  std::unordered_set<int> ready_;
   int64_t wake_at_ns_ = std::numeric_limits<int64_t>::max();
 };
 

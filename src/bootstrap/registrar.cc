@@ -6,25 +6,21 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/tree_shape.h"
+#include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 
-std::string describe(const PeerRecord& record) {
-  return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
-}
-
 }  // namespace
 
-Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns)
-    : table_(table), deadline_ns_(deadline_ns) {}
+Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor)
+    : table_(table), deadline_ns_(deadline_ns), monitor_(monitor) {}
 
-void Registrar::add(UniqueFd fd, uint32_t from, std::string source, const Failure* failure) {
+void Registrar::add(UniqueFd fd, uint32_t from, std::string source) {
   entries_.push_back({FrameStream(std::move(fd)), std::move(source), from, {}});
-  if (failure != nullptr) entries_.back().stream.send(frame(*failure));
+  if (const Failure* failure = monitor_.failure()) entries_.back().stream.send(frame(*failure));
 }
 
 void Registrar::prepare(PollSet& set) {
@@ -33,62 +29,53 @@ void Registrar::prepare(PollSet& set) {
 
 void Registrar::advance(const PollSet& set, int64_t now_ns) {
   for (Entry& entry : entries_) {
-    frames_.clear();
-    entry.open = entry.stream.advance(set, frames_);
-    for (const Frame& frame : frames_) handle(entry, frame, now_ns);
-    if (entry.open) continue;
+    for (const Frame& frame : entry.stream.advance(set)) handle(entry, frame, now_ns);
+    if (entry.stream.is_open()) continue;
     if (entry.rank)
-      set_fault(ErrorCode::peer_lost,
-                fmt::format("{} died or gave up while joining: {}",
-                            describe(table_[static_cast<size_t>(*entry.rank)]), entry.stream.why()),
-                "look at that rank's own output", *entry.rank);
+      fail(ErrorCode::peer_lost,
+           fmt::format("{} died or gave up while joining: {}",
+                       describe(table_[static_cast<size_t>(*entry.rank)]), entry.stream.why()),
+           "look at that rank's own output", *entry.rank);
     else
       log(LogLevel::info, 0, "rank {} at {} went away before it joined: {}", entry.from,
           entry.source, entry.stream.why());
   }
-  entries_.remove_if([](const Entry& entry) { return !entry.open; });
+  entries_.remove_if([](const Entry& entry) { return !entry.stream.is_open(); });
 }
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join && !entry.rank) {
     if (const auto join = decode<Join>(frame.payload)) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
-    if (const auto failure = decode<Failure>(frame.payload)) {
-      if (!fault_) fault_ = *failure;
-      return;
-    }
+    if (const auto failure = decode<Failure>(frame.payload)) return monitor_.report(*failure);
   }
-  set_fault(
-      ErrorCode::protocol,
-      fmt::format("rank {} at {} sent a message that makes no sense", entry.from, entry.source),
-      "install the same Ropewalk on every rank", static_cast<int>(entry.from));
+  fail(ErrorCode::protocol,
+       fmt::format("rank {} at {} sent a message that makes no sense", entry.from, entry.source),
+       "install the same Ropewalk on every rank", static_cast<int>(entry.from));
 }
 
 void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
   const PeerRecord& record = join.record;
   if (join.size != table_.size())
-    return set_fault(
-        ErrorCode::mismatch,
-        fmt::format("{} says that the job has {} ranks; rank 0 ({}, pid {}) says {}",
-                    describe(record), join.size, table_[0].host_name, table_[0].pid, table_.size()),
-        "give every rank the same size (ROPEWALK_SIZE or the launcher's)", record.rank);
+    return fail(ErrorCode::mismatch,
+                fmt::format("{} says that the job has {} ranks; {} says {}", describe(record),
+                            join.size, describe(table_[0]), table_.size()),
+                "give every rank the same size (ROPEWALK_SIZE or the launcher's)", record.rank);
   if (static_cast<size_t>(record.rank) >= table_.size())
-    return set_fault(
-        ErrorCode::mismatch,
-        fmt::format("{} is out of range for a job of {}", describe(record), table_.size()),
-        "ranks are 0 to size-1", record.rank);
+    return fail(ErrorCode::mismatch,
+                fmt::format("{} is out of range for a job of {}", describe(record), table_.size()),
+                "ranks are 0 to size-1", record.rank);
   if (static_cast<uint32_t>(record.rank) != entry.from)
-    return set_fault(
-        ErrorCode::protocol,
-        fmt::format("{} said at first that it is rank {}", describe(record), entry.from),
-        "install the same Ropewalk on every rank", record.rank);
+    return fail(ErrorCode::protocol,
+                fmt::format("{} said at first that it is rank {}", describe(record), entry.from),
+                "install the same Ropewalk on every rank", record.rank);
   PeerRecord& row = table_[static_cast<size_t>(record.rank)];
   if (row.rank >= 0)
-    return set_fault(ErrorCode::mismatch,
-                     fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}",
-                                 record.rank, row.host_name, row.pid, record.host_name, record.pid),
-                     "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
-                     record.rank);
+    return fail(ErrorCode::mismatch,
+                fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", record.rank,
+                            row.host_name, row.pid, record.host_name, record.pid),
+                "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
+                record.rank);
   row = record;
   entry.rank = record.rank;
   ++joined_;
@@ -99,8 +86,8 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
       table_.size());
 }
 
-void Registrar::set_fault(ErrorCode code, std::string reason, std::string advice, int peer) {
-  if (!fault_) fault_ = Failure{code, "bootstrap", std::move(reason), std::move(advice), 0, peer};
+void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
+  monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), 0, peer});
 }
 
 std::vector<int> Registrar::missing() const {
@@ -121,8 +108,7 @@ void Registrar::broadcast(const Bytes& frame) {
 }
 
 bool Registrar::flushed() const {
-  return std::all_of(entries_.begin(), entries_.end(),
-                     [](const Entry& entry) { return entry.stream.flushed(); });
+  return std::ranges::all_of(entries_, &FrameStream::flushed, &Entry::stream);
 }
 
 }  // namespace ropewalk::bootstrap

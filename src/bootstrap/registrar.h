@@ -7,22 +7,22 @@
 #include <vector>
 
 #include "bootstrap/frame_stream.h"
+#include "bootstrap/job_monitor.h"
 
 namespace ropewalk::bootstrap {
 
-/// The control thread of rank 0 only. The first thing that is wrong becomes fault(); the owner
-/// makes it the job's failure and tells everybody with `broadcast`.
+/// The control thread of rank 0 only. What is wrong goes to the monitor; the owner tells everybody
+/// with `broadcast`.
 class Registrar {
  public:
   /// `table` (of the job's size; row 0 is filled) receives the records.
-  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns);
+  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor);
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
   /// already it is told so at once.
-  void add(UniqueFd fd, uint32_t from, std::string source, const Failure* failure);
+  void add(UniqueFd fd, uint32_t from, std::string source);
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
-  const std::optional<Failure>& fault() const { return fault_; }
   bool complete() const { return joined_ == table_.size(); }
   /// How many ranks are connected, joined or not.
   size_t connections() const { return entries_.size(); }
@@ -42,18 +42,16 @@ class Registrar {
     std::string source;
     uint32_t from;
     std::optional<int> rank;  // once its record is in the table
-    bool open = true;
   };
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
-  void set_fault(ErrorCode code, std::string reason, std::string advice, int peer);
+  void fail(ErrorCode code, std::string reason, std::string advice, int peer);
 
   std::vector<PeerRecord>& table_;
   int64_t deadline_ns_;
+  JobMonitor& monitor_;
   size_t joined_ = 1;
   std::list<Entry> entries_;
-  std::vector<Frame> frames_;  // scratch of advance()
-  std::optional<Failure> fault_;
 };
 
 }  // namespace ropewalk::bootstrap

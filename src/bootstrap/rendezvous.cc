@@ -9,7 +9,6 @@
 
 #include "bootstrap/auth.h"
 #include "bootstrap/config.h"
-#include "bootstrap/interfaces.h"
 #include "bootstrap/net.h"
 
 namespace ropewalk {
@@ -35,17 +34,6 @@ std::string addresses_of(int listener) {
   return outward.empty() ? loopback : outward;
 }
 
-Options joining(Options options, int rank, int size, std::string_view key) {
-  options.rank = rank;
-  options.size = size;
-  options.key = std::string(key);
-  return options;
-}
-
-std::string_view key_in(std::string_view unique_id) {
-  return unique_id.substr(kGreeting.size(), kKeyDigits);
-}
-
 }  // namespace
 
 Rendezvous::Rendezvous() {
@@ -64,7 +52,8 @@ Rendezvous::Rendezvous(Rendezvous&& other) noexcept
     : listener_(std::exchange(other.listener_, -1)), unique_id_(std::move(other.unique_id_)) {}
 
 Options Rendezvous::options(int rank, int size, Options common) const {
-  Options options = joining(std::move(common), rank, size, key_in(unique_id_));
+  Options options = Rendezvous::options(unique_id_, rank, size, std::move(common));
+  options.coordinator.reset();
   options.coordinator_fd = listener_;
   return options;
 }
@@ -78,9 +67,11 @@ Options Rendezvous::options(std::string_view unique_id, int rank, int size, Opti
     throw Error(ErrorCode::invalid_argument, "rendezvous",
                 fmt::format("\"{}\" is no unique id", unique_id.substr(0, 16)),
                 "give what Rendezvous::unique_id() said on rank 0, whole");
-  Options options = joining(std::move(common), rank, size, key_in(unique_id));
-  options.coordinator = std::string(rest.substr(1));
-  return options;
+  common.rank = rank;
+  common.size = size;
+  common.key = std::string(unique_id.substr(kGreeting.size(), kKeyDigits));
+  common.coordinator = std::string(rest.substr(1));
+  return common;
 }
 
 }  // namespace ropewalk

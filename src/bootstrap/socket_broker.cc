@@ -95,18 +95,12 @@ bool SocketBroker::is_dialing(SocketId link) const {
   return found != entries_.end() && found->second.state == State::dialing;
 }
 
-SocketBroker::SocketId SocketBroker::overdue(int64_t now_ns) const {
+std::pair<int64_t, SocketBroker::SocketId> SocketBroker::next_deadline() const {
   const std::lock_guard lock(mutex_);
+  std::pair<int64_t, SocketId> next{INT64_MAX, {}};
   for (const auto& [link, entry] : entries_)
-    if (outstanding(entry) && now_ns >= entry.deadline_ns) return link;
-  return {};
-}
-
-int64_t SocketBroker::next_deadline_ns() const {
-  const std::lock_guard lock(mutex_);
-  int64_t next = INT64_MAX;
-  for (const auto& [link, entry] : entries_)
-    if (outstanding(entry)) next = std::min(next, entry.deadline_ns);
+    if (entry.state < State::ready && entry.deadline_ns < next.first)
+      next = {entry.deadline_ns, link};
   return next;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "bootstrap/event.h"
+#include "bootstrap/poll_set.h"
 #include "bootstrap/sockets.h"
 #include "bootstrap/wire.h"
 
@@ -51,10 +51,9 @@ class SocketBroker final : public SocketSource {
   void yielded(SocketId link);
   /// False once the link no longer needs this rank's dialer.
   bool is_dialing(SocketId link) const;
-  /// Some link that was requested longer than the timeout ago and is not there; peer -1: none.
-  SocketId overdue(int64_t now_ns) const;
-  /// When the next link becomes overdue; INT64_MAX: nothing is outstanding.
-  int64_t next_deadline_ns() const;
+  /// When the timeout of the next link that was requested and is not there ends, and which that
+  /// is; INT64_MAX and peer -1: all are there.
+  std::pair<int64_t, SocketId> next_deadline() const;
 
  private:
   enum class State : uint8_t {
@@ -70,9 +69,6 @@ class SocketBroker final : public SocketSource {
     int64_t deadline_ns = INT64_MAX;  // of a request that is not yet fulfilled
     UniqueFd fd;
   };
-  static bool outstanding(const Entry& entry) {
-    return entry.deadline_ns != INT64_MAX && entry.state < State::ready;
-  }
 
   const int rank_, size_;
   const int64_t timeout_ns_;

@@ -6,16 +6,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/tree_shape.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kBeatsPerLinkTimeout = 8;
-
-double seconds(int64_t time_ns) {
-  return static_cast<double>(time_ns) / 1e9;
-}
 
 }  // namespace
 
@@ -30,7 +25,8 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       beat_ns_(link_timeout.count() / kBeatsPerLinkTimeout),
       monitor_(monitor),
       table_(table),
-      cut_off_(static_cast<size_t>(size), false) {}
+      gone_(static_cast<size_t>(size), false),
+      awaited_(size) {}
 
 void Tree::add(int peer, UniqueFd fd, int64_t now_ns) {
   links_.push_back({peer, FrameStream(std::move(fd)), now_ns, silence_max_ns_});
@@ -39,8 +35,7 @@ void Tree::add(int peer, UniqueFd fd, int64_t now_ns) {
 }
 
 bool Tree::has(int peer) const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [peer](const Edge& link) { return link.peer == peer; });
+  return std::ranges::count(links_, peer, &Edge::peer) != 0;
 }
 
 void Tree::send(int peer, const Bytes& frame) {
@@ -67,18 +62,18 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   const bool was_deaf = advanced_ns_ != 0 && now_ns - advanced_ns_ > 2 * beat_ns_;
   advanced_ns_ = now_ns;
   for (Edge& link : links_) {
-    frames_.clear();
     if (was_deaf) link.heard_ns = now_ns;
-    const bool open = link.stream.advance(set, frames_);
-    if (!frames_.empty()) link.heard_ns = now_ns;
-    for (Frame& frame : frames_) handle(link, frame, others);
-    if (!open && link.stream.nonsense()) {
+    std::vector<Frame> frames = link.stream.advance(set);
+    if (!frames.empty()) link.heard_ns = now_ns;
+    for (Frame& frame : frames) handle(link, frame, others);
+    if (link.stream.is_open()) {
+      check_silence(link, now_ns);
+    } else if (link.stream.nonsense()) {
       protocol_fault(link);
       link.open = false;
-    } else if (!open)
+    } else {
       close(link, (link.stream.cut_off() ? "is cut off: " : "died: ") + link.stream.why());
-    else
-      check_silence(link, now_ns);
+    }
   }
   links_.remove_if([](const Edge& link) { return !link.open; });
   beat(now_ns);
@@ -104,7 +99,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
       const auto leave = decode<Leave>(frame.payload);
       if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
       if (!monitor_.mark_left(static_cast<int>(leave->rank), leave->calls)) return;
-      ++left_count_;
+      await_no_more(static_cast<int>(leave->rank));
       flood(bootstrap::frame(*leave), link.peer);
       return;
     }
@@ -126,7 +121,7 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
   if (silent_ns < link.silence_max_ns) return;
   close(link, fmt::format("has not answered for {:.3g} s: stopped, or its host hangs",
-                          seconds(silent_ns)));
+                          static_cast<double>(silent_ns) / 1e9));
 }
 
 void Tree::close(Edge& link, std::string reason) {
@@ -141,11 +136,9 @@ void Tree::close(Edge& link, std::string reason) {
                      rank_, link.peer});
     return;
   }
-  any_cut_off_ = true;
   const bool is_parent = link.peer == tree_parent(rank_);
   for (int r = 0; r < size_; ++r)
-    if (in_subtree(r, is_parent ? rank_ : link.peer) != is_parent)
-      cut_off_[static_cast<size_t>(r)] = true;
+    if (in_subtree(r, is_parent ? rank_ : link.peer) != is_parent) await_no_more(r);
 }
 
 void Tree::protocol_fault(const Edge& link) {
@@ -162,30 +155,22 @@ void Tree::spread_failure() {
 
 void Tree::announce_leave(const CallsMade& calls) {
   if (!monitor_.mark_left(rank_, calls)) return;
-  ++left_count_;
+  await_no_more(rank_);
   flood(frame(Leave{static_cast<uint32_t>(rank_), calls}));
 }
 
-bool Tree::all_left() const {
-  return left_count_ == size_ || (any_cut_off_ && not_left().empty());
-}
-
-std::vector<int> Tree::not_left() const {
-  std::vector<int> ranks;
-  for (int r = 0; r < size_; ++r)
-    if (!monitor_.has_left(r) && !cut_off_[static_cast<size_t>(r)]) ranks.push_back(r);
-  return ranks;
+void Tree::await_no_more(int rank) {
+  if (!gone_[static_cast<size_t>(rank)]) --awaited_;
+  gone_[static_cast<size_t>(rank)] = true;
 }
 
 bool Tree::flushed() const {
-  return std::all_of(links_.begin(), links_.end(),
-                     [](const Edge& link) { return link.stream.flushed(); });
+  return std::ranges::all_of(links_, &FrameStream::flushed, &Edge::stream);
 }
 
 std::string Tree::describe(int rank) const {
   const PeerRecord& record = table_[static_cast<size_t>(rank)];
-  if (record.rank != rank) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} ({}, pid {})", rank, record.host_name, record.pid);
+  return record.rank == rank ? bootstrap::describe(record) : fmt::format("rank {}", rank);
 }
 
 }  // namespace ropewalk::bootstrap

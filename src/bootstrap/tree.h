@@ -11,6 +11,21 @@
 
 namespace ropewalk::bootstrap {
 
+// The control tree: rank 0 is the root, every rank has at most 8 children.
+inline constexpr int kTreeArity = 8;
+
+constexpr int tree_parent(int rank) {
+  return rank == 0 ? -1 : (rank - 1) / kTreeArity;
+}
+constexpr bool is_tree_child(int child, int rank) {
+  return child > 0 && tree_parent(child) == rank;
+}
+/// True when `rank` is `top` or below it.
+constexpr bool in_subtree(int rank, int top) {
+  while (rank > top) rank = tree_parent(rank);
+  return rank == top;
+}
+
 /// The control thread only.
 ///
 /// A failure, once the monitor has one, is sent over every link, and every rank passes on the first
@@ -46,8 +61,7 @@ class Tree {
   void announce_leave(const CallsMade& calls);
   /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its
   /// link early; whoever is behind it is not waited for.)
-  bool all_left() const;
-  std::vector<int> not_left() const;
+  bool all_left() const { return awaited_ == 0; }
   /// Everything sent has been acknowledged.
   bool flushed() const;
 
@@ -67,6 +81,7 @@ class Tree {
   void check_silence(Edge& link, int64_t now_ns);
   void close(Edge& link, std::string reason);
   void protocol_fault(const Edge& link);
+  void await_no_more(int rank);
 
   const int rank_, size_;
   const int64_t silence_max_ns_;  // longest time without a heartbeat
@@ -74,12 +89,10 @@ class Tree {
   JobMonitor& monitor_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
-  std::vector<bool> cut_off_;  // ranks behind a link that closed after its neighbour left
-  bool any_cut_off_ = false;
-  std::vector<Frame> frames_;  // scratch of advance()
+  std::vector<bool> gone_;  // has left, or is behind a link that closed after its neighbour left
+  int awaited_;             // how many are not gone
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
-  int left_count_ = 0;
   bool failure_spread_ = false;
 };
 

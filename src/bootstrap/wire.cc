@@ -1,5 +1,7 @@
 #include "bootstrap/wire.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <concepts>
@@ -18,9 +20,6 @@ constexpr std::string_view kMagic = "ropewalk";
 
 class Writer {
  public:
-  template <class T>
-  using Field = const T;
-
   void raw(ByteSpan bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   void magic() { raw(std::as_bytes(std::span(kMagic))); }
   void zeros(size_t count) {
@@ -64,9 +63,6 @@ class Writer {
 /// Every read checks; after the first that fails all further ones give nothing and done() is false.
 class Reader {
  public:
-  template <class T>
-  using Field = T;
-
   explicit Reader(ByteSpan bytes) : rest_(bytes) {}
 
   void raw(std::span<std::byte> into) {
@@ -131,11 +127,10 @@ class Reader {
   bool ok_ = true;
 };
 
-template <class Codec, class Message>
-using Field = typename Codec::template Field<Message>;
+template <class T, class Message>
+concept Is = std::same_as<std::remove_const_t<T>, Message>;
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Hello>& hello) {
+void fields(auto& c, Is<Hello> auto& hello) {
   c.magic();
   c.integer(hello.version);
   c.code(hello.purpose, Purpose::join, Purpose::socket);
@@ -147,8 +142,7 @@ void fields(Codec& c, Field<Codec, Hello>& hello) {
   c.raw(hello.nonce);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Challenge>& challenge) {
+void fields(auto& c, Is<Challenge> auto& challenge) {
   c.magic();
   c.integer(challenge.version);
   c.zeros(6);
@@ -156,20 +150,17 @@ void fields(Codec& c, Field<Codec, Challenge>& challenge) {
   c.raw(challenge.mac);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Verdict>& verdict) {
+void fields(auto& c, Is<Verdict> auto& verdict) {
   c.code(verdict, Verdict::accepted, Verdict::already);
   c.zeros(kVerdictBytes - 1);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, FrameHeader>& header) {
+void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
   c.code(header.type, FrameType::join, FrameType::leave);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, PeerRecord>& record) {
+void fields(auto& c, Is<PeerRecord> auto& record) {
   c.integer(record.rank, 0, static_cast<int>(kRanksMax - 1));
   c.integer(record.pid);
   c.text(record.host_name, kNameBytesMax);
@@ -178,24 +169,21 @@ void fields(Codec& c, Field<Codec, PeerRecord>& record) {
   c.text(record.transport, kNameBytesMax);
   c.text(record.cpus, kTransportBytesMax);
   c.texts_by_name(record.transport_infos, kTransportInfosMax, kTransportBytesMax);
-  c.require(transport_bytes(record) <= kTransportBytesMax);
+  c.require(within_limits(record));
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Join>& join) {
+void fields(auto& c, Is<Join> auto& join) {
   c.integer(join.size, 1u, kRanksMax);
   c.integer(join.remaining_ms);
   fields(c, join.record);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Place>& place) {
+void fields(auto& c, Is<Place> auto& place) {
   c.raw(place.world);
   fields(c, place.parent);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Failure>& failure) {
+void fields(auto& c, Is<Failure> auto& failure) {
   c.code(failure.code, static_cast<ErrorCode>(1), ErrorCode::aborted);
   c.integer(failure.rank, -1, static_cast<int>(kRanksMax - 1));
   c.integer(failure.peer, -1, static_cast<int>(kRanksMax - 1));
@@ -204,54 +192,36 @@ void fields(Codec& c, Field<Codec, Failure>& failure) {
   c.text(failure.advice, kReasonBytesMax);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Heartbeat>& heartbeat) {
+void fields(auto& c, Is<Heartbeat> auto& heartbeat) {
   c.integer(heartbeat.interval_ms);
 }
 
-template <class Codec>
-void fields(Codec& c, Field<Codec, Leave>& leave) {
+void fields(auto& c, Is<Leave> auto& leave) {
   c.integer(leave.rank, 0u, kRanksMax - 1);
   c.integer(leave.calls.count);
   c.integer(leave.calls.digest);
   c.text(leave.calls.last, kOperationBytesMax);
 }
 
-template <size_t N, class Message>
-std::array<std::byte, N> encode_fixed(const Message& message) {
-  Writer out;
-  fields(out, message);
-  const Bytes bytes = out.take();
-  assert(bytes.size() == N);
-  std::array<std::byte, N> fixed;
-  std::copy_n(bytes.begin(), N, fixed.begin());
-  return fixed;
-}
-
-Bytes frame_of(FrameType type, Writer payload = {}) {
-  const Bytes bytes = payload.take();
-  assert(bytes.size() <= kFramePayloadMax);
-  Writer out;
-  fields(out, FrameHeader{static_cast<uint32_t>(bytes.size()), type});
-  out.raw(bytes);
-  return out.take();
-}
-
-template <class Message>
-Bytes frame_of(FrameType type, const Message& message) {
-  Writer payload;
-  fields(payload, message);
-  return frame_of(type, std::move(payload));
+Bytes frame_of(FrameType type, const Bytes& payload) {
+  assert(payload.size() <= kFramePayloadMax);
+  Bytes frame = encode(FrameHeader{static_cast<uint32_t>(payload.size()), type});
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  return frame;
 }
 
 }  // namespace
+
+std::string describe(const PeerRecord& record) {
+  return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
+}
 
 bool within_limits(const PeerRecord& record) {
   return record.rank >= 0 && static_cast<uint32_t>(record.rank) < kRanksMax &&
          record.host_name.size() <= kNameBytesMax && record.host_id.size() <= kNameBytesMax &&
          record.addresses.size() <= kAddressesMax &&
-         std::all_of(record.addresses.begin(), record.addresses.end(),
-                     [](const std::string& a) { return a.size() <= kAddressBytesMax; }) &&
+         std::ranges::all_of(record.addresses,
+                             [](const std::string& a) { return a.size() <= kAddressBytesMax; }) &&
          record.transport.size() <= kNameBytesMax &&
          record.transport_infos.size() <= kTransportInfosMax &&
          transport_bytes(record) <= kTransportBytesMax;
@@ -263,15 +233,15 @@ size_t transport_bytes(const PeerRecord& record) {
   return bytes;
 }
 
-std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
-  return encode_fixed<kHelloBytes>(hello);
+template <class Message>
+Bytes encode(const Message& message) {
+  Writer out;
+  fields(out, message);
+  return out.take();
 }
-std::array<std::byte, kChallengeBytes> encode(const Challenge& challenge) {
-  return encode_fixed<kChallengeBytes>(challenge);
-}
-std::array<std::byte, kVerdictBytes> encode(Verdict verdict) {
-  return encode_fixed<kVerdictBytes>(verdict);
-}
+template Bytes encode(const Hello&);
+template Bytes encode(const Challenge&);
+template Bytes encode(const Verdict&);
 
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes) {
@@ -293,28 +263,25 @@ template std::optional<Heartbeat> decode(ByteSpan);
 template std::optional<Leave> decode(ByteSpan);
 
 Bytes frame(FrameType empty) {
-  return frame_of(empty);
+  return frame_of(empty, {});
 }
 Bytes frame(const Join& join) {
-  assert(within_limits(join.record));
-  return frame_of(FrameType::join, join);
+  return frame_of(FrameType::join, encode(join));
 }
 Bytes frame(const Place& place) {
-  assert(within_limits(place.parent));
-  return frame_of(FrameType::place, place);
+  return frame_of(FrameType::place, encode(place));
 }
 Bytes frame(const PeerRecord& record) {
-  assert(within_limits(record));
-  return frame_of(FrameType::record, record);
+  return frame_of(FrameType::record, encode(record));
 }
 Bytes frame(const Failure& failure) {
-  return frame_of(FrameType::failure, failure);
+  return frame_of(FrameType::failure, encode(failure));
 }
 Bytes frame(const Heartbeat& heartbeat) {
-  return frame_of(FrameType::heartbeat, heartbeat);
+  return frame_of(FrameType::heartbeat, encode(heartbeat));
 }
 Bytes frame(const Leave& leave) {
-  return frame_of(FrameType::leave, leave);
+  return frame_of(FrameType::leave, encode(leave));
 }
 
 }  // namespace ropewalk::bootstrap

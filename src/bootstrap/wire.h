@@ -74,9 +74,9 @@ enum class Verdict : uint8_t {
 };
 inline constexpr size_t kVerdictBytes = 8;
 
-std::array<std::byte, kHelloBytes> encode(const Hello& hello);
-std::array<std::byte, kChallengeBytes> encode(const Challenge& challenge);
-std::array<std::byte, kVerdictBytes> encode(Verdict verdict);
+/// Message: Hello, Challenge or Verdict. So many bytes as the constants here say.
+template <class Message>
+Bytes encode(const Message& message);
 
 // --- Frames -------------------------------------------------------------------------------------
 
@@ -126,6 +126,9 @@ Bytes frame(const PeerRecord& record);
 Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
+
+/// "rank 3 (host, pid 12)".
+std::string describe(const PeerRecord& record);
 
 bool within_limits(const PeerRecord& record);
 /// Of cpus and transport_infos.

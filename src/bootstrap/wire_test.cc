@@ -75,7 +75,7 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   EXPECT_FALSE(within_limits(record));
 }
 
-TEST(Wire, PlaceAndCardRoundTrip) {
+TEST(Wire, PlaceAndRecordRoundTrip) {
   Place place;
   place.world[3] = std::byte{9};
   place.parent.rank = 2;
@@ -144,6 +144,9 @@ TEST(Wire, HandshakeRoundTrip) {
   EXPECT_EQ(decoded->purpose, Purpose::socket);
   EXPECT_EQ(decoded->from, 3u);
   EXPECT_EQ(decoded->nonce, hello.nonce);
+  EXPECT_EQ(bytes.size(), kHelloBytes);
+  EXPECT_EQ(encode(Challenge{}).size(), kChallengeBytes);
+  EXPECT_EQ(encode(Verdict::yield).size(), kVerdictBytes);
   expect_exact(bytes, decode<Hello>);
   expect_exact(encode(Challenge{}), decode<Challenge>);
   expect_exact(encode(Verdict::yield), decode<Verdict>);

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/control.h"
-#include "bootstrap/interfaces.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/net.h"
 #include "bootstrap/socket_broker.h"
@@ -23,43 +22,6 @@ namespace ropewalk {
 namespace {
 
 using namespace bootstrap;
-
-class JoinedWorld final : public World {
- public:
-  JoinedWorld(int rank, int size, const Config& config)
-      : rank_(rank),
-        size_(size),
-        monitor_(rank, size),
-        socket_broker_(rank, size, config.timeout.count()) {}
-
-  /// Size 1: nobody to talk to.
-  void stay_alone(PeerRecord record) { alone_ = std::move(record); }
-  void join(ControlSetup setup) {
-    control_ = std::make_unique<Control>(std::move(setup), monitor_, socket_broker_);
-    control_->wait_joined();
-  }
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  const PeerRecord& record(int rank) const override {
-    return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
-  }
-  Monitor& monitor() override { return monitor_; }
-  SocketSource& sockets() override { return socket_broker_; }
-  void leave(const CallsMade& calls) override {
-    if (control_)
-      control_->leave(calls);
-    else
-      monitor_.mark_left(rank_, calls);
-  }
-
- private:
-  const int rank_, size_;
-  JobMonitor monitor_;
-  SocketBroker socket_broker_;
-  PeerRecord alone_;
-  std::unique_ptr<Control> control_;  // last: its thread uses the others
-};
 
 [[noreturn]] void fail(ErrorCode code, int rank, std::string reason, std::string advice) {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
@@ -110,32 +72,31 @@ UniqueFd inherited_listener(int inherited) {
   return fd;
 }
 
-/// Where rank 0 waits for the others to join. Where the coordinator's address means this host only,
-/// every rank is on this host, and nobody else needs to reach it.
-UniqueFd open_coordinator(const JobIdentity& identity, const Config& config,
-                          const std::vector<Endpoint>& coordinators) {
-  if (identity.coordinator_fd >= 0) return inherited_listener(identity.coordinator_fd);
-  const auto local = loopback_literal(coordinators[0]);
-  return local && coordinators.size() == 1 && config.socket_ifname.empty()
-             ? listen_at(*local)
-             : listen_everywhere(coordinators[0].port);
+/// The coordinator's address where that means this host only: then every rank is on this host, and
+/// nobody else needs to reach it.
+std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinators,
+                                         const Config& config) {
+  if (coordinators.size() != 1 || !config.socket_ifname.empty()) return {};
+  return loopback_literal(coordinators[0]);
 }
 
-/// At a free port, of this host only where the job is. Not the coordinator's, which is free for the
-/// next job of this process as soon as all have joined.
+/// Rank 0 waits for the others at the coordinator's address. The other listener is at a free port,
+/// of this host only where the job is. Not at the coordinator's, which is free for the next job of
+/// this process as soon as all have joined.
 void open_listeners(const JobIdentity& identity, const Config& config, ControlSetup& setup) {
   const auto coordinators = parse_endpoints(identity.coordinator);
   if (coordinators.empty() && identity.coordinator_fd < 0)
     fail(ErrorCode::invalid_argument, identity.rank,
          fmt::format("the coordinator \"{}\" is not host:port", identity.coordinator),
          "set ROPEWALK_COORDINATOR=host:port");
-  std::optional<SocketAddress> local;
+  auto local = loopback_of(coordinators, config);
   if (identity.rank == 0) {
-    setup.coordinator_listener = open_coordinator(identity, config, coordinators);
+    setup.coordinator_listener = identity.coordinator_fd >= 0
+                                     ? inherited_listener(identity.coordinator_fd)
+                                 : local ? listen_at(*local)
+                                         : listen_everywhere(coordinators[0].port);
     const SocketAddress bound = local_address(setup.coordinator_listener.get());
-    if (!bound.is_any()) local = bound;
-  } else if (coordinators.size() == 1 && config.socket_ifname.empty()) {
-    local = loopback_literal(coordinators[0]);
+    local = bound.is_any() ? std::nullopt : std::optional(bound);
   }
   if (local) local->set_port(0);
   setup.listener = local ? listen_at(*local) : listen_everywhere(0);
@@ -163,13 +124,21 @@ void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
 
 }  // namespace
 
+World::World(int rank, int size, const Config& config)
+    : rank_(rank),
+      size_(size),
+      monitor_(std::make_unique<JobMonitor>(rank, size)),
+      socket_broker_(std::make_unique<SocketBroker>(rank, size, config.timeout.count())) {}
+
+World::~World() = default;
+
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
                                    TransportInfos transport_infos) {
   start_cryptography();
-  auto world = std::make_unique<JoinedWorld>(identity.rank, identity.size, config);
+  std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   PeerRecord record = make_record(identity, config, std::move(transport_infos));
   if (identity.size == 1) {
-    world->stay_alone(std::move(record));
+    world->alone_ = std::move(record);
     return world;
   }
   check_descriptor_limit(identity);
@@ -194,8 +163,29 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
         "no ROPEWALK_JOB_KEY: anyone who reaches {} could join this job", setup.coordinator_text);
   if (identity.rank != 0) resolve_coordinator(identity, setup);
   setup.record = std::move(record);
-  world->join(std::move(setup));
+  world->control_ =
+      std::make_unique<Control>(std::move(setup), *world->monitor_, *world->socket_broker_);
+  world->control_->wait_joined();
   return world;
+}
+
+const PeerRecord& World::record(int rank) const {
+  return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
+}
+
+Monitor& World::monitor() {
+  return *monitor_;
+}
+
+SocketSource& World::sockets() {
+  return *socket_broker_;
+}
+
+void World::leave(const CallsMade& calls) {
+  if (control_)
+    control_->leave(calls);
+  else
+    monitor_->mark_left(rank_, calls);
 }
 
 }  // namespace ropewalk

@@ -44,10 +44,14 @@ struct JobIdentity {
 /// contradict each other or the rank is out of range, or when a size is known but no coordinator.
 JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get);
 
+namespace bootstrap {
+class Control;
+class JobMonitor;
+class SocketBroker;
+}  // namespace bootstrap
+
 class World {
  public:
-  virtual ~World() = default;
-
   /// Joins; blocks until all ranks have, at most config.timeout. Starts one control thread that
   /// accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
   /// A world of one opens no socket and starts no thread. Throws the same Error on every rank that
@@ -56,18 +60,28 @@ class World {
   /// as the resolver does.
   static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
                                      TransportInfos transport_infos);
+  ~World();
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual const PeerRecord& record(int rank) const = 0;
-  virtual Monitor& monitor() = 0;
-  virtual SocketSource& sockets() = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const PeerRecord& record(int rank) const;
+  Monitor& monitor();
+  SocketSource& sockets();
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or
   /// the timeout. The job fails where ranks leave after different calls. Called once.
   /// The control thread goes on relaying for others meanwhile. Never throws: after a failure it
   /// returns at once, at the timeout it logs who still works. Destroying a world without it tells
   /// the others that this rank gave up.
-  virtual void leave(const CallsMade& calls = {}) = 0;
+  void leave(const CallsMade& calls = {});
+
+ private:
+  World(int rank, int size, const Config& config);
+
+  const int rank_, size_;
+  const std::unique_ptr<bootstrap::JobMonitor> monitor_;
+  const std::unique_ptr<bootstrap::SocketBroker> socket_broker_;
+  PeerRecord alone_;                             // in a world of one
+  std::unique_ptr<bootstrap::Control> control_;  // else; last: its thread uses the others
 };
 
 }  // namespace ropewalk

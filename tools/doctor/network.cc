@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "bootstrap/config.h"
-#include "bootstrap/interfaces.h"
+#include "bootstrap/net.h"
 #include "ropewalk/status.h"
 #include "tools/doctor/doctor.h"
 #include "tools/launcher/listener.h"

@@ -36,8 +36,8 @@ Integer load(const std::byte* at) {
 /// Bytes: a vector of std::byte, or a string.
 template <class Bytes, class Integer>
 void append(Bytes& to, Integer value) {
-  to.resize(to.size() + sizeof value);
-  store(reinterpret_cast<std::byte*>(to.data()) + to.size() - sizeof value, value);
+  for (const char byte : std::bit_cast<std::array<char, sizeof value>>(convert(value)))
+    to.push_back(static_cast<typename Bytes::value_type>(byte));
 }
 
 /// Takes one after the other; the caller knows that there are enough bytes.

@@ -49,15 +49,15 @@ void Acceptor::prepare(PollSet& set, int64_t now_ns) {
 std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t now_ns) {
   std::vector<AuthenticatedSocket> incoming;
   for (auto connection = pending_.begin(); connection != pending_.end();) {
-    Progress progress = step(*connection, set.ready(connection->fd.get()));
+    Progress progress = step(*connection, set.take_ready(connection->fd.get()));
     if (progress == Progress::waiting && now_ns >= connection->expires_ns)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete)
       incoming.push_back({std::move(connection->fd), *connection->hello, connection->source});
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
-  if (set.ready(listener_.get())) accept_all(listener_.get(), now_ns);
-  if (set.ready(coordinator_.get())) accept_all(coordinator_.get(), now_ns);
+  if (set.take_ready(listener_.get())) accept_all(listener_.get(), now_ns);
+  if (set.take_ready(coordinator_.get())) accept_all(coordinator_.get(), now_ns);
   return incoming;
 }
 

@@ -40,7 +40,7 @@ void Dialer::advance(const PollSet& set, int64_t now_ns) {
   if (state_ != State::working) return;
   if (phase_ == Phase::pause) {
     if (now_ns >= until_ns_) start(now_ns);
-  } else if (set.ready(fd_.get())) {
+  } else if (set.take_ready(fd_.get())) {
     phase_ == Phase::connecting ? connect_done(now_ns) : receive(now_ns);
   } else if (now_ns >= until_ns_) {
     next_address(now_ns, phase_ == Phase::connecting ? "no answer" : "it stopped answering");

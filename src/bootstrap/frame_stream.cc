@@ -18,7 +18,7 @@ void FrameStream::prepare(PollSet& set) {
 
 std::vector<Frame> FrameStream::advance(const PollSet& set) {
   std::vector<Frame> frames;
-  if (!set.ready(fd_.get())) return frames;
+  if (!set.take_ready(fd_.get())) return frames;
   if (!queue_.empty()) write_queue();
   // Frames that arrived before the connection broke are still delivered: a last `leave` or
   // `failure` explains the break.

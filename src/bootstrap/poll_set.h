@@ -40,8 +40,8 @@ class Event {
 };
 
 /// The descriptors that one round of the control thread waits for. Filled again before each wait.
-/// One that is closed during a round may be followed by another of the same number, which then
-/// counts as ready too early: whoever reads it must expect EAGAIN.
+/// One that is closed during a round may be followed by another of the same number, so that each is
+/// told of once.
 class PollSet {
  public:
   void clear() {
@@ -65,11 +65,11 @@ class PollSet {
     for (const pollfd& p : fds_)
       if (p.revents != 0) ready_.insert(p.fd);
   }
-  bool ready(int fd) const { return ready_.contains(fd); }
+  bool take_ready(int fd) const { return ready_.erase(fd) != 0; }
 
  private:
   std::vector<pollfd> fds_;
-  std::unordered_set<int> ready_;
+  mutable std::unordered_set<int> ready_;  // not yet taken
   int64_t wake_at_ns_ = std::numeric_limits<int64_t>::max();
 };
 

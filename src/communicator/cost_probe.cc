@@ -7,7 +7,7 @@
 #include <span>
 
 #include "reduce/reduce.h"
-#include "schedule/hosts.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk {
 namespace {

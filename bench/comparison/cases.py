@@ -3,6 +3,7 @@ import dataclasses
 import fnmatch
 
 from comparison import contenders as c
+from comparison import plots, report
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -17,8 +18,11 @@ class Case:
     transport: str = "shm"
     ranks: int = 2
     budget_ms: int = 250  # measured time for each size
+    iterations_min: int = 5
     quick_sizes: str = ""  # with --quick; empty: left out
     environment: tuple = ()  # (name, value) of variables, of every contender
+    in_machine: bool = False  # of tools/rdma-vm
+    shape: object = None  # network.Shape: the cluster of tools/netlab on which the case is measured
 
     @property
     def name(self):
@@ -99,7 +103,9 @@ IN_SHM = (c.ropewalk(), c.open_mpi(), c.MPICH, c.SHM_LIMIT)
 BY_TCP = (c.ropewalk(), c.OPEN_MPI_TCP, *c.GLOO, c.TCP_LIMIT, c.PING_PONG)
 
 # Large sizes apart from small ones, so that contenders take turns often.
-COLUMNS = ("Open MPI", "MPICH", "Gloo", "limit")
+COLUMNS = report.judged("Open MPI", "MPICH", "Gloo", "limit")
+PLOTS = plots.of_kinds("", ((SHM, "shared memory, 2 ranks"), (TCP, "TCP over loopback, 2 ranks")),
+                       plots.LATENCY, plots.BANDWIDTH)
 CASES = [
     Case(SHM, "8:1K", IN_SHM, budget_ms=100, quick_sizes="8,1K"),
     Case(SHM, "2K:256K", IN_SHM, budget_ms=150, quick_sizes="64K"),
@@ -148,5 +154,6 @@ def chosen_cases(all_cases, pattern, quick):
     """The cases whose names contain the pattern (or match it, where it has wildcards)."""
     cases = [case for case in all_cases if not quick or case.quick_sizes]
     if quick:
-        cases = [dataclasses.replace(case, sizes=case.quick_sizes, budget_ms=3) for case in cases]
+        cases = [dataclasses.replace(case, sizes=case.quick_sizes, budget_ms=3, iterations_min=2)
+                 for case in cases]
     return [case for case in cases if pattern in case.name or fnmatch.fnmatch(case.name, pattern)]

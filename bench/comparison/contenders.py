@@ -24,22 +24,25 @@ class Contender:
     def key(self):
         return f"{self.name}/{self.variant}" if self.variant else self.name
 
-    def command(self, build, case, segment, iterations_min):
-        """The command line that measures `case`; `segment`: a file that is not there yet."""
-        starts = {
+    def start(self, build, case):
+        """The words that start the program on each rank."""
+        return {
             "ropewalk": [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin",
                          *self.launcher_options, "-n", case.ranks, "--"],
             "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe",
                         *self.launcher_options, "-n", case.ranks],
             "mpich": ["mpirun.mpich", "-bind-to", "none", "-n", case.ranks],
             "none": [],
-        }
-        words = [*starts[self.launcher], build / PROGRAMS / self.program,
+        }[self.launcher]
+
+    def command(self, build, case, segment):
+        """The command line that measures `case`; `segment`: a file that is not there yet."""
+        words = [*self.start(build, case), build / PROGRAMS / self.program,
                  "--ranks", case.ranks, "--collective", case.collective,
                  "--transport", case.transport, "--sizes", case.sizes, *self.options]
         if self.variant:
             words += ["--variant", self.variant]
-        words += ["--budget-ms", case.budget_ms, "--iterations-min", iterations_min,
+        words += ["--budget-ms", case.budget_ms, "--iterations-min", case.iterations_min,
                   "--segment", segment]
         return [str(word) for word in words]
 
@@ -65,7 +68,7 @@ class LinkContender:
     def key(self):
         return self.name
 
-    def command(self, build, case, _segment, _iterations_min):
+    def command(self, build, case, _segment):
         return [str(build / "tools/ropewalk"), "bench", self.kind, "--transport", case.transport,
                 "--sizes", case.sizes, "--json", *self.options]
 

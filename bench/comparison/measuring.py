@@ -38,13 +38,14 @@ def run_job(words, variables):
     return output
 
 
-def run_contender(case, contender, build, under, iterations_min):
+def run_contender(case, contender, build, under):
     """The results of one job: a dictionary a size."""
-    # In memory where there is such a folder: a disk's write-back would disturb.
-    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    # In memory where there is such a folder: a disk's write-back would disturb. The hosts of
+    # tools/netlab have each their own.
+    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) and not case.shape else None
     with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
         segment = pathlib.Path(folder) / "segment"
-        output = run_job([*under, *contender.command(build, case, segment, iterations_min)],
+        output = run_job([*under, *contender.command(build, case, segment)],
                          environment(case))
     results = list(contender.read(output))
     if not results:
@@ -62,14 +63,14 @@ def turns(cases, rounds):
                 yield number, case, contender
 
 
-def run_rounds(cases, rounds, build, under, quick):
+def run_rounds(cases, rounds, build, under):
     """Returns (measurements, failures); what there is, when interrupted."""
     measurements, failures = [], []
     begin = time.monotonic()
     for number, case, contender in turns(cases, rounds):
         say(f"{time.monotonic() - begin:.0f} s, round {number + 1} of {rounds}: {case.name}: {contender.key}")
         try:
-            results = run_contender(case, contender, build, under, 2 if quick else 5)
+            results = run_contender(case, contender, build, under)
         except (JobFailed, KeyboardInterrupt) as error:
             why = str(error) or "interrupted"
             say(f"  failed: {why}")
@@ -90,6 +91,7 @@ def summarize(measurements):
         times.setdefault((one["group"], one["name"], one["bytes"], one["variant"]), []).append(one)
     for (group, name, size, variant), runs in times.items():
         entry = {"group": group, "name": name, "bytes": size, "variant": variant,
+                 "algorithm": runs[-1].get("algorithm", ""),
                  "median_us": statistics.median(run["median_us"] for run in runs),
                  "by_round": [[run["round"], run["median_us"]] for run in runs],
                  "min_us": min(run["min_us"] for run in runs),

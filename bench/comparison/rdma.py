@@ -1,5 +1,6 @@
 """What is measured over RDMA, inside the machine of tools/rdma-vm, and what the project wants."""
 from comparison import contenders as c
+from comparison import report
 from comparison.cases import Case, Row, Want, parse_size
 
 FLAG = "rdma"
@@ -29,7 +30,7 @@ ALL = (c.ropewalk(), *c.GLOO_VERBS, c.OPEN_MPI_TCP)
 
 
 def verbs(group, sizes, contenders, **more):
-    return Case(group, sizes, contenders, transport="verbs", **more)
+    return Case(group, sizes, contenders, transport="verbs", in_machine=True, **more)
 
 
 # What is compared stands close together, since the machine's speed changes from minute to minute.
@@ -48,7 +49,8 @@ CASES = [
     verbs(TWO, "16M", ALL, budget_ms=2500),
 ]
 
-COLUMNS = ("Open MPI", "Gloo", "perftest")
+COLUMNS = report.judged("Open MPI", "Gloo", "perftest")
+PLOTS = ()
 ROWS = [
     *(Row(LATENCY, size, (Want.time_at_most(1.1, "perftest"),)) for size in ("8", "1M")),
     Row(PING_PONG, "8", ()),

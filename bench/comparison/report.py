@@ -6,6 +6,14 @@ ASIDE = {"Open MPI without yielding": ("Open MPI", "without yielding"),
          "ping-pong": ("limit", "ping-pong, one way")}  # beside another's number
 
 
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """Of the table: its head, and the text of a cell from a row, all entries and the row's verdicts."""
+    head: str
+    text: object
+    align: str = "--:"
+
+
 @dataclasses.dataclass
 class Verdict:
     wanted: str
@@ -44,18 +52,39 @@ def number(value):
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def cell(column, row, entries):
-    entry = entries.get((row.group, column, row.bytes))
+def cell(contender, row, entries):
+    entry = entries.get((row.group, contender, row.bytes))
     if entry is None:
         return ""
     text = number(row.shown(entry["median_us"]))
-    if column == "Gloo":
+    if contender == "Gloo":
         text += f" ({entry['variant']})"
     for name, (beside, label) in ASIDE.items():
         aside = entries.get((row.group, name, row.bytes))
-        if beside == column and aside:
+        if beside == contender and aside:
             text += f" ({label}: {number(aside['median_us'])})"
     return text
+
+
+def time_of(contender):
+    return Column(contender, lambda row, entries, _: cell(contender, row, entries))
+
+
+def own_time(row, entries, _):
+    return number(row.shown(entries[row.group, row.subject, row.bytes]["median_us"]))
+
+
+def lines_of(head, word):
+    """A line a verdict."""
+    return Column(head, lambda _row, _entries, found: "<br>".join(map(word, found)), "---")
+
+
+def judged(*contenders):
+    """The columns: Ropewalk's time, those of the contenders, and what was wanted of it."""
+    return (Column("Ropewalk", own_time), *map(time_of, contenders),
+            lines_of("Ropewalk is", lambda one: one.measured),
+            lines_of("wanted", lambda one: one.wanted),
+            lines_of("verdict", lambda one: "met" if one.met else "missed"))
 
 
 def judged_rows(rows, summary):
@@ -66,27 +95,22 @@ def judged_rows(rows, summary):
 
 
 def row_lines(rows, columns, summary):
-    judged, entries = judged_rows(rows, summary)
-    for group in dict.fromkeys(row.group for row, _ in judged):
+    measured, entries = judged_rows(rows, summary)
+    for group in dict.fromkeys(row.group for row, _ in measured):
         yield [f"**{group}**"]
-        for row, found in (one for one in judged if one[0].group == group):
-            own = entries[row.group, row.subject, row.bytes]
-            yield [row.size, number(row.shown(own["median_us"])),
-                   *(cell(column, row, entries) for column in columns),
-                   "<br>".join(one.measured for one in found),
-                   "<br>".join(one.wanted for one in found),
-                   "<br>".join("met" if one.met else "missed" for one in found)]
+        for row, found in (one for one in measured if one[0].group == group):
+            yield [row.size, *(column.text(row, entries, found) for column in columns)]
 
 
 def table(rows, columns, summary):
-    head = ["bytes", "Ropewalk", *columns, "Ropewalk is", "wanted", "verdict"]
-    lines = [head, ["--:"] * (2 + len(columns)) + ["---"] * 3]
+    head = ["bytes", *(column.head for column in columns)]
+    lines = [head, ["--:", *(column.align for column in columns)]]
     lines += [line + [""] * (len(head) - len(line)) for line in row_lines(rows, columns, summary)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def rows_as_json(rows, summary):
-    judged, entries = judged_rows(rows, summary)
-    return [{"group": row.group, "bytes": row.bytes,
+    measured, entries = judged_rows(rows, summary)
+    return [{"group": row.group, "bytes": row.bytes, "in_mbs": row.in_mbs,
              "median_us": entries[row.group, row.subject, row.bytes]["median_us"],
-             "verdicts": [dataclasses.asdict(one) for one in found]} for row, found in judged]
+             "verdicts": [dataclasses.asdict(one) for one in found]} for row, found in measured]

@@ -1,4 +1,4 @@
-// The same all_reduce by Gloo: over TCP on the loopback interface, or with --transport verbs over
+// The same all_reduce by Gloo: over TCP on --interface, or with --transport verbs over
 // the first RDMA adapter. Variants: ring and bcube (its newer interface, for TCP only),
 // halving_doubling and ring_chunked (its older one, by buffers fixed once).
 #include <gloo/allreduce.h>
@@ -75,7 +75,7 @@ std::shared_ptr<gloo::transport::Device> open_device(const PeerOptions& options)
     return gloo::transport::ibverbs::CreateDevice({.name = "", .port = kPort, .index = kGidIndex});
   }
   gloo::transport::tcp::attr attributes;
-  attributes.iface = "lo";
+  attributes.iface = options.interface;
   return gloo::transport::tcp::CreateDevice(attributes);
 }
 
@@ -92,13 +92,13 @@ GlooContext connect(const PeerOptions& options, int rank) {
 int run_peer(int argc, char** argv) {
   const PeerOptions options = parse_options(argc, argv);
   const int rank = launched_rank();
-  const bool own_core = bind_to_core(rank, options.ranks);
+  const Waiting waiting = bind_to_core(options, rank);
   if (options.kind.collective != Collective::all_reduce || options.type != DataType::float32)
     throw std::invalid_argument("only all_reduce of float32 is measured with Gloo");
   const GlooContext context = connect(options, rank);
   Segment segment(options.segment);
   const int64_t wrong =
-      measure(options, rank, own_core, segment,
+      measure(options, rank, waiting, segment,
               [&](const tools::BenchShape& shape) { return make_runner(context, options, shape); });
   return wrong == 0 ? 0 : 1;
 }

@@ -17,7 +17,6 @@
 namespace ropewalk::peers {
 namespace {
 
-constexpr int kEstimateIterations = 5;
 constexpr size_t kPage = 4096;
 
 double now_us() {
@@ -46,9 +45,10 @@ class Measurement {
         runner_(make(shape_)) {}
 
   tools::BenchResult run() {
-    iterate(kEstimateIterations);  // whatever the library does at first only
+    segment_->wrong[rank_] = count_wrong();  // the first call: what the library does once only
+    iterate(options_.warm_ups - 1);
     double fastest_us = std::numeric_limits<double>::max();  // one may have been interrupted
-    for (int i = 0; i < kEstimateIterations; ++i) {
+    for (int i = 0; i < options_.warm_ups; ++i) {
       const double begin_us = now_us();
       iterate(1);
       fastest_us = std::min(fastest_us, now_us() - begin_us);
@@ -56,9 +56,8 @@ class Measurement {
     if (rank_ == 0) segment_->iterations = choose(fastest_us);
     barrier_.wait();
     const int iterations = segment_->iterations;
-    iterate(std::max(1, iterations / 10));
+    iterate(iterations / 10);
     iterate(iterations);
-    segment_->wrong[rank_] = count_wrong();
     barrier_.wait();
     const tools::BenchResult result = summarize(iterations);
     barrier_.wait();  // nobody overwrites what is being read
@@ -107,7 +106,7 @@ class Measurement {
         slowest_us = std::max(slowest_us, segment_->us[rank][i] / runner_->trips());
       }
     }
-    return tools::summarize(shape_, Algorithm::automatic, std::move(us), wrong);
+    return tools::summarize(shape_, runner_->algorithm(), std::move(us), wrong);
   }
 
   const PeerOptions& options_;
@@ -123,6 +122,7 @@ void print(const PeerOptions& options, const tools::BenchResult& result, bool ch
   nlohmann::ordered_json line;
   line["collective"] = options.kind.name();
   line["variant"] = options.variant;
+  if (result.algorithm != Algorithm::automatic) line["algorithm"] = name_of(result.algorithm);
   line["ranks"] = options.ranks;
   line["dtype"] = name_of(options.type);
   line["bytes"] = result.bytes;
@@ -153,14 +153,16 @@ PlainRunner::PlainRunner(const PeerOptions& options, const tools::BenchShape& sh
                ? in_
                : plain_memory(shape.buffer_count * size_of(options.type))) {}
 
-bool bind_to_core(int rank, int ranks) {
-  const std::vector<int> cpus = tools::cpus_for_ranks(ranks);
-  return !cpus.empty() && tools::bind_process_to_cpu(cpus[static_cast<size_t>(rank)]);
+Waiting bind_to_core(const PeerOptions& options, int rank) {
+  if (options.shared_cores) return Waiting::sleep;
+  const std::vector<int> cpus = tools::cpus_for_ranks(options.ranks);
+  const bool bound = !cpus.empty() && tools::bind_process_to_cpu(cpus[static_cast<size_t>(rank)]);
+  return bound ? Waiting::spin : Waiting::yield;
 }
 
-int64_t measure(const PeerOptions& options, int rank, bool own_core, Segment& segment,
+int64_t measure(const PeerOptions& options, int rank, Waiting waiting, Segment& segment,
                 const MakeRunner& make) {
-  Barrier barrier(segment->start, rank, options.ranks, !own_core);
+  Barrier barrier(segment->start, rank, options.ranks, waiting);
   int64_t wrong = 0;
   for (const size_t bytes : options.sizes) {
     Measurement measurement(options, rank, segment, barrier, make, bytes);

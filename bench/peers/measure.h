@@ -23,6 +23,8 @@ class Runner {
   virtual bool has_result() const { return true; }
   /// What a measured time is divided by: 2 where one run() is there and back.
   virtual int trips() const { return 1; }
+  /// What the library chose, where it tells.
+  virtual Algorithm algorithm() const { return Algorithm::automatic; }
 };
 using MakeRunner = std::function<std::unique_ptr<Runner>(const tools::BenchShape& shape)>;
 
@@ -41,13 +43,12 @@ class PlainRunner : public Runner {
 };
 
 /// Binds the calling thread to the rank's core, where there is a core for each rank; else no rank
-/// is bound. To be called before the library under test looks at its CPUs. Returns false where
-/// ranks have to share cores.
-bool bind_to_core(int rank, int ranks);
+/// is bound. To be called before the library under test looks at its CPUs. Returns how to wait.
+Waiting bind_to_core(const PeerOptions& options, int rank);
 
 /// Measures every size, and prints a JSON object a line on rank 0.
-/// `own_core`: what bind_to_core returned. Returns how many elements were wrong, over all ranks.
-int64_t measure(const PeerOptions& options, int rank, bool own_core, Segment& segment,
+/// `waiting`: what bind_to_core returned. Returns how many elements were wrong, over all ranks.
+int64_t measure(const PeerOptions& options, int rank, Waiting waiting, Segment& segment,
                 const MakeRunner& make);
 
 }  // namespace ropewalk::peers

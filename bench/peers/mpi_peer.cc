@@ -41,7 +41,7 @@ class MpiRunner final : public PlainRunner {
 
 int run_peer(int argc, char** argv) {
   const PeerOptions options = parse_options(argc, argv);
-  const bool own_core = bind_to_core(launched_rank(), options.ranks);
+  const Waiting waiting = bind_to_core(options, launched_rank());
   MPI_Init(&argc, &argv);
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -53,7 +53,7 @@ int run_peer(int argc, char** argv) {
   }
   Segment segment(options.segment);
   const int64_t wrong = measure(
-      options, rank, own_core, segment,
+      options, rank, waiting, segment,
       [&](const tools::BenchShape& shape) { return std::make_unique<MpiRunner>(options, shape); });
   MPI_Finalize();
   return wrong == 0 ? 0 : 1;

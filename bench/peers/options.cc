@@ -37,9 +37,14 @@ PeerOptions parse_options(int argc, char** argv) {
   app.add_option("--dtype", type);
   app.add_option("--sizes", sizes, "bytes: 8,64K,1M or 8:64M (doubling)")->required();
   app.add_option("--transport", options.transport);
+  app.add_option("--interface", options.interface, "of Gloo over TCP");
   app.add_option("--variant", options.variant);
+  app.add_flag("--shared-cores", options.shared_cores,
+               "ranks of other hosts run on the same cores: bind none, sleep in barriers");
   app.add_option("--buffers", buffers)->check(CLI::IsMember({"registered", "plain"}));
   app.add_option("--budget-ms", options.budget_ms, "measured time for each size")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warm-ups", options.warm_ups, "iterations before those that count")
       ->check(CLI::PositiveNumber);
   app.add_option("--iterations-min", options.iterations_min)->check(CLI::Range(1, kIterationsMax));
   try {

@@ -13,11 +13,14 @@ struct PeerOptions {
   int ranks = 2;
   tools::BenchKind kind;
   DataType type = DataType::float32;
-  std::vector<size_t> sizes;  // bytes of the whole vector
-  std::string transport;      // Ropewalk: shm, tcp or verbs; Gloo: tcp or verbs
-  std::string variant;        // of the contender: an algorithm, a kind of measurement
-  bool registered = true;     // Ropewalk: kind of memory
-  double budget_ms = 250;     // measured time for each size
+  std::vector<size_t> sizes;     // bytes of the whole vector
+  std::string transport;         // Ropewalk: as of ROPEWALK_TRANSPORT; Gloo: tcp or verbs
+  std::string interface = "lo";  // Gloo over TCP: the adapter
+  std::string variant;           // of the contender: an algorithm, a kind of measurement
+  bool registered = true;        // Ropewalk: kind of memory
+  bool shared_cores = false;     // ranks of other hosts run on the same cores
+  double budget_ms = 250;        // measured time for each size
+  int warm_ups = 5;
   int iterations_min = 5;
 };
 

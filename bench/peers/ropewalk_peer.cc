@@ -1,12 +1,21 @@
-// The same calls by Ropewalk: planned once, in registered or plain memory.
+// The same calls by Ropewalk: planned once, in registered or plain memory. Variants: its
+// algorithms.
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 
 #include "measure.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk::peers {
 namespace {
+
+Algorithm algorithm_of(const std::string& variant) {
+  if (variant.empty()) return Algorithm::automatic;
+  const auto found = algorithm_named(variant);
+  if (!found) throw std::invalid_argument("--variant: " + variant);
+  return *found;
+}
 
 class RopewalkRunner final : public Runner {
  public:
@@ -21,11 +30,13 @@ class RopewalkRunner final : public Runner {
     call.type = options.type;
     call.in = in_;
     call.out = out_;
+    call.algorithm = algorithm_of(options.variant);
     plan_ = comm.plan(call);
   }
   std::byte* in() override { return in_; }
   std::byte* out() override { return out_; }
   void run() override { plan_.run(); }
+  Algorithm algorithm() const override { return plan_.algorithm(); }
 
  private:
   struct Held {
@@ -49,7 +60,7 @@ class RopewalkRunner final : public Runner {
 
 int run_peer(int argc, char** argv) {
   const PeerOptions options = parse_options(argc, argv);
-  const bool own_core = bind_to_core(launched_rank(), options.ranks);
+  const Waiting waiting = bind_to_core(options, launched_rank());
   Options join;
   join.transport = options.transport;
   const auto comm = Communicator::create(join);
@@ -59,7 +70,7 @@ int run_peer(int argc, char** argv) {
   }
   Segment segment(options.segment);
   const int64_t wrong =
-      measure(options, comm->rank(), own_core, segment, [&](const tools::BenchShape& shape) {
+      measure(options, comm->rank(), waiting, segment, [&](const tools::BenchShape& shape) {
         return std::make_unique<RopewalkRunner>(*comm, options, shape);
       });
   return wrong == 0 ? 0 : 1;

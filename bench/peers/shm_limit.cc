@@ -166,9 +166,9 @@ class LimitRunner final : public Runner {
 };
 
 int64_t run_thread(const PeerOptions& options, int thread, Board& board, Segment& segment) {
-  const bool own_core = bind_to_core(thread, kThreads);
-  Barrier barrier(segment->inside, thread, kThreads, !own_core);
-  return measure(options, thread, own_core, segment, [&](const tools::BenchShape& shape) {
+  const Waiting waiting = bind_to_core(options, thread);
+  Barrier barrier(segment->inside, thread, kThreads, waiting);
+  return measure(options, thread, waiting, segment, [&](const tools::BenchShape& shape) {
     return std::make_unique<LimitRunner>(options, shape, thread, board, barrier);
   });
 }

@@ -108,10 +108,10 @@ int run_peer(int argc, char** argv) {
   if (options.ranks != 2 || options.kind.collective != Collective::all_reduce)
     throw std::invalid_argument("two ranks and all_reduce only");
   const int rank = launched_rank();
-  const bool own_core = bind_to_core(rank, options.ranks);
+  const Waiting waiting = bind_to_core(options, rank);
   Segment segment(options.segment);
   const int fd = connect_ranks(rank, segment);
-  measure(options, rank, own_core, segment, [&](const tools::BenchShape& shape) {
+  measure(options, rank, waiting, segment, [&](const tools::BenchShape& shape) {
     return std::make_unique<SocketRunner>(options, shape, fd, rank);
   });
   close(fd);

@@ -15,10 +15,11 @@ import time
 from rdma_vm.failure import Failure, say
 
 KERNEL = "linux-image-amd64"
-# crc32: rxe cannot be added without. tbf: for rate limits that a command sets itself.
+# crc32: rxe cannot be added without. tbf: for rate limits that a command sets itself. bridge: the
+# switches of tools/netlab.
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "crc32_generic",
-           "crc32_pclmul", "ib_uverbs", "rdma_ucm", "rdma_rxe", "veth", "sch_netem", "sch_tbf",
-           "virtio_net")
+           "crc32_pclmul", "ib_uverbs", "rdma_ucm", "rdma_rxe", "veth", "bridge", "sch_netem",
+           "sch_tbf", "virtio_net")
 INIT = pathlib.Path(__file__).resolve().parent / "init"
 UNUSED_DAYS_MAX = 14  # an older initramfs goes when a new one is made
 PROBE_S = 20

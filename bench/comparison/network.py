@@ -1,0 +1,199 @@
+"""What is measured on clusters of tools/netlab, and what the project wants."""
+import dataclasses
+import shlex
+
+from comparison import contenders as c
+from comparison import plots, report, shapes
+from comparison.cases import Case, Row, Want, parse_size
+
+FLAG = "network"
+ROUNDS = 1
+PACKAGES = c.PACKAGES | {"qemu-system-x86": "qemu-system-x86_64", "busybox-static": "busybox",
+                         "iproute2": "ip"}
+VERSIONS = {"Open MPI": "openmpi-bin", "Gloo": "libgloo-dev"}
+PYTHON = c.ROOT / ".cache/python/bin/python"
+BEST = "best algorithm"  # Ropewalk's own, by force: each is a variant
+ONE_WAY = "one way"
+TORCH = "PyTorch's Gloo"
+PEERS = ("Gloo", TORCH, "Open MPI")
+# Hosts share this machine's cores: it has to yield.
+OPEN_MPI = ("mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1",
+            "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--mca", "btl_tcp_if_exclude", "lo")
+
+
+def on_cluster(case, launcher):
+    """The words before a program that runs on every rank of the case's cluster."""
+    return [c.ROOT / "tools/netlab", *case.shape.netlab_options(), "--launcher",
+            shlex.join(str(word) for word in launcher), "--"]
+
+
+def ropewalk_run(build):
+    return [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkContender(c.Contender):
+    options: tuple = ("--shared-cores", "--warm-ups", "1", "--interface", "eth0")
+
+    def start(self, build, case):
+        if self.launcher == "openmpi":
+            return on_cluster(case, OPEN_MPI)
+        words = on_cluster(case, ropewalk_run(build))
+        return [*words, PYTHON] if self.launcher == "python" else words
+
+
+@dataclasses.dataclass(frozen=True)
+class PingPong(c.LinkContender):
+    """Between two hosts with the same links."""
+    def command(self, build, case, segment):
+        pair = dataclasses.replace(case, shape=case.shape.pair())
+        words = [*on_cluster(pair, ropewalk_run(build)), *super().command(build, case, segment)]
+        return [str(word) for word in words]
+
+
+def forced(*algorithms):
+    return tuple(NetworkContender(BEST, "ropewalk_peer", "ropewalk", one) for one in algorithms)
+
+
+def gloo(*variants):
+    return tuple(NetworkContender("Gloo", "gloo_peer", "ropewalk", one) for one in variants)
+
+
+DEFAULT = NetworkContender("Ropewalk", "ropewalk_peer", "ropewalk")
+OPEN_MPI_PEER = NetworkContender("Open MPI", "openmpi_peer", "openmpi")
+TORCH_PEER = NetworkContender(TORCH, c.ROOT / "bench/torch/peer", "python")
+LINK = PingPong("pingpong", name=ONE_WAY)
+
+# Algorithms that send whole vectors to many, or each byte several times, are not tried where a size takes
+# a second already. two_level is added where a host has several ranks.
+SMALL, LARGE, LARGEST = "8,4K,64K,1M", "8M", "32M"
+ALGORITHMS = {
+    "all_reduce": {SMALL: ("ring", "tree", "recursive_doubling", "halving_doubling", "direct", "one_shot"),
+                   LARGE: ("ring", "tree", "halving_doubling", "direct"),
+                   LARGEST: ("ring",)},
+    "reduce_scatter": dict.fromkeys((SMALL, LARGE), ("ring", "halving_doubling", "direct")),
+    "all_gather": dict.fromkeys((SMALL, LARGE), ("ring", "recursive_doubling", "halving_doubling", "direct")),
+    "broadcast": dict.fromkeys((SMALL, LARGE), ("ring", "tree", "direct", "scattered")),
+}
+GLOO = {SMALL: gloo("ring", "bcube", "halving_doubling", "ring_chunked"),
+        LARGE: gloo("halving_doubling", "ring_chunked"), LARGEST: gloo("ring_chunked")}
+BUDGETS_MS = {SMALL: 500, LARGE: 2000, LARGEST: 2000}
+TORCH_RANKS_MAX = 8  # as many programs as this start in some seconds
+
+
+def contenders(collective, shape, sizes):
+    several = ("two_level",) if shape.ranks_per_host > 1 else ()
+    own = (DEFAULT, *forced(*ALGORITHMS[collective][sizes], *several))
+    if collective != "all_reduce":
+        return (*own, OPEN_MPI_PEER)
+    torch = (TORCH_PEER,) if has_torch() and shape.ranks <= TORCH_RANKS_MAX else ()
+    return (*own, *GLOO[sizes], *torch, OPEN_MPI_PEER)
+
+
+def has_torch():
+    return any((PYTHON.parent.parent / "lib").glob("python3*/site-packages/torch"))
+
+
+def group_of(collective, shape):
+    return f"{collective}, {shape.name}: {shape.says}"
+
+
+def cases_of(collective, shape, *all_sizes, **more):
+    """The first also measures the link."""
+    for sizes in all_sizes:
+        link = (LINK,) if sizes == SMALL else ()
+        yield Case(group_of(collective, shape), sizes, (*contenders(collective, shape, sizes), *link),
+                   collective=collective, transport="auto", ranks=shape.ranks, iterations_min=3,
+                   budget_ms=BUDGETS_MS[sizes], in_machine=bool(shape.delay_ms), shape=shape,
+                   **(more if sizes == SMALL else {}))
+
+
+CASES = [
+    *cases_of("all_reduce", shapes.FLAT_4, SMALL, LARGE, LARGEST, quick_sizes="8,64K"),
+    *cases_of("all_reduce", shapes.FLAT_2, SMALL, LARGE, LARGEST),
+    *cases_of("all_reduce", shapes.FLAT_8, SMALL, LARGE, LARGEST),
+    *cases_of("all_reduce", shapes.FLAT_16, SMALL, LARGE, LARGEST),
+    *(case for shape in shapes.SEVERAL_RANKS
+      for case in cases_of("all_reduce", shape, SMALL, LARGE, LARGEST)),
+    *(case for shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS,
+                         *shapes.FAR)
+      for case in cases_of("all_reduce", shape, SMALL, LARGE)),
+    *(case for collective in ("reduce_scatter", "all_gather", "broadcast")
+      for shape in (shapes.FLAT_8, shapes.TWO_RANKS)
+      for case in cases_of(collective, shape, SMALL, LARGE)),
+]
+
+
+def share_of_bound(shape):
+    """How much of the bound is wanted from 1 MiB on."""
+    if shape in shapes.FAR:
+        return 0.8
+    return 0.85 if shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS) else 0.93
+
+
+def wants(collective, shape, size):
+    if parse_size(size) <= parse_size("4K"):
+        return (Want.time_at_most(1.3, "bound"), Want.time_at_most(1, *PEERS),
+                Want.time_at_most(1.1, BEST))
+    found = (Want.time_at_most(1, *PEERS), Want.time_at_most(1.05, BEST))
+    if parse_size(size) < parse_size("1M"):
+        return found
+    gloo_times = {shapes.FLAT_4: 1.08, shapes.FLAT_8: 1.02}.get(shape)
+    if collective == "all_reduce" and gloo_times:
+        found += (Want.faster(gloo_times, "Gloo"),)
+    return (Want.bandwidth(share_of_bound(shape), "bound", "the bound"), *found,
+            Want.faster(1.8, "Open MPI"))
+
+
+ROWS = [Row(case.group, size, wants(case.collective, case.shape, size))
+        for case in CASES for size in case.sizes.split(",")]
+
+
+def bounds(measurements):
+    """Beside each measurement of Ropewalk. The steps of a short message are measured."""
+    shape_of = {case.group: (case.collective, case.shape) for case in CASES}
+    one_way_us = {(one["group"], one["round"], one["bytes"]): one["median_us"]
+                  for one in measurements if one["name"] == ONE_WAY}
+    for one in measurements:
+        if one["name"] == "Ropewalk":
+            size = one["bytes"]
+            step_us = one_way_us.get((one["group"], one["round"], size), 0)
+            collective, shape = shape_of[one["group"]]
+            us = shape.bound_us(collective, size, step_us if size <= parse_size("4K") else 0)
+            yield {**one, "name": "bound", "min_us": us, "median_us": us, "p99_us": us}
+
+
+def with_name(contender, field):
+    """A column: the contender's time, and what stands in this field of its entry."""
+    def text(row, entries, _):
+        entry = entries.get((row.group, contender, row.bytes))
+        return f"{report.number(entry['median_us'])} ({entry[field]})" if entry else ""
+    return report.Column(contender, text)
+
+
+def beside(head, *others, say):
+    """A column of the time ratio to the fastest of the others."""
+    def text(row, entries, _):
+        found = [entries[row.group, name, row.bytes] for name in others
+                 if (row.group, name, row.bytes) in entries]
+        if not found:
+            return ""
+        fastest = min(found, key=lambda entry: entry["median_us"])
+        return say(report.time_ratio(entries[row.group, row.subject, row.bytes], fastest))
+    return report.Column(head, text)
+
+
+def missed(_row, _entries, verdicts):
+    return "<br>".join(f"{one.measured}, wanted {one.wanted}" for one in verdicts if not one.met)
+
+
+COLUMNS = (
+    report.time_of("bound"), with_name("Ropewalk", "algorithm"), with_name(BEST, "variant"),
+    beside("regret", BEST, say=lambda ratio: f"{100 * (ratio - 1):.0f} %"),
+    *map(report.time_of, PEERS),
+    beside("of the bound", "bound", say=lambda ratio: f"{1 / ratio:.2f}"),
+    beside("beside the fastest peer", *PEERS, say=lambda ratio: f"{1 / ratio:.2f}x"),
+    report.Column("missed", missed, "---"),
+)
+PLOTS = plots.of_kinds("network_", ((group_of("all_reduce", shapes.FLAT_8), shapes.FLAT_8.says),),
+                       plots.LATENCY, plots.SHARE)

@@ -20,6 +20,7 @@ class Case:
     budget_ms: int = 250  # measured time for each size
     iterations_min: int = 5
     quick_sizes: str = ""  # with --quick; empty: left out
+    quick_contenders: tuple = ()  # with --quick; empty: all
     environment: tuple = ()  # (name, value) of variables, of every contender
     in_machine: bool = False  # of tools/rdma-vm
     shape: object = None  # network.Shape: the cluster of tools/netlab on which the case is measured
@@ -154,6 +155,7 @@ def chosen_cases(all_cases, pattern, quick):
     """The cases whose names contain the pattern (or match it, where it has wildcards)."""
     cases = [case for case in all_cases if not quick or case.quick_sizes]
     if quick:
-        cases = [dataclasses.replace(case, sizes=case.quick_sizes, budget_ms=3, iterations_min=2)
+        cases = [dataclasses.replace(case, sizes=case.quick_sizes, budget_ms=3, iterations_min=2,
+                                     contenders=case.quick_contenders or case.contenders)
                  for case in cases]
     return [case for case in cases if pattern in case.name or fnmatch.fnmatch(case.name, pattern)]

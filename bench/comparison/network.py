@@ -42,13 +42,11 @@ class NetworkContender(c.Contender):
         return [*words, PYTHON] if self.launcher == "python" else words
 
 
-@dataclasses.dataclass(frozen=True)
-class PingPong(c.LinkContender):
-    """Between two hosts with the same links."""
+class PingPong(NetworkContender):
+    """With bare sockets, between two hosts with the same links."""
     def command(self, build, case, segment):
-        pair = dataclasses.replace(case, shape=case.shape.pair())
-        words = [*on_cluster(pair, ropewalk_run(build)), *super().command(build, case, segment)]
-        return [str(word) for word in words]
+        pair = dataclasses.replace(case, shape=case.shape.pair(), ranks=2, collective="all_reduce")
+        return super().command(build, pair, segment)
 
 
 def forced(*algorithms):
@@ -62,7 +60,7 @@ def gloo(*variants):
 DEFAULT = NetworkContender("Ropewalk", "ropewalk_peer", "ropewalk")
 OPEN_MPI_PEER = NetworkContender("Open MPI", "openmpi_peer", "openmpi")
 TORCH_PEER = NetworkContender(TORCH, c.ROOT / "bench/torch/peer", "python")
-LINK = PingPong("pingpong", name=ONE_WAY)
+LINK = PingPong(ONE_WAY, "tcp_limit", "ropewalk", "ping_pong")
 
 # Algorithms that send whole vectors to many, or each byte several times, are not tried where a size takes
 # a second already. two_level is added where a host has several ranks.
@@ -99,7 +97,7 @@ def group_of(collective, shape):
 
 
 def cases_of(collective, shape, *all_sizes, **more):
-    """The first also measures the link."""
+    """A case for each of `all_sizes`; `more`: of the first, which also measures the link."""
     for sizes in all_sizes:
         link = (LINK,) if sizes == SMALL else ()
         yield Case(group_of(collective, shape), sizes, (*contenders(collective, shape, sizes), *link),
@@ -108,16 +106,19 @@ def cases_of(collective, shape, *all_sizes, **more):
                    **(more if sizes == SMALL else {}))
 
 
+QUICKLY = {shape: {"quick_sizes": "64K", "quick_contenders": some} for shape, some in (
+    (shapes.TWO_RANKS, (DEFAULT, *forced("two_level"), *gloo("ring_chunked"), OPEN_MPI_PEER)),
+    (shapes.RACKS, (DEFAULT, OPEN_MPI_PEER)))}
 CASES = [
     *cases_of("all_reduce", shapes.FLAT_4, SMALL, LARGE, LARGEST, quick_sizes="8,64K"),
     *cases_of("all_reduce", shapes.FLAT_2, SMALL, LARGE, LARGEST),
     *cases_of("all_reduce", shapes.FLAT_8, SMALL, LARGE, LARGEST),
     *cases_of("all_reduce", shapes.FLAT_16, SMALL, LARGE, LARGEST),
     *(case for shape in shapes.SEVERAL_RANKS
-      for case in cases_of("all_reduce", shape, SMALL, LARGE, LARGEST)),
+      for case in cases_of("all_reduce", shape, SMALL, LARGE, LARGEST, **QUICKLY.get(shape, {}))),
     *(case for shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS,
                          *shapes.FAR)
-      for case in cases_of("all_reduce", shape, SMALL, LARGE)),
+      for case in cases_of("all_reduce", shape, SMALL, LARGE, **QUICKLY.get(shape, {}))),
     *(case for collective in ("reduce_scatter", "all_gather", "broadcast")
       for shape in (shapes.FLAT_8, shapes.TWO_RANKS)
       for case in cases_of(collective, shape, SMALL, LARGE)),

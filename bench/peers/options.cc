@@ -37,7 +37,7 @@ PeerOptions parse_options(int argc, char** argv) {
   app.add_option("--dtype", type);
   app.add_option("--sizes", sizes, "bytes: 8,64K,1M or 8:64M (doubling)")->required();
   app.add_option("--transport", options.transport);
-  app.add_option("--interface", options.interface, "of Gloo over TCP");
+  app.add_option("--interface", options.interface, "of Gloo and of raw TCP");
   app.add_option("--variant", options.variant);
   app.add_flag("--shared-cores", options.shared_cores,
                "ranks of other hosts run on the same cores: bind none, sleep in barriers");

@@ -15,7 +15,7 @@ struct PeerOptions {
   DataType type = DataType::float32;
   std::vector<size_t> sizes;     // bytes of the whole vector
   std::string transport;         // Ropewalk: as of ROPEWALK_TRANSPORT; Gloo: tcp or verbs
-  std::string interface = "lo";  // Gloo over TCP: the adapter
+  std::string interface = "lo";  // Gloo and raw TCP: the adapter
   std::string variant;           // of the contender: an algorithm, a kind of measurement
   bool registered = true;        // Ropewalk: kind of memory
   bool shared_cores = false;     // ranks of other hosts run on the same cores

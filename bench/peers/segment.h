@@ -14,7 +14,8 @@ struct SegmentContent {
   BarrierFlags start;                                 // the barrier before every iteration
   BarrierFlags inside;                                // for a contender's own use
   std::atomic<int> iterations;                        // as rank 0 decided
-  std::atomic<int> port;                              // of the raw TCP program
+  std::atomic<uint32_t> address;                      // where the raw TCP program listens: IPv4,
+  std::atomic<uint16_t> port;                         // in network order; set last
   std::atomic<int64_t> wrong[kRanksMax];              // elements
   std::atomic<double> us[kRanksMax][kIterationsMax];  // time of each iteration, by rank
 };

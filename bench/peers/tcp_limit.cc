@@ -1,10 +1,13 @@
-// What two processes reach over loopback with nothing but sockets. Variants: exchange (each sends
-// the whole vector while it receives as much, as any all_reduce of two ranks must) and ping_pong
-// (the vector there and back; the time is of one way).
+// What two processes reach over --interface with nothing but sockets. Variants: exchange (each
+// sends the whole vector while it receives as much, as any all_reduce of two ranks must) and
+// ping_pong (the vector there and back; the time is of one way).
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,6 +37,7 @@ class SocketRunner final : public PlainRunner {
         rank_(rank),
         bytes_(shape.bytes),
         ping_pong_(options.variant == "ping_pong"),
+        sleeps_(options.shared_cores),
         window_(plain_memory(kWindowBytes)) {}
 
   void run() override {
@@ -54,6 +58,7 @@ class SocketRunner final : public PlainRunner {
   // Sends and receives at the same time.
   void move(size_t to_send, size_t to_receive) {
     while (to_send > 0 || to_receive > 0) {
+      if (sleeps_) sleep_until_ready(to_send > 0, to_receive > 0);
       if (to_send > 0) {
         to_send -=
             progress(send(fd_, in() + bytes_ - to_send, to_send, MSG_DONTWAIT | MSG_NOSIGNAL));
@@ -64,6 +69,11 @@ class SocketRunner final : public PlainRunner {
       }
     }
   }
+  void sleep_until_ready(bool to_send, bool to_receive) const {
+    const int events = (to_send ? POLLOUT : 0) | (to_receive ? POLLIN : 0);
+    pollfd ready{fd_, static_cast<int16_t>(events), 0};
+    poll(&ready, 1, -1);
+  }
   static size_t progress(ssize_t moved) {
     if (moved > 0) return static_cast<size_t>(moved);
     if (moved == 0) throw std::runtime_error("the other rank has gone");
@@ -73,29 +83,38 @@ class SocketRunner final : public PlainRunner {
 
   int fd_, rank_;
   size_t bytes_;
-  bool ping_pong_;
+  bool ping_pong_, sleeps_;
   std::shared_ptr<std::byte[]> window_;
 };
 
-int connect_ranks(int rank, Segment& segment) {
+sockaddr_in address_of(int fd, const std::string& interface) {
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  if (ioctl(fd, SIOCGIFADDR, &request) != 0) fail("address of --interface");
+  return *reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
+}
+
+int connect_ranks(int rank, const std::string& interface, Segment& segment) {
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) fail("socket");
   if (rank == 0) {
+    address = address_of(fd, interface);
     if (bind(fd, any, length) != 0 || listen(fd, 1) != 0 || getsockname(fd, any, &length) != 0)
       fail("listen");
-    segment->port = ntohs(address.sin_port);
+    segment->address = address.sin_addr.s_addr;
+    segment->port = address.sin_port;
     const int listener = fd;
     fd = accept(listener, nullptr, nullptr);
     close(listener);
     if (fd < 0) fail("accept");
   } else {
     while (segment->port == 0) sched_yield();
-    address.sin_port = htons(static_cast<uint16_t>(segment->port));
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = segment->address;
+    address.sin_port = segment->port;
     if (connect(fd, any, length) != 0) fail("connect");
   }
   const int on = 1;
@@ -110,7 +129,7 @@ int run_peer(int argc, char** argv) {
   const int rank = launched_rank();
   const Waiting waiting = bind_to_core(options, rank);
   Segment segment(options.segment);
-  const int fd = connect_ranks(rank, segment);
+  const int fd = connect_ranks(rank, options.interface, segment);
   measure(options, rank, waiting, segment, [&](const tools::BenchShape& shape) {
     return std::make_unique<SocketRunner>(options, shape, fd, rank);
   });

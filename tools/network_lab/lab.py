@@ -163,13 +163,37 @@ def run_in(options, folder):
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(child, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    group = control_group(os.getpid())
+    if group:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+    return status
+
+
+def control_group(pid):
+    """That of the run of this process; None where there can be none."""
+    for folder in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
+        if os.access(f"{folder}/cgroup.procs", os.W_OK):
+            return pathlib.Path(folder, f"netlab-{pid}")
+    return None
+
+
+def share_cores():
+    """In a control group: elsewhere the kernel schedules each session as a unit (sched(7),
+    autogroup), so that a rank that yields yields nothing to those of other hosts."""
+    group = control_group(os.getppid())
+    if group:
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            (group / "cgroup.procs").write_text("0")
 
 
 def supervise(options, folder):
     """Starts head, whose namespaces it makes, and hands signals on to it."""
     namespaces.libc.prctl(namespaces.SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     status = STATUS_LAB
+    share_cores()
     try:
         if os.geteuid() != 0:
             namespaces.become_root()

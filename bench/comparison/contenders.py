@@ -24,8 +24,8 @@ class Contender:
     def key(self):
         return f"{self.name}/{self.variant}" if self.variant else self.name
 
-    def start(self, build, case):
-        """The words that start the program on each rank."""
+    def start(self, build, case, _folder):
+        """The words that start the program on each rank; `_folder`: where the segment will be."""
         return {
             "ropewalk": [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin",
                          *self.launcher_options, "-n", case.ranks, "--"],
@@ -37,7 +37,7 @@ class Contender:
 
     def command(self, build, case, segment):
         """The command line that measures `case`; `segment`: a file that is not there yet."""
-        words = [*self.start(build, case), build / PROGRAMS / self.program,
+        words = [*self.start(build, case, segment.parent), build / PROGRAMS / self.program,
                  "--ranks", case.ranks, "--collective", case.collective,
                  "--transport", case.transport, "--sizes", case.sizes, *self.options]
         if self.variant:

@@ -6,18 +6,18 @@ import tempfile
 
 from comparison.measuring import say
 
-TIMEOUT = "20m"
+ROUND_MINUTES_MAX = 20
 
 
-def run_inside(root, under, options):
+def run_inside(root, under, rounds, options):
     """What bench/compare with these options, started there, finds: a dictionary.
 
     `under`: the command that the machine itself runs under."""
     say("booting the machine")
     with tempfile.TemporaryDirectory(prefix="compare-") as folder:
         path = pathlib.Path(folder) / "measured.json"
-        done = subprocess.run([*under, root / "tools/rdma-vm", "--timeout", TIMEOUT, "--no-avx",
-                               "--writable", folder, "--", root / "bench/compare", *options,
+        done = subprocess.run([*under, root / "tools/rdma-vm", "--timeout",
+                               f"{rounds * ROUND_MINUTES_MAX}m", "--no-avx", "--writable", folder, "--", root / "bench/compare", *options,
                                "--measure-into", path], stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0 or not path.exists():
             raise SystemExit(f"compare: tools/rdma-vm ended with status {done.returncode}")

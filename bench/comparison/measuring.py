@@ -41,7 +41,7 @@ def run_job(words, variables):
 def run_contender(case, contender, build, under):
     """The results of one job: a dictionary a size."""
     # In memory where there is such a folder: a disk's write-back would disturb. The hosts of
-    # tools/netlab have each their own.
+    # tools/netlab have each their own /dev/shm, and get this folder in memory by an option.
     parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) and not case.shape else None
     with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as folder:
         segment = pathlib.Path(folder) / "segment"

@@ -17,13 +17,14 @@ ONE_WAY = "one way"
 TORCH = "PyTorch's Gloo"
 PEERS = ("Gloo", TORCH, "Open MPI")
 # Hosts share this machine's cores: it has to yield.
-OPEN_MPI = ("mpirun.openmpi", "--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1",
-            "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--mca", "btl_tcp_if_exclude", "lo")
+OPEN_MPI = ("mpirun.openmpi", "--bind-to", "none", "--oversubscribe",
+            "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", "ob1",
+            "--mca", "btl", "tcp,self,vader", "--mca", "btl_tcp_if_exclude", "lo")
 
 
-def on_cluster(case, launcher):
+def on_cluster(case, folder, launcher):
     """The words before a program that runs on every rank of the case's cluster."""
-    return [c.ROOT / "tools/netlab", *case.shape.netlab_options(), "--launcher",
+    return [c.ROOT / "tools/netlab", *case.shape.netlab_options(), "--memory", folder, "--launcher",
             shlex.join(str(word) for word in launcher), "--"]
 
 
@@ -35,10 +36,10 @@ def ropewalk_run(build):
 class NetworkContender(c.Contender):
     options: tuple = ("--shared-cores", "--warm-ups", "1", "--interface", "eth0")
 
-    def start(self, build, case):
+    def start(self, build, case, folder):
         if self.launcher == "openmpi":
-            return on_cluster(case, OPEN_MPI)
-        words = on_cluster(case, ropewalk_run(build))
+            return on_cluster(case, folder, OPEN_MPI)
+        words = on_cluster(case, folder, ropewalk_run(build))
         return [*words, PYTHON] if self.launcher == "python" else words
 
 
@@ -62,15 +63,15 @@ OPEN_MPI_PEER = NetworkContender("Open MPI", "openmpi_peer", "openmpi")
 TORCH_PEER = NetworkContender(TORCH, c.ROOT / "bench/torch/peer", "python")
 LINK = PingPong(ONE_WAY, "tcp_limit", "ropewalk", "ping_pong")
 
-# Algorithms that send whole vectors to many, or each byte several times, are not tried where a size takes
-# a second already. two_level is added where a host has several ranks.
+# Algorithms that send whole vectors to many, or each byte several times, are not tried where a size
+# takes a second already. two_level is added where a host has several ranks.
 SMALL, LARGE, LARGEST = "8,4K,64K,1M", "8M", "32M"
+MANY = ("ring", "tree", "halving_doubling", "direct")
 ALGORITHMS = {
-    "all_reduce": {SMALL: ("ring", "tree", "recursive_doubling", "halving_doubling", "direct", "one_shot"),
-                   LARGE: ("ring", "tree", "halving_doubling", "direct"),
-                   LARGEST: ("ring",)},
+    "all_reduce": {SMALL: (*MANY, "recursive_doubling", "one_shot"), LARGE: MANY, LARGEST: ("ring",)},
     "reduce_scatter": dict.fromkeys((SMALL, LARGE), ("ring", "halving_doubling", "direct")),
-    "all_gather": dict.fromkeys((SMALL, LARGE), ("ring", "recursive_doubling", "halving_doubling", "direct")),
+    "all_gather": dict.fromkeys(
+        (SMALL, LARGE), ("ring", "recursive_doubling", "halving_doubling", "direct")),
     "broadcast": dict.fromkeys((SMALL, LARGE), ("ring", "tree", "direct", "scattered")),
 }
 GLOO = {SMALL: gloo("ring", "bcube", "halving_doubling", "ring_chunked"),
@@ -79,12 +80,17 @@ BUDGETS_MS = {SMALL: 500, LARGE: 2000, LARGEST: 2000}
 TORCH_RANKS_MAX = 8  # as many programs as this start in some seconds
 
 
+def takes_torch(shape):
+    """Emulated, it would take minutes to start."""
+    return has_torch() and shape.ranks <= TORCH_RANKS_MAX and not shape.delay_ms
+
+
 def contenders(collective, shape, sizes):
     several = ("two_level",) if shape.ranks_per_host > 1 else ()
     own = (DEFAULT, *forced(*ALGORITHMS[collective][sizes], *several))
     if collective != "all_reduce":
         return (*own, OPEN_MPI_PEER)
-    torch = (TORCH_PEER,) if has_torch() and shape.ranks <= TORCH_RANKS_MAX else ()
+    torch = (TORCH_PEER,) if takes_torch(shape) else ()
     return (*own, *GLOO[sizes], *torch, OPEN_MPI_PEER)
 
 
@@ -116,8 +122,8 @@ CASES = [
     *cases_of("all_reduce", shapes.FLAT_16, SMALL, LARGE, LARGEST),
     *(case for shape in shapes.SEVERAL_RANKS
       for case in cases_of("all_reduce", shape, SMALL, LARGE, LARGEST, **QUICKLY.get(shape, {}))),
-    *(case for shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS,
-                         *shapes.FAR)
+    *(case for shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT,
+                         *shapes.BUFFERS, *shapes.FAR)
       for case in cases_of("all_reduce", shape, SMALL, LARGE, **QUICKLY.get(shape, {}))),
     *(case for collective in ("reduce_scatter", "all_gather", "broadcast")
       for shape in (shapes.FLAT_8, shapes.TWO_RANKS)

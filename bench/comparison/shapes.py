@@ -52,7 +52,7 @@ class Shape:
     def transfer_us(self, collective, size):
         """What the links take at least to carry it: all together, and each cut by itself."""
         hosts = self.hosts
-        # In vectors: what all hosts send together; below, what passes a cut in its busier direction.
+        # In vectors: what all hosts send together. Below, what passes a cut in its busier direction.
         sent = (hosts - 1) * (2 if collective == "all_reduce" else 1)
         together_us = sent * size * 8 / sum(self.host_rates_mbps())
         whole = collective in ("all_reduce", "broadcast")
@@ -75,7 +75,8 @@ def flat(hosts, ranks_per_host=1, **more):
 FLAT_2, FLAT_4, FLAT_8, FLAT_16 = (flat(hosts) for hosts in (2, 4, 8, 16))
 TWO_RANKS = flat(4, 2)
 SEVERAL_RANKS = (TWO_RANKS, flat(2, 4), flat(8, 2), flat(4, 4))
-RACKS = Shape("racks/8", "2 racks of 4 hosts, uplinks of a quarter of their links", 8, uplink_mbps=200)
+RACKS = Shape("racks/8", "2 racks of 4 hosts, uplinks of a quarter of their links", 8,
+              uplink_mbps=200)
 SLOW = Shape("slow/8", "8 hosts, one with a quarter of the rate", 8, slow_mbps=50)
 ADAPTERS = Shape("adapters/4", "4 hosts with 2 adapters each", 4, adapters=2)
 GIGABIT = tuple(Shape(f"gigabit/{hosts}", f"{hosts} hosts at 1 Gbit/s", hosts, rate_mbps=1000)

@@ -55,9 +55,8 @@ class Measurement {
     }
     if (rank_ == 0) segment_->iterations = choose(fastest_us);
     barrier_.wait();
-    const int iterations = segment_->iterations;
-    iterate(iterations / 10);
-    iterate(iterations);
+    iterate(segment_->iterations / 10);
+    const int iterations = iterate_for_budget();
     barrier_.wait();
     const tools::BenchResult result = summarize(iterations);
     barrier_.wait();  // nobody overwrites what is being read
@@ -68,13 +67,34 @@ class Measurement {
  private:
   void iterate(int iterations) {
     for (int i = 0; i < iterations; ++i) {
-      tools::fill_ones(runner_->in(), shape_.in_count, options_.type);
-      barrier_.wait();
-      const double begin_us = now_us();
-      runner_->run();
-      const double passed_us = now_us() - begin_us - clock_us_;
-      segment_->us[rank_][i].store(std::max(passed_us, 0.0), std::memory_order_relaxed);
+      prepare();
+      time_call(i);
     }
+  }
+
+  // The iterations that count: as many as rank 0 has chosen, or fewer where they take much longer
+  // than expected. Rank 0 says so before a barrier and all look behind it. Returns how many.
+  int iterate_for_budget() {
+    const double end_us = now_us() + 2e3 * options_.budget_ms;
+    for (int i = 0;; ++i) {
+      const bool enough = rank_ == 0 && i >= options_.iterations_min && now_us() > end_us;
+      if (enough) segment_->iterations = i;
+      prepare();
+      if (i >= segment_->iterations) return i;
+      time_call(i);
+    }
+  }
+
+  void prepare() {
+    tools::fill_ones(runner_->in(), shape_.in_count, options_.type);
+    barrier_.wait();
+  }
+
+  void time_call(int iteration) {
+    const double begin_us = now_us();
+    runner_->run();
+    const double passed_us = now_us() - begin_us - clock_us_;
+    segment_->us[rank_][iteration].store(std::max(passed_us, 0.0), std::memory_order_relaxed);
   }
 
   int choose(double iteration_us) const {

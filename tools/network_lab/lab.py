@@ -16,6 +16,7 @@ from network_lab import namespaces, network
 from network_lab.failure import STATUS_LAB, STATUS_TIMEOUT, Failure, say
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CONTROL_GROUPS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup")  # versions 1 and 2
 GRACE_S = 10  # from SIGTERM to SIGKILL
 
 
@@ -112,6 +113,8 @@ def end(process):
 def be_head(options, folder):
     """The exit status of the job."""
     namespaces.mount("proc", "/proc", "proc")
+    if options.memory:
+        namespaces.mount("tmpfs", options.memory, "tmpfs")
     pids = start_hosts(options.shape)
     addresses = network.make(options.shape, pids)
     write_folder(folder, options.shape, pids, addresses)
@@ -164,29 +167,28 @@ def run_in(options, folder):
         signal.signal(number, lambda number, _: os.kill(child, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    group = control_group(os.getpid())
-    if group:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+    remove_control_groups()  # of earlier runs, too, that were killed
     return status
 
 
-def control_group(pid):
-    """That of the run of this process; None where there can be none."""
-    for folder in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup"):
-        if os.access(f"{folder}/cgroup.procs", os.W_OK):
-            return pathlib.Path(folder, f"netlab-{pid}")
-    return None
+def remove_control_groups():
+    """Those that no process is in."""
+    for folder in CONTROL_GROUPS:
+        for group in pathlib.Path(folder).glob("netlab-*"):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 def share_cores():
     """In a control group: elsewhere the kernel schedules each session as a unit (sched(7),
     autogroup), so that a rank that yields yields nothing to those of other hosts."""
-    group = control_group(os.getppid())
-    if group:
-        with contextlib.suppress(OSError):
-            group.mkdir()
-            (group / "cgroup.procs").write_text("0")
+    for folder in CONTROL_GROUPS:
+        group = pathlib.Path(folder, f"netlab-{os.getpid()}")
+        if os.access(f"{folder}/cgroup.procs", os.W_OK):
+            with contextlib.suppress(OSError):
+                group.mkdir()
+                (group / "cgroup.procs").write_text("0")
+            return
 
 
 def supervise(options, folder):

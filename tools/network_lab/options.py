@@ -51,6 +51,7 @@ class Options:
     launcher: list    # words; empty: the program runs on the head
     command: list
     timeout_s: float
+    memory: str = None
 
 
 def quantity(units, example):
@@ -114,6 +115,8 @@ def parser():
              "...', or none: PROGRAM runs once, on head")
     add("--timeout", type=seconds, default=600.0, metavar="TIME",
         help="of the whole run: 90s, 10m (default 10m)")
+    add("--memory", metavar="FOLDER",
+        help="an empty folder, which is one in memory, the same for all hosts, during the run")
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return result
 
@@ -161,4 +164,5 @@ def parse(words):
     if not command:
         reader.error("no program given; write tools/netlab -- PROGRAM ARGS...")
     launcher = ["ropewalk", "run"] if given.launcher is None else given.launcher
-    return Options(made, [] if launcher == ["none"] else launcher, command, given.timeout)
+    return Options(made, [] if launcher == ["none"] else launcher, command, given.timeout,
+                   given.memory)

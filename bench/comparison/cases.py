@@ -62,7 +62,9 @@ class Want:
 
 
 def who(names):
-    return "the fastest peer" if len(names) > 1 else "the limit" if names == ("limit",) else names[0]
+    if len(names) > 1:
+        return "the fastest peer"
+    return f"the {names[0]}" if names[0] in ("limit", "bound") else names[0]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,7 +45,7 @@ BANDWIDTH = Kind("bandwidth", "Bandwidth of an all_reduce", "bytes / time",
                   ("1 GB/s", 1), ("10 GB/s", 10), ("100 GB/s", 100)), "right bottom")
 SHARE = Kind("bound", "Bandwidth of an all_reduce, as part of the bound", "bound / time",
              lambda size, us, bound_us: bound_us and bound_us / us,
-             tuple((f"{tenth / 10:g}", tenth / 10) for tenth in range(0, 11, 2)), "left top",
+             tuple((f"{tenth / 10:g}", tenth / 10) for tenth in range(0, 11, 2)), "right bottom",
              log_y=False)
 
 

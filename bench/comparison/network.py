@@ -77,7 +77,8 @@ ALGORITHMS = {
     "broadcast": dict.fromkeys((SMALL, LARGE), ("ring", "tree", "direct", "scattered")),
 }
 GLOO = {SMALL: gloo("ring", "bcube", "halving_doubling", "ring_chunked"),
-        LARGE: gloo("halving_doubling", "ring_chunked"), LARGEST: gloo("ring_chunked"),
+        LARGE: gloo("ring", "halving_doubling", "ring_chunked"),
+        LARGEST: gloo("ring", "ring_chunked"),
         FAR: gloo("halving_doubling", "ring_chunked")}
 BUDGETS_MS = {SMALL: 500, LARGE: 2000, LARGEST: 2000, FAR: 1000}
 TORCH_RANKS_MAX = 8  # as many programs as this start in some seconds
@@ -115,20 +116,21 @@ def cases_of(collective, shape, *all_sizes, **more):
                    **(more if sizes == all_sizes[0] else {}))
 
 
-QUICKLY = {shape: {"quick_sizes": "64K", "quick_contenders": some} for shape, some in (
-    (shapes.TWO_RANKS, (DEFAULT, *forced("two_level"), *gloo("ring_chunked"), OPEN_MPI_PEER)),
-    (shapes.RACKS, (DEFAULT, OPEN_MPI_PEER)))}
+QUICKLY = {
+    shapes.FLAT_4: {"quick_sizes": "8,64K"},
+    shapes.TWO_RANKS: {"quick_sizes": "64K", "quick_contenders": (
+        DEFAULT, *forced("two_level"), *gloo("ring_chunked"), OPEN_MPI_PEER)},
+    shapes.RACKS: {"quick_sizes": "64K", "quick_contenders": (DEFAULT, OPEN_MPI_PEER)},
+}
+ALL_REDUCE = {
+    **dict.fromkeys((*shapes.FLAT, *shapes.SEVERAL_RANKS), (SMALL, LARGE, LARGEST)),
+    **dict.fromkeys((shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS),
+                    (SMALL, LARGE)),
+    **dict.fromkeys(shapes.FAR, (FAR,)),
+}
 CASES = [
-    *cases_of("all_reduce", shapes.FLAT_4, SMALL, LARGE, LARGEST, quick_sizes="8,64K"),
-    *cases_of("all_reduce", shapes.FLAT_2, SMALL, LARGE, LARGEST),
-    *cases_of("all_reduce", shapes.FLAT_8, SMALL, LARGE, LARGEST),
-    *cases_of("all_reduce", shapes.FLAT_16, SMALL, LARGE, LARGEST),
-    *(case for shape in shapes.SEVERAL_RANKS
-      for case in cases_of("all_reduce", shape, SMALL, LARGE, LARGEST, **QUICKLY.get(shape, {}))),
-    *(case for shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT,
-                         *shapes.BUFFERS)
-      for case in cases_of("all_reduce", shape, SMALL, LARGE, **QUICKLY.get(shape, {}))),
-    *(case for shape in shapes.FAR for case in cases_of("all_reduce", shape, FAR)),
+    *(case for shape, sizes in ALL_REDUCE.items()
+      for case in cases_of("all_reduce", shape, *sizes, **QUICKLY.get(shape, {}))),
     *(case for collective in ("reduce_scatter", "all_gather", "broadcast")
       for shape in (shapes.FLAT_8, shapes.TWO_RANKS)
       for case in cases_of(collective, shape, SMALL, LARGE)),

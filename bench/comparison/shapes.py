@@ -72,7 +72,8 @@ def flat(hosts, ranks_per_host=1, **more):
     return Shape(name, f"{hosts} hosts{each}", hosts, ranks_per_host, **more)
 
 
-FLAT_2, FLAT_4, FLAT_8, FLAT_16 = (flat(hosts) for hosts in (2, 4, 8, 16))
+FLAT = tuple(flat(hosts) for hosts in (2, 4, 8, 16))
+FLAT_4, FLAT_8 = FLAT[1:3]
 TWO_RANKS = flat(4, 2)
 SEVERAL_RANKS = (TWO_RANKS, flat(2, 4), flat(8, 2), flat(4, 4))
 RACKS = Shape("racks/8", "2 racks of 4 hosts, uplinks of a quarter of their links", 8,

@@ -163,16 +163,17 @@ ROWS = [Row(case.group, size, wants(case.collective, case.shape, size))
 
 
 def bounds(measurements):
-    """Beside each measurement of Ropewalk. The steps of a short message are measured."""
+    """Beside each measurement of Ropewalk: of a short message, the steps that it takes."""
     shape_of = {case.group: (case.collective, case.shape) for case in CASES}
     one_way_us = {(one["group"], one["round"], one["bytes"]): one["median_us"]
                   for one in measurements if one["name"] == ONE_WAY}
     for one in measurements:
         if one["name"] == "Ropewalk":
             size = one["bytes"]
-            step_us = one_way_us.get((one["group"], one["round"], size), 0)
             collective, shape = shape_of[one["group"]]
-            us = shape.bound_us(collective, size, step_us if size <= parse_size("4K") else 0)
+            step_us = one_way_us.get((one["group"], one["round"], size))
+            us = (shape.steps_us(step_us) if step_us and size <= parse_size("4K")
+                  else shape.bound_us(collective, size))
             yield {**one, "name": "bound", "min_us": us, "median_us": us, "p99_us": us}
 
 

@@ -59,11 +59,13 @@ class Shape:
         return max(together_us, *(size * (1 if whole else max(part, 1 - part)) * 8 / rate
                                   for rate, part in self.cuts()))
 
-    def bound_us(self, collective, size, one_way_us=0.0):
-        """`one_way_us`: of a message between two hosts. From one, all hosts are reached in so many
-        steps."""
-        steps_us = math.ceil(math.log2(self.hosts)) * max(one_way_us, 2e3 * self.delay_ms)
-        return max(steps_us, self.transfer_us(collective, size) + 2e3 * self.delay_ms)
+    def bound_us(self, collective, size):
+        return self.transfer_us(collective, size) + 2e3 * self.delay_ms
+
+    def steps_us(self, one_way_us):
+        """Of a short message: one after the other, as many as reach all hosts when each that was
+        reached passes it on. Sending to many at once takes fewer."""
+        return math.ceil(math.log2(self.hosts)) * one_way_us
 
 
 def flat(hosts, ranks_per_host=1, **more):

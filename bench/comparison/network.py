@@ -108,10 +108,12 @@ def group_of(collective, shape):
 
 def cases_of(collective, shape, *all_sizes, **more):
     """A case for each of `all_sizes`; `more`: of the first, which also measures the link."""
+    # Not by an RDMA adapter, such as that of tools/rdma-vm, whose path is not the cluster's.
+    transport = "tcp" if shape.ranks_per_host == 1 else "auto"
     for sizes in all_sizes:
         link = (LINK,) if sizes == all_sizes[0] else ()
         yield Case(group_of(collective, shape), sizes, (*contenders(collective, shape, sizes), *link),
-                   collective=collective, transport="auto", ranks=shape.ranks, iterations_min=3,
+                   collective=collective, transport=transport, ranks=shape.ranks, iterations_min=3,
                    budget_ms=BUDGETS_MS[sizes], in_machine=bool(shape.delay_ms), shape=shape,
                    **(more if sizes == all_sizes[0] else {}))
 

@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kName = "AsyncEA";
 
-using AnyPolicy = PolicyVariant<AsyncEa>;
+using AnyAsyncEa = PolicyVariant<AsyncEa>;
 
 /// The session has it leave before it leaves the job itself. Call without the GIL.
 class AsyncTask final : public Task {
  public:
-  AsyncTask(AnyPolicy policy, DataType type) : type_(type), policy_(std::move(policy)) {}
+  AsyncTask(AnyAsyncEa policy, DataType type) : type_(type), policy_(std::move(policy)) {}
 
   DataType type() const { return type_; }
   void settle() noexcept override {
@@ -52,13 +52,13 @@ class AsyncTask final : public Task {
 
  private:
   const DataType type_;
-  const AnyPolicy policy_;  // never null
-  std::mutex mutex_;        // one call of the policy at a time, but for abort; guards closed_
+  const AnyAsyncEa policy_;  // never null
+  std::mutex mutex_;         // one call of the policy at a time, but for abort; guards closed_
   bool closed_ = false;
 };
 
-AnyPolicy make(Session& session, DataType type, int tau, double alpha, int servers) {
-  return visit_type(type, [&]<class T>(std::type_identity<T>) -> AnyPolicy {
+AnyAsyncEa make(Session& session, DataType type, int tau, double alpha, int servers) {
+  return visit_type(type, [&]<class T>(std::type_identity<T>) -> AnyAsyncEa {
     if constexpr (!std::is_integral_v<T>)
       return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha,
                                           AsyncEaOptions{.servers = servers});

@@ -8,4 +8,6 @@ choose_compiler() {
   ! command -v ccache >/dev/null || CXX="ccache $CXX"
   # A file that is not known yet need not be preprocessed first: the compiler lists what it read.
   export CXX CCACHE_DEPEND=1
+  # Debug information makes programs large, and lld links them in a third of the time.
+  [[ $1 != clang* ]] || ! command -v ld.lld >/dev/null || export CXX_LD=lld
 }

@@ -312,8 +312,8 @@ Communicator::~Communicator() {
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
   const auto impl = std::make_shared<Impl>(options);
   auto communicator = std::make_unique<Communicator>(impl);
-  impl->set_costs(agree_on_costs(*communicator, impl->job.hosts(), impl->costs,
-                                 impl->job.config().probe));
+  impl->set_costs(
+      agree_on_costs(*communicator, impl->job.hosts(), impl->costs, impl->job.config().probe));
   return communicator;
 }
 

@@ -95,7 +95,9 @@ Found find_launcher(const Lookup& get) {
       found.source += fmt::format(", {}", launcher.size);
     }
     found.may_be_slurm = launcher.name == "Slurm" || launcher.name == "PMI";
-    if (found.rank) break;
+    // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
+    const bool is_true = launcher.needed == nullptr || launcher.name != "torchrun" || found.size;
+    if (found.rank && is_true) break;
   }
   return found;
 }

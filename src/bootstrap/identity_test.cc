@@ -143,6 +143,18 @@ TEST(JobIdentity, RankWithoutSizeIsAnError) {
   EXPECT_EQ(find({{"JOB_COMPLETION_INDEX", "1"}}, {}, config).rank, 1);
 }
 
+// TORCHELASTIC_RUN_ID and RANK, handed on by a shell, hid the launcher that ran the ranks.
+TEST(JobIdentity, HalfOfTorchrunsVariablesHideNoLauncher) {
+  const JobIdentity identity = find({{"TORCHELASTIC_RUN_ID", "x"},
+                                     {"RANK", "0"},
+                                     {"OMPI_COMM_WORLD_RANK", "1"},
+                                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                                     {"MASTER_ADDR", "host"},
+                                     {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(identity.rank, 1);
+  EXPECT_EQ(identity.size, 2);
+}
+
 TEST(JobIdentity, ContradictionsAreNamed) {
   expect_mention(complaint({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "rank 2");
   expect_mention(complaint({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), "RANK=\"x\"");

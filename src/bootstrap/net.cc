@@ -270,8 +270,10 @@ std::vector<std::string> advertised_addresses(int listener_fd, const std::string
 }
 
 void prefer(std::vector<std::string>& addresses, const SocketAddress& address) {
-  const auto found = std::ranges::find(
-      addresses, address.ip(), [](const std::string& text) { return numeric_address(text)->ip(); });
+  const auto found = std::ranges::find_if(addresses, [&address](const std::string& text) {
+    const auto each = numeric_address(text);
+    return each && each->ip() == address.ip();
+  });
   if (found != addresses.end()) std::rotate(addresses.begin(), found, found + 1);
 }
 
@@ -283,11 +285,11 @@ UniqueFd listen_at(const SocketAddress& address) {
 
 UniqueFd listen_everywhere(uint16_t port) {
   UniqueFd fd;
-  const int error = try_listen(*numeric_address(Endpoint{"::", port}), fd);
+  const int error = try_listen(numeric_address(Endpoint{"::", port}).value(), fd);
   if (error == 0) return fd;
   if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
     cannot_listen(fmt::format("port {}", port), error);
-  return listen_at(*numeric_address(Endpoint{"0.0.0.0", port}));
+  return listen_at(numeric_address(Endpoint{"0.0.0.0", port}).value());
 }
 
 SocketAddress local_address(int fd) {

@@ -40,6 +40,14 @@ bool fuses_with(const Call& a, const Call& b) {
          a.algorithm == b.algorithm;
 }
 
+/// Between hosts waits are long. A transport that naps makes them longer.
+bool can_sleep_early(const Job& job) {
+  return job.choice().between != nullptr &&
+         std::ranges::none_of(job.transports(), [](const Transport* transport) {
+           return transport->capabilities().naps;
+         });
+}
+
 void require_channel(const char* operation, int channel) {
   if (channel < 0 || channel >= kChannels)
     throw Error(ErrorCode::invalid_argument, operation,
@@ -61,8 +69,7 @@ class Communicator::Impl {
         driver(std::make_shared<Driver>(
             engine, clock, job.monitor().event_fd(),
             DriverOptions{job.config().timeout.count(), job.config().progress_thread,
-                          job.config().progress_cpu, job.shares_cpus(),
-                          job.choice().between != nullptr})),
+                          job.config().progress_cpu, job.shares_cpus(), can_sleep_early(job)})),
         costs(constant_costs(job.choice())) {}
   ~Impl() { close(); }
 
@@ -419,7 +426,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
                           : Rendezvous::options(leaders, part_rank, part_size, common);
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   const auto part = std::make_shared<Impl>(options);
-  part->set_costs(impl_->costs);
+  // A part that moves bytes between hosts by other means has its own constants.
+  if (part->job.choice().between == impl_->job.choice().between) part->set_costs(impl_->costs);
   return std::make_unique<Communicator>(part);
 }
 

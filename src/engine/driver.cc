@@ -351,7 +351,9 @@ void Driver::poll_control(int64_t now_ns) {
 void Driver::idle(WaitState& wait) {
   wait.blocked = false;
   const bool block_at_once = wait.long_waits > 0;
-  if (!block_at_once && ++wait.spins % kSpinsPerClock != 0) {
+  // One that yields may come back late.
+  const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
+  if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
     if ((options_.oversubscribed || crowded_) && !wait.background)
       sched_yield();
     else
@@ -367,7 +369,7 @@ void Driver::idle(WaitState& wait) {
   if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
     sched_yield();
     const bool took_long = clock_.now_ns() - now_ns > kOwnYield_ns;
-    if (options_.across_hosts) crowded_ = took_long;
+    if (options_.across_hosts && !wait.background) crowded_ = took_long;
     // Whoever computes here needs this CPU more: sleep until there is something to do.
     if (!wait.background || !took_long) return;
   }

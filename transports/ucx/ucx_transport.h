@@ -31,7 +31,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
-  Capabilities capabilities() const override { return {.name = "ucx"}; }
+  Capabilities capabilities() const override { return {.name = "ucx", .naps = true}; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;

@@ -1,5 +1,7 @@
 #include "communicator/cost_probe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,6 +20,8 @@ constexpr int kPingPongs = 10;  // the first warms up
 constexpr int kBurst = 6;       // messages that one stream holds, and some to spare
 constexpr size_t kAddedBytes = 256 << 10;
 constexpr int kAdditions = 4;
+/// Pinging, tried twice, ends after so long.
+constexpr double kPinging_s = 5e-3;
 constexpr int kTransfers = 3;  // of each length
 /// A transfer that takes so long has shown the rate; the next would take four times as long.
 constexpr double kEnough_s = 6e-3;
@@ -26,7 +30,7 @@ constexpr double kTransferring_s = 25e-3;
 /// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
 /// rate.
 constexpr double kFarLatency_s = 5e-3;
-constexpr std::array<size_t, 4> kTransferBytes = {16 << 10, 64 << 10, 256 << 10, 1 << 20};
+constexpr std::array<size_t, 5> kTransferBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -55,11 +59,17 @@ class LinkProbe {
 
  private:
   /// From the first of `messages` to the answer to the last; the least of `times` but the first.
+  /// Fewer times where that takes long: each message tells whether it is of the last.
   double least_time_s(int times, int messages) {
+    const auto first = Clock::now();
     double least_s = 1e9;
-    for (int i = 0; i < times; ++i) {
+    bool is_last = false;
+    for (int i = 0; !is_last; ++i) {
       const auto begin = Clock::now();
+      if (leads_)
+        out_[0] = is_last = i + 1 == times || (i > 0 && seconds_since(first) > kPinging_s);
       for (int m = 0; m < messages; ++m) leads_ ? send(1) : receive(1);
+      if (!leads_) is_last = in_[0] != 0;
       leads_ ? receive(1) : send(1);
       if (i > 0) least_s = std::min(least_s, seconds_since(begin));
     }
@@ -99,6 +109,10 @@ class LinkProbe {
       uint64_t bytes = 0;
       communicator_.recv(std::span(&bytes, 1), peer_);
       if (bytes == 0) return 0;
+      if (bytes > in_.size())
+        throw Error(ErrorCode::protocol, "communicator",
+                    fmt::format("rank {} measures links with {} bytes", peer_, bytes),
+                    "install the same Ropewalk on every rank");
       exchange(bytes);
     }
   }
@@ -191,18 +205,27 @@ class Prober {
     return cost;
   }
 
-  /// From rank 0 along the tree of hosts, then to all ranks of each host.
+  /// From rank 0 to the leaders, and from each leader to its host.
   template <class Value>
   void spread(Value& value) {
-    const auto& members = hosts_.members[static_cast<size_t>(host_)];
-    if (communicator_.rank() != members.front()) return receive_value(value, members.front());
-    const int above = host_ & (host_ - 1);
-    int distance = 1;
-    while (distance < hosts_.count() && (host_ & distance) == 0) distance *= 2;
-    if (host_ != 0) receive_value(value, leader(above));
+    const std::vector<int>& members = hosts_.members[host_];
+    if (communicator_.rank() == members.front()) {
+      std::vector<int> leaders;
+      for (int host = 0; host < hosts_.count(); ++host) leaders.push_back(leader(host));
+      broadcast(leaders, host_, value);
+    }
+    broadcast(members, hosts_.place_of[communicator_.rank()], value);
+  }
+
+  /// From the first of `ranks` along a binomial tree; `place`: this rank's among them.
+  template <class Value>
+  void broadcast(const std::vector<int>& ranks, int place, Value& value) {
+    const int count = static_cast<int>(ranks.size());
+    int distance = 1;  // to the next of the tree's level
+    while (distance < count && (place & distance) == 0) distance *= 2;
+    if (place != 0) receive_value(value, ranks[place - distance]);
     for (distance /= 2; distance > 0; distance /= 2)
-      if (host_ + distance < hosts_.count()) send_value(value, leader(host_ + distance));
-    for (size_t i = 1; i < members.size(); ++i) send_value(value, members[i]);
+      if (place + distance < count) send_value(value, ranks[place + distance]);
   }
 
   template <class Value>

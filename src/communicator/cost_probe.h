@@ -1,5 +1,5 @@
-// The cost probe: measures what links between hosts cost, as a job starts. It takes 50 ms at most, or
-// four round trips where these take longer, and moves at most 4 MiB a rank; twice that where the
+// The cost probe: measures what links between hosts cost, as a job starts. It takes 50 ms at most,
+// or four round trips where these take longer, and moves at most 4 MiB a rank; twice that where the
 // number of hosts is odd.
 //
 // The first rank of each host measures, against the host beside its own (0 with 1, 2 with 3, ...),

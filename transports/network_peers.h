@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -59,7 +58,40 @@ struct NetworkPeer {
 /// transport calls where it goes through no list. Nothing here allocates once all peers are added.
 template <class Peer>
 class NetworkPeers {
+  using Slot = std::unique_ptr<Peer>;
+
  public:
+  /// A range of peers that leaves out empty slots. (clang 14 cannot compile the views of this age's
+  /// libstdc++.)
+  struct Added {
+    struct Iterator {
+      using value_type = Peer;
+      using difference_type = std::ptrdiff_t;
+
+      Peer& operator*() const { return **at; }
+      Iterator& operator++() {
+        at = std::find_if(at + 1, end, [](const Slot& slot) { return slot != nullptr; });
+        return *this;
+      }
+      Iterator operator++(int) {
+        const Iterator before = *this;
+        ++*this;
+        return before;
+      }
+      bool operator==(const Iterator& other) const { return at == other.at; }
+
+      const Slot *at = nullptr, *end = nullptr;
+    };
+    Iterator begin() const {
+      const Slot* const end = slots.data() + slots.size();
+      const auto is_added = [](const Slot& slot) { return slot != nullptr; };
+      return {std::find_if(slots.data(), end, is_added), end};
+    }
+    Iterator end() const { return {slots.data() + slots.size(), slots.data() + slots.size()}; }
+
+    const std::vector<Slot>& slots;
+  };
+
   /// For ranks 0 to `size` - 1.
   explicit NetworkPeers(int size)
       : peers_(static_cast<size_t>(std::max(size, 0))), ready_(peers_.size()) {
@@ -78,10 +110,7 @@ class NetworkPeers {
     return *peers_[peer];
   }
   /// All that were added, by rank.
-  auto added() const {
-    return peers_ | std::views::filter([](const auto& peer) { return peer != nullptr; }) |
-           std::views::transform([](const auto& peer) -> Peer& { return *peer; });
-  }
+  Added added() const { return {peers_}; }
   /// There must be none of its rank.
   Peer& add(std::unique_ptr<Peer> peer) {
     auto& slot = peers_[static_cast<size_t>(peer->rank)];

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <future>
 #include <map>
-#include <ranges>
 #include <thread>
 
 #include "base/log.h"
@@ -113,8 +112,10 @@ std::optional<int64_t> Job::local_process(int peer) const {
 }
 
 std::string Job::transport_names() const {
-  if (transports_.empty()) return "self";
-  return fmt::format("{}", fmt::join(std::views::transform(transports_, &Transport::name), "+"));
+  std::string names;
+  for (const Transport* transport : transports_)
+    names += (names.empty() ? "" : "+") + std::string(transport->name());
+  return names.empty() ? "self" : names;
 }
 
 /// Finds out who is where; what each rank said of itself, by rank.

@@ -94,6 +94,8 @@ EaCall meet_all(Communicator& comm, const EaCall& own) {
   return calls[first];
 }
 
+}  // namespace
+
 /// The worker's end: an exchange with all owners at once. Plans are made once, before anything is
 /// sent.
 template <class T>
@@ -172,8 +174,6 @@ class Exchange {
   Buffer<T> delta_;
   std::vector<std::vector<Trip>> trips_;  // by owner and piece; they use the buffers: die first
 };
-
-}  // namespace
 
 template <class T>
 class AsyncEa<T>::Impl {

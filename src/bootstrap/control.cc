@@ -116,12 +116,11 @@ bool Control::finished(int64_t now_ns) {
   if (closing_until_ns_ == 0) {
     closing_until_ns_ = now_ns + setup_.config.link_timeout.count();
     tell_late_until_ns_ = now_ns + kTellLateNs;
-    if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr) {
+    if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr)
       fail(ErrorCode::peer_lost,
            tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",
            "look at that rank's own output", setup_.rank);
-      tree_.spread_failure();
-    }
+    tree_.spread_failure();  // also one that was reported since the last advance
   }
   if (owes_late_ranks(now_ns)) return false;
   const bool flushed = tree_.flushed() && (!registrar_ || registrar_->flushed()) &&

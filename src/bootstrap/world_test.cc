@@ -308,6 +308,30 @@ TEST(World, AReportReachesEverybodyAndEndsALeave) {
   }));
 }
 
+/// The control thread, which had just told that the rank was in the job, could end without telling;
+/// most of all where it was interrupted there, as other threads see to.
+TEST(World, AReportRightBeforeGoingIsTold) {
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < 6; ++i)
+    busy.emplace_back([&] {
+      while (!over) continue;
+    });
+  for (int round = 0; round < 100; ++round) {
+    const TestJob job(2);
+    expect_no_errors(run_world_ranks(2, [&](int rank) {
+      const auto world = job.join(rank);
+      if (rank == 1) world->monitor().report({ErrorCode::aborted, "abort", "why", "", 1, 1});
+      if (rank == 1) return;
+      const Failure* failure = await_failure(world->monitor());
+      ASSERT_NE(failure, nullptr);
+      EXPECT_EQ(failure->reason, "why");
+    }));
+    if (HasFailure()) break;
+  }
+  over = true;
+}
+
 TEST(World, GoingWithoutLeaveIsToldToTheOthers) {
   const TestJob job(10);
   expect_no_errors(run_world_ranks(10, [&](int rank) {

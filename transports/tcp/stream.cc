@@ -26,7 +26,13 @@ constexpr uint32_t kStripeBytes = 256 << 10;
 // bandwidth.
 constexpr uint64_t kNetworkPieceMin = 128 << 10, kNetworkPieceMax = 4 << 20;
 constexpr uint64_t kPiecesPerSecond = 1000;
-constexpr uint64_t kMeasureEveryBytes = 4 << 20;
+// The kernel queues about a millisecond of the rate that it paces a socket at, of which BBR thinks
+// too much where a link takes bursts. What one direction has queued delays the acknowledgements of
+// the other, and both wait for windows. So that rate gets a limit, well above what was measured;
+// single measurements may be far off. Fast links have none.
+constexpr uint64_t kPaceOverRate = 4;
+constexpr uint64_t kPaceMin = 1 << 20, kPaceMax = uint64_t{4} << 30;  // bytes a second
+constexpr uint64_t kMeasureEveryBytes = 1 << 20;
 
 // The C library's send and recv are cancellation points: in a process with threads each pays two
 // atomic operations for what nothing here uses. No call here blocks.
@@ -47,6 +53,7 @@ Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
                Outbox& outbox)
     : socket_(std::move(socket)),
       piece_bytes_max_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
+      pace_(kPaceMax),
       reader_(regions, inbox, expected),
       outbox_(outbox) {
   assert(fd() >= 0);
@@ -65,6 +72,15 @@ void Stream::limit_unsent(uint32_t bytes) {
   setsockopt(fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
+void Stream::limit_pace(uint64_t rate) {
+  const uint64_t pace = std::clamp(std::min(rate, kPaceMax) * kPaceOverRate,
+                                   std::max(pace_ / 2, kPaceMin), std::min(pace_ * 2, kPaceMax));
+  if (pace == pace_) return;
+  pace_ = pace;
+  const uint64_t limit = pace < kPaceMax ? pace : ~uint64_t{0};
+  setsockopt(fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &limit, sizeof limit);
+}
+
 // By what the network has taken of late.
 void Stream::adapt_to_network() {
   tcp_info info{};
@@ -72,6 +88,7 @@ void Stream::adapt_to_network() {
   if (getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
   limit_unsent(static_cast<uint32_t>(std::clamp<uint64_t>(
       info.tcpi_delivery_rate / kPiecesPerSecond, kNetworkPieceMin, kNetworkPieceMax)));
+  if (info.tcpi_delivery_rate_app_limited == 0) limit_pace(info.tcpi_delivery_rate);
 }
 
 Stream::Received Stream::receive() {

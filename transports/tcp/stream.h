@@ -88,6 +88,7 @@ class Stream {
 
   bool queued() const { return count_ > 0 || outbox_.pending(); }
   void limit_unsent(uint32_t bytes);
+  void limit_pace(uint64_t rate);
   void adapt_to_network();
   size_t write(std::span<const iovec> pieces, size_t total);
   size_t retire_held(size_t bytes);
@@ -99,6 +100,7 @@ class Stream {
   UniqueFd socket_;
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit
+  uint64_t pace_;                  // bytes a second, at most
   uint64_t unmeasured_bytes_ = 0;  // written since the network's rate was looked up
   Reader reader_;
   Outbox& outbox_;

@@ -176,7 +176,9 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_LINK_TIMEOUT", "0.8",
        "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
-      {"ROPEWALK_TCP_STREAMS", "1", "sockets per pair of ranks, 1 to 16"},
+      {"ROPEWALK_TCP_STREAMS", "one a network",
+       "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
+       "that all hosts share"},
       {"ROPEWALK_IB_HCA", "all that are usable",
        "RDMA devices by name or prefix: mlx5_0,mlx5_1 or mlx5_0:1 (port 1); =mlx5_1 for exactly "
        "this name; ^mlx5_3 for all but these"},

@@ -26,7 +26,7 @@ struct Config {
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // ROPEWALK_TIMEOUT (s)
   std::chrono::nanoseconds link_timeout =
       std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
-  int tcp_streams = 1;                 // ROPEWALK_TCP_STREAMS: sockets per peer
+  int tcp_streams = 0;                 // ROPEWALK_TCP_STREAMS: sockets per peer; 0: by networks
   std::string ib_hca;                  // ROPEWALK_IB_HCA: RDMA devices and ports to use
   std::optional<int> ib_gid_index;     // ROPEWALK_IB_GID_INDEX
   int ib_traffic_class = 0;            // ROPEWALK_IB_TC

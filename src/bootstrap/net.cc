@@ -9,11 +9,15 @@
 #include <netinet/tcp.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
+#include <span>
 #include <system_error>
 
 #include "base/text.h"
@@ -63,6 +67,20 @@ int try_listen(const SocketAddress& address, UniqueFd& into) {
   if (::listen(fd.get(), kBacklog) != 0) return errno;
   into = std::move(fd);
   return 0;
+}
+
+/// How many bits of a network's mask are set.
+int mask_bits(const sockaddr* mask) {
+  if (mask == nullptr) return 0;
+  const auto count = [](std::span<const uint8_t> bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), 0,
+                           [](int bits, uint8_t byte) { return bits + std::popcount(byte); });
+  };
+  if (mask->sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in*>(mask)->sin_addr;
+    return count({reinterpret_cast<const uint8_t*>(&v4), sizeof v4});
+  }
+  return count(reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr);
 }
 
 bool is_host_char(unsigned char c) {
@@ -219,6 +237,25 @@ std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint) {
   return address;
 }
 
+std::string network_of(const std::string& ip, int prefix_bits) {
+  const int family = ip.find(':') == std::string::npos ? AF_INET : AF_INET6;
+  std::array<uint8_t, 16> bytes{};
+  const int bits = family == AF_INET ? 32 : 128;
+  if (prefix_bits < 0 || prefix_bits > bits || inet_pton(family, ip.c_str(), bytes.data()) != 1)
+    return {};
+  for (int bit = prefix_bits; bit < bits; ++bit)
+    bytes[static_cast<size_t>(bit / 8)] &= static_cast<uint8_t>(~(0x80 >> bit % 8));
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  inet_ntop(family, bytes.data(), text.data(), text.size());
+  return fmt::format("{}/{}", text.data(), prefix_bits);
+}
+
+bool is_within(const SocketAddress& address, const std::string& network) {
+  const size_t slash = network.find('/');
+  return slash != std::string::npos &&
+         network_of(address.ip(), std::atoi(network.c_str() + slash + 1)) == network;
+}
+
 std::vector<LocalAddress> local_addresses(const std::string& prefix) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0)
@@ -234,7 +271,7 @@ std::vector<LocalAddress> local_addresses(const std::string& prefix) {
     names.insert(i->ifa_name);
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     if (std::string_view(i->ifa_name).starts_with(prefix))
-      found.push_back({i->ifa_name, SocketAddress(i->ifa_addr, length)});
+      found.push_back({i->ifa_name, SocketAddress(i->ifa_addr, length), mask_bits(i->ifa_netmask)});
   }
   if (found.empty() && !prefix.empty())
     throw Error(ErrorCode::invalid_argument, "bootstrap",

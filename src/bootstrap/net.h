@@ -66,12 +66,18 @@ std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint);
 struct LocalAddress {
   std::string interface;
   SocketAddress address;
+  int prefix_bits = 0;  // of its network
 };
 
 /// All of them, loopback last; no IPv6 link-local ones (they need a scope). With `prefix`, those of
 /// interfaces whose name begins so, including loopback; throws Error(invalid_argument) that lists
 /// the interfaces there are when none does.
 std::vector<LocalAddress> local_addresses(const std::string& prefix);
+
+/// "10.77.0.0/24" of "10.77.0.5" and 24; empty where these are no address and its bits.
+std::string network_of(const std::string& ip, int prefix_bits);
+/// Whether `network`, as network_of gives it, has that address.
+bool is_within(const SocketAddress& address, const std::string& network);
 
 /// What to put into the record for a listener: "ip:port", at most kAddressesMax. `choice` says why,
 /// for the log. A listener bound to one address has just that one.

@@ -42,6 +42,16 @@ bool SocketBroker::has(int peer, int stream) const {
   return found != entries_.end() && found->second.state == State::ready;
 }
 
+void SocketBroker::use_networks(const std::vector<std::string>& networks) {
+  const std::lock_guard lock(mutex_);
+  networks_ = networks;
+}
+
+std::string SocketBroker::network_of(int stream) const {
+  const std::lock_guard lock(mutex_);
+  return networks_.empty() ? "" : networks_[static_cast<size_t>(stream) % networks_.size()];
+}
+
 std::vector<SocketBroker::SocketId> SocketBroker::to_dial() {
   const std::lock_guard lock(mutex_);
   return std::exchange(to_dial_, {});

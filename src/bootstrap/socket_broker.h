@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,10 @@ class SocketBroker final : public SocketSource {
   int take(int peer, int stream) override;
   bool has(int peer, int stream) const override;
   int event_fd() const override { return ready_event_.fd(); }
+  void use_networks(const std::vector<std::string>& networks) override;
+
+  /// Empty: any will do.
+  std::string network_of(int stream) const;
 
   // The control thread only.
 
@@ -75,6 +80,7 @@ class SocketBroker final : public SocketSource {
   mutable std::mutex mutex_;  // guards all below
   std::map<SocketId, Entry> entries_;
   std::vector<SocketId> to_dial_;
+  std::vector<std::string> networks_;
   int ready_ = 0;      // entries in State::ready
   Event ready_event_;  // set while ready_ > 0
   Event news_;

@@ -93,5 +93,14 @@ TEST(SocketBroker, ImpossibleLinksAreRefused) {
   EXPECT_THROW(board.request(1, static_cast<int>(kStreamsMax)), Error);
 }
 
+TEST(SocketBroker, GivesStreamsTheNetworksInTurn) {
+  SocketBroker board(0, 2, kTimeoutNs);
+  EXPECT_EQ(board.network_of(1), "");
+  board.use_networks({"10.77.0.0/16", "10.78.0.0/16"});
+  EXPECT_EQ(board.network_of(0), "10.77.0.0/16");
+  EXPECT_EQ(board.network_of(1), "10.78.0.0/16");
+  EXPECT_EQ(board.network_of(2), "10.77.0.0/16");
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

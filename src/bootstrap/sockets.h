@@ -2,6 +2,9 @@
 // one.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ropewalk/status.h"
 
 namespace ropewalk {
@@ -23,6 +26,9 @@ class SocketSource {
   /// A descriptor readable when a new socket may be taken (shared with other wake-ups; the reader
   /// need not clear it: take() does when nothing is left). -1: none.
   virtual int event_fd() const = 0;
+  /// Before any request: stream i between two ranks is to go through networks[i modulo their
+  /// number], "10.77.0.0/24", where both have an address there. Every rank gives the same ones.
+  virtual void use_networks(const std::vector<std::string>& /*networks*/) {}
 };
 
 }  // namespace ropewalk

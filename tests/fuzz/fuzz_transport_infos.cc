@@ -8,6 +8,7 @@
 #include "fabric/select_ports.h"
 #include "ropewalk/status.h"
 #include "transport_choice/transport_choice.h"
+#include "transports/tcp/networks.h"
 
 using namespace ropewalk;
 
@@ -31,6 +32,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto filter = verbs::PortFilter::parse(text)) filter->allows("mlx5_0", 1);
   for (const TransportProvider* provider : transport_providers()) choose(*provider, text);
+  try {
+    tcp::shared_networks({std::string(text), "10.77.0.1/24@10000 10.78.0.1/24@10000"});
+  } catch (const Error&) {
+  }
   try {
     if (const auto why = verbs::parse_no_ports(text)) {
       if (verbs::no_ports_text(*why) != text) std::abort();

@@ -34,9 +34,10 @@ struct Peer final : NetworkPeer {
   uint32_t take_notice() { return inbox.take(); }
   std::span<const std::byte> hello_here() const { return links[0]->stream.reader().hello(); }
 
-  const std::vector<std::byte> hello;              // ours, for the peer
-  int ended = 0;                                   // streams that the peer has closed
-  uint64_t urgent_puts = 0;                        // sent, ever
+  const std::vector<std::byte> hello;  // ours, for the peer
+  int ended = 0;                       // streams that the peer has closed
+  uint64_t urgent_puts = 0;            // sent, ever
+  size_t turn = 0;                     // the stream that writes first, modulo their number
   std::vector<std::unique_ptr<PeerStream>> links;  // by stream, of those with a socket
   Inbox inbox;
   Outbox outbox;

@@ -1,5 +1,10 @@
 #include "transport_choice/provider.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "transports/tcp/networks.h"
 #include "transports/tcp/tcp_transport.h"
 
 namespace ropewalk {
@@ -7,8 +12,16 @@ namespace {
 
 TransportOffer find(const Config& config, int rank, int size) {
   TransportOffer offer;
-  offer.make = [rank, size, streams = config.tcp_streams](const auto&, SocketSource& sockets) {
-    return std::make_unique<TcpTransport>(rank, size, sockets, streams);
+  offer.info = tcp::adapters_text(config.socket_ifname);
+  offer.make = [rank, size, streams = config.tcp_streams](const std::vector<std::string>& infos,
+                                                          SocketSource& sockets) {
+    const std::vector<std::string> networks = tcp::shared_networks(infos);
+    if (rank == 0 && !networks.empty())
+      log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
+          fmt::join(networks, ", "));
+    sockets.use_networks(networks);
+    const int most = std::max(1, static_cast<int>(networks.size()));
+    return std::make_unique<TcpTransport>(rank, size, sockets, streams > 0 ? streams : most);
   };
   return offer;
 }

@@ -65,6 +65,7 @@ Posted TcpTransport::put(const PutRequest& request) {
       put.bytes <= p->links[0]->stream.piece_bytes_max()) {
     if (write_now(*p->links[0], put)) return p->open() ? Posted::done : Posted::lost;
   } else {
+    if (put.bytes > kHeldPutBytes) ++p->turn;
     outbox.post(put);
     flush(*p);
   }
@@ -152,12 +153,15 @@ bool TcpTransport::check_broken(PeerStream& link) {
   return false;
 }
 
-// Writes to the peer's streams in turn until they take no more or nothing is left.
+// Writes to the peer's streams in turn until they take no more or nothing is left. Each long put
+// begins with another stream, or the first would get all that it can take before the others.
 void TcpTransport::flush(Peer& peer) {
   int calls = 0;
+  const size_t count = peer.links.size();
   for (bool more = true; more && calls < kSendCallsMax;) {
     more = false;
-    for (auto& link : peer.links) {
+    for (size_t i = 0; i < count; ++i) {
+      auto& link = peer.links[(peer.turn + i) % count];
       Stream& stream = link->stream;
       if (stream.fd() < 0 || stream.blocked() || stream.broken() || !stream.has_output()) continue;
       more |= stream.send();

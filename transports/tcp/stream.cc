@@ -183,7 +183,9 @@ size_t Stream::retire_held(size_t bytes) {
 }
 
 void Stream::resume(size_t bytes) {
-  fill();
+  assert(count_ == 0);
+  // Whole, as its header says, also where pieces have become shorter since.
+  enqueue(outbox_.claim(kPutBytesMax));
   sent_ = bytes;
 }
 

@@ -28,7 +28,8 @@ inline std::array<int, 2> unix_pair() {
   return ends;
 }
 
-inline std::array<int, 2> loopback_pair() {
+/// From `from` to 127.0.0.1. What has another address than the peer is taken for a network.
+inline std::array<int, 2> loopback_pair(const char* from = "127.0.0.1") {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -36,6 +37,10 @@ inline std::array<int, 2> loopback_pair() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
+  sockaddr_in source = address;
+  source.sin_addr.s_addr = inet_addr(from);
+  if (bind(near, reinterpret_cast<sockaddr*>(&source), sizeof source) != 0)
+    throw std::runtime_error("bind");
   if (bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
       getsockname(listener, generic, &length) != 0 || ::connect(near, generic, length) != 0)
     throw std::runtime_error("loopback connection");
@@ -49,7 +54,7 @@ inline std::array<int, 2> loopback_pair() {
 /// to each. Thread-safe.
 class LocalNetwork {
  public:
-  enum class Kind { unix_sockets, loopback };
+  enum class Kind { unix_sockets, loopback, network };
   /// `socket_buffer_bytes` > 0 fixes both buffers of every socket.
   LocalNetwork(int ranks, Kind kind, int socket_buffer_bytes = 0)
       : kind_(kind), socket_buffer_bytes_(socket_buffer_bytes) {
@@ -101,7 +106,9 @@ class LocalNetwork {
     const std::array key{std::min(a, b), std::max(a, b), stream};
     if (made_[key]) return;
     made_[key] = true;
-    const auto ends = kind_ == Kind::loopback ? loopback_pair() : unix_pair();
+    const auto ends = kind_ == Kind::unix_sockets ? unix_pair()
+                      : kind_ == Kind::loopback   ? loopback_pair()
+                                                  : loopback_pair("127.0.0.2");
     for (const int fd : ends) {
       if (socket_buffer_bytes_ <= 0) continue;
       setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &socket_buffer_bytes_, sizeof(int));

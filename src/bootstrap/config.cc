@@ -195,7 +195,8 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
       {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_PROBE", "1",
-       "0 or 1: measure the links between hosts as the job starts, some 50 ms; rank 0's counts"},
+       "0 or 1: measure the links between hosts as the job starts, some 50 ms, instead of taking "
+       "the rate that the system tells of adapters; rank 0's counts"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},

@@ -70,7 +70,7 @@ class Communicator::Impl {
             engine, clock, job.monitor().event_fd(),
             DriverOptions{job.config().timeout.count(), job.config().progress_thread,
                           job.config().progress_cpu, job.shares_cpus(), can_sleep_early(job)})),
-        costs(constant_costs(job.choice())) {}
+        costs(unmeasured_costs(job.choice())) {}
   ~Impl() { close(); }
 
   void leave() {

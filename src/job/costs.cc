@@ -2,20 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace ropewalk {
 
 std::string_view name_of(CostSource source) {
-  return source == CostSource::probe ? "probe" : "constant";
+  constexpr std::array kNames = {"constant", "system", "probe"};
+  return kNames[static_cast<size_t>(source)];
 }
 
-Costs constant_costs(const TransportChoice& transports) {
+Costs unmeasured_costs(const TransportChoice& transports) {
   const auto cost_of = [](const TransportProvider* provider, const TransportProvider* otherwise) {
     if (provider == nullptr) provider = otherwise;
     return provider == nullptr ? LinkCost() : provider->cost;
   };
-  return {.model = {.intra = cost_of(transports.within, transports.between),
-                    .inter = cost_of(transports.between, transports.within),
-                    .reduce_s_per_byte = kReducePerByte}};
+  Costs costs{.model = {.intra = cost_of(transports.within, transports.between),
+                        .inter = cost_of(transports.between, transports.within),
+                        .reduce_s_per_byte = kReducePerByte}};
+  if (transports.between_bytes_per_s > 0) {
+    costs.model.inter.s_per_byte = 1 / transports.between_bytes_per_s;
+    costs.inter = CostSource::system;
+  }
+  return costs;
 }
 
 std::string text_of(const LinkCost& cost) {

@@ -11,7 +11,8 @@
 namespace ropewalk {
 
 enum class CostSource {
-  constant,  // of the transport, where nothing was measured: an order of magnitude
+  constant,  // of the transport, where nothing is known: an order of magnitude
+  system,    // latency as above, and the rate of the adapters
   probe,     // measured as the job started (communicator/cost_probe.h)
 };
 std::string_view name_of(CostSource source);
@@ -24,9 +25,9 @@ struct Costs {
   bool operator==(const Costs&) const = default;
 };
 
-/// What `transports` cost by their constants. Where no two ranks are joined so, the cost counts for
-/// nothing.
-Costs constant_costs(const TransportChoice& transports);
+/// What `transports` cost where nothing was measured. Where no two ranks are joined so, the cost
+/// counts for nothing.
+Costs unmeasured_costs(const TransportChoice& transports);
 
 /// "105 us, then 24.1 MB/s; 4.2 us a message".
 std::string text_of(const LinkCost& cost);

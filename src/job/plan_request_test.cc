@@ -10,7 +10,7 @@ PlanRequest request(const TransportProvider* within, const TransportProvider* be
   Call call;
   call.count = 1 << 20;
   const TransportChoice transports{within, between};
-  return plan_request(call, Config(), transports, hosts, constant_costs(transports).model);
+  return plan_request(call, Config(), transports, hosts, unmeasured_costs(transports).model);
 }
 
 bool is(const LinkCost& cost, const LinkCost& expected) {
@@ -27,6 +27,25 @@ TEST(PlanRequest, CostsAreThoseOfTheTransports) {
   const PlanRequest tcp = request(&tcp_provider(), &tcp_provider(), {0, 0, 1});
   EXPECT_TRUE(is(tcp.cost.intra, tcp_provider().cost));
   EXPECT_TRUE(is(tcp.cost.inter, tcp_provider().cost));
+}
+
+TEST(PlanRequest, TheRateBetweenHostsIsWhatTheSystemTells) {
+  PeerRecord here, there;
+  here.host_id = "a", there.host_id = "b";
+  here.transport_infos["tcp"] = "10.1.0.1/16@1000";
+  there.transport_infos["tcp"] = "10.1.0.2/16@10000";
+  const Costs costs = unmeasured_costs(choose_transports("tcp", "", {here, there}));
+  EXPECT_EQ(costs.model.inter.s_per_byte, 8e-9);
+  EXPECT_EQ(costs.model.inter.latency_s, tcp_provider().cost.latency_s);
+  EXPECT_EQ(costs.inter, CostSource::system);
+  there.transport_infos["tcp"] = "10.1.0.2/16@400000";
+  here.transport_infos["tcp"] = "10.1.0.1/16@400000";  // more than a core copies
+  EXPECT_DOUBLE_EQ(
+      unmeasured_costs(choose_transports("tcp", "", {here, there})).model.inter.s_per_byte,
+      tcp_provider().cost.s_per_byte);
+  here.transport_infos.clear();
+  EXPECT_EQ(unmeasured_costs(choose_transports("tcp", "", {here, there})).inter,
+            CostSource::constant);
 }
 
 TEST(PlanRequest, OnlySharedMemoryIsMapped) {
@@ -47,7 +66,7 @@ TEST(PlanRequest, VerbsArePredictedBetweenSharedMemoryAndTcp) {
     call.count = count;
     const auto us = [&](const TransportProvider* provider) {
       const TransportChoice transports{provider, nullptr};
-      return plan_for(call, Config(), transports, {0, 0}, constant_costs(transports).model)
+      return plan_for(call, Config(), transports, {0, 0}, unmeasured_costs(transports).model)
           .predicted_us;
     };
     EXPECT_LT(us(&shm_provider()), us(&verbs_provider())) << count;

@@ -72,6 +72,9 @@ struct TransportProvider {
   /// Pure. `asked`: by name, so that it need not be better than another. Null: there is never any.
   /// Throws Error(protocol) where a rank tells nonsense.
   Obstacle (*find_obstacle)(const std::vector<PeerRecord>& ranks, bool asked) = nullptr;
+  /// Bytes a second that the system says the adapters of the slowest rank move, each way; 0:
+  /// unknown. Pure. Null: never known. Throws Error(protocol) where a rank tells nonsense.
+  double (*find_rate)(const std::vector<PeerRecord>& ranks) = nullptr;
   /// Of a job in which `auto` takes it: "every rank has a usable RDMA port".
   std::string_view why_chosen = {};
   /// What a rank would tell that has it, for `ropewalk explain --assume`.

@@ -121,6 +121,8 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   const Network network = asked == nullptr ? best_network(ranks) : Network{asked};
   if (hosts.size() < ranks.size()) choice.within = choose_within(asked, ranks);
   if (several_hosts) choice.between = network.provider;
+  if (several_hosts && network.provider->find_rate != nullptr)
+    choice.between_bytes_per_s = network.provider->find_rate(ranks);
   if (asked != nullptr)
     choice.reason = fmt::format("{} was asked for", wish);
   else

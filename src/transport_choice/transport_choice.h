@@ -22,6 +22,7 @@ struct TransportChoice {
   const TransportProvider* within = nullptr;   // between ranks of one host; null: no two share one
   const TransportProvider* between = nullptr;  // between hosts; null where there is one
   std::string reason = {};                     // one sentence, or more, in words
+  double between_bytes_per_s = 0;              // as the system says; 0: unknown
   bool is_fallback = false;                    // some ranks could use RDMA, but it is not used
 
   /// Ranks of one host map each other's memory.

@@ -146,7 +146,7 @@ Explanation explain(const ExplainOptions& options) {
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;
-  explanation.costs = constant_costs(explanation.transports);
+  explanation.costs = unmeasured_costs(explanation.transports);
   explanation.decision =
       plan_for(call, options.config, explanation.transports, hosts, explanation.costs.model);
   const PlanRequest request =

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -108,6 +109,18 @@ std::vector<std::string> shared_networks(const std::vector<std::string>& infos) 
   }
   if (networks.size() < 2) return {};
   return networks;
+}
+
+double host_bytes_per_s(const std::vector<std::string>& infos) {
+  int slowest_mbps = std::numeric_limits<int>::max();
+  for (const std::string& info : infos) {
+    int fastest = 0;
+    for (const Adapter& adapter : parse_adapters(info))
+      fastest = std::max(fastest, adapter.speed_mbps);
+    slowest_mbps = std::min(slowest_mbps, fastest);
+  }
+  const size_t adapters = std::max<size_t>(shared_networks(infos).size(), 1);
+  return slowest_mbps * 1e6 / 8 * static_cast<double>(adapters);
 }
 
 }  // namespace ropewalk::tcp

@@ -20,4 +20,7 @@ std::string adapters_text(const std::string& interface_prefix);
 /// every rank. Throws Error(protocol) where a rank told nonsense.
 std::vector<std::string> shared_networks(const std::vector<std::string>& infos);
 
+/// What the adapters of the slowest host move each way, all shared networks together; 0: unknown.
+double host_bytes_per_s(const std::vector<std::string>& infos);
+
 }  // namespace ropewalk::tcp

@@ -65,6 +65,14 @@ TEST(SharedNetworks, RefuseNonsense) {
     EXPECT_THROW(shared_networks({word, ""}), Error) << word;
 }
 
+TEST(HostRate, IsThatOfTheSlowestHost) {
+  EXPECT_EQ(host_bytes_per_s({"10.1.0.1/16@1000", "10.1.0.2/16@10000 10.9.0.2/16@100"}), 125e6);
+  EXPECT_EQ(
+      host_bytes_per_s({"10.1.0.1/16@1000 10.2.0.1/16@1000", "10.1.0.2/16@1000 10.2.0.2/16@1000"}),
+      250e6);
+  EXPECT_EQ(host_bytes_per_s({"10.1.0.1/16@1000", ""}), 0);
+}
+
 TEST(AdaptersText, IsReadAgain) {
   const std::string text = adapters_text("");
   EXPECT_NO_THROW(shared_networks({text, ""})) << text;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "fabric/port_info.h"
 #include "ropewalk/status.h"
@@ -28,6 +29,18 @@ using verbs::PortInfo;
 
 std::vector<PortInfo> ports_of(std::string_view info) {
   return verbs::parse_no_ports(info) ? std::vector<PortInfo>() : verbs::parse_port_list(info);
+}
+
+/// Of the fastest port; how many are used side by side depends on the peer.
+double find_rate(const std::vector<PeerRecord>& ranks) {
+  uint32_t slowest_gbps = std::numeric_limits<uint32_t>::max();
+  for (const PeerRecord& rank : ranks) {
+    uint32_t fastest = 0;
+    for (const PortInfo& port : ports_of(info_of(rank, verbs_provider())))
+      fastest = std::max(fastest, port.rate_gbps);
+    slowest_gbps = std::min(slowest_gbps, fastest);
+  }
+  return slowest_gbps * 1e9 / 8;
 }
 
 Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
@@ -162,6 +175,7 @@ const TransportProvider& verbs_provider() {
       .is_rdma = true,
       .find = find,
       .find_obstacle = find_obstacle,
+      .find_rate = find_rate,
       .why_chosen = "every rank has a usable RDMA port",
       .assumed = "assumed:1|infiniband||0",
       .diagnose = diagnose};

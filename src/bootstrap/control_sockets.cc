@@ -77,6 +77,10 @@ void Control::advance_dials(int64_t now_ns) {
       tune_data_stream(fd.get());
       log(LogLevel::debug, setup_.rank, "rank {} stream {} connected at {}", link.peer, link.stream,
           dialer->address().text());
+      const std::string network = socket_broker_.network_of(link.stream);
+      if (!network.empty() && !is_within(dialer->address(), network))
+        log(LogLevel::warn, setup_.rank, "rank {} does not answer in {}: its stream {} goes to {}",
+            link.peer, network, link.stream, dialer->address().text());
       socket_broker_.deliver(link, std::move(fd));
     } else if (dialer->state() == Dialer::State::yielded) {
       socket_broker_.yielded(link);

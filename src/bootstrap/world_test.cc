@@ -311,11 +311,10 @@ TEST(World, AReportReachesEverybodyAndEndsALeave) {
 /// The control thread, which had just told that the rank was in the job, could end without telling;
 /// most of all where it was interrupted there, as other threads see to.
 TEST(World, AReportRightBeforeGoingIsTold) {
-  std::atomic<bool> over{false};
   std::vector<std::jthread> busy;
   for (int i = 0; i < 6; ++i)
-    busy.emplace_back([&] {
-      while (!over) continue;
+    busy.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) continue;
     });
   for (int round = 0; round < 100; ++round) {
     const TestJob job(2);
@@ -329,7 +328,6 @@ TEST(World, AReportRightBeforeGoingIsTold) {
     }));
     if (HasFailure()) break;
   }
-  over = true;
 }
 
 TEST(World, GoingWithoutLeaveIsToldToTheOthers) {

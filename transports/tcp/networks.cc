@@ -26,17 +26,31 @@ struct Adapter {
   int speed_mbps = 0;
 };
 
+/// False where the driver knows none, or does not answer.
+bool ask_driver(const std::string& interface, void* question) {
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  request.ifr_data = static_cast<char*>(question);
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd && ioctl(fd.get(), SIOCETHTOOL, &request) == 0;
+}
+
 /// 0: unknown.
 int speed_mbps(const std::string& interface) {
   ethtool_cmd link{};
   link.cmd = ETHTOOL_GSET;
-  ifreq request{};
-  interface.copy(request.ifr_name, IFNAMSIZ - 1);
-  request.ifr_data = reinterpret_cast<char*>(&link);
-  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd || ioctl(fd.get(), SIOCETHTOOL, &request) != 0) return 0;
-  const int speed = static_cast<int>(ethtool_cmd_speed(&link));
-  return std::max(speed, 0);  // SPEED_UNKNOWN is -1
+  if (!ask_driver(interface, &link)) return 0;
+  return std::max(static_cast<int>(ethtool_cmd_speed(&link)), 0);  // SPEED_UNKNOWN is -1
+}
+
+/// Whether its packets leave by another adapter, or reach no network.
+bool is_virtual(const std::string& interface) {
+  static const std::set<std::string_view> drivers = {
+      "802.1Q VLAN Support", "bridge",     "dummy", "geneve", "ipvlan", "macvlan", "tun", "vxlan",
+      "wireguard",           "openvswitch"};
+  ethtool_drvinfo driver{};
+  driver.cmd = ETHTOOL_GDRVINFO;
+  return ask_driver(interface, &driver) && drivers.contains(driver.driver);
 }
 
 bool parse_number(std::string_view text, int& into) {
@@ -71,56 +85,75 @@ std::vector<Adapter> parse_adapters(const std::string& info) {
   return adapters;
 }
 
+struct SharedNetworks {
+  std::vector<std::string> names;
+  int speed_mbps = 0;
+};
+
+SharedNetworks find_shared(const std::vector<std::vector<Adapter>>& hosts) {
+  int fastest = 0;
+  for (const auto& host : hosts)
+    for (const Adapter& adapter : host) fastest = std::max(fastest, adapter.speed_mbps);
+  SharedNetworks shared{.names = {}, .speed_mbps = fastest};
+  for (const Adapter& adapter : hosts.front()) {
+    std::set<std::string> ips;
+    for (const auto& host : hosts)
+      for (const Adapter& other : host)
+        if (other.network == adapter.network && other.speed_mbps == fastest) ips.insert(other.ip);
+    const bool is_shared = std::ranges::all_of(hosts, [&](const std::vector<Adapter>& host) {
+      return std::ranges::count(host, adapter.network, &Adapter::network) == 1;
+    });
+    if (is_shared && ips.size() == hosts.size()) shared.names.push_back(adapter.network);
+  }
+  if (shared.names.size() < 2) shared.names.clear();
+  return shared;
+}
+
+/// Ranks of one host tell the same, and count once.
+std::vector<std::vector<Adapter>> parse_hosts(const std::vector<std::string>& infos) {
+  const std::set<std::string> of_hosts(infos.begin(), infos.end());
+  std::vector<std::vector<Adapter>> hosts;
+  for (const std::string& info : of_hosts) hosts.push_back(parse_adapters(info));
+  return hosts;
+}
+
 }  // namespace
 
 std::string adapters_text(const std::string& interface_prefix) {
   std::string text;
   std::set<std::string> seen;
+  const bool by_name = !interface_prefix.empty();
   for (const auto& local : bootstrap::local_addresses(interface_prefix)) {
-    if (local.address.is_loopback() || seen.size() == kStreamsMax) continue;
+    const std::string ip = local.address.ip();
+    // 169.254/16 leads to a service processor, or to nothing.
+    if (local.address.is_loopback() || ip.starts_with("169.254.") || seen.size() == kStreamsMax)
+      continue;
     const int speed = speed_mbps(local.interface);
-    if ((speed == 0 && interface_prefix.empty()) || !seen.insert(local.interface).second) continue;
+    if (!by_name && (speed == 0 || is_virtual(local.interface))) continue;
+    if (!seen.insert(local.interface).second) continue;
     if (!text.empty()) text += ' ';
-    text += fmt::format("{}/{}@{}", local.address.ip(), local.prefix_bits, speed);
+    text += fmt::format("{}/{}@{}", ip, local.prefix_bits, speed);
   }
   return text;
 }
 
 std::vector<std::string> shared_networks(const std::vector<std::string>& infos) {
-  const std::set<std::string> of_hosts(infos.begin(), infos.end());  // ranks of one tell the same
-  if (of_hosts.size() < 2) return {};
-  std::vector<std::vector<Adapter>> hosts;
-  for (const std::string& info : of_hosts) hosts.push_back(parse_adapters(info));
-  std::vector<std::string> networks;
-  int fastest = -1;
-  for (const Adapter& adapter : hosts.front()) {
-    std::set<std::string> ips;
-    for (const auto& host : hosts)
-      for (const Adapter& other : host)
-        if (other.network == adapter.network && other.speed_mbps == adapter.speed_mbps)
-          ips.insert(other.ip);
-    const bool is_shared = std::ranges::all_of(hosts, [&](const std::vector<Adapter>& host) {
-      return std::ranges::count(host, adapter.network, &Adapter::network) == 1;
-    });
-    if (!is_shared || ips.size() < hosts.size() || adapter.speed_mbps < fastest) continue;
-    if (adapter.speed_mbps > fastest) networks.clear();
-    fastest = adapter.speed_mbps;
-    networks.push_back(adapter.network);
-  }
-  if (networks.size() < 2) return {};
-  return networks;
+  const auto hosts = parse_hosts(infos);
+  return hosts.size() < 2 ? std::vector<std::string>() : find_shared(hosts).names;
 }
 
 double host_bytes_per_s(const std::vector<std::string>& infos) {
+  constexpr double kBytesPerMegabit = 1e6 / 8;
+  const auto hosts = parse_hosts(infos);
+  if (hosts.size() > 1)
+    if (const SharedNetworks shared = find_shared(hosts); !shared.names.empty())
+      return shared.speed_mbps * kBytesPerMegabit * static_cast<double>(shared.names.size());
   int slowest_mbps = std::numeric_limits<int>::max();
-  for (const std::string& info : infos) {
-    int fastest = 0;
-    for (const Adapter& adapter : parse_adapters(info))
-      fastest = std::max(fastest, adapter.speed_mbps);
-    slowest_mbps = std::min(slowest_mbps, fastest);
+  for (const auto& host : hosts) {
+    if (host.size() != 1) return 0;  // which of several is used the addresses do not tell
+    slowest_mbps = std::min(slowest_mbps, host.front().speed_mbps);
   }
-  const size_t adapters = std::max<size_t>(shared_networks(infos).size(), 1);
-  return slowest_mbps * 1e6 / 8 * static_cast<double>(adapters);
+  return slowest_mbps * kBytesPerMegabit;
 }
 
 }  // namespace ropewalk::tcp

@@ -10,9 +10,15 @@
 namespace ropewalk {
 namespace {
 
+// That a rank has by default, to all others.
+constexpr int kSocketsMax = 512;
+
 TransportOffer find(const Config& config, int rank, int size) {
   TransportOffer offer;
-  offer.info = tcp::adapters_text(config.socket_ifname);
+  try {
+    offer.info = tcp::adapters_text(config.socket_ifname);
+  } catch (const Error&) {  // to join says so
+  }
   offer.make = [rank, size, streams = config.tcp_streams](const std::vector<std::string>& infos,
                                                           SocketSource& sockets) {
     const std::vector<std::string> networks = tcp::shared_networks(infos);
@@ -20,8 +26,10 @@ TransportOffer find(const Config& config, int rank, int size) {
       log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
           fmt::join(networks, ", "));
     sockets.use_networks(networks);
-    const int most = std::max(1, static_cast<int>(networks.size()));
-    return std::make_unique<TcpTransport>(rank, size, sockets, streams > 0 ? streams : most);
+    // Large jobs are short of descriptors sooner than of adapters.
+    const int most = std::max(1, kSocketsMax / size);
+    const int by_networks = std::clamp(static_cast<int>(networks.size()), 1, most);
+    return std::make_unique<TcpTransport>(rank, size, sockets, streams > 0 ? streams : by_networks);
   };
   return offer;
 }

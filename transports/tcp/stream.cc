@@ -10,6 +10,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "bootstrap/net.h"
@@ -29,7 +30,8 @@ constexpr uint64_t kPiecesPerSecond = 1000;
 // The kernel queues about a millisecond of the rate that it paces a socket at, of which BBR thinks
 // too much where a link takes bursts. What one direction has queued delays the acknowledgements of
 // the other, and both wait for windows. So that rate gets a limit, well above what was measured;
-// single measurements may be far off. Fast links have none.
+// single measurements may be far off. Fast links have none. Other congestion controls have not that
+// trouble, and the limit would make the kernel pace them.
 constexpr uint64_t kPaceOverRate = 4;
 constexpr uint64_t kPaceMin = 1 << 20, kPaceMax = uint64_t{4} << 30;  // bytes a second
 constexpr uint64_t kMeasureEveryBytes = 1 << 20;
@@ -52,7 +54,8 @@ Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
                std::span<const std::byte> hello, const Regions& regions, Inbox& inbox,
                Outbox& outbox)
     : socket_(std::move(socket)),
-      piece_bytes_max_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
+      whole_piece_bytes_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
+      piece_bytes_max_(whole_piece_bytes_),
       pace_(kPaceMax),
       reader_(regions, inbox, expected),
       outbox_(outbox) {
@@ -60,7 +63,13 @@ Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
   const int on = 1;
   // These fail on what is not TCP: no matter.
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (!is_local(fd())) limit_unsent(kNetworkPieceMin);
+  if (!is_local(fd())) {
+    limit_unsent(kNetworkPieceMin);
+    std::array<char, 16> control{};
+    socklen_t length = control.size() - 1;
+    getsockopt(fd(), IPPROTO_TCP, TCP_CONGESTION, control.data(), &length);
+    is_bbr_ = std::string_view(control.data()).starts_with("bbr");
+  }
   enqueue({{FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
             static_cast<uint32_t>(hello.size()), expected.streams},
            hello.data()});
@@ -68,7 +77,8 @@ Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
 
 void Stream::limit_unsent(uint32_t bytes) {
   if (bytes == unsent_bytes_max_) return;
-  piece_bytes_max_ = unsent_bytes_max_ = bytes;
+  unsent_bytes_max_ = bytes;
+  piece_bytes_max_ = std::min(bytes, whole_piece_bytes_);
   setsockopt(fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
@@ -88,7 +98,7 @@ void Stream::adapt_to_network() {
   if (getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
   limit_unsent(static_cast<uint32_t>(std::clamp<uint64_t>(
       info.tcpi_delivery_rate / kPiecesPerSecond, kNetworkPieceMin, kNetworkPieceMax)));
-  if (info.tcpi_delivery_rate_app_limited == 0) limit_pace(info.tcpi_delivery_rate);
+  if (is_bbr_ && info.tcpi_delivery_rate_app_limited == 0) limit_pace(info.tcpi_delivery_rate);
 }
 
 Stream::Received Stream::receive() {

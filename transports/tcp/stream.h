@@ -98,8 +98,10 @@ class Stream {
   void retire(size_t bytes);
 
   UniqueFd socket_;
+  const uint32_t whole_piece_bytes_;  // where the network does not want shorter ones
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit
+  bool is_bbr_ = false;            // the congestion control, over a network
   uint64_t pace_;                  // bytes a second, at most
   uint64_t unmeasured_bytes_ = 0;  // written since the network's rate was looked up
   Reader reader_;

@@ -486,33 +486,5 @@ TEST(TcpTransport, RunsInTwoThreads) {
   other.join();
 }
 
-// A put of which the socket took a part went on as a shorter piece than its header said where the
-// network had become slower meanwhile.
-TEST(Network, PutsStayWholeWhereItBecomesSlower) {
-  constexpr size_t kTotal = size_t{64} << 20, kPhase = 2 << 20, kPutMin = 150'000,
-                   kPutMax = 400'000;
-  Job job(2, Kind::network, 1, kTotal, 128 << 10);
-  job.link_all();
-  const std::vector<std::byte> source = pattern(kTotal, 1);
-  std::mt19937 random(7);
-  size_t put = 0, puts = 0, done = 0;
-  ASSERT_TRUE(until(
-      [&] {
-        const size_t bytes = std::min(kPutMin + random() % (kPutMax - kPutMin), kTotal - put);
-        if (bytes > 0 && done + job[0].finished.size() == puts) {
-          done += job[0].put(1, std::span(source).subspan(put, bytes), put, 1) == Posted::done;
-          put += bytes;
-          ++puts;
-        }
-        job[0].poll();
-        job[1].poll();
-        if (put / kPhase % 2 == 1) std::this_thread::sleep_for(1ms);
-        return (put == kTotal && job[1].notices.size() == puts) || !job[1].lost.empty();
-      },
-      60s));
-  EXPECT_TRUE(job[1].lost.empty());
-  EXPECT_TRUE(job[1].region == source);
-}
-
 }  // namespace
 }  // namespace ropewalk::tcp

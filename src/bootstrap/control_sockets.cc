@@ -53,8 +53,9 @@ Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
 std::unique_ptr<Dialer> Control::dial(Purpose purpose, int peer, int stream) {
   auto addresses = addresses_of(peer);
   if (const std::string network = socket_broker_.network_of(stream); !network.empty())
-    std::ranges::stable_partition(
-        addresses, [&](const SocketAddress& address) { return is_within(address, network); });
+    std::stable_partition(addresses.begin(), addresses.end(), [&](const SocketAddress& address) {
+      return is_within(address, network);
+    });
   if (!addresses.empty())
     return std::make_unique<Dialer>(std::move(addresses), hello_for(purpose, peer, stream),
                                     *session_key_);

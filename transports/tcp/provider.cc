@@ -39,7 +39,10 @@ constexpr LinkCost kCost = {.latency_s = 8e-6, .overhead_s = 2e-6, .s_per_byte =
 
 double find_rate(const std::vector<PeerRecord>& ranks) {
   std::vector<std::string> infos;
-  for (const PeerRecord& rank : ranks) infos.emplace_back(info_of(rank, tcp_provider()));
+  for (const PeerRecord& rank : ranks) {
+    const auto told = rank.transport_infos.find(tcp_provider().name);
+    infos.push_back(told == rank.transport_infos.end() ? "" : told->second);
+  }
   return std::min(tcp::host_bytes_per_s(infos), 1 / kCost.s_per_byte);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -144,6 +145,7 @@ std::vector<std::string> shared_networks(const std::vector<std::string>& infos) 
 
 double host_bytes_per_s(const std::vector<std::string>& infos) {
   constexpr double kBytesPerMegabit = 1e6 / 8;
+  assert(!infos.empty());
   const auto hosts = parse_hosts(infos);
   if (hosts.size() > 1)
     if (const SharedNetworks shared = find_shared(hosts); !shared.names.empty())

@@ -30,8 +30,8 @@ constexpr uint64_t kPiecesPerSecond = 1000;
 // The kernel queues about a millisecond of the rate that it paces a socket at, of which BBR thinks
 // too much where a link takes bursts. What one direction has queued delays the acknowledgements of
 // the other, and both wait for windows. So that rate gets a limit, well above what was measured;
-// single measurements may be far off. Fast links have none. Other congestion controls have not that
-// trouble, and the limit would make the kernel pace them.
+// single measurements may be far off. Fast links have none. Reno does not need it (measured), and
+// the limit would make the kernel pace what it does not pace now.
 constexpr uint64_t kPaceOverRate = 4;
 constexpr uint64_t kPaceMin = 1 << 20, kPaceMax = uint64_t{4} << 30;  // bytes a second
 constexpr uint64_t kMeasureEveryBytes = 1 << 20;

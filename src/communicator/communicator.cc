@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "bootstrap/auth.h"
+#include "communicator/algorithm_probe.h"
 #include "communicator/cost_probe.h"
 #include "engine/driver.h"
 #include "engine/layout.h"
@@ -113,6 +114,10 @@ class Communicator::Impl {
     if (job.rank() == 0 && costs.inter != CostSource::constant)
       log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
           name_of(costs.inter));
+    if (job.rank() == 0)
+      for (const MeasuredTime& time : costs.times)
+        log(LogLevel::info, 0, "{} of {} bytes by {}: {:.4g} us", name_of(time.collective),
+            time.bytes, name_of(time.algorithm), 1e6 * time.seconds);
     std::lock_guard lock(cache_mutex);
     cache.clear();  // of what measured them
   }
@@ -210,7 +215,7 @@ class Communicator::Impl {
           {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
            static_cast<uint8_t>(call.channel), call.root});
     } else {
-      decision = plan_for(call, job.config(), job.choice(), job.hosts(), costs.model);
+      decision = plan_for(call, job.config(), job.choice(), job.hosts(), costs);
       schedule = build_schedule(
           {call.collective, decision.algorithm, job.size(), call.root, job.hosts()}, job.rank());
     }
@@ -319,8 +324,16 @@ Communicator::~Communicator() {
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
   const auto impl = std::make_shared<Impl>(options);
   auto communicator = std::make_unique<Communicator>(impl);
-  impl->set_costs(
-      agree_on_costs(*communicator, impl->job.hosts(), impl->costs, impl->job.config().probe));
+  const Job& job = impl->job;
+  Costs costs = agree_on_costs(*communicator, job.hosts(), impl->costs, job.config().probe);
+  if (costs.inter == CostSource::probe) {
+    costs.times = time_short_calls(
+        *communicator, [&](const Call& call, const std::vector<MeasuredTime>& times) {
+          costs.times = times;
+          return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
+        });
+  }
+  impl->set_costs(costs);
   return communicator;
 }
 
@@ -427,7 +440,12 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   const auto part = std::make_shared<Impl>(options);
   // A part that moves bytes between hosts by other means has its own constants.
-  if (part->job.choice().between == impl_->job.choice().between) part->set_costs(impl_->costs);
+  if (part->job.choice().between == impl_->job.choice().between) {
+    Costs costs = impl_->costs;
+    // Whole calls were timed with these ranks.
+    if (part->job.hosts() != impl_->job.hosts()) costs.times.clear();
+    part->set_costs(costs);
+  }
   return std::make_unique<Communicator>(part);
 }
 

@@ -22,11 +22,13 @@ constexpr size_t kAddedBytes = 256 << 10;
 constexpr int kAdditions = 4;
 /// Pinging, tried twice, ends after so long.
 constexpr double kPinging_s = 5e-3;
-constexpr int kTransfers = 3;  // of each length
+/// Of each length; more than the least only within so long.
+constexpr int kTransfersMin = 2, kTransfersMax = 5;
+constexpr double kRepeating_s = 1e-3;
 /// A transfer that takes so long has shown the rate; the next would take four times as long.
 constexpr double kEnough_s = 6e-3;
 /// None begins later than this.
-constexpr double kTransferring_s = 25e-3;
+constexpr double kTransferring_s = 14e-3;
 /// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
 /// rate.
 constexpr double kFarLatency_s = 5e-3;
@@ -83,9 +85,13 @@ class LinkProbe {
     size_t before_bytes = 0;
     for (const size_t bytes : kTransferBytes) {
       if (before_s > (before_bytes > 0 ? kEnough_s : kFarLatency_s)) break;
-      double least_s = 1e9;
-      for (int i = 0; i < kTransfers && seconds_since(begin) < kTransferring_s; ++i)
-        least_s = std::min(least_s, lead_transfer(bytes));
+      double least_s = 1e9, spent_s = 0;
+      for (int i = 0; i < kTransfersMax && seconds_since(begin) < kTransferring_s; ++i) {
+        if (i >= kTransfersMin && spent_s > kRepeating_s) break;
+        const double transfer_s = lead_transfer(bytes);
+        spent_s += transfer_s;
+        least_s = std::min(least_s, transfer_s);
+      }
       if (least_s == 1e9) break;
       // The difference of two transfers is free of what every transfer costs.
       s_per_byte =

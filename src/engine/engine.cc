@@ -165,7 +165,7 @@ bool Engine::poll_transports() {
     for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
     found |= count > 0;
   }
-  return found;
+  return links_.find_ready() || found;
 }
 
 void Engine::on_completion(int transport, const Completion& completion) {

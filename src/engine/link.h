@@ -244,6 +244,14 @@ class LinkTable {
     return links_[static_cast<size_t>(peer)].get();
   }
   const std::vector<Link*>& open() const { return open_; }
+  /// Whether links have become ready since the last call: what waits for them may go on.
+  bool find_ready() {
+    if (ready_ == open_.size()) return false;
+    const size_t before = ready_;
+    const auto is_ready = [](Link* link) { return link->ready(); };
+    ready_ = static_cast<size_t>(std::ranges::count_if(open_, is_ready));
+    return ready_ != before;
+  }
 
   /// As Transport::set_batching, of all networks.
   void set_batching(bool on) {
@@ -287,6 +295,7 @@ class LinkTable {
   const std::vector<int> route_;
   std::vector<std::unique_ptr<Link>> links_;  // by peer; null until needed
   std::vector<Link*> open_;
+  size_t ready_ = 0;             // of these, when find_ready looked last
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
 };
 

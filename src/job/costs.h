@@ -4,7 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "planner/planner.h"
 #include "schedule/cost.h"
 #include "transport_choice/transport_choice.h"
 
@@ -21,6 +23,7 @@ struct Costs {
   CostModel model;
   CostSource intra = CostSource::constant, inter = CostSource::constant,
              reduce = CostSource::constant;
+  std::vector<MeasuredTime> times = {};  // of whole calls, by ascending bytes
 
   bool operator==(const Costs&) const = default;
 };

@@ -27,7 +27,7 @@ size_t slice_bytes_max(const Config& config) {
 }
 
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
-                         const std::vector<int>& hosts, const CostModel& cost) {
+                         const std::vector<int>& hosts, const Costs& costs) {
   PlanRequest request;
   request.collective = call.collective;
   request.ranks = static_cast<int>(hosts.size());
@@ -39,16 +39,17 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
   request.mapped = all_mapped(transports, hosts);
-  request.cost = cost;
+  request.cost = costs.model;
+  request.times = costs.times;
   request.slice_bytes_max = slice_bytes_max(config);
   return request;
 }
 
 PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
-                      const std::vector<int>& hosts, const CostModel& cost) {
+                      const std::vector<int>& hosts, const Costs& costs) {
   if (hosts.size() == 1)
     return {algorithms_for(call.collective).front(), slice_bytes_max(config), 0, {}};
-  PlanDecision decision = choose(plan_request(call, config, transports, hosts, cost));
+  PlanDecision decision = choose(plan_request(call, config, transports, hosts, costs));
   decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
   return decision;
 }

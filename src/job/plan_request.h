@@ -18,10 +18,10 @@ size_t slice_bytes_max(const Config& config);
 
 /// Made only of what all ranks know alike. `hosts` has an entry per rank.
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
-                         const std::vector<int>& hosts, const CostModel& cost);
+                         const std::vector<int>& hosts, const Costs& costs);
 /// The planner's decision, with slices as the engine can run them. In a job of one there is nothing
 /// to choose from, and no candidate. Throws what `choose` throws.
 PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
-                      const std::vector<int>& hosts, const CostModel& cost);
+                      const std::vector<int>& hosts, const Costs& costs);
 
 }  // namespace ropewalk

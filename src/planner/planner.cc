@@ -25,14 +25,21 @@ size_t sent_slice_min(const LinkCost& link) {
   return std::max(std::bit_floor(static_cast<size_t>(bytes)), kSlowSliceMin);
 }
 
-size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
+/// A call of the request's job.
+struct Question {
+  Collective collective;
+  Algorithm algorithm;
+  size_t bytes;
+};
+
+size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
   size_t slice;
   if (request.mapped) {
     // One slice of every rank's buffer at once should fit in half of L2.
     slice = std::bit_floor(std::max<size_t>(request.l2_bytes / 2 / request.ranks, 1));
     slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
   } else {
-    const size_t block = request.bytes / descriptor_of(algorithm).blocks(request.collective, hosts);
+    const size_t block = call.bytes / descriptor_of(call.algorithm).blocks(call.collective, hosts);
     const LinkCost& link = hosts.count() > 1 ? request.cost.inter : request.cost.intra;
     slice = std::max(std::bit_floor(block / kSlicesWanted), sent_slice_min(link));
     // Staging slots are as long as a slice: no longer than what they hold.
@@ -53,13 +60,13 @@ int leaving_max(const Hosts& hosts) {
   return std::ranges::max(leaving);
 }
 
-CostTerms terms_of(const PlanRequest& request, const Hosts& hosts, const Bound& bound,
+CostTerms terms_of(const PlanRequest& request, const Hosts& hosts, const Bound& bound, size_t bytes,
                    size_t slice_bytes) {
   const bool several = hosts.count() > 1;
   CostTerms t{};
   t.bound = bound;
   t.n = request.ranks;
-  t.bytes = static_cast<double>(request.bytes);
+  t.bytes = static_cast<double>(bytes);
   t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
   t.link = several ? request.cost.inter : request.cost.intra;
   t.inside = request.cost.intra;
@@ -73,17 +80,57 @@ CostTerms terms_of(const PlanRequest& request, const Hosts& hosts, const Bound& 
   return t;
 }
 
+ScheduleKey key_of(const PlanRequest& request, const Question& call) {
+  return {call.collective, call.algorithm, request.ranks, request.root, request.hosts};
+}
+
+/// As the cost model says.
+double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
+  const size_t slice_bytes = choose_slice_bytes(request, hosts, call);
+  const CostTerms terms =
+      terms_of(request, hosts, bound_of(key_of(request, call)), call.bytes, slice_bytes);
+  return descriptor_of(call.algorithm).predict_s(terms, call.collective);
+}
+
+/// How many times as long as modelled the shortest measured calls took, all together.
+double slowdown(const PlanRequest& request, const Hosts& hosts) {
+  double measured = 0, modelled = 0;
+  for (const MeasuredTime& time : request.times) {
+    if (time.bytes != request.times.front().bytes) break;
+    measured += time.seconds;
+    modelled += modelled_s(request, hosts, {time.collective, time.algorithm, time.bytes});
+  }
+  return modelled > 0 ? measured / modelled : 1;
+}
+
+double predicted_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
+  const MeasuredTime* below = nullptr;
+  for (const MeasuredTime& time : request.times) {
+    if (time.collective != call.collective || time.algorithm != call.algorithm) continue;
+    if (time.bytes < call.bytes) {
+      below = &time;
+      continue;
+    }
+    if (below == nullptr) return time.seconds;
+    const double part = static_cast<double>(call.bytes - below->bytes) /
+                        static_cast<double>(time.bytes - below->bytes);
+    return below->seconds + part * (time.seconds - below->seconds);
+  }
+  const double modelled = modelled_s(request, hosts, call);
+  if (request.times.empty()) return modelled;
+  const size_t bytes = below != nullptr ? below->bytes : request.times.front().bytes;
+  const double known = modelled_s(request, hosts, {call.collective, call.algorithm, bytes});
+  const double took = below != nullptr ? below->seconds : slowdown(request, hosts) * known;
+  return took + std::max(modelled - known, 0.0);
+}
+
 Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
   const AlgorithmDescriptor& descriptor = descriptor_of(algorithm);
-  const Bound bound =
-      bound_of({request.collective, algorithm, request.ranks, request.root, request.hosts});
+  const Question call{request.collective, algorithm, request.bytes};
+  const Bound bound = bound_of(key_of(request, call));
   Candidate candidate;
   candidate.algorithm = algorithm;
-  if (request.ranks > 1) {
-    const size_t slice_bytes = choose_slice_bytes(request, hosts, algorithm);
-    const CostTerms terms = terms_of(request, hosts, bound, slice_bytes);
-    candidate.predicted_us = 1e6 * descriptor.predict_s(terms, request.collective);
-  }
+  if (request.ranks > 1) candidate.predicted_us = 1e6 * predicted_s(request, hosts, call);
   std::string why;
   if (request.forced == Algorithm::automatic)
     why = descriptor.passed_over(hosts);
@@ -134,7 +181,8 @@ PlanDecision choose(const PlanRequest& request) {
   });
   decision.algorithm = decision.candidates.front().algorithm;
   decision.predicted_us = decision.candidates.front().predicted_us;
-  decision.slice_bytes = choose_slice_bytes(request, hosts, decision.algorithm);
+  decision.slice_bytes =
+      choose_slice_bytes(request, hosts, {request.collective, decision.algorithm, request.bytes});
   return decision;
 }
 

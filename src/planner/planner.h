@@ -1,12 +1,25 @@
 // Which algorithm, and how large the slices: a pure function, so that equal questions give equal
 // answers on every rank and nothing needs to be agreed upon. Times come from closed forms of the
-// cost model (schedule/cost.h); they are for comparing, not for promising.
+// cost model (schedule/cost.h), corrected by what calls were measured to take; they are for
+// comparing, not for promising.
 #pragma once
+
+#include <vector>
 
 #include "schedule/cost.h"
 #include "schedule/schedule.h"
 
 namespace ropewalk {
+
+/// How long calls of so many bytes (as in a PlanRequest) took in a job of these ranks.
+struct MeasuredTime {
+  Collective collective;
+  Algorithm algorithm;
+  size_t bytes;
+  double seconds;
+
+  bool operator==(const MeasuredTime&) const = default;
+};
 
 /// Must be equal on all ranks, bit for bit: take `l2_bytes` and measured costs from one rank.
 struct PlanRequest {
@@ -16,6 +29,10 @@ struct PlanRequest {
   std::vector<int> hosts;  // host number of each rank; empty: every rank its own
   int root = 0;
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
+  /// By ascending bytes. Lengths between two measured ones are interpolated, shorter ones are taken
+  /// for the shortest; what longer vectors, other algorithms and other collectives take is
+  /// predicted, and corrected as the shortest measured calls need it.
+  std::vector<MeasuredTime> times = {};
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES

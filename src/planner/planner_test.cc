@@ -82,6 +82,61 @@ TEST(Planner, LargeAllReduceOverSlowLinksIsARing) {
   EXPECT_EQ(chosen(slow_network(8, 8)), Algorithm::recursive_doubling);
 }
 
+double predicted_us(const PlanDecision& decision, Algorithm algorithm) {
+  for (const Candidate& candidate : decision.candidates)
+    if (candidate.algorithm == algorithm) return candidate.predicted_us;
+  return 0;
+}
+
+TEST(Planner, MeasuredTimesCountMoreThanTheCostModel) {
+  using enum Collective;
+  using enum Algorithm;
+  PlanRequest q = slow_network(8, 8);
+  ASSERT_EQ(chosen(q), recursive_doubling);
+  for (const size_t bytes : {8, 4104})
+    for (const Algorithm algorithm : algorithms_for(all_reduce)) {
+      const double tree_s = bytes == 8 ? 1e-3 : 4e-3;
+      const double others_s = algorithm == recursive_doubling ? 2e-3 : 9e-3;
+      q.times.push_back({all_reduce, algorithm, bytes, algorithm == tree ? tree_s : others_s});
+    }
+  for (const size_t bytes : {1, 8}) {
+    q.bytes = bytes;
+    EXPECT_EQ(chosen(q), tree);
+    EXPECT_DOUBLE_EQ(choose(q).predicted_us, 1000);
+  }
+  q.bytes = 2056;  // half of the way
+  EXPECT_DOUBLE_EQ(predicted_us(choose(q), tree), 2500);
+  EXPECT_EQ(chosen(q), recursive_doubling);
+}
+
+// Beyond what was measured the model tells what more bytes take; what was not measured is as much
+// slower than modelled as what was.
+TEST(Planner, WhatWasMeasuredCorrectsTheRest) {
+  using enum Collective;
+  using enum Algorithm;
+  const PlanRequest unmeasured = slow_network(8, 8);
+  const auto modelled_us = [&](size_t bytes, Algorithm algorithm) {
+    PlanRequest q = unmeasured;
+    q.bytes = bytes;
+    return predicted_us(choose(q), algorithm);
+  };
+  PlanRequest q = unmeasured;
+  const double one_us = 3 * modelled_us(8, one_shot),
+               rd_us = 3 * modelled_us(8, recursive_doubling);
+  q.times = {{all_reduce, one_shot, 8, 1e-6 * one_us},
+             {all_reduce, recursive_doubling, 8, 1e-6 * rd_us}};
+  EXPECT_NEAR(predicted_us(choose(q), ring), 3 * modelled_us(8, ring), 1e-6);
+  q.bytes = kMiB;
+  for (const Algorithm algorithm : {ring, recursive_doubling})
+    EXPECT_NEAR(predicted_us(choose(q), algorithm),
+                modelled_us(kMiB, algorithm) + 2 * modelled_us(8, algorithm), 1e-6);
+  q.collective = broadcast;
+  PlanRequest other = unmeasured;
+  other.collective = broadcast;
+  q.bytes = 8;
+  EXPECT_NEAR(choose(q).predicted_us, 3 * choose(other).predicted_us, 1e-6);
+}
+
 TEST(Planner, SlicesOfSlowLinksAreShort) {
   EXPECT_EQ(choose(slow_network(8 * kMiB, 8)).slice_bytes, 256 * kKiB);
   EXPECT_EQ(choose(slow_network(kMiB, 16)).slice_bytes, 16 * kKiB);

@@ -1,10 +1,13 @@
-// What links cost is measured, and all ranks hear the same.
+// What links and short calls cost is measured, and all ranks hear the same.
 #include "communicator/cost_probe.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
+#include <set>
 
+#include "communicator/algorithm_probe.h"
 #include "ropewalk/status.h"
 #include "tests/local_world.h"
 
@@ -67,6 +70,49 @@ TEST(CostProbe, ARankThatEndsMeanwhileIsNamed) {
     EXPECT_EQ(failure.code, ErrorCode::aborted);
     EXPECT_EQ(failure.peer, 2);
   }
+}
+
+PlanDecision decision_of(const Call& call, int ranks, const std::vector<MeasuredTime>& times) {
+  PlanRequest request;
+  request.ranks = ranks;
+  request.bytes = call.count * size_of(call.type);
+  request.cost = constants().model;
+  request.times = times;
+  request.forced = call.algorithm;
+  return choose(request);
+}
+
+TEST(AlgorithmProbe, AllRanksHearTheSame) {
+  for (const int ranks : {2, 3, 5}) {
+    std::vector<std::vector<MeasuredTime>> heard(static_cast<size_t>(ranks));
+    testing::run_ranks(ranks, "tcp", [&](Communicator& comm) {
+      const auto plan = [&](const Call& call, const std::vector<MeasuredTime>& times) {
+        return decision_of(call, ranks, times);
+      };
+      heard[static_cast<size_t>(comm.rank())] = time_short_calls(comm, plan);
+    });
+    std::set<Algorithm> tried;
+    for (const MeasuredTime& time : heard[0]) {
+      EXPECT_EQ(time.collective, Collective::all_reduce);
+      EXPECT_GT(time.seconds, 0);
+      if (time.bytes == 8) tried.insert(time.algorithm);
+    }
+    EXPECT_GE(tried.size(), 2u);
+    EXPECT_TRUE(std::ranges::is_sorted(heard[0], {}, &MeasuredTime::bytes));
+    for (const auto& times : heard) EXPECT_EQ(times, heard[0]);
+  }
+}
+
+TEST(AlgorithmProbe, TriesNothingWhereThatWouldTakeLong) {
+  testing::run_ranks(3, "tcp", [&](Communicator& comm) {
+    const auto plan = [&](const Call& call, const std::vector<MeasuredTime>&) {
+      PlanDecision decision = decision_of(call, 3, {});
+      for (Candidate& candidate : decision.candidates) candidate.predicted_us = 20'000;
+      decision.predicted_us = 20'000;
+      return decision;
+    };
+    EXPECT_TRUE(time_short_calls(comm, plan).empty());
+  });
 }
 
 }  // namespace

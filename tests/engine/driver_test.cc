@@ -57,6 +57,22 @@ class CountingTransport final : public ForwardingTransport {
   int armed = 0;
 };
 
+/// Has a peer's hello only where it has been polled since, as one that reads it from a socket.
+class PolledTransport final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  std::optional<std::span<const std::byte>> hello_of(int peer) const override {
+    return polled_ ? below_.hello_of(peer) : std::nullopt;
+  }
+  size_t poll(std::span<Completion> into) override {
+    polled_ = true;
+    return below_.poll(into);
+  }
+
+ private:
+  bool polled_ = false;
+};
+
 /// Later each time it is asked; between two of a waiter's looks something may happen.
 class SteppingClock final : public Clock {
  public:
@@ -112,6 +128,24 @@ TEST_F(DriverThatWaits, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
   driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   EXPECT_EQ(transport.armed, 0);
+}
+
+// It went to sleep for 20 ms, and whoever waited for it, too.
+TEST(EngineTest, GoesOnInTheTurnInWhichALinkBecomesReady) {
+  std::array<float, 2> data{};
+  SteppingClock clock;
+  NothingFails monitor;
+  InstantFabric fabric{2};
+  PolledTransport transport{fabric.transport(0)};
+  MemoryRegistry memories;
+  Engine sender{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  Engine receiver{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  std::deque<Group> groups;
+  for (Engine* engine : {&receiver, &sender}) {
+    groups.emplace_back().add(prepare_broadcast(*engine, data, 0));
+    groups.back().start(*engine);
+    EXPECT_EQ(engine->progress(), engine == &sender);
+  }
 }
 
 /// 50 us pass in every yield, as where somebody computes on the same CPU.

@@ -159,7 +159,7 @@ class Pair {
       call.count = count;
       const TransportChoice transports{&shm_provider(), &tcp_provider()};
       const PlanDecision decision =
-          plan_for(call, Config(), transports, hosts_, unmeasured_costs(transports).model);
+          plan_for(call, Config(), transports, hosts_, unmeasured_costs(transports));
       const Schedule schedule =
           build_schedule({call.collective, decision.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(

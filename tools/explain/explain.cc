@@ -148,9 +148,9 @@ Explanation explain(const ExplainOptions& options) {
     explanation.transport += ": " + explanation.transports.reason;
   explanation.costs = unmeasured_costs(explanation.transports);
   explanation.decision =
-      plan_for(call, options.config, explanation.transports, hosts, explanation.costs.model);
+      plan_for(call, options.config, explanation.transports, hosts, explanation.costs);
   const PlanRequest request =
-      plan_request(call, options.config, explanation.transports, hosts, explanation.costs.model);
+      plan_request(call, options.config, explanation.transports, hosts, explanation.costs);
   explanation.forced_by_environment =
       options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;

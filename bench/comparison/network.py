@@ -29,7 +29,7 @@ def on_cluster(case, folder, launcher):
 
 
 def ropewalk_run(build):
-    return [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin"]
+    return [build / "tools/ropewalk", "run", "--no-prefix", "--no-stdin", "-x", "ROPEWALK_TUNING=none"]
 
 
 @dataclasses.dataclass(frozen=True)

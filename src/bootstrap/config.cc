@@ -197,6 +197,9 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_PROBE", "1",
        "0 or 1: measure the links between hosts as the job starts, some 50 ms, instead of taking "
        "the rate that the system tells of adapters; rank 0's counts"},
+      {"ROPEWALK_TUNING", "what `ropewalk tune` has saved",
+       "a tuning profile of these hosts, in place of the probe; none: not even a saved one; rank "
+       "0's counts"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
@@ -237,6 +240,7 @@ Config parse_config(const Lookup& get) {
   parse_ib(read, config);
   read.size("ROPEWALK_SLICE_BYTES", config.slice_bytes, size_t{1} << 10, size_t{1} << 30);
   read.integer("ROPEWALK_PROBE", config.probe, 0, 1);
+  read.text("ROPEWALK_TUNING", config.tuning);
   read.integer("ROPEWALK_PROGRESS_THREAD", config.progress_thread, 0, 1);
   read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
   read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);

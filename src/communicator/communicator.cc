@@ -11,8 +11,7 @@
 
 #include "base/log.h"
 #include "bootstrap/auth.h"
-#include "communicator/algorithm_probe.h"
-#include "communicator/cost_probe.h"
+#include "communicator/find_costs.h"
 #include "engine/driver.h"
 #include "engine/layout.h"
 #include "job/job.h"
@@ -114,7 +113,9 @@ class Communicator::Impl {
     if (job.rank() == 0 && costs.inter != CostSource::constant)
       log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
           name_of(costs.inter));
-    if (job.rank() == 0)
+    if (job.rank() == 0 && costs.calls == CostSource::profile)
+      log(LogLevel::info, 0, "times of {} calls come from a tuning profile", costs.times.size());
+    if (job.rank() == 0 && costs.calls == CostSource::probe)
       for (const MeasuredTime& time : costs.times)
         log(LogLevel::info, 0, "{} of {} bytes by {}: {:.4g} us", name_of(time.collective),
             time.bytes, name_of(time.algorithm), 1e6 * time.seconds);
@@ -324,16 +325,7 @@ Communicator::~Communicator() {
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
   const auto impl = std::make_shared<Impl>(options);
   auto communicator = std::make_unique<Communicator>(impl);
-  const Job& job = impl->job;
-  Costs costs = agree_on_costs(*communicator, job.hosts(), impl->costs, job.config().probe);
-  if (costs.inter == CostSource::probe) {
-    costs.times = time_short_calls(
-        *communicator, [&](const Call& call, const std::vector<MeasuredTime>& times) {
-          costs.times = times;
-          return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
-        });
-  }
-  impl->set_costs(costs);
+  impl->set_costs(find_costs(*communicator, impl->job));
   return communicator;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <span>
 
@@ -138,11 +137,6 @@ class LinkProbe {
   const std::span<uint8_t> out_, in_;
 };
 
-LinkCost slower(const LinkCost& a, const LinkCost& b) {
-  return {std::max(a.latency_s, b.latency_s), std::max(a.overhead_s, b.overhead_s),
-          std::max(a.s_per_byte, b.s_per_byte)};
-}
-
 double measure_adding_s_per_byte() {
   const std::vector<float> from(kAddedBytes / sizeof(float), 1);
   std::vector<float> sum = from;
@@ -158,106 +152,40 @@ double measure_adding_s_per_byte() {
   return least_s / kAddedBytes;
 }
 
-/// Measures, gathers and spreads; on every rank.
-class Prober {
- public:
-  Prober(Communicator& communicator, const Hosts& hosts)
-      : communicator_(communicator),
-        hosts_(hosts),
-        host_(hosts.host_of[static_cast<size_t>(communicator.rank())]) {}
-
-  Costs run(Costs costs, bool measures) {
-    spread(measures);
-    if (measures && communicator_.rank() == leader(host_)) {
-      const LinkCost slowest = gather(measure());
-      if (slowest.s_per_byte > 0) costs.model.inter.s_per_byte = slowest.s_per_byte;
-      costs.model.inter.latency_s = slowest.latency_s;
-      costs.model.inter.overhead_s = slowest.overhead_s;
-      if (host_ == 0) costs.model.reduce_s_per_byte = measure_adding_s_per_byte();
-    }
-    if (measures) costs.inter = costs.reduce = CostSource::probe;
-    spread(costs.model);
-    return costs;
-  }
-
- private:
-  int leader(int host) const { return hosts_.members[static_cast<size_t>(host)].front(); }
-
-  LinkCost measure() {
-    const int last = hosts_.count() - 1, beside = host_ ^ 1;
-    auto buffer = communicator_.allocate<uint8_t>(2 * kTransferBytes.back());
-    LinkCost cost;
-    const auto measure_with = [&](int host) {
-      cost = slower(cost, LinkProbe(communicator_, leader(host), buffer).run());
-    };
-    if (beside <= last) measure_with(beside);
-    if (last % 2 == 0 && host_ == 0) measure_with(last);
-    if (last % 2 == 0 && host_ == last) measure_with(0);
-    return cost;
-  }
-
-  /// On host 0 the slowest of all, elsewhere of the part of the tree below.
-  LinkCost gather(LinkCost cost) {
-    for (int distance = 1; distance < hosts_.count(); distance *= 2) {
-      if ((host_ & distance) != 0) {
-        send_value(cost, leader(host_ - distance));
-        break;
-      }
-      if (host_ + distance >= hosts_.count()) continue;
-      LinkCost other;
-      receive_value(other, leader(host_ + distance));
-      cost = slower(cost, other);
-    }
-    return cost;
-  }
-
-  /// From rank 0 to the leaders, and from each leader to its host.
-  template <class Value>
-  void spread(Value& value) {
-    const std::vector<int>& members = hosts_.members[host_];
-    if (communicator_.rank() == members.front()) {
-      std::vector<int> leaders;
-      for (int host = 0; host < hosts_.count(); ++host) leaders.push_back(leader(host));
-      broadcast(leaders, host_, value);
-    }
-    broadcast(members, hosts_.place_of[communicator_.rank()], value);
-  }
-
-  /// From the first of `ranks` along a binomial tree; `place`: this rank's among them.
-  template <class Value>
-  void broadcast(const std::vector<int>& ranks, int place, Value& value) {
-    const int count = static_cast<int>(ranks.size());
-    int distance = 1;  // to the next of the tree's level
-    while (distance < count && (place & distance) == 0) distance *= 2;
-    if (place != 0) receive_value(value, ranks[place - distance]);
-    for (distance /= 2; distance > 0; distance /= 2)
-      if (place + distance < count) send_value(value, ranks[place + distance]);
-  }
-
-  template <class Value>
-  void send_value(const Value& value, int to) {
-    const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
-    communicator_.send(bytes, to);
-  }
-  template <class Value>
-  void receive_value(Value& value, int from) {
-    std::array<uint8_t, sizeof value> bytes;
-    communicator_.recv(bytes, from);
-    value = std::bit_cast<Value>(bytes);
-  }
-
-  Communicator& communicator_;
-  const Hosts& hosts_;
-  const int host_;
-};
+/// The first rank of a host measures, with those of the hosts beside its own; others give nothing.
+LinkCost measure_links(Communicator& communicator, const Hosts& hosts) {
+  const int host = hosts.host_of[static_cast<size_t>(communicator.rank())];
+  const auto first_of = [&](int h) { return hosts.members[static_cast<size_t>(h)].front(); };
+  LinkCost cost;
+  if (communicator.rank() != first_of(host)) return cost;
+  auto buffer = communicator.allocate<uint8_t>(2 * kTransferBytes.back());
+  const auto measure_with = [&](int other) {
+    const LinkCost one = LinkProbe(communicator, first_of(other), buffer).run();
+    cost = {std::max(cost.latency_s, one.latency_s), std::max(cost.overhead_s, one.overhead_s),
+            std::max(cost.s_per_byte, one.s_per_byte)};
+  };
+  const int last = hosts.count() - 1, beside = host ^ 1;
+  if (beside <= last) measure_with(beside);
+  if (last % 2 == 0 && host == 0) measure_with(last);
+  if (last % 2 == 0 && host == last) measure_with(0);
+  return cost;
+}
 
 }  // namespace
 
-Costs agree_on_costs(Communicator& communicator, const std::vector<int>& hosts,
-                     const Costs& otherwise, bool measures) {
+Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, Costs costs) {
   const Hosts by_host = hosts_of(hosts, communicator.size());
-  if (by_host.count() == 1) return otherwise;
-  return Prober(communicator, by_host).run(otherwise, measures);
+  if (by_host.count() == 1) return costs;
+  const LinkCost link = measure_links(communicator, by_host);
+  const double adding = communicator.rank() == 0 ? measure_adding_s_per_byte() : 0;
+  std::array<double, 4> slowest = {link.latency_s, link.overhead_s, link.s_per_byte, adding};
+  communicator.all_reduce(slowest, kMax);
+  // Nothing was moved over links that are far.
+  if (slowest[2] == 0) slowest[2] = costs.model.inter.s_per_byte;
+  costs.model.inter = {slowest[0], slowest[1], slowest[2]};
+  costs.model.reduce_s_per_byte = slowest[3];
+  costs.inter = costs.reduce = CostSource::probe;
+  return costs;
 }
 
 }  // namespace ropewalk

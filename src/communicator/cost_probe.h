@@ -5,9 +5,7 @@
 // The first rank of each host measures, against the host beside its own (0 with 1, 2 with 3, ...),
 // all pairs at once: then switches that carry less than their hosts together show it. The slowest
 // link counts, since it is what every collective waits for. Where the number of hosts is odd, the
-// last one measures against the first afterwards. What was measured is gathered along a binomial
-// tree of hosts at rank 0, which decides; all ranks hear it. Whether there is a probe at all is
-// rank 0's to say, too: its setting counts.
+// last one measures against the first afterwards. An all_reduce spreads what is slowest.
 #pragma once
 
 #include <vector>
@@ -17,10 +15,8 @@
 
 namespace ropewalk {
 
-/// Collective, and equal on all ranks: what rank 0 takes the costs for. That is `otherwise`, except
-/// what it has had measured between hosts, where `measures` is true on rank 0. `hosts`: the number
-/// of each rank's host. Throws what send and recv throw.
-Costs agree_on_costs(Communicator& communicator, const std::vector<int>& hosts,
-                     const Costs& otherwise, bool measures);
+/// Collective, and equal on all ranks: `otherwise`, except what was measured between hosts.
+/// `hosts`: the number of each rank's host. Throws what recv and all_reduce throw.
+Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, Costs otherwise);
 
 }  // namespace ropewalk

@@ -16,6 +16,7 @@ enum class CostSource {
   constant,  // of the transport, where nothing is known: an order of magnitude
   system,    // latency as above, and the rate of the adapters
   probe,     // measured as the job started (communicator/cost_probe.h)
+  profile,   // that `ropewalk tune` has written (job/tuning.h)
 };
 std::string_view name_of(CostSource source);
 
@@ -23,7 +24,8 @@ struct Costs {
   CostModel model;
   CostSource intra = CostSource::constant, inter = CostSource::constant,
              reduce = CostSource::constant;
-  std::vector<MeasuredTime> times = {};  // of whole calls, by ascending bytes
+  std::vector<MeasuredTime> times = {};     // of whole calls, by ascending bytes
+  CostSource calls = CostSource::constant;  // of `times`, where there are some
 
   bool operator==(const Costs&) const = default;
 };

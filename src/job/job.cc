@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "job/tuning.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
 
@@ -46,6 +47,12 @@ Job::Job(const Options& options) : config_(merge(config_from_environment(), opti
   for (const TransportOffer& offer : offers_) {
     for (const auto& [level, text] : offer.notes) log(level, identity.rank, "{}", text);
     if (!offer.info.empty()) infos.emplace(offer.provider->name, offer.info);
+  }
+  if (identity.rank == 0 && identity.size > 1) {
+    std::string costs;
+    if (config_.probe) costs += kProbe;
+    if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
+    if (!costs.empty()) infos.emplace(kCosts, costs);
   }
   world_ = World::join(identity, config_, std::move(infos));
   make_transports(meet_others());
@@ -116,6 +123,18 @@ std::string Job::transport_names() const {
   for (const Transport* transport : transports_)
     names += (names.empty() ? "" : "+") + std::string(transport->name());
   return names.empty() ? "self" : names;
+}
+
+std::vector<std::string> Job::host_names() const {
+  std::vector<std::string> names;
+  for (int peer = 0; peer < size(); ++peer) names.push_back(world_->record(peer).host_name);
+  return names;
+}
+
+bool Job::rank_zero_says(std::string_view word) const {
+  const TransportInfos& infos = world_->record(0).transport_infos;
+  const auto said = infos.find(kCosts);
+  return said != infos.end() && said->second.find(word) != std::string::npos;
 }
 
 /// Finds out who is where; what each rank said of itself, by rank.

@@ -47,6 +47,12 @@ class Job {
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
 
+  /// By rank: name of its host.
+  std::vector<std::string> host_names() const;
+  /// Whether rank 0 wants costs measured, and may have a tuning profile. Equal on all ranks.
+  bool probes_costs() const { return rank_zero_says(kProbe); }
+  bool may_have_tuning() const { return rank_zero_says(kTuning); }
+
   const TransportChoice& choice() const { return choice_; }
   const std::vector<Transport*>& transports() const { return transports_; }
   /// By peer: index into transports().
@@ -65,6 +71,10 @@ class Job {
   void leave(const CallsMade& calls, const std::function<void()>& progress);
 
  private:
+  /// What rank 0 tells in its record, beside what it tells of transports: words of this.
+  static constexpr std::string_view kCosts = "costs", kProbe = "probe", kTuning = "tuning";
+  bool rank_zero_says(std::string_view word) const;
+
   std::vector<PeerRecord> meet_others();
   void make_transports(const std::vector<PeerRecord>& ranks);
   std::unique_ptr<Transport> make(const TransportProvider& provider,

@@ -20,12 +20,11 @@ Costs constants() {
                     .reduce_s_per_byte = 1e-10}};
 }
 
-/// What every rank hears; `measures` on rank 0, the contrary elsewhere.
-std::vector<Costs> agreed(const std::vector<int>& hosts, bool measures) {
+/// What every rank hears.
+std::vector<Costs> measured(const std::vector<int>& hosts) {
   std::vector<Costs> heard(hosts.size());
   testing::run_ranks(static_cast<int>(hosts.size()), "tcp", [&](Communicator& comm) {
-    const bool wish = comm.rank() == 0 ? measures : !measures;
-    heard[static_cast<size_t>(comm.rank())] = agree_on_costs(comm, hosts, constants(), wish);
+    heard[static_cast<size_t>(comm.rank())] = measure_costs(comm, hosts, constants());
   });
   return heard;
 }
@@ -33,7 +32,7 @@ std::vector<Costs> agreed(const std::vector<int>& hosts, bool measures) {
 TEST(CostProbe, AllRanksHearTheSame) {
   for (const std::vector<int>& hosts : std::vector<std::vector<int>>{
            {0, 1}, {0, 1, 2}, {0, 0, 1, 2, 2}, {3, 1, 3, 1, 0, 0, 0}, {0, 1, 2, 3, 4, 5}}) {
-    const std::vector<Costs> heard = agreed(hosts, true);
+    const std::vector<Costs> heard = measured(hosts);
     EXPECT_EQ(heard[0].inter, CostSource::probe);
     EXPECT_GT(heard[0].model.inter.latency_s + heard[0].model.inter.overhead_s, 0);
     EXPECT_GT(heard[0].model.inter.s_per_byte, 0);
@@ -44,12 +43,8 @@ TEST(CostProbe, AllRanksHearTheSame) {
   }
 }
 
-TEST(CostProbe, RankZeroSaysWhetherThereIsOne) {
-  for (const Costs& costs : agreed({0, 1, 2, 2}, false)) EXPECT_TRUE(costs == constants());
-}
-
 TEST(CostProbe, ThereIsNoneWithinAHost) {
-  for (const Costs& costs : agreed({0, 0, 0}, true)) EXPECT_TRUE(costs == constants());
+  for (const Costs& costs : measured({0, 0, 0})) EXPECT_TRUE(costs == constants());
 }
 
 TEST(CostProbe, ARankThatEndsMeanwhileIsNamed) {
@@ -58,7 +53,7 @@ TEST(CostProbe, ARankThatEndsMeanwhileIsNamed) {
   const auto body = [&](Communicator& comm) {
     if (comm.rank() == 2) comm.abort("no more");
     try {
-      agree_on_costs(comm, {0, 1, 2, 3}, constants(), true);
+      measure_costs(comm, {0, 1, 2, 3}, constants());
     } catch (const Error& error) {
       std::lock_guard lock(mutex);
       failures.push_back(error.failure());

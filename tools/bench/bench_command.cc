@@ -71,7 +71,8 @@ BenchOptions options_of(const BenchFlags& flags) {
 }
 
 int launch(const BenchFlags& flags, const BenchOptions& options) {
-  const BenchRanks ranks{flags.ranks, flags.hosts, flags.remote_ropewalk};
+  const BenchRanks ranks{
+      .count = flags.ranks, .hosts = flags.hosts, .remote_ropewalk = flags.remote_ropewalk};
   BenchOptions with_ranks = options;
   with_ranks.ranks = count_of(ranks);
   check(with_ranks);  // before any rank runs

@@ -25,7 +25,7 @@ std::vector<std::string> own_command_line() {
 
 JobSpec job_of(const BenchRanks& ranks) {
   JobSpec job;
-  job.command = "ropewalk bench";
+  job.command = ranks.command;
   job.ranks = ranks.count > 0 ? ranks.count : 2;
   if (!ranks.hosts.empty()) {
     job.hosts = assign_ranks(parse_hosts(ranks.hosts), ranks.count);

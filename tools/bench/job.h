@@ -11,9 +11,10 @@ namespace ropewalk::tools {
 
 /// Where ranks are to run, as the flags say it.
 struct BenchRanks {
-  int count = 0;                // 0: as many as `hosts` has, else 2
-  std::string hosts;            // as --hosts; empty: here
-  std::string remote_ropewalk;  // path on the other hosts; empty: as here
+  std::string command = "ropewalk bench";  // for messages
+  int count = 0;                           // 0: as many as `hosts` has, else 2
+  std::string hosts;                       // as --hosts; empty: here
+  std::string remote_ropewalk;             // path on the other hosts; empty: as here
 };
 
 /// True in a process that a launcher has started as a rank.

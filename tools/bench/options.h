@@ -22,7 +22,9 @@ struct BenchOptions {
   int root = 0;
   bool registered = true;
   bool in_place = true;
-  int iterations = 0;  // 0: as many as fit in about a second, 10 to 5000
+  int iterations = 0;  // 0: as many as fit in `budget_us`, within these bounds
+  double budget_us = 1e6;
+  int iterations_min = 10, iterations_max = 5000;
   int warmup = 5;
   std::optional<std::chrono::nanoseconds> timeout;
   bool json = false;

@@ -17,8 +17,6 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr double kBudgetUs = 1e6;  // of a size, where no number of iterations is given
-constexpr int kIterationsMin = 10, kIterationsMax = 5000;
 constexpr size_t kAlignment = 64;
 
 // Memory of either kind.
@@ -141,23 +139,8 @@ void measure(BenchCase& bench_case, Plan& barrier, std::span<double> us) {
 int choose_iterations(Communicator& comm, const BenchOptions& options, double iteration_us) {
   if (options.iterations > 0) return options.iterations;
   comm.all_reduce(std::span<double>(&iteration_us, 1), kMax);  // the same number on every rank
-  return static_cast<int>(std::clamp(kBudgetUs / std::max(iteration_us, 0.01),
-                                     double{kIterationsMin}, double{kIterationsMax}));
-}
-
-BenchResult run_size(Communicator& comm, const BenchOptions& options, Plan& barrier, size_t bytes) {
-  BenchCase bench_case(comm, options, bytes);
-  std::vector<double> us(static_cast<size_t>(std::max(options.warmup, 1)));
-  const double begin = now_us();
-  measure(bench_case, barrier, us);
-  const double iteration_us = (now_us() - begin) / static_cast<double>(us.size());
-  us.assign(static_cast<size_t>(choose_iterations(comm, options, iteration_us)), 0);
-  measure(bench_case, barrier, us);
-  // Only now, so that it does not disturb: an iteration takes as long as its slowest rank.
-  comm.all_reduce(std::span<double>(us), kMax);
-  int64_t wrong = bench_case.check();
-  comm.all_reduce(std::span<int64_t>(&wrong, 1));
-  return summarize(bench_case.shape(), bench_case.algorithm(), std::move(us), wrong);
+  return static_cast<int>(std::clamp<double>(options.budget_us / std::max(iteration_us, 0.01),
+                                             options.iterations_min, options.iterations_max));
 }
 
 /// Before any rank allocates: on every host what its ranks need must be there.
@@ -180,6 +163,28 @@ void check_memory_of_all(Communicator& comm, const BenchOptions& options) {
 
 }  // namespace
 
+Plan plan_barrier(Communicator& comm) {
+  Call call;
+  call.collective = Collective::barrier;
+  return comm.plan(call);
+}
+
+BenchResult measure_size(Communicator& comm, const BenchOptions& options, Plan& barrier,
+                         size_t bytes) {
+  BenchCase bench_case(comm, options, bytes);
+  std::vector<double> us(static_cast<size_t>(std::max(options.warmup, 1)));
+  const double begin = now_us();
+  measure(bench_case, barrier, us);
+  const double iteration_us = (now_us() - begin) / static_cast<double>(us.size());
+  us.assign(static_cast<size_t>(choose_iterations(comm, options, iteration_us)), 0);
+  measure(bench_case, barrier, us);
+  // Only now, so that it does not disturb: an iteration takes as long as its slowest rank.
+  comm.all_reduce(std::span<double>(us), kMax);
+  int64_t wrong = bench_case.check();
+  comm.all_reduce(std::span<int64_t>(&wrong, 1));
+  return summarize(bench_case.shape(), bench_case.algorithm(), std::move(us), wrong);
+}
+
 int run_bench_rank(const BenchOptions& options) {
   const auto comm = Communicator::create(join_options(options.transport, options.timeout));
   if (options.ranks > 0 && options.ranks != comm->size()) {
@@ -192,9 +197,7 @@ int run_bench_rank(const BenchOptions& options) {
                 fmt::format("--root {} of {} ranks", options.root, comm->size()));
   }
   check_memory_of_all(*comm, options);
-  Call barrier_call;
-  barrier_call.collective = Collective::barrier;
-  Plan barrier = comm->plan(barrier_call);
+  Plan barrier = plan_barrier(*comm);
   const bool prints = comm->rank() == 0;
   const BenchJob job{comm->size(), comm->transport()};
   if (prints) print_header(options, job);
@@ -202,7 +205,7 @@ int run_bench_rank(const BenchOptions& options) {
       options.kind.collective == Collective::barrier ? std::vector<size_t>{0} : options.sizes;
   int64_t wrong = 0;
   for (const size_t bytes : sizes) {
-    const BenchResult result = run_size(*comm, options, barrier, bytes);
+    const BenchResult result = measure_size(*comm, options, barrier, bytes);
     if (prints) print_result(options, job, result);
     wrong += result.wrong;
   }

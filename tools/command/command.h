@@ -22,6 +22,7 @@ void add_bench_command(Command app, Request& request);
 void add_p2p_commands(Command bench, Request& request);
 void add_explain_command(Command app, Request& request);
 void add_verify_command(Command app, Request& request);
+void add_tune_command(Command app, Request& request);
 void add_env_command(Command app, Request& request);
 void add_doctor_command(Command app, Request& request);
 /// help, version and completion; they tell of all commands in `app`.

@@ -8,6 +8,7 @@
 #include "engine/layout.h"
 #include "engine/wire.h"
 #include "job/plan_request.h"
+#include "job/tuning.h"
 #include "reduce/reduce.h"
 #include "ropewalk/status.h"
 
@@ -91,6 +92,21 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
   return ropewalk::choose_transports(transport, options.config.require, ranks);
 }
 
+/// Those of the file that ROPEWALK_TUNING names, if it names one, whatever hosts it is of.
+Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
+               const std::vector<int>& hosts) {
+  Costs costs = unmeasured_costs(transports);
+  const std::string& path = options.config.tuning;
+  if (path.empty() || path == kNoTuning) return costs;
+  const TuningProfile profile = parse_tuning(read_tuning(path));
+  const TunedJob job{.host_names = {}, .hosts = hosts, .transport = {}};
+  if (const std::string why = why_not_for(profile, job); !why.empty())
+    throw Error(ErrorCode::invalid_argument, "explain", fmt::format("{}: {}", path, why),
+                "set ROPEWALK_TUNING=none");
+  apply_tuning(profile, job, costs);
+  return costs;
+}
+
 std::string why_algorithm(const ExplainOptions& options, const Explanation& explanation) {
   if (explanation.decision.candidates.empty()) return "a job of one moves nothing";
   const Candidate& chosen = explanation.decision.candidates.front();
@@ -146,7 +162,7 @@ Explanation explain(const ExplainOptions& options) {
   explanation.transport = text_of(explanation.transports);
   if (!explanation.transports.reason.empty())
     explanation.transport += ": " + explanation.transports.reason;
-  explanation.costs = unmeasured_costs(explanation.transports);
+  explanation.costs = costs_of(options, explanation.transports, hosts);
   explanation.decision =
       plan_for(call, options.config, explanation.transports, hosts, explanation.costs);
   const PlanRequest request =

@@ -65,6 +65,9 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
   for (const PricedLinks& links : links_of(explanation))
     text += fmt::format("costs      {}: {} ({})\n", links.where, text_of(links.cost),
                         name_of(links.source));
+  if (!explanation.costs.times.empty())
+    text += fmt::format("times      of {} calls are measured ({})\n",
+                        explanation.costs.times.size(), name_of(explanation.costs.calls));
   if (!explanation.assumed.empty())
     text += fmt::format("assumed    {} could be used. It cannot: {}\n", options.config.transport,
                         explanation.assumed);
@@ -108,6 +111,7 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
                              {"overhead_us", rounded(links.cost.overhead_s * 1e6, 1e3)},
                              {"mb_per_s", rounded(1e-6 / links.cost.s_per_byte, 10)},
                              {"source", name_of(links.source)}});
+  json["measured_calls"] = explanation.costs.times.size();
   json["rank"] = options.rank;
   json["channel"] = nlohmann::json::array();
   for (const Traffic& traffic : explanation.traffic) {

@@ -1,0 +1,14 @@
+// Where a job's costs come from: a tuning profile, else the probes, else what the system tells of
+// adapters, else constants. Rank 0 decides; its record says what the others have to take part in.
+#pragma once
+
+#include "job/costs.h"
+#include "job/job.h"
+#include "ropewalk/communicator.h"
+
+namespace ropewalk {
+
+/// Collective, and equal on all ranks. Throws what broadcast, recv and all_reduce throw.
+Costs find_costs(Communicator& communicator, const Job& job);
+
+}  // namespace ropewalk

@@ -1,0 +1,223 @@
+#include "job/tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/log.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Throws what `parse_tuning` throws; its callers say where.
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, "tuning profile", why,
+              "let `ropewalk tune` write it again");
+}
+
+double positive(const Json& json, const char* name) {
+  const double value = json.at(name).get<double>();
+  if (!std::isfinite(value) || value < 0) refuse(fmt::format("{} is {}", name, value));
+  return value;
+}
+
+int count_of(const Json& json, const char* name) {
+  const auto value = json.at(name).get<int64_t>();
+  if (value < 1 || value > 1 << 20) refuse(fmt::format("{} is {}", name, value));
+  return static_cast<int>(value);
+}
+
+void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
+  const auto word = json.at("collective").get<std::string>();
+  const std::optional<Collective> collective = collective_named(word);
+  if (!collective) refuse(fmt::format("there is no collective \"{}\"", word));
+  const auto bytes = json.at("bytes").get<uint64_t>();
+  for (const auto& [name, us] : json.at("us").items()) {
+    const std::optional<Algorithm> algorithm = algorithm_named(name);
+    if (!algorithm || *algorithm == Algorithm::automatic)
+      refuse(fmt::format("there is no algorithm \"{}\"", name));
+    const double seconds = us.get<double>() * 1e-6;
+    if (!std::isfinite(seconds) || seconds <= 0)
+      refuse(fmt::format("{} takes {} us", name, us.dump()));
+    times.push_back({*collective, *algorithm, bytes, seconds});
+  }
+}
+
+TuningProfile parse(const Json& json) {
+  TuningProfile profile;
+  for (const Json& host : json.value("hosts", Json::array()))
+    profile.hosts.push_back({host.at("name").get<std::string>(), count_of(host, "ranks")});
+  if (const auto link = json.find("between_hosts"); link != json.end()) {
+    const double rate = positive(*link, "bytes_per_s");
+    if (rate < 1) refuse("bytes_per_s is less than 1");
+    profile.between_hosts = {
+        link->at("transport").get<std::string>(),
+        {1e-6 * positive(*link, "latency_us"), 1e-6 * positive(*link, "overhead_us"), 1 / rate}};
+  }
+  for (const Json& job : json.at("jobs")) {
+    TuningProfile::Calls& calls = profile.jobs.emplace_back();
+    calls.ranks = count_of(job, "ranks");
+    calls.transport = job.at("transport").get<std::string>();
+    for (const Json& call : job.at("calls")) parse_call(call, calls.times);
+    std::ranges::stable_sort(calls.times, {}, &MeasuredTime::bytes);
+  }
+  return profile;
+}
+
+/// By rank: number of its host, of the first `ranks` ranks.
+std::vector<int> hosts_of_first(const TuningProfile& profile, size_t ranks) {
+  std::vector<int> hosts;
+  for (size_t host = 0; host < profile.hosts.size() && hosts.size() < ranks; ++host)
+    hosts.insert(hosts.end(), static_cast<size_t>(profile.hosts[host].ranks),
+                 static_cast<int>(host));
+  hosts.resize(std::min(hosts.size(), ranks));
+  return hosts;
+}
+
+bool serves(const std::string& transport, const TunedJob& job) {
+  return job.transport.empty() || transport == job.transport;
+}
+
+const TuningProfile::Calls* calls_for(const TuningProfile& profile, const TunedJob& job) {
+  const size_t ranks = job.hosts.size();
+  if (!profile.hosts.empty() && hosts_of_first(profile, ranks) != job.hosts) return nullptr;
+  for (const TuningProfile::Calls& calls : profile.jobs)
+    if (calls.ranks == static_cast<int>(ranks) && serves(calls.transport, job)) return &calls;
+  return nullptr;
+}
+
+const TuningProfile::Link* link_for(const TuningProfile& profile, const TunedJob& job) {
+  const auto& link = profile.between_hosts;
+  const bool one_host = std::ranges::count(job.hosts, job.hosts[0]) == std::ssize(job.hosts);
+  // "tcp" of "shm+tcp".
+  const TunedJob between{{}, {}, job.transport.substr(job.transport.find('+') + 1)};
+  return link && !one_host && serves(link->transport, between) ? &*link : nullptr;
+}
+
+std::string tuning_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/ropewalk/tuning";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/ropewalk/tuning" : "";
+}
+
+}  // namespace
+
+std::string read_tuning(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    throw Error(ErrorCode::invalid_argument, "tuning profile",
+                fmt::format("cannot read it: {}", std::strerror(errno)),
+                "ROPEWALK_TUNING names a file on rank 0's host");
+  return text.str();
+}
+
+TuningProfile parse_tuning(std::string_view text) {
+  if (text.size() > kTuningBytesMax)
+    refuse(fmt::format("it is longer than {} bytes", kTuningBytesMax));
+  try {
+    return parse(Json::parse(text));
+  } catch (const Json::exception& error) {
+    refuse(error.what());
+  }
+}
+
+std::string text_of(const TuningProfile& profile) {
+  Json json;
+  for (const TuningProfile::Host& host : profile.hosts)
+    json["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
+  if (const auto& link = profile.between_hosts)
+    json["between_hosts"] = {{"transport", link->transport},
+                             {"latency_us", 1e6 * link->cost.latency_s},
+                             {"overhead_us", 1e6 * link->cost.overhead_s},
+                             {"bytes_per_s", 1 / link->cost.s_per_byte}};
+  json["jobs"] = Json::array();
+  for (const TuningProfile::Calls& job : profile.jobs) {
+    Json calls = Json::array();
+    const MeasuredTime* before = nullptr;
+    for (const MeasuredTime& time : job.times) {
+      if (before == nullptr || before->collective != time.collective || before->bytes != time.bytes)
+        calls.push_back({{"collective", name_of(time.collective)}, {"bytes", time.bytes}});
+      calls.back()["us"][std::string(name_of(time.algorithm))] =
+          std::round(1e8 * time.seconds) / 100;
+      before = &time;
+    }
+    json["jobs"].push_back({{"ranks", job.ranks}, {"transport", job.transport}, {"calls", calls}});
+  }
+  return json.dump(1) + "\n";
+}
+
+std::string why_not_for(const TuningProfile& profile, const TunedJob& job) {
+  for (const std::string& name : job.host_names)
+    if (!profile.hosts.empty() &&
+        std::ranges::find(profile.hosts, name, &TuningProfile::Host::name) == profile.hosts.end())
+      return fmt::format("it was measured on other hosts than {}", name);
+  if (link_for(profile, job) != nullptr || calls_for(profile, job) != nullptr) return {};
+  return fmt::format("it has no job of {} ranks so placed over {}", job.hosts.size(),
+                     job.transport.empty() ? "anything" : job.transport);
+}
+
+void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& costs) {
+  if (const TuningProfile::Link* link = link_for(profile, job)) {
+    costs.model.inter = link->cost;
+    costs.inter = CostSource::profile;
+  }
+  if (const TuningProfile::Calls* calls = calls_for(profile, job)) {
+    costs.times = calls->times;
+    costs.calls = CostSource::profile;
+  }
+}
+
+std::string saved_tuning_path(std::vector<std::string> host_names) {
+  const std::string folder = tuning_folder();
+  if (folder.empty()) return {};
+  std::ranges::sort(host_names);
+  host_names.erase(std::unique(host_names.begin(), host_names.end()), host_names.end());
+  std::string name;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::string& host : host_names) {
+    for (const char c : host + "\n") hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    for (const char c : host) name += std::isalnum(static_cast<uint8_t>(c)) || c == '-' ? c : '_';
+    name += '+';
+  }
+  return fmt::format("{}/{}{:016x}.json", folder, name.substr(0, 64), hash);
+}
+
+bool may_have_tuning(const std::string& setting) {
+  if (!setting.empty()) return setting != kNoTuning;
+  std::error_code ignored;
+  const std::string folder = tuning_folder();
+  return !folder.empty() && std::filesystem::exists(folder, ignored);
+}
+
+std::string find_tuning(const std::string& setting, const TunedJob& job) {
+  if (setting == kNoTuning) return {};
+  std::error_code ignored;
+  const std::string path = setting.empty() ? saved_tuning_path(job.host_names) : setting;
+  if (setting.empty() && (path.empty() || !std::filesystem::exists(path, ignored))) return {};
+  std::string why, advice = "measure with `ropewalk tune` on these hosts";
+  try {
+    const std::string text = read_tuning(path);
+    why = why_not_for(parse_tuning(text), job);
+    if (why.empty()) return text;
+  } catch (const Error& error) {
+    why = error.failure().reason;
+    advice = error.failure().advice;
+  }
+  log(LogLevel::warn, 0, "the tuning profile {} is not used: {}; {}, or set ROPEWALK_TUNING=none",
+      path, why, advice);
+  return {};
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,146 @@
+#include "job/tuning.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+TuningProfile profile() {
+  using enum Collective;
+  using enum Algorithm;
+  return {.hosts = {{"alpha", 2}, {"beta", 2}},
+          .between_hosts = TuningProfile::Link{"tcp", {10e-6, 5e-6, 4e-8}},
+          .jobs = {{2, "shm", {{all_reduce, ring, 8, 1e-6}, {all_reduce, direct, 8, 2e-6}}},
+                   {4, "shm+tcp", {{all_reduce, ring, 8, 3e-6}, {broadcast, tree, 4096, 4e-6}}}}};
+}
+
+TunedJob whole_job() {
+  return {{"alpha", "alpha", "beta", "beta"}, {0, 0, 1, 1}, "shm+tcp"};
+}
+
+Costs tuned(const TuningProfile& profile, const TunedJob& job) {
+  Costs costs;
+  apply_tuning(profile, job, costs);
+  return costs;
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_tuning(text);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.failure().reason;
+  }
+}
+
+TEST(Tuning, WhatIsWrittenIsReadAgain) {
+  const TuningProfile read = parse_tuning(text_of(profile()));
+  EXPECT_EQ(read.hosts[1].name, "beta");
+  EXPECT_EQ(read.hosts[1].ranks, 2);
+  EXPECT_EQ(read.between_hosts->transport, "tcp");
+  EXPECT_DOUBLE_EQ(read.between_hosts->cost.latency_s, 10e-6);
+  EXPECT_DOUBLE_EQ(read.between_hosts->cost.s_per_byte, 4e-8);
+  ASSERT_EQ(read.jobs.size(), 2u);
+  EXPECT_EQ(read.jobs[1].transport, "shm+tcp");
+  ASSERT_EQ(read.jobs[1].times.size(), 2u);
+  EXPECT_EQ(read.jobs[1].times[1].collective, Collective::broadcast);
+  EXPECT_EQ(read.jobs[1].times[1].algorithm, Algorithm::tree);
+  EXPECT_EQ(read.jobs[1].times[1].bytes, 4096u);
+  EXPECT_DOUBLE_EQ(read.jobs[1].times[1].seconds, 4e-6);
+}
+
+TEST(Tuning, ServesJobsOfItsHostsAlone) {
+  EXPECT_EQ(why_not_for(profile(), whole_job()), "");
+  const Costs costs = tuned(profile(), whole_job());
+  EXPECT_EQ(costs.inter, CostSource::profile);
+  EXPECT_EQ(costs.calls, CostSource::profile);
+  EXPECT_EQ(costs.times, profile().jobs[1].times);
+  // A part on one host.
+  EXPECT_EQ(tuned(profile(), {{"alpha", "alpha"}, {0, 0}, "shm"}).times, profile().jobs[0].times);
+  // A rank a host: the links alone.
+  const TunedJob one_each{{"beta", "alpha"}, {0, 1}, "tcp"};
+  EXPECT_EQ(why_not_for(profile(), one_each), "");
+  EXPECT_EQ(tuned(profile(), one_each).inter, CostSource::profile);
+  EXPECT_TRUE(tuned(profile(), one_each).times.empty());
+
+  EXPECT_EQ(why_not_for(profile(), {{"alpha", "gamma"}, {0, 1}, "tcp"}),
+            "it was measured on other hosts than gamma");
+  EXPECT_EQ(why_not_for(profile(), {{"alpha", "beta"}, {0, 1}, "verbs"}),
+            "it has no job of 2 ranks so placed over verbs");
+  TuningProfile any = profile();
+  any.hosts.clear();
+  EXPECT_EQ(why_not_for(any, {{"gamma", "gamma"}, {0, 0}, "shm"}), "");
+}
+
+TEST(Tuning, SaysWhereATextIsWrong) {
+  const auto with = [](const char* was, const char* is) {
+    const std::string text = text_of(profile());
+    EXPECT_NE(text.find(was), std::string::npos) << was;
+    return refusal_of(std::regex_replace(text, std::regex(was), is));
+  };
+  EXPECT_EQ(refusal_of(text_of(profile())), "");
+  EXPECT_EQ(with("\"ring\"", "\"rong\""), "there is no algorithm \"rong\"");
+  EXPECT_EQ(with("\"broadcast\"", "\"broadcost\""), "there is no collective \"broadcost\"");
+  EXPECT_EQ(with("\"ranks\": 4", "\"ranks\": 0"), "ranks is 0");
+  EXPECT_EQ(with("\"latency_us\": 10.0", "\"latency_us\": -1"), "latency_us is -1");
+  EXPECT_NE(with("\"jobs\"", "\"job\"").find("key 'jobs' not found"), std::string::npos);
+  EXPECT_NE(refusal_of("").find("parse error"), std::string::npos);
+  EXPECT_NE(refusal_of("[1, 2]"), "");
+  EXPECT_EQ(refusal_of(std::string(kTuningBytesMax + 1, ' ')), "it is longer than 1048576 bytes");
+}
+
+class SavedTuning : public ::testing::Test {
+ protected:
+  SavedTuning() : folder_(std::string(::testing::TempDir()) + "/tuning_test.XXXXXX") {
+    mkdtemp(folder_.data());
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~SavedTuning() override {
+    unsetenv("XDG_CACHE_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+  void save(const std::string& text) {
+    const std::string path = saved_tuning_path({"beta", "alpha"});
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(SavedTuning, IsFoundByTheNamesOfItsHosts) {
+  EXPECT_FALSE(may_have_tuning(""));
+  save(text_of(profile()));
+  EXPECT_TRUE(may_have_tuning(""));
+  EXPECT_EQ(find_tuning("", whole_job()), text_of(profile()));
+  EXPECT_EQ(find_tuning("", {{"alpha", "alpha"}, {0, 0}, "shm"}), "");  // other hosts in all
+}
+
+TEST_F(SavedTuning, IsOffWhereTheUserSaysSo) {
+  save(text_of(profile()));
+  EXPECT_FALSE(may_have_tuning("none"));
+  EXPECT_EQ(find_tuning("none", whole_job()), "");
+}
+
+TEST_F(SavedTuning, IsPassedOverWithAWarningWhereItIsOfNoUse) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(find_tuning("/nonexistent/file", whole_job()), "");
+  save("{");
+  EXPECT_EQ(find_tuning("", whole_job()), "");
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("/nonexistent/file is not used: cannot read it: No such file"),
+            std::string::npos)
+      << told;
+  EXPECT_NE(told.find("parse error"), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace ropewalk

@@ -1,0 +1,21 @@
+// Tuning profiles are files of a user; rank 0 sends them to the others. What is read is applied,
+// and written again it gives the same.
+#include <cstdlib>
+#include <string_view>
+
+#include "job/tuning.h"
+#include "ropewalk/status.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ropewalk;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const TuningProfile profile = parse_tuning(text);
+    const TunedJob job{{"alpha", "alpha", "beta", "beta"}, {0, 0, 1, 1}, "shm+tcp"};
+    Costs costs;
+    if (why_not_for(profile, job).empty()) apply_tuning(profile, job, costs);
+    if (parse_tuning(text_of(profile)).jobs.size() != profile.jobs.size()) abort();
+  } catch (const Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,266 @@
+#include "tools/bench/rank.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "communicator/cost_probe.h"
+#include "job/tuning.h"
+#include "schedule/algorithm.h"
+#include "tools/bench/job.h"
+#include "tools/bench/time_summary.h"
+#include "tools/tune/tune.h"
+
+namespace ropewalk::tools {
+namespace {
+
+constexpr double kBudgetUs = 100e3;  // of an algorithm with one size
+constexpr int kIterationsMin = 3, kIterationsMax = 300;
+/// So many times slower than the best, an algorithm is not measured with longer vectors.
+constexpr double kTooSlow = 4;
+/// Links are measured so often: another process may have held one up, which makes it slower.
+constexpr int kLinkProbes = 5;
+/// Of what the default would lose: less is noise.
+constexpr double kWorthTelling = 0.05;
+/// For ranks that have no part in a job that is being measured.
+constexpr auto kPatience = std::chrono::hours(24);
+
+std::string size_text(size_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{}M", bytes >> 20);
+  return bytes >= 1 << 10 && bytes % (1 << 10) == 0 ? fmt::format("{}K", bytes >> 10)
+                                                    : fmt::format("{}", bytes);
+}
+
+/// By rank.
+std::vector<std::string> host_names_of(Communicator& comm) {
+  std::array<char, 256> mine{};
+  gethostname(mine.data(), mine.size() - 1);
+  std::vector<char> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.all_gather(mine, all);
+  std::vector<std::string> names;
+  for (int rank = 0; rank < comm.size(); ++rank)
+    names.emplace_back(all.data() + static_cast<size_t>(rank) * mine.size());
+  return names;
+}
+
+/// The hosts in rank order; empty where the ranks of one do not stand beside each other.
+std::vector<TuningProfile::Host> hosts_of_names(const std::vector<std::string>& names) {
+  std::vector<TuningProfile::Host> hosts;
+  for (const std::string& name : names) {
+    if (!hosts.empty() && hosts.back().name == name) {
+      ++hosts.back().ranks;
+    } else {
+      hosts.push_back({name, 1});
+    }
+  }
+  std::set<std::string> distinct(names.begin(), names.end());
+  if (distinct.size() == hosts.size()) return hosts;
+  throw Error(ErrorCode::invalid_argument, "tune", "the ranks of a host do not follow each other",
+              "start them so: --hosts alpha:2,beta:2");
+}
+
+std::vector<int> numbers_of(const std::vector<TuningProfile::Host>& hosts) {
+  std::vector<int> numbers;
+  for (size_t host = 0; host < hosts.size(); ++host)
+    numbers.insert(numbers.end(), static_cast<size_t>(hosts[host].ranks), static_cast<int>(host));
+  return numbers;
+}
+
+/// What one job takes: every collective, size and algorithm.
+class JobTuner {
+ public:
+  /// `hosts`: number of each rank's host. `prints`: on one rank.
+  JobTuner(Communicator& comm, const TuneOptions& options, const std::vector<int>& hosts,
+           bool prints)
+      : comm_(comm),
+        options_(options),
+        hosts_(hosts_of(hosts, comm.size())),
+        prints_(prints),
+        barrier_(plan_barrier(comm)) {}
+
+  std::vector<MeasuredTime> run() {
+    for (const Collective collective : options_.collectives) tune(collective);
+    std::ranges::stable_sort(times_, {}, &MeasuredTime::bytes);
+    return times_;
+  }
+  /// After `run`, where it prints: what calls take without these times, where others are faster.
+  void tell_changes() const {
+    bool any = false;
+    for (const auto& [call, chosen] : chosen_) {
+      const auto& [collective, bytes] = call;
+      const MeasuredTime* best = nullptr;
+      const MeasuredTime* now = nullptr;
+      for (const MeasuredTime& time : times_) {
+        if (time.collective != collective || time.bytes != bytes) continue;
+        if (best == nullptr || time.seconds < best->seconds) best = &time;
+        if (time.algorithm == chosen) now = &time;
+      }
+      if (now == nullptr || best->seconds > (1 - kWorthTelling) * now->seconds) continue;
+      if (!any) print("\nWhat the profile changes:\n");
+      any = true;
+      print(fmt::format(
+          "  {} of {}: {} instead of {}, {:.4g} us instead of {:.4g}: {:.0f} % less\n",
+          name_of(collective), size_text(bytes), name_of(best->algorithm), name_of(chosen),
+          best->seconds * 1e6, now->seconds * 1e6, 100 * (1 - best->seconds / now->seconds)));
+    }
+    if (!any) print("\nThe defaults are the fastest, within 5 %.\n");
+  }
+
+ private:
+  void tune(Collective collective) {
+    BenchOptions options;
+    options.kind.collective = collective;
+    options.in_place = options.kind.in_place_by_default();
+    options.warmup = 1;
+    std::vector<Algorithm> left;
+    for (const Algorithm algorithm : algorithms_for(collective))
+      if (descriptor_of(algorithm).passed_over(hosts_).empty()) left.push_back(algorithm);
+    size_t bytes_before = 0;
+    for (const size_t size : options_.sizes) {
+      options.algorithm = Algorithm::automatic;
+      options.iterations = 1;
+      const BenchResult first = measure_size(comm_, options, barrier_, size);
+      if (first.bytes == bytes_before) continue;  // at least an element a rank
+      bytes_before = first.bytes;
+      chosen_[{collective, first.bytes}] = first.algorithm;
+      options.iterations = 0;
+      options.budget_us = kBudgetUs;
+      options.iterations_min = kIterationsMin;
+      options.iterations_max = kIterationsMax;
+      measure_each(options, size, left);
+    }
+  }
+
+  void measure_each(BenchOptions& options, size_t size, std::vector<Algorithm>& left) {
+    std::map<Algorithm, double> us;
+    double best_us = 1e300;
+    std::string line;
+    for (const Algorithm algorithm : left) {
+      options.algorithm = algorithm;
+      const BenchResult result = measure_size(comm_, options, barrier_, size);
+      if (result.wrong > 0)
+        throw Error(ErrorCode::protocol, "tune",
+                    fmt::format("{} by {} gave {} wrong elements", name_of(options.kind.collective),
+                                name_of(algorithm), result.wrong),
+                    "report this, with the output of `ropewalk doctor`");
+      us[algorithm] = result.median_us;
+      best_us = std::min(best_us, result.median_us);
+      times_.push_back({options.kind.collective, algorithm, result.bytes, result.median_us * 1e-6});
+      line += fmt::format("{} {} {:.4g}", line.empty() ? "" : ",", name_of(algorithm),
+                          result.median_us);
+    }
+    if (prints_)
+      print(fmt::format("{} of {}, {} ranks:{} us\n", name_of(options.kind.collective),
+                        size_text(size), comm_.size(), line));
+    std::erase_if(left, [&](Algorithm one) { return us[one] > kTooSlow * best_us; });
+  }
+
+  Communicator& comm_;
+  const TuneOptions& options_;
+  const Hosts hosts_;
+  const bool prints_;
+  Plan barrier_;
+  std::vector<MeasuredTime> times_;
+  std::map<std::pair<Collective, size_t>, Algorithm> chosen_;  // by the planner
+};
+
+LinkCost measure_between_hosts(Communicator& comm, const std::vector<int>& hosts) {
+  LinkCost least;
+  for (int i = 0; i < kLinkProbes; ++i) {
+    const LinkCost one = measure_costs(comm, hosts, Costs()).model.inter;
+    if (i == 0) least = one;
+    least = {std::min(least.latency_s, one.latency_s), std::min(least.overhead_s, one.overhead_s),
+             std::min(least.s_per_byte, one.s_per_byte)};
+  }
+  return least;
+}
+
+std::vector<int> jobs_of(const TuneOptions& options, int ranks) {
+  std::vector<int> jobs = options.jobs;
+  if (jobs.empty()) {
+    for (int job = 2; job < ranks; job *= 2) jobs.push_back(job);
+    jobs.push_back(ranks);
+  }
+  for (const int job : jobs)
+    if (job < 2 || job > ranks)
+      throw Error(ErrorCode::invalid_argument, "tune",
+                  fmt::format("a job of {} ranks cannot be measured with {}", job, ranks),
+                  "choose --jobs from 2 to the number of ranks");
+  return jobs;
+}
+
+void write(const TuningProfile& profile, const std::string& path) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  // Whole or not at all: a job may begin meanwhile.
+  const std::string written = path + ".new";
+  std::ofstream file(written, std::ios::binary);
+  file << text_of(profile);
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(written, path, error);
+  if (!file || error)
+    throw Error(ErrorCode::system, "tune", fmt::format("cannot write {}", path),
+                "name another file with --output");
+}
+
+}  // namespace
+
+int run_tune_rank(const TuneOptions& options) {
+  setenv("ROPEWALK_TUNING", std::string(kNoTuning).c_str(), 1);
+  const auto comm = Communicator::create(join_options(options.transport, {}));
+  const bool prints = comm->rank() == 0;
+  const std::vector<int> jobs = jobs_of(options, comm->size());
+  const std::vector<std::string> names = host_names_of(*comm);
+  TuningProfile profile;
+  profile.hosts = hosts_of_names(names);
+  const std::string path = options.output.empty() ? saved_tuning_path(names) : options.output;
+  if (path.empty())
+    throw Error(ErrorCode::invalid_argument, "tune", "there is no home to save the profile in",
+                "name a file with --output");
+  const std::vector<int> hosts = numbers_of(profile.hosts);
+  if (prints)
+    print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
+                      comm->transport()));
+  if (profile.hosts.size() > 1) {
+    const std::string transport = comm->transport();
+    profile.between_hosts = {transport.substr(transport.find('+') + 1),
+                             measure_between_hosts(*comm, hosts)};
+    if (prints) print(fmt::format("between hosts: {}\n", text_of(profile.between_hosts->cost)));
+  }
+  std::optional<JobTuner> whole;
+  for (const int ranks : jobs) {
+    const bool all = ranks == comm->size();
+    const auto part = all ? nullptr : comm->split(comm->rank() < ranks ? 0 : -1);
+    if (all || part != nullptr) {
+      const std::vector<int> placed(hosts.begin(), hosts.begin() + ranks);
+      Communicator& job = all ? *comm : *part;
+      JobTuner tuner(job, options, placed, prints);
+      profile.jobs.push_back({ranks, job.transport(), tuner.run()});
+      if (all) whole.emplace(std::move(tuner));
+    }
+    std::byte together{};
+    Call barrier = Call::all_reduce(std::span(reinterpret_cast<uint8_t*>(&together), 1), kMax);
+    barrier.collective = Collective::barrier;
+    comm->run(barrier, kPatience);
+  }
+  if (!prints) return 0;
+  if (whole) whole->tell_changes();
+  write(profile, path);
+  print(fmt::format(
+      "\nSaved as {}; jobs on these hosts {}.\n", path,
+      options.output.empty() ? "use it by themselves" : "use it with ROPEWALK_TUNING=" + path));
+  return 0;
+}
+
+}  // namespace ropewalk::tools

@@ -17,7 +17,8 @@ constexpr size_t kSentSliceMin = 512 << 10, kMappedSliceMin = 16 << 10, kSlowSli
 constexpr double kSliceMin_s = 200e-6;
 constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
-constexpr size_t kSliceAlign = 64;            // a cache line; whole elements of every type
+constexpr double kWorthHalving = 0.98;
+constexpr size_t kSliceAlign = 64;  // a cache line; whole elements of every type
 
 size_t sent_slice_min(const LinkCost& link) {
   const double bytes = kSliceMin_s / std::max(link.s_per_byte, 1e-15);
@@ -31,24 +32,6 @@ struct Question {
   Algorithm algorithm;
   size_t bytes;
 };
-
-size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  size_t slice;
-  if (request.mapped) {
-    // One slice of every rank's buffer at once should fit in half of L2.
-    slice = std::bit_floor(std::max<size_t>(request.l2_bytes / 2 / request.ranks, 1));
-    slice = std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
-  } else {
-    const size_t block = call.bytes / descriptor_of(call.algorithm).blocks(call.collective, hosts);
-    const LinkCost& link = hosts.count() > 1 ? request.cost.inter : request.cost.intra;
-    slice = std::max(std::bit_floor(block / kSlicesWanted), sent_slice_min(link));
-    // Staging slots are as long as a slice: no longer than what they hold.
-    slice = std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
-  }
-  const size_t most = std::max<size_t>(request.slice_bytes_max, 1);
-  if (slice > most) slice = most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
-  return slice;
-}
 
 /// The most ranks of a host whose successor is on another one.
 int leaving_max(const Hosts& hosts) {
@@ -84,12 +67,43 @@ ScheduleKey key_of(const PlanRequest& request, const Question& call) {
   return {call.collective, call.algorithm, request.ranks, request.root, request.hosts};
 }
 
-/// As the cost model says.
-double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  const size_t slice_bytes = choose_slice_bytes(request, hosts, call);
+/// As the cost model says, in slices of so many bytes.
+double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call,
+                  size_t slice_bytes) {
   const CostTerms terms =
       terms_of(request, hosts, bound_of(key_of(request, call)), call.bytes, slice_bytes);
   return descriptor_of(call.algorithm).predict_s(terms, call.collective);
+}
+
+size_t mapped_slice_bytes(const PlanRequest& request) {
+  // One slice of every rank's buffer at once should fit in half of L2.
+  const size_t slice = std::bit_floor(std::max<size_t>(request.l2_bytes / 2 / request.ranks, 1));
+  return std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
+}
+
+size_t sent_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
+  const size_t block = call.bytes / descriptor_of(call.algorithm).blocks(call.collective, hosts);
+  const size_t least = sent_slice_min(hosts.count() > 1 ? request.cost.inter : request.cost.intra);
+  size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
+  // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
+  for (; slice / 2 >= least; slice /= 2)
+    if (modelled_s(request, hosts, call, slice / 2) >
+        kWorthHalving * modelled_s(request, hosts, call, slice))
+      break;
+  // Staging slots are as long as a slice: no longer than what they hold.
+  return std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
+}
+
+size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
+  const size_t slice =
+      request.mapped ? mapped_slice_bytes(request) : sent_slice_bytes(request, hosts, call);
+  const size_t most = std::max<size_t>(request.slice_bytes_max, 1);
+  if (slice <= most) return slice;
+  return most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
+}
+
+double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
+  return modelled_s(request, hosts, call, choose_slice_bytes(request, hosts, call));
 }
 
 /// How many times as long as modelled the shortest measured calls took, all together.

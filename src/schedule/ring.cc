@@ -1,6 +1,7 @@
 // The ring: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations", 2009. Every rank sends to its right neighbour only. Broadcast and reduce run along
 // the chain that the ring becomes when cut before the root; the engine's slices pipeline it.
+#include <algorithm>
 #include <numeric>
 
 #include "schedule/builders.h"
@@ -55,15 +56,21 @@ Bound bound(const ScheduleKey& key) {
   return once_or_twice(key.collective, {sent, key.ranks - 1});
 }
 
+/// A chain through all ranks, slice by slice; the slowest hop sets the pace.
+double predict_chain_s(const CostTerms& t, bool adds) {
+  const double slices = t.slices_of(t.bytes), slice = t.bytes / slices;
+  const double add = adds ? slice * t.add : 0;
+  const double move = adds && t.mapped ? 0 : moving(t, slice, t.ring_cross);
+  const double stage = t.link.overhead_s + move + add;
+  const double between = t.hosts > 1 ? std::min(t.n - 1, (t.hosts - 1) * t.ring_cross) : t.n - 1;
+  const double inside =
+      t.inside.latency_s + t.inside.overhead_s + slice * t.inside.s_per_byte + add;
+  return between * (t.round() + stage) + (t.n - 1 - between) * inside + (slices - 1) * stage;
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
   const double hops = t.n - 1;
-  if (moves_whole(collective)) {
-    const double slices = t.slices_of(t.bytes), slice = t.bytes / slices;
-    const bool adds = collective == Collective::reduce;
-    const double move = adds && t.mapped ? 0 : moving(t, slice, t.ring_cross);
-    const double stage = t.link.overhead_s + move, add = adds ? slice * t.add : 0;
-    return hops * (t.round() + stage + add) + (slices - 1) * (stage + add);
-  }
+  if (moves_whole(collective)) return predict_chain_s(t, collective == Collective::reduce);
   const double block = t.bytes / t.n;
   const double hop = t.round() + t.slices_of(block) * t.link.overhead_s;
   const double move = moving(t, block, t.ring_cross);

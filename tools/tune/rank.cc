@@ -25,8 +25,9 @@ namespace {
 
 constexpr double kBudgetUs = 100e3;  // of an algorithm with one size
 constexpr int kIterationsMin = 3, kIterationsMax = 300;
-/// So many times slower than the best, an algorithm is not measured with longer vectors.
-constexpr double kTooSlow = 4;
+/// So many times slower than the best where calls take this long, and messages count no more, an
+/// algorithm is not measured with longer vectors.
+constexpr double kTooSlow = 3, kLongUs = 1000;
 /// Links are measured so often: another process may have held one up, which makes it slower.
 constexpr int kLinkProbes = 5;
 /// Of what the default would lose: less is noise.
@@ -161,7 +162,8 @@ class JobTuner {
     if (prints_)
       print(fmt::format("{} of {}, {} ranks:{} us\n", name_of(options.kind.collective),
                         size_text(size), comm_.size(), line));
-    std::erase_if(left, [&](Algorithm one) { return us[one] > kTooSlow * best_us; });
+    std::erase_if(left,
+                  [&](Algorithm one) { return us[one] > std::max(kLongUs, kTooSlow * best_us); });
   }
 
   Communicator& comm_;

@@ -11,7 +11,7 @@
 namespace ropewalk {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::array<size_t, 3> kBytes = {8, 4 << 10, 32 << 10};
 constexpr size_t kCandidates = 4;
@@ -46,9 +46,9 @@ double time_s(Communicator& communicator, const Call& call) {
   plan.run();  // links the ranks
   double least_s = 1e9;
   for (int batch = 0; batch < kBatches; ++batch) {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     for (int i = 0; i < kCalls; ++i) plan.run();
-    least_s = std::min(least_s, std::chrono::duration<double>(Clock::now() - begin).count());
+    least_s = std::min(least_s, std::chrono::duration<double>(SteadyClock::now() - begin).count());
   }
   return least_s / kCalls;
 }
@@ -56,7 +56,7 @@ double time_s(Communicator& communicator, const Call& call) {
 }  // namespace
 
 std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Planning& plan) {
-  const auto begin = Clock::now();
+  const auto begin = SteadyClock::now();
   auto buffer = communicator.allocate<float>(kBytes.back() / sizeof(float));
   std::vector<MeasuredTime> times;
   double spent_s = 0;  // by the slowest rank
@@ -70,7 +70,7 @@ std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Pla
       call.algorithm = algorithm;
       slowest_s.push_back(time_s(communicator, call));
     }
-    slowest_s.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    slowest_s.push_back(std::chrono::duration<double>(SteadyClock::now() - begin).count());
     communicator.all_reduce(std::span(slowest_s), kMax);
     spent_s = slowest_s.back();
     for (size_t i = 0; i < tried.size(); ++i)

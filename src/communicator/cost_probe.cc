@@ -13,7 +13,7 @@
 namespace ropewalk {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kPingPongs = 10;  // the first warms up
 constexpr int kBurst = 6;       // messages that one stream holds, and some to spare
@@ -33,8 +33,8 @@ constexpr double kTransferring_s = 14e-3;
 constexpr double kFarLatency_s = 5e-3;
 constexpr std::array<size_t, 5> kTransferBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double seconds_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
 /// The link between two hosts, measured by the ranks at both ends. The lower one keeps the clock
@@ -62,11 +62,11 @@ class LinkProbe {
   /// From the first of `messages` to the answer to the last; the least of `times` but the first.
   /// Fewer times where that takes long: each message tells whether it is of the last.
   double least_time_s(int times, int messages) {
-    const auto first = Clock::now();
+    const auto first = SteadyClock::now();
     double least_s = 1e9;
     bool is_last = false;
     for (int i = 0; !is_last; ++i) {
-      const auto begin = Clock::now();
+      const auto begin = SteadyClock::now();
       if (leads_)
         out_[0] = is_last = i + 1 == times || (i > 0 && seconds_since(first) > kPinging_s);
       for (int m = 0; m < messages; ++m) leads_ ? send(1) : receive(1);
@@ -79,7 +79,7 @@ class LinkProbe {
 
   /// Ever longer transfers, each several times, since another process may have held one up.
   double lead_transfers(double one_way_s) {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     double before_s = one_way_s, s_per_byte = 0;
     size_t before_bytes = 0;
     for (const size_t bytes : kTransferBytes) {
@@ -104,7 +104,7 @@ class LinkProbe {
 
   double lead_transfer(size_t bytes) {
     announce(bytes);
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     exchange(bytes);
     return seconds_since(begin);
   }
@@ -145,7 +145,7 @@ double measure_adding_s_per_byte() {
                                                    reinterpret_cast<const std::byte*>(from.data())};
   double least_s = 1e9;
   for (int i = 0; i < kAdditions; ++i) {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     reduce(std::span(&into, 1), sources, sum.size(), DataType::float32, kSum);
     least_s = std::min(least_s, seconds_since(begin));
   }

@@ -44,8 +44,8 @@ void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
   const auto bytes = json.at("bytes").get<uint64_t>();
   for (const auto& [name, us] : json.at("us").items()) {
     const std::optional<Algorithm> algorithm = algorithm_named(name);
-    if (!algorithm || *algorithm == Algorithm::automatic)
-      refuse(fmt::format("there is no algorithm \"{}\"", name));
+    if (!algorithm || std::ranges::count(algorithms_for(*collective), *algorithm) == 0)
+      refuse(fmt::format("{} has no algorithm \"{}\"", word, name));
     const double seconds = us.get<double>() * 1e-6;
     if (!std::isfinite(seconds) || seconds <= 0)
       refuse(fmt::format("{} takes {} us", name, us.dump()));
@@ -114,12 +114,17 @@ std::string tuning_folder() {
 }  // namespace
 
 std::string read_tuning(const std::string& path) {
+  const auto fail = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "tuning profile", "cannot read it: " + why,
+                "ROPEWALK_TUNING names a file on rank 0's host");
+  };
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);  // an error where it is no file
+  if (error) fail(error.message());
+  if (bytes > kTuningBytesMax) fail(fmt::format("it is longer than {} bytes", kTuningBytesMax));
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw Error(ErrorCode::invalid_argument, "tuning profile",
-                fmt::format("cannot read it: {}", std::strerror(errno)),
-                "ROPEWALK_TUNING names a file on rank 0's host");
+  if (!file || !(text << file.rdbuf())) fail(std::strerror(errno));
   return text.str();
 }
 

@@ -87,8 +87,9 @@ TEST(Tuning, SaysWhereATextIsWrong) {
     return refusal_of(std::regex_replace(text, std::regex(was), is));
   };
   EXPECT_EQ(refusal_of(text_of(profile())), "");
-  EXPECT_EQ(with("\"ring\"", "\"rong\""), "there is no algorithm \"rong\"");
+  EXPECT_EQ(with("\"ring\"", "\"rong\""), "all_reduce has no algorithm \"rong\"");
   EXPECT_EQ(with("\"broadcast\"", "\"broadcost\""), "there is no collective \"broadcost\"");
+  EXPECT_EQ(with("\"tree\"", "\"one_shot\""), "broadcast has no algorithm \"one_shot\"");
   EXPECT_EQ(with("\"ranks\": 4", "\"ranks\": 0"), "ranks is 0");
   EXPECT_EQ(with("\"latency_us\": 10.0", "\"latency_us\": -1"), "latency_us is -1");
   EXPECT_NE(with("\"jobs\"", "\"job\"").find("key 'jobs' not found"), std::string::npos);
@@ -133,6 +134,8 @@ TEST_F(SavedTuning, IsOffWhereTheUserSaysSo) {
 TEST_F(SavedTuning, IsPassedOverWithAWarningWhereItIsOfNoUse) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(find_tuning("/nonexistent/file", whole_job()), "");
+  EXPECT_EQ(find_tuning("/dev/zero", whole_job()), "");
+  EXPECT_EQ(find_tuning(folder_, whole_job()), "");
   save("{");
   EXPECT_EQ(find_tuning("", whole_job()), "");
   const std::string told = ::testing::internal::GetCapturedStderr();

@@ -26,13 +26,6 @@ size_t sent_slice_min(const LinkCost& link) {
   return std::max(std::bit_floor(static_cast<size_t>(bytes)), kSlowSliceMin);
 }
 
-/// A call of the request's job.
-struct Question {
-  Collective collective;
-  Algorithm algorithm;
-  size_t bytes;
-};
-
 /// The most ranks of a host whose successor is on another one.
 int leaving_max(const Hosts& hosts) {
   std::vector<int> leaving(hosts.count());
@@ -43,113 +36,128 @@ int leaving_max(const Hosts& hosts) {
   return std::ranges::max(leaving);
 }
 
-CostTerms terms_of(const PlanRequest& request, const Hosts& hosts, const Bound& bound, size_t bytes,
-                   size_t slice_bytes) {
-  const bool several = hosts.count() > 1;
-  CostTerms t{};
-  t.bound = bound;
-  t.n = request.ranks;
-  t.bytes = static_cast<double>(bytes);
-  t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
-  t.link = several ? request.cost.inter : request.cost.intra;
-  t.inside = request.cost.intra;
-  t.add = request.cost.reduce_s_per_byte;
-  t.hosts = hosts.count();
-  t.owners = hosts.size_min();
-  t.local = hosts.size_max();
-  t.all_cross = several ? t.local : 1;
-  t.ring_cross = std::max(1, leaving_max(hosts));
-  t.mapped = request.mapped;
-  return t;
-}
+/// An algorithm for a collective of the request's job.
+struct Choice {
+  Collective collective;
+  Algorithm algorithm;
+  Bound bound;
+};
 
-ScheduleKey key_of(const PlanRequest& request, const Question& call) {
-  return {call.collective, call.algorithm, request.ranks, request.root, request.hosts};
-}
+/// How long calls take, and in slices of which length.
+class Predictor {
+ public:
+  explicit Predictor(const PlanRequest& request)
+      : request_(request),
+        hosts_(hosts_of(request.hosts, request.ranks)),
+        several_(hosts_.count() > 1),
+        link_(several_ ? request.cost.inter : request.cost.intra),
+        ring_cross_(std::max(1, leaving_max(hosts_))),
+        slowdown_(find_slowdown()) {}
 
-/// As the cost model says, in slices of so many bytes.
-double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call,
-                  size_t slice_bytes) {
-  const CostTerms terms =
-      terms_of(request, hosts, bound_of(key_of(request, call)), call.bytes, slice_bytes);
-  return descriptor_of(call.algorithm).predict_s(terms, call.collective);
-}
+  const Hosts& hosts() const { return hosts_; }
 
-size_t mapped_slice_bytes(const PlanRequest& request) {
-  // One slice of every rank's buffer at once should fit in half of L2.
-  const size_t slice = std::bit_floor(std::max<size_t>(request.l2_bytes / 2 / request.ranks, 1));
-  return std::clamp(slice, kMappedSliceMin, kMappedSliceMax);
-}
-
-size_t sent_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  const size_t block = call.bytes / descriptor_of(call.algorithm).blocks(call.collective, hosts);
-  const size_t least = sent_slice_min(hosts.count() > 1 ? request.cost.inter : request.cost.intra);
-  size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
-  // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
-  for (; slice / 2 >= least; slice /= 2)
-    if (modelled_s(request, hosts, call, slice / 2) >
-        kWorthHalving * modelled_s(request, hosts, call, slice))
-      break;
-  // Staging slots are as long as a slice: no longer than what they hold.
-  return std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
-}
-
-size_t choose_slice_bytes(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  const size_t slice =
-      request.mapped ? mapped_slice_bytes(request) : sent_slice_bytes(request, hosts, call);
-  const size_t most = std::max<size_t>(request.slice_bytes_max, 1);
-  if (slice <= most) return slice;
-  return most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
-}
-
-double modelled_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  return modelled_s(request, hosts, call, choose_slice_bytes(request, hosts, call));
-}
-
-/// How many times as long as modelled the shortest measured calls took, all together.
-double slowdown(const PlanRequest& request, const Hosts& hosts) {
-  double measured = 0, modelled = 0;
-  for (const MeasuredTime& time : request.times) {
-    if (time.bytes != request.times.front().bytes) break;
-    measured += time.seconds;
-    modelled += modelled_s(request, hosts, {time.collective, time.algorithm, time.bytes});
+  Choice choice(Collective collective, Algorithm algorithm) const {
+    return {collective, algorithm,
+            bound_of({collective, algorithm, request_.ranks, request_.root, request_.hosts})};
   }
-  return modelled > 0 ? measured / modelled : 1;
-}
 
-double predicted_s(const PlanRequest& request, const Hosts& hosts, const Question& call) {
-  const MeasuredTime* below = nullptr;
-  for (const MeasuredTime& time : request.times) {
-    if (time.collective != call.collective || time.algorithm != call.algorithm) continue;
-    if (time.bytes < call.bytes) {
-      below = &time;
-      continue;
+  double seconds(const Choice& choice, size_t bytes) const {
+    const MeasuredTime* below = nullptr;
+    for (const MeasuredTime& time : request_.times) {
+      if (time.collective != choice.collective || time.algorithm != choice.algorithm) continue;
+      if (time.bytes < bytes) {
+        below = &time;
+        continue;
+      }
+      if (below == nullptr) return time.seconds;
+      const double part = static_cast<double>(bytes - below->bytes) /
+                          static_cast<double>(time.bytes - below->bytes);
+      return below->seconds + part * (time.seconds - below->seconds);
     }
-    if (below == nullptr) return time.seconds;
-    const double part = static_cast<double>(call.bytes - below->bytes) /
-                        static_cast<double>(time.bytes - below->bytes);
-    return below->seconds + part * (time.seconds - below->seconds);
+    const double modelled = modelled_s(choice, bytes);
+    if (request_.times.empty()) return modelled;
+    const double known = modelled_s(choice, below ? below->bytes : request_.times.front().bytes);
+    return (below ? below->seconds : slowdown_ * known) + std::max(modelled - known, 0.0);
   }
-  const double modelled = modelled_s(request, hosts, call);
-  if (request.times.empty()) return modelled;
-  const size_t bytes = below != nullptr ? below->bytes : request.times.front().bytes;
-  const double known = modelled_s(request, hosts, {call.collective, call.algorithm, bytes});
-  const double took = below != nullptr ? below->seconds : slowdown(request, hosts) * known;
-  return took + std::max(modelled - known, 0.0);
-}
 
-Candidate consider(const PlanRequest& request, const Hosts& hosts, Algorithm algorithm) {
-  const AlgorithmDescriptor& descriptor = descriptor_of(algorithm);
-  const Question call{request.collective, algorithm, request.bytes};
-  const Bound bound = bound_of(key_of(request, call));
+  size_t slice_bytes(const Choice& choice, size_t bytes) const {
+    const size_t slice = request_.mapped ? mapped_slice_bytes() : sent_slice_bytes(choice, bytes);
+    const size_t most = std::max<size_t>(request_.slice_bytes_max, 1);
+    if (slice <= most) return slice;
+    return most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
+  }
+
+ private:
+  /// As the cost model says, in slices of so many bytes.
+  double modelled_s(const Choice& choice, size_t bytes, size_t slice_bytes) const {
+    CostTerms t{};
+    t.bound = choice.bound;
+    t.n = request_.ranks;
+    t.bytes = static_cast<double>(bytes);
+    t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
+    t.link = link_;
+    t.inside = request_.cost.intra;
+    t.add = request_.cost.reduce_s_per_byte;
+    t.hosts = hosts_.count();
+    t.owners = hosts_.size_min();
+    t.local = hosts_.size_max();
+    t.all_cross = several_ ? t.local : 1;
+    t.ring_cross = ring_cross_;
+    t.mapped = request_.mapped;
+    return descriptor_of(choice.algorithm).predict_s(t, choice.collective);
+  }
+  double modelled_s(const Choice& choice, size_t bytes) const {
+    return modelled_s(choice, bytes, slice_bytes(choice, bytes));
+  }
+
+  /// How many times as long as modelled the shortest measured calls took, all together.
+  double find_slowdown() const {
+    double measured = 0, modelled = 0;
+    for (const MeasuredTime& time : request_.times) {
+      if (time.bytes != request_.times.front().bytes) break;
+      measured += time.seconds;
+      modelled += modelled_s(choice(time.collective, time.algorithm), time.bytes);
+    }
+    return modelled > 0 ? measured / modelled : 1;
+  }
+
+  size_t mapped_slice_bytes() const {
+    // One slice of every rank's buffer at once should fit in half of L2.
+    const size_t most = std::max<size_t>(request_.l2_bytes / 2 / request_.ranks, 1);
+    return std::clamp(std::bit_floor(most), kMappedSliceMin, kMappedSliceMax);
+  }
+
+  size_t sent_slice_bytes(const Choice& choice, size_t bytes) const {
+    const size_t block = bytes / descriptor_of(choice.algorithm).blocks(choice.collective, hosts_);
+    const size_t least = sent_slice_min(link_);
+    size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
+    // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
+    while (slice / 2 >= least &&
+           modelled_s(choice, bytes, slice / 2) <= kWorthHalving * modelled_s(choice, bytes, slice))
+      slice /= 2;
+    // Staging slots are as long as a slice: no longer than what they hold.
+    return std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
+  }
+
+  const PlanRequest& request_;
+  const Hosts hosts_;
+  const bool several_;
+  const LinkCost link_;
+  const int ring_cross_;
+  const double slowdown_;
+};
+
+Candidate consider(const PlanRequest& request, const Predictor& predictor, Algorithm algorithm) {
+  const Choice choice = predictor.choice(request.collective, algorithm);
   Candidate candidate;
   candidate.algorithm = algorithm;
-  if (request.ranks > 1) candidate.predicted_us = 1e6 * predicted_s(request, hosts, call);
+  if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.seconds(choice, request.bytes);
   std::string why;
   if (request.forced == Algorithm::automatic)
-    why = descriptor.passed_over(hosts);
+    why = descriptor_of(algorithm).passed_over(predictor.hosts());
   else if (request.forced != algorithm)
     why = "another one is forced";
+  const Bound& bound = choice.bound;
   candidate.eligible = why.empty();
   candidate.reason = candidate.eligible
                          ? fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
@@ -185,18 +193,18 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
 PlanDecision choose(const PlanRequest& request) {
   const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);
   require_available(request, algorithms);
-  const Hosts hosts = hosts_of(request.hosts, request.ranks);
+  const Predictor predictor(request);
 
   PlanDecision decision;
   for (Algorithm algorithm : algorithms)
-    decision.candidates.push_back(consider(request, hosts, algorithm));
+    decision.candidates.push_back(consider(request, predictor, algorithm));
   std::ranges::stable_sort(decision.candidates, {}, [](const Candidate& candidate) {
     return std::pair(!candidate.eligible, candidate.predicted_us);
   });
   decision.algorithm = decision.candidates.front().algorithm;
   decision.predicted_us = decision.candidates.front().predicted_us;
-  decision.slice_bytes =
-      choose_slice_bytes(request, hosts, {request.collective, decision.algorithm, request.bytes});
+  decision.slice_bytes = predictor.slice_bytes(
+      predictor.choice(request.collective, decision.algorithm), request.bytes);
   return decision;
 }
 

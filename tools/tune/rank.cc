@@ -200,21 +200,44 @@ std::vector<int> jobs_of(const TuneOptions& options, int ranks) {
   return jobs;
 }
 
-void write(const TuningProfile& profile, const std::string& path) {
-  std::error_code ignored;
-  const auto folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  // Whole or not at all: a job may begin meanwhile.
-  const std::string written = path + ".new";
-  std::ofstream file(written, std::ios::binary);
-  file << text_of(profile);
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(written, path, error);
-  if (!file || error)
-    throw Error(ErrorCode::system, "tune", fmt::format("cannot write {}", path),
+/// The profile's file, which takes the place of another only when it is whole.
+class ProfileFile {
+ public:
+  /// Throws Error at once where it could not be written.
+  explicit ProfileFile(const std::string& path) : path_(path) {
+    if (path.empty())
+      throw Error(ErrorCode::invalid_argument, "tune", "there is no home to save the profile in",
+                  "name a file with --output");
+    std::error_code ignored;
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+    file_.open(written_, std::ios::binary);
+    if (!file_) fail();
+  }
+  ~ProfileFile() {
+    std::error_code ignored;
+    if (!done_) std::filesystem::remove(written_, ignored);
+  }
+
+  void write(const TuningProfile& profile) {
+    file_ << text_of(profile);
+    file_.close();
+    std::error_code error;
+    if (file_) std::filesystem::rename(written_, path_, error);
+    if (!file_ || error) fail();
+    done_ = true;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Error(ErrorCode::system, "tune", fmt::format("cannot write {}", path_),
                 "name another file with --output");
-}
+  }
+
+  const std::string path_, written_ = fmt::format("{}.{}", path_, getpid());
+  std::ofstream file_;
+  bool done_ = false;
+};
 
 }  // namespace
 
@@ -227,9 +250,8 @@ int run_tune_rank(const TuneOptions& options) {
   TuningProfile profile;
   profile.hosts = hosts_of_names(names);
   const std::string path = options.output.empty() ? saved_tuning_path(names) : options.output;
-  if (path.empty())
-    throw Error(ErrorCode::invalid_argument, "tune", "there is no home to save the profile in",
-                "name a file with --output");
+  std::optional<ProfileFile> file;
+  if (prints) file.emplace(path);
   const std::vector<int> hosts = numbers_of(profile.hosts);
   if (prints)
     print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
@@ -258,7 +280,7 @@ int run_tune_rank(const TuneOptions& options) {
   }
   if (!prints) return 0;
   if (whole) whole->tell_changes();
-  write(profile, path);
+  file->write(profile);
   print(fmt::format(
       "\nSaved as {}; jobs on these hosts {}.\n", path,
       options.output.empty() ? "use it by themselves" : "use it with ROPEWALK_TUNING=" + path));

@@ -45,7 +45,7 @@ std::vector<std::string> words_in(const std::string& list) {
   return words;
 }
 
-[[noreturn]] void refuse(const std::string& why, const std::string& advice) {
+[[noreturn]] void refuse_flag(const std::string& why, const std::string& advice) {
   throw Error(ErrorCode::invalid_argument, "tune", why, advice);
 }
 
@@ -54,8 +54,8 @@ TuneOptions options_of(const TuneFlags& flags) {
   for (const std::string& word : words_in(flags.collectives)) {
     const auto collective = collective_named(word);
     if (!collective || std::ranges::find(kTunable, *collective) == kTunable.end())
-      refuse(fmt::format("--collectives: \"{}\" cannot be tuned", word),
-             "choose from " + TuneFlags().collectives);
+      refuse_flag(fmt::format("--collectives: \"{}\" cannot be tuned", word),
+                  "choose from " + TuneFlags().collectives);
     options.collectives.push_back(*collective);
   }
   options.sizes = parse_size_list(flags.sizes);
@@ -63,7 +63,7 @@ TuneOptions options_of(const TuneFlags& flags) {
   for (const std::string& word : words_in(flags.jobs)) {
     const auto ranks = parse_size(word);
     if (!ranks || *ranks < 2 || *ranks > kRanksMax)
-      refuse(fmt::format("--jobs: \"{}\" is no number of ranks", word), "write --jobs 2,4,8");
+      refuse_flag(fmt::format("--jobs: \"{}\" is no number of ranks", word), "write --jobs 2,4,8");
     options.jobs.push_back(static_cast<int>(*ranks));
   }
   options.transport = flags.transport;

@@ -435,7 +435,10 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   if (part->job.choice().between == impl_->job.choice().between) {
     Costs costs = impl_->costs;
     // Whole calls were timed with these ranks.
-    if (part->job.hosts() != impl_->job.hosts()) costs.times.clear();
+    if (part->job.hosts() != impl_->job.hosts()) {
+      costs.times.clear();
+      costs.calls = CostSource::constant;
+    }
     part->set_costs(costs);
   }
   return std::make_unique<Communicator>(part);

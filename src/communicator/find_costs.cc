@@ -34,14 +34,18 @@ std::string share_tuning(Communicator& communicator, const Job& job, const Tuned
 Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = unmeasured_costs(job.choice());
   if (job.may_have_tuning()) {
-    const TunedJob tuned{job.host_names(), job.hosts(), job.transport_names()};
+    TunedJob tuned{job.host_names(), job.hosts(), job.transport_names()};
     const std::string text = share_tuning(communicator, job, tuned);
+    // Ranks that are alone on their host know other transports than rank 0, whose answer counts.
+    tuned.transport.clear();
     if (!text.empty()) apply_tuning(parse_tuning(text), tuned, costs);
   }
   if (!job.probes_costs()) return costs;
   if (costs.inter != CostSource::profile)
     costs = measure_costs(communicator, job.hosts(), std::move(costs));
-  if (costs.calls == CostSource::profile || costs.inter != CostSource::probe) return costs;
+  if (costs.calls == CostSource::profile ||
+      (costs.inter != CostSource::probe && costs.inter != CostSource::profile))
+    return costs;
   costs.calls = CostSource::probe;
   costs.times =
       time_short_calls(communicator, [&](const Call& call, const std::vector<MeasuredTime>& times) {

@@ -213,9 +213,13 @@ std::string find_tuning(const std::string& setting, const TunedJob& job) {
   if (setting.empty() && (path.empty() || !std::filesystem::exists(path, ignored))) return {};
   std::string why, advice = "measure with `ropewalk tune` on these hosts";
   try {
-    const std::string text = read_tuning(path);
-    why = why_not_for(parse_tuning(text), job);
-    if (why.empty()) return text;
+    TuningProfile profile = parse_tuning(read_tuning(path));
+    why = why_not_for(profile, job);
+    if (why.empty()) {
+      std::erase_if(profile.jobs, [&](const auto& calls) { return !serves(calls.transport, job); });
+      if (link_for(profile, job) == nullptr) profile.between_hosts.reset();
+      return text_of(profile);
+    }
   } catch (const Error& error) {
     why = error.failure().reason;
     advice = error.failure().advice;

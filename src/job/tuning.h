@@ -59,7 +59,8 @@ std::string saved_tuning_path(std::vector<std::string> host_names);
 /// Whether `find_tuning` may find one: ROPEWALK_TUNING names a file, or some were saved.
 bool may_have_tuning(const std::string& setting);
 /// The text of the profile for the job: of the file that ROPEWALK_TUNING names, else the saved one.
-/// Empty where there is none, or a warning said why it does not serve.
+/// Empty where there is none, or a warning said why it does not serve; else it tells of the job's
+/// transports alone.
 std::string find_tuning(const std::string& setting, const TunedJob& job);
 /// ROPEWALK_TUNING: no profile at all.
 inline constexpr std::string_view kNoTuning = "none";

@@ -258,9 +258,12 @@ int run_tune_rank(const TuneOptions& options) {
                       comm->transport()));
   if (profile.hosts.size() > 1) {
     const std::string transport = comm->transport();
-    profile.between_hosts = {transport.substr(transport.find('+') + 1),
-                             measure_between_hosts(*comm, hosts)};
-    if (prints) print(fmt::format("between hosts: {}\n", text_of(profile.between_hosts->cost)));
+    const LinkCost link = measure_between_hosts(*comm, hosts);
+    // Over far links nothing is moved, and no rate is known.
+    if (link.s_per_byte > 0)
+      profile.between_hosts = {transport.substr(transport.find('+') + 1), link};
+    if (prints && link.s_per_byte > 0)
+      print(fmt::format("between hosts: {}\n", text_of(profile.between_hosts->cost)));
   }
   std::optional<JobTuner> whole;
   for (const int ranks : jobs) {

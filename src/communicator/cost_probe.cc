@@ -22,7 +22,7 @@ constexpr int kAdditions = 4;
 /// Pinging, tried twice, ends after so long.
 constexpr double kPinging_s = 5e-3;
 /// Of each length; more than the least only within so long.
-constexpr int kTransfersMin = 2, kTransfersMax = 5;
+constexpr int kTransfersMin = 2, kTransfersMax = 3;
 constexpr double kRepeating_s = 1e-3;
 /// A transfer that takes so long has shown the rate; the next would take four times as long.
 constexpr double kEnough_s = 6e-3;

@@ -15,7 +15,7 @@ namespace ropewalk {
 enum class CostSource {
   constant,  // of the transport, where nothing is known: an order of magnitude
   system,    // latency as above, and the rate of the adapters
-  probe,     // measured as the job started (communicator/cost_probe.h)
+  probe,     // measured as the job started (communicator/cost_probe.h, algorithm_probe.h)
   profile,   // that `ropewalk tune` has written (job/tuning.h)
 };
 std::string_view name_of(CostSource source);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -19,13 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kBytesMax = size_t{1} << 44;  // of a vector
+
 /// Throws what `parse_tuning` throws; its callers say where.
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "tuning profile", why,
               "let `ropewalk tune` write it again");
 }
 
-double positive(const Json& json, const char* name) {
+double not_negative(const Json& json, const char* name) {
   const double value = json.at(name).get<double>();
   if (!std::isfinite(value) || value < 0) refuse(fmt::format("{} is {}", name, value));
   return value;
@@ -41,7 +44,9 @@ void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
   const auto word = json.at("collective").get<std::string>();
   const std::optional<Collective> collective = collective_named(word);
   if (!collective) refuse(fmt::format("there is no collective \"{}\"", word));
-  const auto bytes = json.at("bytes").get<uint64_t>();
+  const Json& bytes = json.at("bytes");
+  if (!bytes.is_number_unsigned() || bytes > kBytesMax)
+    refuse(fmt::format("bytes is {}", bytes.dump()));
   for (const auto& [name, us] : json.at("us").items()) {
     const std::optional<Algorithm> algorithm = algorithm_named(name);
     if (!algorithm || std::ranges::count(algorithms_for(*collective), *algorithm) == 0)
@@ -49,7 +54,7 @@ void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
     const double seconds = us.get<double>() * 1e-6;
     if (!std::isfinite(seconds) || seconds <= 0)
       refuse(fmt::format("{} takes {} us", name, us.dump()));
-    times.push_back({*collective, *algorithm, bytes, seconds});
+    times.push_back({*collective, *algorithm, bytes.get<size_t>(), seconds});
   }
 }
 
@@ -58,11 +63,11 @@ TuningProfile parse(const Json& json) {
   for (const Json& host : json.value("hosts", Json::array()))
     profile.hosts.push_back({host.at("name").get<std::string>(), count_of(host, "ranks")});
   if (const auto link = json.find("between_hosts"); link != json.end()) {
-    const double rate = positive(*link, "bytes_per_s");
+    const double rate = not_negative(*link, "bytes_per_s");
     if (rate < 1) refuse("bytes_per_s is less than 1");
-    profile.between_hosts = {
-        link->at("transport").get<std::string>(),
-        {1e-6 * positive(*link, "latency_us"), 1e-6 * positive(*link, "overhead_us"), 1 / rate}};
+    profile.between_hosts = {link->at("transport").get<std::string>(),
+                             {1e-6 * not_negative(*link, "latency_us"),
+                              1e-6 * not_negative(*link, "overhead_us"), 1 / rate}};
   }
   for (const Json& job : json.at("jobs")) {
     TuningProfile::Calls& calls = profile.jobs.emplace_back();
@@ -98,9 +103,9 @@ const TuningProfile::Calls* calls_for(const TuningProfile& profile, const TunedJ
 
 const TuningProfile::Link* link_for(const TuningProfile& profile, const TunedJob& job) {
   const auto& link = profile.between_hosts;
+  assert(!job.hosts.empty());
   const bool one_host = std::ranges::count(job.hosts, job.hosts[0]) == std::ssize(job.hosts);
-  // "tcp" of "shm+tcp".
-  const TunedJob between{{}, {}, job.transport.substr(job.transport.find('+') + 1)};
+  const TunedJob between{{}, {}, network_of(job.transport)};
   return link && !one_host && serves(link->transport, between) ? &*link : nullptr;
 }
 
@@ -112,6 +117,10 @@ std::string tuning_folder() {
 }
 
 }  // namespace
+
+std::string network_of(const std::string& transport) {
+  return transport.substr(transport.find('+') + 1);
+}
 
 std::string read_tuning(const std::string& path) {
   const auto fail = [](const std::string& why) {

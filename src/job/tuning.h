@@ -42,10 +42,12 @@ std::string text_of(const TuningProfile& profile);
 /// The job that a profile is to serve.
 struct TunedJob {
   std::vector<std::string> host_names;  // by rank; empty: any
-  std::vector<int> hosts;               // by rank: number of its host
+  std::vector<int> hosts;               // by rank: number of its host; at least one
   std::string transport;                // as Communicator::transport says; empty: any
 };
 
+/// The transport between hosts: "tcp" of "shm+tcp".
+std::string network_of(const std::string& transport);
 /// Why the profile says nothing of the job; empty where it does.
 std::string why_not_for(const TuningProfile& profile, const TunedJob& job);
 /// Puts what it says into `costs`. A pure function: equal on all ranks.

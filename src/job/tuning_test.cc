@@ -90,6 +90,7 @@ TEST(Tuning, SaysWhereATextIsWrong) {
   EXPECT_EQ(with("\"ring\"", "\"rong\""), "all_reduce has no algorithm \"rong\"");
   EXPECT_EQ(with("\"broadcast\"", "\"broadcost\""), "there is no collective \"broadcost\"");
   EXPECT_EQ(with("\"tree\"", "\"one_shot\""), "broadcast has no algorithm \"one_shot\"");
+  EXPECT_EQ(with("\"bytes\": 4096", "\"bytes\": -1"), "bytes is -1");
   EXPECT_EQ(with("\"ranks\": 4", "\"ranks\": 0"), "ranks is 0");
   EXPECT_EQ(with("\"latency_us\": 10.0", "\"latency_us\": -1"), "latency_us is -1");
   EXPECT_NE(with("\"jobs\"", "\"job\"").find("key 'jobs' not found"), std::string::npos);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
 #include "ropewalk/status.h"
 #include "schedule/algorithm.h"
@@ -52,7 +53,9 @@ class Predictor {
         several_(hosts_.count() > 1),
         link_(several_ ? request.cost.inter : request.cost.intra),
         ring_cross_(std::max(1, leaving_max(hosts_))),
-        slowdown_(find_slowdown()) {}
+        slowdown_(find_slowdown()) {
+    assert(std::ranges::is_sorted(request.times, {}, &MeasuredTime::bytes));
+  }
 
   const Hosts& hosts() const { return hosts_; }
 

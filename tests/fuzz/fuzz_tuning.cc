@@ -1,5 +1,5 @@
-// Tuning profiles are files of a user; rank 0 sends them to the others. What is read is applied,
-// and written again it gives the same.
+// Tuning profiles are files of a user; rank 0 sends them to the others. What is read can be
+// applied, and written again.
 #include <cstdlib>
 #include <string_view>
 

@@ -11,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 
 #include "communicator/cost_probe.h"
 #include "job/tuning.h"
@@ -19,6 +18,7 @@
 #include "tools/bench/job.h"
 #include "tools/bench/time_summary.h"
 #include "tools/tune/tune.h"
+#include "topology/topology.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -44,7 +44,7 @@ std::string size_text(size_t bytes) {
 /// By rank.
 std::vector<std::string> host_names_of(Communicator& comm) {
   std::array<char, 256> mine{};
-  gethostname(mine.data(), mine.size() - 1);
+  host_name().copy(mine.data(), mine.size() - 1);
   std::vector<char> all(mine.size() * static_cast<size_t>(comm.size()));
   comm.all_gather(mine, all);
   std::vector<std::string> names;
@@ -53,7 +53,7 @@ std::vector<std::string> host_names_of(Communicator& comm) {
   return names;
 }
 
-/// The hosts in rank order; empty where the ranks of one do not stand beside each other.
+/// The hosts in rank order. Throws where the ranks of one do not stand beside each other.
 std::vector<TuningProfile::Host> hosts_of_names(const std::vector<std::string>& names) {
   std::vector<TuningProfile::Host> hosts;
   for (const std::string& name : names) {
@@ -257,14 +257,13 @@ int run_tune_rank(const TuneOptions& options) {
     print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
                       comm->transport()));
   if (profile.hosts.size() > 1) {
-    const std::string transport = comm->transport();
     const LinkCost link = measure_between_hosts(*comm, hosts);
     // Over far links nothing is moved, and no rate is known.
-    if (link.s_per_byte > 0)
-      profile.between_hosts = {transport.substr(transport.find('+') + 1), link};
+    if (link.s_per_byte > 0) profile.between_hosts = {network_of(comm->transport()), link};
     if (prints && link.s_per_byte > 0)
       print(fmt::format("between hosts: {}\n", text_of(profile.between_hosts->cost)));
   }
+  Plan together = plan_barrier(*comm);
   std::optional<JobTuner> whole;
   for (const int ranks : jobs) {
     const bool all = ranks == comm->size();
@@ -276,10 +275,8 @@ int run_tune_rank(const TuneOptions& options) {
       profile.jobs.push_back({ranks, job.transport(), tuner.run()});
       if (all) whole.emplace(std::move(tuner));
     }
-    std::byte together{};
-    Call barrier = Call::all_reduce(std::span(reinterpret_cast<uint8_t*>(&together), 1), kMax);
-    barrier.collective = Collective::barrier;
-    comm->run(barrier, kPatience);
+    together.start();
+    together.wait(kPatience);
   }
   if (!prints) return 0;
   if (whole) whole->tell_changes();

@@ -136,7 +136,7 @@ class Communicator {
   int local_rank() const;  // among the ranks of this host
   int local_size() const;
   /// How the ranks are reached: "shm", "tcp", "verbs", "ucx", "ucx/shm", "shm+tcp", ..., or "self"
-  /// for a job of one.
+  /// for a job of one. Equal on all ranks.
   std::string transport() const;
 
   /// Registered memory (see buffer.h). Not collective.

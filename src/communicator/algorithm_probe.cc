@@ -30,13 +30,13 @@ constexpr int kLinkedRanks = 16;
 std::vector<Algorithm> worth_trying(const PlanDecision& decision, int ranks, double left_s) {
   std::vector<Algorithm> tried;
   for (const Candidate& candidate : decision.candidates) {
+    const ScheduleKey key{.algorithm = candidate.algorithm, .ranks = ranks, .root = 0, .hosts = {}};
+    if (ranks > kLinkedRanks && bound_of(key).rounds < ceil_log2(ranks)) continue;
     left_s -= (1 + kBatches * kCalls) * candidate.predicted_us * 1e-6;
     if (!candidate.eligible || tried.size() == kCandidates || left_s < 0 ||
         candidate.predicted_us > kTooSlow * decision.predicted_us)
       break;
-    const ScheduleKey key{.algorithm = candidate.algorithm, .ranks = ranks, .root = 0, .hosts = {}};
-    if (ranks <= kLinkedRanks || bound_of(key).rounds >= ceil_log2(ranks))
-      tried.push_back(candidate.algorithm);
+    tried.push_back(candidate.algorithm);
   }
   return tried;
 }
@@ -65,16 +65,15 @@ std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Pla
     const std::vector<Algorithm> tried =
         worth_trying(plan(call, times), communicator.size(), kBudget_s - spent_s);
     if (tried.size() < 2) break;
-    std::vector<double> slowest_s;  // by algorithm; the last is spent_s
     for (const Algorithm algorithm : tried) {
+      if (spent_s > kBudget_s) return times;
       call.algorithm = algorithm;
-      slowest_s.push_back(time_s(communicator, call));
+      std::array<double, 2> slowest_s{time_s(communicator, call), 0};
+      slowest_s[1] = std::chrono::duration<double>(SteadyClock::now() - begin).count();
+      communicator.all_reduce(std::span(slowest_s), kMax);
+      spent_s = slowest_s[1];
+      times.push_back({Collective::all_reduce, algorithm, bytes, slowest_s[0]});
     }
-    slowest_s.push_back(std::chrono::duration<double>(SteadyClock::now() - begin).count());
-    communicator.all_reduce(std::span(slowest_s), kMax);
-    spent_s = slowest_s.back();
-    for (size_t i = 0; i < tried.size(); ++i)
-      times.push_back({Collective::all_reduce, tried[i], bytes, slowest_s[i]});
   }
   return times;
 }

@@ -16,6 +16,7 @@
 #include "engine/layout.h"
 #include "job/job.h"
 #include "job/plan_request.h"
+#include "job/tuning.h"
 #include "ropewalk/fork.h"
 #include "ropewalk/rendezvous.h"
 #include "topology/topology.h"
@@ -342,7 +343,7 @@ int Communicator::local_size() const {
   return impl_->job.local_size();
 }
 std::string Communicator::transport() const {
-  return impl_->job.transport_names();
+  return names_of(impl_->job.choice());
 }
 
 void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds> timeout) {
@@ -432,15 +433,18 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   const auto part = std::make_shared<Impl>(options);
   // A part that moves bytes between hosts by other means has its own constants.
+  Costs costs = part->costs;
   if (part->job.choice().between == impl_->job.choice().between) {
-    Costs costs = impl_->costs;
+    costs = impl_->costs;
     // Whole calls were timed with these ranks.
     if (part->job.hosts() != impl_->job.hosts()) {
       costs.times.clear();
       costs.calls = CostSource::constant;
     }
-    part->set_costs(costs);
   }
+  costs.profile = impl_->costs.profile;
+  if (costs.profile) apply_tuning(*costs.profile, tuned_job(part->job), costs);
+  part->set_costs(costs);
   return std::make_unique<Communicator>(part);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,14 +32,18 @@ std::string share_tuning(Communicator& communicator, const Job& job, const Tuned
 
 }  // namespace
 
+TunedJob tuned_job(const Job& job) {
+  return {job.host_names(), job.hosts(), names_of(job.choice())};
+}
+
 Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = unmeasured_costs(job.choice());
   if (job.may_have_tuning()) {
-    TunedJob tuned{job.host_names(), job.hosts(), job.transport_names()};
-    const std::string text = share_tuning(communicator, job, tuned);
-    // Ranks that are alone on their host know other transports than rank 0, whose answer counts.
-    tuned.transport.clear();
-    if (!text.empty()) apply_tuning(parse_tuning(text), tuned, costs);
+    const TunedJob tuned = tuned_job(job);
+    if (const std::string text = share_tuning(communicator, job, tuned); !text.empty()) {
+      costs.profile = std::make_shared<const TuningProfile>(parse_tuning(text));
+      apply_tuning(*costs.profile, tuned, costs);
+    }
   }
   if (!job.probes_costs()) return costs;
   if (costs.inter != CostSource::profile)

@@ -4,9 +4,13 @@
 
 #include "job/costs.h"
 #include "job/job.h"
+#include "job/tuning.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
+
+/// What a tuning profile can be asked about it.
+TunedJob tuned_job(const Job& job);
 
 /// Collective, and equal on all ranks. Throws what broadcast, recv and all_reduce throw.
 Costs find_costs(Communicator& communicator, const Job& job);

@@ -2,6 +2,7 @@
 // the planner must decide alike everywhere.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "transport_choice/transport_choice.h"
 
 namespace ropewalk {
+
+struct TuningProfile;  // job/tuning.h
 
 enum class CostSource {
   constant,  // of the transport, where nothing is known: an order of magnitude
@@ -26,6 +29,7 @@ struct Costs {
              reduce = CostSource::constant;
   std::vector<MeasuredTime> times = {};     // of whole calls, by ascending bytes
   CostSource calls = CostSource::constant;  // of `times`, where there are some
+  std::shared_ptr<const TuningProfile> profile = nullptr;  // for parts of the job, too
 
   bool operator==(const Costs&) const = default;
 };

@@ -118,13 +118,6 @@ std::optional<int64_t> Job::local_process(int peer) const {
   return world_->record(peer).pid;
 }
 
-std::string Job::transport_names() const {
-  std::string names;
-  for (const Transport* transport : transports_)
-    names += (names.empty() ? "" : "+") + std::string(transport->name());
-  return names.empty() ? "self" : names;
-}
-
 std::vector<std::string> Job::host_names() const {
   std::vector<std::string> names;
   for (int peer = 0; peer < size(); ++peer) names.push_back(world_->record(peer).host_name);

@@ -57,8 +57,6 @@ class Job {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// By peer: index into transports().
   const std::vector<int>& route() const { return route_; }
-  /// "shm", "tcp", "verbs", "ucx/shm", "shm+tcp", ...; "self" in a job of one.
-  std::string transport_names() const;
 
   /// The process of `peer`, where that is a rank of this host.
   std::optional<int64_t> local_process(int peer) const;

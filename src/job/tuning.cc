@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "base/log.h"
@@ -21,6 +22,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kBytesMax = size_t{1} << 44;  // of a vector
+constexpr double kLeast = 1e-6, kMost = 1e15;  // of any number, but for nothing at all
+/// Of the saved profiles no more are read as a job starts.
+constexpr size_t kSavedMax = 64;
 
 /// Throws what `parse_tuning` throws; its callers say where.
 [[noreturn]] void refuse(const std::string& why) {
@@ -28,10 +32,16 @@ constexpr size_t kBytesMax = size_t{1} << 44;  // of a vector
               "let `ropewalk tune` write it again");
 }
 
-double not_negative(const Json& json, const char* name) {
+double number_of(const Json& json, const std::string& name) {
   const double value = json.at(name).get<double>();
-  if (!std::isfinite(value) || value < 0) refuse(fmt::format("{} is {}", name, value));
+  if (value != 0 && !(value >= kLeast && value <= kMost))
+    refuse(fmt::format("{} is {}", name, json.at(name).dump()));
   return value;
+}
+
+/// Four digits say all that was measured.
+double rounded(double value) {
+  return std::stod(fmt::format("{:.4g}", value));
 }
 
 int count_of(const Json& json, const char* name) {
@@ -40,6 +50,7 @@ int count_of(const Json& json, const char* name) {
   return static_cast<int>(value);
 }
 
+/// Of a call that is in `times` already nothing may be said.
 void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
   const auto word = json.at("collective").get<std::string>();
   const std::optional<Collective> collective = collective_named(word);
@@ -47,14 +58,16 @@ void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
   const Json& bytes = json.at("bytes");
   if (!bytes.is_number_unsigned() || bytes > kBytesMax)
     refuse(fmt::format("bytes is {}", bytes.dump()));
+  for (const MeasuredTime& time : times)
+    if (time.collective == *collective && time.bytes == bytes)
+      refuse(fmt::format("a job has {} of {} bytes twice", word, bytes.dump()));
   for (const auto& [name, us] : json.at("us").items()) {
     const std::optional<Algorithm> algorithm = algorithm_named(name);
     if (!algorithm || std::ranges::count(algorithms_for(*collective), *algorithm) == 0)
       refuse(fmt::format("{} has no algorithm \"{}\"", word, name));
-    const double seconds = us.get<double>() * 1e-6;
-    if (!std::isfinite(seconds) || seconds <= 0)
-      refuse(fmt::format("{} takes {} us", name, us.dump()));
-    times.push_back({*collective, *algorithm, bytes.get<size_t>(), seconds});
+    const double took_us = number_of(json.at("us"), name);
+    if (took_us == 0) refuse(fmt::format("{} takes {} us", name, us.dump()));
+    times.push_back({*collective, *algorithm, bytes.get<size_t>(), 1e-6 * took_us});
   }
 }
 
@@ -63,16 +76,20 @@ TuningProfile parse(const Json& json) {
   for (const Json& host : json.value("hosts", Json::array()))
     profile.hosts.push_back({host.at("name").get<std::string>(), count_of(host, "ranks")});
   if (const auto link = json.find("between_hosts"); link != json.end()) {
-    const double rate = not_negative(*link, "bytes_per_s");
+    const double rate = number_of(*link, "bytes_per_s");
     if (rate < 1) refuse("bytes_per_s is less than 1");
-    profile.between_hosts = {link->at("transport").get<std::string>(),
-                             {1e-6 * not_negative(*link, "latency_us"),
-                              1e-6 * not_negative(*link, "overhead_us"), 1 / rate}};
+    profile.between_hosts = {
+        link->at("transport").get<std::string>(),
+        {1e-6 * number_of(*link, "latency_us"), 1e-6 * number_of(*link, "overhead_us"), 1 / rate}};
   }
   for (const Json& job : json.at("jobs")) {
     TuningProfile::Calls& calls = profile.jobs.emplace_back();
     calls.ranks = count_of(job, "ranks");
     calls.transport = job.at("transport").get<std::string>();
+    for (const TuningProfile::Calls& other : std::span(profile.jobs).first(profile.jobs.size() - 1))
+      if (other.ranks == calls.ranks && other.transport == calls.transport)
+        refuse(
+            fmt::format("a job of {} ranks over {} is there twice", calls.ranks, calls.transport));
     for (const Json& call : job.at("calls")) parse_call(call, calls.times);
     std::ranges::stable_sort(calls.times, {}, &MeasuredTime::bytes);
   }
@@ -89,15 +106,11 @@ std::vector<int> hosts_of_first(const TuningProfile& profile, size_t ranks) {
   return hosts;
 }
 
-bool serves(const std::string& transport, const TunedJob& job) {
-  return job.transport.empty() || transport == job.transport;
-}
-
 const TuningProfile::Calls* calls_for(const TuningProfile& profile, const TunedJob& job) {
   const size_t ranks = job.hosts.size();
   if (!profile.hosts.empty() && hosts_of_first(profile, ranks) != job.hosts) return nullptr;
   for (const TuningProfile::Calls& calls : profile.jobs)
-    if (calls.ranks == static_cast<int>(ranks) && serves(calls.transport, job)) return &calls;
+    if (calls.ranks == static_cast<int>(ranks) && calls.transport == job.transport) return &calls;
   return nullptr;
 }
 
@@ -105,8 +118,12 @@ const TuningProfile::Link* link_for(const TuningProfile& profile, const TunedJob
   const auto& link = profile.between_hosts;
   assert(!job.hosts.empty());
   const bool one_host = std::ranges::count(job.hosts, job.hosts[0]) == std::ssize(job.hosts);
-  const TunedJob between{{}, {}, network_of(job.transport)};
-  return link && !one_host && serves(link->transport, between) ? &*link : nullptr;
+  return link && !one_host && link->transport == network_of(job.transport) ? &*link : nullptr;
+}
+
+void warn_of(const std::string& path, const std::string& why, const std::string& advice) {
+  log(LogLevel::warn, 0, "the tuning profile {} is not used: {}; {}, or set ROPEWALK_TUNING=none",
+      path, why, advice);
 }
 
 std::string tuning_folder() {
@@ -114,6 +131,44 @@ std::string tuning_folder() {
   if (cache != nullptr && *cache == '/') return std::string(cache) + "/ropewalk/tuning";
   const char* home = std::getenv("HOME");
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/ropewalk/tuning" : "";
+}
+
+/// The newest first.
+std::vector<std::string> saved_profiles() {
+  std::vector<std::pair<std::filesystem::file_time_type, std::string>> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(tuning_folder(), error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->path().extension() == ".json")
+      found.emplace_back(entry->last_write_time(ignored), entry->path().string());
+  }
+  std::ranges::sort(found, std::greater());
+  found.resize(std::min(found.size(), kSavedMax));
+  std::vector<std::string> paths;
+  for (auto& [time, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+/// The newest that has times of such a job, else the newest that knows its links.
+std::string find_saved(const TunedJob& job) {
+  std::string links, links_path;
+  for (const std::string& path : saved_profiles()) {
+    try {
+      std::string text = read_tuning(path);
+      const TuningProfile profile = parse_tuning(text);
+      if (!why_not_for(profile, job).empty()) continue;
+      const bool knows_calls = calls_for(profile, job) != nullptr;
+      if (!knows_calls && !links.empty()) continue;
+      links = std::move(text);
+      links_path = path;
+      if (knows_calls) break;
+    } catch (const Error& error) {
+      warn_of(path, error.failure().reason, "remove it, or run `ropewalk tune` again");
+    }
+  }
+  if (!links.empty()) log(LogLevel::info, 0, "the saved tuning profile {} serves", links_path);
+  return links;
 }
 
 }  // namespace
@@ -153,9 +208,9 @@ std::string text_of(const TuningProfile& profile) {
     json["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
   if (const auto& link = profile.between_hosts)
     json["between_hosts"] = {{"transport", link->transport},
-                             {"latency_us", 1e6 * link->cost.latency_s},
-                             {"overhead_us", 1e6 * link->cost.overhead_s},
-                             {"bytes_per_s", 1 / link->cost.s_per_byte}};
+                             {"latency_us", rounded(1e6 * link->cost.latency_s)},
+                             {"overhead_us", rounded(1e6 * link->cost.overhead_s)},
+                             {"bytes_per_s", rounded(1 / link->cost.s_per_byte)}};
   json["jobs"] = Json::array();
   for (const TuningProfile::Calls& job : profile.jobs) {
     Json calls = Json::array();
@@ -163,8 +218,7 @@ std::string text_of(const TuningProfile& profile) {
     for (const MeasuredTime& time : job.times) {
       if (before == nullptr || before->collective != time.collective || before->bytes != time.bytes)
         calls.push_back({{"collective", name_of(time.collective)}, {"bytes", time.bytes}});
-      calls.back()["us"][std::string(name_of(time.algorithm))] =
-          std::round(1e8 * time.seconds) / 100;
+      calls.back()["us"][std::string(name_of(time.algorithm))] = rounded(1e6 * time.seconds);
       before = &time;
     }
     json["jobs"].push_back({{"ranks", job.ranks}, {"transport", job.transport}, {"calls", calls}});
@@ -179,7 +233,7 @@ std::string why_not_for(const TuningProfile& profile, const TunedJob& job) {
       return fmt::format("it was measured on other hosts than {}", name);
   if (link_for(profile, job) != nullptr || calls_for(profile, job) != nullptr) return {};
   return fmt::format("it has no job of {} ranks so placed over {}", job.hosts.size(),
-                     job.transport.empty() ? "anything" : job.transport);
+                     job.transport);
 }
 
 void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& costs) {
@@ -193,16 +247,15 @@ void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& cost
   }
 }
 
-std::string saved_tuning_path(std::vector<std::string> host_names) {
+std::string saved_tuning_path(const std::vector<TuningProfile::Host>& hosts) {
   const std::string folder = tuning_folder();
   if (folder.empty()) return {};
-  std::ranges::sort(host_names);
-  host_names.erase(std::unique(host_names.begin(), host_names.end()), host_names.end());
   std::string name;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const std::string& host : host_names) {
-    for (const char c : host + "\n") hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-    for (const char c : host) name += std::isalnum(static_cast<uint8_t>(c)) || c == '-' ? c : '_';
+  for (const TuningProfile::Host& host : hosts) {
+    const std::string text = fmt::format("{}:{}", host.name, host.ranks);
+    for (const char c : text + "\n") hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    for (const char c : text) name += std::isalnum(static_cast<uint8_t>(c)) || c == '-' ? c : '_';
     name += '+';
   }
   return fmt::format("{}/{}{:016x}.json", folder, name.substr(0, 64), hash);
@@ -217,24 +270,15 @@ bool may_have_tuning(const std::string& setting) {
 
 std::string find_tuning(const std::string& setting, const TunedJob& job) {
   if (setting == kNoTuning) return {};
-  std::error_code ignored;
-  const std::string path = setting.empty() ? saved_tuning_path(job.host_names) : setting;
-  if (setting.empty() && (path.empty() || !std::filesystem::exists(path, ignored))) return {};
-  std::string why, advice = "measure with `ropewalk tune` on these hosts";
+  if (setting.empty()) return find_saved(job);
   try {
-    TuningProfile profile = parse_tuning(read_tuning(path));
-    why = why_not_for(profile, job);
-    if (why.empty()) {
-      std::erase_if(profile.jobs, [&](const auto& calls) { return !serves(calls.transport, job); });
-      if (link_for(profile, job) == nullptr) profile.between_hosts.reset();
-      return text_of(profile);
-    }
+    std::string text = read_tuning(setting);
+    const std::string why = why_not_for(parse_tuning(text), job);
+    if (why.empty()) return text;
+    warn_of(setting, why, "measure with `ropewalk tune` on these hosts");
   } catch (const Error& error) {
-    why = error.failure().reason;
-    advice = error.failure().advice;
+    warn_of(setting, error.failure().reason, error.failure().advice);
   }
-  log(LogLevel::warn, 0, "the tuning profile {} is not used: {}; {}, or set ROPEWALK_TUNING=none",
-      path, why, advice);
   return {};
 }
 

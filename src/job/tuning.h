@@ -43,7 +43,7 @@ std::string text_of(const TuningProfile& profile);
 struct TunedJob {
   std::vector<std::string> host_names;  // by rank; empty: any
   std::vector<int> hosts;               // by rank: number of its host; at least one
-  std::string transport;                // as Communicator::transport says; empty: any
+  std::string transport;                // as Communicator::transport says
 };
 
 /// The transport between hosts: "tcp" of "shm+tcp".
@@ -55,14 +55,13 @@ void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& cost
 
 /// Throws Error(invalid_argument).
 std::string read_tuning(const std::string& path);
-/// Where `ropewalk tune` saves the profile of these hosts, in any order; empty where the user has
-/// no home.
-std::string saved_tuning_path(std::vector<std::string> host_names);
+/// Where `ropewalk tune` saves the profile of these hosts; empty where the user has no home.
+std::string saved_tuning_path(const std::vector<TuningProfile::Host>& hosts);
 /// Whether `find_tuning` may find one: ROPEWALK_TUNING names a file, or some were saved.
 bool may_have_tuning(const std::string& setting);
-/// The text of the profile for the job: of the file that ROPEWALK_TUNING names, else the saved one.
-/// Empty where there is none, or a warning said why it does not serve; else it tells of the job's
-/// transports alone.
+/// The text of the profile for the job: of the file that ROPEWALK_TUNING names, else of a saved one
+/// whose hosts are the job's, or more: the newest that has times of such a job, else the newest that
+/// knows its links. Empty where there is none, or a warning said why the file does not serve.
 std::string find_tuning(const std::string& setting, const TunedJob& job);
 /// ROPEWALK_TUNING: no profile at all.
 inline constexpr std::string_view kNoTuning = "none";

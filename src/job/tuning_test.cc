@@ -83,7 +83,7 @@ TEST(Tuning, ServesJobsOfItsHostsAlone) {
 TEST(Tuning, SaysWhereATextIsWrong) {
   const auto with = [](const char* was, const char* is) {
     const std::string text = text_of(profile());
-    EXPECT_NE(text.find(was), std::string::npos) << was;
+    EXPECT_TRUE(std::regex_search(text, std::regex(was))) << was;
     return refusal_of(std::regex_replace(text, std::regex(was), is));
   };
   EXPECT_EQ(refusal_of(text_of(profile())), "");
@@ -93,6 +93,14 @@ TEST(Tuning, SaysWhereATextIsWrong) {
   EXPECT_EQ(with("\"bytes\": 4096", "\"bytes\": -1"), "bytes is -1");
   EXPECT_EQ(with("\"ranks\": 4", "\"ranks\": 0"), "ranks is 0");
   EXPECT_EQ(with("\"latency_us\": 10.0", "\"latency_us\": -1"), "latency_us is -1");
+  EXPECT_EQ(with("3.0", "0"), "ring takes 0 us");
+  EXPECT_EQ(with("3.0", "1e-9"), "ring is 1e-09");
+  EXPECT_EQ(
+      with("\"ranks\": 4,\\s+\"transport\": \"shm\\+tcp", "\"ranks\": 2, \"transport\": \"shm"),
+      "a job of 2 ranks over shm is there twice");
+  EXPECT_EQ(with("\"broadcast\",\\s+\"bytes\": 4096,\\s+\"us\": .\\s+\"tree\"",
+                 "\"all_reduce\", \"bytes\": 8, \"us\": { \"direct\""),
+            "a job has all_reduce of 8 bytes twice");
   EXPECT_NE(with("\"jobs\"", "\"job\"").find("key 'jobs' not found"), std::string::npos);
   EXPECT_NE(refusal_of("").find("parse error"), std::string::npos);
   EXPECT_NE(refusal_of("[1, 2]"), "");
@@ -109,23 +117,41 @@ class SavedTuning : public ::testing::Test {
     unsetenv("XDG_CACHE_HOME");
     std::filesystem::remove_all(folder_);
   }
-  void save(const std::string& text) {
-    const std::string path = saved_tuning_path({"beta", "alpha"});
+  /// Each is newer than those before.
+  void save(const std::string& text,
+            const std::vector<TuningProfile::Host>& hosts = profile().hosts) {
+    const std::string path = saved_tuning_path(hosts);
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(path) << text;
+    std::filesystem::last_write_time(path, time_ += std::chrono::seconds(1));
   }
 
   std::string folder_;
+  std::filesystem::file_time_type time_ = std::filesystem::file_time_type::clock::now();
 };
 
 TEST_F(SavedTuning, IsFoundByTheNamesOfItsHosts) {
   EXPECT_FALSE(may_have_tuning(""));
   save(text_of(profile()));
   EXPECT_TRUE(may_have_tuning(""));
-  TuningProfile served = profile();
-  served.jobs.erase(served.jobs.begin());  // over shared memory alone
-  EXPECT_EQ(find_tuning("", whole_job()), text_of(served));
-  EXPECT_EQ(find_tuning("", {{"alpha", "alpha"}, {0, 0}, "shm"}), "");  // other hosts in all
+  EXPECT_EQ(find_tuning("", whole_job()), text_of(profile()));
+  EXPECT_EQ(find_tuning("", {{"alpha", "alpha"}, {0, 0}, "shm"}), text_of(profile()));  // a part
+  EXPECT_EQ(find_tuning("", {{"alpha", "gamma"}, {0, 1}, "tcp"}), "");
+}
+
+// Another shape is another file; of all that serve, times of such a job count most, then youth.
+TEST_F(SavedTuning, TheOneThatKnowsMostIsTaken) {
+  TuningProfile one_each = profile();
+  one_each.hosts = {{"alpha", 1}, {"beta", 1}};
+  one_each.jobs.clear();
+  const TunedJob job{{"alpha", "beta"}, {0, 1}, "tcp"};
+  save(text_of(one_each), one_each.hosts);
+  save(text_of(profile()));
+  EXPECT_EQ(find_tuning("", job), text_of(profile()));  // of links both know
+  one_each.jobs = {{2, "tcp", {{Collective::all_reduce, Algorithm::ring, 8, 1e-6}}}};
+  save(text_of(one_each), one_each.hosts);
+  save(text_of(profile()));
+  EXPECT_EQ(find_tuning("", job), text_of(one_each));
 }
 
 TEST_F(SavedTuning, IsOffWhereTheUserSaysSo) {

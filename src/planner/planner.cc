@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <limits>
 
 #include "ropewalk/status.h"
 #include "schedule/algorithm.h"
@@ -65,22 +66,20 @@ class Predictor {
   }
 
   double seconds(const Choice& choice, size_t bytes) const {
-    const MeasuredTime* below = nullptr;
-    for (const MeasuredTime& time : request_.times) {
-      if (time.collective != choice.collective || time.algorithm != choice.algorithm) continue;
-      if (time.bytes < bytes) {
-        below = &time;
-        continue;
-      }
-      if (below == nullptr) return time.seconds;
-      const double part = static_cast<double>(bytes - below->bytes) /
-                          static_cast<double>(time.bytes - below->bytes);
-      return below->seconds + part * (time.seconds - below->seconds);
+    if (request_.times.empty()) return modelled_s(choice, bytes);
+    const MeasuredTime* longest = longest_of(choice);
+    if (longest == nullptr) {
+      const size_t shortest = request_.times.front().bytes;
+      return slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
     }
-    const double modelled = modelled_s(choice, bytes);
-    if (request_.times.empty()) return modelled;
-    const double known = modelled_s(choice, below ? below->bytes : request_.times.front().bytes);
-    return (below ? below->seconds : slowdown_ * known) + std::max(modelled - known, 0.0);
+    if (bytes <= longest->bytes) return measured_s(choice, bytes);
+    // Where others were measured with longer vectors, this one was too slow for that: beside the
+    // fastest it gets no better.
+    const size_t known = std::clamp(bytes, longest->bytes, longest_of(choice.collective));
+    const double least_s = longest->seconds * fastest_s(choice.collective, known) /
+                           fastest_s(choice.collective, longest->bytes);
+    return std::max(longest->seconds + growth_s(choice, longest->bytes, known), least_s) +
+           growth_s(choice, known, bytes);
   }
 
   size_t slice_bytes(const Choice& choice, size_t bytes) const {
@@ -91,6 +90,62 @@ class Predictor {
   }
 
  private:
+  static bool is_of(const MeasuredTime& time, const Choice& choice) {
+    return time.collective == choice.collective && time.algorithm == choice.algorithm;
+  }
+
+  /// Of one algorithm; null: it was not measured.
+  const MeasuredTime* longest_of(const Choice& choice) const {
+    const MeasuredTime* longest = nullptr;
+    for (const MeasuredTime& time : request_.times)
+      if (is_of(time, choice)) longest = &time;
+    return longest;
+  }
+  size_t longest_of(Collective collective) const {
+    size_t longest = 0;
+    for (const MeasuredTime& time : request_.times)
+      if (time.collective == collective) longest = time.bytes;
+    return longest;
+  }
+
+  /// Of an algorithm that was measured with `bytes` or more.
+  double measured_s(const Choice& choice, size_t bytes) const {
+    const MeasuredTime* below = nullptr;
+    for (const MeasuredTime& time : request_.times) {
+      if (!is_of(time, choice)) continue;
+      if (time.bytes < bytes) {
+        below = &time;
+        continue;
+      }
+      if (below == nullptr) return time.seconds * shortening(choice, time.bytes, bytes);
+      const double part = static_cast<double>(bytes - below->bytes) /
+                          static_cast<double>(time.bytes - below->bytes);
+      return below->seconds + part * (time.seconds - below->seconds);
+    }
+    assert(false);
+    return 0;
+  }
+  /// Of all that were measured with `bytes` or more.
+  double fastest_s(Collective collective, size_t bytes) const {
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const MeasuredTime& time : request_.times) {
+      const Choice choice{collective, time.algorithm, {}};
+      if (is_of(time, choice) && time.bytes >= bytes)
+        fastest = std::min(fastest, measured_s(choice, bytes));
+    }
+    return fastest;
+  }
+
+  /// What part of the time of `from` bytes fewer take, as modelled.
+  double shortening(const Choice& choice, size_t from, size_t bytes) const {
+    const double whole = modelled_s(choice, from);
+    return whole > 0 ? std::min(modelled_s(choice, bytes) / whole, 1.0) : 1;
+  }
+  /// What more bytes add, as modelled.
+  double growth_s(const Choice& choice, size_t from, size_t bytes) const {
+    return std::max(modelled_s(choice, bytes) - modelled_s(choice, from), 0.0);
+  }
+
   /// As the cost model says, in slices of so many bytes.
   double modelled_s(const Choice& choice, size_t bytes, size_t slice_bytes) const {
     CostTerms t{};

@@ -29,9 +29,10 @@ struct PlanRequest {
   std::vector<int> hosts;  // host number of each rank; empty: every rank its own
   int root = 0;
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
-  /// By ascending bytes. Lengths between two measured ones are interpolated, shorter ones are taken
-  /// for the shortest; what longer vectors, other algorithms and other collectives take is
-  /// predicted, and corrected as the shortest measured calls need it.
+  /// By ascending bytes. Lengths between two measured ones are interpolated. Shorter ones take the
+  /// part that the cost model says, and longer ones what it adds; where only others were measured
+  /// with longer ones, an algorithm stays as much slower than the fastest as it was. What other
+  /// algorithms and collectives take is corrected as the shortest measured calls need it.
   std::vector<MeasuredTime> times = {};
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory

@@ -107,6 +107,14 @@ std::string text_of(const TransportChoice& choice) {
   return fmt::format("{} within hosts, {} between them", choice.within->name, choice.between->name);
 }
 
+std::string names_of(const TransportChoice& choice) {
+  std::string names;
+  if (choice.maps()) names = choice.within->name;
+  if (const TransportProvider* network = choice.network())
+    names += (names.empty() ? "" : "+") + std::string(network->name);
+  return names.empty() ? "self" : names;
+}
+
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
                                   const Records& ranks) {
   TransportChoice choice;

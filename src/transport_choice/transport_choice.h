@@ -44,5 +44,7 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
 
 /// "shm within hosts, verbs between them".
 std::string text_of(const TransportChoice& choice);
+/// "shm+verbs"; "self" in a job of one.
+std::string names_of(const TransportChoice& choice);
 
 }  // namespace ropewalk

@@ -155,8 +155,12 @@ TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
   expect(choose("ucx", {here, here}), ucx_provider().within_host, nullptr);
   EXPECT_TRUE(choose("ucx", {here, here}).maps());
   EXPECT_EQ(text_of(choose("ucx", {here, here})), "ucx/shm between all ranks");
+  EXPECT_EQ(names_of(choose("ucx", {here, here})), "ucx/shm");
   EXPECT_EQ(text_of(choose("ucx", {here, here, there, there})),
             "ucx/shm within hosts, ucx between them");
+  EXPECT_EQ(names_of(choose("ucx", {here, here, there, there})), "ucx/shm+ucx");
+  EXPECT_EQ(names_of(choose("tcp", {here, here, there})), "tcp");
+  EXPECT_EQ(names_of(choose("auto", {here})), "self");
   // One that is alone on its host needs none there.
   expect(choose("ucx", {here, here, without}), ucx_provider().within_host, &ucx_provider());
   expect(choose("ucx", {here, here, there, without}), &ucx_provider(), &ucx_provider());

@@ -57,6 +57,16 @@ int launch_bench(const BenchRanks& ranks) {
   return launch(job);
 }
 
+std::shared_ptr<Communicator> join_job(std::string_view command, int ranks,
+                                       const Options& options) {
+  auto comm = Communicator::create(options);
+  if (ranks > 0 && ranks != comm->size())
+    throw Error(ErrorCode::invalid_argument, std::string(command),
+                fmt::format("-n {} inside a job of {} ranks", ranks, comm->size()),
+                "leave -n away to measure the job that this runs in");
+  return comm;
+}
+
 Options join_options(const std::string& transport,
                      std::optional<std::chrono::nanoseconds> timeout) {
   Options join;

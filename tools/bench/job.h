@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ropewalk/communicator.h"
 
@@ -25,6 +27,9 @@ int count_of(const BenchRanks& ranks);
 /// cores; the exit status. Throws Error.
 int launch_bench(const BenchRanks& ranks);
 
+/// Joins the job that this process is in. Throws Error, as well where `ranks`, the value of -n, is
+/// neither 0 nor the job's size.
+std::shared_ptr<Communicator> join_job(std::string_view command, int ranks, const Options& options);
 /// How a rank joins: `transport` may be empty, for the environment's choice.
 Options join_options(const std::string& transport, std::optional<std::chrono::nanoseconds> timeout);
 /// The value of --timeout; none where `text` is empty. Throws Error(invalid_argument).

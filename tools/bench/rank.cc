@@ -143,7 +143,8 @@ int choose_iterations(Communicator& comm, const BenchOptions& options, double it
                                              options.iterations_min, options.iterations_max));
 }
 
-/// Before any rank allocates: on every host what its ranks need must be there.
+}  // namespace
+
 void check_memory_of_all(Communicator& comm, const BenchOptions& options) {
   uint64_t bytes = buffer_bytes(options, comm.rank(), comm.size());
   bytes *= static_cast<uint64_t>(comm.local_size());
@@ -160,8 +161,6 @@ void check_memory_of_all(Communicator& comm, const BenchOptions& options) {
     throw Error(ErrorCode::exhausted, "bench", "another host has too little memory",
                 "choose smaller --sizes");
 }
-
-}  // namespace
 
 Plan plan_barrier(Communicator& comm) {
   Call call;
@@ -186,12 +185,8 @@ BenchResult measure_size(Communicator& comm, const BenchOptions& options, Plan& 
 }
 
 int run_bench_rank(const BenchOptions& options) {
-  const auto comm = Communicator::create(join_options(options.transport, options.timeout));
-  if (options.ranks > 0 && options.ranks != comm->size()) {
-    throw Error(ErrorCode::invalid_argument, "bench",
-                fmt::format("-n {} inside a job of {} ranks", options.ranks, comm->size()),
-                "leave -n away to measure the job that this runs in");
-  }
+  const auto comm =
+      join_job("bench", options.ranks, join_options(options.transport, options.timeout));
   if (options.root >= comm->size()) {
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("--root {} of {} ranks", options.root, comm->size()));

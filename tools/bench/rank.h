@@ -11,6 +11,10 @@ namespace ropewalk::tools {
 /// exit status: 1 where a result was wrong. Throws Error.
 int run_bench_rank(const BenchOptions& options);
 
+/// Before any rank allocates: on every host what its ranks need for the largest size must be there.
+/// Collective. Throws Error(exhausted).
+void check_memory_of_all(Communicator& comm, const BenchOptions& options);
+
 /// Measures `options.kind` with one size, and checks the result; equal on all ranks. `barrier`: a
 /// plan of the communicator. Collective. Throws Error.
 BenchResult measure_size(Communicator& comm, const BenchOptions& options, Plan& barrier,

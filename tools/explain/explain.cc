@@ -11,6 +11,7 @@
 #include "job/tuning.h"
 #include "reduce/reduce.h"
 #include "ropewalk/status.h"
+#include "topology/topology.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -92,18 +93,15 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
   return ropewalk::choose_transports(transport, options.config.require, ranks);
 }
 
-/// Those of the file that ROPEWALK_TUNING names, if it names one, whatever hosts it is of.
+/// With those of the profile that ROPEWALK_TUNING names, whatever hosts it is of, or of a saved one
+/// that this host has a part in.
 Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
                const std::vector<int>& hosts) {
   Costs costs = unmeasured_costs(transports);
-  const std::string& path = options.config.tuning;
-  if (path.empty() || path == kNoTuning) return costs;
-  const TuningProfile profile = parse_tuning(read_tuning(path));
-  const TunedJob job{.host_names = {}, .hosts = hosts, .transport = {}};
-  if (const std::string why = why_not_for(profile, job); !why.empty())
-    throw Error(ErrorCode::invalid_argument, "explain", fmt::format("{}: {}", path, why),
-                "set ROPEWALK_TUNING=none");
-  apply_tuning(profile, job, costs);
+  TunedJob job{.host_names = {}, .hosts = hosts, .transport = names_of(transports)};
+  if (options.config.tuning.empty()) job.host_names = {host_name()};
+  const std::string text = find_tuning(options.config.tuning, job);
+  if (!text.empty()) apply_tuning(parse_tuning(text), job, costs);
   return costs;
 }
 
@@ -129,7 +127,7 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
   if (explanation.decision.slice_bytes == request.slice_bytes_max)
     return "the longest that ROPEWALK_SLICE_BYTES allows";
   if (request.mapped) return "staging windows of that length stay in cache";
-  return "about four a block, to hide adding behind moving; not too short";
+  return "to hide adding and handing on behind moving; not too short";
 }
 
 std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,

@@ -41,29 +41,32 @@ std::string size_text(size_t bytes) {
                                                     : fmt::format("{}", bytes);
 }
 
-/// By rank.
-std::vector<std::string> host_names_of(Communicator& comm) {
+/// What each rank says, by rank.
+std::vector<std::string> gather_words(Communicator& comm, const std::string& own) {
   std::array<char, 256> mine{};
-  host_name().copy(mine.data(), mine.size() - 1);
+  own.copy(mine.data(), mine.size() - 1);
   std::vector<char> all(mine.size() * static_cast<size_t>(comm.size()));
   comm.all_gather(mine, all);
-  std::vector<std::string> names;
+  std::vector<std::string> words;
   for (int rank = 0; rank < comm.size(); ++rank)
-    names.emplace_back(all.data() + static_cast<size_t>(rank) * mine.size());
-  return names;
+    words.emplace_back(all.data() + static_cast<size_t>(rank) * mine.size());
+  return words;
 }
 
-/// The hosts in rank order. Throws where the ranks of one do not stand beside each other.
-std::vector<TuningProfile::Host> hosts_of_names(const std::vector<std::string>& names) {
+/// The hosts in rank order; several may have one name. Throws where the ranks of one do not stand
+/// beside each other. Collective.
+std::vector<TuningProfile::Host> gather_hosts(Communicator& comm) {
+  const std::vector<std::string> names = gather_words(comm, host_name());
+  const std::vector<std::string> identities = gather_words(comm, host_identity());
   std::vector<TuningProfile::Host> hosts;
-  for (const std::string& name : names) {
-    if (!hosts.empty() && hosts.back().name == name) {
+  for (size_t rank = 0; rank < names.size(); ++rank) {
+    if (rank > 0 && identities[rank] == identities[rank - 1]) {
       ++hosts.back().ranks;
     } else {
-      hosts.push_back({name, 1});
+      hosts.push_back({names[rank], 1});
     }
   }
-  std::set<std::string> distinct(names.begin(), names.end());
+  const std::set<std::string> distinct(identities.begin(), identities.end());
   if (distinct.size() == hosts.size()) return hosts;
   throw Error(ErrorCode::invalid_argument, "tune", "the ranks of a host do not follow each other",
               "start them so: --hosts alpha:2,beta:2");
@@ -89,6 +92,11 @@ class JobTuner {
         barrier_(plan_barrier(comm)) {}
 
   std::vector<MeasuredTime> run() {
+    for (const Collective collective : options_.collectives) {
+      BenchOptions most = options_of(collective);
+      most.sizes = options_.sizes;
+      check_memory_of_all(comm_, most);
+    }
     for (const Collective collective : options_.collectives) tune(collective);
     std::ranges::stable_sort(times_, {}, &MeasuredTime::bytes);
     return times_;
@@ -117,11 +125,16 @@ class JobTuner {
   }
 
  private:
-  void tune(Collective collective) {
+  static BenchOptions options_of(Collective collective) {
     BenchOptions options;
     options.kind.collective = collective;
     options.in_place = options.kind.in_place_by_default();
     options.warmup = 1;
+    return options;
+  }
+
+  void tune(Collective collective) {
+    BenchOptions options = options_of(collective);
     std::vector<Algorithm> left;
     for (const Algorithm algorithm : algorithms_for(collective))
       if (descriptor_of(algorithm).passed_over(hosts_).empty()) left.push_back(algorithm);
@@ -243,13 +256,13 @@ class ProfileFile {
 
 int run_tune_rank(const TuneOptions& options) {
   setenv("ROPEWALK_TUNING", std::string(kNoTuning).c_str(), 1);
-  const auto comm = Communicator::create(join_options(options.transport, {}));
+  const auto comm = join_job("tune", options.ranks, join_options(options.transport, {}));
   const bool prints = comm->rank() == 0;
   const std::vector<int> jobs = jobs_of(options, comm->size());
-  const std::vector<std::string> names = host_names_of(*comm);
   TuningProfile profile;
-  profile.hosts = hosts_of_names(names);
-  const std::string path = options.output.empty() ? saved_tuning_path(names) : options.output;
+  profile.hosts = gather_hosts(*comm);
+  const std::string path =
+      options.output.empty() ? saved_tuning_path(profile.hosts) : options.output;
   std::optional<ProfileFile> file;
   if (prints) file.emplace(path);
   const std::vector<int> hosts = numbers_of(profile.hosts);

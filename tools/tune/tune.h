@@ -13,6 +13,7 @@ struct TuneOptions {
   std::vector<Collective> collectives;
   std::vector<size_t> sizes;  // bytes, ascending
   std::vector<int> jobs;      // numbers of ranks; empty: powers of two, and all
+  int ranks = 0;              // the value of -n; 0: none
   std::string transport;      // empty: the library's choice
   std::string output;         // file; empty: where jobs on these hosts look for it
 };

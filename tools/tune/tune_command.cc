@@ -66,6 +66,7 @@ TuneOptions options_of(const TuneFlags& flags) {
       refuse_flag(fmt::format("--jobs: \"{}\" is no number of ranks", word), "write --jobs 2,4,8");
     options.jobs.push_back(static_cast<int>(*ranks));
   }
+  options.ranks = flags.ranks;
   options.transport = flags.transport;
   options.output = flags.output;
   return options;

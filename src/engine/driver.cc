@@ -211,6 +211,9 @@ void Driver::run(Group& group) {
 void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {
   throw_if_forked();
   throw_if_failed();
+  if (group.is_finished() && group.is_tuned())
+    if (const auto awaited = locked([&] { return group.awaited(); }))
+      wait(*awaited, options_.timeout_ns);
   std::unique_lock lock(mutex_);
   if (in_background) have_progress_thread();
   throw_if_stopped();

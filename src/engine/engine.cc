@@ -14,6 +14,7 @@ namespace ropewalk {
 Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
                MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
     : memories_(memories),
+      clock_(clock),
       links_(rank, std::move(transports), std::move(route)),
       queues_(size),
       failures_(links_, queues_, monitor, clock) {
@@ -26,28 +27,39 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   unmap_deregistered();
   auto op = std::make_shared<Operation>();
   op->call = call;
-  op->algorithm = algorithm;
-  op->signature = signature_of(call, algorithm, slice_bytes);
+  equip(*op, schedule, algorithm, slice_bytes);
+  return op;
+}
+
+void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
+                   size_t slice_bytes) {
+  assert(op.state != Operation::State::running);
+  const Call& call = op.call;
+  op.executor.reset();  // before the memory that it knows
+  OperationMemory memory;
+  memory.packed = std::move(op.memory.packed);
+  op.memory = std::move(memory);
+  op.algorithm = algorithm;
+  op.signature = signature_of(call, algorithm, slice_bytes);
   const EngineParts parts{links_, failures_, queues_};
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   const auto allocate = [&](size_t bytes) {
-    op->memory.scratch = allocate_registered(bytes, links_.transports());
-    return op->memory.scratch->data();
+    op.memory.scratch = allocate_registered(bytes, links_.transports());
+    return op.memory.scratch->data();
   };
   if (can_run_owner(call, schedule, blocks, links_.are_all_mapped())) {
     const size_t bytes = extent_of(call, links_.rank(), links_.size()).in * size_of(call.type);
     const std::byte* saved = overwrites_input(call) ? allocate(bytes) : nullptr;
-    op->executor = std::make_unique<OwnerExecutor>(
-        parts, *op, make_owner_program(call, schedule, blocks, slice_bytes, saved));
+    op.executor = std::make_unique<OwnerExecutor>(
+        parts, op, make_owner_program(call, schedule, blocks, slice_bytes, saved));
   } else {
     Program program = compile(schedule, blocks, call, slice_bytes, allocate);
     if (can_run_sequential(program, algorithm))
-      op->executor = std::make_unique<SequentialExecutor>(parts, *op, std::move(program));
+      op.executor = std::make_unique<SequentialExecutor>(parts, op, std::move(program));
     else
-      op->executor = std::make_unique<PipelinedExecutor>(parts, *op, std::move(program));
+      op.executor = std::make_unique<PipelinedExecutor>(parts, op, std::move(program));
   }
-  bind(*op);
-  return op;
+  bind(op);
 }
 
 void Engine::bind(Operation& op) {
@@ -60,6 +72,7 @@ void Engine::bind(Operation& op) {
 void Engine::start(Operation& op) {
   assert(op.state != Operation::State::running);
   try {
+    if (op.tuner != nullptr) op.tuner->before_start(op);
     if (!op.memory.bound || !op.memory.is_current()) bind(op);
   } catch (const Error& error) {
     throw Error(failures_.fail_here(error));  // peers may have started it, and would wait
@@ -75,6 +88,15 @@ void Engine::start(Operation& op) {
   op.state.store(Operation::State::running, std::memory_order_release);
   if (failures_.failure() != nullptr) return;  // those that it would wait behind may be gone
   queues_.push(op);
+  if (op.tuner != nullptr) start_behind(op);
+}
+
+void Engine::start_behind(Operation& op) {
+  try {
+    if (const auto group = op.tuner->after_start(op)) group->start(*this);
+  } catch (const Error& error) {
+    failures_.fail_here(error);  // `op` is under way: whoever waits for it is told
+  }
 }
 
 void Group::start(Engine& engine) {
@@ -107,10 +129,12 @@ bool Engine::advance() {
   bool moved = false;
   for (size_t i = 0; i < queues_.active().size() && !failures_.has_failed();) {
     Operation& op = *queues_.active()[i];
-    if (!std::exchange(op.begun, true))  // its turn has come, and with it its streams
+    if (!std::exchange(op.begun, true)) {  // its turn has come, and with it its streams
+      if (op.timed) op.timed->begun_ns = clock_.now_ns();
       op.executor->begin(op.is_point_to_point()
                              ? kPointToPointContext
                              : static_cast<int>(op.signature.sequence % kContexts));
+    }
     if (op.executor->progress()) {
       op.moved_ns = 0;
       moved = true;
@@ -135,6 +159,7 @@ void Engine::finish(size_t active_index) {
     op.memory.bound = false;
   }
   queues_.pop_active(active_index);
+  if (op.timed) std::exchange(op.timed, nullptr)->ended_ns = clock_.now_ns();
   op.state.store(Operation::State::done, std::memory_order_release);
   if (Group* group = op.group; group != nullptr && group->end_part()) ended_.push_back(group);
 }

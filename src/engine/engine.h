@@ -34,6 +34,10 @@ class Engine {
   std::shared_ptr<Operation> prepare(const Call& call, const Schedule& schedule,
                                      Algorithm algorithm, size_t slice_bytes);
 
+  /// Between runs: from the next one on `operation` runs so. Throws what `prepare` throws.
+  void equip(Operation& operation, const Schedule& schedule, Algorithm algorithm,
+             size_t slice_bytes);
+
   /// Begins a run. The operation must be idle or done, and stay alive until done. Throws Error, and
   /// the job fails, where its memory must be registered again and cannot be.
   void start(Operation& operation);
@@ -78,6 +82,7 @@ class Engine {
 
  private:
   bool advance();
+  void start_behind(Operation& operation);
   void finish(size_t active_index);
   void bind(Operation& operation);
   bool needs_poll();
@@ -86,6 +91,7 @@ class Engine {
   void on_notice(int peer, uint32_t notice);
 
   MemoryRegistry& memories_;
+  const Clock& clock_;
   LinkTable links_;
   OperationQueues queues_;
   FailureDetector failures_;

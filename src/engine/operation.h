@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace ropewalk {
 class Driver;
 class Engine;
 class Group;
+class RunTuner;
 struct Operation;
 
 /// Operations that run one after the other, in order of start: only the first of them may run.
@@ -64,6 +66,11 @@ struct Fragment {
   size_t bytes;
 };
 
+/// When a run had its turn on this rank, and when it ended; 0: not yet. Under the engine's lock.
+struct RunTime {
+  int64_t begun_ns = 0, ended_ns = 0;
+};
+
 struct Operation {
   enum class State : uint8_t { idle, running, done };
 
@@ -77,6 +84,7 @@ struct Operation {
   std::unique_ptr<Executor> executor;
   std::vector<Fragment> fragments;  // what memory.packed holds
   Group* group = nullptr;           // of which it is a part; null in tests
+  RunTuner* tuner = nullptr;        // may be null; it outlives this
 
   // Of the run; under the engine's lock, except `state`.
   std::atomic<State> state{State::idle};
@@ -85,6 +93,20 @@ struct Operation {
   OperationQueue node{this};        // what goes into it: a start allocates nothing
   int64_t moved_ns = 0;             // when anything last moved
   int64_t probed_ns = 0;
+  std::shared_ptr<RunTime> timed;  // where this run is to be timed; until its end
+};
+
+/// Decides anew how each run of an operation is done. Under the engine's lock.
+class RunTuner {
+ public:
+  virtual ~RunTuner() = default;
+  /// `operation` is about to start: it may be equipped otherwise (Engine::equip), and be timed.
+  /// Throws Error, which ends the job.
+  virtual void before_start(Operation& operation) = 0;
+  /// It has been started: what is to be started right behind it; null: nothing. Throws the same.
+  virtual std::shared_ptr<Group> after_start(Operation& operation) = 0;
+  /// What must end before `operation` may start; null: nothing.
+  virtual std::shared_ptr<Group> awaited(const Operation& operation) = 0;
 };
 
 /// What a Work or a Plan runs: one operation, or those of a group of calls. All_reduces of a group
@@ -95,7 +117,21 @@ class Group {
   void add(std::shared_ptr<Operation> operation) {
     assert(operation->group == nullptr && operation->state == Operation::State::idle);
     operation->group = this;
+    if (!planned_) planned_ = operation->algorithm;
     parts_.push_back(std::move(operation));
+  }
+
+  const std::vector<std::shared_ptr<Operation>>& parts() const { return parts_; }
+  /// Whether some part has a tuner. By whoever starts it.
+  bool is_tuned() const {
+    return std::ranges::any_of(parts_, [](const auto& part) { return part->tuner != nullptr; });
+  }
+  /// What must end before this may start; null: nothing. Under the engine's lock.
+  std::shared_ptr<Group> awaited() const {
+    for (const auto& part : parts_)
+      if (part->tuner != nullptr)
+        if (auto group = part->tuner->awaited(*part)) return group;
+    return nullptr;
   }
 
   // Under the engine's lock:
@@ -120,17 +156,15 @@ class Group {
   bool is_valid() const {
     return std::ranges::all_of(parts_, [](const auto& part) { return part->memory.is_there(); });
   }
-  /// Of the first part. Requires that there is one.
-  Algorithm algorithm() const {
-    assert(!parts_.empty());
-    return parts_.front()->algorithm;
-  }
+  /// Of the first part, as it was planned. Requires that there is one. Any thread.
+  Algorithm algorithm() const { return planned_.value(); }
 
   std::shared_ptr<Driver> driver;  // by which it is started and waited for
   std::atomic<int> waiters{0};     // threads that wait for it, with limits of their own
 
  private:
   std::vector<std::shared_ptr<Operation>> parts_;
+  std::optional<Algorithm> planned_;   // of the first
   std::atomic<size_t> unfinished_{0};  // parts
 };
 

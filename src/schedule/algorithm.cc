@@ -8,6 +8,7 @@
 #include <map>
 
 #include "ropewalk/status.h"
+#include "schedule/builders.h"
 
 namespace ropewalk {
 namespace {
@@ -61,6 +62,12 @@ const AlgorithmDescriptor& descriptor_of(Algorithm algorithm) {
 
 Bound bound_of(const ScheduleKey& key) {
   return key.ranks == 1 ? Bound{} : descriptor_of(key.algorithm).bound(key);
+}
+
+bool links_many_peers(Algorithm algorithm, int ranks) {
+  constexpr int kMany = 16;
+  const ScheduleKey key{.algorithm = algorithm, .ranks = ranks, .root = 0, .hosts = {}};
+  return ranks > kMany && bound_of(key).rounds < ceil_log2(ranks);
 }
 
 const std::vector<Algorithm>& algorithms_for(Collective collective) {

@@ -41,6 +41,8 @@ struct AlgorithmDescriptor {
   uint32_t list_order_credits = 5;
   /// The schedule depends on which ranks share a host.
   bool uses_hosts = false;
+  /// What is said of hosts here is meant of racks: groups of hosts that slow links part.
+  bool hosts_are_racks = false;
   /// Why the planner passes it over; empty where it does not.
   std::string (*passed_over)(const Hosts& hosts) = [](const Hosts&) { return std::string(); };
 };
@@ -50,6 +52,10 @@ const AlgorithmDescriptor& descriptor_of(Algorithm algorithm);
 
 /// Of `key.algorithm`; nothing for one rank.
 Bound bound_of(const ScheduleKey& key);
+
+/// Many ranks, each of which talks to most others: nothing to run once, to see how long it takes.
+/// Every pair of ranks that has talked keeps its inboxes.
+bool links_many_peers(Algorithm algorithm, int ranks);
 
 // One per algorithm, each in a file of its own.
 #define ROPEWALK_DECLARE_ALGORITHM(name) AlgorithmDescriptor name##_algorithm();

@@ -64,7 +64,7 @@ TORCH_PEER = NetworkContender(TORCH, c.ROOT / "bench/torch/peer", "python")
 LINK = PingPong(ONE_WAY, "tcp_limit", "ropewalk", "ping_pong")
 
 # Algorithms that send whole vectors to many, or each byte several times, are not tried where a size
-# takes a second already. two_level is added where a host has several ranks.
+# takes a second already. Those that use hosts are added where one has several ranks.
 SMALL, LARGE, LARGEST = "8,4K,64K,1M", "8M", "32M"
 FAR = "8,4K,64K,1M,8M"  # with a delay, where processors are emulated and programs start slowly
 MANY = ("ring", "tree", "halving_doubling", "direct")
@@ -91,6 +91,8 @@ def takes_torch(shape):
 
 def contenders(collective, shape, sizes):
     several = ("two_level",) if shape.ranks_per_host > 1 else ()
+    if several and collective == "all_reduce" and sizes == SMALL:
+        several = (*several, "leaders")
     own = (DEFAULT, *forced(*ALGORITHMS[collective][sizes], *several))
     if collective != "all_reduce":
         return (*own, OPEN_MPI_PEER)

@@ -100,7 +100,8 @@ class Work : public internal::Handle {
 };
 
 /// A call fixed once and run many times: buffers, schedule and staging are resolved, so that a run
-/// allocates nothing. Its memory must outlive it. It may outlive its Communicator; runs then throw
+/// allocates nothing (between hosts some may: docs/tuning.md, "Plans that learn"). Its memory must
+/// outlive it. It may outlive its Communicator; runs then throw
 /// Error(invalid_argument). At most one run of a plan is under way at a time. Movable; destroying
 /// it waits for a run that is under way.
 class Plan : public internal::Handle {
@@ -153,7 +154,8 @@ class Communicator {
   Work start(const Call& call);
   Plan plan(const Call& call);
   /// Many calls as one operation: all are started, then the handle waits for all. Small
-  /// all_reduces of equal type and op are fused into one. No calls: a Work that has ended.
+  /// all_reduces of equal type and op are fused into one. Ranks group alike. No calls: a Work that
+  /// has ended.
   Work start_group(std::span<const Call> calls);
 
   // The common calls on any contiguous range of elements: span, vector, array, Buffer. In place

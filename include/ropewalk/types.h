@@ -69,15 +69,17 @@ inline constexpr int kCollectives = ROPEWALK_COLLECTIVES(ROPEWALK_COUNT);
 
 /// Every algorithm: a value of Algorithm, and the name that commands, ROPEWALK_ALGORITHM and Python
 /// know it by. Only ever appended to: the numbers travel.
-#define ROPEWALK_ALGORITHMS(X)                                                       \
-  X(ring)               /* Patarasuk and Yuan 2009 */                                \
-  X(tree)               /* double binary tree: Sanders, Speck and Traeff 2009 */     \
-  X(recursive_doubling) /* Thakur, Rabenseifner and Gropp 2005 */                    \
-  X(halving_doubling)   /* on a circulant graph, any number of ranks: Traeff 2024 */ \
-  X(direct)             /* every rank talks to every other, one round each way */    \
-  X(two_level)          /* within a host, then between hosts */                      \
-  X(one_shot)           /* every rank sends its whole vector to every other */       \
-  X(scattered)          /* broadcast and reduce with a part of the vector owned by each rank */
+#define ROPEWALK_ALGORITHMS(X)                                                          \
+  X(ring)               /* Patarasuk and Yuan 2009 */                                   \
+  X(tree)               /* double binary tree: Sanders, Speck and Traeff 2009 */        \
+  X(recursive_doubling) /* Thakur, Rabenseifner and Gropp 2005 */                       \
+  X(halving_doubling)   /* on a circulant graph, any number of ranks: Traeff 2024 */    \
+  X(direct)             /* every rank talks to every other, one round each way */       \
+  X(two_level)          /* within a host, then between hosts */                         \
+  X(one_shot)           /* every rank sends its whole vector to every other */          \
+  X(scattered)          /* broadcast and reduce, a part of the vector owned by each */  \
+  X(leaders)            /* one rank of each host adds for it and talks to the others */ \
+  X(racks)              /* two levels: within racks, then between them */
 
 enum class Algorithm : uint8_t {
   automatic,  // "auto": let the planner choose

@@ -195,8 +195,9 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
       {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_PROBE", "1",
-       "0 or 1: measure the links between hosts as the job starts, some 50 ms, instead of taking "
-       "the rate that the system tells of adapters; rank 0's counts"},
+       "0 or 1: in jobs on several hosts, measure the links between them at the start, some 50 ms, "
+       "instead of taking the rate that the system tells of adapters; and try other algorithms in "
+       "calls that come again and again, and take longer than predicted; rank 0's counts"},
       {"ROPEWALK_TUNING", "what `ropewalk tune` has saved",
        "a tuning profile of these hosts, in place of the probe; none: not even a saved one; rank "
        "0's counts"},

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "schedule/algorithm.h"
-#include "schedule/builders.h"
 
 namespace ropewalk {
 namespace {
@@ -17,23 +16,24 @@ constexpr std::array<size_t, 3> kBytes = {8, 4 << 10, 32 << 10};
 constexpr size_t kCandidates = 4;
 /// A candidate that is predicted to take so many times as long as the best is not tried.
 constexpr double kTooSlow = 4;
-/// The least counts: another process may have held one batch up. In a batch no call ends before all
-/// ranks have begun it, so that the mean is the time of one.
-constexpr int kBatches = 3, kCalls = 2;
-/// Nothing is tried that would, as predicted, take longer than this in all.
+/// As a benchmark does: a barrier, then a call, which takes as long as on its slowest rank. The
+/// median counts: another process may have held one up.
+constexpr int kCalls = 5;
+/// Nothing is tried once so much has been spent, nor what would, as predicted, take longer; but for
+/// two at first, unless links are far: what a call takes is a guess until then.
 constexpr double kBudget_s = 25e-3;
-/// With more ranks an algorithm in which each talks to most others is not tried: it would link them
-/// for that alone.
-constexpr int kLinkedRanks = 16;
+constexpr size_t kTriedAnyway = 2;
+constexpr double kFar_us = 5000;
 
-/// The fastest, as predicted, as far as `left_s` reaches.
-std::vector<Algorithm> worth_trying(const PlanDecision& decision, int ranks, double left_s) {
+/// The fastest, as predicted, as far as `left_s` reaches; some anyway.
+std::vector<Algorithm> worth_trying(const PlanDecision& decision, int ranks, double left_s,
+                                    size_t anyway) {
   std::vector<Algorithm> tried;
   for (const Candidate& candidate : decision.candidates) {
-    const ScheduleKey key{.algorithm = candidate.algorithm, .ranks = ranks, .root = 0, .hosts = {}};
-    if (ranks > kLinkedRanks && bound_of(key).rounds < ceil_log2(ranks)) continue;
-    left_s -= (1 + kBatches * kCalls) * candidate.predicted_us * 1e-6;
-    if (!candidate.eligible || tried.size() == kCandidates || left_s < 0 ||
+    if (links_many_peers(candidate.algorithm, ranks)) continue;
+    left_s -= (1 + 2 * kCalls) * candidate.predicted_us * 1e-6;  // and as many barriers
+    const bool may = left_s >= 0 || (tried.size() < anyway && candidate.predicted_us < kFar_us);
+    if (!candidate.eligible || tried.size() == kCandidates || !may ||
         candidate.predicted_us > kTooSlow * decision.predicted_us)
       break;
     tried.push_back(candidate.algorithm);
@@ -41,16 +41,24 @@ std::vector<Algorithm> worth_trying(const PlanDecision& decision, int ranks, dou
   return tried;
 }
 
-double time_s(Communicator& communicator, const Call& call) {
+/// On this rank, of each call; and how long all has taken since `begin`.
+using Times = std::array<double, kCalls + 1>;
+
+Times time_calls(Communicator& communicator, const Call& call, SteadyClock::time_point begin) {
+  const auto seconds_since = [](SteadyClock::time_point then) {
+    return std::chrono::duration<double>(SteadyClock::now() - then).count();
+  };
   Plan plan = communicator.plan(call);
   plan.run();  // links the ranks
-  double least_s = 1e9;
-  for (int batch = 0; batch < kBatches; ++batch) {
-    const auto begin = SteadyClock::now();
-    for (int i = 0; i < kCalls; ++i) plan.run();
-    least_s = std::min(least_s, std::chrono::duration<double>(SteadyClock::now() - begin).count());
+  Times times{};
+  for (int i = 0; i < kCalls; ++i) {
+    communicator.barrier();
+    const auto called = SteadyClock::now();
+    plan.run();
+    times[static_cast<size_t>(i)] = seconds_since(called);
   }
-  return least_s / kCalls;
+  times.back() = seconds_since(begin);
+  return times;
 }
 
 }  // namespace
@@ -63,16 +71,17 @@ std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Pla
   for (const size_t bytes : kBytes) {
     Call call = Call::all_reduce(buffer.span().first(bytes / sizeof(float)));
     const std::vector<Algorithm> tried =
-        worth_trying(plan(call, times), communicator.size(), kBudget_s - spent_s);
+        worth_trying(plan(call, times), communicator.size(), kBudget_s - spent_s,
+                     times.empty() ? kTriedAnyway : 0);
     if (tried.size() < 2) break;
     for (const Algorithm algorithm : tried) {
-      if (spent_s > kBudget_s) return times;
+      if (spent_s > kBudget_s && times.size() >= kTriedAnyway) return times;
       call.algorithm = algorithm;
-      std::array<double, 2> slowest_s{time_s(communicator, call), 0};
-      slowest_s[1] = std::chrono::duration<double>(SteadyClock::now() - begin).count();
+      Times slowest_s = time_calls(communicator, call, begin);
       communicator.all_reduce(std::span(slowest_s), kMax);
-      spent_s = slowest_s[1];
-      times.push_back({Collective::all_reduce, algorithm, bytes, slowest_s[0]});
+      spent_s = slowest_s.back();
+      std::sort(slowest_s.begin(), slowest_s.end() - 1);
+      times.push_back({Collective::all_reduce, algorithm, bytes, slowest_s[kCalls / 2]});
     }
   }
   return times;

@@ -7,16 +7,17 @@
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
 #include "bootstrap/auth.h"
+#include "communicator/auto_tuner.h"
 #include "communicator/find_costs.h"
 #include "engine/driver.h"
 #include "engine/layout.h"
 #include "job/job.h"
 #include "job/plan_request.h"
-#include "job/tuning.h"
 #include "ropewalk/fork.h"
 #include "ropewalk/rendezvous.h"
 #include "topology/topology.h"
@@ -111,17 +112,10 @@ class Communicator::Impl {
   /// What the planner reckons with. Before the first collective, alike on all ranks.
   void set_costs(const Costs& agreed) {
     costs = agreed;
-    if (job.rank() == 0 && costs.inter != CostSource::constant)
-      log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
-          name_of(costs.inter));
-    if (job.rank() == 0 && costs.calls == CostSource::profile)
-      log(LogLevel::info, 0, "times of {} calls come from a tuning profile", costs.times.size());
-    if (job.rank() == 0 && costs.calls == CostSource::probe)
-      for (const MeasuredTime& time : costs.times)
-        log(LogLevel::info, 0, "{} of {} bytes by {}: {:.4g} us", name_of(time.collective),
-            time.bytes, name_of(time.algorithm), 1e6 * time.seconds);
+    if (job.rank() == 0) log_costs(costs);
     std::lock_guard lock(cache_mutex);
     cache.clear();  // of what measured them
+    if (job.choice().between != nullptr && job.probes_costs()) tuner.emplace(parts_for_tuner());
   }
 
   void check(std::span<const Call> calls) const {
@@ -157,7 +151,7 @@ class Communicator::Impl {
   /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
   std::shared_ptr<Group> find(std::span<const Call> calls) {
     cache.remove_if(
-        [](const Cached& entry) { return entry.group->is_finished() && !entry.group->is_valid(); });
+        [](const Cached& entry) { return entry.is_idle() && !entry.group->is_valid(); });
     const auto found = std::ranges::find_if(cache, [&](const Cached& entry) {
       return entry.is_idle() && std::ranges::equal(entry.calls, calls);
     });
@@ -204,25 +198,35 @@ class Communicator::Impl {
       group->add(alike.size() > 1 ? prepare_fused(alike) : prepare_one(first));
       left.erase(left.begin(), others);
     }
+    if (tuner) tuner->attach(*group);
     return group;
   }
 
+  PlanDecision decide(const Call& call) const {
+    return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
+  }
+
   std::shared_ptr<Operation> prepare_one(const Call& call) {
-    PlanDecision decision;
+    PlanDecision decision{Algorithm::automatic, slice_bytes_max(job.config()), 0, {}};
+    const bool is_collective = !traits_of(call.collective).is_point_to_point();
+    if (is_collective) decision = decide(call);
+    return driver->locked([&] {
+      if (is_collective && tuner) decision = tuner->best_for(call, decision);
+      return engine.prepare(call, schedule_of(call, decision.algorithm), decision.algorithm,
+                            decision.slice_bytes);
+    });
+  }
+
+  Schedule schedule_of(const Call& call, Algorithm algorithm) const {
+    if (!traits_of(call.collective).is_point_to_point())
+      return build_schedule({call.collective, algorithm, job.size(), call.root,
+                             grouping_for(algorithm, job.size(), job.hosts(), costs.racks)},
+                            job.rank());
     Schedule schedule{job.size(), job.rank(), 1, 0, {}, {}};
-    if (traits_of(call.collective).is_point_to_point()) {
-      decision.algorithm = Algorithm::automatic;
-      decision.slice_bytes = slice_bytes_max(job.config());
-      schedule.steps.push_back(
-          {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
-           static_cast<uint8_t>(call.channel), call.root});
-    } else {
-      decision = plan_for(call, job.config(), job.choice(), job.hosts(), costs);
-      schedule = build_schedule(
-          {call.collective, decision.algorithm, job.size(), call.root, job.hosts()}, job.rank());
-    }
-    return driver->locked(
-        [&] { return engine.prepare(call, schedule, decision.algorithm, decision.slice_bytes); });
+    schedule.steps.push_back(
+        {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
+         static_cast<uint8_t>(call.channel), call.root});
+    return schedule;
   }
 
   /// `calls` run as one, on a vector that holds them one behind the other.
@@ -242,6 +246,21 @@ class Communicator::Impl {
     }
     operation->memory.packed = std::move(packed);
     return operation;
+  }
+
+  AutoTuner::Parts parts_for_tuner() {
+    return {.rank = job.rank(),
+            .ranks = job.size(),
+            .plan = [this](const Call& call) { return decide(call); },
+            .equip =
+                [this](Operation& operation, Algorithm algorithm, size_t slice_bytes) {
+                  engine.equip(operation, schedule_of(operation.call, algorithm), algorithm,
+                               slice_bytes);
+                },
+            .prepare =
+                [this](const Call& call, Algorithm algorithm, size_t slice_bytes) {
+                  return engine.prepare(call, schedule_of(call, algorithm), algorithm, slice_bytes);
+                }};
   }
 
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes) {
@@ -271,8 +290,9 @@ class Communicator::Impl {
   std::shared_ptr<Driver> driver;
   Costs costs;
   bool left = false;
-  std::mutex cache_mutex;   // guards cache; taken before the engine's
-  std::list<Cached> cache;  // most recently used first
+  std::optional<AutoTuner> tuner;  // where plans learn; goes after the groups
+  std::mutex cache_mutex;          // guards cache; taken before the engine's
+  std::list<Cached> cache;         // most recently used first
 };
 
 namespace {
@@ -432,19 +452,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
                           : Rendezvous::options(leaders, part_rank, part_size, common);
   options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   const auto part = std::make_shared<Impl>(options);
-  // A part that moves bytes between hosts by other means has its own constants.
-  Costs costs = part->costs;
-  if (part->job.choice().between == impl_->job.choice().between) {
-    costs = impl_->costs;
-    // Whole calls were timed with these ranks.
-    if (part->job.hosts() != impl_->job.hosts()) {
-      costs.times.clear();
-      costs.calls = CostSource::constant;
-    }
-  }
-  costs.profile = impl_->costs.profile;
-  if (costs.profile) apply_tuning(*costs.profile, tuned_job(part->job), costs);
-  part->set_costs(costs);
+  part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
   return std::make_unique<Communicator>(part);
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "reduce/reduce.h"
-#include "schedule/algorithm.h"
+#include "schedule/builders.h"
 
 namespace ropewalk {
 namespace {
@@ -26,8 +26,10 @@ constexpr int kTransfersMin = 2, kTransfersMax = 3;
 constexpr double kRepeating_s = 1e-3;
 /// A transfer that takes so long has shown the rate; the next would take four times as long.
 constexpr double kEnough_s = 6e-3;
-/// None begins later than this.
+/// None begins later than this; half of it for links that matter only where they are slow.
 constexpr double kTransferring_s = 14e-3;
+/// So many times as slow as most, a link parts two racks.
+constexpr double kSlow = 2.5;
 /// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
 /// rate.
 constexpr double kFarLatency_s = 5e-3;
@@ -53,9 +55,15 @@ class LinkProbe {
     const double one_way_s = least_time_s(kPingPongs, 1) / 2;
     const double burst_s = least_time_s(kPingPongs / 2, kBurst) - 2 * one_way_s;
     const double overhead_s = std::clamp(burst_s / (kBurst - 1), 0.0, one_way_s);
-    const double s_per_byte = leads_ ? lead_transfers(one_way_s) : follow_transfers();
+    const double s_per_byte =
+        leads_ ? lead_transfers(one_way_s, kTransferring_s) : follow_transfers();
     if (!leads_) return {};
     return {one_way_s - overhead_s, overhead_s, s_per_byte};
+  }
+  /// The rate alone.
+  double run_briefly() {
+    const double one_way_s = least_time_s(2, 1) / 2;
+    return leads_ ? lead_transfers(one_way_s, kTransferring_s / 2) : follow_transfers();
   }
 
  private:
@@ -78,14 +86,14 @@ class LinkProbe {
   }
 
   /// Ever longer transfers, each several times, since another process may have held one up.
-  double lead_transfers(double one_way_s) {
+  double lead_transfers(double one_way_s, double limit_s) {
     const auto begin = SteadyClock::now();
     double before_s = one_way_s, s_per_byte = 0;
     size_t before_bytes = 0;
     for (const size_t bytes : kTransferBytes) {
       if (before_s > (before_bytes > 0 ? kEnough_s : kFarLatency_s)) break;
       double least_s = 1e9, spent_s = 0;
-      for (int i = 0; i < kTransfersMax && seconds_since(begin) < kTransferring_s; ++i) {
+      for (int i = 0; i < kTransfersMax && seconds_since(begin) < limit_s; ++i) {
         if (i >= kTransfersMin && spent_s > kRepeating_s) break;
         const double transfer_s = lead_transfer(bytes);
         spent_s += transfer_s;
@@ -152,38 +160,132 @@ double measure_adding_s_per_byte() {
   return least_s / kAddedBytes;
 }
 
-/// The first rank of a host measures, with those of the hosts beside its own; others give nothing.
-LinkCost measure_links(Communicator& communicator, const Hosts& hosts) {
-  const int host = hosts.host_of[static_cast<size_t>(communicator.rank())];
-  const auto first_of = [&](int h) { return hosts.members[static_cast<size_t>(h)].front(); };
-  LinkCost cost;
-  if (communicator.rank() != first_of(host)) return cost;
-  auto buffer = communicator.allocate<uint8_t>(2 * kTransferBytes.back());
-  const auto measure_with = [&](int other) {
-    const LinkCost one = LinkProbe(communicator, first_of(other), buffer).run();
-    cost = {std::max(cost.latency_s, one.latency_s), std::max(cost.overhead_s, one.overhead_s),
-            std::max(cost.s_per_byte, one.s_per_byte)};
-  };
-  const int last = hosts.count() - 1, beside = host ^ 1;
-  if (beside <= last) measure_with(beside);
-  if (last % 2 == 0 && host == 0) measure_with(last);
-  if (last % 2 == 0 && host == last) measure_with(0);
-  return cost;
+/// The links of the ring of hosts: link h leads from host h to the next.
+class RingProbe {
+ public:
+  RingProbe(Communicator& communicator, const Hosts& hosts)
+      : communicator_(communicator),
+        hosts_(hosts),
+        host_(hosts.host_of[static_cast<size_t>(communicator.rank())]),
+        measures_(communicator.rank() == first_of(host_)) {
+    if (measures_) buffer_ = communicator.allocate<uint8_t>(2 * kTransferBytes.back());
+  }
+
+  int links() const { return hosts_.count() == 2 ? 1 : hosts_.count(); }
+
+  /// On all ranks: calls `measure(link, probe)` on the first rank of each host for the links
+  /// [0, links) that `is_wanted` and that its host is an end of, those side by side that can be.
+  template <class Wanted, class Measure>
+  void for_each(const Wanted& is_wanted, const Measure& measure) {
+    if (!measures_) return;
+    // Even links, then odd ones; the last of an odd number of hosts meets both.
+    for (const int turn : {0, 1, 2})
+      for (const int link : {host_, wrap(host_ - 1, hosts_.count())})
+        if (link < links() && turn_of(link) == turn && is_wanted(link))
+          measure(link, LinkProbe(communicator_, first_of(other_end(link)), buffer_));
+  }
+
+ private:
+  int first_of(int host) const { return hosts_.members[static_cast<size_t>(host)].front(); }
+  int other_end(int link) const { return link == host_ ? wrap(host_ + 1, hosts_.count()) : link; }
+  int turn_of(int link) const { return link % 2 == 0 && link == hosts_.count() - 1 ? 2 : link % 2; }
+
+  Communicator& communicator_;
+  const Hosts& hosts_;
+  const int host_;
+  const bool measures_;
+  Buffer<uint8_t> buffer_;
+};
+
+/// What the better ones of the links take, of which two lead to each slow host.
+double usual(std::vector<double> s_per_byte) {
+  std::ranges::sort(s_per_byte);
+  return s_per_byte[(s_per_byte.size() - 1) / 3];
+}
+
+/// Of the links of the ring; equal on all ranks.
+struct RingCosts {
+  double latency_s = 0, overhead_s = 0;  // the most
+  std::vector<double> s_per_byte;        // by link; 0: not known
+};
+
+RingCosts measure_ring(Communicator& communicator, RingProbe& ring) {
+  const auto links = static_cast<size_t>(ring.links());
+  std::vector<double> found(links + 2);
+  const auto is_even = [](int link) { return link % 2 == 0; };
+  ring.for_each(is_even, [&](int link, LinkProbe probe) {
+    const LinkCost one = probe.run();
+    found[static_cast<size_t>(link)] = one.s_per_byte;
+    found[links] = std::max(found[links], one.latency_s);
+    found[links + 1] = std::max(found[links + 1], one.overhead_s);
+  });
+  const auto is_odd = [](int link) { return link % 2 != 0; };
+  ring.for_each(is_odd, [&](int link, LinkProbe probe) {
+    found[static_cast<size_t>(link)] = probe.run_briefly();
+  });
+  communicator.all_reduce(std::span(found), kMax);
+  RingCosts costs{found[links], found[links + 1], {}};
+  costs.s_per_byte.assign(found.begin(), found.end() - 2);
+  return costs;
+}
+
+/// Links that are slow twice: another job may have held them up once.
+std::vector<bool> find_slow(Communicator& communicator, RingProbe& ring, RingCosts& costs) {
+  const double limit = kSlow * usual(costs.s_per_byte);
+  std::vector<bool> slow(costs.s_per_byte.size());
+  for (size_t link = 0; link < slow.size(); ++link)
+    slow[link] = limit > 0 && costs.s_per_byte[link] > limit;
+  if (std::ranges::find(slow, true) == slow.end()) return slow;
+  std::vector<double> again(slow.size());
+  ring.for_each(
+      [&](int link) { return slow[static_cast<size_t>(link)]; },
+      [&](int link, LinkProbe probe) { again[static_cast<size_t>(link)] = probe.run_briefly(); });
+  communicator.all_reduce(std::span(again), kMax);
+  for (size_t link = 0; link < slow.size(); ++link) {
+    if (again[link] > 0) costs.s_per_byte[link] = std::min(costs.s_per_byte[link], again[link]);
+    slow[link] = slow[link] && costs.s_per_byte[link] > limit;
+  }
+  return slow;
 }
 
 }  // namespace
 
+std::vector<int> racks_between(const std::vector<bool>& slow) {
+  const size_t hosts = slow.size();
+  std::vector<int> racks(hosts);
+  int rack = 0;
+  for (size_t host = 0; host < hosts; ++host) {
+    racks[host] = rack;
+    rack += slow[host] ? 1 : 0;
+  }
+  const int last = racks.back();
+  if (!slow.back())  // the ring goes on from the last host to the first
+    std::ranges::replace(racks, last, 0);
+  return std::ranges::max(racks) > 0 ? racks : std::vector<int>();
+}
+
 Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, Costs costs) {
   const Hosts by_host = hosts_of(hosts, communicator.size());
   if (by_host.count() == 1) return costs;
-  const LinkCost link = measure_links(communicator, by_host);
-  const double adding = communicator.rank() == 0 ? measure_adding_s_per_byte() : 0;
-  std::array<double, 4> slowest = {link.latency_s, link.overhead_s, link.s_per_byte, adding};
-  communicator.all_reduce(slowest, kMax);
+  RingProbe ring(communicator, by_host);
+  RingCosts found = measure_ring(communicator, ring);
+  const std::vector<bool> slow = find_slow(communicator, ring, found);
+  const std::vector<int> racks = by_host.count() > 2 ? racks_between(slow) : std::vector<int>();
+  double most = 0, most_across = 0;
+  for (size_t link = 0; link < slow.size(); ++link) {
+    double& kind = slow[link] && !racks.empty() ? most_across : most;
+    kind = std::max(kind, found.s_per_byte[link]);
+  }
   // Nothing was moved over links that are far.
-  if (slowest[2] == 0) slowest[2] = costs.model.inter.s_per_byte;
-  costs.model.inter = {slowest[0], slowest[1], slowest[2]};
-  costs.model.reduce_s_per_byte = slowest[3];
+  if (most == 0) most = costs.model.inter.s_per_byte;
+  costs.model.inter = {found.latency_s, found.overhead_s, most};
+  costs.model.racks_s_per_byte = most_across;
+  costs.racks.clear();
+  for (const int host : racks.empty() ? std::vector<int>() : by_host.host_of)
+    costs.racks.push_back(racks[static_cast<size_t>(host)]);
+  std::array<double, 1> adding = {communicator.rank() == 0 ? measure_adding_s_per_byte() : 0};
+  communicator.all_reduce(adding, kMax);
+  costs.model.reduce_s_per_byte = adding[0];
   costs.inter = costs.reduce = CostSource::probe;
   return costs;
 }

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "communicator/algorithm_probe.h"
 #include "communicator/cost_probe.h"
 #include "job/plan_request.h"
@@ -30,11 +33,12 @@ std::string share_tuning(Communicator& communicator, const Job& job, const Tuned
   return text;
 }
 
-}  // namespace
-
+/// What a tuning profile can be asked about.
 TunedJob tuned_job(const Job& job) {
   return {job.host_names(), job.hosts(), names_of(job.choice())};
 }
+
+}  // namespace
 
 Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = unmeasured_costs(job.choice());
@@ -58,6 +62,44 @@ Costs find_costs(Communicator& communicator, const Job& job) {
         return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
       });
   return costs;
+}
+
+Costs costs_of_part(const Job& part, const std::vector<int>& members, const Job& whole,
+                    const Costs& costs) {
+  Costs own = unmeasured_costs(part.choice());
+  // A part that moves bytes between hosts by other means has its own constants.
+  if (part.choice().between == whole.choice().between) {
+    own = costs;
+    own.racks.clear();
+    if (!costs.racks.empty())
+      for (const int member : members)
+        own.racks.push_back(costs.racks[static_cast<size_t>(member)]);
+    if (std::ranges::adjacent_find(own.racks, std::not_equal_to()) == own.racks.end())
+      own.racks.clear();
+    // Whole calls were timed with these ranks.
+    if (part.hosts() != whole.hosts()) {
+      own.times.clear();
+      own.calls = CostSource::constant;
+    }
+  }
+  own.profile = costs.profile;
+  if (own.profile) apply_tuning(*own.profile, tuned_job(part), own);
+  return own;
+}
+
+void log_costs(const Costs& costs) {
+  if (costs.inter != CostSource::constant)
+    log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
+        name_of(costs.inter));
+  if (!costs.racks.empty())
+    log(LogLevel::info, 0, "between {} racks: {:.4g} MB/s", std::ranges::max(costs.racks) + 1,
+        1e-6 / costs.model.racks_s_per_byte);
+  if (costs.calls == CostSource::profile)
+    log(LogLevel::info, 0, "times of {} calls come from a tuning profile", costs.times.size());
+  if (costs.calls == CostSource::probe)
+    for (const MeasuredTime& time : costs.times)
+      log(LogLevel::info, 0, "{} of {} bytes by {}: {:.4g} us", name_of(time.collective),
+          time.bytes, name_of(time.algorithm), 1e6 * time.seconds);
 }
 
 }  // namespace ropewalk

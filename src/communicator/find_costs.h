@@ -4,15 +4,16 @@
 
 #include "job/costs.h"
 #include "job/job.h"
-#include "job/tuning.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
 
-/// What a tuning profile can be asked about it.
-TunedJob tuned_job(const Job& job);
-
 /// Collective, and equal on all ranks. Throws what broadcast, recv and all_reduce throw.
 Costs find_costs(Communicator& communicator, const Job& job);
+/// What those of a job say of a part of it. `members`: by rank in the part, rank in the job.
+Costs costs_of_part(const Job& part, const std::vector<int>& members, const Job& whole,
+                    const Costs& costs);
+/// At level info, for rank 0.
+void log_costs(const Costs& costs);
 
 }  // namespace ropewalk

@@ -25,10 +25,11 @@ std::string_view name_of(CostSource source);
 
 struct Costs {
   CostModel model;
+  std::vector<int> racks = {};  // by rank, as in a PlanRequest
   CostSource intra = CostSource::constant, inter = CostSource::constant,
              reduce = CostSource::constant;
-  std::vector<MeasuredTime> times = {};     // of whole calls, by ascending bytes
-  CostSource calls = CostSource::constant;  // of `times`, where there are some
+  std::vector<MeasuredTime> times = {};                    // of whole calls, by ascending bytes
+  CostSource calls = CostSource::constant;                 // of `times`, where there are some
   std::shared_ptr<const TuningProfile> profile = nullptr;  // for parts of the job, too
 
   bool operator==(const Costs&) const = default;

@@ -35,12 +35,14 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   const bool uneven = call.collective == Collective::all_to_all && !call.counts.empty();
   request.bytes = uneven ? slice_bytes_max(config) : total_bytes(call, request.ranks);
   request.hosts = hosts;
+  request.racks = costs.racks;
   request.root = call.root;
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
   request.mapped = all_mapped(transports, hosts);
   request.cost = costs.model;
   request.times = costs.times;
+  request.slow_ones_left_out = costs.calls == CostSource::profile;
   request.slice_bytes_max = slice_bytes_max(config);
   return request;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +38,12 @@ double number_of(const Json& json, const std::string& name) {
   if (value != 0 && !(value >= kLeast && value <= kMost))
     refuse(fmt::format("{} is {}", name, json.at(name).dump()));
   return value;
+}
+
+double rate_of(const Json& json) {
+  const double rate = number_of(json, "bytes_per_s");
+  if (rate < 1) refuse("bytes_per_s is less than 1");
+  return rate;
 }
 
 /// Four digits say all that was measured.
@@ -74,14 +81,16 @@ void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
 TuningProfile parse(const Json& json) {
   TuningProfile profile;
   for (const Json& host : json.value("hosts", Json::array()))
-    profile.hosts.push_back({host.at("name").get<std::string>(), count_of(host, "ranks")});
+    profile.hosts.push_back({host.at("name").get<std::string>(), count_of(host, "ranks"),
+                             host.contains("rack") ? count_of(host, "rack") - 1 : 0});
   if (const auto link = json.find("between_hosts"); link != json.end()) {
-    const double rate = number_of(*link, "bytes_per_s");
-    if (rate < 1) refuse("bytes_per_s is less than 1");
+    const double rate = rate_of(*link);
     profile.between_hosts = {
         link->at("transport").get<std::string>(),
         {1e-6 * number_of(*link, "latency_us"), 1e-6 * number_of(*link, "overhead_us"), 1 / rate}};
   }
+  if (const auto racks = json.find("between_racks"); racks != json.end())
+    profile.racks_s_per_byte = 1 / rate_of(*racks);
   for (const Json& job : json.at("jobs")) {
     TuningProfile::Calls& calls = profile.jobs.emplace_back();
     calls.ranks = count_of(job, "ranks");
@@ -124,6 +133,18 @@ const TuningProfile::Link* link_for(const TuningProfile& profile, const TunedJob
 void warn_of(const std::string& path, const std::string& why, const std::string& advice) {
   log(LogLevel::warn, 0, "the tuning profile {} is not used: {}; {}, or set ROPEWALK_TUNING=none",
       path, why, advice);
+}
+
+/// By rank, as `Costs` has them: only of hosts that have names.
+std::vector<int> racks_for(const TuningProfile& profile, const TunedJob& job) {
+  std::vector<int> racks;
+  for (const std::string& name : job.host_names) {
+    const auto host = std::ranges::find(profile.hosts, name, &TuningProfile::Host::name);
+    if (host == profile.hosts.end()) return {};
+    racks.push_back(host->rack);
+  }
+  const auto differs = std::ranges::adjacent_find(racks, std::not_equal_to());
+  return differs == racks.end() || racks.size() != job.hosts.size() ? std::vector<int>() : racks;
 }
 
 std::string tuning_folder() {
@@ -205,12 +226,14 @@ TuningProfile parse_tuning(std::string_view text) {
 std::string text_of(const TuningProfile& profile) {
   Json json;
   for (const TuningProfile::Host& host : profile.hosts)
-    json["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
+    json["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}, {"rack", host.rack + 1}});
   if (const auto& link = profile.between_hosts)
     json["between_hosts"] = {{"transport", link->transport},
                              {"latency_us", rounded(1e6 * link->cost.latency_s)},
                              {"overhead_us", rounded(1e6 * link->cost.overhead_s)},
                              {"bytes_per_s", rounded(1 / link->cost.s_per_byte)}};
+  if (profile.racks_s_per_byte > 0)
+    json["between_racks"] = {{"bytes_per_s", rounded(1 / profile.racks_s_per_byte)}};
   json["jobs"] = Json::array();
   for (const TuningProfile::Calls& job : profile.jobs) {
     Json calls = Json::array();
@@ -240,6 +263,8 @@ void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& cost
   if (const TuningProfile::Link* link = link_for(profile, job)) {
     costs.model.inter = link->cost;
     costs.inter = CostSource::profile;
+    costs.racks = profile.racks_s_per_byte > 0 ? racks_for(profile, job) : std::vector<int>();
+    costs.model.racks_s_per_byte = costs.racks.empty() ? 0 : profile.racks_s_per_byte;
   }
   if (const TuningProfile::Calls* calls = calls_for(profile, job)) {
     costs.times = calls->times;

@@ -15,6 +15,7 @@ struct TuningProfile {
   struct Host {
     std::string name;
     int ranks = 1;
+    int rack = 0;
   };
   /// Of the job of the first `ranks` ranks, counted through the hosts.
   struct Calls {
@@ -29,7 +30,8 @@ struct TuningProfile {
   };
 
   std::vector<Host> hosts;            // empty: of any hosts
-  std::optional<Link> between_hosts;  // where there are several
+  std::optional<Link> between_hosts;  // where there are several; of one rack, if in several racks
+  double racks_s_per_byte = 0;        // between racks; 0: there is one
   std::vector<Calls> jobs;
 };
 
@@ -60,8 +62,8 @@ std::string saved_tuning_path(const std::vector<TuningProfile::Host>& hosts);
 /// Whether `find_tuning` may find one: ROPEWALK_TUNING names a file, or some were saved.
 bool may_have_tuning(const std::string& setting);
 /// The text of the profile for the job: of the file that ROPEWALK_TUNING names, else of a saved one
-/// whose hosts are the job's, or more: the newest that has times of such a job, else the newest that
-/// knows its links. Empty where there is none, or a warning said why the file does not serve.
+/// whose hosts are the job's, or more: the newest that has times of such a job, else the newest
+/// that knows its links. Empty where there is none, or a warning said why the file does not serve.
 std::string find_tuning(const std::string& setting, const TunedJob& job);
 /// ROPEWALK_TUNING: no profile at all.
 inline constexpr std::string_view kNoTuning = "none";

@@ -20,6 +20,7 @@ constexpr double kSliceMin_s = 200e-6;
 constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr double kWorthHalving = 0.98;
+constexpr double kGuess = 1.5;  // for a short call, beside what was measured: rather that than this
 constexpr size_t kSliceAlign = 64;  // a cache line; whole elements of every type
 
 size_t sent_slice_min(const LinkCost& link) {
@@ -38,6 +39,14 @@ int leaving_max(const Hosts& hosts) {
   return std::ranges::max(leaving);
 }
 
+/// Of the kind that occurs; in a chain of all ranks the slowest sets the pace.
+LinkCost slowest_link(const PlanRequest& request, bool several_hosts) {
+  LinkCost link = several_hosts ? request.cost.inter : request.cost.intra;
+  if (!request.racks.empty())
+    link.s_per_byte = std::max(link.s_per_byte, request.cost.racks_s_per_byte);
+  return link;
+}
+
 /// An algorithm for a collective of the request's job.
 struct Choice {
   Collective collective;
@@ -51,18 +60,24 @@ class Predictor {
   explicit Predictor(const PlanRequest& request)
       : request_(request),
         hosts_(hosts_of(request.hosts, request.ranks)),
+        racks_(hosts_of(grouping_for(Algorithm::racks, request.ranks, request.hosts, request.racks),
+                        request.ranks)),
         several_(hosts_.count() > 1),
-        link_(several_ ? request.cost.inter : request.cost.intra),
+        link_(slowest_link(request, several_)),
         ring_cross_(std::max(1, leaving_max(hosts_))),
         slowdown_(find_slowdown()) {
     assert(std::ranges::is_sorted(request.times, {}, &MeasuredTime::bytes));
   }
 
-  const Hosts& hosts() const { return hosts_; }
+  /// Those, or the racks, by which the algorithm goes.
+  const Hosts& groups_for(Algorithm algorithm) const {
+    return descriptor_of(algorithm).hosts_are_racks ? racks_ : hosts_;
+  }
 
   Choice choice(Collective collective, Algorithm algorithm) const {
     return {collective, algorithm,
-            bound_of({collective, algorithm, request_.ranks, request_.root, request_.hosts})};
+            bound_of({collective, algorithm, request_.ranks, request_.root,
+                      grouping_for(algorithm, request_.ranks, request_.hosts, request_.racks)})};
   }
 
   double seconds(const Choice& choice, size_t bytes) const {
@@ -70,11 +85,12 @@ class Predictor {
     const MeasuredTime* longest = longest_of(choice);
     if (longest == nullptr) {
       const size_t shortest = request_.times.front().bytes;
-      return slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
+      const double guess = longest_of(choice.collective) > 0 ? kGuess : 1;
+      return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
     }
     if (bytes <= longest->bytes) return measured_s(choice, bytes);
-    // Where others were measured with longer vectors, this one was too slow for that: beside the
-    // fastest it gets no better.
+    if (!request_.slow_ones_left_out)
+      return longest->seconds + growth_s(choice, longest->bytes, bytes);
     const size_t known = std::clamp(bytes, longest->bytes, longest_of(choice.collective));
     const double least_s = longest->seconds * fastest_s(choice.collective, known) /
                            fastest_s(choice.collective, longest->bytes);
@@ -155,6 +171,10 @@ class Predictor {
     t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
     t.link = link_;
     t.inside = request_.cost.intra;
+    t.near = several_ ? request_.cost.inter : request_.cost.intra;
+    t.racks = racks_.count();
+    t.rack_size = racks_.size_max();
+    t.across_s_per_byte = request_.cost.racks_s_per_byte;
     t.add = request_.cost.reduce_s_per_byte;
     t.hosts = hosts_.count();
     t.owners = hosts_.size_min();
@@ -186,7 +206,9 @@ class Predictor {
   }
 
   size_t sent_slice_bytes(const Choice& choice, size_t bytes) const {
-    const size_t block = bytes / descriptor_of(choice.algorithm).blocks(choice.collective, hosts_);
+    const size_t block =
+        bytes /
+        descriptor_of(choice.algorithm).blocks(choice.collective, groups_for(choice.algorithm));
     const size_t least = sent_slice_min(link_);
     size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
     // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
@@ -198,7 +220,7 @@ class Predictor {
   }
 
   const PlanRequest& request_;
-  const Hosts hosts_;
+  const Hosts hosts_, racks_;
   const bool several_;
   const LinkCost link_;
   const int ring_cross_;
@@ -212,7 +234,7 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.seconds(choice, request.bytes);
   std::string why;
   if (request.forced == Algorithm::automatic)
-    why = descriptor_of(algorithm).passed_over(predictor.hosts());
+    why = descriptor_of(algorithm).passed_over(predictor.groups_for(algorithm));
   else if (request.forced != algorithm)
     why = "another one is forced";
   const Bound& bound = choice.bound;
@@ -247,6 +269,12 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
 }
 
 }  // namespace
+
+std::vector<int> grouping_for(Algorithm algorithm, int ranks, const std::vector<int>& hosts,
+                              const std::vector<int>& racks) {
+  if (!descriptor_of(algorithm).hosts_are_racks) return hosts;
+  return racks.empty() ? std::vector<int>(static_cast<size_t>(ranks), 0) : racks;
+}
 
 PlanDecision choose(const PlanRequest& request) {
   const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);

@@ -27,13 +27,16 @@ struct PlanRequest {
   size_t bytes = 0;  // the whole vector: all ranks' parts together
   int ranks = 1;
   std::vector<int> hosts;  // host number of each rank; empty: every rank its own
+  std::vector<int> racks;  // rack number of each rank; empty: all in one
   int root = 0;
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
   /// By ascending bytes. Lengths between two measured ones are interpolated. Shorter ones take the
-  /// part that the cost model says, and longer ones what it adds; where only others were measured
-  /// with longer ones, an algorithm stays as much slower than the fastest as it was. What other
-  /// algorithms and collectives take is corrected as the shortest measured calls need it.
+  /// part that the cost model says, and longer ones what it adds. What other algorithms and
+  /// collectives take is corrected as the shortest measured calls need it.
   std::vector<MeasuredTime> times = {};
+  /// Where only others were measured with longer vectors, an algorithm was too slow for that: it
+  /// stays as much slower than the fastest as it was.
+  bool slow_ones_left_out = false;
   Algorithm forced = Algorithm::automatic;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES
@@ -48,6 +51,10 @@ struct Candidate {
   bool eligible = true;
 };
 
+/// What a ScheduleKey says of hosts, for an algorithm that goes by hosts or by racks.
+std::vector<int> grouping_for(Algorithm algorithm, int ranks, const std::vector<int>& hosts,
+                              const std::vector<int>& racks);
+
 struct PlanDecision {
   Algorithm algorithm = Algorithm::ring;
   size_t slice_bytes = 64 << 10;  // a multiple of 64, unless slice_bytes_max is smaller
@@ -55,7 +62,8 @@ struct PlanDecision {
   std::vector<Candidate> candidates;  // eligible first, then fastest first
 
   ScheduleKey key(const PlanRequest& request) const {
-    return {request.collective, algorithm, request.ranks, request.root, request.hosts};
+    return {request.collective, algorithm, request.ranks, request.root,
+            grouping_for(algorithm, request.ranks, request.hosts, request.racks)};
   }
 };
 

@@ -91,7 +91,20 @@ struct Ring {
   int previous() const { return members[wrap(position - 1, size())]; }
   int block(int part) const { return first_block + wrap(part, size()); }
 };
-void append_ring_reduce_scatter(Builder& out, const Ring& ring);
-void append_ring_all_gather(Builder& out, const Ring& ring);
+/// Rounds t = 1 to size - 1, and then of the all_gather t = 0 to size - 2.
+void append_reduce_scatter_round(Builder& out, const Ring& ring, int t);
+void append_all_gather_round(Builder& out, const Ring& ring, int t);
+
+/// Within the groups of ranks that `key.hosts` numbers, and between them: see two_level.cc.
+Schedule two_level_all_reduce(const ScheduleKey& key, int rank);
+Bound two_level_all_reduce_bound(const Hosts& groups);
+
+/// An all_reduce of block `sum` between some ranks, `members[position]` of which is this one.
+/// Exchange with the partner, then add: both partners add the same two sums, so every rank ends
+/// with the same bits. The incoming sum lands in scratch, as the own one is still being sent. One
+/// scratch block is enough: a partner's send waits until the last round's sum has been taken in.
+void append_recursive_doubling(Builder& out, const std::vector<int>& members, int position, int sum,
+                               int incoming);
+Bound recursive_doubling_bound(int ranks);
 
 }  // namespace ropewalk

@@ -20,6 +20,7 @@ struct LinkCost {
 struct CostModel {
   LinkCost intra, inter;
   double reduce_s_per_byte = 0;  // adding one incoming byte to one at hand
+  double racks_s_per_byte = 0;   // of links between racks, much slower than `inter`; 0: none
 
   bool operator==(const CostModel&) const = default;
 };
@@ -42,10 +43,13 @@ struct CostTerms {
   double n, bytes, slice;
   LinkCost link;    // the slower kind that occurs
   LinkCost inside;  // within a host
+  LinkCost near;    // between hosts of a rack
   double add;       // seconds per byte added
   double hosts, owners, local;
-  double all_cross;   // ranks that share a network port, where everybody talks to everybody
-  double ring_cross;  // links of the rank-order ring that leave the same host
+  double all_cross;          // ranks that share a network port, where everybody talks to everybody
+  double ring_cross;         // links of the rank-order ring that leave the same host
+  double racks, rack_size;   // how many, and ranks of the largest; 1: no link is slower
+  double across_s_per_byte;  // between racks
   bool mapped;
 
   double slices_of(double block) const {

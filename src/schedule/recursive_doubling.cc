@@ -1,36 +1,18 @@
 // Recursive doubling: Thakur, Rabenseifner and Gropp, "Optimization of collective communication
 // operations in MPICH", 2005; all_gather for any number of ranks after Bruck et al. 1997.
 #include <algorithm>
+#include <numeric>
 
 #include "schedule/builders.h"
 
 namespace ropewalk {
 namespace {
 
-/// Exchange with the partner, then add: both partners add the same two sums, so every rank ends
-/// with the same bits. The incoming sum lands in scratch, as the own one is still being sent. One
-/// scratch block is enough: a partner's send waits until the last round's sum has been taken in.
 Schedule all_reduce(const ScheduleKey& key, int rank) {
-  const int n = key.ranks, core = floor_power_of_two(n), extra = n - core;
-  constexpr int kSum = 0, kIncoming = 1;
+  std::vector<int> all(key.ranks);
+  std::iota(all.begin(), all.end(), 0);
   Builder out(key, rank, 1, 1);
-  // The first 2 * extra ranks form pairs; the even one of a pair sits out the rounds.
-  const bool paired = rank < 2 * extra;
-  if (paired && rank % 2 == 0) {
-    out.send_reduce(kSum, rank + 1);
-    out.recv_copy(kSum, rank + 1);
-    return out.take();
-  }
-  if (paired) out.recv_reduce(kSum, rank - 1);
-  const int place = paired ? rank / 2 : rank - extra;
-  for (int distance = 1; distance < core; distance *= 2) {
-    const int other = place ^ distance;
-    const int partner = other < extra ? 2 * other + 1 : other + extra;
-    out.send_copy(kSum, partner);
-    out.recv_copy(kIncoming, partner);
-    out.reduce(kSum, kIncoming);
-  }
-  if (paired) out.send_copy(kSum, rank - 1);
+  append_recursive_doubling(out, all, rank, 0, 1);
   return out.take();
 }
 
@@ -55,8 +37,7 @@ Schedule build(const ScheduleKey& key, int rank) {
 Bound bound(const ScheduleKey& key) {
   const int n = key.ranks;
   if (key.collective == Collective::all_gather) return {(n - 1.0) / n, ceil_log2(n)};
-  const bool folds = floor_power_of_two(n) != n;  // one message in, one message out
-  return {floor_log2(n) + (folds ? 1.0 : 0.0), floor_log2(n) + (folds ? 2 : 0)};
+  return recursive_doubling_bound(n);
 }
 
 double predict_s(const CostTerms& t, Collective collective) {
@@ -73,6 +54,33 @@ int blocks(Collective collective, const Hosts& hosts) {
 }
 
 }  // namespace
+
+void append_recursive_doubling(Builder& out, const std::vector<int>& members, int position, int sum,
+                               int incoming) {
+  const int n = static_cast<int>(members.size()), core = floor_power_of_two(n), extra = n - core;
+  // The first 2 * extra members form pairs; the even one of a pair sits out the rounds.
+  const bool paired = position < 2 * extra;
+  if (paired && position % 2 == 0) {
+    out.send_reduce(sum, members[position + 1]);
+    out.recv_copy(sum, members[position + 1]);
+    return;
+  }
+  if (paired) out.recv_reduce(sum, members[position - 1]);
+  const int place = paired ? position / 2 : position - extra;
+  for (int distance = 1; distance < core; distance *= 2) {
+    const int other = place ^ distance;
+    const int partner = members[other < extra ? 2 * other + 1 : other + extra];
+    out.send_copy(sum, partner);
+    out.recv_copy(incoming, partner);
+    out.reduce(sum, incoming);
+  }
+  if (paired) out.send_copy(sum, members[position - 1]);
+}
+
+Bound recursive_doubling_bound(int n) {
+  const bool folds = floor_power_of_two(n) != n;  // one message in, one message out
+  return {floor_log2(n) + (folds ? 1.0 : 0.0), floor_log2(n) + (folds ? 2 : 0)};
+}
 
 AlgorithmDescriptor recursive_doubling_algorithm() {
   using enum Collective;

@@ -8,18 +8,14 @@
 
 namespace ropewalk {
 
-void append_ring_reduce_scatter(Builder& out, const Ring& ring) {
-  for (int t = 1; t < ring.size(); ++t) {
-    out.send_reduce(ring.block(ring.position - t), ring.next());
-    out.recv_reduce(ring.block(ring.position - t - 1), ring.previous());
-  }
+void append_reduce_scatter_round(Builder& out, const Ring& ring, int t) {
+  out.send_reduce(ring.block(ring.position - t), ring.next());
+  out.recv_reduce(ring.block(ring.position - t - 1), ring.previous());
 }
 
-void append_ring_all_gather(Builder& out, const Ring& ring) {
-  for (int t = 0; t < ring.size() - 1; ++t) {
-    out.send_copy(ring.block(ring.position - t), ring.next());
-    out.recv_copy(ring.block(ring.position - t - 1), ring.previous());
-  }
+void append_all_gather_round(Builder& out, const Ring& ring, int t) {
+  out.send_copy(ring.block(ring.position - t), ring.next());
+  out.recv_copy(ring.block(ring.position - t - 1), ring.previous());
 }
 
 namespace {
@@ -46,8 +42,10 @@ Schedule build(const ScheduleKey& key, int rank) {
   Ring ring{std::vector<int>(key.ranks), rank, 0};
   std::iota(ring.members.begin(), ring.members.end(), 0);
   Builder out(key, rank, key.ranks);
-  if (key.collective != Collective::all_gather) append_ring_reduce_scatter(out, ring);
-  if (key.collective != Collective::reduce_scatter) append_ring_all_gather(out, ring);
+  if (key.collective != Collective::all_gather)
+    for (int t = 1; t < key.ranks; ++t) append_reduce_scatter_round(out, ring, t);
+  if (key.collective != Collective::reduce_scatter)
+    for (int t = 0; t < key.ranks - 1; ++t) append_all_gather_round(out, ring, t);
   return out.take();
 }
 

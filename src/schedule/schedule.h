@@ -76,7 +76,7 @@ struct ScheduleKey {
   Algorithm algorithm = Algorithm::ring;
   int ranks = 1;
   int root = 0;            // broadcast, reduce, gather, scatter
-  std::vector<int> hosts;  // host number of each rank; empty: every rank its own. two_level only
+  std::vector<int> hosts;  // host number of each rank; empty: every rank its own
 
   bool operator==(const ScheduleKey&) const = default;
 };

@@ -1,6 +1,8 @@
-// Two levels: within a host every rank talks to every other, between hosts there are rings. With k
-// the size of the smallest host, the first k ranks of each host are its owners; the owners of equal
-// place form a ring, so k ranks of a host drive its network at once.
+// Two levels: within a host every rank talks to every other, between hosts there are rings. In an
+// all_reduce there are as many places as the largest host has ranks; a rank of a smaller one has
+// several. Ranks of equal place form a ring, so that all ranks of a host drive its network at once.
+// In the other collectives the first k ranks of each host own what passes the network, k being the
+// size of the smallest.
 #include <algorithm>
 
 #include "schedule/builders.h"
@@ -15,10 +17,12 @@ struct View {
         host(hosts.host_of[rank]),
         place(hosts.place_of[rank]) {}
 
-  bool is_owner() const { return place < owners; }
   int member(int i) const { return members[wrap(i, size)]; }
   const std::vector<int>& members_of(int h) const { return hosts.members[wrap(h, hosts.count())]; }
-  int owner_of(int h, int i) const { return members_of(h)[i]; }
+  int owner_of(int h, int i) const {
+    const std::vector<int>& there = members_of(h);
+    return there[i % static_cast<int>(there.size())];
+  }
 
   const Hosts hosts;
   const int host, place;
@@ -26,42 +30,6 @@ struct View {
   const std::vector<int>& members = hosts.members[host];
   const int size = static_cast<int>(members.size());
 };
-
-/// Blocks [j H, (j+1) H) belong to the owners of place j, one for each of the H hosts.
-Schedule all_reduce(const ScheduleKey& key, int rank) {
-  const View view(key, rank);
-  const int n_hosts = view.hosts.count();
-  Builder out(key, rank, view.owners * n_hosts);
-
-  // Into the owners. Per block the contributions follow each other, as in direct.
-  for (int i = 1; i < view.size; ++i) {
-    const int j = wrap(view.place + i, view.size);
-    for (int part = 0; j < view.owners && part < n_hosts; ++part)
-      out.send_reduce(j * n_hosts + part, view.member(j));
-  }
-  for (int part = 0; view.is_owner() && part < n_hosts; ++part)
-    for (int i = 1; i < view.size; ++i)
-      out.recv_reduce(view.place * n_hosts + part, view.member(view.place - i));
-
-  // Between the hosts.
-  if (view.is_owner()) {
-    Ring ring{{}, view.host, view.place * n_hosts};
-    for (int h = 0; h < n_hosts; ++h) ring.members.push_back(view.owner_of(h, view.place));
-    append_ring_reduce_scatter(out, ring);
-    append_ring_all_gather(out, ring);
-  }
-
-  // Out of the owners, in the order in which the ring finishes the parts.
-  for (int t = 0; t < n_hosts; ++t) {
-    const int part = wrap(view.host - t, n_hosts);
-    for (int i = 1; view.is_owner() && i < view.size; ++i)
-      out.send_copy(view.place * n_hosts + part, view.member(view.place + i));
-    for (int i = 1; i < view.size; ++i)
-      if (const int j = wrap(view.place - i, view.size); j < view.owners)
-        out.recv_copy(j * n_hosts + part, view.member(j));
-  }
-  return out.take();
-}
 
 /// A block travels from host to host through the owners of place (its rank's place mod k); each
 /// owner hands it on first and then to the rest of its host.
@@ -145,7 +113,7 @@ Schedule build(const ScheduleKey& key, int rank) {
     case Collective::broadcast:
       return broadcast(key, rank);
     default:
-      return all_reduce(key, rank);
+      return two_level_all_reduce(key, rank);
   }
 }
 
@@ -167,7 +135,7 @@ double all_gather_sent(const Hosts& hosts, int ranks) {
 
 Bound bound(const ScheduleKey& key) {
   const Hosts hosts = hosts_of(key.hosts, key.ranks);
-  const double n = key.ranks, h = hosts.count(), k = hosts.size_min(), local = hosts.size_max();
+  const double n = key.ranks, k = hosts.size_min(), local = hosts.size_max();
   const int hops = hosts.count() - 1, inside = local > 1 ? 1 : 0;
   const int to_owner = hops > 0 && local > k ? 1 : 0;
   switch (key.collective) {
@@ -177,10 +145,8 @@ Bound bound(const ScheduleKey& key) {
       return {all_gather_sent(hosts, key.ranks), hops + inside + to_owner};
     case Collective::reduce_scatter:
       return {(n - 1) / n, hops + inside + to_owner};
-    default: {
-      const double owner = (k - 1) / k + 2 * (h - 1) / (h * k) + (local - 1) / k;
-      return {local > k ? std::max(1.0, owner) : owner, 2 * (hops + inside)};
-    }
+    default:
+      return two_level_all_reduce_bound(hosts);
   }
 }
 
@@ -199,15 +165,17 @@ double predict_s(const CostTerms& t, Collective collective) {
   }
   // Per host 1/hosts of the vector a hop; the owners share the port. Inside, each rank sends what
   // it does not own, then an owner hands out what it does.
-  const double part = t.bytes / t.hosts, block = part / t.owners;
-  const double posts = t.owners * t.slices_of(block) * t.link.overhead_s;
-  const double hop = t.link.latency_s + posts / t.owners + part * t.link.s_per_byte;
+  const double owners = collective == Collective::all_reduce ? t.local : t.owners;
+  const double part = t.bytes / t.hosts, block = part / owners;
+  const double most = owners / t.owners;  // places of one rank
+  const double posts = most * t.slices_of(block) * t.link.overhead_s;
+  const double hop = t.link.latency_s + posts + part * t.link.s_per_byte;
   const double ring_one_way = hops * hop;
   const double messages = (t.local - 1) * t.hosts;
   const double local = inside * (t.inside.latency_s + messages * t.inside.overhead_s +
-                                 (t.local - 1) / t.owners * t.bytes * inside_byte);
-  const double add = (hops > 0 ? adding(t, hops * block) : 0) +
-                     inside * adding(t, (t.local - 1) * t.bytes / t.owners);
+                                 (t.local - 1) / owners * t.bytes * inside_byte);
+  const double add = (hops > 0 ? adding(t, hops * block * most) : 0) +
+                     inside * adding(t, (t.local - 1) * t.bytes / owners);
   const double one_way = ring_one_way + local;
   switch (collective) {
     case Collective::all_reduce:
@@ -221,7 +189,7 @@ double predict_s(const CostTerms& t, Collective collective) {
 
 int blocks(Collective collective, const Hosts& hosts) {
   if (collective == Collective::broadcast) return 1;
-  return collective == Collective::all_reduce ? hosts.size_min() * hosts.count() : hosts.ranks();
+  return collective == Collective::all_reduce ? hosts.size_max() * hosts.count() : hosts.ranks();
 }
 
 std::string passed_over(const Hosts& hosts) {
@@ -231,6 +199,66 @@ std::string passed_over(const Hosts& hosts) {
 }
 
 }  // namespace
+
+/// Blocks [j H, (j+1) H) belong to the ranks of place j, one for each of the H hosts.
+Schedule two_level_all_reduce(const ScheduleKey& key, int rank) {
+  const View view(key, rank);
+  const int n_hosts = view.hosts.count(), places = view.hosts.size_max();
+  Builder out(key, rank, places * n_hosts);
+  const auto for_places_of = [&](int member, const auto& visit) {
+    for (int j = member; j < places; j += view.size) visit(j);
+  };
+
+  // Into the owners, in the order in which the rings send the parts on. Per block the contributions
+  // follow each other, as in direct.
+  for (int i = 1; i < view.size; ++i)
+    for_places_of(wrap(view.place + i, view.size), [&](int j) {
+      for (int t = 1; t <= n_hosts; ++t)
+        out.send_reduce(j * n_hosts + wrap(view.host - t, n_hosts), view.member(j));
+    });
+  for_places_of(view.place, [&](int j) {
+    for (int t = 1; t <= n_hosts; ++t)
+      for (int i = 1; i < view.size; ++i)
+        out.recv_reduce(j * n_hosts + wrap(view.host - t, n_hosts), view.member(view.place - i));
+  });
+
+  // Between the hosts: the rings of this rank's places side by side.
+  std::vector<Ring> rings;
+  for_places_of(view.place, [&](int j) {
+    Ring& ring = rings.emplace_back(Ring{{}, view.host, j * n_hosts});
+    for (int h = 0; h < n_hosts; ++h) ring.members.push_back(view.owner_of(h, j));
+  });
+  for (int t = 1; t < n_hosts; ++t)
+    for (const Ring& ring : rings) append_reduce_scatter_round(out, ring, t);
+  for (int t = 0; t < n_hosts - 1; ++t)
+    for (const Ring& ring : rings) append_all_gather_round(out, ring, t);
+
+  // Out of the owners, in the order in which the rings finish the parts.
+  for (int t = 0; t < n_hosts; ++t) {
+    const int part = wrap(view.host - t, n_hosts);
+    for_places_of(view.place, [&](int j) {
+      for (int i = 1; i < view.size; ++i)
+        out.send_copy(j * n_hosts + part, view.member(view.place + i));
+    });
+    for (int i = 1; i < view.size; ++i)
+      for_places_of(wrap(view.place - i, view.size),
+                    [&](int j) { out.recv_copy(j * n_hosts + part, view.member(j)); });
+  }
+  return out.take();
+}
+
+/// A rank sends what it does not own, its part of the rings, and what it owns to the others.
+Bound two_level_all_reduce_bound(const Hosts& hosts) {
+  const int places = hosts.size_max(), hops = hosts.count() - 1;
+  const double ring = 2.0 * hops / hosts.count();
+  double sent = 0;
+  for (const std::vector<int>& members : hosts.members) {
+    const int size = static_cast<int>(members.size());
+    for (const int own : {places / size, (places + size - 1) / size})
+      sent = std::max(sent, places - own + own * (ring + size - 1));
+  }
+  return {sent / places, 2 * (hops + (places > 1 ? 1 : 0))};
+}
 
 AlgorithmDescriptor two_level_algorithm() {
   using enum Collective;

@@ -35,15 +35,37 @@ TEST(TwoLevel, EveryRankItsOwnHostIsARing) {
 
 TEST(TwoLevel, TwoHostsOfTwo) {
   EXPECT_EQ(all_reduce_text({0, 0, 1, 1}, 0),
-            "+>1:2 +>1:3 +<1:0 +<1:1 "   // ranks of place 0 own blocks 0 and 1
+            "+>1:3 +>1:2 +<1:1 +<1:0 "   // ranks of place 0 own blocks 0 and 1
             "+>2:1 +<2:0 =>2:0 =<2:1 "   // ring with the owner on the other host
             "=>1:0 =<1:2 =>1:1 =<1:3");  // back to the neighbour
 }
 
+// The four places of the largest host are rank 3 and 4 by turns.
+TEST(TwoLevel, ARankOfASmallHostHasSeveralPlaces) {
+  const std::vector<int> hosts = {0, 1, 1};
+  EXPECT_EQ(all_reduce_text(hosts, 0),
+            "+>1:1 +<1:0 +>2:3 +<2:2 "  // both rings, side by side
+            "=>1:0 =<1:1 =>2:2 =<2:3");
+  const std::vector<int> more = {0, 0, 0, 1, 1, 2, 2, 2, 2};
+  const Hosts view = hosts_of(more, 9);
+  for (const Schedule& schedule : build_all({Collective::all_reduce, kTwoLevel, 9, 0, more})) {
+    EXPECT_EQ(schedule.blocks, 4 * 3);
+    for (const Step& step : schedule.steps) {
+      const auto rank = static_cast<size_t>(schedule.rank), peer = static_cast<size_t>(step.peer);
+      if (view.host_of[rank] == view.host_of[peer]) continue;
+      const int j = step.block / 3;
+      const auto size_of_host = [&](size_t r) {
+        return static_cast<int>(view.members[static_cast<size_t>(view.host_of[r])].size());
+      };
+      EXPECT_EQ(view.place_of[rank], j % size_of_host(rank));
+      EXPECT_EQ(view.place_of[peer], j % size_of_host(peer));
+    }
+  }
+}
+
 TEST(TwoLevel, OnlyOwnersTalkToOtherHosts) {
   const std::vector<int> hosts = {0, 0, 0, 1, 1, 2, 2, 2, 2};
-  for (Collective collective :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
+  for (Collective collective : {Collective::all_gather, Collective::reduce_scatter})
     for (const Schedule& schedule : build_all({collective, kTwoLevel, 9, 0, hosts})) {
       const Hosts view = hosts_of(hosts, 9);
       for (const Step& step : schedule.steps) {

@@ -63,7 +63,7 @@ VerifyReport verify(const ScheduleKey& key, int credits);
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits);
 
 /// Every collective, algorithm and rank count in the range, with every root up to 8 ranks and three
-/// roots above, and for two_level with hosts of several shapes.
+/// roots above, and for those that use hosts, with hosts of several shapes.
 std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max);
 
 /// "all_reduce ring, 5 ranks, root 2, hosts 0 0 1 1 1": root and hosts only where they matter.

@@ -43,6 +43,16 @@ TEST(CostProbe, AllRanksHearTheSame) {
   }
 }
 
+TEST(CostProbe, SlowLinksPartRacks) {
+  using Racks = std::vector<int>;
+  EXPECT_EQ(racks_between({false, false, false}), Racks());
+  EXPECT_EQ(racks_between({false, true, false}), Racks());  // the ring goes round the other way
+  EXPECT_EQ(racks_between({false, true, false, true}), (Racks{0, 0, 1, 1}));
+  EXPECT_EQ(racks_between({false, true, true, false, false}), (Racks{0, 0, 1, 0, 0}));
+  EXPECT_EQ(racks_between({true, false, false, true}), (Racks{0, 1, 1, 1}));
+  EXPECT_EQ(racks_between({true, true, true}), (Racks{0, 1, 2}));
+}
+
 TEST(CostProbe, ThereIsNoneWithinAHost) {
   for (const Costs& costs : measured({0, 0, 0})) EXPECT_TRUE(costs == constants());
 }

@@ -133,8 +133,10 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
 std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
                              const ExplainOptions& options, const std::vector<int>& hosts,
                              const TransportChoice& transports, const ChannelSetting& setting) {
-  const Schedule schedule = build_schedule(
-      {call.collective, decision.algorithm, options.ranks, call.root, hosts}, options.rank);
+  const Schedule schedule =
+      build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
+                      grouping_for(decision.algorithm, options.ranks, hosts, {})},
+                     options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   if (can_run_owner(call, schedule, blocks, all_mapped(transports, hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),

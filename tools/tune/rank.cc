@@ -82,12 +82,13 @@ std::vector<int> numbers_of(const std::vector<TuningProfile::Host>& hosts) {
 /// What one job takes: every collective, size and algorithm.
 class JobTuner {
  public:
-  /// `hosts`: number of each rank's host. `prints`: on one rank.
+  /// `hosts`, `racks`: number of each rank's. `prints`: on one rank.
   JobTuner(Communicator& comm, const TuneOptions& options, const std::vector<int>& hosts,
-           bool prints)
+           const std::vector<int>& racks, bool prints)
       : comm_(comm),
         options_(options),
-        hosts_(hosts_of(hosts, comm.size())),
+        hosts_(hosts),
+        racks_(racks),
         prints_(prints),
         barrier_(plan_barrier(comm)) {}
 
@@ -137,7 +138,11 @@ class JobTuner {
     BenchOptions options = options_of(collective);
     std::vector<Algorithm> left;
     for (const Algorithm algorithm : algorithms_for(collective))
-      if (descriptor_of(algorithm).passed_over(hosts_).empty()) left.push_back(algorithm);
+      if (descriptor_of(algorithm)
+              .passed_over(
+                  hosts_of(grouping_for(algorithm, comm_.size(), hosts_, racks_), comm_.size()))
+              .empty())
+        left.push_back(algorithm);
     size_t bytes_before = 0;
     for (const size_t size : options_.sizes) {
       options.algorithm = Algorithm::automatic;
@@ -181,20 +186,26 @@ class JobTuner {
 
   Communicator& comm_;
   const TuneOptions& options_;
-  const Hosts hosts_;
+  const std::vector<int> hosts_, racks_;
   const bool prints_;
   Plan barrier_;
   std::vector<MeasuredTime> times_;
   std::map<std::pair<Collective, size_t>, Algorithm> chosen_;  // by the planner
 };
 
-LinkCost measure_between_hosts(Communicator& comm, const std::vector<int>& hosts) {
-  LinkCost least;
+/// The least of what several probes find; racks only where all find them.
+Costs measure_between_hosts(Communicator& comm, const std::vector<int>& hosts) {
+  Costs least;
   for (int i = 0; i < kLinkProbes; ++i) {
-    const LinkCost one = measure_costs(comm, hosts, Costs()).model.inter;
-    if (i == 0) least = one;
-    least = {std::min(least.latency_s, one.latency_s), std::min(least.overhead_s, one.overhead_s),
-             std::min(least.s_per_byte, one.s_per_byte)};
+    const Costs found = measure_costs(comm, hosts, Costs());
+    if (i == 0) least = found;
+    LinkCost& link = least.model.inter;
+    const LinkCost& one = found.model.inter;
+    link = {std::min(link.latency_s, one.latency_s), std::min(link.overhead_s, one.overhead_s),
+            std::min(link.s_per_byte, one.s_per_byte)};
+    least.model.racks_s_per_byte =
+        std::min(least.model.racks_s_per_byte, found.model.racks_s_per_byte);
+    if (found.racks != least.racks) least.racks.clear();
   }
   return least;
 }
@@ -252,6 +263,23 @@ class ProfileFile {
   bool done_ = false;
 };
 
+void tell_links(const Costs& found, const Communicator& comm, TuningProfile& profile, bool prints) {
+  const LinkCost& link = found.model.inter;
+  if (link.s_per_byte == 0) return;  // over far links nothing is moved, and no rate is known
+  profile.between_hosts = {network_of(comm.transport()), link};
+  if (prints) print(fmt::format("between hosts: {}\n", text_of(link)));
+  if (found.racks.empty()) return;
+  profile.racks_s_per_byte = found.model.racks_s_per_byte;
+  size_t rank = 0;
+  for (TuningProfile::Host& host : profile.hosts) {
+    host.rack = found.racks[rank];
+    rank += static_cast<size_t>(host.ranks);
+  }
+  if (prints)
+    print(fmt::format("between {} racks: {:.4g} MB/s\n", std::ranges::max(found.racks) + 1,
+                      1e-6 / profile.racks_s_per_byte));
+}
+
 }  // namespace
 
 int run_tune_rank(const TuneOptions& options) {
@@ -269,12 +297,10 @@ int run_tune_rank(const TuneOptions& options) {
   if (prints)
     print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
                       comm->transport()));
+  Costs found;
   if (profile.hosts.size() > 1) {
-    const LinkCost link = measure_between_hosts(*comm, hosts);
-    // Over far links nothing is moved, and no rate is known.
-    if (link.s_per_byte > 0) profile.between_hosts = {network_of(comm->transport()), link};
-    if (prints && link.s_per_byte > 0)
-      print(fmt::format("between hosts: {}\n", text_of(profile.between_hosts->cost)));
+    found = measure_between_hosts(*comm, hosts);
+    tell_links(found, *comm, profile, prints);
   }
   Plan together = plan_barrier(*comm);
   std::optional<JobTuner> whole;
@@ -284,7 +310,9 @@ int run_tune_rank(const TuneOptions& options) {
     if (all || part != nullptr) {
       const std::vector<int> placed(hosts.begin(), hosts.begin() + ranks);
       Communicator& job = all ? *comm : *part;
-      JobTuner tuner(job, options, placed, prints);
+      std::vector<int> racks(found.racks.begin(),
+                             found.racks.empty() ? found.racks.end() : found.racks.begin() + ranks);
+      JobTuner tuner(job, options, placed, racks, prints);
       profile.jobs.push_back({ranks, job.transport(), tuner.run()});
       if (all) whole.emplace(std::move(tuner));
     }

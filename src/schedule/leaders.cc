@@ -1,0 +1,66 @@
+// Leaders: the first rank of each host adds up what the ranks of its host have, leaders exchange
+// by recursive doubling, and hand the sum out. Short vectors cross the network in as few messages
+// as there are hosts a round. (Called SMP-aware in MPICH and hierarchical in Open MPI's HAN.)
+#include <algorithm>
+
+#include "schedule/builders.h"
+
+namespace ropewalk {
+namespace {
+
+Schedule build(const ScheduleKey& key, int rank) {
+  const Hosts hosts = hosts_of(key.hosts, key.ranks);
+  const std::vector<int>& members = hosts.members[hosts.host_of[rank]];
+  constexpr int kSum = 0, kIncoming = 1;
+  Builder out(key, rank, 1, 1);
+  if (rank != members[0]) {
+    out.send_reduce(kSum, members[0]);
+    out.recv_copy(kSum, members[0]);
+    return out.take();
+  }
+  for (size_t i = 1; i < members.size(); ++i) out.recv_reduce(kSum, members[i]);
+  std::vector<int> leaders;
+  for (const std::vector<int>& host : hosts.members) leaders.push_back(host[0]);
+  append_recursive_doubling(out, leaders, hosts.host_of[rank], kSum, kIncoming);
+  for (size_t i = 1; i < members.size(); ++i) out.send_copy(kSum, members[i]);
+  return out.take();
+}
+
+Bound bound(const ScheduleKey& key) {
+  const Hosts hosts = hosts_of(key.hosts, key.ranks);
+  const Bound between = recursive_doubling_bound(hosts.count());
+  const int local = hosts.size_max();
+  return {between.sent + local - 1, between.rounds + (local > 1 ? 2 : 0)};
+}
+
+double predict_s(const CostTerms& t, Collective) {
+  const double slices = t.slices_of(t.bytes), others = t.local - 1;
+  const Bound between = recursive_doubling_bound(static_cast<int>(t.hosts));
+  const double round = t.round() + slices * t.link.overhead_s + moving(t, t.bytes, 1);
+  const double inside = others > 0 ? t.inside.latency_s + others * (slices * t.inside.overhead_s +
+                                                                    t.bytes * t.inside.s_per_byte)
+                                   : 0;
+  return between.rounds * (round + adding(t, t.bytes)) + 2 * inside + adding(t, others * t.bytes);
+}
+
+std::string passed_over(const Hosts& hosts) {
+  if (hosts.count() == 1) return "all ranks share one host, so there is one leader";
+  if (hosts.size_max() == 1)
+    return "no two ranks share a host, so recursive_doubling does the same";
+  return {};
+}
+
+}  // namespace
+
+AlgorithmDescriptor leaders_algorithm() {
+  using enum Collective;
+  return {.collectives = {all_reduce, barrier},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = [](Collective, const Hosts&) { return 1; },
+          .uses_hosts = true,
+          .passed_over = passed_over};
+}
+
+}  // namespace ropewalk

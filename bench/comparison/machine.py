@@ -6,7 +6,7 @@ import tempfile
 
 from comparison.measuring import say
 
-ROUND_MINUTES_MAX = 30
+ROUND_MINUTES_MAX = 60
 
 
 def run_inside(root, under, rounds, options):

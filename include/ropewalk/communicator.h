@@ -151,11 +151,13 @@ class Communicator {
   // Any call, three ways.
   /// `timeout`: default the communicator's.
   void run(const Call& call, std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Returns at once; between hosts only while less than 1,000 calls of its kind are under way, or
+  /// it may wait for some of them.
   Work start(const Call& call);
   Plan plan(const Call& call);
   /// Many calls as one operation: all are started, then the handle waits for all. Small
-  /// all_reduces of equal type and op are fused into one. Ranks group alike. No calls: a Work that
-  /// has ended.
+  /// all_reduces of equal type and op are fused into one. Ranks group their collectives alike.
+  /// No calls: a Work that has ended.
   Work start_group(std::span<const Call> calls);
 
   // The common calls on any contiguous range of elements: span, vector, array, Buffer. In place

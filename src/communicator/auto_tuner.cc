@@ -47,9 +47,13 @@ bool may_reorder(const Call& call, int ranks) {
 }  // namespace
 
 void AutoTuner::attach(Group& group) {
-  if (group.parts().size() != 1) return;
-  Operation& operation = *group.parts().front();
-  if (can_be_tuned(operation.call, parts_.ranks)) operation.tuner = this;
+  Operation* only = nullptr;
+  for (const auto& part : group.parts()) {
+    if (part->is_point_to_point()) continue;
+    if (only != nullptr) return;
+    only = part.get();
+  }
+  if (only != nullptr && can_be_tuned(only->call, parts_.ranks)) only->tuner = this;
 }
 
 PlanDecision AutoTuner::best_for(const Call& call, PlanDecision planned) const {

@@ -39,9 +39,11 @@ class AutoTuner : public RunTuner {
   };
   explicit AutoTuner(Parts parts) : parts_(std::move(parts)) {}
 
-  /// From now on the runs of `group` count, if it is one call, or several that run as one: ranks
-  /// group alike.
+  /// From now on the runs of `group` count, if it has one collective, or several that run as one,
+  /// beside any messages: ranks group alike.
   void attach(Group& group);
+  /// Gives back what agreements hold. Nothing starts any more.
+  void clear() { kinds_.clear(); }
   /// What has been learned of such a call; else `planned`.
   PlanDecision best_for(const Call& call, PlanDecision planned) const;
 

@@ -107,6 +107,7 @@ class Communicator::Impl {
     }
     std::lock_guard lock(cache_mutex);
     cache.clear();
+    if (tuner) driver->locked([&] { tuner->clear(); });
   }
 
   /// What the planner reckons with. Before the first collective, alike on all ranks.
@@ -195,7 +196,7 @@ class Communicator::Impl {
         return call == &first || fuses_with(first, *call);
       });
       const std::span alike(left.begin(), others);
-      group->add(alike.size() > 1 ? prepare_fused(alike) : prepare_one(first));
+      group->add(alike.size() > 1 ? prepare_fused(alike) : prepare_one(first, calls.size() == 1));
       left.erase(left.begin(), others);
     }
     if (tuner) tuner->attach(*group);
@@ -206,12 +207,13 @@ class Communicator::Impl {
     return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
   }
 
-  std::shared_ptr<Operation> prepare_one(const Call& call) {
+  /// `alone`: as what was learned of such calls says, if the tuner attends to it.
+  std::shared_ptr<Operation> prepare_one(const Call& call, bool alone) {
     PlanDecision decision{Algorithm::automatic, slice_bytes_max(job.config()), 0, {}};
     const bool is_collective = !traits_of(call.collective).is_point_to_point();
     if (is_collective) decision = decide(call);
     return driver->locked([&] {
-      if (is_collective && tuner) decision = tuner->best_for(call, decision);
+      if (alone && is_collective && tuner) decision = tuner->best_for(call, decision);
       return engine.prepare(call, schedule_of(call, decision.algorithm), decision.algorithm,
                             decision.slice_bytes);
     });
@@ -236,7 +238,7 @@ class Communicator::Impl {
     for (const Call* call : calls) fused.count += call->count;
     auto packed = allocate(fused.count * size_of(fused.type));
     fused.in = fused.out = packed->data();
-    auto operation = prepare_one(fused);
+    auto operation = prepare_one(fused, false);
     std::byte* at = packed->data();
     for (const Call* call : calls) {
       const size_t bytes = call->count * size_of(call->type);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <span>
 
 #include "reduce/reduce.h"
@@ -60,10 +61,13 @@ class LinkProbe {
     if (!leads_) return {};
     return {one_way_s - overhead_s, overhead_s, s_per_byte};
   }
-  /// The rate alone.
-  double run_briefly() {
+  /// The rate, 0 where what every transfer costs hides it; and how far the other end is.
+  LinkCost run_briefly() {
     const double one_way_s = least_time_s(2, 1) / 2;
-    return leads_ ? lead_transfers(one_way_s, kTransferring_s / 2) : follow_transfers();
+    const double s_per_byte =
+        leads_ ? lead_transfers(one_way_s, kTransferring_s / 2) : follow_transfers();
+    if (!leads_) return {};
+    return {one_way_s, 0, shows_rate_ ? s_per_byte : 0};
   }
 
  private:
@@ -101,6 +105,7 @@ class LinkProbe {
       }
       if (least_s == 1e9) break;
       // The difference of two transfers is free of what every transfer costs.
+      shows_rate_ = least_s - before_s >= least_s / 2;
       s_per_byte =
           std::max(least_s - before_s, least_s / 2) / static_cast<double>(bytes - before_bytes);
       before_s = least_s;
@@ -142,6 +147,7 @@ class LinkProbe {
   Communicator& communicator_;
   const int peer_;
   const bool leads_;
+  bool shows_rate_ = false;  // the last transfer: most of it was moving bytes
   const std::span<uint8_t> out_, in_;
 };
 
@@ -197,10 +203,13 @@ class RingProbe {
   Buffer<uint8_t> buffer_;
 };
 
-/// What the better ones of the links take, of which two lead to each slow host.
-double usual(std::vector<double> s_per_byte) {
-  std::ranges::sort(s_per_byte);
-  return s_per_byte[(s_per_byte.size() - 1) / 3];
+/// What the better ones of the links take, of which two lead to each slow host; 0: not known.
+double usual(const std::vector<double>& s_per_byte) {
+  std::vector<double> known;
+  std::ranges::copy_if(s_per_byte, std::back_inserter(known), [](double one) { return one > 0; });
+  if (2 * known.size() < s_per_byte.size()) return 0;
+  std::ranges::sort(known);
+  return known[(known.size() - 1) / 3];
 }
 
 /// Of the links of the ring; equal on all ranks.
@@ -221,7 +230,10 @@ RingCosts measure_ring(Communicator& communicator, RingProbe& ring) {
   });
   const auto is_odd = [](int link) { return link % 2 != 0; };
   ring.for_each(is_odd, [&](int link, LinkProbe probe) {
-    found[static_cast<size_t>(link)] = probe.run_briefly();
+    const LinkCost one = probe.run_briefly();
+    found[static_cast<size_t>(link)] = one.s_per_byte;
+    // Of two pings the shorter is a guess, but for far links.
+    if (one.latency_s > kFarLatency_s) found[links] = std::max(found[links], one.latency_s);
   });
   communicator.all_reduce(std::span(found), kMax);
   RingCosts costs{found[links], found[links + 1], {}};
@@ -237,13 +249,15 @@ std::vector<bool> find_slow(Communicator& communicator, RingProbe& ring, RingCos
     slow[link] = limit > 0 && costs.s_per_byte[link] > limit;
   if (std::ranges::find(slow, true) == slow.end()) return slow;
   std::vector<double> again(slow.size());
-  ring.for_each(
-      [&](int link) { return slow[static_cast<size_t>(link)]; },
-      [&](int link, LinkProbe probe) { again[static_cast<size_t>(link)] = probe.run_briefly(); });
+  ring.for_each([&](int link) { return slow[static_cast<size_t>(link)]; },
+                [&](int link, LinkProbe probe) {
+                  again[static_cast<size_t>(link)] = probe.run_briefly().s_per_byte;
+                });
   communicator.all_reduce(std::span(again), kMax);
   for (size_t link = 0; link < slow.size(); ++link) {
-    if (again[link] > 0) costs.s_per_byte[link] = std::min(costs.s_per_byte[link], again[link]);
-    slow[link] = slow[link] && costs.s_per_byte[link] > limit;
+    if (slow[link] && again[link] > 0)
+      costs.s_per_byte[link] = std::min(costs.s_per_byte[link], again[link]);
+    slow[link] = slow[link] && again[link] > limit;
   }
   return slow;
 }

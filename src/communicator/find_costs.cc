@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -92,7 +93,8 @@ void log_costs(const Costs& costs) {
     log(LogLevel::info, 0, "costs between hosts: {} ({})", text_of(costs.model.inter),
         name_of(costs.inter));
   if (!costs.racks.empty())
-    log(LogLevel::info, 0, "between {} racks: {:.4g} MB/s", std::ranges::max(costs.racks) + 1,
+    log(LogLevel::info, 0, "between {} racks: {:.4g} MB/s",
+        std::set(costs.racks.begin(), costs.racks.end()).size(),
         1e-6 / costs.model.racks_s_per_byte);
   if (costs.calls == CostSource::profile)
     log(LogLevel::info, 0, "times of {} calls come from a tuning profile", costs.times.size());

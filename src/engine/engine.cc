@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "engine/executors.h"
@@ -10,6 +11,14 @@
 #include "engine/memory_binder.h"
 
 namespace ropewalk {
+namespace {
+
+Error no_memory() {
+  return {ErrorCode::exhausted, "start", "there is no memory left",
+          "give the process more, or start fewer calls at once"};
+}
+
+}  // namespace
 
 Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
                MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
@@ -76,6 +85,8 @@ void Engine::start(Operation& op) {
     if (!op.memory.bound || !op.memory.is_current()) bind(op);
   } catch (const Error& error) {
     throw Error(failures_.fail_here(error));  // peers may have started it, and would wait
+  } catch (const std::bad_alloc&) {
+    throw Error(failures_.fail_here(no_memory()));
   }
   for (const Fragment& piece : op.fragments) std::memcpy(piece.packed, piece.in, piece.bytes);
   op.begun = false;
@@ -96,6 +107,8 @@ void Engine::start_behind(Operation& op) {
     if (const auto group = op.tuner->after_start(op)) group->start(*this);
   } catch (const Error& error) {
     failures_.fail_here(error);  // `op` is under way: whoever waits for it is told
+  } catch (const std::bad_alloc&) {
+    failures_.fail_here(no_memory());
   }
 }
 

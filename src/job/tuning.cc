@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <sstream>
 
@@ -135,16 +136,21 @@ void warn_of(const std::string& path, const std::string& why, const std::string&
       path, why, advice);
 }
 
-/// By rank, as `Costs` has them: only of hosts that have names.
-std::vector<int> racks_for(const TuningProfile& profile, const TunedJob& job) {
+/// By rank, as `Costs` has them; nothing where some host's is not known: by its name, and of
+/// several of one name only where they share a rack.
+std::optional<std::vector<int>> racks_for(const TuningProfile& profile, const TunedJob& job) {
+  if (profile.racks_s_per_byte == 0) return std::vector<int>();
+  if (job.host_names.size() != job.hosts.size()) return {};
   std::vector<int> racks;
   for (const std::string& name : job.host_names) {
-    const auto host = std::ranges::find(profile.hosts, name, &TuningProfile::Host::name);
-    if (host == profile.hosts.end()) return {};
-    racks.push_back(host->rack);
+    std::set<int> found;
+    for (const TuningProfile::Host& host : profile.hosts)
+      if (host.name == name) found.insert(host.rack);
+    if (found.size() != 1) return {};
+    racks.push_back(*found.begin());
   }
   const auto differs = std::ranges::adjacent_find(racks, std::not_equal_to());
-  return differs == racks.end() || racks.size() != job.hosts.size() ? std::vector<int>() : racks;
+  return differs == racks.end() ? std::vector<int>() : racks;
 }
 
 std::string tuning_folder() {
@@ -263,8 +269,12 @@ void apply_tuning(const TuningProfile& profile, const TunedJob& job, Costs& cost
   if (const TuningProfile::Link* link = link_for(profile, job)) {
     costs.model.inter = link->cost;
     costs.inter = CostSource::profile;
-    costs.racks = profile.racks_s_per_byte > 0 ? racks_for(profile, job) : std::vector<int>();
+    const auto racks = racks_for(profile, job);
+    costs.racks = racks.value_or(std::vector<int>());
     costs.model.racks_s_per_byte = costs.racks.empty() ? 0 : profile.racks_s_per_byte;
+    // Somewhere there is a slow link: every ring waits for it.
+    LinkCost& between = costs.model.inter;
+    if (!racks) between.s_per_byte = std::max(between.s_per_byte, profile.racks_s_per_byte);
   }
   if (const TuningProfile::Calls* calls = calls_for(profile, job)) {
     costs.times = calls->times;

@@ -20,7 +20,7 @@ constexpr double kSliceMin_s = 200e-6;
 constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr double kWorthHalving = 0.98;
-constexpr double kGuess = 1.5;  // for a short call, beside what was measured: rather that than this
+constexpr double kGuess = 1.5;  // beside calls so short that were measured: rather those than this
 constexpr size_t kSliceAlign = 64;  // a cache line; whole elements of every type
 
 size_t sent_slice_min(const LinkCost& link) {
@@ -85,7 +85,7 @@ class Predictor {
     const MeasuredTime* longest = longest_of(choice);
     if (longest == nullptr) {
       const size_t shortest = request_.times.front().bytes;
-      const double guess = longest_of(choice.collective) > 0 ? kGuess : 1;
+      const double guess = bytes <= longest_of(choice.collective) ? kGuess : 1;
       return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
     }
     if (bytes <= longest->bytes) return measured_s(choice, bytes);

@@ -67,7 +67,8 @@ Bound bound_of(const ScheduleKey& key) {
 bool links_many_peers(Algorithm algorithm, int ranks) {
   constexpr int kMany = 16;
   const ScheduleKey key{.algorithm = algorithm, .ranks = ranks, .root = 0, .hosts = {}};
-  return ranks > kMany && bound_of(key).rounds < ceil_log2(ranks);
+  if (ranks <= kMany) return false;
+  return descriptor_of(algorithm).hosts_are_racks || bound_of(key).rounds < ceil_log2(ranks);
 }
 
 const std::vector<Algorithm>& algorithms_for(Collective collective) {

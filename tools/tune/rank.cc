@@ -196,6 +196,7 @@ class JobTuner {
 /// The least of what several probes find; racks only where all find them.
 Costs measure_between_hosts(Communicator& comm, const std::vector<int>& hosts) {
   Costs least;
+  double across = 0;
   for (int i = 0; i < kLinkProbes; ++i) {
     const Costs found = measure_costs(comm, hosts, Costs());
     if (i == 0) least = found;
@@ -206,7 +207,11 @@ Costs measure_between_hosts(Communicator& comm, const std::vector<int>& hosts) {
     least.model.racks_s_per_byte =
         std::min(least.model.racks_s_per_byte, found.model.racks_s_per_byte);
     if (found.racks != least.racks) least.racks.clear();
+    across = std::max(across, found.model.racks_s_per_byte);
   }
+  // Somewhere there may be a slow link: every ring would wait for it.
+  if (least.racks.empty())
+    least.model.inter.s_per_byte = std::max(least.model.inter.s_per_byte, across);
   return least;
 }
 

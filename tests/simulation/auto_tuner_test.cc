@@ -13,7 +13,7 @@
 namespace ropewalk::testing {
 namespace {
 
-constexpr size_t kSliceBytes = 8192, kPart = 2500;  // elements
+constexpr size_t kTunedSliceBytes = 8192, kPart = 2500;  // elements
 constexpr int kRanks = 3;
 
 /// `depth`: how many calls are under way at a time. Their vectors hold kRanks + 1 parts.
@@ -25,7 +25,7 @@ class TunedRank {
       data_.push_back(std::make_unique<std::vector<uint32_t>>((kRanks + 1) * kPart));
       const Call call = call_of(*data_.back());
       groups_.push_back(std::make_unique<Group>());
-      groups_.back()->add(prepare(call, Algorithm::direct, kSliceBytes));
+      groups_.back()->add(prepare(call, Algorithm::direct, kTunedSliceBytes));
       tuner_.attach(*groups_.back());
     }
   }
@@ -64,7 +64,7 @@ class TunedRank {
 
   /// A planner that promises too much.
   static PlanDecision plan(const Call& call) {
-    PlanDecision decision{Algorithm::direct, kSliceBytes, 5, {}};
+    PlanDecision decision{Algorithm::direct, kTunedSliceBytes, 5, {}};
     for (const Algorithm algorithm : algorithms_for(call.collective))
       if (descriptor_of(algorithm).passed_over(hosts_of({}, kRanks)).empty())
         decision.candidates.push_back(

@@ -151,7 +151,7 @@ class Communicator {
   // Any call, three ways.
   /// `timeout`: default the communicator's.
   void run(const Call& call, std::optional<std::chrono::nanoseconds> timeout = {});
-  /// Returns at once; between hosts only while less than 1,000 calls of its kind are under way, or
+  /// Returns at once; between hosts only while fewer than 1,000 calls of its kind are under way, or
   /// it may wait for some of them.
   Work start(const Call& call);
   Plan plan(const Call& call);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <chrono>
 #include <iterator>
 #include <span>
@@ -265,6 +266,7 @@ std::vector<bool> find_slow(Communicator& communicator, RingProbe& ring, RingCos
 }  // namespace
 
 std::vector<int> racks_between(const std::vector<bool>& slow) {
+  assert(!slow.empty());
   const size_t hosts = slow.size();
   std::vector<int> racks(hosts);
   int rack = 0;

@@ -145,9 +145,8 @@ class Predictor {
   double fastest_s(Collective collective, size_t bytes) const {
     double fastest = std::numeric_limits<double>::infinity();
     for (const MeasuredTime& time : request_.times) {
-      const Choice choice{collective, time.algorithm, {}};
-      if (is_of(time, choice) && time.bytes >= bytes)
-        fastest = std::min(fastest, measured_s(choice, bytes));
+      if (time.collective == collective && time.bytes >= bytes)
+        fastest = std::min(fastest, measured_s(choice(collective, time.algorithm), bytes));
     }
     return fastest;
   }

@@ -32,7 +32,8 @@ struct PlanRequest {
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
   /// By ascending bytes. Lengths between two measured ones are interpolated. Shorter ones take the
   /// part that the cost model says, and longer ones what it adds. What other algorithms and
-  /// collectives take is corrected as the shortest measured calls need it.
+  /// collectives take is corrected as the shortest measured calls need it; beside calls as short
+  /// that were measured it counts half as much more, being a guess.
   std::vector<MeasuredTime> times = {};
   /// Where only others were measured with longer vectors, an algorithm was too slow for that: it
   /// stays as much slower than the fastest as it was.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <span>
 
 #include "engine/layout.h"
 #include "reduce/element.h"
@@ -18,10 +20,16 @@ T convert(double value) {
   return narrow<T>(static_cast<Wide<T>>(value));
 }
 
-void store(std::byte* base, size_t i, DataType type, double value) {
-  visit_type(type, [&]<class T>(std::type_identity<T>) {
-    const T element = convert<T>(value);
-    std::memcpy(base + i * sizeof(T), &element, sizeof(T));
+/// Elements [0, count) of `type`: value(i), a double, each.
+template <class Value>
+std::vector<std::byte> elements(DataType type, size_t count, const Value& value) {
+  return visit_type(type, [&]<class T>(std::type_identity<T>) {
+    std::vector<std::byte> bytes(count * sizeof(T));
+    for (size_t i = 0; i < count; ++i) {
+      const T element = convert<T>(value(i));
+      std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
+    }
+    return bytes;
   });
 }
 
@@ -33,12 +41,24 @@ double load(const std::byte* base, size_t i, DataType type) {
   });
 }
 
+/// Calls `use(at, bytes, repeated)` for each piece of the `bytes` that begin `offset` bytes into an
+/// endless repetition of `period`, until it returns false; `at` counts from 0.
+template <class Use>
+void for_each_piece(std::span<const std::byte> period, size_t offset, size_t bytes, const Use& use) {
+  for (size_t at = 0, piece = 0; at < bytes; at += piece) {
+    const std::span repeated = period.subspan((offset + at) % period.size());
+    piece = std::min(repeated.size(), bytes - at);
+    if (!use(at, piece, repeated.data())) return;
+  }
+}
+
 /// The caller's own reduction: the larger of the two, in every type.
 void larger(void* inout, const void* in, size_t count, DataType type, void*) {
-  auto* to = static_cast<std::byte*>(inout);
+  const auto* to = static_cast<const std::byte*>(inout);
   const auto* from = static_cast<const std::byte*>(in);
-  for (size_t i = 0; i < count; ++i)
-    store(to, i, type, std::max(load(to, i, type), load(from, i, type)));
+  const std::vector<std::byte> result = elements(
+      type, count, [&](size_t i) { return std::max(load(to, i, type), load(from, i, type)); });
+  if (count > 0) std::memcpy(inout, result.data(), result.size());
 }
 
 constexpr double kScale = 2.0;
@@ -110,9 +130,25 @@ double RankBuffers::input(int rank, size_t i) const {
   return static_cast<double>((i * 7 + static_cast<size_t>(rank) * 3 + i / 5) % 6 + 1);
 }
 
+size_t RankBuffers::period() const {
+  return std::lcm(size_t{30}, static_cast<size_t>(case_.ranks));
+}
+
+std::vector<std::byte> RankBuffers::period_of(int source) const {
+  return elements(case_.type, period(),
+                  [&](size_t i) { return source == kAll ? reduced(i) : input(source, i); });
+}
+
 void RankBuffers::fill() {
-  for (size_t i = 0; i < out_count_; ++i) store(out_, i, case_.type, kSpoiled);
-  for (size_t i = 0; i < in_count_; ++i) store(in_, i, case_.type, input(rank_, i));
+  const size_t width = size_of(case_.type);
+  const auto write = [&](std::byte* to, size_t count, const std::vector<std::byte>& period) {
+    for_each_piece(period, 0, count * width, [&](size_t at, size_t bytes, const std::byte* from) {
+      std::memcpy(to + at, from, bytes);
+      return true;
+    });
+  };
+  write(out_, out_count_, elements(case_.type, period(), [](size_t) { return kSpoiled; }));
+  write(in_, in_count_, period_of(rank_));
 }
 
 double RankBuffers::reduced(size_t i) const {
@@ -142,55 +178,69 @@ double RankBuffers::reduced(size_t i) const {
   });
 }
 
-double RankBuffers::expected(size_t i) const {
-  size_t before = 0;
+std::vector<RankBuffers::Part> RankBuffers::expected() const {
+  size_t before = 0;  // this rank's part
+  for (int r = 0; r < rank_; ++r) before += case_.part(r);
+  std::vector<Part> parts;
   switch (case_.collective) {
     case Collective::all_reduce:
     case Collective::reduce:
-      return reduced(i);
+      return {{kAll, 0, out_count_}};
     case Collective::broadcast:
-      return input(case_.root, i);
+      return {{case_.root, 0, out_count_}};
     case Collective::reduce_scatter:
-      for (int r = 0; r < rank_; ++r) before += case_.part(r);
-      return reduced(before + i);
+      return {{kAll, before, out_count_}};
     case Collective::scatter:
-      for (int r = 0; r < rank_; ++r) before += case_.part(r);
-      return input(case_.root, before + i);
+      return {{case_.root, before, out_count_}};
     case Collective::all_gather:
     case Collective::gather:
-      for (int r = 0;; ++r) {
-        if (i < before + case_.part(r)) return input(r, i - before);
-        before += case_.part(r);
-      }
+      if (out_count_ == 0) return {};  // not the root
+      for (int r = 0; r < case_.ranks; ++r) parts.push_back({r, 0, case_.part(r)});
+      return parts;
     case Collective::all_to_all:
-      for (int from = 0;; ++from) {
-        const size_t count = case_.pair_part(from, rank_);
-        if (i < before + count) {
-          size_t offset = 0;
-          for (int to = 0; to < rank_; ++to) offset += case_.pair_part(from, to);
-          return input(from, offset + i - before);
-        }
-        before += count;
+      for (int from = 0; from < case_.ranks; ++from) {
+        size_t offset = 0;
+        for (int to = 0; to < rank_; ++to) offset += case_.pair_part(from, to);
+        parts.push_back({from, offset, case_.pair_part(from, rank_)});
       }
+      return parts;
     default:
-      return 0;
+      return parts;
   }
 }
 
+size_t RankBuffers::first_wrong(const std::byte* at, const Part& part) const {
+  const size_t width = size_of(case_.type);
+  size_t right = part.count;
+  for_each_piece(period_of(part.source), part.first * width, part.count * width,
+                 [&](size_t begin, size_t bytes, const std::byte* want) {
+                   if (std::memcmp(at + begin, want, bytes) == 0) return true;
+                   right = begin / width;
+                   while (std::memcmp(at + right * width, want + right * width - begin, width) == 0)
+                     ++right;
+                   return false;
+                 });
+  return right;
+}
+
 std::string RankBuffers::check() const {
-  for (size_t i = 0; i < out_count_; ++i) {
-    const double got = load(out_, i, case_.type);
-    const double want = visit_type(case_.type, [&]<class T>(std::type_identity<T>) {
-      return static_cast<double>(widen(convert<T>(expected(i))));
-    });
-    if (got != want)
-      return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, i, out_count_, got,
-                         want);
+  const size_t width = size_of(case_.type);
+  size_t before = 0;
+  for (const Part& part : expected()) {
+    const size_t wrong = first_wrong(out_ + before * width, part);
+    if (wrong < part.count)
+      return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, before + wrong,
+                         out_count_, load(out_, before + wrong, case_.type),
+                         load(period_of(part.source).data(), (part.first + wrong) % period(),
+                              case_.type));
+    before += part.count;
   }
+  if (before != out_count_)
+    return fmt::format("rank {}: {} elements of {} were checked", rank_, before, out_count_);
   if (case_.in_place) return {};
-  for (size_t i = 0; i < in_count_; ++i)
-    if (load(in_, i, case_.type) != input(rank_, i))
-      return fmt::format("rank {}: input element {} was changed", rank_, i);
+  const size_t changed = first_wrong(in_, {rank_, 0, in_count_});
+  if (changed < in_count_)
+    return fmt::format("rank {}: input element {} was changed", rank_, changed);
   return {};
 }
 

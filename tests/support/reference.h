@@ -43,9 +43,22 @@ class RankBuffers {
   std::string check() const;
 
  private:
+  static constexpr int kAll = -1;  // the reduction over all ranks
+  /// Elements of the input of rank `source`, or of kAll.
+  struct Part {
+    int source = 0;
+    size_t first = 0, count = 0;
+  };
+
   double input(int rank, size_t i) const;
-  double expected(size_t i) const;  // of output element i of this rank
-  double reduced(size_t i) const;   // over all ranks, at input element i
+  double reduced(size_t i) const;  // over all ranks, at input element i
+  /// Inputs, and what is made of them, repeat after so many elements.
+  size_t period() const;
+  std::vector<std::byte> period_of(int source) const;
+  /// This rank's whole output.
+  std::vector<Part> expected() const;
+  /// The first element at `at` that is not as in `part`; part.count where there is none.
+  size_t first_wrong(const std::byte* at, const Part& part) const;
 
   const Case case_;
   const int rank_;

@@ -1,8 +1,10 @@
 // What tests of policies train: lists of tensors, and what their errors are.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "reduce/element.h"
@@ -30,10 +32,22 @@ class Tensors {
     size_t i = 0;
     for_each([&](T& element) { element = narrow<T>(static_cast<Wide<T>>(value(i++))); });
   }
+  /// As `numbers` again and again, from `first` on.
+  void repeat(std::span<const T> numbers, size_t first) {
+    for (std::span<T> tensor : spans_)
+      for (size_t at = 0, piece = 0; at < tensor.size(); at += piece, first += piece) {
+        const std::span<const T> next = numbers.subspan(first % numbers.size());
+        piece = std::min(next.size(), tensor.size() - at);
+        std::copy_n(next.begin(), piece, tensor.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+  }
   std::vector<double> values() const {
     std::vector<double> all;
     for (std::span<T> tensor : spans_)
-      for (T element : tensor) all.push_back(widen(element));
+      if constexpr (std::is_same_v<T, double>)
+        all.insert(all.end(), tensor.begin(), tensor.end());
+      else
+        for (T element : tensor) all.push_back(widen(element));
     return all;
   }
   std::vector<std::byte> bytes() const {

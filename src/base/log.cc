@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/text.h"
+
 namespace ropewalk {
 namespace {
 std::atomic<LogLevel> threshold{LogLevel::warn};
@@ -28,7 +30,7 @@ bool log_enabled(LogLevel level) {
 void log_line(LogLevel level, int rank, std::string_view text) {
   const std::string line =
       fmt::format("ropewalk{} {}: {}\n", rank < 0 ? "" : fmt::format("[rank {}]", rank),
-                  kNames[static_cast<int>(level)], text);
+                  kNames[static_cast<int>(level)], printable(text));
   // One write: lines of several ranks on one terminal do not mix.
   [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }

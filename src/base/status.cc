@@ -4,7 +4,20 @@
 
 #include <array>
 
+#include "base/text.h"
+
 namespace ropewalk {
+
+namespace {
+
+/// Its texts may come from users, hosts and the network.
+Failure with_printable(Failure failure) {
+  for (std::string* text : {&failure.operation, &failure.reason, &failure.advice})
+    *text = printable(*text);
+  return failure;
+}
+
+}  // namespace
 
 std::string_view name_of(ErrorCode code) {
   constexpr std::array<std::string_view, 11> kNames = {
@@ -24,8 +37,8 @@ std::string Failure::text() const {
 }
 
 Error::Error(Failure failure)
-    : std::runtime_error(failure.text()),
-      failure_(std::make_shared<const Failure>(std::move(failure))) {}
+    : std::runtime_error(printable(failure.text())),
+      failure_(std::make_shared<const Failure>(with_printable(std::move(failure)))) {}
 
 Error::Error(ErrorCode code, std::string operation, std::string reason, std::string advice)
     : Error(Failure{code, std::move(operation), std::move(reason), std::move(advice)}) {}

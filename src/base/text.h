@@ -1,8 +1,9 @@
-// Pieces of text, of which every parser here is made.
+// Pieces of text, of which every parser here is made, and text that others are shown.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,5 +27,13 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   pieces.push_back(text);
   return pieces;
 }
+
+/// One line that a terminal, a log or Python may be given: what is no UTF-8, and control
+/// characters, are replaced, by blanks or U+FFFD.
+std::string printable(std::string_view text);
+
+/// The longest beginning of `text`, UTF-8, that has at most `bytes_max` bytes and ends between two
+/// code points.
+std::string_view cut(std::string_view text, size_t bytes_max);
 
 }  // namespace ropewalk

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/little_endian.h"
+#include "base/text.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -34,7 +35,7 @@ class Writer {
     integer(static_cast<uint8_t>(value));
   }
   void text(std::string_view text, size_t bytes_max) {
-    text = text.substr(0, bytes_max);
+    text = cut(text, bytes_max);
     integer(static_cast<uint16_t>(text.size()));
     raw(std::as_bytes(std::span(text)));
   }

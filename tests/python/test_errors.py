@@ -172,6 +172,22 @@ def test_an_abort_is_told_to_every_rank(transport):
     run_ranks(3, abort, transport=transport)
 
 
+def abort_at_length(comm):
+    """Texts are cut on the way; once a half of a letter then was no text for Python any more."""
+    with pytest.raises(ropewalk.AbortedError, match="rank 1 aborted the job: xéé") as caught:
+        comm.barrier()
+        if comm.rank == 1:
+            comm.abort("x" + "é" * 1500 + "\x1b[31m")
+        while True:
+            comm.barrier()
+    assert "\x1b" not in str(caught.value)
+    assert "\x1b" not in caught.value.reason
+
+
+def test_a_long_text_beyond_ascii_is_told_to_every_rank(transport):
+    run_ranks(2, abort_at_length, transport=transport)
+
+
 def leave_by_exception(comm):
     if comm.rank == 1:
         comm.barrier()  # all have joined

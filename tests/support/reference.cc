@@ -44,7 +44,8 @@ double load(const std::byte* base, size_t i, DataType type) {
 /// Calls `use(at, bytes, repeated)` for each piece of the `bytes` that begin `offset` bytes into an
 /// endless repetition of `period`, until it returns false; `at` counts from 0.
 template <class Use>
-void for_each_piece(std::span<const std::byte> period, size_t offset, size_t bytes, const Use& use) {
+void for_each_piece(std::span<const std::byte> period, size_t offset, size_t bytes,
+                    const Use& use) {
   for (size_t at = 0, piece = 0; at < bytes; at += piece) {
     const std::span repeated = period.subspan((offset + at) % period.size());
     piece = std::min(repeated.size(), bytes - at);
@@ -229,10 +230,10 @@ std::string RankBuffers::check() const {
   for (const Part& part : expected()) {
     const size_t wrong = first_wrong(out_ + before * width, part);
     if (wrong < part.count)
-      return fmt::format("rank {}: element {} of {} is {}, not {}", rank_, before + wrong,
-                         out_count_, load(out_, before + wrong, case_.type),
-                         load(period_of(part.source).data(), (part.first + wrong) % period(),
-                              case_.type));
+      return fmt::format(
+          "rank {}: element {} of {} is {}, not {}", rank_, before + wrong, out_count_,
+          load(out_, before + wrong, case_.type),
+          load(period_of(part.source).data(), (part.first + wrong) % period(), case_.type));
     before += part.count;
   }
   if (before != out_count_)

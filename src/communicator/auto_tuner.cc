@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
 #include <span>
 #include <utility>
 
@@ -75,10 +74,9 @@ void AutoTuner::before_start(Operation& operation) {
   const Trials::Run run = kind->trials.next_run();
   if (operation.algorithm != run.choice.algorithm ||
       operation.signature.slice_bytes != run.choice.slice_bytes) {
-    const auto begin = std::chrono::steady_clock::now();
+    const int64_t begin_ns = parts_.clock->now_ns();
     parts_.equip(operation, run.choice.algorithm, run.choice.slice_bytes);
-    kind->equipping_s +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    kind->equipping_s += 1e-9 * static_cast<double>(parts_.clock->now_ns() - begin_ns);
   }
   if (run.is_timed) operation.timed = kind->timed.emplace_back(std::make_shared<RunTime>());
   kind->agrees = run.agrees;

@@ -21,6 +21,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/operation.h"
 #include "planner/trials.h"
 
@@ -33,6 +34,7 @@ class AutoTuner : public RunTuner {
   /// Of the communicator. The last two run under the engine's lock.
   struct Parts {
     int rank = 0, ranks = 1;
+    const Clock* clock = nullptr;  // the engine's
     std::function<PlanDecision(const Call&)> plan;
     std::function<void(Operation&, Algorithm, size_t slice_bytes)> equip;
     std::function<std::shared_ptr<Operation>(const Call&, Algorithm, size_t slice_bytes)> prepare;

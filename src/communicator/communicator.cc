@@ -253,6 +253,7 @@ class Communicator::Impl {
   AutoTuner::Parts parts_for_tuner() {
     return {.rank = job.rank(),
             .ranks = job.size(),
+            .clock = &clock,
             .plan = [this](const Call& call) { return decide(call); },
             .equip =
                 [this](Operation& operation, Algorithm algorithm, size_t slice_bytes) {

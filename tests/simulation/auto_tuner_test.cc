@@ -20,7 +20,7 @@ constexpr int kRanks = 3;
 class TunedRank {
  public:
   TunedRank(SimulatedJob& job, int rank, size_t depth, Call (*call_of)(std::vector<uint32_t>&))
-      : engine_(job.engine(rank)), tuner_(parts(rank)), depth_(depth) {
+      : engine_(job.engine(rank)), tuner_(parts(rank, job.clock())), depth_(depth) {
     for (size_t i = 0; i < depth_; ++i) {
       data_.push_back(std::make_unique<std::vector<uint32_t>>((kRanks + 1) * kPart));
       const Call call = call_of(*data_.back());
@@ -71,9 +71,10 @@ class TunedRank {
             {algorithm, algorithm == Algorithm::direct ? 5.0 : 6.0, "", true});
     return decision;
   }
-  AutoTuner::Parts parts(int rank) {
+  AutoTuner::Parts parts(int rank, const Clock& clock) {
     return {.rank = rank,
             .ranks = kRanks,
+            .clock = &clock,
             .plan = plan,
             .equip =
                 [this](Operation& op, Algorithm algorithm, size_t slice) {

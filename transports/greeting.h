@@ -1,5 +1,5 @@
-// The handshake over a peer's authenticated socket, for transports whose bytes then take another
-// way.
+// The handshake over a peer's authenticated socket, sealed, for transports whose bytes then take
+// another way.
 #pragma once
 
 #include <sys/socket.h>
@@ -8,12 +8,14 @@
 #include <cassert>
 #include <cerrno>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "bootstrap/sockets.h"
 
 namespace ropewalk {
 
@@ -57,13 +59,26 @@ class HandshakeReader {
 /// This rank's end of it. `Reader` is a HandshakeReader. The socket stays open afterwards, and
 /// tells when the peer has gone.
 template <class Reader>
-struct Greeting {
-  UniqueFd socket;
-  std::vector<std::byte> to_send;
-  size_t sent = 0;  // of to_send
+class Greeting {
+ public:
+  UniqueFd socket;  // none before `begin`
   Reader reader;
 
-  bool all_sent() const { return sent == to_send.size(); }
+  /// Over this socket.
+  void begin(ConnectedSocket connected) {
+    socket = std::move(connected.fd);
+    channel_.emplace(connected.keys);
+    channel_->seal(waiting_, to_send_);
+    waiting_.clear();
+  }
+  /// What `send` is to send; may come before the socket.
+  void queue(std::span<const std::byte> bytes) {
+    if (channel_)
+      channel_->seal(bytes, to_send_);
+    else
+      waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  }
+  bool all_sent() const { return waiting_.empty() && sent_ == to_send_.size(); }
   /// The peer's; empty before it has come.
   std::span<const std::byte> hello() const {
     if (!reader.complete()) return {};
@@ -73,12 +88,12 @@ struct Greeting {
   /// As much as the socket takes now. Why it takes no more for ever is found by reading.
   void send() {
     assert(socket);
-    while (!all_sent()) {
+    while (sent_ < to_send_.size()) {
       const ssize_t written =
-          ::send(socket.get(), to_send.data() + sent, to_send.size() - sent, MSG_NOSIGNAL);
+          ::send(socket.get(), to_send_.data() + sent_, to_send_.size() - sent_, MSG_NOSIGNAL);
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return;
-      sent += static_cast<size_t>(written);
+      sent_ += static_cast<size_t>(written);
     }
   }
 
@@ -93,10 +108,21 @@ struct Greeting {
       if (count == 0) return "connection closed by the peer";
       if (count < 0)
         return errno == EAGAIN || errno == EINTR ? "" : std::generic_category().message(errno);
-      for (const std::byte byte : std::span(bytes).first(static_cast<size_t>(count)))
+      received_.insert(received_.end(), bytes.begin(), bytes.begin() + count);
+      std::vector<std::byte> opened;
+      const bool authentic = channel_->open(received_, opened);
+      for (const std::byte byte : opened)
         if (!take(byte)) return {};
+      if (!authentic) return "what came from the peer was changed on the way";
     }
   }
+
+ private:
+  std::optional<SecureChannel> channel_;  // once there is a socket
+  std::vector<std::byte> waiting_;        // for it
+  std::vector<std::byte> to_send_;        // sealed
+  size_t sent_ = 0;                       // of to_send_
+  std::vector<std::byte> received_;       // not yet a whole record
 };
 
 }  // namespace ropewalk

@@ -100,7 +100,7 @@ class NetworkTransport : public Transport {
   }
 
   /// One of the peer's, which wants it. May lose the peer, or link it.
-  virtual void take_socket(Peer& peer, int stream, UniqueFd socket) = 0;
+  virtual void take_socket(Peer& peer, int stream, ConnectedSocket socket) = 0;
   /// For all peers that lack some.
   void take_sockets() {
     bool all = true;
@@ -108,7 +108,7 @@ class NetworkTransport : public Transport {
     for (size_t i = linking_.size(); i-- > 0;) {
       Peer& peer = *linking_[i];
       while (peer.open() && peer.sockets < streams_) {
-        UniqueFd socket(sockets_.take(peer.rank, peer.sockets));
+        ConnectedSocket socket = sockets_.take(peer.rank, peer.sockets);
         all &= static_cast<bool>(socket);
         if (!socket) break;
         take_socket(peer, peer.sockets++, std::move(socket));
@@ -186,8 +186,8 @@ class GreetedTransport : public NetworkTransport<Peer> {
 
   /// Goes as far with the link as the socket allows.
   virtual void advance(Peer& peer) = 0;
-  void take_socket(Peer& peer, int, UniqueFd socket) final {
-    peer.greeting.socket = std::move(socket);
+  void take_socket(Peer& peer, int, ConnectedSocket socket) final {
+    peer.greeting.begin(std::move(socket));
     if (this->watch(peer.greeting.socket.get(), static_cast<uint64_t>(peer.rank)))
       return advance(peer);
     this->lose_unwatched(peer, errno);

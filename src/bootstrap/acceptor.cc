@@ -21,7 +21,7 @@ bool send_whole(int fd, ByteSpan bytes) {
 }  // namespace
 
 bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
-  return send_whole(incoming.fd.get(), encode(verdict));
+  return send_whole(incoming.fd.get(), encode(incoming.secrets.answer(verdict)));
 }
 
 Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key)
@@ -40,7 +40,7 @@ void Acceptor::prepare(PollSet& set, int64_t now_ns) {
   for (HalfOpen& connection : pending_) {
     set.wake_at(connection.expires_ns);
     // One that waits for the session key has said all it may say; do not wake up for it.
-    const bool keyless = connection.hello && !connection.challenge;
+    const bool keyless = connection.hello && !connection.secrets;
     if (keyless && key_for(*connection.hello) != nullptr) set.wake_at(now_ns);  // the key has come
     if (!keyless) set.add(connection.fd.get(), POLLIN);
   }
@@ -53,7 +53,8 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
     if (progress == Progress::waiting && now_ns >= connection->expires_ns)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete)
-      incoming.push_back({std::move(connection->fd), *connection->hello, connection->source});
+      incoming.push_back({std::move(connection->fd), *connection->hello, *connection->secrets,
+                          connection->source});
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
   if (set.take_ready(listener_.get())) accept_all(listener_.get(), now_ns);
@@ -89,7 +90,7 @@ void Acceptor::accept_all(int listener, int64_t now_ns) {
 }
 
 Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
-  const bool is_keyless = connection.hello && !connection.challenge;
+  const bool is_keyless = connection.hello && !connection.secrets;
   if (readable && !is_keyless) {
     const Progress read = fill(connection, connection.hello ? kProofBytes : kHelloBytes);
     if (read != Progress::complete) return read;
@@ -97,12 +98,21 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
     connection.hello = decode<Hello>(connection.received);
     connection.received.clear();
     if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
+    if (connection.hello->version < kHandshakeVersion)
+      return refuse(connection, "it has another version of Ropewalk", true);
   }
-  if (!connection.hello || connection.challenge) return Progress::waiting;
+  if (!connection.hello || connection.secrets) return Progress::waiting;
   const Key* key = key_for(*connection.hello);
-  if (key == nullptr) return Progress::waiting;
-  connection.challenge = challenge_for(*key, *connection.hello);
-  if (!send_whole(connection.fd.get(), encode(*connection.challenge)))
+  return key == nullptr ? Progress::waiting : reply(connection, *key);
+}
+
+Acceptor::Progress Acceptor::reply(HalfOpen& connection, const Key& key) {
+  const KeyPair own = random_key_pair();
+  const Reply reply{kProtocolVersion, own.public_key};
+  connection.secrets = HandshakeSecrets::derive(key, *connection.hello, reply, own.secret_key,
+                                                connection.hello->public_key);
+  if (!connection.secrets) return refuse(connection, "its public key leads to no secret", true);
+  if (!send_whole(connection.fd.get(), encode(reply)))
     return refuse(connection, "it went away", false);
   return Progress::waiting;
 }
@@ -110,9 +120,8 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
 Acceptor::Progress Acceptor::check_proof(const HalfOpen& connection) {
   Mac proof;
   std::ranges::copy(connection.received, proof.begin());
-  if (verify(*key_for(*connection.hello), *connection.hello, *connection.challenge, proof))
-    return Progress::complete;
-  send_whole(connection.fd.get(), encode(Verdict::bad_key));
+  if (connection.secrets->matches(proof)) return Progress::complete;
+  send_whole(connection.fd.get(), encode(Answer{Verdict::bad_key, {}}));
   return refuse(connection, "wrong job key", true);
 }
 
@@ -125,12 +134,7 @@ Acceptor::Progress Acceptor::fill(HalfOpen& connection, size_t want) {
   std::array<std::byte, kHelloBytes> chunk;
   const ssize_t n = ::recv(connection.fd.get(), chunk.data(), want - connection.received.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Progress::waiting;
-  if (n <= 0) {
-    // A dialer with another key hangs up here: it cannot verify the challenge.
-    if (connection.challenge)
-      return refuse(connection, "it hung up at the challenge: wrong job key?", true);
-    return refuse(connection, "it closed the connection", false);
-  }
+  if (n <= 0) return refuse(connection, "it closed the connection", false);
   connection.received.insert(connection.received.end(), chunk.begin(), chunk.begin() + n);
   return connection.received.size() == want ? Progress::complete : Progress::waiting;
 }

@@ -10,14 +10,19 @@
 #include "base/unique_fd.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/poll_set.h"
+#include "bootstrap/sockets.h"
 
 namespace ropewalk::bootstrap {
 
-/// A connection whose dialer has proved that it has the key; it waits for a Verdict.
+/// A connection whose dialer has proved that it has the key; it waits for an Answer.
 struct AuthenticatedSocket {
   UniqueFd fd;
   Hello hello;
+  HandshakeSecrets secrets;
   std::string source;  // its address
+
+  /// Once accepted.
+  ConnectedSocket connected() { return {std::move(fd), secrets.acceptors_keys()}; }
 };
 
 /// Sends the verdict; false where the connection is gone.
@@ -52,12 +57,13 @@ class Acceptor {
     int64_t expires_ns = 0;
     Bytes received;
     std::optional<Hello> hello;
-    std::optional<Challenge> challenge;
+    std::optional<HandshakeSecrets> secrets;  // once the Reply is sent
   };
   enum class Progress : uint8_t { waiting, complete, over };
 
   void accept_all(int listener, int64_t now_ns);
   Progress step(HalfOpen& connection, bool readable);
+  Progress reply(HalfOpen& connection, const Key& key);
   Progress check_proof(const HalfOpen& connection);
   const Key* key_for(const Hello& hello) const;
   /// Reads up to `want` bytes in all; `waiting` until they are there.

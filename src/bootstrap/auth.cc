@@ -9,6 +9,9 @@ namespace {
 
 static_assert(crypto_auth_KEYBYTES == std::tuple_size_v<Key>);
 static_assert(crypto_auth_BYTES == std::tuple_size_v<Mac>);
+static_assert(crypto_scalarmult_BYTES == std::tuple_size_v<PublicKey>);
+static_assert(crypto_scalarmult_SCALARBYTES == std::tuple_size_v<Key>);
+static_assert(crypto_kdf_KEYBYTES == std::tuple_size_v<Key>);
 
 constexpr std::string_view kPublicSecret = "ropewalk: no job key was set";
 
@@ -17,23 +20,15 @@ const unsigned char* raw(const auto& range) {
   return reinterpret_cast<const unsigned char*>(range.data());
 }
 
-/// label, Hello, and the Challenge without its MAC.
-Bytes transcript(std::string_view label, const Hello& hello, Challenge challenge) {
-  challenge.mac = {};
-  const auto name = std::as_bytes(std::span(label));
-  Bytes all(name.begin(), name.end());
-  for (const Bytes& part : {encode(hello), encode(challenge)})
-    all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
-
 std::string to_hex(const Key& bytes) {
   std::array<char, 2 * std::tuple_size_v<Key> + 1> hex;
   return sodium_bin2hex(hex.data(), hex.size(), bytes.data(), bytes.size());
 }
 
-constexpr std::string_view kAcceptorLabel = "ropewalk acceptor";
-constexpr std::string_view kDialerLabel = "ropewalk dialer  ";
+constexpr std::string_view kHandshakeLabel = "ropewalk handshake";
+
+// What is derived from a handshake's master key, in docs/protocol.md's order.
+enum class Subkey : uint64_t { proof = 1, answer = 2, from_dialer = 3, from_acceptor = 4 };
 
 /// sodium_init() returns 1 when an earlier call has succeeded.
 [[maybe_unused]] bool cryptography_has_started() {
@@ -56,15 +51,25 @@ Key hash(const auto& message, std::span<const unsigned char> key) {
   return digest;
 }
 
-Mac mac_of(const Key& key, const Bytes& message) {
+template <class Bytes32>
+Bytes32 derive_subkey(const Key& master, Subkey subkey) {
+  Bytes32 derived;
+  crypto_kdf_derive_from_key(reinterpret_cast<unsigned char*>(derived.data()), derived.size(),
+                             static_cast<uint64_t>(subkey), "ropewalk", master.data());
+  return derived;
+}
+
+Mac mac_of(const Key& key, Answer answer) {
+  answer.mac = {};
+  const Bytes message = encode(answer);
   Mac mac;
   crypto_auth(reinterpret_cast<unsigned char*>(mac.data()), raw(message), message.size(),
               key.data());
   return mac;
 }
 
-bool mac_matches(const Key& key, const Bytes& message, const Mac& mac) {
-  return crypto_auth_verify(raw(mac), raw(message), message.size(), key.data()) == 0;
+bool equal(const Mac& a, const Mac& b) {
+  return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace
@@ -83,10 +88,6 @@ Key session_key(const Key& job, const WorldId& world) {
   return hash(world, job);
 }
 
-Nonce random_nonce() {
-  return random_array<Nonce>();
-}
-
 WorldId random_world_id() {
   return random_array<WorldId>();
 }
@@ -99,23 +100,46 @@ std::string part_secret(std::string_view whole, std::string_view nonce) {
   return to_hex(hash("ropewalk part " + std::string(nonce), job_key(whole)));
 }
 
-Challenge challenge_for(const Key& key, const Hello& hello) {
-  Challenge challenge;
-  challenge.nonce = random_nonce();
-  challenge.mac = mac_of(key, transcript(kAcceptorLabel, hello, challenge));
-  return challenge;
+KeyPair random_key_pair() {
+  KeyPair pair{{}, random_array<Key>()};
+  crypto_scalarmult_base(reinterpret_cast<unsigned char*>(pair.public_key.data()),
+                         pair.secret_key.data());
+  return pair;
 }
 
-bool verify(const Key& key, const Hello& hello, const Challenge& challenge) {
-  return mac_matches(key, transcript(kAcceptorLabel, hello, challenge), challenge.mac);
+std::optional<HandshakeSecrets> HandshakeSecrets::derive(const Key& key, const Hello& hello,
+                                                         const Reply& reply, const Key& own_secret,
+                                                         const PublicKey& peer) {
+  std::array<std::byte, crypto_scalarmult_BYTES> shared;
+  if (crypto_scalarmult(reinterpret_cast<unsigned char*>(shared.data()), own_secret.data(),
+                        raw(peer)) != 0)
+    return {};
+  const auto label = std::as_bytes(std::span(kHandshakeLabel));
+  Bytes message(label.begin(), label.end());
+  const Bytes first = encode(hello), second = encode(reply);
+  for (const ByteSpan part : {ByteSpan(first), ByteSpan(second), ByteSpan(shared)})
+    message.insert(message.end(), part.begin(), part.end());
+  const Key master = hash(message, key);
+  HandshakeSecrets secrets;
+  secrets.proof_ = derive_subkey<Mac>(master, Subkey::proof);
+  secrets.answer_key_ = derive_subkey<Key>(master, Subkey::answer);
+  secrets.from_dialer_ = derive_subkey<Key>(master, Subkey::from_dialer);
+  secrets.from_acceptor_ = derive_subkey<Key>(master, Subkey::from_acceptor);
+  return secrets;
 }
 
-Mac proof_for(const Key& key, const Hello& hello, const Challenge& challenge) {
-  return mac_of(key, transcript(kDialerLabel, hello, challenge));
+bool HandshakeSecrets::matches(const Mac& proof) const {
+  return equal(proof, proof_);
 }
 
-bool verify(const Key& key, const Hello& hello, const Challenge& challenge, const Mac& proof) {
-  return mac_matches(key, transcript(kDialerLabel, hello, challenge), proof);
+Answer HandshakeSecrets::answer(Verdict verdict) const {
+  Answer answer{verdict, {}};
+  answer.mac = mac_of(answer_key_, answer);
+  return answer;
+}
+
+bool HandshakeSecrets::is_authentic(const Answer& answer) const {
+  return equal(answer.mac, mac_of(answer_key_, answer));
 }
 
 }  // namespace ropewalk::bootstrap

@@ -1,29 +1,31 @@
-// Who may talk to this job: a mutual challenge and response with the job's key, over each new
-// connection. Pure functions; acceptor.h and dialer.h move the bytes.
+// Who may talk to this job, over each new connection: a key exchange that only those who have the
+// job's key can finish. Pure functions; acceptor.h and dialer.h move the bytes.
 //
 //   dialer                       acceptor
-//     Hello (nonce d)        ->
-//                            <-  Challenge (nonce a, MAC "acceptor" over Hello and nonce a)
-//     MAC "dialer" over both ->
-//                            <-  Verdict
+//     Hello (public key d)   ->
+//                            <-  Reply (public key a)
+//     proof                  ->
+//                            <-  Answer (verdict, MAC)
 //
-// Each MAC covers both nonces, the purpose, both ranks, the stream and the version, under a label
-// that names who made it: nothing can be replayed, reflected, or used for another link. The
-// connection is not encrypted.
+// Proof, MAC and the keys for what follows are derived from the job's key, from X25519 of both
+// public keys, which are drawn for this connection alone, and from Hello and Reply as a whole: the
+// Noise pattern NNpsk. So nothing can be replayed, reflected, or used for another link; whoever
+// learns the job's key later can read nothing of what was recorded; and the acceptor shows nothing
+// of the job's key to those who do not have it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
+#include "bootstrap/secure_channel.h"
 #include "bootstrap/wire.h"
 
 namespace ropewalk::bootstrap {
 
 /// Of all of it, on either side.
 inline constexpr int64_t kHandshakeTimeoutNs = 5000 * kMillisecond_ns;
-
-using Key = std::array<unsigned char, 32>;
 
 /// Must be called once before the others; cheap when repeated, thread-safe. Throws Error(system).
 void start_cryptography();
@@ -34,7 +36,6 @@ Key job_key(std::string_view secret);
 /// The key for links inside one world: ranks of an earlier run with the same secret are strangers.
 Key session_key(const Key& job, const WorldId& world);
 
-Nonce random_nonce();
 WorldId random_world_id();
 /// A job's secret: 32 random bytes in hexadecimal.
 std::string random_secret();
@@ -42,12 +43,36 @@ std::string random_secret();
 /// The secret of a part of a job, from that of the whole and a nonce that anybody may read.
 std::string part_secret(std::string_view whole, std::string_view nonce);
 
-/// What the acceptor answers to `hello`.
-Challenge challenge_for(const Key& key, const Hello& hello);
-/// True when whoever made `challenge` has the key and has read `hello`.
-bool verify(const Key& key, const Hello& hello, const Challenge& challenge);
-/// The dialer's proof, and its check. Constant time.
-Mac proof_for(const Key& key, const Hello& hello, const Challenge& challenge);
-bool verify(const Key& key, const Hello& hello, const Challenge& challenge, const Mac& proof);
+/// One end's, for one connection.
+struct KeyPair {
+  PublicKey public_key;
+  Key secret_key;
+};
+KeyPair random_key_pair();
+
+/// What the handshake makes; equal at both ends exactly where they have the same key and have read
+/// the same Hello and Reply.
+class HandshakeSecrets {
+ public:
+  /// `own_secret` belongs to the public key in one of the messages, `peer` is the one in the other.
+  /// Nothing where `peer` is no key that leads to a secret.
+  static std::optional<HandshakeSecrets> derive(const Key& key, const Hello& hello,
+                                                const Reply& reply, const Key& own_secret,
+                                                const PublicKey& peer);
+
+  /// What the dialer sends.
+  const Mac& proof() const { return proof_; }
+  bool matches(const Mac& proof) const;  // in constant time
+  /// What the acceptor sends.
+  Answer answer(Verdict verdict) const;
+  bool is_authentic(const Answer& answer) const;
+  /// Of what follows an accepting Answer.
+  ConnectionKeys dialers_keys() const { return {from_dialer_, from_acceptor_}; }
+  ConnectionKeys acceptors_keys() const { return {from_acceptor_, from_dialer_}; }
+
+ private:
+  Mac proof_;
+  Key answer_key_, from_dialer_, from_acceptor_;
+};
 
 }  // namespace ropewalk::bootstrap

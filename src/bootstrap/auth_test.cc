@@ -8,69 +8,94 @@ namespace {
 class Auth : public testing::Test {
  protected:
   static void SetUpTestSuite() { start_cryptography(); }
-  Auth() {
+  Auth() : dialer_(random_key_pair()), acceptor_(random_key_pair()) {
     hello_.from = 1;
-    hello_.nonce = random_nonce();
+    hello_.public_key = dialer_.public_key;
+    reply_.public_key = acceptor_.public_key;
   }
+  HandshakeSecrets of_dialer() const {
+    return *HandshakeSecrets::derive(key_, hello_, reply_, dialer_.secret_key, reply_.public_key);
+  }
+  HandshakeSecrets of_acceptor(const Key& key, const Hello& hello, const Reply& reply) const {
+    return *HandshakeSecrets::derive(key, hello, reply, acceptor_.secret_key, hello.public_key);
+  }
+
   const Key key_ = job_key("secret");
+  const KeyPair dialer_, acceptor_;
   Hello hello_;
+  Reply reply_;
 };
 
 TEST_F(Auth, BothSidesWithTheKeyAgree) {
-  const Challenge challenge = challenge_for(key_, hello_);
-  EXPECT_TRUE(verify(key_, hello_, challenge));
-  EXPECT_TRUE(verify(key_, hello_, challenge, proof_for(key_, hello_, challenge)));
+  const HandshakeSecrets dialer = of_dialer(), acceptor = of_acceptor(key_, hello_, reply_);
+  EXPECT_TRUE(acceptor.matches(dialer.proof()));
+  EXPECT_TRUE(dialer.is_authentic(acceptor.answer(Verdict::yield)));
+  EXPECT_EQ(dialer.dialers_keys().send, acceptor.acceptors_keys().receive);
+  EXPECT_EQ(dialer.dialers_keys().receive, acceptor.acceptors_keys().send);
+  EXPECT_NE(dialer.dialers_keys().send, dialer.dialers_keys().receive);
 }
 
 TEST_F(Auth, AnotherKeyFailsOnEitherSide) {
-  const Key other = job_key("secret2");
-  const Challenge challenge = challenge_for(key_, hello_);
-  EXPECT_FALSE(verify(other, hello_, challenge));
-  EXPECT_FALSE(verify(key_, hello_, challenge, proof_for(other, hello_, challenge)));
+  const HandshakeSecrets other = of_acceptor(job_key("secret2"), hello_, reply_);
+  EXPECT_FALSE(other.matches(of_dialer().proof()));
+  EXPECT_FALSE(of_dialer().is_authentic(other.answer(Verdict::accepted)));
+  EXPECT_NE(other.acceptors_keys().send, of_dialer().dialers_keys().receive);
 }
 
-TEST_F(Auth, NothingCanBeReflected) {
-  const Challenge challenge = challenge_for(key_, hello_);
-  EXPECT_FALSE(verify(key_, hello_, challenge, challenge.mac));
-  Challenge reflected = challenge;
-  reflected.mac = proof_for(key_, hello_, challenge);
-  EXPECT_FALSE(verify(key_, hello_, reflected));
+TEST_F(Auth, NothingCanBeReflectedOrChanged) {
+  const HandshakeSecrets dialer = of_dialer();
+  Answer reflected{Verdict::accepted, dialer.proof()};
+  EXPECT_FALSE(dialer.is_authentic(reflected));
+  Answer changed = of_acceptor(key_, hello_, reply_).answer(Verdict::yield);
+  changed.verdict = Verdict::accepted;
+  EXPECT_FALSE(dialer.is_authentic(changed));
 }
 
 TEST_F(Auth, NothingCanBeReplayed) {
-  const Challenge first = challenge_for(key_, hello_);
-  const Challenge second = challenge_for(key_, hello_);
-  EXPECT_FALSE(verify(key_, hello_, second, proof_for(key_, hello_, first)));
+  Reply second = reply_;
+  second.public_key = random_key_pair().public_key;
+  const Mac proof = of_dialer().proof();
+  EXPECT_FALSE(of_acceptor(key_, hello_, second).matches(proof));
   Hello again = hello_;
-  again.nonce = random_nonce();
-  EXPECT_FALSE(verify(key_, again, first));
+  again.public_key = random_key_pair().public_key;
+  EXPECT_FALSE(of_acceptor(key_, again, reply_).matches(proof));
+}
+
+/// Who has both messages and the job's key, but the secret key of neither, can derive nothing.
+TEST_F(Auth, TheJobsKeyAloneOpensNothing) {
+  const KeyPair own = random_key_pair();
+  const auto spied =
+      HandshakeSecrets::derive(key_, hello_, reply_, own.secret_key, reply_.public_key);
+  EXPECT_NE(spied->dialers_keys().send, of_dialer().dialers_keys().send);
+}
+
+TEST_F(Auth, AKeyThatLeadsToNoSecretIsRefused) {
+  EXPECT_FALSE(HandshakeSecrets::derive(key_, hello_, reply_, dialer_.secret_key, PublicKey{}));
 }
 
 TEST_F(Auth, EveryFieldIsBound) {
-  const Challenge challenge = challenge_for(key_, hello_);
-  const Mac proof = proof_for(key_, hello_, challenge);
-  const auto expect_refused = [&](const Hello& changed) {
-    EXPECT_FALSE(verify(key_, changed, challenge));
-    EXPECT_FALSE(verify(key_, changed, challenge, proof));
+  const Mac proof = of_dialer().proof();
+  const auto expect_refused = [&](const Hello& hello, const Reply& reply) {
+    EXPECT_FALSE(of_acceptor(key_, hello, reply).matches(proof));
   };
   Hello changed = hello_;
   changed.purpose = Purpose::tree;
-  expect_refused(changed);
+  expect_refused(changed, reply_);
   changed = hello_;
   changed.from = 2;
-  expect_refused(changed);
+  expect_refused(changed, reply_);
   changed = hello_;
   changed.to = 2;
-  expect_refused(changed);
+  expect_refused(changed, reply_);
   changed = hello_;
   changed.stream = 2;
-  expect_refused(changed);
+  expect_refused(changed, reply_);
   changed = hello_;
   changed.version = kProtocolVersion + 1;
-  expect_refused(changed);
-  Challenge version = challenge;
+  expect_refused(changed, reply_);
+  Reply version = reply_;
   version.version = kProtocolVersion + 1;
-  EXPECT_FALSE(verify(key_, hello_, version));
+  expect_refused(hello_, version);
 }
 
 TEST_F(Auth, APartsSecretFollowsFromTheWholesAndANonce) {

@@ -90,7 +90,7 @@ class Control {
   void advance_registration(int64_t now_ns);
   void take_place(const Frame& frame);
   void advance_parent_dial(int64_t now_ns);
-  void link(int peer, UniqueFd fd, int64_t now_ns);
+  void link(int peer, ConnectedSocket socket, int64_t now_ns);
   void handle_join_frame(const Tree::Inbound& inbound);
   void take_record(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);

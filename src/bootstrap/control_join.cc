@@ -59,12 +59,12 @@ void Control::advance_registration(int64_t now_ns) {
     }
     if (coordinator_dial_->state() != Dialer::State::connected) return;
     coordinator_ = coordinator_dial_->address();
-    UniqueFd fd = coordinator_dial_->take();
+    ConnectedSocket socket = coordinator_dial_->take();
     coordinator_dial_.reset();
-    tune_control_stream(fd.get(), setup_.config.link_timeout);
+    tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
     PeerRecord record = setup_.record;
-    prefer(record.addresses, local_address(fd.get()));
-    registration_.emplace(std::move(fd));
+    prefer(record.addresses, local_address(socket.fd.get()));
+    registration_.emplace(std::move(socket));
     const int64_t remaining_ms =
         std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
     registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
@@ -85,7 +85,10 @@ void Control::advance_registration(int64_t now_ns) {
   }
   if (registration_->is_open()) return;
   // With its place this rank needs rank 0 no more, which closes when all are linked.
-  if (!session_key_)
+  if (registration_->forged()) {
+    fail(ErrorCode::protocol, "rank 0: " + registration_->why(), kForgedAdvice, 0);
+    registration_->send(frame(*monitor_.failure()));  // its other direction may be sound
+  } else if (!session_key_)
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
          "look at rank 0's own output", 0);
   registration_.reset();
@@ -112,10 +115,10 @@ void Control::advance_parent_dial(int64_t now_ns) {
 
 /// With a neighbour in the tree. A child gets the records that have come so far; from the parent
 /// none has come yet.
-void Control::link(int peer, UniqueFd fd, int64_t now_ns) {
+void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   // A little below the link timeout: a heartbeat's interval comes on top.
-  tune_control_stream(fd.get(), setup_.config.link_timeout * 3 / 4);
-  tree_.add(peer, std::move(fd), now_ns);
+  tune_control_stream(socket.fd.get(), setup_.config.link_timeout * 3 / 4);
+  tree_.add(peer, std::move(socket), now_ns);
   for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
 }
 

@@ -21,12 +21,12 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   if (hello.purpose == Purpose::socket) {
     if (!sent) return socket_broker_.lost(link);
     tune_data_stream(incoming.fd.get());
-    socket_broker_.deliver(link, std::move(incoming.fd));
+    socket_broker_.deliver(link, incoming.connected());
   } else if (hello.purpose == Purpose::tree) {
-    this->link(from, std::move(incoming.fd), now_ns);
+    this->link(from, incoming.connected(), now_ns);
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
-    registrar_->add(std::move(incoming.fd), hello.from, incoming.source);
+    registrar_->add(incoming.connected(), hello.from, incoming.source);
   }
 }
 
@@ -74,15 +74,15 @@ void Control::advance_dials(int64_t now_ns) {
     dialer->advance(set_, now_ns);
     bool over = dialer->state() != Dialer::State::working;
     if (dialer->state() == Dialer::State::connected && socket_broker_.is_dialing(link)) {
-      UniqueFd fd = dialer->take();
-      tune_data_stream(fd.get());
+      ConnectedSocket socket = dialer->take();
+      tune_data_stream(socket.fd.get());
       log(LogLevel::debug, setup_.rank, "rank {} stream {} connected at {}", link.peer, link.stream,
           dialer->address().text());
       const std::string network = socket_broker_.network_of(link.stream);
       if (!network.empty() && !is_within(dialer->address(), network))
         log(LogLevel::warn, setup_.rank, "rank {} does not answer in {}: its stream {} goes to {}",
             link.peer, network, link.stream, dialer->address().text());
-      socket_broker_.deliver(link, std::move(fd));
+      socket_broker_.deliver(link, std::move(socket));
     } else if (dialer->state() == Dialer::State::yielded) {
       socket_broker_.yielded(link);
     } else if (dialer->is_pausing() && !socket_broker_.is_dialing(link)) {

@@ -48,7 +48,8 @@ void Dialer::advance(const PollSet& set, int64_t now_ns) {
 }
 
 void Dialer::start(int64_t now_ns) {
-  hello_.nonce = random_nonce();
+  own_ = random_key_pair();
+  hello_.public_key = own_.public_key;
   if (const int error = begin_connect(addresses_[current_], fd_))
     return next_address(now_ns, errno_text(error));
   phase_ = Phase::connecting;
@@ -57,45 +58,47 @@ void Dialer::start(int64_t now_ns) {
 
 void Dialer::connect_done(int64_t now_ns) {
   if (const int error = finish_connect(fd_.get())) return next_address(now_ns, errno_text(error));
-  send(encode(hello_), Phase::challenge, kChallengeBytes, now_ns);
+  send(encode(hello_), Phase::reply, kReplyBytes, now_ns);
 }
 
 /// A fresh socket's buffer takes a handshake message whole; anything else is a broken connection.
-void Dialer::send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns) {
+void Dialer::send(ByteSpan bytes, Phase next, size_t wanted_bytes, int64_t now_ns) {
   const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (n != static_cast<ssize_t>(bytes.size()))
     return next_address(now_ns, n < 0 ? errno_text(errno) : "short write");
   phase_ = next;
   until_ns_ = now_ns + kHandshakeTimeoutNs;
-  answer_.clear();
-  answer_bytes_ = answer_bytes;
+  received_.clear();
+  wanted_bytes_ = wanted_bytes;
 }
 
 void Dialer::receive(int64_t now_ns) {
-  std::array<std::byte, kChallengeBytes> chunk;
-  const ssize_t n = ::recv(fd_.get(), chunk.data(), answer_bytes_ - answer_.size(), 0);
+  std::array<std::byte, std::max(kReplyBytes, kAnswerBytes)> chunk;
+  const ssize_t n = ::recv(fd_.get(), chunk.data(), wanted_bytes_ - received_.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return next_address(now_ns, n == 0 ? "it closed the connection" : errno_text(errno));
-  answer_.insert(answer_.end(), chunk.begin(), chunk.begin() + n);
-  if (answer_.size() < answer_bytes_) return;
-  if (phase_ == Phase::challenge) return answer_challenge(now_ns);
-  const auto verdict = decode<Verdict>(answer_);
-  if (!verdict) return next_address(now_ns, "what listens there is not Ropewalk");
-  obey(*verdict, now_ns);
+  received_.insert(received_.end(), chunk.begin(), chunk.begin() + n);
+  if (received_.size() < wanted_bytes_) return;
+  phase_ == Phase::reply ? prove(now_ns) : take_answer(now_ns);
 }
 
-void Dialer::answer_challenge(int64_t now_ns) {
-  const auto challenge = decode<Challenge>(answer_);
-  if (!challenge) return next_address(now_ns, "what listens there is not Ropewalk");
-  if (!verify(key_, hello_, *challenge)) {
-    if (hello_.purpose == Purpose::join) return reject_address(now_ns);
-    return next_address(now_ns, "another job listens there");
-  }
+void Dialer::prove(int64_t now_ns) {
+  const auto reply = decode<Reply>(received_);
+  if (!reply) return next_address(now_ns, "what listens there is not Ropewalk");
+  if (reply->version < kHandshakeVersion)
+    return next_address(now_ns, "another version of Ropewalk listens there");
+  secrets_ = HandshakeSecrets::derive(key_, hello_, *reply, own_.secret_key, reply->public_key);
+  if (!secrets_) return next_address(now_ns, "what listens there is not Ropewalk");
+  version_there_ = reply->version;
+  send(secrets_->proof(), Phase::answer, kAnswerBytes, now_ns);
+}
+
+void Dialer::take_answer(int64_t now_ns) {
+  const auto answer = decode<Answer>(received_);
+  if (!answer) return next_address(now_ns, "what listens there is not Ropewalk");
+  if (!secrets_->is_authentic(*answer)) return reject_address(now_ns);
   found_job_ = true;
-  if (challenge->version != kProtocolVersion)
-    why_ =
-        fmt::format("protocol version {}, this rank has {}", challenge->version, kProtocolVersion);
-  send(proof_for(key_, hello_, *challenge), Phase::verdict, kVerdictBytes, now_ns);
+  obey(answer->verdict, now_ns);
 }
 
 void Dialer::obey(Verdict verdict, int64_t now_ns) {
@@ -110,7 +113,8 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
     case Verdict::bad_key:
       return reject_address(now_ns);
     case Verdict::wrong_version:
-      return refuse(why_);
+      return refuse(
+          fmt::format("protocol version {}, this rank has {}", version_there_, kProtocolVersion));
     case Verdict::wrong_rank:
       return next_address(now_ns, "another rank listens there");
     case Verdict::busy:
@@ -120,9 +124,12 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
   }
 }
 
+/// What listens there does not have this job's key.
 void Dialer::reject_address(int64_t now_ns) {
-  other_job_ = addresses_[current_].text();
-  in_other_job_[names_[current_]] = true;
+  if (hello_.purpose == Purpose::join) {
+    other_job_ = addresses_[current_].text();
+    in_other_job_[names_[current_]] = true;
+  }
   next_address(now_ns, "another job listens there");
 }
 

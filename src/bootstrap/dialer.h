@@ -1,12 +1,14 @@
 // One outgoing connection: addresses tried in order, then the handshake.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bootstrap/auth.h"
 #include "bootstrap/net.h"
 #include "bootstrap/poll_set.h"
+#include "bootstrap/sockets.h"
 
 namespace ropewalk::bootstrap {
 
@@ -29,7 +31,7 @@ class Dialer {
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
   State state() const { return state_; }
-  UniqueFd take() { return std::move(fd_); }
+  ConnectedSocket take() { return {std::move(fd_), secrets_->dialers_keys()}; }
   const SocketAddress& address() const { return addresses_[current_]; }
   /// Why the last attempt failed, or why it was refused. Empty before.
   const std::string& why() const { return why_; }
@@ -41,12 +43,13 @@ class Dialer {
   const std::string& other_job() const { return other_job_; }
 
  private:
-  enum class Phase : uint8_t { pause, connecting, challenge, verdict };
+  enum class Phase : uint8_t { pause, connecting, reply, answer };
   void start(int64_t now_ns);
   void connect_done(int64_t now_ns);
   void send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns);
   void receive(int64_t now_ns);
-  void answer_challenge(int64_t now_ns);
+  void prove(int64_t now_ns);
+  void take_answer(int64_t now_ns);
   void obey(Verdict verdict, int64_t now_ns);
   void reject_address(int64_t now_ns);
   void next_address(int64_t now_ns, std::string why);
@@ -63,8 +66,11 @@ class Dialer {
   int64_t until_ns_ = 0;            // end of the pause, or of the phase's timeout
   int64_t pause_ns_;
   UniqueFd fd_;
-  Bytes answer_;
-  size_t answer_bytes_ = 0;
+  KeyPair own_;
+  std::optional<HandshakeSecrets> secrets_;
+  uint16_t version_there_ = 0;
+  Bytes received_;
+  size_t wanted_bytes_ = 0;
   bool found_job_ = false;
   std::string other_job_;
   std::string why_;

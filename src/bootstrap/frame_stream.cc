@@ -23,16 +23,16 @@ std::vector<Frame> FrameStream::advance(const PollSet& set) {
   // Frames that arrived before the connection broke are still delivered: a last `leave` or
   // `failure` explains the break.
   while (is_open_) {
-    const size_t before = buffer_.size();
+    const size_t before = received_.size();
     is_open_ = read_some();
-    if (buffer_.size() == before) break;
-    is_open_ = cut_frames(frames) && is_open_;
+    if (received_.size() == before) break;
+    is_open_ = open_records() && cut_frames(frames) && is_open_;
   }
   return frames;
 }
 
 void FrameStream::send(const Bytes& frame) {
-  queue_.insert(queue_.end(), frame.begin(), frame.end());
+  channel_.seal(frame, queue_);
   write_queue();
 }
 
@@ -55,7 +55,7 @@ bool FrameStream::read_some() {
   std::array<std::byte, 16384> chunk;
   const ssize_t n = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
   if (n > 0) {
-    buffer_.insert(buffer_.end(), chunk.begin(), chunk.begin() + n);
+    received_.insert(received_.end(), chunk.begin(), chunk.begin() + n);
     return true;
   }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -75,6 +75,12 @@ void FrameStream::end(int error, std::string why) {
 
 bool FrameStream::cut_off() const {
   return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH;
+}
+
+bool FrameStream::open_records() {
+  if (channel_.open(received_, buffer_)) return true;
+  end(EKEYREJECTED, "what came from it was changed on the way");
+  return false;
 }
 
 bool FrameStream::cut_frames(std::vector<Frame>& into) {
@@ -98,6 +104,10 @@ bool FrameStream::cut_frames(std::vector<Frame>& into) {
 
 bool FrameStream::nonsense() const {
   return error_ == EBADMSG;
+}
+
+bool FrameStream::forged() const {
+  return error_ == EKEYREJECTED;
 }
 
 bool FrameStream::flushed() const {

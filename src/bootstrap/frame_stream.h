@@ -1,11 +1,11 @@
-// Frames over one non-blocking socket.
+// Frames over one non-blocking socket, sealed.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "bootstrap/poll_set.h"
+#include "bootstrap/sockets.h"
 #include "bootstrap/wire.h"
 
 namespace ropewalk::bootstrap {
@@ -19,7 +19,7 @@ struct Frame {
 /// can be (docs/protocol.md, "Limits").
 class FrameStream {
  public:
-  explicit FrameStream(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit FrameStream(ConnectedSocket socket) : fd_(std::move(socket.fd)), channel_(socket.keys) {}
 
   void prepare(PollSet& set);
   /// Moves bytes where poll said so; gives the whole frames that came.
@@ -36,19 +36,24 @@ class FrameStream {
   bool cut_off() const;
   /// True when it is over because what came is no frame.
   bool nonsense() const;
+  /// True when it is over because what came is not what the other end sent.
+  bool forged() const;
 
  private:
   void end(int error, std::string why);
   void write_queue();
   bool read_some();
+  bool open_records();
   bool cut_frames(std::vector<Frame>& into);
 
   UniqueFd fd_;
+  SecureChannel channel_;
   bool is_open_ = true;
   bool write_broken_ = false;
-  Bytes queue_;    // not yet taken by the kernel
-  Bytes buffer_;   // received, not yet cut into frames
-  int error_ = 0;  // errno of the end, where there is one
+  Bytes queue_;     // sealed, not yet taken by the kernel
+  Bytes received_;  // not yet a whole record
+  Bytes buffer_;    // not yet cut into frames
+  int error_ = 0;   // errno of the end, where there is one
   std::string why_;
 };
 

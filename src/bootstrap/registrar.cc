@@ -18,8 +18,8 @@ constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor)
     : table_(table), deadline_ns_(deadline_ns), monitor_(monitor) {}
 
-void Registrar::add(UniqueFd fd, uint32_t from, std::string source) {
-  entries_.push_back({FrameStream(std::move(fd)), std::move(source), from, {}});
+void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
+  entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
   if (const Failure* failure = monitor_.failure()) entries_.back().stream.send(frame(*failure));
 }
 
@@ -31,14 +31,20 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
   for (Entry& entry : entries_) {
     for (const Frame& frame : entry.stream.advance(set)) handle(entry, frame, now_ns);
     if (entry.stream.is_open()) continue;
-    if (entry.rank)
+    if (entry.stream.forged()) {
+      fail(ErrorCode::protocol,
+           fmt::format("rank {} at {}: {}", entry.from, entry.source, entry.stream.why()),
+           kForgedAdvice, static_cast<int>(entry.from));
+      entry.stream.send(frame(*monitor_.failure()));  // its other direction may be sound
+    } else if (entry.rank) {
       fail(ErrorCode::peer_lost,
            fmt::format("{} died or gave up while joining: {}",
                        describe(table_[static_cast<size_t>(*entry.rank)]), entry.stream.why()),
            "look at that rank's own output", *entry.rank);
-    else
+    } else {
       log(LogLevel::info, 0, "rank {} at {} went away before it joined: {}", entry.from,
           entry.source, entry.stream.why());
+    }
   }
   entries_.remove_if([](const Entry& entry) { return !entry.stream.is_open(); });
 }

@@ -20,7 +20,7 @@ class Registrar {
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
   /// already it is told so at once.
-  void add(UniqueFd fd, uint32_t from, std::string source);
+  void add(ConnectedSocket socket, uint32_t from, std::string source);
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
   bool complete() const { return joined_ == table_.size(); }

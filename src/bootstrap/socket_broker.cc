@@ -27,13 +27,13 @@ void SocketBroker::request(int peer, int stream) {
   news_.set();
 }
 
-int SocketBroker::take(int peer, int stream) {
+ConnectedSocket SocketBroker::take(int peer, int stream) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find({peer, stream});
-  if (found == entries_.end() || found->second.state != State::ready) return -1;
+  if (found == entries_.end() || found->second.state != State::ready) return {};
   found->second.state = State::taken;
   if (--ready_ == 0) ready_event_.clear();
-  return found->second.fd.release();
+  return std::move(found->second.socket);
 }
 
 bool SocketBroker::has(int peer, int stream) const {
@@ -76,12 +76,12 @@ Verdict SocketBroker::claim(SocketId link) {
   return Verdict::accepted;
 }
 
-void SocketBroker::deliver(SocketId link, UniqueFd fd) {
+void SocketBroker::deliver(SocketId link, ConnectedSocket socket) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   assert(entry.state == State::arriving || entry.state == State::dialing);
   entry.state = State::ready;
-  entry.fd = std::move(fd);
+  entry.socket = std::move(socket);
   ++ready_;
   ready_event_.set();
 }

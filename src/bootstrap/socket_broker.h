@@ -33,7 +33,7 @@ class SocketBroker final : public SocketSource {
   // SocketSource; any thread. `request` throws Error(invalid_argument) for a peer or stream that
   // cannot be.
   void request(int peer, int stream) override;
-  int take(int peer, int stream) override;
+  ConnectedSocket take(int peer, int stream) override;
   bool has(int peer, int stream) const override;
   int event_fd() const override { return ready_event_.fd(); }
   void use_networks(const std::vector<std::string>& networks) override;
@@ -50,7 +50,7 @@ class SocketBroker final : public SocketSource {
   /// Decides about an incoming dial. After `accepted` the caller must call `deliver`, or `lost`
   /// where the socket is of no use.
   Verdict claim(SocketId link);
-  void deliver(SocketId link, UniqueFd fd);
+  void deliver(SocketId link, ConnectedSocket socket);
   void lost(SocketId link);
   /// The peer refused our dial because it dials itself.
   void yielded(SocketId link);
@@ -66,13 +66,13 @@ class SocketBroker final : public SocketSource {
     dialing,   // this rank dials
     waiting,   // this rank, the higher, was told that the lower dials
     arriving,  // claimed, not yet delivered
-    ready,     // fd waits for take()
+    ready,     // the socket waits for take()
     taken,
   };
   struct Entry {
     State state = State::idle;
     int64_t deadline_ns = INT64_MAX;  // of a request that is not yet fulfilled
-    UniqueFd fd;
+    ConnectedSocket socket;
   };
 
   const int rank_, size_;

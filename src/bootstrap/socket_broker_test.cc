@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kTimeoutNs = 1'000'000'000;
 
-UniqueFd some_fd() {
-  return UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+ConnectedSocket some_socket() {
+  return {UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), {}};
 }
 bool is_readable(int fd) {
   pollfd p = {fd, POLLIN, 0};
@@ -32,7 +32,7 @@ TEST(SocketBroker, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
   ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
   lower.request(1, 0);
   EXPECT_TRUE(lower.to_dial().empty());
-  lower.deliver({1, 0}, some_fd());
+  lower.deliver({1, 0}, some_socket());
   EXPECT_EQ(lower.claim({1, 0}), Verdict::already);
 }
 
@@ -59,15 +59,15 @@ TEST(SocketBroker, TakeHandsOutOnceAndClearsTheEvent) {
   board.request(1, 0);
   board.request(1, 0);
   EXPECT_EQ(board.to_dial().size(), 1u) << "a repeated request is harmless";
-  EXPECT_EQ(board.take(1, 0), -1);
+  EXPECT_FALSE(board.take(1, 0));
   EXPECT_FALSE(is_readable(board.event_fd()));
-  board.deliver({1, 0}, some_fd());
+  board.deliver({1, 0}, some_socket());
   EXPECT_TRUE(is_readable(board.event_fd()));
-  const UniqueFd taken(board.take(1, 0));
+  const ConnectedSocket taken = board.take(1, 0);
   EXPECT_TRUE(taken);
   EXPECT_FALSE(is_readable(board.event_fd()));
-  EXPECT_EQ(board.take(1, 0), -1);
-  EXPECT_EQ(board.take(2, 5), -1) << "never requested";
+  EXPECT_FALSE(board.take(1, 0));
+  EXPECT_FALSE(board.take(2, 5)) << "never requested";
 }
 
 TEST(SocketBroker, UnfulfilledRequestsBecomeOverdue) {
@@ -79,9 +79,9 @@ TEST(SocketBroker, UnfulfilledRequestsBecomeOverdue) {
   EXPECT_GE(board.next_deadline().first, before_ns + kTimeoutNs);
   EXPECT_LE(board.next_deadline().first, MonotonicClock().now_ns() + kTimeoutNs);
   EXPECT_EQ(board.next_deadline().second, (SocketBroker::SocketId{2, 1}));
-  board.deliver({2, 1}, some_fd());
+  board.deliver({2, 1}, some_socket());
   EXPECT_EQ(board.next_deadline().second, (SocketBroker::SocketId{1, 0}));
-  board.deliver({1, 0}, some_fd());
+  board.deliver({1, 0}, some_socket());
   EXPECT_EQ(board.next_deadline().second.peer, -1);
 }
 

@@ -5,9 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
+#include "bootstrap/secure_channel.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk {
+
+/// A connected stream socket, and the keys of what goes over it.
+struct ConnectedSocket {
+  UniqueFd fd;
+  ConnectionKeys keys;
+
+  explicit operator bool() const { return static_cast<bool>(fd); }
+};
 
 /// Gives at most one connected, mutually authenticated, non-blocking stream socket per
 /// (peer, stream). Symmetric: either side or both may ask; exactly one connection results. Its end
@@ -19,8 +29,8 @@ class SocketSource {
   /// Begins connecting. Returns at once or after a local connect; harmless when repeated. A failure
   /// to connect goes to the monitor as peer_lost.
   virtual void request(int peer, int stream) = 0;
-  /// The socket, once there is one; the caller owns it from then on. -1: not yet.
-  virtual int take(int peer, int stream) = 0;
+  /// The socket, once there is one; empty: not yet.
+  virtual ConnectedSocket take(int peer, int stream) = 0;
   /// True when `take` would give a socket: perhaps one that only the peer asked for.
   virtual bool has(int peer, int stream) const = 0;
   /// A descriptor readable when a new socket may be taken (shared with other wake-ups; the reader

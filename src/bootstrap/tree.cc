@@ -28,8 +28,8 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       gone_(static_cast<size_t>(size), false),
       awaited_(size) {}
 
-void Tree::add(int peer, UniqueFd fd, int64_t now_ns) {
-  links_.push_back({peer, FrameStream(std::move(fd)), now_ns, silence_max_ns_});
+void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
+  links_.push_back({peer, FrameStream(std::move(socket)), now_ns, silence_max_ns_});
   if (failure_spread_) links_.back().stream.send(frame(*monitor_.failure()));
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
 }
@@ -68,6 +68,12 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
     for (Frame& frame : frames) handle(link, frame, others);
     if (link.stream.is_open()) {
       check_silence(link, now_ns);
+    } else if (link.stream.forged()) {
+      monitor_.report({ErrorCode::protocol, "control",
+                       fmt::format("{}: {}", describe(link.peer), link.stream.why()), kForgedAdvice,
+                       rank_, link.peer});
+      link.stream.send(frame(*monitor_.failure()));  // its other direction may be sound
+      link.open = false;
     } else if (link.stream.nonsense()) {
       protocol_fault(link);
       link.open = false;

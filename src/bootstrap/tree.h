@@ -44,7 +44,7 @@ class Tree {
        JobMonitor& monitor, const std::vector<PeerRecord>& table);
 
   /// Takes a new link. A failure that is known already is sent over it at once.
-  void add(int peer, UniqueFd fd, int64_t now_ns);
+  void add(int peer, ConnectedSocket socket, int64_t now_ns);
   bool has(int peer) const;
   void send(int peer, const Bytes& frame);
   /// To every neighbour except one.

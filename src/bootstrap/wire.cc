@@ -140,20 +140,20 @@ void fields(auto& c, Is<Hello> auto& hello) {
   c.integer(hello.to, 0u, kRanksMax - 1);
   c.integer(hello.stream, 0u, kStreamsMax - 1);
   c.zeros(8);
-  c.raw(hello.nonce);
+  c.raw(hello.public_key);
 }
 
-void fields(auto& c, Is<Challenge> auto& challenge) {
+void fields(auto& c, Is<Reply> auto& reply) {
   c.magic();
-  c.integer(challenge.version);
+  c.integer(reply.version);
   c.zeros(6);
-  c.raw(challenge.nonce);
-  c.raw(challenge.mac);
+  c.raw(reply.public_key);
 }
 
-void fields(auto& c, Is<Verdict> auto& verdict) {
-  c.code(verdict, Verdict::accepted, Verdict::already);
-  c.zeros(kVerdictBytes - 1);
+void fields(auto& c, Is<Answer> auto& answer) {
+  c.code(answer.verdict, Verdict::accepted, Verdict::already);
+  c.zeros(7);
+  c.raw(answer.mac);
 }
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
@@ -241,8 +241,8 @@ Bytes encode(const Message& message) {
   return out.take();
 }
 template Bytes encode(const Hello&);
-template Bytes encode(const Challenge&);
-template Bytes encode(const Verdict&);
+template Bytes encode(const Reply&);
+template Bytes encode(const Answer&);
 
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes) {
@@ -253,8 +253,8 @@ std::optional<Message> decode(ByteSpan bytes) {
   return message;
 }
 template std::optional<Hello> decode(ByteSpan);
-template std::optional<Challenge> decode(ByteSpan);
-template std::optional<Verdict> decode(ByteSpan);
+template std::optional<Reply> decode(ByteSpan);
+template std::optional<Answer> decode(ByteSpan);
 template std::optional<FrameHeader> decode(ByteSpan);
 template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);

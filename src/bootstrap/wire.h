@@ -19,7 +19,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -36,29 +36,31 @@ inline constexpr uint32_t kStreamsMax = 1024;
 
 // --- Handshake: fixed lengths, no frames --------------------------------------------------------
 
-using Nonce = std::array<std::byte, 32>;
+using PublicKey = std::array<std::byte, 32>;  // X25519
 using Mac = std::array<std::byte, 32>;
 using WorldId = std::array<std::byte, 16>;
 
 enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3 };
 
-/// The dialer's first message. Its layout is the same in every protocol version.
+/// The first version with this handshake, which stays as it is.
+inline constexpr uint16_t kHandshakeVersion = 4;
+
+/// The dialer's first message.
 struct Hello {
   uint16_t version = kProtocolVersion;
   Purpose purpose = Purpose::join;
   uint32_t from = 0, to = 0;  // ranks
   uint32_t stream = 0;        // Purpose::socket only
-  Nonce nonce = {};
+  PublicKey public_key = {};  // of this connection
 };
 inline constexpr size_t kHelloBytes = 64;
 
-/// The acceptor's answer. Its layout is the same in every protocol version.
-struct Challenge {
+/// The acceptor's.
+struct Reply {
   uint16_t version = kProtocolVersion;
-  Nonce nonce = {};
-  Mac mac = {};
+  PublicKey public_key = {};
 };
-inline constexpr size_t kChallengeBytes = 80;
+inline constexpr size_t kReplyBytes = 48;
 
 inline constexpr size_t kProofBytes = 32;  // the dialer's Mac
 
@@ -72,9 +74,15 @@ enum class Verdict : uint8_t {
   yield = 5,       // stop dialing: the acceptor, the lower rank, is dialing already
   already = 6,     // this (peer, stream) is connected
 };
-inline constexpr size_t kVerdictBytes = 8;
 
-/// Message: Hello, Challenge or Verdict. So many bytes as the constants here say.
+/// The acceptor's last message.
+struct Answer {
+  Verdict verdict = Verdict::bad_key;
+  Mac mac = {};  // zeros with bad_key
+};
+inline constexpr size_t kAnswerBytes = 40;
+
+/// Message: Hello, Reply or Answer. So many bytes as the constants here say.
 template <class Message>
 Bytes encode(const Message& message);
 
@@ -112,7 +120,7 @@ struct Leave {
   CallsMade calls;
 };
 
-/// Message: any of the structures above (Hello, Challenge, Verdict, FrameHeader, what follows a
+/// Message: any of the structures above (Hello, Reply, Answer, FrameHeader, what follows a
 /// header), PeerRecord or Failure.
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes);
@@ -126,6 +134,9 @@ Bytes frame(const PeerRecord& record);
 Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
+
+inline constexpr const char* kForgedAdvice =
+    "look at what lies between the two hosts: it changes bytes, or forges them";
 
 /// "rank 3 (host, pid 12)".
 std::string describe(const PeerRecord& record);

@@ -125,10 +125,10 @@ TEST(Wire, TheHelloOfTheProtocol) {
   using namespace std::string_view_literals;
   Hello hello;
   hello.from = 1;
-  hello.nonce.fill(std::byte{0xaa});
+  hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x03\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x04\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {
@@ -137,19 +137,19 @@ TEST(Wire, HandshakeRoundTrip) {
   hello.from = 3;
   hello.to = 1;
   hello.stream = 2;
-  hello.nonce[31] = std::byte{5};
+  hello.public_key[31] = std::byte{5};
   const auto bytes = encode(hello);
   const auto decoded = decode<Hello>(bytes);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->purpose, Purpose::socket);
   EXPECT_EQ(decoded->from, 3u);
-  EXPECT_EQ(decoded->nonce, hello.nonce);
+  EXPECT_EQ(decoded->public_key, hello.public_key);
   EXPECT_EQ(bytes.size(), kHelloBytes);
-  EXPECT_EQ(encode(Challenge{}).size(), kChallengeBytes);
-  EXPECT_EQ(encode(Verdict::yield).size(), kVerdictBytes);
+  EXPECT_EQ(encode(Reply{}).size(), kReplyBytes);
+  EXPECT_EQ(encode(Answer{}).size(), kAnswerBytes);
   expect_exact(bytes, decode<Hello>);
-  expect_exact(encode(Challenge{}), decode<Challenge>);
-  expect_exact(encode(Verdict::yield), decode<Verdict>);
+  expect_exact(encode(Reply{}), decode<Reply>);
+  expect_exact(encode(Answer{Verdict::yield, {}}), decode<Answer>);
   auto bad = bytes;
   bad[0] = std::byte{'R'};
   EXPECT_FALSE(decode<Hello>(bad));

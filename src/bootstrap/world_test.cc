@@ -27,7 +27,7 @@ UniqueFd take_socket(World& world, int peer) {
   world.sockets().request(peer, 0);
   UniqueFd fd;
   while (!fd && world.monitor().failure() == nullptr) {
-    fd.reset(world.sockets().take(peer, 0));
+    fd = world.sockets().take(peer, 0).fd;
     std::this_thread::sleep_for(1ms);
   }
   return fd;
@@ -123,18 +123,92 @@ TEST(World, AProofWithoutTheKeyIsToldSo) {
       };
       Hello hello;
       hello.from = 1;
+      hello.public_key = random_key_pair().public_key;
       const auto bytes = encode(hello);
       ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      std::array<std::byte, kChallengeBytes> challenge;
-      EXPECT_TRUE(read_exactly(challenge));
-      // The acceptor's own MAC, reflected.
-      ::send(fd.get(), challenge.data() + kChallengeBytes - kProofBytes, kProofBytes, MSG_NOSIGNAL);
-      std::array<std::byte, kVerdictBytes> verdict;
-      EXPECT_TRUE(read_exactly(verdict));
-      EXPECT_EQ(decode<Verdict>(verdict), Verdict::bad_key);
+      std::array<std::byte, kReplyBytes> reply;
+      EXPECT_TRUE(read_exactly(reply));
+      // The acceptor's public key, reflected.
+      ::send(fd.get(), reply.data() + kReplyBytes - kProofBytes, kProofBytes, MSG_NOSIGNAL);
+      std::array<std::byte, kAnswerBytes> bytes_of_answer;
+      EXPECT_TRUE(read_exactly(bytes_of_answer));
+      const auto answer = decode<Answer>(bytes_of_answer);
+      EXPECT_TRUE(answer && answer->verdict == Verdict::bad_key);
+      EXPECT_TRUE(answer && answer->mac == Mac()) << "nothing to guess the key by";
     }
     job.join(rank)->leave();
   }));
+}
+
+/// Between a rank and the coordinator, without the job's key. Passes on what comes, both ways, but
+/// changes the first byte that one side sends after `honest_bytes`.
+class Relay {
+ public:
+  Relay(const std::string& to, bool changes_dialers, size_t honest_bytes)
+      : changes_dialers_(changes_dialers), honest_bytes_(honest_bytes) {
+    auto any = *numeric_address("127.0.0.1:1");
+    any.set_port(0);
+    listener_ = listen_at(any);
+    thread_ = std::thread([this, to] { run(to); });
+  }
+  ~Relay() {
+    over_ = true;
+    thread_.join();
+  }
+  std::string address() const { return local_address(listener_.get()).text(); }
+
+ private:
+  void run(const std::string& to) {
+    UniqueFd dialer;
+    while (!dialer && !over_) {
+      std::this_thread::sleep_for(1ms);
+      dialer.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    }
+    const UniqueFd acceptor = connect_to(to);
+    size_t passed_on = 0;
+    bool open = true;
+    while (open && !over_) {
+      std::this_thread::sleep_for(1ms);
+      for (const bool from_dialer : {true, false}) {
+        std::array<std::byte, 4096> bytes;
+        const int from = from_dialer ? dialer.get() : acceptor.get();
+        const ssize_t n = ::recv(from, bytes.data(), bytes.size(), 0);
+        open = open && n != 0;
+        if (n <= 0) continue;
+        if (from_dialer == changes_dialers_) {
+          const size_t before = std::exchange(passed_on, passed_on + static_cast<size_t>(n));
+          if (before <= honest_bytes_ && honest_bytes_ < passed_on)
+            bytes[honest_bytes_ - before] ^= std::byte{1};
+        }
+        ::send(from_dialer ? acceptor.get() : dialer.get(), bytes.data(), static_cast<size_t>(n),
+               MSG_NOSIGNAL);
+      }
+    }
+  }
+
+  const bool changes_dialers_;
+  const size_t honest_bytes_;
+  UniqueFd listener_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+/// Once a relay could pass both handshakes on, and then change what it liked.
+TEST(World, ARelayThatChangesWhatItPassesOnIsFound) {
+  constexpr size_t kInRecord = SecureChannel::kHeaderBytes + 3;
+  for (const bool changes_dialers : {true, false}) {
+    TestJob job(2);
+    const size_t handshake_bytes =
+        changes_dialers ? kHelloBytes + kProofBytes : kReplyBytes + kAnswerBytes;
+    const Relay relay(job.coordinator(), changes_dialers, handshake_bytes + kInRecord);
+    const auto errors = run_world_ranks(2, [&](int rank) {
+      JobIdentity identity = job.identity(rank);
+      if (rank == 1) identity.coordinator = relay.address();
+      World::join(identity, job.config, {});
+    });
+    for (const auto& error : errors)
+      expect_mention(error, ErrorCode::protocol, "was changed on the way");
+  }
 }
 
 TEST(World, TwoProcessesWithOneRank) {
@@ -232,7 +306,7 @@ TEST(World, SimultaneousSocketRequests) {
       pollfd p = {world->sockets().event_fd(), POLLIN, 0};
       poll(&p, 1, 100);
       std::erase_if(wanted, [&](const auto& link) {
-        UniqueFd fd(world->sockets().take(link.first, link.second));
+        UniqueFd fd = world->sockets().take(link.first, link.second).fd;
         if (!fd) return false;
         const std::array<int, 3> mine = {rank, link.first, link.second};
         EXPECT_EQ(::send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL), ssize_t{sizeof mine});

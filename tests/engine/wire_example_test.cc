@@ -8,8 +8,10 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bootstrap/auth.h"
 #include "bootstrap/monitor_testing.h"
 #include "bootstrap/wire.h"
 #include "engine/engine.h"
@@ -230,6 +232,32 @@ TEST(WireExample, InvitationOverSharedMemory) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
     EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);
   }
+}
+
+TEST(WireExample, HandshakeAndFirstRecord) {
+  using namespace bootstrap;
+  start_cryptography();
+  // X25519 of 32 times 0x11 and 0x22.
+  const auto key = [](std::string_view hex) {
+    PublicKey bytes;
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::byte>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
+    return bytes;
+  };
+  Hello hello;
+  hello.from = 1;
+  hello.public_key = key("7b4e909bbe7ffe44c465a220037d608ee35897d31ef972f07f74892cb0f73f13");
+  Reply reply;
+  reply.public_key = key("0faa684ed28867b97f4a6a2dee5df8ce974e76b7018e3f22a1c4cf2678570f20");
+  Key secret_key;
+  secret_key.fill(0x11);
+  const auto secrets =
+      HandshakeSecrets::derive(job_key("secret"), hello, reply, secret_key, reply.public_key);
+  EXPECT_EQ(hex_of(secrets->proof().data(), kProofBytes), printed("proof"));
+  SecureChannel dialer(secrets->dialers_keys());
+  Bytes record;
+  dialer.seal(frame(FrameType::ready), record);
+  EXPECT_EQ(hex_of(record), printed("record"));
 }
 
 TEST(WireExample, FramesOfTheBootstrap) {

@@ -1,6 +1,7 @@
 // Feeds the receiving half of TCP streams with bytes of a hostile peer, cut anywhere.
 //
-// Input: the first byte chooses the number of streams; then, again and again, one byte that chooses
+// Input: the first byte chooses the number of streams, and whether hellos come first that are
+// sealed as they should be; then, again and again, one byte that chooses
 // the stream and the length of the cut, and the bytes of the cut. A run of the reader stores
 // nothing outside the regions (the sanitizer sees that), never asks for a read of nothing, and
 // gives no notice whose put is not whole.
@@ -45,11 +46,20 @@ bool feed(Reader& reader, const uint8_t* bytes, size_t count) {
   return true;
 }
 
+void greet(Reader& reader, uint32_t stream, uint32_t streams) {
+  std::vector<std::byte> hello(kFrameHeaderBytes), sealed;
+  encode({FrameKind::hello, kProtocolVersion, 1, stream, 0, streams, 0}, hello.data());
+  SecureChannel(ConnectionKeys{}).seal(hello, sealed);
+  require(feed(reader, reinterpret_cast<const uint8_t*>(sealed.data()), sealed.size()));
+  require(reader.has_hello());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const uint32_t streams = 1 + *data % 3;
+  const bool greets = *data >= 128;
   ++data, --size;
   // Heap blocks of exact size: one byte outside is seen.
   const auto near = std::make_unique<std::byte[]>(300), far = std::make_unique<std::byte[]>(70'000);
@@ -57,9 +67,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t near_id = regions.add({near.get(), 300, -1, 0});
   regions.add({far.get(), 70'000, -1, 0});
   Inbox inbox;
+  std::vector<std::unique_ptr<SecureChannel>> channels;
   std::vector<std::unique_ptr<Reader>> readers;
-  for (uint32_t i = 0; i < streams; ++i)
-    readers.push_back(std::make_unique<Reader>(regions, inbox, Reader::Expected{1, i, streams}));
+  for (uint32_t i = 0; i < streams; ++i) {
+    channels.push_back(std::make_unique<SecureChannel>(ConnectionKeys{}));
+    readers.push_back(std::make_unique<Reader>(regions, inbox, *channels.back(),
+                                               Reader::Expected{1, i, streams}));
+    if (greets) greet(*readers.back(), i, streams);
+  }
   bool removed = false;
   while (size > 0) {
     const uint8_t choice = *data;

@@ -25,8 +25,8 @@ void same_payload(ByteSpan payload, const Bytes& frame) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ByteSpan bytes = std::as_bytes(std::span(data, size));
   if (const auto hello = decode<Hello>(bytes)) same_fixed(bytes, encode(*hello));
-  if (const auto challenge = decode<Challenge>(bytes)) same_fixed(bytes, encode(*challenge));
-  if (const auto verdict = decode<Verdict>(bytes)) same_fixed(bytes, encode(*verdict));
+  if (const auto reply = decode<Reply>(bytes)) same_fixed(bytes, encode(*reply));
+  if (const auto answer = decode<Answer>(bytes)) same_fixed(bytes, encode(*answer));
   if (const auto header = decode<FrameHeader>(bytes))
     if (header->payload_bytes > kFramePayloadMax) std::abort();
   if (const auto join = decode<Join>(bytes)) same_payload(bytes, frame(*join));

@@ -61,15 +61,15 @@ TEST(VerbsFaults, GarbageInTheHandshakeIsRefused) {
   for (const size_t garbage_bytes : {size_t{1}, size_t{19}, size_t{20}, size_t{4096}}) {
     VerbsGroup group(2, 1);
     group.at(0).connect(1, {});
-    int socket = -1;
-    while (socket < 0) socket = group.sockets(1).take(0, 0);
+    ConnectedSocket connected;
+    while (!connected) connected = group.sockets(1).take(0, 0);
+    const int socket = connected.fd.get();
     const std::vector<std::byte> garbage(garbage_bytes, std::byte{0x5a});
     ASSERT_EQ(::send(socket, garbage.data(), garbage.size(), 0),
               static_cast<ssize_t>(garbage.size()));
     ::shutdown(socket, SHUT_WR);
     ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
     EXPECT_FALSE(group.at(0).connected(1));
-    ::close(socket);
   }
 }
 
@@ -82,18 +82,21 @@ verbs::Handshake handshake_of(uint32_t rank) {
   return handshake;
 }
 
-/// Takes `rank`'s end of the socket to rank 0, and says that there. The caller closes it.
-int say_to_rank_0(VerbsGroup& group, int rank, const std::vector<std::byte>& bytes) {
-  int socket = -1;
-  while (socket < 0) socket = group.sockets(rank).take(0, 0);
-  EXPECT_EQ(::send(socket, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  return socket;
+/// Takes `rank`'s end of the socket to rank 0, and says that there.
+UniqueFd say_to_rank_0(VerbsGroup& group, int rank, const std::vector<std::byte>& bytes) {
+  ConnectedSocket socket;
+  while (!socket) socket = group.sockets(rank).take(0, 0);
+  std::vector<std::byte> sealed;
+  SecureChannel(socket.keys).seal(bytes, sealed);
+  EXPECT_EQ(::send(socket.fd.get(), sealed.data(), sealed.size(), 0),
+            static_cast<ssize_t>(sealed.size()));
+  return std::move(socket.fd);
 }
 
 // The kernel looks for each for a second or longer. Once all such were looked for in one poll.
 TEST(VerbsFaults, PeersToWhichThereIsNoWayAreNamedOneByOne) {
   VerbsGroup group(4, 1);
-  std::vector<int> sockets;
+  std::vector<UniqueFd> sockets;
   for (const int peer : {1, 2}) {
     group.at(0).connect(peer, {});
     verbs::Handshake handshake = handshake_of(static_cast<uint32_t>(peer));
@@ -112,7 +115,6 @@ TEST(VerbsFaults, PeersToWhichThereIsNoWayAreNamedOneByOne) {
   for (const int peer : {1, 2})
     EXPECT_NE(group.at(0).why_lost(peer).text.find("no route to it"), std::string::npos)
         << group.at(0).why_lost(peer).text;
-  for (const int socket : sockets) ::close(socket);
   group.link(0, 3);
 }
 
@@ -122,10 +124,9 @@ TEST(VerbsFaults, BytesAfterTheHandshakeAreRefused) {
   auto bytes = verbs::encode(handshake_of(1));
   bytes.push_back(verbs::kReady);
   bytes.push_back(verbs::kReady);
-  const int socket = say_to_rank_0(group, 1, bytes);
+  const UniqueFd socket = say_to_rank_0(group, 1, bytes);
   ASSERT_TRUE(group.until({0}, [&] { return !group.at(0).why_lost(1).text.empty(); }));
   EXPECT_EQ(group.at(0).why_lost(1).text, "rank 1 sent bytes after its handshake");
-  ::close(socket);
 }
 
 // Once that was thrown, also at the thread that makes progress, and so ended the process.

@@ -1,6 +1,5 @@
 // What a link over UCX does with messages that no transport of ours would send.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <chrono>
 #include <thread>
@@ -29,29 +28,29 @@ class Stranger {
     };
     EXPECT_EQ(ucx::lib().ucp_worker_set_am_recv_handler(worker_.get(), &param), UCS_OK);
     sockets.request(0, 0);
-    fd_ = sockets.take(0, 0);
-    const Bytes own = ucx::encode(ucx::Handshake{1, kLink, worker_.address(), {}});
-    EXPECT_EQ(::send(fd_, own.data(), own.size(), 0), static_cast<ssize_t>(own.size()));
+    greeting_.begin(sockets.take(0, 0));
+    greeting_.queue(ucx::encode(ucx::Handshake{1, kLink, worker_.address(), {}}));
+    greeting_.send();
   }
-  ~Stranger() { ::close(fd_); }
+  ~Stranger() = default;
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
   /// True once the transport's own handshake is here.
   bool meet() {
-    std::byte byte;
-    while (!reader_.complete() && ::recv(fd_, &byte, 1, 0) == 1) EXPECT_TRUE(reader_.take(byte));
-    if (!reader_.complete()) return false;
+    ucx::HandshakeReader& reader = greeting_.reader;
+    EXPECT_EQ(greeting_.receive([&](std::byte byte) { return reader.take(byte); }), "");
+    if (!reader.complete()) return false;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params.err_mode = UCP_ERR_HANDLING_MODE_PEER;  // as the transport
-    params.address = reinterpret_cast<const ucp_address_t*>(reader_.handshake().address.data());
+    params.address = reinterpret_cast<const ucp_address_t*>(reader.handshake().address.data());
     EXPECT_EQ(ucx::lib().ucp_ep_create(worker_.get(), &params, &endpoint_), UCS_OK);
     ucx::encode(ucx::Credit{link(), 0}, contact_.data());
     EXPECT_FALSE(UCS_PTR_IS_ERR(post(ucx::kCreditMessage, {}, contact_)));
     return true;
   }
-  uint32_t link() const { return reader_.handshake().link; }
+  uint32_t link() const { return greeting_.reader.handshake().link; }
   void progress() { worker_.progress(); }
 
   /// UCX's request, or null where the message has left.
@@ -64,8 +63,7 @@ class Stranger {
  private:
   static constexpr uint32_t kLink = 0x77770000;
   ucx::Worker worker_;
-  int fd_ = -1;
-  ucx::HandshakeReader reader_;
+  Greeting<ucx::HandshakeReader> greeting_;
   ucp_ep_h endpoint_ = nullptr;
   Bytes contact_ = Bytes(ucx::kCreditBytes);
 };
@@ -137,15 +135,17 @@ TEST(UcxPeerThatDiesAfterItsHandshake, IsNotConnectedTo) {
   UcxTransport transport(0, 3, network.source(0));
   UcxTransport survivor(2, 3, network.source(2));
   network.source(1).request(0, 0);
-  const int fd = network.source(1).take(0, 0);
+  const ConnectedSocket socket = network.source(1).take(0, 0);
   Bytes handshake;
   {
     const ucx::Worker worker(3);
     handshake = ucx::encode(ucx::Handshake{1, 0x77770000, worker.address(), {}});
   }
-  ASSERT_EQ(::send(fd, handshake.data(), handshake.size(), 0),
-            static_cast<ssize_t>(handshake.size()));
-  ::shutdown(fd, SHUT_WR);  // what is sent to it is not refused yet, as by a network
+  Bytes sealed;
+  SecureChannel(socket.keys).seal(handshake, sealed);
+  ASSERT_EQ(::send(socket.fd.get(), sealed.data(), sealed.size(), 0),
+            static_cast<ssize_t>(sealed.size()));
+  ::shutdown(socket.fd.get(), SHUT_WR);  // what is sent to it is not refused yet, as by a network
 
   std::array<Completion, 1> seen;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -162,7 +162,6 @@ TEST(UcxPeerThatDiesAfterItsHandshake, IsNotConnectedTo) {
     survivor.poll(seen);
   }
   EXPECT_TRUE(transport.connected(2) && survivor.connected(0));
-  ::close(fd);
 }
 
 TEST_F(UcxStranger, MessagesThatAreTooShortAreIgnored) {

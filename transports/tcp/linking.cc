@@ -14,7 +14,7 @@ void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
   if (is_new(peer, hello)) begin_link(std::make_unique<Peer>(peer, hello));
 }
 
-void TcpTransport::take_socket(Peer& peer, int stream, UniqueFd socket) {
+void TcpTransport::take_socket(Peer& peer, int stream, ConnectedSocket socket) {
   const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(stream),
                                        static_cast<uint32_t>(streams_)};
   // Only stream 0 carries what the caller has to say.

@@ -17,9 +17,11 @@ constexpr const char* kOutside = "sent a frame outside registered memory";
 
 }  // namespace
 
-Reader::Reader(const Regions& regions, Inbox& inbox, const Expected& expected)
+Reader::Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel,
+               const Expected& expected)
     : regions_(regions),
       inbox_(inbox),
+      channel_(channel),
       expected_(expected),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
       read_bytes_(kBufferBytes) {
@@ -61,6 +63,7 @@ void Reader::resume() {
 
 void Reader::parse() {
   target_ = nullptr;
+  if (!has_hello_ && !open_hello()) return;
   while (left_ > 0 ? copy_payload() : begin_frame()) {
   }
   if (begin_ == end_) {
@@ -72,41 +75,56 @@ void Reader::parse() {
   }
 }
 
+// The first record of the stream is the hello, and nothing else is sealed. False where it is not
+// there as a whole, or may not be one.
+bool Reader::open_hello() {
+  const std::span<const std::byte> all(buffer_.get(), end_);
+  const auto record = SecureChannel::first_record(all);
+  if (record.empty()) {
+    // The longest is far shorter than the buffer.
+    if (end_ >= kFrameHeaderBytes + kHelloBytesMax + SecureChannel::kOverheadBytes)
+      violation_ = "sent bytes that are no hello";
+    return false;
+  }
+  std::vector<std::byte> sealed(record.begin(), record.end()), frame;
+  violation_ =
+      channel_.open(sealed, frame) ? wrong_in_hello(frame) : "sent bytes that are no hello";
+  if (violation_ != nullptr) return false;
+  hello_.assign(frame.begin() + kFrameHeaderBytes, frame.end());
+  has_hello_ = true;
+  begin_ = record.size();
+  return true;
+}
+
+const char* Reader::wrong_in_hello(std::span<const std::byte> frame) {
+  FrameHeader header;
+  if (frame.size() < kFrameHeaderBytes) return "sent bytes that are no hello";
+  if (const char* wrong = decode(frame.data(), header)) return wrong;
+  if (header.kind != FrameKind::hello) return "sent a put before its hello";
+  if (header.notice != kProtocolVersion)
+    return "speaks another version of the protocol; run the same Ropewalk on every rank";
+  if (header.put_bytes != expected_.streams)
+    return "uses another number of streams; set ROPEWALK_TCP_STREAMS alike on every rank";
+  if (header.key != static_cast<uint64_t>(expected_.peer) || header.offset != expected_.stream)
+    return "sent the hello of another rank or stream";
+  return frame.size() == kFrameHeaderBytes + header.bytes ? nullptr
+                                                          : "sent bytes that are no hello";
+}
+
 // False where the buffer does not hold a whole header, or the frame may not begin.
 bool Reader::begin_frame() {
   if (end_ - begin_ < kFrameHeaderBytes) return false;
   FrameHeader header;
   violation_ = decode(buffer_.get() + begin_, header);
   if (violation_ != nullptr) return false;
-  if (header.kind == FrameKind::hello) return begin_hello(header);
-  if (!has_hello_) {
-    violation_ = "sent a put before its hello";
+  if (header.kind == FrameKind::hello) {
+    violation_ = "sent a second hello";
   } else if (header.bytes > 0 &&
              (target_ = regions_.find(header.key, header.offset, header.bytes)) == nullptr) {
     violation_ = kOutside;
   }
   if (violation_ != nullptr) return false;
   return header.kind == FrameKind::put ? begin_put(header) : begin_urgent(header);
-}
-
-bool Reader::begin_hello(const FrameHeader& header) {
-  if (has_hello_) {
-    violation_ = "sent a second hello";
-  } else if (header.notice != kProtocolVersion) {
-    violation_ = "speaks another version of the protocol; run the same Ropewalk on every rank";
-  } else if (header.put_bytes != expected_.streams) {
-    violation_ = "uses another number of streams; set ROPEWALK_TCP_STREAMS alike on every rank";
-  } else if (header.key != static_cast<uint64_t>(expected_.peer) ||
-             header.offset != expected_.stream) {
-    violation_ = "sent the hello of another rank or stream";
-  }
-  if (violation_ != nullptr) return false;
-  if (end_ - begin_ < kFrameHeaderBytes + header.bytes) return false;
-  hello_bytes_ = header.bytes;
-  std::memcpy(hello_.data(), buffer_.get() + begin_ + kFrameHeaderBytes, hello_bytes_);
-  has_hello_ = true;
-  begin_ += kFrameHeaderBytes + hello_bytes_;
-  return true;
 }
 
 bool Reader::begin_put(const FrameHeader& header) {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "bootstrap/secure_channel.h"
 #include "memory/regions.h"
 #include "ropewalk/transport.h"
 #include "transports/tcp/frame.h"
@@ -27,8 +29,9 @@ class Reader {
     int peer = 0;
     uint32_t stream = 0, streams = 1;
   };
-  /// `regions` and `inbox` must outlive the reader. Allocates its buffer here, and never again.
-  Reader(const Regions& regions, Inbox& inbox, const Expected& expected);
+  /// `regions`, `inbox` and `channel`, by which the hello is sealed, must outlive the reader.
+  /// Allocates its buffer here, and nothing after the hello.
+  Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel, const Expected& expected);
 
   /// Fills `into` with one or two places for the next bytes of the stream, in order, and returns
   /// how many; 0 where `stalled` or `violation`.
@@ -47,12 +50,13 @@ class Reader {
   bool between_frames() const { return left_ == 0 && begin_ == end_; }
 
   bool has_hello() const { return has_hello_; }
-  std::span<const std::byte> hello() const { return std::span(hello_).first(hello_bytes_); }
+  std::span<const std::byte> hello() const { return hello_; }
 
  private:
   void parse();
+  bool open_hello();
+  const char* wrong_in_hello(std::span<const std::byte> frame);
   bool begin_frame();
-  bool begin_hello(const FrameHeader& header);
   bool begin_put(const FrameHeader& header);
   bool begin_urgent(const FrameHeader& header);
   void begin_payload(const FrameHeader& header);
@@ -61,6 +65,7 @@ class Reader {
 
   const Regions& regions_;
   Inbox& inbox_;
+  SecureChannel& channel_;
   Expected expected_;
 
   std::unique_ptr<std::byte[]> buffer_;
@@ -77,8 +82,7 @@ class Reader {
   uint64_t last_sequence_ = 0;
 
   bool has_hello_ = false;
-  size_t hello_bytes_ = 0;
-  std::array<std::byte, kHelloBytesMax> hello_{};
+  std::vector<std::byte> hello_;
 };
 
 }  // namespace ropewalk::tcp

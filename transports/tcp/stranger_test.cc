@@ -1,6 +1,8 @@
 // A peer that does not keep to the protocol, or hangs up.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "transports/tcp/frame.h"
 #include "transports/tcp/test_node.h"
 
@@ -12,11 +14,10 @@ class Stranger : public testing::TestWithParam<Kind> {
  protected:
   Stranger() : network_(2, GetParam()), node_(0, 2, network_.source(0), 1, 1000) {
     node_.link(1);
-    fd_ = network_.source(1).take(0, 0);
-    EXPECT_GE(fd_, 0);
-  }
-  ~Stranger() override {
-    if (fd_ >= 0) close(fd_);
+    ConnectedSocket socket = network_.source(1).take(0, 0);
+    EXPECT_TRUE(socket);
+    fd_ = std::move(socket.fd);
+    channel_.emplace(socket.keys);
   }
   void write(const FrameHeader& header, size_t payload) {
     std::vector<std::byte> bytes(kFrameHeaderBytes + payload, std::byte{0x5a});
@@ -24,11 +25,18 @@ class Stranger : public testing::TestWithParam<Kind> {
     write(bytes);
   }
   void write(const std::vector<std::byte>& bytes) {
-    ASSERT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+    ASSERT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
+  /// As a hello should be, whatever the frame is.
+  void write_sealed(const FrameHeader& header, size_t payload = 0) {
+    std::vector<std::byte> bytes(kFrameHeaderBytes + payload, std::byte{0x5a}), sealed;
+    encode(header, bytes.data());
+    channel_->seal(bytes, sealed);
+    write(sealed);
+  }
   void say_hello() {
-    write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+    write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0});
     ASSERT_TRUE(until([&] {
       node_.poll();
       return node_.transport.connected(1);
@@ -48,14 +56,14 @@ class Stranger : public testing::TestWithParam<Kind> {
   // An end of the stream, not a reset: that comes where the peer said something unread.
   void hang_up() {
     std::array<std::byte, 512> hello;
-    ASSERT_TRUE(until([&] { return ::recv(fd_, hello.data(), hello.size(), 0) > 0; }));
-    close(fd_);
-    fd_ = -1;
+    ASSERT_TRUE(until([&] { return ::recv(fd_.get(), hello.data(), hello.size(), 0) > 0; }));
+    fd_.reset();
   }
 
   LocalNetwork network_;
   Node node_;
-  int fd_ = -1;
+  UniqueFd fd_;
+  std::optional<SecureChannel> channel_;
 };
 
 TEST_P(Stranger, MayPutInside) {
@@ -114,17 +122,17 @@ TEST_P(Stranger, SendsGarbage) {
 }
 
 TEST_P(Stranger, SendsHellosWrong) {
-  write({FrameKind::hello, kProtocolVersion + 1, 1, 0, 0, 1, 0}, 0);
+  write_sealed({FrameKind::hello, kProtocolVersion + 1, 1, 0, 0, 1, 0});
   EXPECT_NE(why().find("another version"), std::string::npos);
 }
 
 TEST_P(Stranger, IsAnotherRank) {
-  write({FrameKind::hello, kProtocolVersion, 2, 0, 0, 1, 0}, 0);
+  write_sealed({FrameKind::hello, kProtocolVersion, 2, 0, 0, 1, 0});
   EXPECT_EQ(why(), "rank 1 sent the hello of another rank or stream");
 }
 
 TEST_P(Stranger, SendsALongHello) {
-  write({FrameKind::hello, kProtocolVersion, 1, 0, kHelloBytesMax + 1, 1, 0}, 0);
+  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, kHelloBytesMax + 1, 1, 0});
   EXPECT_EQ(why(), "rank 1 sent a hello that is too long");
 }
 
@@ -134,8 +142,25 @@ TEST_P(Stranger, SaysHelloTwice) {
   EXPECT_EQ(why(), "rank 1 sent a second hello");
 }
 
+// A relay that has the connection, and not its keys.
+TEST_P(Stranger, SealsNothing) {
+  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 400);
+  EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+}
+
+TEST_P(Stranger, SealsWithOtherKeys) {
+  channel_.emplace(ConnectionKeys{Key{7}, Key{8}});
+  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0});
+  EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+}
+
+TEST_P(Stranger, SendsAHelloOfAnotherLength) {
+  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 20, 1, 0}, 10);
+  EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+}
+
 TEST_P(Stranger, SaysNoHello) {
-  write(put(0, 10, 0), 10);
+  write_sealed(put(0, 10, 0), 10);
   EXPECT_EQ(why(), "rank 1 sent a put before its hello");
 }
 

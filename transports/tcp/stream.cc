@@ -50,14 +50,15 @@ bool is_local(int fd) {
 
 }  // namespace
 
-Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
+Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expected,
                std::span<const std::byte> hello, const Regions& regions, Inbox& inbox,
                Outbox& outbox)
-    : socket_(std::move(socket)),
+    : socket_(std::move(socket.fd)),
+      channel_(socket.keys),
       whole_piece_bytes_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
       piece_bytes_max_(whole_piece_bytes_),
       pace_(kPaceMax),
-      reader_(regions, inbox, expected),
+      reader_(regions, inbox, channel_, expected),
       outbox_(outbox) {
   assert(fd() >= 0);
   const int on = 1;
@@ -70,9 +71,20 @@ Stream::Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
     getsockopt(fd(), IPPROTO_TCP, TCP_CONGESTION, control.data(), &length);
     is_bbr_ = std::string_view(control.data()).starts_with("bbr");
   }
-  enqueue({{FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
-            static_cast<uint32_t>(hello.size()), expected.streams},
-           hello.data()});
+  enqueue_hello({FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
+                 static_cast<uint32_t>(hello.size()), expected.streams},
+                hello);
+}
+
+void Stream::enqueue_hello(const FrameHeader& header, std::span<const std::byte> hello) {
+  std::vector<std::byte> frame(kFrameHeaderBytes);
+  encode(header, frame.data());
+  frame.insert(frame.end(), hello.begin(), hello.end());
+  channel_.seal(frame, sealed_hello_);
+  Outgoing& out = queue_[count_++];
+  out = {};
+  out.payload = sealed_hello_.data();
+  out.payload_bytes = static_cast<uint32_t>(sealed_hello_.size());
 }
 
 void Stream::limit_unsent(uint32_t bytes) {

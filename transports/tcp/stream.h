@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/unique_fd.h"
+#include "bootstrap/sockets.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/outbox.h"
 #include "transports/tcp/reader.h"
@@ -18,9 +20,9 @@ namespace ropewalk::tcp {
 /// Owns the socket. Neither call blocks or allocates.
 class Stream {
  public:
-  /// `socket` is a connected, non-blocking stream socket; TCP's delays are switched off. `index` is
-  /// this stream's number. `hello` must outlive the stream; it is sent first.
-  Stream(UniqueFd socket, int rank, const Reader::Expected& expected,
+  /// `socket` is a connected, non-blocking stream socket; TCP's delays are switched off. `hello` is
+  /// sent first, sealed.
+  Stream(ConnectedSocket socket, int rank, const Reader::Expected& expected,
          std::span<const std::byte> hello, const Regions& regions, Inbox& inbox, Outbox& outbox);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -92,12 +94,15 @@ class Stream {
   void adapt_to_network();
   size_t write(std::span<const iovec> pieces, size_t total);
   size_t retire_held(size_t bytes);
+  void enqueue_hello(const FrameHeader& header, std::span<const std::byte> hello);
   void enqueue(const Outbox::Piece& piece);
   void fill();
   size_t gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const;
   void retire(size_t bytes);
 
   UniqueFd socket_;
+  SecureChannel channel_;
+  std::vector<std::byte> sealed_hello_;
   const uint32_t whole_piece_bytes_;  // where the network does not want shorter ones
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit

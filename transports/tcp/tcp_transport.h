@@ -52,7 +52,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   using Peer = tcp::Peer;
   using PeerStream = tcp::PeerStream;
 
-  void take_socket(Peer& peer, int stream, UniqueFd socket) override;
+  void take_socket(Peer& peer, int stream, ConnectedSocket socket) override;
   void watch(PeerStream& link);
   void watch_links(bool on);
 

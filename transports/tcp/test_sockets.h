@@ -50,6 +50,12 @@ inline std::array<int, 2> loopback_pair(const char* from = "127.0.0.1") {
   return {near, far};
 }
 
+/// Of one of two ends.
+inline ConnectionKeys test_keys(bool first) {
+  const Key one{1}, other{2};
+  return first ? ConnectionKeys{one, other} : ConnectionKeys{other, one};
+}
+
 /// Makes the one connection of (two ranks, stream) when either side asks for it, and hands an end
 /// to each. Thread-safe.
 class LocalNetwork {
@@ -68,19 +74,14 @@ class LocalNetwork {
    public:
     Source(LocalNetwork& network, int rank)
         : network_(network), rank_(rank), event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
-    ~Source() override {
-      for (const auto& [key, fd] : sockets_) close(fd);
-      close(event_fd_);
-    }
+    ~Source() override { close(event_fd_); }
     void request(int peer, int stream) override { network_.connect(rank_, peer, stream); }
-    int take(int peer, int stream) override {
+    ConnectedSocket take(int peer, int stream) override {
       const std::lock_guard lock(network_.mutex_);
-      const auto found = sockets_.find({peer, stream});
-      const int fd = found == sockets_.end() ? -1 : found->second;
-      if (fd >= 0) sockets_.erase(found);
+      auto found = sockets_.extract({peer, stream});
       eventfd_t ignored;
       if (sockets_.empty()) eventfd_read(event_fd_, &ignored);
-      return fd;
+      return found ? std::move(found.mapped()) : ConnectedSocket();
     }
     bool has(int peer, int stream) const override {
       const std::lock_guard lock(network_.mutex_);
@@ -90,7 +91,7 @@ class LocalNetwork {
 
     // Under the network's mutex.
     void give(int peer, int stream, int fd) {
-      sockets_[{peer, stream}] = fd;
+      sockets_[{peer, stream}] = {UniqueFd(fd), test_keys(rank_ < peer)};
       eventfd_write(event_fd_, 1);
     }
 
@@ -98,7 +99,7 @@ class LocalNetwork {
     LocalNetwork& network_;
     const int rank_;
     const int event_fd_;
-    std::map<std::pair<int, int>, int> sockets_;  // by (peer, stream)
+    std::map<std::pair<int, int>, ConnectedSocket> sockets_;  // by (peer, stream)
   };
 
   void connect(int a, int b, int stream) {

@@ -73,8 +73,8 @@ UcxTransport::~UcxTransport() {
 void UcxTransport::connect(int peer, std::span<const std::byte> hello) {
   if (!is_new(peer, hello)) return;
   auto added = std::make_unique<Peer>(*this, peer, name_link(peer));
-  added->greeting.to_send = ucx::encode(
-      {static_cast<uint32_t>(rank_), added->link, address_, {hello.begin(), hello.end()}});
+  added->greeting.queue(ucx::encode(
+      {static_cast<uint32_t>(rank_), added->link, address_, {hello.begin(), hello.end()}}));
   begin_link(std::move(added));
 }
 

@@ -145,7 +145,7 @@ void VerbsTransport::prepare(Peer& peer) {
     own.lanes.push_back({peer.own_ports[i], lane.queue_pair().number(),
                          lane.queue_pair().packet_number(), lane.adapter});
   }
-  peer.greeting.to_send = verbs::encode(own);
+  peer.greeting.queue(verbs::encode(own));
 }
 
 // Afresh for each link: addresses change. False where one is to be asked for again.
@@ -284,7 +284,7 @@ void VerbsTransport::start_lanes(Peer& peer) {
   }
   if (!error.empty()) return peers_.lose(peer, std::move(error));
   if (!peer.open()) return;
-  peer.greeting.to_send.push_back(verbs::kReady);
+  peer.greeting.queue(std::span(&verbs::kReady, 1));
   peer.greeting.send();
 }
 

@@ -11,7 +11,8 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kAcceptPauseNs = 50'000'000;
+constexpr int64_t kAcceptPauseNs = 50 * kMillisecond_ns;
+constexpr int64_t kTimeoutWhenFullNs = 250 * kMillisecond_ns;
 constexpr size_t kSourcesLoggedMax = 64;
 
 bool send_whole(int fd, ByteSpan bytes) {
@@ -33,12 +34,12 @@ Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key&
 void Acceptor::prepare(PollSet& set, int64_t now_ns) {
   if (now_ns < accept_again_ns_) {
     set.wake_at(accept_again_ns_);
-  } else {
+  } else if (!is_full()) {
     set.add(listener_.get(), POLLIN);
     if (coordinator_) set.add(coordinator_.get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
-    set.wake_at(connection.expires_ns);
+    set.wake_at(expiry_of(connection));
     // One that waits for the session key has said all it may say; do not wake up for it.
     const bool keyless = connection.hello && !connection.secrets;
     if (keyless && key_for(*connection.hello) != nullptr) set.wake_at(now_ns);  // the key has come
@@ -50,7 +51,7 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
   std::vector<AuthenticatedSocket> incoming;
   for (auto connection = pending_.begin(); connection != pending_.end();) {
     Progress progress = step(*connection, set.take_ready(connection->fd.get()));
-    if (progress == Progress::waiting && now_ns >= connection->expires_ns)
+    if (progress == Progress::waiting && now_ns >= expiry_of(*connection))
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete)
       incoming.push_back({std::move(connection->fd), *connection->hello, *connection->secrets,
@@ -62,8 +63,12 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
   return incoming;
 }
 
+int64_t Acceptor::expiry_of(const HalfOpen& connection) const {
+  return connection.since_ns + (is_full() ? kTimeoutWhenFullNs : kHandshakeTimeoutNs);
+}
+
 void Acceptor::accept_all(int listener, int64_t now_ns) {
-  for (;;) {
+  while (!is_full()) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       const bool exhausted =
@@ -77,14 +82,10 @@ void Acceptor::accept_all(int listener, int64_t now_ns) {
       if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;
       continue;  // that one connection failed
     }
-    if (pending_.size() == kHalfOpenMax) {
-      refuse(pending_.front(), "too many connections at once", true);
-      pending_.pop_front();
-    }
     HalfOpen connection;
     connection.source = peer_address(fd.get()).ip();
     connection.fd = std::move(fd);
-    connection.expires_ns = now_ns + kHandshakeTimeoutNs;
+    connection.since_ns = now_ns;
     pending_.push_back(std::move(connection));
   }
 }

@@ -29,15 +29,15 @@ struct AuthenticatedSocket {
 bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 
 /// Accepts and authenticates. One thread; never blocks: each connection is a small state machine
-/// with a deadline, at most kHalfOpenMax at a time (the oldest goes first), so that a stranger who
-/// says nothing, too little, too much or nonsense costs nobody anything. Each source of strangers
-/// is logged once.
+/// with a deadline, so that a stranger who says nothing, too little, too much or nonsense costs
+/// nobody anything. There are at most kHalfOpenMax at a time; the others wait in the kernel's
+/// queue, and the deadline is much shorter meanwhile. Each source of strangers is logged once.
 class Acceptor {
  public:
-  static constexpr size_t kHalfOpenMax = 256;
-
   /// `coordinator`: rank 0's second socket, at which the job joins; elsewhere none.
   Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
+
+  static constexpr size_t kHalfOpenMax = 256;
 
   /// Once all have joined. Others of this process may then accept there, for the next job.
   void close_coordinator() { coordinator_ = UniqueFd(); }
@@ -54,7 +54,7 @@ class Acceptor {
   struct HalfOpen {
     UniqueFd fd;
     std::string source;
-    int64_t expires_ns = 0;
+    int64_t since_ns = 0;
     Bytes received;
     std::optional<Hello> hello;
     std::optional<HandshakeSecrets> secrets;  // once the Reply is sent
@@ -62,6 +62,9 @@ class Acceptor {
   enum class Progress : uint8_t { waiting, complete, over };
 
   void accept_all(int listener, int64_t now_ns);
+  bool is_full() const { return pending_.size() >= kHalfOpenMax; }
+  /// When a connection has had its time.
+  int64_t expiry_of(const HalfOpen& connection) const;
   Progress step(HalfOpen& connection, bool readable);
   Progress reply(HalfOpen& connection, const Key& key);
   Progress check_proof(const HalfOpen& connection);

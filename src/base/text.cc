@@ -39,8 +39,11 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     uint32_t code_point = 0;
     const size_t length = decode_utf8(text, code_point);
-    const bool is_space = code_point == '\n' || code_point == '\t' || code_point == '\r';
-    const bool is_control = code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
+    const bool is_space = code_point == '\n' || code_point == '\t' || code_point == '\r' ||
+                          code_point == 0x2028 || code_point == 0x2029;
+    const bool turns = (code_point >= 0x202a && code_point <= 0x202e) ||  // the direction of text
+                       (code_point >= 0x2066 && code_point <= 0x2069);
+    const bool is_control = code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) || turns;
     if (length > 0 && is_space)
       line += ' ';
     else if (length == 0 || is_control)
@@ -54,8 +57,9 @@ std::string printable(std::string_view text) {
 
 std::string_view cut(std::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
-  while (bytes_max > 0 && continues(text[bytes_max])) --bytes_max;
-  return text.substr(0, bytes_max);
+  size_t bytes = bytes_max;
+  while (bytes > 0 && bytes_max - bytes < 3 && continues(text[bytes])) --bytes;
+  return text.substr(0, continues(text[bytes]) ? bytes_max : bytes);
 }
 
 }  // namespace ropewalk

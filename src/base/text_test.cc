@@ -24,6 +24,8 @@ TEST(Printable, ReplacesWhatIsNot) {
 TEST(Printable, LetsNoControlCharacterThrough) {
   EXPECT_EQ(printable("a\nb\tc\r"), "a b c ");
   EXPECT_EQ(printable("\x1b[31m"), "\uFFFD[31m");
+  EXPECT_EQ(printable("a\u2028b"), "a b");
+  EXPECT_EQ(printable("\u202egpj.exe"), "\uFFFDgpj.exe");
   EXPECT_EQ(printable("\x7f\xc2\x9b"), "\uFFFD\uFFFD");
   EXPECT_EQ(printable(std::string(1, '\0')), "\uFFFD");
 }
@@ -34,6 +36,7 @@ TEST(Cut, EndsBetweenCodePoints) {
   EXPECT_EQ(cut("xéé", 3), "xé");
   EXPECT_EQ(cut("xéé", 2), "x");
   EXPECT_EQ(cut("\xf0\x9f\x98\x80", 3), "");
+  EXPECT_EQ(cut(std::string(9, '\xa4'), 7).size(), 7u) << "no UTF-8";
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 
 #include "base/log.h"
 #include "bootstrap/net.h"
@@ -12,7 +14,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kAcceptPauseNs = 50 * kMillisecond_ns;
-constexpr int64_t kTimeoutWhenFullNs = 250 * kMillisecond_ns;
+constexpr int kRepliesAtOnce = 32;
 constexpr size_t kSourcesLoggedMax = 64;
 
 bool send_whole(int fd, ByteSpan bytes) {
@@ -26,20 +28,19 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
 }
 
 Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key)
-    : listener_(std::move(listener)),
-      coordinator_(std::move(coordinator)),
-      rank_(rank),
-      join_key_(join_key) {}
+    : listeners_{std::move(listener), std::move(coordinator)}, rank_(rank), join_key_(join_key) {}
 
 void Acceptor::prepare(PollSet& set, int64_t now_ns) {
-  if (now_ns < accept_again_ns_) {
-    set.wake_at(accept_again_ns_);
-  } else if (!is_full()) {
-    set.add(listener_.get(), POLLIN);
-    if (coordinator_) set.add(coordinator_.get(), POLLIN);
+  for (const Port port : {kCoordinator, kOwn}) {
+    if (!listeners_[port]) continue;
+    const int64_t at_ns = std::max(accept_again_ns_, room_at_ns(port));
+    if (at_ns > now_ns)
+      set.wake_at(at_ns);
+    else
+      set.add(listeners_[port].get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
-    set.wake_at(expiry_of(connection));
+    set.wake_at(connection.since_ns + kHandshakeTimeoutNs);
     // One that waits for the session key has said all it may say; do not wake up for it.
     const bool keyless = connection.hello && !connection.secrets;
     if (keyless && key_for(*connection.hello) != nullptr) set.wake_at(now_ns);  // the key has come
@@ -49,30 +50,54 @@ void Acceptor::prepare(PollSet& set, int64_t now_ns) {
 
 std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t now_ns) {
   std::vector<AuthenticatedSocket> incoming;
+  replies_left_ = kRepliesAtOnce;
   for (auto connection = pending_.begin(); connection != pending_.end();) {
     Progress progress = step(*connection, set.take_ready(connection->fd.get()));
-    if (progress == Progress::waiting && now_ns >= expiry_of(*connection))
+    if (progress == Progress::waiting && now_ns >= connection->since_ns + kHandshakeTimeoutNs)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete)
       incoming.push_back({std::move(connection->fd), *connection->hello, *connection->secrets,
                           connection->source});
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
-  if (set.take_ready(listener_.get())) accept_all(listener_.get(), now_ns);
-  if (set.take_ready(coordinator_.get())) accept_all(coordinator_.get(), now_ns);
+  for (const Port port : {kCoordinator, kOwn})
+    if (set.take_ready(listeners_[port].get())) accept_all(port, now_ns);
   return incoming;
 }
 
-int64_t Acceptor::expiry_of(const HalfOpen& connection) const {
-  return connection.since_ns + (is_full() ? kTimeoutWhenFullNs : kHandshakeTimeoutNs);
+bool Acceptor::is_full(Port port) const {
+  return std::ranges::count(pending_, port, &HalfOpen::port) >= std::ptrdiff_t{kHalfOpenMax};
 }
 
-void Acceptor::accept_all(int listener, int64_t now_ns) {
-  while (!is_full()) {
-    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+std::list<Acceptor::HalfOpen>::iterator Acceptor::oldest_of_the_most(Port port) {
+  std::map<std::string_view, int> by_source;
+  int most = 0;
+  for (const HalfOpen& connection : pending_)
+    if (connection.port == port) most = std::max(most, ++by_source[connection.source]);
+  return std::ranges::find_if(pending_, [&](const HalfOpen& connection) {
+    return connection.port == port && by_source[connection.source] == most;
+  });
+}
+
+int64_t Acceptor::room_at_ns(Port port) {
+  return is_full(port) ? oldest_of_the_most(port)->since_ns + kSparedNs : 0;
+}
+
+bool Acceptor::make_room(Port port, int64_t now_ns) {
+  const auto leaves = oldest_of_the_most(port);
+  if (leaves == pending_.end() || now_ns < leaves->since_ns + kSparedNs) return false;
+  refuse(*leaves, "too many connections at once", true);
+  pending_.erase(leaves);
+  return true;
+}
+
+void Acceptor::accept_all(Port port, int64_t now_ns) {
+  while (room_at_ns(port) <= now_ns) {
+    UniqueFd fd(::accept4(listeners_[port].get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (exhausted && make_room(port, now_ns)) continue;
       if (exhausted) {
         log(LogLevel::warn, rank_, "cannot accept connections: {}; raise `ulimit -n`",
             errno_text(errno));
@@ -82,7 +107,9 @@ void Acceptor::accept_all(int listener, int64_t now_ns) {
       if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;
       continue;  // that one connection failed
     }
+    if (is_full(port)) make_room(port, now_ns);
     HalfOpen connection;
+    connection.port = port;
     connection.source = peer_address(fd.get()).ip();
     connection.fd = std::move(fd);
     connection.since_ns = now_ns;
@@ -101,13 +128,16 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
     if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
     if (connection.hello->version < kHandshakeVersion)
       return refuse(connection, "it has another version of Ropewalk", true);
+    if ((connection.hello->purpose == Purpose::join) != (connection.port == kCoordinator))
+      return refuse(connection, "it asks for what there is at another port", true);
   }
-  if (!connection.hello || connection.secrets) return Progress::waiting;
+  if (!connection.hello || connection.secrets || replies_left_ == 0) return Progress::waiting;
   const Key* key = key_for(*connection.hello);
   return key == nullptr ? Progress::waiting : reply(connection, *key);
 }
 
 Acceptor::Progress Acceptor::reply(HalfOpen& connection, const Key& key) {
+  --replies_left_;
   const KeyPair own = random_key_pair();
   const Reply reply{kProtocolVersion, own.public_key};
   connection.secrets = HandshakeSecrets::derive(key, *connection.hello, reply, own.secret_key,

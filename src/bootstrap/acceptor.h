@@ -1,6 +1,7 @@
 // The listening sockets of a rank, and the strangers in front of them.
 #pragma once
 
+#include <array>
 #include <list>
 #include <optional>
 #include <set>
@@ -30,17 +31,19 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 
 /// Accepts and authenticates. One thread; never blocks: each connection is a small state machine
 /// with a deadline, so that a stranger who says nothing, too little, too much or nonsense costs
-/// nobody anything. There are at most kHalfOpenMax at a time; the others wait in the kernel's
-/// queue, and the deadline is much shorter meanwhile. Each source of strangers is logged once.
+/// nobody anything. There are at most kHalfOpenMax at a time at each listener; then the next makes
+/// the oldest of the source that has the most go, once that is kSparedNs old, and waits in the
+/// kernel's queue until then. Each source of strangers is logged once.
 class Acceptor {
  public:
   /// `coordinator`: rank 0's second socket, at which the job joins; elsewhere none.
   Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
 
   static constexpr size_t kHalfOpenMax = 256;
+  static constexpr int64_t kSparedNs = 100 * kMillisecond_ns;
 
   /// Once all have joined. Others of this process may then accept there, for the next job.
-  void close_coordinator() { coordinator_ = UniqueFd(); }
+  void close_coordinator() { listeners_[kCoordinator].reset(); }
 
   /// Links inside the world wait until this is known.
   void set_session_key(const Key& key) { session_key_ = key; }
@@ -51,8 +54,10 @@ class Acceptor {
   const std::string& last_refused() const { return last_refused_; }
 
  private:
+  enum Port : uint8_t { kOwn = 0, kCoordinator = 1 };  // of listeners_
   struct HalfOpen {
     UniqueFd fd;
+    Port port = kOwn;
     std::string source;
     int64_t since_ns = 0;
     Bytes received;
@@ -61,10 +66,14 @@ class Acceptor {
   };
   enum class Progress : uint8_t { waiting, complete, over };
 
-  void accept_all(int listener, int64_t now_ns);
-  bool is_full() const { return pending_.size() >= kHalfOpenMax; }
-  /// When a connection has had its time.
-  int64_t expiry_of(const HalfOpen& connection) const;
+  void accept_all(Port port, int64_t now_ns);
+  bool is_full(Port port) const;
+  /// Who goes first where there is no room.
+  std::list<HalfOpen>::iterator oldest_of_the_most(Port port);
+  /// When there is room for one more.
+  int64_t room_at_ns(Port port);
+  /// False where nobody can be made to go.
+  bool make_room(Port port, int64_t now_ns);
   Progress step(HalfOpen& connection, bool readable);
   Progress reply(HalfOpen& connection, const Key& key);
   Progress check_proof(const HalfOpen& connection);
@@ -73,11 +82,12 @@ class Acceptor {
   Progress fill(HalfOpen& connection, size_t want);
   Progress refuse(const HalfOpen& connection, const char* why, bool suspicious);
 
-  UniqueFd listener_, coordinator_;
+  std::array<UniqueFd, 2> listeners_;  // by Port
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
+  int replies_left_ = 0;         // in this call of advance(): each takes some 100 us
   std::list<HalfOpen> pending_;
   int refused_ = 0;
   std::string last_refused_;

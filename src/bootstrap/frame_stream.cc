@@ -26,7 +26,9 @@ std::vector<Frame> FrameStream::advance(const PollSet& set) {
     const size_t before = received_.size();
     is_open_ = read_some();
     if (received_.size() == before) break;
-    is_open_ = open_records() && cut_frames(frames) && is_open_;
+    const bool sound = open_records();
+    const bool sensible = cut_frames(frames);  // also those before a record that was changed
+    is_open_ = sound && sensible && is_open_;
   }
   return frames;
 }
@@ -79,6 +81,7 @@ bool FrameStream::cut_off() const {
 
 bool FrameStream::open_records() {
   if (channel_.open(received_, buffer_)) return true;
+  why_.clear();  // says more than that writing has failed
   end(EKEYREJECTED, "what came from it was changed on the way");
   return false;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -36,6 +37,8 @@ void JobMonitor::report(const Failure& failure) {
     Failure kept = failure;
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
+    for (std::string* text : {&kept.operation, &kept.reason, &kept.advice})
+      *text = printable(*text);  // callbacks are handed it as it is
     stored_ = std::make_unique<const Failure>(std::move(kept));
     failure_.store(stored_.get(), std::memory_order_release);
   }

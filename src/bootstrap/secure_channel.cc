@@ -48,34 +48,37 @@ void SecureChannel::seal(std::span<const std::byte> plain, std::vector<std::byte
   }
 }
 
-std::span<const std::byte> SecureChannel::first_record(std::span<const std::byte> received) {
+std::optional<size_t> SecureChannel::record_bytes(std::span<const std::byte> received) {
   if (received.size() < kHeaderBytes) return {};
   const size_t sealed_bytes = little_endian::load<uint32_t>(received.data());
   const bool is_one = sealed_bytes > kTagBytes && sealed_bytes <= kPlainBytesMax + kTagBytes;
-  if (!is_one || received.size() - kHeaderBytes < sealed_bytes) return {};
-  return received.first(kHeaderBytes + sealed_bytes);
+  return is_one ? kHeaderBytes + sealed_bytes : 0;
 }
 
 bool SecureChannel::open(std::vector<std::byte>& received, std::vector<std::byte>& plain) {
   size_t at = 0;
-  bool authentic = true;
-  while (authentic && received.size() - at >= kHeaderBytes) {
-    const std::byte* const header = received.data() + at;
-    const size_t sealed_bytes = little_endian::load<uint32_t>(header);
-    authentic = sealed_bytes > kTagBytes && sealed_bytes <= kPlainBytesMax + kTagBytes;
-    if (!authentic || received.size() - at < kHeaderBytes + sealed_bytes) break;
-    const size_t end = plain.size();
-    plain.resize(end + sealed_bytes - kTagBytes);
-    const Nonce nonce = nonce_of(opened_++);
-    authentic =
-        crypto_aead_chacha20poly1305_ietf_decrypt(
-            raw(plain.data() + end), nullptr, nullptr, raw(header + kHeaderBytes), sealed_bytes,
-            raw(header), kHeaderBytes, raw(nonce.data()), keys_.receive.data()) == 0;
-    if (!authentic) plain.resize(end);
-    at += kHeaderBytes + sealed_bytes;
+  while (!is_broken_) {
+    const auto rest = std::span(received).subspan(at);
+    const auto bytes = record_bytes(rest);
+    if (!bytes || *bytes > rest.size()) break;
+    is_broken_ = *bytes == 0 || !open_record(rest.first(*bytes), plain);
+    if (!is_broken_) at += *bytes;
   }
   received.erase(received.begin(), received.begin() + static_cast<std::ptrdiff_t>(at));
-  return authentic;
+  return !is_broken_;
+}
+
+bool SecureChannel::open_record(std::span<const std::byte> record, std::vector<std::byte>& plain) {
+  const auto sealed = record.subspan(kHeaderBytes);
+  const size_t end = plain.size();
+  plain.resize(end + sealed.size() - kTagBytes);
+  const Nonce nonce = nonce_of(opened_++);
+  const bool is_authentic =
+      crypto_aead_chacha20poly1305_ietf_decrypt(
+          raw(plain.data() + end), nullptr, nullptr, raw(sealed.data()), sealed.size(),
+          raw(record.data()), kHeaderBytes, raw(nonce.data()), keys_.receive.data()) == 0;
+  if (!is_authentic) plain.resize(end);
+  return is_authentic;
 }
 
 }  // namespace ropewalk

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,15 +34,19 @@ class SecureChannel {
 
   /// Appends `plain` to `into`, sealed.
   void seal(std::span<const std::byte> plain, std::vector<std::byte>& into);
-  /// The record at the front of `received`; empty where it is not whole, or cannot be one.
-  static std::span<const std::byte> first_record(std::span<const std::byte> received);
+  /// How long the record is that `received` begins with, as far as its header says; 0 where there
+  /// is none that long. Nothing where the header is not whole.
+  static std::optional<size_t> record_bytes(std::span<const std::byte> received);
   /// Takes the whole records at the front of `received` away and appends what they hold to `plain`.
-  /// False where one is not what the other end sealed next: nothing more may be read.
+  /// False, from then on, where one is not what the other end sealed next.
   [[nodiscard]] bool open(std::vector<std::byte>& received, std::vector<std::byte>& plain);
 
  private:
+  bool open_record(std::span<const std::byte> record, std::vector<std::byte>& plain);
+
   ConnectionKeys keys_;
   uint64_t sealed_ = 0, opened_ = 0;  // records
+  bool is_broken_ = false;            // to be read from
 };
 
 }  // namespace ropewalk

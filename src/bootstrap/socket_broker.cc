@@ -33,7 +33,7 @@ ConnectedSocket SocketBroker::take(int peer, int stream) {
   if (found == entries_.end() || found->second.state != State::ready) return {};
   found->second.state = State::taken;
   if (--ready_ == 0) ready_event_.clear();
-  return std::move(found->second.socket);
+  return std::exchange(found->second.socket, {});
 }
 
 bool SocketBroker::has(int peer, int stream) const {

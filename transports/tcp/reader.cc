@@ -13,6 +13,7 @@ constexpr size_t kBufferBytes = 64 << 10;
 constexpr uint32_t kLargeBytes = 16 << 10;
 constexpr size_t kShortReadBytes = 4 << 10;
 
+constexpr const char* kChanged = "sent a hello that was changed on the way";
 constexpr const char* kOutside = "sent a frame outside registered memory";
 
 }  // namespace
@@ -79,20 +80,18 @@ void Reader::parse() {
 // there as a whole, or may not be one.
 bool Reader::open_hello() {
   const std::span<const std::byte> all(buffer_.get(), end_);
-  const auto record = SecureChannel::first_record(all);
-  if (record.empty()) {
-    // The longest is far shorter than the buffer.
-    if (end_ >= kFrameHeaderBytes + kHelloBytesMax + SecureChannel::kOverheadBytes)
-      violation_ = "sent bytes that are no hello";
-    return false;
-  }
-  std::vector<std::byte> sealed(record.begin(), record.end()), frame;
-  violation_ =
-      channel_.open(sealed, frame) ? wrong_in_hello(frame) : "sent bytes that are no hello";
+  const auto bytes = SecureChannel::record_bytes(all);
+  if (!bytes) return false;
+  constexpr size_t kBytesMax = kFrameHeaderBytes + kHelloBytesMax + SecureChannel::kOverheadBytes;
+  if (*bytes == 0 || *bytes > kBytesMax) violation_ = kChanged;
+  if (violation_ != nullptr || *bytes > end_) return false;
+  std::vector<std::byte> sealed(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(*bytes));
+  std::vector<std::byte> frame;
+  violation_ = channel_.open(sealed, frame) ? wrong_in_hello(frame) : kChanged;
   if (violation_ != nullptr) return false;
   hello_.assign(frame.begin() + kFrameHeaderBytes, frame.end());
   has_hello_ = true;
-  begin_ = record.size();
+  begin_ = *bytes;
   return true;
 }
 

@@ -144,19 +144,39 @@ TEST_P(Stranger, SaysHelloTwice) {
 
 // A relay that has the connection, and not its keys.
 TEST_P(Stranger, SealsNothing) {
-  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 400);
-  EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+  EXPECT_EQ(why(), "rank 1 sent a hello that was changed on the way");
 }
 
 TEST_P(Stranger, SealsWithOtherKeys) {
   channel_.emplace(ConnectionKeys{Key{7}, Key{8}});
   write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0});
-  EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+  EXPECT_EQ(why(), "rank 1 sent a hello that was changed on the way");
 }
 
 TEST_P(Stranger, SendsAHelloOfAnotherLength) {
   write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 20, 1, 0}, 10);
   EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
+}
+
+TEST_P(Stranger, SaysHelloByteByByteAndAPutWithItsLastByte) {
+  std::vector<std::byte> hello(kFrameHeaderBytes), stream;
+  encode({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, hello.data());
+  channel_->seal(hello, stream);
+  const size_t hello_bytes = stream.size();
+  for (size_t i = 0; i + 1 < hello_bytes; ++i) {
+    write({stream[i]});
+    node_.poll();
+    ASSERT_FALSE(node_.transport.connected(1));
+  }
+  stream.resize(hello_bytes + kFrameHeaderBytes + 10, std::byte{0x5a});
+  encode(put(0, 10, 0), stream.data() + hello_bytes);
+  write({stream.begin() + static_cast<ptrdiff_t>(hello_bytes) - 1, stream.end()});
+  ASSERT_TRUE(until([&] {
+    node_.poll();
+    return node_.notices.size() == 1;
+  }));
+  EXPECT_EQ(node_.region[9], std::byte{0x5a});
 }
 
 TEST_P(Stranger, SaysNoHello) {

@@ -50,6 +50,10 @@ void Control::leave(const CallsMade& calls) {
   std::unique_lock lock(mutex_);
   const bool ended =
       changed_.wait_for(lock, setup_.config.timeout, [this] { return all_left_ || over_; });
+  if (over_) {  // who leaves may end this process at once
+    changed_.wait_for(lock, setup_.config.link_timeout, [this] { return told_; });
+    return;
+  }
   if (ended) return;
   std::vector<int> working;
   for (int r = 0; r < setup_.size; ++r)
@@ -72,7 +76,7 @@ void Control::run() {
     monitor_.report({ErrorCode::system, "control", error.what(), {}, setup_.rank, -1});
   }
   const std::lock_guard lock(mutex_);
-  over_ = true;
+  over_ = told_ = true;
   changed_.notify_all();
 }
 
@@ -91,7 +95,9 @@ void Control::prepare(int64_t now_ns) {
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
     set_.wake_at(socket_broker_.next_deadline().first);
   }
-  if (closing_until_ns_ != 0) set_.wake_at(now_ns + kClosingPollNs);
+  // That something is acknowledged wakes nobody.
+  const bool tells = leave_ && tree_.failure_is_spread() && !flushed();
+  if (closing_until_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
 }
 
 void Control::advance(int64_t now_ns) {
@@ -123,9 +129,12 @@ bool Control::finished(int64_t now_ns) {
     tree_.spread_failure();  // also one that was reported since the last advance
   }
   if (owes_late_ranks(now_ns)) return false;
-  const bool flushed = tree_.flushed() && (!registrar_ || registrar_->flushed()) &&
-                       (!registration_ || registration_->flushed());
-  return flushed || now_ns >= closing_until_ns_;
+  return flushed() || now_ns >= closing_until_ns_;
+}
+
+bool Control::flushed() const {
+  return tree_.flushed() && (!registrar_ || registrar_->flushed()) &&
+         (!registration_ || registration_->flushed());
 }
 
 /// Ranks start at different times: when joining fails early, rank 0 stays for a moment to tell why
@@ -140,6 +149,7 @@ void Control::notify_waiters() {
   const std::lock_guard lock(mutex_);
   joined_ = is_joined_;
   over_ = monitor_.failure() != nullptr;
+  told_ = tree_.failure_is_spread() && flushed();
   all_left_ = is_joined_ && tree_.all_left();
   if (joined_ || over_) changed_.notify_all();
 }

@@ -58,7 +58,8 @@ class Control {
   /// Blocks until every rank has joined; throws Error with the job's failure. The control thread
   /// keeps the deadline.
   void wait_joined();
-  /// Announces the leave; returns when all have left, on failure, or after the timeout.
+  /// Announces the leave; returns when all have left, or after the timeout; on failure as soon as
+  /// the neighbours' kernels know of it, at most after the link timeout.
   void leave(const CallsMade& calls);
   /// Complete and constant once joined.
   const std::vector<PeerRecord>& table() const { return table_; }
@@ -70,6 +71,8 @@ class Control {
   void advance(int64_t now_ns);
   bool finished(int64_t now_ns);
   bool owes_late_ranks(int64_t now_ns) const;
+  /// Nothing that was sent waits to be acknowledged.
+  bool flushed() const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
   void fail_protocol(std::string reason, int peer);
@@ -138,6 +141,7 @@ class Control {
   bool joined_ = false;    // guarded by mutex_
   bool all_left_ = false;  // guarded by mutex_
   bool over_ = false;      // guarded by mutex_: a failure, or the thread has ended
+  bool told_ = false;      // guarded by mutex_: nothing of that failure remains to be sent
 
   std::thread thread_;  // last: it uses all of the above
 };

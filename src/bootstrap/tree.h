@@ -57,6 +57,7 @@ class Tree {
 
   /// Spreads the monitor's failure, once.
   void spread_failure();
+  bool failure_is_spread() const { return failure_spread_; }
   /// Announces that this rank leaves, once.
   void announce_leave(const CallsMade& calls);
   /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its

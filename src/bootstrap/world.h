@@ -70,8 +70,8 @@ class World {
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or
   /// the timeout. The job fails where ranks leave after different calls. Called once.
   /// The control thread goes on relaying for others meanwhile. Never throws: after a failure it
-  /// returns at once, at the timeout it logs who still works. Destroying a world without it tells
-  /// the others that this rank gave up.
+  /// returns once the neighbours have been told, at the timeout it logs who still works. Destroying
+  /// a world without it tells the others that this rank gave up.
   void leave(const CallsMade& calls = {});
 
  private:

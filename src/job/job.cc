@@ -67,7 +67,9 @@ void Job::report_exception() {
 
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
   if (size() == 1) return;
-  if (monitor().failure() == nullptr) {
+  if (monitor().failure() != nullptr) {
+    world_->leave(calls);
+  } else {
     std::promise<void> ended;
     const auto left = ended.get_future();
     std::thread leaver;

@@ -108,6 +108,7 @@ void Control::advance(int64_t now_ns) {
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
   advance_dials(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
+  if (is_joined_) tree_.spread_question();
   if (monitor_.failure() != nullptr) {
     tree_.spread_failure();
     if (!is_joined_) spread_join_failure();

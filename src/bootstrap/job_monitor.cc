@@ -2,11 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 
 namespace ropewalk::bootstrap {
 namespace {
+
+constexpr size_t kQuestionsKept = 16;
+/// Who is still behind says so again: questions are repeated.
+constexpr int64_t kAnswerHolds_ns = 400 * kMillisecond_ns;
 
 std::string describe(const CallsMade& calls, int rank) {
   if (calls.count == 0) return fmt::format("rank {} left without a collective call", rank);
@@ -56,6 +63,42 @@ std::optional<CallsMade> JobMonitor::calls_of(int peer) const {
   if (!has_left(peer)) return {};
   const std::lock_guard lock(mutex_);
   return calls_[static_cast<size_t>(peer)];
+}
+
+void JobMonitor::ask_who_is_behind(uint32_t sequence) {
+  {
+    const std::lock_guard lock(mutex_);
+    question_ = sequence;
+  }
+  news_.set();
+}
+
+std::optional<uint32_t> JobMonitor::take_question() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(question_, std::nullopt);
+}
+
+std::optional<uint32_t> JobMonitor::calls_if_behind(uint32_t sequence) const {
+  const uint32_t calls = started_.load(std::memory_order_relaxed);
+  if (static_cast<int32_t>(calls - sequence) > 0) return {};
+  return calls;
+}
+
+void JobMonitor::note_behind(uint32_t sequence, const RankBehind& answer) {
+  const std::lock_guard lock(mutex_);
+  behind_[sequence][answer.rank] = {answer, MonotonicClock().now_ns()};
+  // A question is about one of the few collectives under way.
+  if (behind_.size() > kQuestionsKept) behind_.erase(behind_.begin());
+}
+
+std::vector<RankBehind> JobMonitor::behind(uint32_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  const int64_t since_ns = MonotonicClock().now_ns() - kAnswerHolds_ns;
+  std::vector<RankBehind> ranks;
+  if (const auto found = behind_.find(sequence); found != behind_.end())
+    for (const auto& [rank, told] : found->second)
+      if (told.at_ns >= since_ns) ranks.push_back(told.answer);
+  return ranks;
 }
 
 bool JobMonitor::mark_left(int rank, CallsMade calls) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -21,12 +22,23 @@ class JobMonitor final : public Monitor {
   void report(const Failure& failure) override;
   bool has_left(int peer) const noexcept override;
   std::optional<CallsMade> calls_of(int peer) const override;
+  void note_calls(uint32_t calls) noexcept override {
+    started_.store(calls, std::memory_order_relaxed);
+  }
+  void ask_who_is_behind(uint32_t sequence) override;
+  std::vector<RankBehind> behind(uint32_t sequence) const override;
   int event_fd() const noexcept override { return event_.fd(); }
 
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
   bool mark_left(int rank, CallsMade calls);
-  /// Set whenever there is a new failure: the control thread waits on it to spread it.
+  /// The collective that was asked about since the last call.
+  std::optional<uint32_t> take_question();
+  /// How many collectives this rank has started, where collective `sequence` is not among them.
+  std::optional<uint32_t> calls_if_behind(uint32_t sequence) const;
+  /// A rank's answer.
+  void note_behind(uint32_t sequence, const RankBehind& answer);
+  /// Set whenever there is a new failure or question: the control thread waits on it to spread it.
   Event& news() { return news_; }
 
  private:
@@ -37,6 +49,13 @@ class JobMonitor final : public Monitor {
   std::vector<std::atomic<bool>> left_;
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared
+  std::atomic<uint32_t> started_{0};
+  std::optional<uint32_t> question_;  // guarded by mutex_
+  struct Told {
+    RankBehind answer;
+    int64_t at_ns;
+  };
+  std::map<uint32_t, std::map<int, Told>> behind_;  // by sequence, rank; guarded by mutex_
   Event event_, news_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ropewalk/status.h"
 
@@ -14,6 +15,12 @@ struct CallsMade {
   uint32_t count = 0;
   uint32_t digest = 0;  // CallHistory's (engine/wire.h): differs where one of the calls does
   std::string last;     // "broadcast(4 float32, root 0, ...)"; empty where there is none
+};
+
+/// A rank that has not started what another waits for.
+struct RankBehind {
+  int rank = -1;
+  uint32_t calls = 0;  // collectives that it had started when it was asked
 };
 
 /// What to do about ranks whose calls differ.
@@ -34,6 +41,13 @@ class Monitor {
   virtual bool has_left(int peer) const noexcept = 0;
   /// What `peer` had called, once it has left.
   virtual std::optional<CallsMade> calls_of(int /*peer*/) const { return {}; }
+  /// This rank has started so many collectives, modulo 2^32.
+  virtual void note_calls(uint32_t /*calls*/) noexcept {}
+  /// Asks all ranks whether they have started collective `sequence` (the first is 0). Returns at
+  /// once; harmless when repeated.
+  virtual void ask_who_is_behind(uint32_t /*sequence*/) {}
+  /// Who has said of late that it had not, by rank.
+  virtual std::vector<RankBehind> behind(uint32_t /*sequence*/) const { return {}; }
   /// A descriptor that is readable once failure() is set or a peer leaves; or -1. An eventfd: it
   /// stays readable until somebody reads its 8 bytes, which whoever sleeps on it should do after a
   /// leave.

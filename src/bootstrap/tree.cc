@@ -11,6 +11,8 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kBeatsPerLinkTimeout = 8;
+/// Ranks that wait for the same ask the same: it is passed on once in so long.
+constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
 
 }  // namespace
 
@@ -109,9 +111,43 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
       flood(bootstrap::frame(*leave), link.peer);
       return;
     }
+    case FrameType::question:
+      return handle_question(link, frame);
+    case FrameType::behind:
+      return handle_behind(link, frame);
     default:
       others.push_back({link.peer, std::move(frame)});
   }
+}
+
+void Tree::handle_question(const Edge& link, const Frame& frame) {
+  const auto question = decode<Question>(frame.payload);
+  if (!question) return protocol_fault(link);
+  if (!is_new_question(question->sequence)) return;
+  flood(bootstrap::frame(*question), link.peer);
+  if (const auto calls = monitor_.calls_if_behind(question->sequence))
+    flood(bootstrap::frame(Behind{question->sequence, static_cast<uint32_t>(rank_), *calls}));
+}
+
+void Tree::handle_behind(const Edge& link, const Frame& frame) {
+  const auto behind = decode<Behind>(frame.payload);
+  if (!behind || static_cast<int>(behind->rank) >= size_) return protocol_fault(link);
+  monitor_.note_behind(behind->sequence, {static_cast<int>(behind->rank), behind->calls});
+  flood(bootstrap::frame(*behind), link.peer);
+}
+
+bool Tree::is_new_question(uint32_t sequence) {
+  const bool is_known = std::ranges::any_of(asked_, [&](const Asked& asked) {
+    return asked.sequence == sequence && asked.at_ns > advanced_ns_ - kQuestionInterval_ns;
+  });
+  if (is_known) return false;
+  asked_[next_asked_++ % asked_.size()] = {sequence, advanced_ns_};
+  return true;
+}
+
+void Tree::spread_question() {
+  const auto sequence = monitor_.take_question();
+  if (sequence && is_new_question(*sequence)) flood(frame(Question{*sequence}));
 }
 
 void Tree::beat(int64_t now_ns) {

@@ -1,6 +1,7 @@
 // This rank's links in the control tree: heartbeats, failures, orderly leaves.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <list>
 #include <string>
@@ -58,6 +59,8 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   bool failure_is_spread() const { return failure_spread_; }
+  /// Asks what the monitor wants to know.
+  void spread_question();
   /// Announces that this rank leaves, once.
   void announce_leave(const CallsMade& calls);
   /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its
@@ -78,6 +81,10 @@ class Tree {
     bool open = true;
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
+  void handle_question(const Edge& link, const Frame& frame);
+  void handle_behind(const Edge& link, const Frame& frame);
+  /// False where the same was asked a moment ago.
+  bool is_new_question(uint32_t sequence);
   void beat(int64_t now_ns);
   void check_silence(Edge& link, int64_t now_ns);
   void close(Edge& link, std::string reason);
@@ -95,6 +102,12 @@ class Tree {
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
   bool failure_spread_ = false;
+  struct Asked {
+    uint32_t sequence = 0;
+    int64_t at_ns = INT64_MIN;
+  };
+  std::array<Asked, 4> asked_;  // the last ones
+  size_t next_asked_ = 0;
 };
 
 }  // namespace ropewalk::bootstrap

@@ -158,7 +158,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::leave);
+  c.code(header.type, FrameType::join, FrameType::behind);
 }
 
 void fields(auto& c, Is<PeerRecord> auto& record) {
@@ -195,6 +195,16 @@ void fields(auto& c, Is<Failure> auto& failure) {
 
 void fields(auto& c, Is<Heartbeat> auto& heartbeat) {
   c.integer(heartbeat.interval_ms);
+}
+
+void fields(auto& c, Is<Question> auto& question) {
+  c.integer(question.sequence);
+}
+
+void fields(auto& c, Is<Behind> auto& behind) {
+  c.integer(behind.sequence);
+  c.integer(behind.rank, 0u, kRanksMax - 1);
+  c.integer(behind.calls);
 }
 
 void fields(auto& c, Is<Leave> auto& leave) {
@@ -261,6 +271,8 @@ template std::optional<Place> decode(ByteSpan);
 template std::optional<PeerRecord> decode(ByteSpan);
 template std::optional<Failure> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
+template std::optional<Question> decode(ByteSpan);
+template std::optional<Behind> decode(ByteSpan);
 template std::optional<Leave> decode(ByteSpan);
 
 Bytes frame(FrameType empty) {
@@ -283,6 +295,12 @@ Bytes frame(const Heartbeat& heartbeat) {
 }
 Bytes frame(const Leave& leave) {
   return frame_of(FrameType::leave, encode(leave));
+}
+Bytes frame(const Question& question) {
+  return frame_of(FrameType::question, encode(question));
+}
+Bytes frame(const Behind& behind) {
+  return frame_of(FrameType::behind, encode(behind));
 }
 
 }  // namespace ropewalk::bootstrap

@@ -97,6 +97,8 @@ enum class FrameType : uint8_t {
   failure = 6,    // both ways: Failure
   heartbeat = 7,  // both ways: Heartbeat
   leave = 8,      // both ways: Leave
+  question = 9,   // both ways: Question
+  behind = 10,    // both ways: Behind
 };
 
 struct FrameHeader {
@@ -114,6 +116,16 @@ struct Place {
 };
 struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
+};
+/// To all: who has not started the collective?
+struct Question {
+  uint32_t sequence = 0;
+};
+/// To all: this rank has not, after `calls` of them.
+struct Behind {
+  uint32_t sequence = 0;
+  uint32_t rank = 0;
+  uint32_t calls = 0;
 };
 struct Leave {
   uint32_t rank = 0;
@@ -134,6 +146,8 @@ Bytes frame(const PeerRecord& record);
 Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
+Bytes frame(const Question& question);
+Bytes frame(const Behind& behind);
 
 inline constexpr const char* kForgedAdvice =
     "look at what lies between the two hosts: it changes bytes, or forges them";

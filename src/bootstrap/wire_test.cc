@@ -107,12 +107,13 @@ TEST(Wire, OutOfRangeIsRefused) {
   bytes[kFrameHeaderBytes] = std::byte{200};
   EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
   EXPECT_FALSE(decode<Leave>(payload_of(frame(Leave{kRanksMax, {}}))));
+  EXPECT_FALSE(decode<Behind>(payload_of(frame(Behind{0, kRanksMax, 0}))));
   PeerRecord record;
   record.rank = static_cast<int>(kRanksMax);
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{9}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{11}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
 }
 

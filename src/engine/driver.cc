@@ -287,7 +287,7 @@ bool Driver::rest(WaitState& wait, bool moved) {
   // The clock only now and then, unless idle() has just slept.
   if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
   const int64_t now_ns = clock_.now_ns();
-  poll_control(now_ns);
+  poll_control(now_ns, wait.ends_soon(now_ns));
   return wait.left_ns(now_ns) >= 0;
 }
 
@@ -337,7 +337,7 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
   return sender;
 }
 
-void Driver::poll_control(int64_t now_ns) {
+void Driver::poll_control(int64_t now_ns, bool ends_soon) {
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
@@ -345,10 +345,13 @@ void Driver::poll_control(int64_t now_ns) {
   engine_.failures().check_stalled(now_ns);
   if (stopping_ || engine_.failures().failure() != nullptr) return;  // groups may be gone
   for (const auto& [group, callback] : callbacks_) {
+    ends_soon |=
+        callback.deadline_ns - now_ns < std::min(callback.timeout_ns / 2, kQuestionTime_ns);
     if (now_ns < callback.deadline_ns || group->waiters > 0) continue;
     if (const Operation* part = group->unfinished_part())
       engine_.failures().fail_timeout(*part, callback.timeout_ns);
   }
+  if (ends_soon) engine_.failures().ask_who_is_behind(now_ns);
 }
 
 void Driver::idle(WaitState& wait) {

@@ -134,6 +134,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
 
  private:
+  /// Of a limit, kept for asking other ranks.
+  static constexpr int64_t kQuestionTime_ns = 500 * kMillisecond_ns;
   /// How long one has waited without anything moving.
   struct WaitState {
     // Of the whole wait, from the first look at the clock.
@@ -152,6 +154,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
       idle_since_ns = 0;
       spins = 0;
       blocked = false;
+    }
+    /// There is just time enough to ask other ranks why.
+    bool ends_soon(int64_t now_ns) {
+      return !background && left_ns(now_ns) < std::min(limit_ns / 2, kQuestionTime_ns);
     }
     int64_t left_ns(int64_t now_ns) {
       if (begun_ns == 0) begun_ns = now_ns;
@@ -177,7 +183,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   bool finish(const Group& group, const WaitState& wait);
   /// start, then at most `turns` turns under the same lock, until it has ended.
   void start_and_drive(Group& group, bool in_background, uint32_t turns);
-  void poll_control(int64_t now_ns);
+  /// `ends_soon`: a wait, by the limit of its caller.
+  void poll_control(int64_t now_ns, bool ends_soon);
   /// After a turn, without the lock: waits a little where nothing moved, and looks now and then at
   /// the clock and for failures. False after the limit.
   bool rest(WaitState& wait, bool moved);

@@ -21,6 +21,8 @@ constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
 /// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 /// For a peer to say which of the earlier calls differed. It may compute, and not look.
+/// Between questions who is behind.
+constexpr int64_t kQuestionInterval_ns = 100 * kMillisecond_ns;
 constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace
@@ -52,6 +54,26 @@ void FailureDetector::record(Signature& signature) {
   signature.history = calls_.digest;
   calls_.add(signature);
   history_[signature.sequence % kHistory] = signature;
+  monitor_.note_calls(calls_.count);
+}
+
+const Operation* FailureDetector::oldest_collective() const {
+  const Operation* oldest = nullptr;
+  for (const Operation* op : queues_.active()) {
+    if (op->is_point_to_point()) continue;
+    const bool is_older = oldest == nullptr || static_cast<int32_t>(op->signature.sequence -
+                                                                    oldest->signature.sequence) < 0;
+    if (is_older) oldest = op;
+  }
+  return oldest;
+}
+
+void FailureDetector::ask_who_is_behind(int64_t now_ns) {
+  if (now_ns - asked_ns_ < kQuestionInterval_ns) return;
+  const Operation* const oldest = oldest_collective();
+  if (oldest == nullptr) return;
+  asked_ns_ = now_ns;
+  monitor_.ask_who_is_behind(oldest->signature.sequence);
 }
 
 void FailureDetector::fail_mismatch(const Signature& own, const Signature& other, int peer) {
@@ -254,13 +276,31 @@ std::string FailureDetector::what_blocks() const {
 
 void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
   const std::vector<Blocker>& blockers = blockers_of(op);
-  const int peer = blockers.empty() ? -1 : blockers[0].link->peer();
+  int peer = blockers.empty() ? -1 : blockers[0].link->peer();
+  std::string who = peer < 0 ? "another rank" : fmt::format("rank {}", peer);
+  std::string why = what_blocks(op);
+  const Operation* const oldest = oldest_collective();
+  if (const auto behind = oldest == nullptr ? std::vector<RankBehind>()
+                                            : monitor_.behind(oldest->signature.sequence);
+      !behind.empty()) {
+    // Others may wait, in an earlier call, for those that have made the fewest.
+    const auto fewer = [&](const RankBehind& a, const RankBehind& b) {
+      return static_cast<int32_t>(a.calls - b.calls) < 0;
+    };
+    const uint32_t fewest = std::ranges::min_element(behind, fewer)->calls;
+    std::vector<int> ranks;
+    for (const RankBehind& one : behind)
+      if (one.calls == fewest) ranks.push_back(one.rank);
+    peer = ranks.front();
+    who = fmt::format("rank {}", fmt::join(ranks, ", "));
+    why = fmt::format("{} {} not called {} yet", who, ranks.size() == 1 ? "has" : "have",
+                      name_of(*oldest));
+  }
   fail({ErrorCode::timeout, name_of(op),
-        fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9,
-                    what_blocks(op)),
+        fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9, why),
         fmt::format("is {} still computing, or in another call? The timeout that the program gives "
                     "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
-                    peer < 0 ? "another rank" : fmt::format("rank {}", peer)),
+                    who),
         links_.rank(), peer});
 }
 

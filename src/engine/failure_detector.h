@@ -48,7 +48,11 @@ class FailureDetector {
     return failure;
   }
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
-  /// `operation` has waited too long.
+  /// Asks all ranks whether they have started the oldest collective that waits here: soon a wait
+  /// will have lasted too long. To be repeated until then.
+  void ask_who_is_behind(int64_t now_ns);
+  /// `operation` has waited too long. Names the ranks that have not started the oldest collective,
+  /// of which others wait for each other; where all have, a peer that it waits for.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
 
   /// Numbers a collective that starts, and remembers it.
@@ -83,6 +87,8 @@ class FailureDetector {
  private:
   static constexpr size_t kHistory = 64;
 
+  /// The first in the order of calls; null: none is under way.
+  const Operation* oldest_collective() const;
   /// Of one of the last kHistory collectives, or of one that has not ended.
   const Signature* known_signature(uint32_t sequence) const;
   /// Compares what `peer` called with what this rank called as the same operation. Where only what
@@ -111,6 +117,7 @@ class FailureDetector {
   Monitor& monitor_;
   const Clock& clock_;
   bool failed_ = false;
+  int64_t asked_ns_ = 0;
   CallHistory calls_;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
   std::vector<PeerState> peers_;

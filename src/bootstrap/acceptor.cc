@@ -31,13 +31,13 @@ Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key&
     : listeners_{std::move(listener), std::move(coordinator)}, rank_(rank), join_key_(join_key) {}
 
 void Acceptor::prepare(PollSet& set, int64_t now_ns) {
-  for (const Port port : {kCoordinator, kOwn}) {
-    if (!listeners_[port]) continue;
-    const int64_t at_ns = std::max(accept_again_ns_, room_at_ns(port));
+  for (const Listener listener : {kCoordinator, kOwn}) {
+    if (!listeners_[listener]) continue;
+    const int64_t at_ns = std::max(accept_again_ns_, room_at_ns(listener));
     if (at_ns > now_ns)
       set.wake_at(at_ns);
     else
-      set.add(listeners_[port].get(), POLLIN);
+      set.add(listeners_[listener].get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
     set.wake_at(connection.since_ns + kHandshakeTimeoutNs);
@@ -60,44 +60,46 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
                           connection->source});
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
-  for (const Port port : {kCoordinator, kOwn})
-    if (set.take_ready(listeners_[port].get())) accept_all(port, now_ns);
+  for (const Listener listener : {kCoordinator, kOwn})
+    if (set.take_ready(listeners_[listener].get())) accept_all(listener, now_ns);
   return incoming;
 }
 
-bool Acceptor::is_full(Port port) const {
-  return std::ranges::count(pending_, port, &HalfOpen::port) >= std::ptrdiff_t{kHalfOpenMax};
+bool Acceptor::is_full(Listener listener) const {
+  return std::ranges::count(pending_, listener, &HalfOpen::listener) >=
+         std::ptrdiff_t{kHalfOpenMax};
 }
 
-std::list<Acceptor::HalfOpen>::iterator Acceptor::oldest_of_the_most(Port port) {
+std::list<Acceptor::HalfOpen>::iterator Acceptor::oldest_of_the_most(Listener listener) {
   std::map<std::string_view, int> by_source;
   int most = 0;
   for (const HalfOpen& connection : pending_)
-    if (connection.port == port) most = std::max(most, ++by_source[connection.source]);
+    if (connection.listener == listener) most = std::max(most, ++by_source[connection.source]);
   return std::ranges::find_if(pending_, [&](const HalfOpen& connection) {
-    return connection.port == port && by_source[connection.source] == most;
+    return connection.listener == listener && by_source[connection.source] == most;
   });
 }
 
-int64_t Acceptor::room_at_ns(Port port) {
-  return is_full(port) ? oldest_of_the_most(port)->since_ns + kSparedNs : 0;
+int64_t Acceptor::room_at_ns(Listener listener) {
+  return is_full(listener) ? oldest_of_the_most(listener)->since_ns + kSparedNs : 0;
 }
 
-bool Acceptor::make_room(Port port, int64_t now_ns) {
-  const auto leaves = oldest_of_the_most(port);
+bool Acceptor::make_room(Listener listener, int64_t now_ns) {
+  const auto leaves = oldest_of_the_most(listener);
   if (leaves == pending_.end() || now_ns < leaves->since_ns + kSparedNs) return false;
   refuse(*leaves, "too many connections at once", true);
   pending_.erase(leaves);
   return true;
 }
 
-void Acceptor::accept_all(Port port, int64_t now_ns) {
-  while (room_at_ns(port) <= now_ns) {
-    UniqueFd fd(::accept4(listeners_[port].get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+void Acceptor::accept_all(Listener listener, int64_t now_ns) {
+  while (room_at_ns(listener) <= now_ns) {
+    UniqueFd fd(
+        ::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (exhausted && make_room(port, now_ns)) continue;
+      if (exhausted && make_room(listener, now_ns)) continue;
       if (exhausted) {
         log(LogLevel::warn, rank_, "cannot accept connections: {}; raise `ulimit -n`",
             errno_text(errno));
@@ -107,9 +109,9 @@ void Acceptor::accept_all(Port port, int64_t now_ns) {
       if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;
       continue;  // that one connection failed
     }
-    if (is_full(port)) make_room(port, now_ns);
+    if (is_full(listener)) make_room(listener, now_ns);
     HalfOpen connection;
-    connection.port = port;
+    connection.listener = listener;
     connection.source = peer_address(fd.get()).ip();
     connection.fd = std::move(fd);
     connection.since_ns = now_ns;
@@ -128,7 +130,7 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
     if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
     if (connection.hello->version < kHandshakeVersion)
       return refuse(connection, "it has another version of Ropewalk", true);
-    if ((connection.hello->purpose == Purpose::join) != (connection.port == kCoordinator))
+    if ((connection.hello->purpose == Purpose::join) != (connection.listener == kCoordinator))
       return refuse(connection, "it asks for what there is at another port", true);
   }
   if (!connection.hello || connection.secrets || replies_left_ == 0) return Progress::waiting;

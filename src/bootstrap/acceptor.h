@@ -54,10 +54,10 @@ class Acceptor {
   const std::string& last_refused() const { return last_refused_; }
 
  private:
-  enum Port : uint8_t { kOwn = 0, kCoordinator = 1 };  // of listeners_
+  enum Listener : uint8_t { kOwn = 0, kCoordinator = 1 };  // of listeners_
   struct HalfOpen {
     UniqueFd fd;
-    Port port = kOwn;
+    Listener listener = kOwn;
     std::string source;
     int64_t since_ns = 0;
     Bytes received;
@@ -66,14 +66,14 @@ class Acceptor {
   };
   enum class Progress : uint8_t { waiting, complete, over };
 
-  void accept_all(Port port, int64_t now_ns);
-  bool is_full(Port port) const;
+  void accept_all(Listener listener, int64_t now_ns);
+  bool is_full(Listener listener) const;
   /// Who goes first where there is no room.
-  std::list<HalfOpen>::iterator oldest_of_the_most(Port port);
+  std::list<HalfOpen>::iterator oldest_of_the_most(Listener listener);
   /// When there is room for one more.
-  int64_t room_at_ns(Port port);
+  int64_t room_at_ns(Listener listener);
   /// False where nobody can be made to go.
-  bool make_room(Port port, int64_t now_ns);
+  bool make_room(Listener listener, int64_t now_ns);
   Progress step(HalfOpen& connection, bool readable);
   Progress reply(HalfOpen& connection, const Key& key);
   Progress check_proof(const HalfOpen& connection);
@@ -82,7 +82,7 @@ class Acceptor {
   Progress fill(HalfOpen& connection, size_t want);
   Progress refuse(const HalfOpen& connection, const char* why, bool suspicious);
 
-  std::array<UniqueFd, 2> listeners_;  // by Port
+  std::array<UniqueFd, 2> listeners_;  // by Listener
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;

@@ -24,7 +24,7 @@
 
 namespace ropewalk::bootstrap {
 
-/// Of all of it, on either side.
+/// Of all of it, on the acceptor's side; of each answer, on the dialer's.
 inline constexpr int64_t kHandshakeTimeoutNs = 5000 * kMillisecond_ns;
 
 /// Must be called once before the others; cheap when repeated, thread-safe. Throws Error(system).

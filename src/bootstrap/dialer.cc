@@ -89,7 +89,7 @@ void Dialer::prove(int64_t now_ns) {
     return next_address(now_ns, "another version of Ropewalk listens there");
   secrets_ = HandshakeSecrets::derive(key_, hello_, *reply, own_.secret_key, reply->public_key);
   if (!secrets_) return next_address(now_ns, "what listens there is not Ropewalk");
-  version_there_ = reply->version;
+  peer_version_ = reply->version;
   send(secrets_->proof(), Phase::answer, kAnswerBytes, now_ns);
 }
 
@@ -114,7 +114,7 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
       return reject_address(now_ns);
     case Verdict::wrong_version:
       return refuse(
-          fmt::format("protocol version {}, this rank has {}", version_there_, kProtocolVersion));
+          fmt::format("protocol version {}, this rank has {}", peer_version_, kProtocolVersion));
     case Verdict::wrong_rank:
       return next_address(now_ns, "another rank listens there");
     case Verdict::busy:

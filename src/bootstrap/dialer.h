@@ -68,7 +68,7 @@ class Dialer {
   UniqueFd fd_;
   KeyPair own_;
   std::optional<HandshakeSecrets> secrets_;
-  uint16_t version_there_ = 0;
+  uint16_t peer_version_ = 0;
   Bytes received_;
   size_t wanted_bytes_ = 0;
   bool found_job_ = false;

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/text.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -41,11 +40,9 @@ void JobMonitor::report(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
     if (stored_) return;
-    Failure kept = failure;
+    Failure kept = Error(failure).failure();  // its texts as they may be shown: callbacks get them
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
-    for (std::string* text : {&kept.operation, &kept.reason, &kept.advice})
-      *text = printable(*text);  // callbacks are handed it as it is
     stored_ = std::make_unique<const Failure>(std::move(kept));
     failure_.store(stored_.get(), std::memory_order_release);
   }

@@ -274,26 +274,31 @@ std::string FailureDetector::what_blocks() const {
   return name_of(*queues_.active()[0]) + ": " + what_blocks(*queues_.active()[0]);
 }
 
+std::vector<int> FailureDetector::late_ranks(const Operation& collective) const {
+  assert(!collective.is_point_to_point());
+  const std::vector<RankBehind> behind = monitor_.behind(collective.signature.sequence);
+  const auto fewer = [](const RankBehind& a, const RankBehind& b) {
+    return static_cast<int32_t>(a.calls - b.calls) < 0;
+  };
+  const auto last = std::ranges::min_element(behind, fewer);
+  std::vector<int> ranks;
+  for (const RankBehind& one : behind)
+    if (one.calls == last->calls) ranks.push_back(one.rank);
+  return ranks;
+}
+
 void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
   const std::vector<Blocker>& blockers = blockers_of(op);
   int peer = blockers.empty() ? -1 : blockers[0].link->peer();
   std::string who = peer < 0 ? "another rank" : fmt::format("rank {}", peer);
   std::string why = what_blocks(op);
-  const Operation* const oldest = oldest_collective();
-  if (const auto behind = oldest == nullptr ? std::vector<RankBehind>()
-                                            : monitor_.behind(oldest->signature.sequence);
-      !behind.empty()) {
-    // Others may wait, in an earlier call, for those that have made the fewest.
-    const auto fewer = [&](const RankBehind& a, const RankBehind& b) {
-      return static_cast<int32_t>(a.calls - b.calls) < 0;
-    };
-    const uint32_t fewest = std::ranges::min_element(behind, fewer)->calls;
-    std::vector<int> ranks;
-    for (const RankBehind& one : behind)
-      if (one.calls == fewest) ranks.push_back(one.rank);
-    peer = ranks.front();
-    who = fmt::format("rank {}", fmt::join(ranks, ", "));
-    why = fmt::format("{} {} not called {} yet", who, ranks.size() == 1 ? "has" : "have",
+  // Messages wait for their peer, whatever collective is under way beside them.
+  const Operation* const oldest = op.is_point_to_point() ? nullptr : oldest_collective();
+  const std::vector<int> late = oldest == nullptr ? std::vector<int>() : late_ranks(*oldest);
+  if (!late.empty()) {
+    peer = late.front();
+    who = fmt::format("rank {}", fmt::join(late, ", "));
+    why = fmt::format("{} {} not called {} yet", who, late.size() == 1 ? "has" : "have",
                       name_of(*oldest));
   }
   fail({ErrorCode::timeout, name_of(op),

@@ -89,6 +89,9 @@ class FailureDetector {
 
   /// The first in the order of calls; null: none is under way.
   const Operation* oldest_collective() const;
+  /// The ranks that have not started `collective`, as far as they have said so: those that have
+  /// made the fewest calls, for whom others may wait in an earlier one.
+  std::vector<int> late_ranks(const Operation& collective) const;
   /// Of one of the last kHistory collectives, or of one that has not ended.
   const Signature* known_signature(uint32_t sequence) const;
   /// Compares what `peer` called with what this rank called as the same operation. Where only what

@@ -115,8 +115,8 @@ TEST_P(OnDone, DoesNotRunInAThreadThatWaitsForAnother) {
     {
       std::unique_lock lock(mutex);
       const auto done = [&, done = told.callback()](const Failure* failure) {
-        std::lock_guard same(mutex);
-        done(failure);
+        { std::lock_guard same(mutex); }
+        done(failure);  // the mutex may go now
       };
       if (comm.rank() == 0) work.on_done(done);
       comm.all_reduce(second);

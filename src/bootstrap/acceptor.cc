@@ -1,5 +1,6 @@
 #include "bootstrap/acceptor.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,17 +28,24 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
   return send_whole(incoming.fd.get(), encode(incoming.secrets.answer(verdict)));
 }
 
-Acceptor::Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key)
-    : listeners_{std::move(listener), std::move(coordinator)}, rank_(rank), join_key_(join_key) {}
+Acceptor::Acceptor(std::vector<UniqueFd> own, std::vector<UniqueFd> coordinator, int rank,
+                   const Key& join_key)
+    : listeners_{std::move(own), std::move(coordinator)}, rank_(rank), join_key_(join_key) {
+  keep_spare();
+}
+
+void Acceptor::keep_spare() {
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
 void Acceptor::prepare(PollSet& set, int64_t now_ns) {
   for (const Listener listener : {kCoordinator, kOwn}) {
-    if (!listeners_[listener]) continue;
+    if (listeners_[listener].empty()) continue;
     const int64_t at_ns = std::max(accept_again_ns_, room_at_ns(listener));
     if (at_ns > now_ns)
       set.wake_at(at_ns);
     else
-      set.add(listeners_[listener].get(), POLLIN);
+      for (const UniqueFd& fd : listeners_[listener]) set.add(fd.get(), POLLIN);
   }
   for (HalfOpen& connection : pending_) {
     set.wake_at(connection.since_ns + kHandshakeTimeoutNs);
@@ -55,13 +63,17 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
     Progress progress = step(*connection, set.take_ready(connection->fd.get()));
     if (progress == Progress::waiting && now_ns >= connection->since_ns + kHandshakeTimeoutNs)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
-    if (progress == Progress::complete)
+    if (progress == Progress::complete) {
       incoming.push_back({std::move(connection->fd), *connection->hello, *connection->secrets,
                           connection->source});
+      if (connection->is_on_spare) keep_spare();
+      exhausted_ = exhausted_ || (connection->is_on_spare && !spare_);
+    }
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
   for (const Listener listener : {kCoordinator, kOwn})
-    if (set.take_ready(listeners_[listener].get())) accept_all(listener, now_ns);
+    for (const UniqueFd& fd : listeners_[listener])
+      if (set.take_ready(fd.get())) accept_all(fd.get(), listener, now_ns);
   return incoming;
 }
 
@@ -92,25 +104,32 @@ bool Acceptor::make_room(Listener listener, int64_t now_ns) {
   return true;
 }
 
-void Acceptor::accept_all(Listener listener, int64_t now_ns) {
+UniqueFd Acceptor::accept_one(int listener_fd, bool& is_on_spare) {
+  const auto accept = [&] {
+    return UniqueFd(::accept4(listener_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  };
+  keep_spare();
+  UniqueFd fd = accept();
+  is_on_spare = !fd && (errno == EMFILE || errno == ENFILE) && spare_;
+  if (!is_on_spare) return fd;
+  spare_.reset();
+  return accept();
+}
+
+void Acceptor::accept_all(int listener_fd, Listener listener, int64_t now_ns) {
   while (room_at_ns(listener) <= now_ns) {
-    UniqueFd fd(
-        ::accept4(listeners_[listener].get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    HalfOpen connection;
+    UniqueFd fd = accept_one(listener_fd, connection.is_on_spare);
     if (!fd) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (exhausted && make_room(listener, now_ns)) continue;
-      if (exhausted) {
-        log(LogLevel::warn, rank_, "cannot accept connections: {}; raise `ulimit -n`",
-            errno_text(errno));
-        accept_again_ns_ = now_ns + kAcceptPauseNs;
-      }
+      if (exhausted) accept_again_ns_ = now_ns + kAcceptPauseNs;
       if (exhausted || errno == EAGAIN) return;
       if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;
       continue;  // that one connection failed
     }
     if (is_full(listener)) make_room(listener, now_ns);
-    HalfOpen connection;
     connection.listener = listener;
     connection.source = peer_address(fd.get()).ip();
     connection.fd = std::move(fd);

@@ -34,21 +34,27 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 /// nobody anything. There are at most kHalfOpenMax at a time at each listener; then the next makes
 /// the oldest of the source that has the most go, once that is kSparedNs old, and waits in the
 /// kernel's queue until then. Each source of strangers is logged once.
+///
+/// Without a descriptor for the next it takes one that it keeps for that: only so it learns whether
+/// that is a rank, whose link this process has no room for, or a stranger.
 class Acceptor {
  public:
-  /// `coordinator`: rank 0's second socket, at which the job joins; elsewhere none.
-  Acceptor(UniqueFd listener, UniqueFd coordinator, int rank, const Key& join_key);
+  /// `coordinator`: rank 0's other sockets, at which the job joins; elsewhere none.
+  Acceptor(std::vector<UniqueFd> own, std::vector<UniqueFd> coordinator, int rank,
+           const Key& join_key);
 
   static constexpr size_t kHalfOpenMax = 256;
   static constexpr int64_t kSparedNs = 100 * kMillisecond_ns;
 
   /// Once all have joined. Others of this process may then accept there, for the next job.
-  void close_coordinator() { listeners_[kCoordinator].reset(); }
+  void close_coordinator() { listeners_[kCoordinator].clear(); }
 
   /// Links inside the world wait until this is known.
   void set_session_key(const Key& key) { session_key_ = key; }
   void prepare(PollSet& set, int64_t now_ns);
   std::vector<AuthenticatedSocket> advance(const PollSet& set, int64_t now_ns);
+  /// A rank came for which there is no descriptor.
+  bool is_exhausted() const { return exhausted_; }
   /// How many connections were refused, and where the last came from.
   int refused() const { return refused_; }
   const std::string& last_refused() const { return last_refused_; }
@@ -58,6 +64,7 @@ class Acceptor {
   struct HalfOpen {
     UniqueFd fd;
     Listener listener = kOwn;
+    bool is_on_spare = false;
     std::string source;
     int64_t since_ns = 0;
     Bytes received;
@@ -66,7 +73,9 @@ class Acceptor {
   };
   enum class Progress : uint8_t { waiting, complete, over };
 
-  void accept_all(Listener listener, int64_t now_ns);
+  void keep_spare();
+  UniqueFd accept_one(int listener_fd, bool& is_on_spare);
+  void accept_all(int listener_fd, Listener listener, int64_t now_ns);
   bool is_full(Listener listener) const;
   /// Who goes first where there is no room.
   std::list<HalfOpen>::iterator oldest_of_the_most(Listener listener);
@@ -82,10 +91,12 @@ class Acceptor {
   Progress fill(HalfOpen& connection, size_t want);
   Progress refuse(const HalfOpen& connection, const char* why, bool suspicious);
 
-  std::array<UniqueFd, 2> listeners_;  // by Listener
+  std::array<std::vector<UniqueFd>, 2> listeners_;  // by Listener
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;
+  UniqueFd spare_;  // for one more connection
+  bool exhausted_ = false;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
   int replies_left_ = 0;         // in this call of advance(): each takes some 100 us
   std::list<HalfOpen> pending_;

@@ -1,5 +1,6 @@
 #include "bootstrap/acceptor.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/world_testing.h"
 
@@ -20,9 +22,11 @@ class Crowd : public testing::Test {
   Crowd() {
     auto any = *numeric_address("127.0.0.1:1");
     any.set_port(0);
-    UniqueFd own = listen_at(any), coordinator = listen_at(any);
-    own_ = local_address(own.get());
-    coordinator_ = local_address(coordinator.get());
+    std::vector<UniqueFd> own(1), coordinator(1);
+    own[0] = listen_at(any);
+    coordinator[0] = listen_at(any);
+    own_ = local_address(own[0].get());
+    coordinator_ = local_address(coordinator[0].get());
     acceptor_.emplace(std::move(own), std::move(coordinator), 0, key_);
   }
   void dial(uint32_t from) {
@@ -92,6 +96,50 @@ TEST_F(Crowd, StrangersAtOnePortKeepNobodyOutOfTheOther) {
   for (uint32_t from = 1; from <= 20; ++from) dial(from);
   run([&] { come_back(strangers, own_); });
   for (const auto& dialer : dialers_) EXPECT_EQ(dialer->why(), "");
+}
+
+/// As it is until the end of the scope.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    const int next = fcntl(0, F_DUPFD_CLOEXEC, 0);
+    ::close(next);
+    const rlimit low = {static_cast<rlim_t>(next), found_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &found_); }
+
+ private:
+  const rlimit found_ = descriptor_limits();
+};
+
+// Once nobody heard of it but by the timeout, and a warning came twenty times a second.
+TEST_F(Crowd, ARankForWhichThereIsNoDescriptorIsTold) {
+  dial(1);
+  dialers_[0]->advance({}, MonotonicClock().now_ns());  // has its own
+  const NoMoreDescriptors none;
+  run();
+  EXPECT_EQ(accepted_.size(), 1u);
+  EXPECT_TRUE(acceptor_->is_exhausted());
+  dial(2);
+  dialers_[1]->advance({}, MonotonicClock().now_ns());
+  EXPECT_TRUE(dialers_[1]->is_exhausted());
+}
+
+TEST_F(Crowd, AStrangerForWhomThereIsNoDescriptorEndsNothing) {
+  const UniqueFd stranger = connect_to(coordinator_.text());
+  {
+    const NoMoreDescriptors none;
+    PollSet set;
+    const int64_t now_ns = MonotonicClock().now_ns();
+    acceptor_->prepare(set, now_ns);
+    set.wait(now_ns);
+    EXPECT_TRUE(acceptor_->advance(set, now_ns).empty());
+    ::shutdown(stranger.get(), SHUT_RDWR);
+  }
+  dial(1);
+  run();
+  EXPECT_FALSE(acceptor_->is_exhausted());
 }
 
 TEST_F(Crowd, EachPortHasItsPurpose) {

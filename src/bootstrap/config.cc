@@ -20,7 +20,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr size_t kJobKeyBytesMax = 4096;
 constexpr long kRanksMax = 1 << 20;
 
 struct TransportNames {
@@ -166,16 +165,27 @@ const std::vector<VariableInfo>& variable_infos() {
        "set by `ropewalk run` for the program's own use: how many ranks its host has"},
       {"ROPEWALK_COORDINATOR", "from the launcher", "host:port at which rank 0 listens"},
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
-      {"ROPEWALK_JOB_KEY", "a fixed public key",
-       "the job's secret, the same on every rank; without it anyone who reaches rank 0 can join"},
+      {"ROPEWALK_JOB_KEY", "none",
+       "the job's secret, the same on every rank: openssl rand -hex 32. Wiped from the environment "
+       "when it has been read. Needed where rank 0 can be reached from other hosts"},
+      {"ROPEWALK_JOB_KEY_FILE", "none",
+       "a file of mode 600, or /dev/fd/N, whose first line is the job's secret, where "
+       "ROPEWALK_JOB_KEY is not set"},
+      {"ROPEWALK_KEEP_JOB_KEY", "0",
+       "1: leave ROPEWALK_JOB_KEY in the environment, for programs that this one starts"},
+      {"ROPEWALK_OPEN", "0",
+       "1: join beyond this host without a key, where whoever reaches rank 0 can join, read and "
+       "write"},
       {"ROPEWALK_TRANSPORT", "auto", transport_help},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto", algorithm_list},
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
-      {"ROPEWALK_LINK_TIMEOUT", "0.8",
-       "a link on which nothing is acknowledged for so long is cut: seconds, or 200ms, 3s, 2m"},
+      {"ROPEWALK_LINK_TIMEOUT", "15",
+       "how long nothing may be acknowledged on a TCP connection between two hosts, so that 10 s "
+       "of "
+       "outage are survived; then the path is taken for cut: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_TCP_STREAMS", "one a network",
        "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
        "that all hosts share"},
@@ -226,9 +236,7 @@ Config parse_config(const Lookup& get) {
               if_endpoint);
   read.integer("ROPEWALK_COORDINATOR_FD", config.coordinator_fd, 0,
                std::numeric_limits<int>::max());
-  read.text("ROPEWALK_JOB_KEY", config.job_key);
-  if (config.job_key.size() > kJobKeyBytesMax)
-    refuse("ROPEWALK_JOB_KEY", "(hidden)", fmt::format("at most {} bytes long", kJobKeyBytesMax));
+  read.integer("ROPEWALK_OPEN", config.open, 0, 1);
   read.parsed("ROPEWALK_TRANSPORT", config.transport, "one of: " + transport_words_text(),
               transport_named);
   read.one_of("ROPEWALK_REQUIRE", config.require, {"rdma", "shm", "tcp"});
@@ -249,7 +257,9 @@ Config parse_config(const Lookup& get) {
 }
 
 Config config_from_environment() {
-  return parse_config([](const char* name) { return std::getenv(name); });
+  Config config = parse_config([](const char* name) { return std::getenv(name); });
+  config.job_key = take_job_key();
+  return config;
 }
 
 std::vector<std::string> unknown_variables(const char* const* environ) {

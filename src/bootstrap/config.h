@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "bootstrap/secret.h"
 #include "ropewalk/types.h"
 
 namespace ropewalk {
@@ -18,30 +19,30 @@ struct Config {
   std::optional<int> rank, size;           // ROPEWALK_RANK, ROPEWALK_SIZE
   std::optional<std::string> coordinator;  // ROPEWALK_COORDINATOR=host:port
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
-  std::string job_key;             // ROPEWALK_JOB_KEY: the job's secret; empty: a fixed public key
-  std::string transport = "auto";  // ROPEWALK_TRANSPORT: what transport_named gives
-  std::string require;             // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
+  Secret job_key;                          // ROPEWALK_JOB_KEY; empty: a fixed public key
+  bool open = false;                       // ROPEWALK_OPEN: 0 or 1: beyond this host without a key
+  std::string transport = "auto";          // ROPEWALK_TRANSPORT: what transport_named gives
+  std::string require;  // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
   Algorithm algorithm = Algorithm::automatic;  // ROPEWALK_ALGORITHM: force one where it applies
   std::string socket_ifname;                   // ROPEWALK_SOCKET_IFNAME: interface name or prefix
-  std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // ROPEWALK_TIMEOUT (s)
-  std::chrono::nanoseconds link_timeout =
-      std::chrono::milliseconds(800);  // ROPEWALK_LINK_TIMEOUT (s)
-  int tcp_streams = 0;                 // ROPEWALK_TCP_STREAMS: sockets per peer; 0: by networks
-  std::string ib_hca;                  // ROPEWALK_IB_HCA: RDMA devices and ports to use
-  std::optional<int> ib_gid_index;     // ROPEWALK_IB_GID_INDEX
-  int ib_traffic_class = 0;            // ROPEWALK_IB_TC
-  int ib_service_level = 0;            // ROPEWALK_IB_SL
-  int ib_pkey_index = 0;               // ROPEWALK_IB_PKEY: index into the port's table
-  int ib_timeout = 15;                 // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this
-  int ib_retry = 4;                    // ROPEWALK_IB_RETRY
-  int ib_lanes = 0;                    // ROPEWALK_IB_LANES: queue pairs per peer; 0: one per port
-  int ib_mtu = 4096;                   // ROPEWALK_IB_MTU: bytes of a packet, at most
-  bool probe = true;                   // ROPEWALK_PROBE: 0 or 1; counts on rank 0
-  std::string tuning;                  // ROPEWALK_TUNING: a file, or none; counts on rank 0
-  size_t slice_bytes = 1 << 20;        // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
-  bool progress_thread = true;         // ROPEWALK_PROGRESS_THREAD: 0 or 1
-  std::optional<int> progress_cpu;     // ROPEWALK_PROGRESS_CPU
-  LogLevel log = LogLevel::warn;       // ROPEWALK_LOG: error, warn, info, debug
+  std::chrono::nanoseconds timeout = std::chrono::seconds(30);       // ROPEWALK_TIMEOUT (s)
+  std::chrono::nanoseconds link_timeout = std::chrono::seconds(15);  // ROPEWALK_LINK_TIMEOUT (s)
+  int tcp_streams = 0;              // ROPEWALK_TCP_STREAMS: sockets per peer; 0: by networks
+  std::string ib_hca;               // ROPEWALK_IB_HCA: RDMA devices and ports to use
+  std::optional<int> ib_gid_index;  // ROPEWALK_IB_GID_INDEX
+  int ib_traffic_class = 0;         // ROPEWALK_IB_TC
+  int ib_service_level = 0;         // ROPEWALK_IB_SL
+  int ib_pkey_index = 0;            // ROPEWALK_IB_PKEY: index into the port's table
+  int ib_timeout = 15;              // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this
+  int ib_retry = 4;                 // ROPEWALK_IB_RETRY
+  int ib_lanes = 0;                 // ROPEWALK_IB_LANES: queue pairs per peer; 0: one per port
+  int ib_mtu = 4096;                // ROPEWALK_IB_MTU: bytes of a packet, at most
+  bool probe = true;                // ROPEWALK_PROBE: 0 or 1; counts on rank 0
+  std::string tuning;               // ROPEWALK_TUNING: a file, or none; counts on rank 0
+  size_t slice_bytes = 1 << 20;     // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
+  bool progress_thread = true;      // ROPEWALK_PROGRESS_THREAD: 0 or 1
+  std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU
+  LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug
 };
 
 /// What ROPEWALK_TRANSPORT and Options::transport may be: "auto" and ROPEWALK_TRANSPORTS, by all
@@ -67,6 +68,7 @@ Config parse_config(const Lookup& get);
 std::optional<std::string> variable(const Lookup& get, const char* name);
 std::optional<int> integer_variable(const Lookup& get, const char* name, long low, long high);
 
+/// With the job's key as `take_job_key` tells; parse_config gives none.
 Config config_from_environment();
 /// ROPEWALK_* names in `environ` that are none of the above: often typing errors.
 std::vector<std::string> unknown_variables(const char* const* environ);

@@ -27,7 +27,7 @@ TEST(Config, DefaultsAreThoseOfTheStruct) {
   EXPECT_FALSE(config.rank);
   EXPECT_EQ(config.transport, "auto");
   EXPECT_EQ(config.timeout, 30s);
-  EXPECT_EQ(config.link_timeout, 800ms);
+  EXPECT_EQ(config.link_timeout, 15s);
   EXPECT_EQ(config.slice_bytes, 1u << 20);
   EXPECT_TRUE(config.progress_thread);
 }
@@ -37,7 +37,7 @@ TEST(Config, ReadsEveryVariable) {
                                {"ROPEWALK_SIZE", "8"},
                                {"ROPEWALK_COORDINATOR", "[::1]:4242"},
                                {"ROPEWALK_COORDINATOR_FD", "5"},
-                               {"ROPEWALK_JOB_KEY", "secret"},
+                               {"ROPEWALK_OPEN", "1"},
                                {"ROPEWALK_TRANSPORT", "tcp"},
                                {"ROPEWALK_REQUIRE", "rdma"},
                                {"ROPEWALK_ALGORITHM", "ring"},
@@ -62,7 +62,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config.size, 8);
   EXPECT_EQ(config.coordinator, "[::1]:4242");
   EXPECT_EQ(config.coordinator_fd, 5);
-  EXPECT_EQ(config.job_key, "secret");
+  EXPECT_TRUE(config.open);
   EXPECT_EQ(config.transport, "tcp");
   EXPECT_EQ(config.require, "rdma");
   EXPECT_EQ(config.algorithm, Algorithm::ring);
@@ -132,15 +132,6 @@ TEST(Config, APeerThatAnswersNothingIsLostWithinASecond) {
   const double looks = 0.1;  // of the engine, until it takes the peer for the cause and tells
   const double seconds = (config.ib_retry + 1) * 4.096e-6 * (1 << config.ib_timeout) + looks;
   EXPECT_LT(seconds, 1);
-}
-
-TEST(Config, TheJobKeyIsNeverShown) {
-  try {
-    parse({{"ROPEWALK_JOB_KEY", std::string(5000, 'k')}});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find("kkk"), std::string::npos);
-  }
 }
 
 namespace fs = std::filesystem;

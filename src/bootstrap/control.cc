@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/start_thread.h"
 
@@ -18,9 +19,9 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
     : setup_(std::move(setup)),
       monitor_(monitor),
       socket_broker_(socket_broker),
-      job_key_(job_key(setup_.config.job_key)),
+      job_key_(job_key(setup_.config.job_key.text())),
       table_(static_cast<size_t>(setup_.size)),
-      acceptor_(std::move(setup_.listener), std::move(setup_.coordinator_listener), setup_.rank,
+      acceptor_(std::move(setup_.listeners), std::move(setup_.coordinator_listeners), setup_.rank,
                 job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
             table_),
@@ -51,7 +52,7 @@ void Control::leave(const CallsMade& calls) {
   const bool ended =
       changed_.wait_for(lock, setup_.config.timeout, [this] { return all_left_ || over_; });
   if (over_) {  // who leaves may end this process at once
-    changed_.wait_for(lock, setup_.config.link_timeout, [this] { return told_; });
+    changed_.wait_for(lock, setup_.flush_limit(), [this] { return told_; });
     return;
   }
   if (ended) return;
@@ -107,6 +108,7 @@ void Control::advance(int64_t now_ns) {
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
   advance_dials(now_ns);
+  check_descriptors();
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   if (monitor_.failure() != nullptr) {
@@ -116,12 +118,12 @@ void Control::advance(int64_t now_ns) {
   }
 }
 
-/// After stop: sees to it that the last words are acknowledged, for at most the link timeout. (A
-/// close with unread input resets the connection and would drop them.)
+/// After stop: sees to it that the last words are acknowledged, for at most a second. (A close with
+/// unread input resets the connection and would drop them.)
 bool Control::finished(int64_t now_ns) {
   if (!stop_) return false;
   if (closing_until_ns_ == 0) {
-    closing_until_ns_ = now_ns + setup_.config.link_timeout.count();
+    closing_until_ns_ = now_ns + setup_.flush_limit().count();
     tell_late_until_ns_ = now_ns + kTellLateNs;
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr)
       fail(ErrorCode::peer_lost,
@@ -157,6 +159,24 @@ void Control::notify_waiters() {
 
 void Control::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
   monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});
+}
+
+/// The others wait for a link with this rank: they hear at once why there is none.
+void Control::check_descriptors() {
+  const auto is_exhausted = [](const auto& dial) { return dial && dial->is_exhausted(); };
+  const bool dials = is_exhausted(coordinator_dial_) || is_exhausted(parent_dial_) ||
+                     std::ranges::any_of(
+                         dials_, is_exhausted, [](auto& dial) -> auto& { return dial.second; });
+  if (monitor_.failure() != nullptr || !(dials || acceptor_.is_exhausted())) return;
+  const auto limits = descriptor_limits();
+  fail(ErrorCode::exhausted,
+       fmt::format("{} has no file descriptor left to link with another: all {} are open",
+                   tree_.describe(setup_.rank), limits.rlim_cur),
+       limits.rlim_cur < limits.rlim_max
+           ? fmt::format("ulimit -n {}", limits.rlim_max)
+           : fmt::format("ulimit -Hn {}, as root or in the service's or container's settings",
+                         2 * limits.rlim_max),
+       setup_.rank);
 }
 
 void Control::fail_protocol(std::string reason, int peer) {

@@ -31,13 +31,17 @@ struct ControlSetup {
   int size = 2;
   Config config;
   PeerRecord record;  // this rank's
-  UniqueFd listener;
-  UniqueFd coordinator_listener;           // rank 0
-  std::vector<SocketAddress> coordinator;  // ranks other than 0
-  std::vector<size_t> coordinator_names;   // by address, as Dialer's
-  std::string coordinator_text;            // for messages
-  int64_t deadline_ns = 0;                 // of joining
+  std::vector<UniqueFd> listeners;
+  std::vector<UniqueFd> coordinator_listeners;  // rank 0
+  std::vector<SocketAddress> coordinator;       // ranks other than 0
+  std::vector<size_t> coordinator_names;        // by address, as Dialer's
+  std::string coordinator_text;                 // for messages
+  int64_t deadline_ns = 0;                      // of joining
 
+  /// How long last words may take: who leaves has no more to do.
+  std::chrono::nanoseconds flush_limit() const {
+    return std::min<std::chrono::nanoseconds>(config.link_timeout, std::chrono::seconds(1));
+  }
   double timeout_s() const { return std::chrono::duration<double>(config.timeout).count(); }
 };
 
@@ -59,7 +63,7 @@ class Control {
   /// keeps the deadline.
   void wait_joined();
   /// Announces the leave; returns when all have left, or after the timeout; on failure as soon as
-  /// the neighbours' kernels know of it, at most after the link timeout.
+  /// the neighbours' kernels know of it, at most after a second.
   void leave(const CallsMade& calls);
   /// Complete and constant once joined.
   const std::vector<PeerRecord>& table() const { return table_; }
@@ -75,6 +79,7 @@ class Control {
   bool flushed() const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
+  void check_descriptors();
   void fail_protocol(std::string reason, int peer);
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.

@@ -116,8 +116,7 @@ void Control::advance_parent_dial(int64_t now_ns) {
 /// With a neighbour in the tree. A child gets the records that have come so far; from the parent
 /// none has come yet.
 void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
-  // A little below the link timeout: a heartbeat's interval comes on top.
-  tune_control_stream(socket.fd.get(), setup_.config.link_timeout * 3 / 4);
+  tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
   for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
 }

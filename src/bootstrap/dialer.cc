@@ -50,8 +50,9 @@ void Dialer::advance(const PollSet& set, int64_t now_ns) {
 void Dialer::start(int64_t now_ns) {
   own_ = random_key_pair();
   hello_.public_key = own_.public_key;
-  if (const int error = begin_connect(addresses_[current_], fd_))
-    return next_address(now_ns, errno_text(error));
+  const int error = begin_connect(addresses_[current_], fd_);
+  exhausted_ = error == EMFILE || error == ENFILE;
+  if (error != 0) return next_address(now_ns, errno_text(error));
   phase_ = Phase::connecting;
   until_ns_ = now_ns + kConnectTimeoutNs;
 }

@@ -119,5 +119,17 @@ TEST(Failure, AStoppedRankIsNamedWithinTheTimeout) {
   expect_culprit(ranks, 3, 2, "stopped, or its host hangs", 4s);
 }
 
+// It said "rank 0 died", which closed its link before the news was sent.
+TEST(Failure, AStoppedRankThatComesBackHearsThatItWasGivenUp) {
+  TestJob job(4);
+  job.config.timeout = 2s;
+  Ranks ranks(job);
+  ranks.await_joined();
+  ranks.signal(2, SIGSTOP);
+  expect_culprit(ranks, 3, 2, " UTC rank 0 gave rank 2 (", 20s);
+  ranks.signal(2, SIGCONT);
+  expect_culprit(ranks, 1, 2, " UTC rank 0 gave rank 2 (", 20s);
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

@@ -10,6 +10,8 @@
 
 namespace ropewalk {
 
+inline constexpr const char* kNetworkAdvice = "look at the network between the two hosts";
+
 /// The collectives that a rank had called when it left.
 struct CallsMade {
   uint32_t count = 0;

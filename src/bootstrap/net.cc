@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -284,14 +285,19 @@ std::vector<LocalAddress> local_addresses(const std::string& prefix) {
   return found;
 }
 
-std::vector<std::string> advertised_addresses(int listener_fd, const std::string& prefix,
-                                              std::string& choice) {
-  const SocketAddress bound = local_address(listener_fd);
-  if (!bound.is_any()) {
-    choice = fmt::format("{}: the coordinator's address means this host only", bound.text());
-    return {bound.text()};
-  }
+std::vector<std::string> advertised_addresses(std::span<const UniqueFd> listeners,
+                                              const std::string& prefix, std::string& choice) {
+  assert(!listeners.empty());
+  const SocketAddress bound = local_address(listeners.front().get());
   std::vector<std::string> addresses;
+  if (!bound.is_any()) {
+    for (const UniqueFd& listener : listeners)
+      addresses.push_back(local_address(listener.get()).text());
+    choice = fmt::format("{}: {}", fmt::join(addresses, ", "),
+                         prefix.empty() ? "the coordinator's address means this host only"
+                                        : "ROPEWALK_SOCKET_IFNAME=" + prefix);
+    return addresses;
+  }
   std::vector<std::string> reasons;
   for (LocalAddress& local : local_addresses(prefix)) {
     const bool reachable = bound.family() == AF_INET6 || local.address.family() == AF_INET;
@@ -329,6 +335,27 @@ UniqueFd listen_everywhere(uint16_t port) {
   return listen_at(numeric_address(Endpoint{"0.0.0.0", port}).value());
 }
 
+std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port) {
+  constexpr int kTries = 16;
+  std::vector<LocalAddress> addresses = local_addresses(prefix);
+  addresses.resize(std::min(addresses.size(), kAddressesMax));
+  std::vector<UniqueFd> listeners;
+  for (int tries = 1; listeners.size() < addresses.size();) {
+    SocketAddress address = addresses[listeners.size()].address;
+    const bool chooses = port == 0 && listeners.empty();
+    address.set_port(chooses || port != 0 ? port : local_address(listeners[0].get()).port());
+    UniqueFd fd;
+    const int error = try_listen(address, fd);
+    if (error == EADDRINUSE && port == 0 && tries++ < kTries)
+      listeners.clear();  // somebody has this port at another address
+    else if (error != 0)
+      cannot_listen(address.text(), error);
+    else
+      listeners.push_back(std::move(fd));
+  }
+  return listeners;
+}
+
 SocketAddress local_address(int fd) {
   return address_by<getsockname>(fd);
 }
@@ -357,9 +384,12 @@ void tune_data_stream(int fd) {
 }
 
 void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout) {
+  constexpr std::chrono::nanoseconds kWithinHost = std::chrono::seconds(1);
   tune_data_stream(fd);
-  const auto ms = static_cast<unsigned>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(link_timeout).count());
+  const bool is_local = local_address(fd).ip() == peer_address(fd).ip();
+  const auto limit = is_local ? std::min(link_timeout, kWithinHost) : link_timeout;
+  const auto ms =
+      static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 

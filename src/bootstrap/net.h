@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,10 +80,10 @@ std::string network_of(const std::string& ip, int prefix_bits);
 /// Whether `network`, as network_of gives it, has that address.
 bool is_within(const SocketAddress& address, const std::string& network);
 
-/// What to put into the record for a listener: "ip:port", at most kAddressesMax. `choice` says why,
-/// for the log. A listener bound to one address has just that one.
-std::vector<std::string> advertised_addresses(int listener_fd, const std::string& prefix,
-                                              std::string& choice);
+/// What to put into the record for this rank's listeners: "ip:port", at most kAddressesMax.
+/// `choice` says why, for the log. A listener bound to one address has just that one.
+std::vector<std::string> advertised_addresses(std::span<const UniqueFd> listeners,
+                                              const std::string& prefix, std::string& choice);
 
 /// Moves the entry with `address`'s ip, where there is one, to the front: rank 0 was reached from
 /// it, so it is known to work.
@@ -92,6 +93,9 @@ void prefer(std::vector<std::string>& addresses, const SocketAddress& address);
 UniqueFd listen_at(const SocketAddress& address);
 /// The same on every interface: IPv6 and IPv4, or IPv4 only where the machine has no IPv6.
 UniqueFd listen_everywhere(uint16_t port);
+/// One each at the addresses of the interfaces whose names begin with `prefix`, kAddressesMax at
+/// most, all at the same port; 0: a free one.
+std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port);
 /// Where `fd` is bound; where `fd` is connected to. Unset (length 0) on error.
 SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);
@@ -102,8 +106,8 @@ int begin_connect(const SocketAddress& address, UniqueFd& fd);
 /// itself (possible on loopback while nobody listens) counts as ECONNREFUSED.
 int finish_connect(int fd);
 /// No Nagle delay; the kernel gives up the connection when sent bytes stay unacknowledged for
-/// `link_timeout`. It does so, too, when the other end reads nothing for as long and its buffer is
-/// full: only for streams that a control thread reads.
+/// `link_timeout`, or a second where both ends are on one host. It does so, too, when the other end
+/// reads nothing for as long and its buffer is full: only for streams that a control thread reads.
 void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout);
 /// No Nagle delay, and no limit: a rank that computes reads nothing.
 void tune_data_stream(int fd);

@@ -1,4 +1,5 @@
 // Unique id: "ropewalk1 KEY ADDRESS,ADDRESS,..."; KEY is 64 hexadecimal digits, ADDRESS "ip:port".
+// "ropewalk2 NONCE ADDRESS,..." where the ranks have a key of their own.
 #include "ropewalk/rendezvous.h"
 
 #include <fmt/format.h>
@@ -14,15 +15,29 @@
 namespace ropewalk {
 namespace {
 
-constexpr std::string_view kGreeting = "ropewalk1 ";
+constexpr std::string_view kWithKey = "ropewalk1 ", kWithNonce = "ropewalk2 ";
 constexpr size_t kKeyDigits = 64;
+
+/// What the ranks have in common before they meet.
+Secret key_of(const Options& common) {
+  return common.key ? Secret(*common.key) : take_job_key();
+}
+
+/// The socket at which rank 0 waits for the others. An interface that was asked for has one
+/// address, or more, of which the first will do.
+UniqueFd open_listener(bool this_host_only) {
+  if (this_host_only) return bootstrap::listen_at(*bootstrap::loopback_literal({"127.0.0.1", 0}));
+  const std::string prefix = config_from_environment().socket_ifname;
+  if (prefix.empty()) return bootstrap::listen_everywhere(0);
+  return bootstrap::listen_at(bootstrap::local_addresses(prefix).front().address);
+}
 
 /// A loopback address means another machine to each rank, so it is named only where nothing else
 /// is.
-std::string addresses_of(int listener) {
+std::string addresses_of(const UniqueFd& listener) {
   std::string choice;
-  const auto all =
-      bootstrap::advertised_addresses(listener, config_from_environment().socket_ifname, choice);
+  const auto all = bootstrap::advertised_addresses(std::span(&listener, 1),
+                                                   config_from_environment().socket_ifname, choice);
   std::string outward, loopback;
   for (const std::string& text : all) {
     std::string& list = bootstrap::numeric_address(text)->is_loopback() ? loopback : outward;
@@ -36,11 +51,11 @@ std::string addresses_of(int listener) {
 
 }  // namespace
 
-Rendezvous::Rendezvous() {
+Rendezvous::Rendezvous(const Options& common, bool this_host_only) {
   bootstrap::start_cryptography();
-  UniqueFd listener = bootstrap::listen_everywhere(0);
-  unique_id_ =
-      fmt::format("{}{} {}", kGreeting, bootstrap::random_secret(), addresses_of(listener.get()));
+  UniqueFd listener = open_listener(this_host_only);
+  unique_id_ = fmt::format("{}{} {}", key_of(common).empty() ? kWithKey : kWithNonce,
+                           bootstrap::random_secret(), addresses_of(listener));
   listener_ = listener.release();
 }
 
@@ -60,16 +75,24 @@ Options Rendezvous::options(int rank, int size, Options common) const {
 
 Options Rendezvous::options(std::string_view unique_id, int rank, int size, Options common) {
   const std::string_view rest =
-      unique_id.substr(std::min(unique_id.size(), kGreeting.size() + kKeyDigits));
-  const bool is_one = unique_id.starts_with(kGreeting) && rest.starts_with(' ') &&
+      unique_id.substr(std::min(unique_id.size(), kWithKey.size() + kKeyDigits));
+  const bool has_nonce = unique_id.starts_with(kWithNonce);
+  const bool is_one = (has_nonce || unique_id.starts_with(kWithKey)) && rest.starts_with(' ') &&
                       !bootstrap::parse_endpoints(rest.substr(1)).empty();
   if (!is_one)
     throw Error(ErrorCode::invalid_argument, "rendezvous",
                 fmt::format("\"{}\" is no unique id", unique_id.substr(0, 16)),
                 "give what Rendezvous::unique_id() said on rank 0, whole");
+  const Secret key = key_of(common);
+  if (has_nonce == key.empty())
+    throw Error(ErrorCode::invalid_argument, "rendezvous",
+                key.empty() ? "rank 0 has a ROPEWALK_JOB_KEY, and this rank has none"
+                            : "this rank has a ROPEWALK_JOB_KEY, and rank 0 has none",
+                kKeyAdvice);
   common.rank = rank;
   common.size = size;
-  common.key = std::string(unique_id.substr(kGreeting.size(), kKeyDigits));
+  common.key = std::string(unique_id.substr(kWithKey.size(), kKeyDigits));
+  if (has_nonce) common.key = bootstrap::part_secret(key.text(), *common.key);
   common.coordinator = std::string(rest.substr(1));
   return common;
 }

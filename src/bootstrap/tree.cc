@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,21 +12,33 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kBeatsPerLinkTimeout = 8;
+constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
+constexpr int64_t kBeatsMissedMax = 8;
+constexpr const char* kDeadAdvice =
+    "look at that rank's own output and at its host's kernel log (out of memory?)";
 /// Ranks that wait for the same ask the same: it is passed on once in so long.
 constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
+
+/// "16:43:05 UTC".
+std::string utc_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  std::array<char, 16> text;
+  text[std::strftime(text.data(), text.size(), "%H:%M:%S", gmtime_r(&now, &parts))] = '\0';
+  return fmt::format("{} UTC", text.data());
+}
 
 }  // namespace
 
 // A heartbeat must be missed several times before its absence means anything, so the silence
-// allowed is never shorter than the link timeout.
+// allowed is never shorter than that of a few.
 Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
            std::chrono::nanoseconds link_timeout, JobMonitor& monitor,
            const std::vector<PeerRecord>& table)
     : rank_(rank),
       size_(size),
-      silence_max_ns_(std::max(timeout.count() / 2, int64_t{link_timeout.count()})),
-      beat_ns_(link_timeout.count() / kBeatsPerLinkTimeout),
+      beat_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeatMax_ns)),
+      silence_max_ns_(std::max(timeout.count() / 2, kBeatsMissedMax * beat_ns_)),
       monitor_(monitor),
       table_(table),
       gone_(static_cast<size_t>(size), false),
@@ -53,7 +67,7 @@ void Tree::flood(const Bytes& frame, int except) {
 void Tree::prepare(PollSet& set) {
   for (Edge& link : links_) {
     link.stream.prepare(set);
-    set.wake_at(link.heard_ns + link.silence_max_ns);
+    if (!failure_spread_) set.wake_at(link.heard_ns + link.silence_max_ns);
   }
   if (!links_.empty()) set.wake_at(next_beat_ns_);
 }
@@ -93,7 +107,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
     case FrameType::heartbeat:
       if (const auto beat = decode<Heartbeat>(frame.payload))
         link.silence_max_ns =
-            std::max(silence_max_ns_, kBeatsPerLinkTimeout * kMillisecond_ns * beat->interval_ms);
+            std::max(silence_max_ns_, kBeatsMissedMax * kMillisecond_ns * beat->interval_ms);
       else
         protocol_fault(link);
       return;
@@ -159,11 +173,16 @@ void Tree::beat(int64_t now_ns) {
     if (link.stream.idle()) link.stream.send(heartbeat);
 }
 
-void Tree::check_silence(Edge& link, int64_t now_ns) {
+/// The link stays: should the neighbour come back, it finds there why it was given up.
+void Tree::check_silence(const Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
-  if (silent_ns < link.silence_max_ns) return;
-  close(link, fmt::format("has not answered for {:.3g} s: stopped, or its host hangs",
-                          static_cast<double>(silent_ns) / 1e9));
+  if (silent_ns < link.silence_max_ns || monitor_.failure() != nullptr) return;
+  monitor_.report(
+      {ErrorCode::peer_lost, "control",
+       fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
+                   "stopped, or its host hangs",
+                   utc_text(), rank_, describe(link.peer), static_cast<double>(silent_ns) / 1e9),
+       kDeadAdvice, rank_, link.peer});
 }
 
 void Tree::close(Edge& link, std::string reason) {
@@ -171,11 +190,7 @@ void Tree::close(Edge& link, std::string reason) {
   if (monitor_.failure() != nullptr) return;
   if (!monitor_.has_left(link.peer)) {
     monitor_.report({ErrorCode::peer_lost, "control", describe(link.peer) + " " + reason,
-                     link.stream.cut_off()
-                         ? "look at the network between the two hosts"
-                         : "look at that rank's own output and at its host's kernel log (out of "
-                           "memory?)",
-                     rank_, link.peer});
+                     link.stream.cut_off() ? kNetworkAdvice : kDeadAdvice, rank_, link.peer});
     return;
   }
   const bool is_parent = link.peer == tree_parent(rank_);

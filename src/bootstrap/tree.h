@@ -86,14 +86,14 @@ class Tree {
   /// False where the same was asked a moment ago.
   bool is_new_question(uint32_t sequence);
   void beat(int64_t now_ns);
-  void check_silence(Edge& link, int64_t now_ns);
+  void check_silence(const Edge& link, int64_t now_ns);
   void close(Edge& link, std::string reason);
   void protocol_fault(const Edge& link);
   void await_no_more(int rank);
 
   const int rank_, size_;
-  const int64_t silence_max_ns_;  // longest time without a heartbeat
-  const int64_t beat_ns_;         // between two of our own
+  const int64_t beat_ns_;         // between two of our own heartbeats
+  const int64_t silence_max_ns_;  // longest time without one
   JobMonitor& monitor_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;

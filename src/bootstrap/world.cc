@@ -1,7 +1,6 @@
 #include "bootstrap/world.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/control.h"
@@ -49,9 +49,9 @@ PeerRecord make_record(const JobIdentity& identity, const Config& config,
 void check_descriptor_limit(const JobIdentity& identity) {
   constexpr rlim_t kOthers = 32;  // half of them for the program
   const auto needed = static_cast<rlim_t>(identity.size) + kOthers;
-  rlimit limit = {};
-  if (identity.rank != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
-    return;
+  raise_descriptor_limit();
+  const rlimit limit = descriptor_limits();
+  if (identity.rank != 0 || limit.rlim_cur >= needed) return;
   fail(ErrorCode::exhausted, 0,
        fmt::format("{} ranks need {} open files at rank 0; the limit is {}", identity.size, needed,
                    limit.rlim_cur),
@@ -72,12 +72,57 @@ UniqueFd inherited_listener(int inherited) {
   return fd;
 }
 
-/// The coordinator's address where that means this host only: then every rank is on this host, and
-/// nobody else needs to reach it.
+/// The coordinator's address where that, or each of several, means this host only: then every rank
+/// is on this host, and nobody else needs to reach it.
 std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinators,
                                          const Config& config) {
-  if (coordinators.size() != 1 || !config.socket_ifname.empty()) return {};
+  const auto is_loopback = [](const Endpoint& endpoint) {
+    return loopback_literal(endpoint).has_value();
+  };
+  if (coordinators.empty() || !config.socket_ifname.empty() ||
+      !std::ranges::all_of(coordinators, is_loopback))
+    return {};
   return loopback_literal(coordinators[0]);
+}
+
+/// Where rank 0 can be reached from elsewhere, only who has a key may join, and one that cannot be
+/// guessed.
+void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank) {
+  if (is_local || config.job_key.is_strong()) return;
+  if (!config.job_key.empty())
+    fail(ErrorCode::invalid_argument, rank,
+         "ROPEWALK_JOB_KEY can be guessed, and rank 0 can be reached from other hosts",
+         fmt::format("use 128 random bits or more: {}", kKeyAdvice));
+  if (!config.open)
+    fail(ErrorCode::invalid_argument, rank,
+         fmt::format("there is no job key, and {} can be reached from other hosts: whoever does "
+                     "could join, read and write",
+                     coordinator),
+         fmt::format("{} (`ropewalk run` makes one), or ROPEWALK_OPEN=1 for a job that is open to "
+                     "all",
+                     kKeyAdvice));
+  log(LogLevel::warn, rank, "ROPEWALK_OPEN=1 and no job key: anyone who reaches {} can join",
+      coordinator);
+}
+
+std::vector<UniqueFd> only(UniqueFd fd) {
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(fd));
+  return fds;
+}
+
+/// Where rank 0 waits for the others: at the coordinator's port, of the interfaces that were asked
+/// for and of the coordinator's address where that is another of this host.
+std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
+                                            const std::string& socket_ifname) {
+  if (socket_ifname.empty()) return only(listen_everywhere(coordinator.port));
+  auto listeners = listen_on_interfaces(socket_ifname, coordinator.port);
+  const auto address = numeric_address(coordinator);
+  const auto is_named = [&](const auto& local) { return address->ip() == local.address.ip(); };
+  if (address && std::ranges::any_of(local_addresses(""), is_named) &&
+      std::ranges::none_of(local_addresses(socket_ifname), is_named))
+    listeners.push_back(listen_at(*address));
+  return listeners;
 }
 
 /// Rank 0 waits for the others at the coordinator's address. The other listener is at a free port,
@@ -91,15 +136,25 @@ void open_listeners(const JobIdentity& identity, const Config& config, ControlSe
          "set ROPEWALK_COORDINATOR=host:port");
   auto local = loopback_of(coordinators, config);
   if (identity.rank == 0) {
-    setup.coordinator_listener = identity.coordinator_fd >= 0
-                                     ? inherited_listener(identity.coordinator_fd)
-                                 : local ? listen_at(*local)
-                                         : listen_everywhere(coordinators[0].port);
-    const SocketAddress bound = local_address(setup.coordinator_listener.get());
-    local = bound.is_any() ? std::nullopt : std::optional(bound);
+    setup.coordinator_listeners =
+        identity.coordinator_fd >= 0 ? only(inherited_listener(identity.coordinator_fd))
+        : local                      ? only(listen_at(*local))
+                                     : listen_at_coordinator(coordinators[0], config.socket_ifname);
+    const SocketAddress bound = local_address(setup.coordinator_listeners[0].get());
+    local = bound.is_any() || !config.socket_ifname.empty() ? std::nullopt : std::optional(bound);
   }
+  setup.coordinator_text = identity.coordinator.empty()
+                               ? local_address(setup.coordinator_listeners[0].get()).text()
+                               : identity.coordinator;
   if (local) local->set_port(0);
-  setup.listener = local ? listen_at(*local) : listen_everywhere(0);
+  setup.listeners = local                          ? only(listen_at(*local))
+                    : config.socket_ifname.empty() ? only(listen_everywhere(0))
+                                                   : listen_on_interfaces(config.socket_ifname, 0);
+  bool is_local = true;
+  for (const auto* listeners : {&setup.listeners, &setup.coordinator_listeners})
+    for (const UniqueFd& fd : *listeners)
+      is_local = is_local && local_address(fd.get()).is_loopback();
+  check_key(config, setup.coordinator_text, is_local, identity.rank);
 }
 
 /// Names may appear late (a pod's, for one): asks again until there is an address.
@@ -148,19 +203,13 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.config = config;
   setup.deadline_ns = MonotonicClock().now_ns() + config.timeout.count();
   open_listeners(identity, config, setup);
-  setup.coordinator_text = identity.coordinator.empty()
-                               ? local_address(setup.coordinator_listener.get()).text()
-                               : identity.coordinator;
   std::string choice;
-  record.addresses = advertised_addresses(setup.listener.get(), config.socket_ifname, choice);
+  record.addresses = advertised_addresses(setup.listeners, config.socket_ifname, choice);
   if (record.addresses.empty())
     fail(ErrorCode::unavailable, identity.rank, "no network interface is up",
          "ip link set lo up, at least");
   log(LogLevel::info, identity.rank, "rank {} of {} from {}; other ranks may dial {}",
       identity.rank, identity.size, identity.source, choice);
-  if (config.job_key.empty())
-    log(LogLevel::info, identity.rank,
-        "no ROPEWALK_JOB_KEY: anyone who reaches {} could join this job", setup.coordinator_text);
   if (identity.rank != 0) resolve_coordinator(identity, setup);
   setup.record = std::move(record);
   world->control_ =
@@ -171,6 +220,13 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
 
 const PeerRecord& World::record(int rank) const {
   return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
+}
+
+bool World::is_on_loopback() const {
+  return std::ranges::all_of(record(rank_).addresses, [](const std::string& text) {
+    const auto address = numeric_address(text);
+    return address && address->is_loopback();
+  });
 }
 
 Monitor& World::monitor() {

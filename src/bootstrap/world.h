@@ -65,6 +65,8 @@ class World {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const PeerRecord& record(int rank) const;
+  /// Nobody beyond this host can reach this rank's ports.
+  bool is_on_loopback() const;
   Monitor& monitor();
   SocketSource& sockets();
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or

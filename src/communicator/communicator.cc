@@ -314,8 +314,8 @@ std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int col
 }
 
 /// Opens a rendezvous and writes its unique id, which ends with a zero, into `unique_id`.
-Rendezvous open_rendezvous(std::span<char> unique_id) {
-  Rendezvous rendezvous;
+Rendezvous open_rendezvous(const Options& common, bool this_host_only, std::span<char> unique_id) {
+  Rendezvous rendezvous(common, this_host_only);
   if (rendezvous.unique_id().size() >= unique_id.size())
     throw Error(ErrorCode::exhausted, "split", "this rank has too many addresses",
                 "choose some with ROPEWALK_SOCKET_IFNAME");
@@ -414,14 +414,17 @@ std::optional<int64_t> Communicator::culprit_process() const {
 // Splitting is two all_gathers: of color and key, from which every rank computes the members of its
 // part and their order; and of unique ids, since the first member of each part opens a rendezvous.
 // Where that fails the unique id is empty: an error on each rank of the part, rather than a wait.
-// Messages are not encrypted, so the key in these is only a nonce: the part's key is made of it and
-// of the whole's, which never travels. A part is a communicator like any other, with sockets,
-// control tree and threads of its own: its messages, deadlines and failures never mix with those of
-// the whole.
+// The part's key is made of the whole's, which never travels, and of a nonce. A part is a
+// communicator like any other, with sockets, control tree and threads of its own: its messages,
+// deadlines and failures never mix with those of the whole.
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   Options common;  // what the part takes over: all except who and where
-  visit_settings(common, impl_->job.config(),
-                 [](auto& option, const auto& setting) { option = setting; });
+  visit_settings(common, impl_->job.config(), [](auto& option, const auto& setting) {
+    if constexpr (std::is_same_v<decltype(setting), const Secret&>)
+      option = setting.empty() ? "" : bootstrap::part_secret(setting.text(), "of a split");
+    else
+      option = setting;
+  });
   const auto ranks = static_cast<size_t>(size());
   const std::array<int32_t, 2> own{color, key};
   std::vector<int32_t> colors_and_keys(2 * ranks);
@@ -435,7 +438,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   if (leads) {
     // The others are told that there is no unique id: they must not wait for one.
     try {
-      rendezvous.emplace(open_rendezvous(unique_id));
+      rendezvous.emplace(open_rendezvous(common, impl_->job.is_on_loopback(), unique_id));
     } catch (const Error& error) {
       failure = error;
     }
@@ -453,7 +456,6 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
                 fmt::format("see the output of rank {}", members[0]));
   Options options = leads ? rendezvous->options(part_rank, part_size, common)
                           : Rendezvous::options(leaders, part_rank, part_size, common);
-  options.key = bootstrap::part_secret(common.key.value_or(""), *options.key);
   const auto part = std::make_shared<Impl>(options);
   part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
   return std::make_unique<Communicator>(part);

@@ -226,7 +226,9 @@ void FailureDetector::fail_lost(const Operation& op, Link& link) {
   const int peer = link.peer();
   auto [text, silent, advice] = link.transport().why_lost(peer);
   const int culprit = advice.empty() ? peer : links_.rank();
-  if (advice.empty()) advice = fmt::format("see rank {}'s own output for why it ended", peer);
+  if (advice.empty())
+    advice =
+        silent ? kNetworkAdvice : fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
   Failure failure = link.failure().value_or(

@@ -47,6 +47,8 @@ class Job {
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
 
+  /// Nobody beyond this host can reach the job's ports.
+  bool is_on_loopback() const { return world_->is_on_loopback(); }
   /// By rank: name of its host.
   std::vector<std::string> host_names() const;
   /// Whether rank 0 wants costs measured, and may have a tuning profile. Equal on all ranks.

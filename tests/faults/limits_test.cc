@@ -70,6 +70,30 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   }
 }
 
+// All named rank 0 after the whole timeout, with a question about a firewall.
+TEST(LinkLimits, ARankWithoutADescriptorForALinkFailsAllWithItsReason) {
+  constexpr int kRanks = 4, kPoor = 3;
+  const auto body = [&](Communicator& comm) {
+    std::array<float, 4> first{}, second{};
+    // A link with one takes what links with others need, too, but for their sockets.
+    const auto exchange = [&](int peer) {
+      Work works[] = {comm.start(Call::send(first, peer)), comm.start(Call::recv(second, peer))};
+      for (Work& work : works) work.wait();
+    };
+    if (comm.rank() == kPoor) use_up_descriptors();
+    exchange(kRanks - 1 - comm.rank());
+  };
+  ForkedJob job(kRanks, options_over("tcp", kRanks), body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    if (verdict.code == 0) continue;  // 1 and 2 had done with each other
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
+    EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    EXPECT_NE(verdict.text.find("ulimit"), std::string::npos) << verdict.text;
+  }
+}
+
 TEST(IdleOperations, GiveUpWhatTheyHold) {
   constexpr int kRanks = 2;
   const Options options = options_over("tcp", kRanks);

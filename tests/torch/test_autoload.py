@@ -1,6 +1,7 @@
 """`import torch` with the package there, broken, or not to be loaded."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -88,3 +89,24 @@ def test_what_the_compiler_says_is_shown(tmp_path):
     done = python(START, warm.python(), ROPEWALK_TORCH_CACHE=str(tmp_path / "cache"),
                   CXX=str(compiler))
     assert done.returncode == 1 and "out of order" in done.stdout, done.stdout
+
+
+# What lay in the cache was loaded, whoever had put it there.
+@pytest.mark.parametrize("folder", [True, False])
+def test_what_others_can_change_is_not_loaded(tmp_path, folder):
+    from ropewalk.torch import build
+
+    mine = build.binary()
+    cache = tmp_path / "cache"
+    (cache / mine.parent.name).mkdir(mode=0o700, parents=True)
+    shutil.copy(mine, cache / mine.parent.name)
+    assert "summed" in python(START, warm.python(), ROPEWALK_TORCH_CACHE=str(cache)).stdout
+    theirs = cache / mine.parent.name
+    if not folder:
+        theirs /= mine.name
+        theirs.unlink()
+        theirs.write_bytes(b"")
+    theirs.chmod(0o777)
+    done = python(START, warm.python(), ROPEWALK_TORCH_CACHE=str(cache))
+    assert done.returncode == 1, done.stdout
+    assert f"others than this user can change {theirs}" in done.stdout, done.stdout

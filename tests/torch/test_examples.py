@@ -132,7 +132,7 @@ def test_four_hosts(hosts, example):
     ranks = []
     for rank, host in enumerate(hosts):
         environment = {**ENVIRONMENT, "ROPEWALK_RANK": str(rank), "ROPEWALK_SIZE": "4",
-                       "ROPEWALK_COORDINATOR": "10.78.0.1:7777", "ROPEWALK_JOB_KEY": "secret"}
+                       "ROPEWALK_COORDINATOR": "10.78.0.1:7777", "ROPEWALK_JOB_KEY": "0123456789abcdef" * 4}
         ranks.append(subprocess.Popen(
             ["ip", "netns", "exec", host, sys.executable, os.path.join(EXAMPLES, example),
              "--epochs", "8"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

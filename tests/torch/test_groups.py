@@ -31,6 +31,25 @@ def test_the_transport_is_the_one_asked_for(transport):
     run_group(2, the_transport, transport, transport=transport)
 
 
+def what_the_store_was_told():
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    assert (x == dist.get_world_size()).all()
+    store = dist.distributed_c10d._get_default_store()
+    while not isinstance(store, dist.FileStore):
+        store = store.underlying_store
+    with open(store.path, "rb") as file:  # every word that was ever set
+        return file.read().decode("latin-1")
+
+
+# The job's key stood in the store, which is plain text, although the ranks had one of their own.
+@pytest.mark.parametrize("key, greeting", [("", "ropewalk1 "), ("0123456789abcdef" * 4, "ropewalk2 ")])
+def test_the_store_is_told_no_secret_where_there_is_a_key(key, greeting, monkeypatch):
+    monkeypatch.setenv("ROPEWALK_JOB_KEY", key)
+    for said in run_group(2, what_the_store_was_told, transport="tcp"):
+        assert greeting in said and "0123456789abcdef" not in said
+
+
 def sub_groups():
     rank = dist.get_rank()
     low, high = dist.new_group([0, 1]), dist.new_group([1, 2, 3])

@@ -1,11 +1,17 @@
 // The `ropewalk` program as a whole; its path is the first argument.
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <vector>
 
 namespace {
 
@@ -310,6 +316,80 @@ TEST(Command, EnvShowsValuesButNotTheKeyAndFlagsTypingErrors) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\"7\""), HasSubstr("launcher:"),
                                  HasSubstr("did you mean ROPEWALK_TIMEOUT?"),
                                  testing::Not(HasSubstr("hidden-secret"))));
+}
+
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// In which mappings of a process `text` stands, as often as it does: their flags.
+std::vector<std::string> mappings_with(const std::string& text, pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::ifstream memory(folder + "/mem"), mappings(folder + "/smaps");
+  std::vector<std::string> found;
+  size_t begin = 0, end = 0;
+  for (std::string line; std::getline(mappings, line);) {
+    size_t from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &from, &to) == 2) begin = from, end = to;
+    if (!line.starts_with("VmFlags:") || line.find(" rd") == line.npos) continue;
+    if (end - begin > size_t{1} << 30) continue;  // of sanitizers
+    std::string bytes(end - begin, 0);
+    memory.clear();
+    memory.seekg(static_cast<std::streamoff>(begin));
+    memory.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<size_t>(memory.gcount()));
+    for (size_t at = 0; (at = bytes.find(text, at)) != bytes.npos; ++at) found.push_back(line);
+  }
+  return found;
+}
+
+// The key was in /proc/PID/environ, and in six places of a core file.
+TEST(Command, ARankHasOneCopyOfTheKeyWhichIsNotDumped) {
+  const std::string key = "Key0" + std::to_string(getpid()) + "0123456789abcdefghij";
+  std::string port;
+  {
+    FILE* pipe = popen(
+        "python3 -c 'import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0));"
+        " print(s.getsockname()[1])'",
+        "r");
+    char digits[16] = "";
+    if (fgets(digits, sizeof digits, pipe) != nullptr) port = std::to_string(atoi(digits));
+    pclose(pipe);
+  }
+  std::vector<pid_t> ranks;
+  for (const char* rank : {"0", "1"}) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      setenv("ROPEWALK_RANK", rank, 1);
+      setenv("ROPEWALK_SIZE", "2", 1);
+      setenv("ROPEWALK_COORDINATOR", ("127.0.0.1:" + port).c_str(), 1);
+      setenv("ROPEWALK_JOB_KEY", key.c_str(), 1);
+      execl(program.c_str(), program.c_str(), "bench", "all_reduce", "--sizes", "64M",
+            "--iterations", "100000", nullptr);
+      _exit(127);
+    }
+    ranks.push_back(pid);
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  // A large mapping is the buffer, which each rank has only once it has joined.
+  const auto has_joined = [&](pid_t pid) {
+    return contents_of("/proc/" + std::to_string(pid) + "/maps").find("/memfd:ropewalk") !=
+           std::string::npos;
+  };
+  while (!std::ranges::all_of(ranks, has_joined) && std::chrono::steady_clock::now() < end)
+    usleep(10'000);
+  for (const pid_t pid : ranks) {
+    EXPECT_TRUE(has_joined(pid));
+    EXPECT_EQ(contents_of("/proc/" + std::to_string(pid) + "/environ").find(key),
+              std::string::npos);
+    const std::vector<std::string> flags = mappings_with(key, pid);
+    ASSERT_EQ(flags.size(), 1u);
+    EXPECT_THAT(flags[0], HasSubstr(" dd"));  // no dump
+  }
+  for (const pid_t pid : ranks) kill(pid, SIGKILL);
+  for (const pid_t pid : ranks) waitpid(pid, nullptr, 0);
 }
 
 TEST(Command, DoctorNamesEachFindingAndAFixForEachFault) {

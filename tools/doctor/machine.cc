@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/descriptors.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "memory/lock_limit.h"
@@ -48,8 +48,8 @@ Diagnosis check_memlock() {
 }
 
 Diagnosis check_open_files() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
+  raise_descriptor_limit();  // as ranks do
+  const rlimit limit = descriptor_limits();
   const std::string text =
       fmt::format("{} open files (a rank needs a few per peer)", limit.rlim_cur);
   if (limit.rlim_cur >= kFilesWanted) return {Severity::ok, "nofile", text, ""};

@@ -1,13 +1,12 @@
 #include "tools/launcher/job_key.h"
 
-#include <cstdlib>
-
 #include "bootstrap/auth.h"
+#include "bootstrap/secret.h"
 
 namespace ropewalk::tools {
 
 std::string job_key() {
-  if (const char* given = getenv("ROPEWALK_JOB_KEY"); given != nullptr && *given != 0) return given;
+  if (const Secret given = take_job_key(); !given.empty()) return std::string(given.text());
   bootstrap::start_cryptography();
   return bootstrap::random_secret();
 }

@@ -5,7 +5,8 @@
 
 namespace ropewalk::tools {
 
-/// ROPEWALK_JOB_KEY where it is set and not empty, else 32 fresh random bytes in hexadecimal.
+/// ROPEWALK_JOB_KEY, or what is in ROPEWALK_JOB_KEY_FILE, else 32 fresh random bytes in
+/// hexadecimal.
 std::string job_key();
 
 }  // namespace ropewalk::tools

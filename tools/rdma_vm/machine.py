@@ -18,6 +18,7 @@
 import contextlib
 import os
 import pathlib
+import secrets
 import shlex
 import shutil
 import socket
@@ -28,12 +29,13 @@ from rdma_vm.failure import say
 
 NODE_SCRIPT = pathlib.Path(__file__).resolve().parent / "node"
 PORTS = ("control", "out", "err")
+JOB_KEY = secrets.token_hex(32)  # of the ranks that the nodes start, where the user has none
 
 
 def write_run_folder(folder, options, node):
     """What the scripts `init` and `node` read in the machine."""
     addresses = [f"10.99.0.{number + 1}" for number in range(options.nodes)]
-    environment = dict(os.environ) | {
+    environment = {"ROPEWALK_JOB_KEY": JOB_KEY} | dict(os.environ) | {
         "RDMA_VM_NODE": str(node), "RDMA_VM_NODES": str(options.nodes),
         "RDMA_VM_ADDRESS": addresses[node], "RDMA_VM_ADDRESSES": ",".join(addresses)}
     variables = [f"{name}={value}" for name, value in environment.items()]

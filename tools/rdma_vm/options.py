@@ -31,8 +31,8 @@ COMMAND finds in its environment
   RDMA_VM_ADDRESSES             that of every node, with commas between
 
 A job of Ropewalk with two ranks on each of two nodes, between which one in a thousand packets is
-lost: --ranks starts COMMAND twice a node, with ROPEWALK_RANK, ROPEWALK_SIZE, ROPEWALK_COORDINATOR
-and the like set:
+lost: --ranks starts COMMAND twice a node, with ROPEWALK_RANK, ROPEWALK_SIZE, ROPEWALK_COORDINATOR,
+ROPEWALK_JOB_KEY and the like set:
   tools/rdma-vm --nodes 2 --ranks 2 --loss 0.1% -- build/tools/ropewalk bench all_reduce --sizes 8,64K
 
 Exit status: that of COMMAND, of several the greatest (128 + N: signal N ended it; 127: not found);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "bootstrap/net.h"
 
 namespace ropewalk::tcp {
@@ -276,6 +277,21 @@ void Stream::retire(size_t bytes) {
     --count_;
     if (!std::exchange(held_first, true)) bytes = retire_held(bytes);
   }
+}
+
+// Answers are acknowledgements; where the peer's window is shut, those of probes.
+int64_t Stream::silent_ns(int64_t now_ns) {
+  constexpr int64_t kClockStep_ns = 10 * kMillisecond_ns;  // of the kernel's, at most
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  const bool awaits_answer = getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+                             (info.tcpi_unacked > 0 || info.tcpi_probes > 0);
+  const int64_t answered_ns = now_ns - info.tcpi_last_ack_recv * kMillisecond_ns;
+  if (!awaits_answer)
+    silent_since_ns_ = 0;
+  else if (silent_since_ns_ == 0 || answered_ns > silent_since_ns_ + kClockStep_ns)
+    silent_since_ns_ = now_ns;
+  return silent_since_ns_ == 0 ? 0 : now_ns - silent_since_ns_;
 }
 
 }  // namespace ropewalk::tcp

@@ -67,6 +67,9 @@ class Stream {
   /// The socket will never take anything again. What the peer sent before may still be read.
   bool broken() const { return error_ != 0; }
 
+  /// How long what was sent has been without an answer of the peer's kernel, as far as it was
+  /// looked at; 0 where there is nothing to answer.
+  int64_t silent_ns(int64_t now_ns);
   /// errno of the call that failed, or 0.
   int error() const { return error_; }
   /// Closes the socket; `fd` is -1 from then on.
@@ -118,6 +121,7 @@ class Stream {
   size_t held_begin_ = 0, held_end_ = 0;
   bool blocked_ = false;
   int error_ = 0;
+  int64_t silent_since_ns_ = 0;  // the first look since the last answer; 0: none is due
 };
 
 }  // namespace ropewalk::tcp

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "bootstrap/net.h"
 #include "transports/region_memory.h"
 
 namespace ropewalk {
@@ -26,11 +27,14 @@ constexpr uint32_t kHeldPutBytes = 2 << 10;
 // neither direction waits long for the other.
 constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
+// Between looks at what peers have acknowledged.
+constexpr int64_t kLookInterval_ns = 100 * kMillisecond_ns;
 
 }  // namespace
 
-TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams)
-    : NetworkTransport("tcp", rank, size, sockets, streams) {
+TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams,
+                           std::chrono::nanoseconds silence_max)
+    : NetworkTransport("tcp", rank, size, sockets, streams), silence_max_ns_(silence_max.count()) {
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("{} streams per peer", streams),
                 fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
@@ -195,6 +199,7 @@ bool TcpTransport::arm() {
   if (awaits_sockets_) take_sockets();
   watch_links(true);
   for (PeerStream* link : links_) watch(*link);
+  check_silence();
   lose_failing();
   return !peers_.any_ready();
 }
@@ -272,6 +277,23 @@ void TcpTransport::resume_stalled() {
 }
 
 // ---- Losing ----
+
+// The first look at which something was on its way, and after which no answer came, begins it.
+void TcpTransport::check_silence() {
+  const int64_t now_ns = clock_.now_ns();
+  if (now_ns < next_look_ns_) return;
+  next_look_ns_ = now_ns + kLookInterval_ns;
+  for (PeerStream* link : links_) {
+    const int64_t silent_ns = link->stream.silent_ns(now_ns);
+    if (silent_ns < silence_max_ns_) continue;
+    const int fd = link->stream.fd();
+    peers_.lose_silent(
+        link->peer,
+        fmt::format("nothing that rank {} sent was acknowledged for {:.3g} s on the path {} to {}",
+                    rank_, static_cast<double>(silent_ns) / 1e9,
+                    bootstrap::local_address(fd).text(), bootstrap::peer_address(fd).text()));
+  }
+}
 
 // A peer that leaves closes its streams one by one: what is still in the others is read first.
 void TcpTransport::end_stream(PeerStream& link) {

@@ -1,9 +1,11 @@
 // The transport over stream sockets: for ranks that share neither memory nor an RDMA fabric.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "memory/regions.h"
 #include "ropewalk/transport.h"
 #include "transports/network_transport.h"
@@ -24,14 +26,16 @@ namespace ropewalk {
 /// wait.
 ///
 /// A peer is lost when a stream ends or fails, or when it sends what it may not. What arrived whole
-/// before comes out of `poll` first. A network that swallows packets in silence is the monitor's to
-/// notice: sockets here have no time limit of their own.
+/// before comes out of `poll` first. So it is when what it was sent is not acknowledged for
+/// `silence_max`: a network swallows it, for the peer's kernel answers even while the peer
+/// computes. `arm` looks for that, as waits that take long call it.
 class TcpTransport final : public NetworkTransport<tcp::Peer> {
  public:
   /// `sockets` must outlive the transport. `streams` (1 to 16) is the number of sockets per peer,
   /// the same on every rank; with more than one, the pieces of a put travel side by side. Throws
   /// Error(invalid_argument, system).
-  TcpTransport(int rank, int size, SocketSource& sockets, int streams);
+  TcpTransport(int rank, int size, SocketSource& sockets, int streams,
+               std::chrono::nanoseconds silence_max = std::chrono::seconds(15));
 
   Capabilities capabilities() const override {
     return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
@@ -69,6 +73,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   bool check_broken(PeerStream& link);
   void flush(Peer& peer);
 
+  void check_silence();
   void end_stream(PeerStream& link);
   void check_stuck(Peer& peer);
   /// For what a system call on one of its sockets said.
@@ -81,6 +86,9 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   // cost its sender a wake-up that nobody waits for.
   bool watching_links_ = true;
   bool batching_ = false;
+  const MonotonicClock clock_;
+  const int64_t silence_max_ns_;
+  int64_t next_look_ns_ = 0;  // of check_silence
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   Regions regions_;
   std::vector<PeerStream*> links_;      // open sockets

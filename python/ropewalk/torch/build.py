@@ -45,9 +45,10 @@ def binary() -> Path:
     """The file with the extension; compiles it where it is not there yet. Raises RuntimeError."""
     target = _cache() / _key() / (_MODULE + ".so")
     if target.exists():
-        return target
+        return _trusted(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _trusted(target.parent)  # the compiler's files, too, are nobody else's to change
         # The lock goes with its holder, also when that is killed. It saves work only: where a file
         # system locks on each host alone, or not at all, the first to be ready counts.
         with open(target.parent / "lock", "a") as lock:
@@ -58,6 +59,21 @@ def binary() -> Path:
     except OSError as error:
         raise RuntimeError(f"ropewalk: the backend for PyTorch cannot be kept in {target.parent}: "
                            f"{error}; set ROPEWALK_TORCH_CACHE to a folder of yours") from error
+    return _trusted(target)
+
+
+def _trusted(target: Path) -> Path:
+    """What is loaded runs as this user: it, its folder and the cache must be nobody else's to change.
+    Raises RuntimeError."""
+    cache = _cache()
+    for path in (target, *target.parents):
+        status = path.stat()
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+            raise RuntimeError(f"ropewalk: others than this user can change {path}, from which the "
+                               f"backend for PyTorch would be loaded: chmod 700 {path}, or remove "
+                               "it, or set ROPEWALK_TORCH_CACHE to a folder of yours")
+        if path == cache:
+            break
     return target
 
 

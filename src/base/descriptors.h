@@ -1,0 +1,14 @@
+// How many files this process may have open.
+#pragma once
+
+#include <sys/resource.h>
+
+namespace ropewalk {
+
+/// Of open files: the limit that holds (soft), and the highest that the process may set (hard).
+rlimit descriptor_limits();
+/// Sets the limit as high as the process may, but for what no job needs: programs that close all
+/// descriptors one by one take their time. Leaves it where that fails.
+void raise_descriptor_limit();
+
+}  // namespace ropewalk

@@ -9,6 +9,7 @@
 #include "bootstrap/config.h"
 #include "bootstrap/world.h"
 #include "tools/launcher/launcher.h"
+#include "tools/launcher/processes.h"
 
 namespace ropewalk::tools {
 namespace {

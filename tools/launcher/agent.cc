@@ -66,6 +66,7 @@ class Agent {
   bool has_room() const { return !held_ && channel_.queued_bytes() < kQueueBytesMax; }
   void feed_stdin();
   void see_to_leftovers();
+  void show_life();
   void finish();
 
   FrameChannel channel_;
@@ -82,6 +83,7 @@ class Agent {
   bool has_output_ = false;             // some was read in this turn
   std::optional<Leftovers> leftovers_;  // once no rank runs anywhere
   std::vector<int> cut_off_ranks_;      // whose leftovers had to be ended while they could write
+  std::chrono::steady_clock::time_point next_alive_;
   bool done_ = false, launcher_gone_ = false;
 };
 
@@ -128,8 +130,8 @@ void Agent::poll_once() {
     polled.push_back({has_room() ? rank.process.err.get() : -1, POLLIN, 0});
   }
   const size_t rank_count = ranks_.size();
-  const int timeout_ms = leftovers_ ? static_cast<int>(kLeftoversInterval.count()) : -1;
-  if (::poll(polled.data(), polled.size(), timeout_ms) < 0) return;  // EINTR
+  const auto timeout = leftovers_ ? kLeftoversInterval : kAliveInterval;
+  if (::poll(polled.data(), polled.size(), static_cast<int>(timeout.count())) < 0) return;  // EINTR
 
   has_output_ = false;
   if (polled[1].revents & (POLLERR | POLLHUP)) launcher_gone_ = true;
@@ -149,7 +151,15 @@ void Agent::poll_once() {
     if (!open) launcher_gone_ = true;
   }
   if (leftovers_) see_to_leftovers();
+  show_life();
   if (!channel_.flush()) launcher_gone_ = true;
+}
+
+void Agent::show_life() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!prepared_ || now < next_alive_) return;
+  next_alive_ = now + kAliveInterval;
+  if (!channel_.wants_to_write()) channel_.send({FrameKind::alive, -1, {}});  // else that tells
 }
 
 void Agent::handle(const Frame& frame) {

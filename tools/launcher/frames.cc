@@ -109,7 +109,7 @@ std::optional<Frame> FrameChannel::next() {
     read_ = 0;
     return {};
   }
-  if (static_cast<uint8_t>(rest[4]) > static_cast<uint8_t>(FrameKind::done)) {
+  if (static_cast<uint8_t>(rest[4]) > static_cast<uint8_t>(FrameKind::alive)) {
     throw Error(ErrorCode::protocol, "agent", "a frame of an unknown kind");
   }
   Frame frame{static_cast<FrameKind>(rest[4]), little_endian::load<int32_t>(header + 5),

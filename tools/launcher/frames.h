@@ -7,6 +7,7 @@
 // What stands before the greeting is noise of the remote shell's start-up files and is skipped.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ enum class FrameKind : uint8_t {
   stdin_taken,   // rank 0 has (or will never take) the last stdin_data
   done,          // nothing of the job is left on this host; payload: ranks whose leftovers had to
                  // be ended while they could still write, "0, 2"
+  alive,         // every kAliveInterval, once it has a job
 };
 
 struct Frame {
@@ -47,7 +49,8 @@ struct Frame {
 };
 
 inline constexpr size_t kFramePayloadMax = size_t{4} << 20;
-inline constexpr int kAgentVersion = 2;
+inline constexpr int kAgentVersion = 3;
+inline constexpr std::chrono::milliseconds kAliveInterval{1000};
 
 /// Both directions of one conversation. Never blocks: sets its descriptors non-blocking.
 class FrameChannel {

@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "ropewalk/status.h"
 #include "tools/command/descriptors.h"
@@ -52,6 +52,7 @@ class Launcher {
   void loop();
   int poll_timeout_ms() const;
   void on_time();
+  void check_silence(Clock::time_point now);
   void on_deadline();
   void on_signal();
   void on_frame(Host& host, const Frame& frame);
@@ -85,6 +86,7 @@ class Launcher {
   bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
   std::optional<Clock::time_point> deadline_, time_limit_;
+  Clock::time_point looked_;                  // for silent hosts
   std::optional<Clock::time_point> give_up_;  // then output that nobody takes is dropped
   bool is_ending_early_ = false;              // the user or the time limit wants it
   std::optional<int> failure_;                // the job's exit status, once something has failed
@@ -92,12 +94,6 @@ class Launcher {
   bool forwards_stdin_ = false;               // rank 0 is remote and its input not at its end yet
   bool stdin_in_flight_ = false;              // rank 0 has not taken the last piece yet
 };
-
-bool stdin_is_ours() {
-  // A background job that reads the terminal would be stopped, or steal the shell's input.
-  return fcntl(STDIN_FILENO, F_GETFD) >= 0 &&
-         (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
-}
 
 Launcher::Launcher(const JobSpec& job)
     : job_(job), hosts_(hosts_of(job)), output_(job.command, job.prefix) {
@@ -180,6 +176,9 @@ int Launcher::poll_timeout_ms() const {
   for (const auto& other : {time_limit_, output_.empty() ? std::nullopt : give_up_}) {
     if (other && (!next || *other < *next)) next = other;
   }
+  const auto is_remote = [](const Host& host) { return host.is_remote && !host.closed; };
+  const auto look = looked_ + kAliveInterval;
+  if (std::ranges::any_of(hosts_, is_remote) && (!next || look < *next)) next = look;
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
@@ -239,7 +238,22 @@ void Launcher::on_time() {
       stop(SIGTERM, job_.grace);
     }
   }
+  check_silence(now);
   if (deadline_ && now >= *deadline_) on_deadline();
+}
+
+void Launcher::check_silence(Clock::time_point now) {
+  const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
+  for (Host& host : hosts_) {
+    if (was_deaf) host.heard = now;
+    if (!host.is_silent(now)) continue;
+    fail(kStatusHostLost,
+         fmt::format("host {} is lost: nothing has come from its agent for {:.2g} s; is it up, and "
+                     "the network to it?",
+                     host.name, std::chrono::duration<double>(now - host.heard).count()));
+    kill(host.agent.pid, SIGKILL);
+    lose(host);
+  }
 }
 
 // No rank runs any more.
@@ -272,8 +286,8 @@ void Launcher::serve(Host& host, short in_events) {
   channel.flush();  // where it has gone, what it has sent is read first
   try {
     if (in_events) is_open = channel.receive();
+    if (in_events) host.heard = Clock::now();
     while (auto frame = channel.next()) on_frame(host, *frame);
-    if (in_events && phase_ == Phase::finishing) expect_end();  // a sign of life
   } catch (const Error& error) {
     fail(kStatusHostLost, fmt::format("host {}: {}", host.name, error.what()));
     is_open = false;
@@ -284,6 +298,7 @@ void Launcher::serve(Host& host, short in_events) {
 void Launcher::on_frame(Host& host, const Frame& frame) {
   const bool is_of_rank =
       frame.rank >= host.first_rank && frame.rank < host.first_rank + host.slots;
+  if (phase_ == Phase::finishing && frame.kind != FrameKind::alive) expect_end();  // it goes on
   switch (frame.kind) {
     case FrameKind::out:
     case FrameKind::err:
@@ -306,6 +321,8 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
       return;
     case FrameKind::stdin_taken:
       stdin_in_flight_ = false;
+      return;
+    case FrameKind::alive:
       return;
     case FrameKind::refused:
       return fail(1, fmt::format("host {}: {}", host.name, frame.payload));
@@ -478,12 +495,6 @@ void Launcher::on_deadline() {
 int launch(const JobSpec& job) {
   occupy_standard_descriptors();
   return Launcher(job).run();
-}
-
-std::string own_path() {
-  std::error_code error;
-  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error || path.ends_with(" (deleted)") ? "/proc/self/exe" : path;
 }
 
 }  // namespace ropewalk::tools

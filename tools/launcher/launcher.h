@@ -42,7 +42,4 @@ struct JobSpec {
 /// to end. Signal mask and dispositions are put back.
 int launch(const JobSpec& job);
 
-/// The path of the running program, to start it again.
-std::string own_path();
-
 }  // namespace ropewalk::tools

@@ -128,6 +128,19 @@ TEST_F(HostsTest, ALostConnectionEndsTheJobAndTheRanksBehindIt) {
   for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return has_ended(pid); }));
 }
 
+// Only ssh's end told of a host that was lost, and ssh waits for hours.
+TEST_F(HostsTest, AHostThatFallsSilentIsNamed) {
+  const Outcome outcome = run_script({"--hosts", "a,b", "--grace", "1"},
+                                     "[ $ROPEWALK_RANK = 0 ] || kill -STOP $PPID; sleep 30");
+  EXPECT_EQ(outcome.status, 255);
+  EXPECT_THAT(outcome.err, HasSubstr("host b is lost: nothing has come from its agent for 8"));
+}
+
+TEST_F(HostsTest, AHostThatSaysNothingForLongIsNotLost) {
+  const Outcome outcome = run_script({"--hosts", "a,b"}, "sleep 10");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
 TEST_F(HostsTest, AHostThatCannotBeReachedEndsTheJobWithAdvice) {
   make_ssh("echo 'ssh: connect to host nowhere: No route to host' >&2; exit 255\n");
   const Outcome outcome = run({"--hosts", "nowhere:2", "true"});

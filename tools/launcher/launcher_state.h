@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct Host {
   int slots = 0;
   AgentLink agent;
   bool ready = false, done = false, closed = false;
+  std::chrono::steady_clock::time_point heard = {};  // once it is ready
+
+  /// That of a remote host, or the network to it, has gone: not even its agent's sign of life
+  /// comes.
+  bool is_silent(std::chrono::steady_clock::time_point now) const;
 };
 
 /// The hosts of a job, and which ranks each has. Throws Error(invalid_argument).

@@ -1,6 +1,7 @@
 #include "tools/launcher/processes.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <thread>
@@ -50,6 +52,18 @@ std::string describe_exit(int wait_status) {
 
 int exit_status_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+std::string own_path() {
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error || path.ends_with(" (deleted)") ? "/proc/self/exe" : path;
+}
+
+bool stdin_is_ours() {
+  // A background job that reads the terminal would be stopped, or steal the shell's input.
+  return fcntl(STDIN_FILENO, F_GETFD) >= 0 &&
+         (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
 }
 
 void become_subreaper() {

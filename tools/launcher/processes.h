@@ -14,6 +14,11 @@ std::string describe_exit(int wait_status);
 /// What a shell would report: the status, or 128 + the signal.
 int exit_status_of(int wait_status);
 
+/// The path of the running program, to start it again.
+std::string own_path();
+/// Whether standard input is open and this process's to read.
+bool stdin_is_ours();
+
 /// Makes this process the parent of its descendants' orphans, so that none escapes.
 void become_subreaper();
 

@@ -18,6 +18,8 @@ constexpr size_t kExchangeBytes = 2 * kLineBytes;
 constexpr uint32_t kExchangeNotice = uint32_t{1} << 31;  // other notices count puts
 constexpr uint32_t kSpins = 4096;                        // polls in vain before the first yield
 constexpr uint32_t kPollsPerClock = 256;
+// That a peer has left is heard on another way than what it sent before.
+constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 
 // Exchanges lie behind the data.
 size_t exchange_offset(size_t bytes_max, uint64_t number) {
@@ -60,8 +62,10 @@ void P2pLink::idle(WaitState& wait) {
   if (++wait.polls > kSpins) sched_yield();
   if (wait.polls % kPollsPerClock != 0) return;
   if (const Failure* failure = setup_.monitor.failure()) throw Error(*failure);
-  if (setup_.monitor.has_left(setup_.peer)) fail(ErrorCode::peer_lost, "has left the job");
   const int64_t now_ns = clock_.now_ns();
+  if (wait.left_ns == 0 && setup_.monitor.has_left(setup_.peer)) wait.left_ns = now_ns;
+  if (wait.left_ns != 0 && now_ns - wait.left_ns > kLeftGrace_ns)
+    fail(ErrorCode::peer_lost, "has left the job");
   if (wait.since_ns == 0) wait.since_ns = now_ns;
   if (now_ns - wait.since_ns > setup_.timeout_ns)
     fail(ErrorCode::timeout, fmt::format("did not answer for {}",

@@ -59,6 +59,7 @@ class P2pLink {
   struct WaitState {
     uint32_t polls = 0;
     int64_t since_ns = 0;
+    int64_t left_ns = 0;  // when the peer was first seen to have left
   };
   template <class Reached>
   void wait_until(Reached reached);

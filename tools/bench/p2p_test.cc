@@ -67,6 +67,21 @@ TEST(P2pLink, PutsAndExchangesArriveInOrder) {
   EXPECT_EQ(misplaced, 0U);
 }
 
+// News of its leaving overtook what it had sent: "rank 0 has left the job".
+TEST(P2pLink, APeerThatHasLeftIsHeardToItsEnd) {
+  Pair pair;
+  std::thread peer([&] {
+    P2pLink link(pair.setup(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    link.put(64);
+    link.await_out();
+  });
+  P2pLink link(pair.setup(0));
+  pair.monitors[0].left = true;
+  EXPECT_NO_THROW(link.await_puts(1));
+  peer.join();
+}
+
 TEST(P2pLink, ASilentPeerIsNamed) {
   Pair pair;
   try {

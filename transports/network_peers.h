@@ -152,7 +152,7 @@ class NetworkPeers {
   // --- losing ---
   /// From here on nothing passes. No effect where the peer is not open.
   void lose_silent(Peer& peer, std::string text) {
-    peer.why.silent = true;
+    if (peer.open()) peer.why.silent = true;
     lose(peer, std::move(text));
   }
   void lose(Peer& peer, std::string text, std::string advice = {}) {

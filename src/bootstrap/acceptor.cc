@@ -64,10 +64,15 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
     if (progress == Progress::waiting && now_ns >= connection->since_ns + kHandshakeTimeoutNs)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete) {
-      incoming.push_back({std::move(connection->fd), *connection->hello, *connection->secrets,
-                          connection->source});
-      if (connection->is_on_spare) keep_spare();
-      exhausted_ = exhausted_ || (connection->is_on_spare && !spare_);
+      AuthenticatedSocket socket{std::move(connection->fd), *connection->hello,
+                                 *connection->secrets, connection->source};
+      if (connection->is_on_spare) {
+        send_verdict(socket, Verdict::busy);
+        if (exhausted_since_ns_ == 0) exhausted_since_ns_ = now_ns;
+      } else {
+        exhausted_since_ns_ = 0;
+        incoming.push_back(std::move(socket));
+      }
     }
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
@@ -110,7 +115,7 @@ UniqueFd Acceptor::accept_one(int listener_fd, bool& is_on_spare) {
   };
   keep_spare();
   UniqueFd fd = accept();
-  is_on_spare = !fd && (errno == EMFILE || errno == ENFILE) && spare_;
+  is_on_spare = !fd && errno == EMFILE && spare_;
   if (!is_on_spare) return fd;
   spare_.reset();
   return accept();

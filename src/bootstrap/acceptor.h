@@ -36,7 +36,7 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 /// kernel's queue until then. Each source of strangers is logged once.
 ///
 /// Without a descriptor for the next it takes one that it keeps for that: only so it learns whether
-/// that is a rank, whose link this process has no room for, or a stranger.
+/// that is a stranger or a rank, which is told to come again.
 class Acceptor {
  public:
   /// `coordinator`: rank 0's other sockets, at which the job joins; elsewhere none.
@@ -53,8 +53,8 @@ class Acceptor {
   void set_session_key(const Key& key) { session_key_ = key; }
   void prepare(PollSet& set, int64_t now_ns);
   std::vector<AuthenticatedSocket> advance(const PollSet& set, int64_t now_ns);
-  /// A rank came for which there is no descriptor.
-  bool is_exhausted() const { return exhausted_; }
+  /// Since when there has been no descriptor for ranks that came; 0: there is.
+  int64_t exhausted_since_ns() const { return exhausted_since_ns_; }
   /// How many connections were refused, and where the last came from.
   int refused() const { return refused_; }
   const std::string& last_refused() const { return last_refused_; }
@@ -96,7 +96,7 @@ class Acceptor {
   const Key join_key_;
   std::optional<Key> session_key_;
   UniqueFd spare_;  // for one more connection
-  bool exhausted_ = false;
+  int64_t exhausted_since_ns_ = 0;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
   int replies_left_ = 0;         // in this call of advance(): each takes some 100 us
   std::list<HalfOpen> pending_;

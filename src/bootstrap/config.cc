@@ -182,10 +182,10 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
-      {"ROPEWALK_LINK_TIMEOUT", "15",
-       "how long nothing may be acknowledged on a TCP connection between two hosts, so that 10 s "
-       "of "
-       "outage are survived; then the path is taken for cut: seconds, or 200ms, 3s, 2m"},
+      {"ROPEWALK_LINK_TIMEOUT", "22",
+       "how long nothing may be acknowledged on a TCP connection between two hosts; then the path "
+       "is taken for cut: seconds, or 200ms, 3s, 2m. TCP waits twice as long each time before it "
+       "tries again: outages of half of it, less a second, are survived"},
       {"ROPEWALK_TCP_STREAMS", "one a network",
        "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
        "that all hosts share"},

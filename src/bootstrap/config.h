@@ -26,7 +26,7 @@ struct Config {
   Algorithm algorithm = Algorithm::automatic;  // ROPEWALK_ALGORITHM: force one where it applies
   std::string socket_ifname;                   // ROPEWALK_SOCKET_IFNAME: interface name or prefix
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);       // ROPEWALK_TIMEOUT (s)
-  std::chrono::nanoseconds link_timeout = std::chrono::seconds(15);  // ROPEWALK_LINK_TIMEOUT (s)
+  std::chrono::nanoseconds link_timeout = std::chrono::seconds(22);  // ROPEWALK_LINK_TIMEOUT (s)
   int tcp_streams = 0;              // ROPEWALK_TCP_STREAMS: sockets per peer; 0: by networks
   std::string ib_hca;               // ROPEWALK_IB_HCA: RDMA devices and ports to use
   std::optional<int> ib_gid_index;  // ROPEWALK_IB_GID_INDEX

@@ -27,7 +27,7 @@ TEST(Config, DefaultsAreThoseOfTheStruct) {
   EXPECT_FALSE(config.rank);
   EXPECT_EQ(config.transport, "auto");
   EXPECT_EQ(config.timeout, 30s);
-  EXPECT_EQ(config.link_timeout, 15s);
+  EXPECT_EQ(config.link_timeout, 22s);
   EXPECT_EQ(config.slice_bytes, 1u << 20);
   EXPECT_TRUE(config.progress_thread);
 }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
 constexpr int64_t kTellLateNs = 1'000'000'000;
+constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 
 }  // namespace
 
@@ -108,7 +109,7 @@ void Control::advance(int64_t now_ns) {
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
   advance_dials(now_ns);
-  check_descriptors();
+  check_descriptors(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   if (monitor_.failure() != nullptr) {
@@ -161,13 +162,16 @@ void Control::fail(ErrorCode code, std::string reason, std::string advice, int p
   monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});
 }
 
-/// The others wait for a link with this rank: they hear at once why there is none.
-void Control::check_descriptors() {
-  const auto is_exhausted = [](const auto& dial) { return dial && dial->is_exhausted(); };
-  const bool dials = is_exhausted(coordinator_dial_) || is_exhausted(parent_dial_) ||
-                     std::ranges::any_of(
-                         dials_, is_exhausted, [](auto& dial) -> auto& { return dial.second; });
-  if (monitor_.failure() != nullptr || !(dials || acceptor_.is_exhausted())) return;
+/// The others wait for a link with this rank: they hear why there is none, unless it was a moment.
+void Control::check_descriptors(int64_t now_ns) {
+  const auto is_late = [&](const auto& link) {
+    const int64_t since_ns = link.exhausted_since_ns();
+    return since_ns != 0 && now_ns - since_ns > kExhaustedMaxNs;
+  };
+  bool late = is_late(acceptor_);
+  for (const auto* dial : {&coordinator_dial_, &parent_dial_}) late |= *dial && is_late(**dial);
+  for (const auto& [link, dial] : dials_) late |= is_late(*dial);
+  if (!late || monitor_.failure() != nullptr) return;
   const auto limits = descriptor_limits();
   fail(ErrorCode::exhausted,
        fmt::format("{} has no file descriptor left to link with another: all {} are open",

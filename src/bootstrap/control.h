@@ -79,7 +79,7 @@ class Control {
   bool flushed() const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
-  void check_descriptors();
+  void check_descriptors(int64_t now_ns);
   void fail_protocol(std::string reason, int peer);
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.

@@ -51,7 +51,10 @@ void Dialer::start(int64_t now_ns) {
   own_ = random_key_pair();
   hello_.public_key = own_.public_key;
   const int error = begin_connect(addresses_[current_], fd_);
-  exhausted_ = error == EMFILE || error == ENFILE;
+  if (error != EMFILE)
+    exhausted_since_ns_ = 0;
+  else if (exhausted_since_ns_ == 0)
+    exhausted_since_ns_ = now_ns;
   if (error != 0) return next_address(now_ns, errno_text(error));
   phase_ = Phase::connecting;
   until_ns_ = now_ns + kConnectTimeoutNs;

@@ -33,8 +33,8 @@ class Dialer {
   State state() const { return state_; }
   ConnectedSocket take() { return {std::move(fd_), secrets_->dialers_keys()}; }
   const SocketAddress& address() const { return addresses_[current_]; }
-  /// This process has no descriptor for a connection.
-  bool is_exhausted() const { return exhausted_; }
+  /// Since when this process has had no descriptor for a connection; 0: it has.
+  int64_t exhausted_since_ns() const { return exhausted_since_ns_; }
   /// Why the last attempt failed, or why it was refused. Empty before.
   const std::string& why() const { return why_; }
   /// An attempt has failed and the next has not begun.
@@ -76,7 +76,7 @@ class Dialer {
   bool found_job_ = false;
   std::string other_job_;
   std::string why_;
-  bool exhausted_ = false;
+  int64_t exhausted_since_ns_ = 0;
 };
 
 }  // namespace ropewalk::bootstrap

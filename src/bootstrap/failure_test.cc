@@ -123,6 +123,7 @@ TEST(Failure, AStoppedRankIsNamedWithinTheTimeout) {
 TEST(Failure, AStoppedRankThatComesBackHearsThatItWasGivenUp) {
   TestJob job(4);
   job.config.timeout = 2s;
+  job.config.link_timeout = 400ms;
   Ranks ranks(job);
   ranks.await_joined();
   ranks.signal(2, SIGSTOP);

@@ -338,22 +338,27 @@ UniqueFd listen_everywhere(uint16_t port) {
 std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port) {
   constexpr int kTries = 16;
   std::vector<LocalAddress> addresses = local_addresses(prefix);
-  addresses.resize(std::min(addresses.size(), kAddressesMax));
-  std::vector<UniqueFd> listeners;
-  for (int tries = 1; listeners.size() < addresses.size();) {
-    SocketAddress address = addresses[listeners.size()].address;
-    const bool chooses = port == 0 && listeners.empty();
-    address.set_port(chooses || port != 0 ? port : local_address(listeners[0].get()).port());
-    UniqueFd fd;
-    const int error = try_listen(address, fd);
-    if (error == EADDRINUSE && port == 0 && tries++ < kTries)
-      listeners.clear();  // somebody has this port at another address
-    else if (error != 0)
-      cannot_listen(address.text(), error);
-    else
-      listeners.push_back(std::move(fd));
+  std::set<std::string> ips;  // several interfaces may have the same
+  std::erase_if(addresses, [&](const LocalAddress& each) {
+    return !ips.insert(each.address.ip()).second || ips.size() > kAddressesMax;
+  });
+  for (int tries = 1;; ++tries) {
+    std::vector<UniqueFd> listeners;
+    int failure = 0;
+    for (LocalAddress& each : addresses) {
+      const bool has_port = port != 0 || listeners.empty();
+      each.address.set_port(has_port ? port : local_address(listeners[0].get()).port());
+      UniqueFd fd;
+      const int error = try_listen(each.address, fd);
+      if (error == 0) listeners.push_back(std::move(fd));
+      if (error != 0 && error != EADDRNOTAVAIL) failure = error;  // that one is not ready
+    }
+    if (failure == 0 && !listeners.empty()) return listeners;
+    // Somebody has the port at one of the addresses.
+    if (port == 0 && tries < kTries && failure == EADDRINUSE) continue;
+    cannot_listen(fmt::format("port {} of {}", port, prefix),
+                  failure == 0 ? EADDRNOTAVAIL : failure);
   }
-  return listeners;
 }
 
 SocketAddress local_address(int fd) {
@@ -383,11 +388,14 @@ void tune_data_stream(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+bool is_within_host(int fd) {
+  return local_address(fd).ip() == peer_address(fd).ip();
+}
+
 void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout) {
   constexpr std::chrono::nanoseconds kWithinHost = std::chrono::seconds(1);
   tune_data_stream(fd);
-  const bool is_local = local_address(fd).ip() == peer_address(fd).ip();
-  const auto limit = is_local ? std::min(link_timeout, kWithinHost) : link_timeout;
+  const auto limit = is_within_host(fd) ? std::min(link_timeout, kWithinHost) : link_timeout;
   const auto ms =
       static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);

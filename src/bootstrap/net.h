@@ -105,6 +105,8 @@ int begin_connect(const SocketAddress& address, UniqueFd& fd);
 /// The outcome of a connect that poll says is over; 0 or errno. A socket that has connected to
 /// itself (possible on loopback while nobody listens) counts as ECONNREFUSED.
 int finish_connect(int fd);
+/// Both ends of the connection are on this host.
+bool is_within_host(int fd);
 /// No Nagle delay; the kernel gives up the connection when sent bytes stay unacknowledged for
 /// `link_timeout`, or a second where both ends are on one host. It does so, too, when the other end
 /// reads nothing for as long and its buffer is full: only for streams that a control thread reads.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -23,13 +24,17 @@ Secret key_of(const Options& common) {
   return common.key ? Secret(*common.key) : take_job_key();
 }
 
-/// The socket at which rank 0 waits for the others. An interface that was asked for has one
-/// address, or more, of which the first will do.
+/// The socket at which rank 0 waits for the others: at the first address of the interface that was
+/// asked for; everywhere, where it was none, or several.
 UniqueFd open_listener(bool this_host_only) {
   if (this_host_only) return bootstrap::listen_at(*bootstrap::loopback_literal({"127.0.0.1", 0}));
   const std::string prefix = config_from_environment().socket_ifname;
-  if (prefix.empty()) return bootstrap::listen_everywhere(0);
-  return bootstrap::listen_at(bootstrap::local_addresses(prefix).front().address);
+  const auto addresses = bootstrap::local_addresses(prefix);
+  const bool is_one = std::ranges::all_of(addresses, [&](const bootstrap::LocalAddress& address) {
+    return address.interface == addresses[0].interface;
+  });
+  return prefix.empty() || !is_one ? bootstrap::listen_everywhere(0)
+                                   : bootstrap::listen_at(addresses[0].address);
 }
 
 /// A loopback address means another machine to each rank, so it is named only where nothing else
@@ -89,6 +94,12 @@ Options Rendezvous::options(std::string_view unique_id, int rank, int size, Opti
                 key.empty() ? "rank 0 has a ROPEWALK_JOB_KEY, and this rank has none"
                             : "this rank has a ROPEWALK_JOB_KEY, and rank 0 has none",
                 kKeyAdvice);
+  const auto is_loopback = [](const bootstrap::Endpoint& at) {
+    return bootstrap::loopback_literal(at).has_value();
+  };
+  const bool is_local =
+      std::ranges::all_of(bootstrap::parse_endpoints(rest.substr(1)), is_loopback);
+  if (has_nonce && !key.is_strong() && !is_local) refuse_weak_key(rank);
   common.rank = rank;
   common.size = size;
   common.key = std::string(unique_id.substr(kWithKey.size(), kKeyDigits));

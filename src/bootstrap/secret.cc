@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -55,7 +56,16 @@ bool Secret::is_strong() const {
   const size_t small = count(between('a', 'z')), capital = count(between('A', 'Z'));
   const size_t hex = digits + count(between('a', 'f')) + count(between('A', 'F'));
   if (hex == size_) return size_ >= 32;
-  return size_ >= 22 && digits > 0 && small > 0 && capital > 0 && count(between(' ', ' ')) == 0;
+  constexpr double kBitsMin = 125;  // 22 letters of base64 among which no digit is
+  const double alphabet = (digits > 0 ? 10 : 0) + (small > 0 ? 26 : 0) + (capital > 0 ? 26 : 0);
+  return alphabet > 26 && count(between(' ', ' ')) == 0 &&
+         static_cast<double>(size_) * std::log2(alphabet) >= kBitsMin;
+}
+
+void refuse_weak_key(int rank) {
+  throw Error(Failure{ErrorCode::invalid_argument, "bootstrap",
+                      "ROPEWALK_JOB_KEY can be guessed, and rank 0 can be reached from other hosts",
+                      fmt::format("use 128 random bits or more: {}", kKeyAdvice), rank, -1});
 }
 
 Secret read_secret(const std::string& path) {
@@ -64,14 +74,20 @@ Secret read_secret(const std::string& path) {
   struct stat status = {};
   if (!fd || fstat(fd.get(), &status) != 0)
     refuse(what + bootstrap::errno_text(errno), "give a file that holds the job's key");
-  if (S_ISREG(status.st_mode) &&
-      ((status.st_mode & 077) != 0 || (status.st_uid != geteuid() && status.st_uid != 0)))
+  const bool is_roots = status.st_uid == 0;
+  if (S_ISREG(status.st_mode) && !is_roots && status.st_uid != geteuid())
+    refuse(what + "it belongs to another user", "chown it to this user");
+  if (S_ISREG(status.st_mode) && (status.st_mode & (is_roots ? 037 : 077)) != 0)
     refuse(what + "others than this user can read or write it", "chmod 600 " + path);
   std::array<char, kBytesMax + 1> bytes;
   size_t size = 0;
-  for (ssize_t n = 0; size < bytes.size(); size += static_cast<size_t>(n)) {
+  // No further than the line: who writes into a pipe may keep it open.
+  for (ssize_t n = 0;
+       size < bytes.size() && std::count(bytes.data(), bytes.data() + size, '\n') == 0;
+       size += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
     n = ::read(fd.get(), bytes.data() + size, bytes.size() - size);
-    if (n < 0) refuse(what + bootstrap::errno_text(errno), "give a file that holds the job's key");
+    if (n < 0 && errno != EINTR)
+      refuse(what + bootstrap::errno_text(errno), "give a file that holds the job's key");
     if (n == 0) break;
   }
   const std::string_view read(bytes.data(), size);

@@ -29,7 +29,8 @@ TEST(Secret, OneWith128RandomBitsIsStrong) {
   start_cryptography();
   EXPECT_TRUE(Secret(random_secret()).is_strong());
   for (const char* strong : {"0123456789abcdef0123456789ABCDEF", "mZ4n9Q2tq0WbJrC7yXv3Lw",
-                             "mZ4n9Q2tq0WbJrC7yXv3Lw==", "a-B_9Q2tq0WbJrC7yXv3Lw"})
+                             "mZ4n9Q2tq0WbJrC7yXv3Lw==", "a-B_9Q2tq0WbJrC7yXv3Lw",
+                             "mZnQtqWbJrCyXvLwmZnQtq", "k3m9x0q2v7b1n5z8w4r6t0y2p"})
     EXPECT_TRUE(Secret(strong).is_strong()) << strong;
   for (const char* weak : {"", "hunter2", "0123456789abcdef0123456789abcde", "20241231235959123456",
                            "correcthorsebatterystaplecorrect", "Correct Horse Battery Staple 1"})
@@ -52,10 +53,13 @@ TEST_F(SecretFile, HoldsTheKeyInItsFirstLine) {
     write(text);
     EXPECT_EQ(read_secret(path_).text(), "the key");
   }
+  if (geteuid() != 0) return;
+  write("the key", 0640);  // a volume of Kubernetes is root's, and a group's to read
+  EXPECT_EQ(read_secret(path_).text(), "the key");
 }
 
 TEST_F(SecretFile, IsRefusedWhereOthersMayReadIt) {
-  for (const mode_t mode : {0640, 0604, 0620}) {
+  for (const mode_t mode : {0660, 0604, 0620}) {
     write("the key", mode);
     expect_refused([this] { read_secret(path_); }, "chmod 600 " + path_);
   }
@@ -112,8 +116,7 @@ TEST_F(JobKeyOfAProcess, ComesFromAFileOrAPipeThatIsReadOnce) {
     EXPECT_EQ(take_job_key().text(), "of a file");
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
-    ASSERT_EQ(::write(ends[1], "of a pipe\n", 10), 10);
-    ::close(ends[1]);
+    ASSERT_EQ(::write(ends[1], "of a pipe\n", 10), 10);  // and it stays open
     setenv("ROPEWALK_JOB_KEY_FILE", fmt::format("/dev/fd/{}", ends[0]).c_str(), 1);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(take_job_key().text(), "of a pipe");
     setenv("ROPEWALK_JOB_KEY", "hunter2", 1);
@@ -127,15 +130,28 @@ Options with_key(const char* key) {
   return options;
 }
 
+constexpr const char* kKey = "0123456789abcdef0123456789abcdef";
+
 TEST(UniqueId, HoldsNothingSecretWhereTheRanksHaveAKey) {
-  const Rendezvous rendezvous(with_key("hunter2"));
+  const char* const other = "0123456789abcdef0123456789abcdee";
+  const Rendezvous rendezvous(with_key(kKey));
   const std::string& id = rendezvous.unique_id();
-  const std::string key = *rendezvous.options(0, 2, with_key("hunter2")).key;
-  EXPECT_EQ(*Rendezvous::options(id, 1, 2, with_key("hunter2")).key, key);
+  const std::string key = *rendezvous.options(0, 2, with_key(kKey)).key;
+  EXPECT_EQ(*Rendezvous::options(id, 1, 2, with_key(kKey)).key, key);
   EXPECT_EQ(id.find(key), std::string::npos);
-  EXPECT_NE(*Rendezvous::options(id, 1, 2, with_key("hunter3")).key, key);
-  EXPECT_NE(*Rendezvous(with_key("hunter2")).options(0, 2, with_key("hunter2")).key, key);
+  EXPECT_NE(*Rendezvous::options(id, 1, 2, with_key(other)).key, key);
+  EXPECT_NE(*Rendezvous(with_key(kKey)).options(0, 2, with_key(kKey)).key, key);
   expect_refused([&] { Rendezvous::options(id, 1, 2, with_key("")); }, "this rank has none");
+}
+
+TEST(UniqueId, LeadsNowhereWithAKeyThatCanBeGuessed) {
+  const std::string nonce(64, '0');
+  const auto options = [&](const std::string& at) {
+    return Rendezvous::options("ropewalk2 " + nonce + " " + at, 1, 2, with_key("hunter2"));
+  };
+  EXPECT_TRUE(options("127.0.0.1:80").key);
+  for (const char* at : {"192.0.2.1:80", "127.0.0.1:80,192.0.2.1:80"})
+    expect_refused([&] { options(at); }, "can be guessed");
 }
 
 /// Who can write to where ranks look for the unique id must not make them go without their key.
@@ -143,7 +159,7 @@ TEST(UniqueId, WithoutAKeyIsRefusedByARankThatHasOne) {
   const Rendezvous rendezvous(with_key(""));
   const std::string& id = rendezvous.unique_id();
   EXPECT_EQ(*Rendezvous::options(id, 1, 2, with_key("")).key, *rendezvous.options(0, 2).key);
-  expect_refused([&] { Rendezvous::options(id, 1, 2, with_key("hunter2")); }, "rank 0 has none");
+  expect_refused([&] { Rendezvous::options(id, 1, 2, with_key(kKey)); }, "rank 0 has none");
 }
 
 // Once a job without a key was open to whoever reached it, which it said at the level `info`.

@@ -8,12 +8,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "bootstrap/net.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
 constexpr int64_t kBeatsMissedMax = 8;
+constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
 /// Ranks that wait for the same ask the same: it is passed on once in so long.
@@ -39,13 +41,17 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       size_(size),
       beat_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeatMax_ns)),
       silence_max_ns_(std::max(timeout.count() / 2, kBeatsMissedMax * beat_ns_)),
+      network_silence_max_ns_(
+          std::max(silence_max_ns_, int64_t{link_timeout.count()} + kKernelTells_ns)),
       monitor_(monitor),
       table_(table),
       gone_(static_cast<size_t>(size), false),
       awaited_(size) {}
 
 void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
-  links_.push_back({peer, FrameStream(std::move(socket)), now_ns, silence_max_ns_});
+  const bool is_local = is_within_host(socket.fd.get());
+  links_.push_back({peer, FrameStream(std::move(socket)), now_ns,
+                    is_local ? silence_max_ns_ : network_silence_max_ns_});
   if (failure_spread_) links_.back().stream.send(frame(*monitor_.failure()));
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
 }
@@ -107,7 +113,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
     case FrameType::heartbeat:
       if (const auto beat = decode<Heartbeat>(frame.payload))
         link.silence_max_ns =
-            std::max(silence_max_ns_, kBeatsMissedMax * kMillisecond_ns * beat->interval_ms);
+            std::max(link.silence_max_ns, kBeatsMissedMax * kMillisecond_ns * beat->interval_ms);
       else
         protocol_fault(link);
       return;

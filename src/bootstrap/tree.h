@@ -92,8 +92,9 @@ class Tree {
   void await_no_more(int rank);
 
   const int rank_, size_;
-  const int64_t beat_ns_;         // between two of our own heartbeats
-  const int64_t silence_max_ns_;  // longest time without one
+  const int64_t beat_ns_;                 // between two of our own heartbeats
+  const int64_t silence_max_ns_;          // longest time without one
+  const int64_t network_silence_max_ns_;  // so that the kernel notices first that a path is cut
   JobMonitor& monitor_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;

@@ -89,17 +89,14 @@ std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinato
 /// guessed.
 void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank) {
   if (is_local || config.job_key.is_strong()) return;
-  if (!config.job_key.empty())
-    fail(ErrorCode::invalid_argument, rank,
-         "ROPEWALK_JOB_KEY can be guessed, and rank 0 can be reached from other hosts",
-         fmt::format("use 128 random bits or more: {}", kKeyAdvice));
+  if (!config.job_key.empty()) refuse_weak_key(rank);
   if (!config.open)
     fail(ErrorCode::invalid_argument, rank,
          fmt::format("there is no job key, and {} can be reached from other hosts: whoever does "
                      "could join, read and write",
                      coordinator),
-         fmt::format("{} (`ropewalk run` makes one), or ROPEWALK_OPEN=1 for a job that is open to "
-                     "all",
+         fmt::format("{} (`ropewalk run` makes one); or 127.0.0.1 as the coordinator's host, for "
+                     "ranks of one host; or ROPEWALK_OPEN=1 for a job that is open to all",
                      kKeyAdvice));
   log(LogLevel::warn, rank, "ROPEWALK_OPEN=1 and no job key: anyone who reaches {} can join",
       coordinator);
@@ -112,16 +109,22 @@ std::vector<UniqueFd> only(UniqueFd fd) {
 }
 
 /// Where rank 0 waits for the others: at the coordinator's port, of the interfaces that were asked
-/// for and of the coordinator's address where that is another of this host.
+/// for and of the coordinator's addresses where those are others of this host.
 std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
                                             const std::string& socket_ifname) {
   if (socket_ifname.empty()) return only(listen_everywhere(coordinator.port));
   auto listeners = listen_on_interfaces(socket_ifname, coordinator.port);
-  const auto address = numeric_address(coordinator);
-  const auto is_named = [&](const auto& local) { return address->ip() == local.address.ip(); };
-  if (address && std::ranges::any_of(local_addresses(""), is_named) &&
-      std::ranges::none_of(local_addresses(socket_ifname), is_named))
-    listeners.push_back(listen_at(*address));
+  std::string why;
+  for (const SocketAddress& address : resolve(coordinator, why)) {
+    const auto is_same = [&](const LocalAddress& local) {
+      return local.address.ip() == address.ip();
+    };
+    const bool is_here = address.is_loopback() || std::ranges::any_of(local_addresses(""), is_same);
+    if (is_here && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
+          return local_address(fd.get()).ip() == address.ip();
+        }))
+      listeners.push_back(listen_at(address));
+  }
   return listeners;
 }
 

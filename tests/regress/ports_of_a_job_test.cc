@@ -27,7 +27,8 @@ std::vector<std::string> open_doors() {
     socklen_t length = sizeof listens;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) continue;
     const auto address = bootstrap::local_address(fd);
-    if (address.family() != AF_UNIX && !address.is_loopback()) doors.push_back(address.text());
+    const bool is_tcp = address.family() == AF_INET || address.family() == AF_INET6;
+    if (is_tcp && !address.is_loopback()) doors.push_back(address.text());
   }
   return doors;
 }

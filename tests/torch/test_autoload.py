@@ -91,6 +91,19 @@ def test_what_the_compiler_says_is_shown(tmp_path):
     assert done.returncode == 1 and "out of order" in done.stdout, done.stdout
 
 
+def test_a_group_that_may_write_by_default_gets_no_right_to_the_cache(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\nfor last; do :; done\nexec >\"$last\"\n")
+    compiler.chmod(0o755)
+    mask = os.umask(0o002)
+    try:
+        done = python("import torch; from ropewalk.torch import build; print(build.binary())",
+                      ROPEWALK_TORCH_CACHE=str(tmp_path / "cache"), CXX=str(compiler))
+    finally:
+        os.umask(mask)
+    assert done.returncode == 0, done.stdout
+
+
 # What lay in the cache was loaded, whoever had put it there.
 @pytest.mark.parametrize("folder", [True, False])
 def test_what_others_can_change_is_not_loaded(tmp_path, folder):

@@ -35,6 +35,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kStartTimeout{30000};   // for all agents to answer
 constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or a sign of life, to giving up
 constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, once stopped
+constexpr milliseconds kSilenceTold{8000};     // of a remote host; ssh's TCP may try again
+constexpr milliseconds kSilenceLost{24000};    // as ranks have it
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
@@ -147,10 +149,7 @@ void Launcher::start_agents() {
 }
 
 bool Launcher::all_closed() const {
-  for (const Host& host : hosts_) {
-    if (!host.closed) return false;
-  }
-  return true;
+  return std::ranges::all_of(hosts_, &Host::closed);
 }
 
 std::vector<int> Launcher::running_ranks() const {
@@ -246,13 +245,16 @@ void Launcher::check_silence(Clock::time_point now) {
   const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
   for (Host& host : hosts_) {
     if (was_deaf) host.heard = now;
-    if (!host.is_silent(now)) continue;
-    fail(kStatusHostLost,
-         fmt::format("host {} is lost: nothing has come from its agent for {:.2g} s; is it up, and "
-                     "the network to it?",
-                     host.name, std::chrono::duration<double>(now - host.heard).count()));
-    kill(host.agent.pid, SIGKILL);
-    lose(host);
+    const auto silence = host.silence(now);
+    const std::string told = fmt::format("nothing has come from its agent for {:.0f} s",
+                                         std::chrono::duration<double>(silence).count());
+    if (silence > kSilenceLost) {
+      fail(kStatusHostLost, fmt::format("host {} is lost: {}", host.name, told));
+      kill(host.agent.pid, SIGKILL);
+      lose(host);
+    } else if (silence > kSilenceTold && !std::exchange(host.silence_told, true)) {
+      say(fmt::format("host {}: {}; is it up, and the network to it?", host.name, told));
+    }
   }
 }
 
@@ -286,7 +288,7 @@ void Launcher::serve(Host& host, short in_events) {
   channel.flush();  // where it has gone, what it has sent is read first
   try {
     if (in_events) is_open = channel.receive();
-    if (in_events) host.heard = Clock::now();
+    if (in_events) host.heard = Clock::now(), host.silence_told = false;
     while (auto frame = channel.next()) on_frame(host, *frame);
   } catch (const Error& error) {
     fail(kStatusHostLost, fmt::format("host {}: {}", host.name, error.what()));
@@ -307,10 +309,8 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
     case FrameKind::ready:
       host.ready = true;
       if (&host == &hosts_[0]) listener_text_ = frame.payload;
-      for (const Host& other : hosts_) {
-        if (!other.ready) return;
-      }
-      return start_ranks();
+      if (std::ranges::all_of(hosts_, &Host::ready)) start_ranks();
+      return;
     case FrameKind::started:
       if (is_of_rank) ranks_[static_cast<size_t>(frame.rank)].pid = number_in(frame.payload);
       return;

@@ -40,9 +40,8 @@ JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& 
   return part;
 }
 
-bool Host::is_silent(std::chrono::steady_clock::time_point now) const {
-  constexpr auto kSilenceMax = 8 * kAliveInterval;
-  return is_remote && ready && !closed && now - heard > kSilenceMax;
+std::chrono::steady_clock::duration Host::silence(std::chrono::steady_clock::time_point now) const {
+  return is_remote && ready && !closed ? now - heard : std::chrono::steady_clock::duration{};
 }
 
 }  // namespace ropewalk::tools

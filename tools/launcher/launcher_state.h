@@ -26,10 +26,10 @@ struct Host {
   AgentLink agent;
   bool ready = false, done = false, closed = false;
   std::chrono::steady_clock::time_point heard = {};  // once it is ready
+  bool silence_told = false;                         // since then
 
-  /// That of a remote host, or the network to it, has gone: not even its agent's sign of life
-  /// comes.
-  bool is_silent(std::chrono::steady_clock::time_point now) const;
+  /// For how long not even a sign of life has come from the agent of a remote host.
+  std::chrono::steady_clock::duration silence(std::chrono::steady_clock::time_point now) const;
 };
 
 /// The hosts of a job, and which ranks each has. Throws Error(invalid_argument).

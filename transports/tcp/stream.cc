@@ -279,17 +279,24 @@ void Stream::retire(size_t bytes) {
   }
 }
 
-// Answers are acknowledgements; where the peer's window is shut, those of probes.
+// Answers are acknowledgements: of what was sent again, as it was not acknowledged; where the
+// peer's window is shut, of probes, of which one may be under way, or be lost, long before the
+// next.
 int64_t Stream::silent_ns(int64_t now_ns) {
-  constexpr int64_t kClockStep_ns = 10 * kMillisecond_ns;  // of the kernel's, at most
+  constexpr int64_t kClockStep_ns = 10 * kMillisecond_ns;     // of the kernel's, at most
+  constexpr int64_t kLooksApart_ns = 1000 * kMillisecond_ns;  // else nobody knows what was between
   tcp_info info{};
   socklen_t length = sizeof info;
-  const bool awaits_answer = getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-                             (info.tcpi_unacked > 0 || info.tcpi_probes > 0);
+  if (getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;
+  const bool awaits_answer = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) ||
+                             (info.tcpi_unacked == 0 && info.tcpi_probes > 1);
   const int64_t answered_ns = now_ns - info.tcpi_last_ack_recv * kMillisecond_ns;
+  const bool begins = silent_since_ns_ == 0 || now_ns - looked_ns_ > kLooksApart_ns ||
+                      answered_ns > silent_since_ns_ + kClockStep_ns;
+  looked_ns_ = now_ns;
   if (!awaits_answer)
     silent_since_ns_ = 0;
-  else if (silent_since_ns_ == 0 || answered_ns > silent_since_ns_ + kClockStep_ns)
+  else if (begins)
     silent_since_ns_ = now_ns;
   return silent_since_ns_ == 0 ? 0 : now_ns - silent_since_ns_;
 }

@@ -122,6 +122,7 @@ class Stream {
   bool blocked_ = false;
   int error_ = 0;
   int64_t silent_since_ns_ = 0;  // the first look since the last answer; 0: none is due
+  int64_t looked_ns_ = 0;
 };
 
 }  // namespace ropewalk::tcp

@@ -35,7 +35,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   /// the same on every rank; with more than one, the pieces of a put travel side by side. Throws
   /// Error(invalid_argument, system).
   TcpTransport(int rank, int size, SocketSource& sockets, int streams,
-               std::chrono::nanoseconds silence_max = std::chrono::seconds(15));
+               std::chrono::nanoseconds silence_max = std::chrono::seconds(22));
 
   Capabilities capabilities() const override {
     return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};

@@ -47,7 +47,8 @@ def binary() -> Path:
     if target.exists():
         return _trusted(target)
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (_cache(), target.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _trusted(target.parent)  # the compiler's files, too, are nobody else's to change
         # The lock goes with its holder, also when that is killed. It saves work only: where a file
         # system locks on each host alone, or not at all, the first to be ready counts.
@@ -108,6 +109,7 @@ def _compile(target: Path) -> None:
         compiled, fresh = Path(folder) / "all.o", Path(folder) / target.name
         _run([*_compile_flags(), *others, "-c", str(first), "-o", str(compiled)])
         _run(["-shared", str(compiled), *_link_flags(), "-o", str(fresh)])
+        fresh.chmod(0o755)  # whatever the umask is
         # Never in place of a file that others have mapped.
         with contextlib.suppress(FileExistsError):
             os.link(fresh, target)

@@ -11,6 +11,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
+constexpr int64_t kLookAtWholeNs = 50'000'000;
 constexpr int64_t kTellLateNs = 1'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 
@@ -94,6 +95,7 @@ void Control::prepare(int64_t now_ns) {
     if (registration_) registration_->prepare(set_);
     if (parent_dial_) parent_dial_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
+    if (!is_joined_ && setup_.whole != nullptr) set_.wake_at(now_ns + kLookAtWholeNs);
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
     set_.wake_at(socket_broker_.next_deadline().first);
   }

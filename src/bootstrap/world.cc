@@ -191,7 +191,7 @@ World::World(int rank, int size, const Config& config)
 World::~World() = default;
 
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
-                                   TransportInfos transport_infos) {
+                                   TransportInfos transport_infos, const Monitor* whole) {
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   PeerRecord record = make_record(identity, config, std::move(transport_infos));
@@ -204,6 +204,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;
+  setup.whole = whole;
   setup.deadline_ns = MonotonicClock().now_ns() + config.timeout.count();
   open_listeners(identity, config, setup);
   std::string choice;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bootstrap/auth.h"
+#include "bootstrap/job_monitor.h"
 #include "bootstrap/world_testing.h"
 #include "topology/cpu_share.h"
 #include "topology/topology.h"
@@ -58,6 +59,25 @@ TEST_P(Join, EveryRankKnowsEveryOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33));
+
+// Who was about to join a part of a job that had failed waited for the whole timeout.
+TEST(World, APartIsNotWaitedForWhenTheWholeHasFailed) {
+  const TestJob job(3);
+  JobMonitor whole(0, 4);
+  std::thread failing([&] {
+    std::this_thread::sleep_for(100ms);
+    whole.report({ErrorCode::aborted, "abort", "rank 3 has had enough", "", 3, 3});
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = run_world_ranks(
+      2, [&](int rank) { World::join(job.identity(rank), job.config, {}, &whole); });
+  failing.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.config.timeout / 2);
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->failure().peer, 3) << error->what();
+  }
+}
 
 TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
   const TestJob job(3);

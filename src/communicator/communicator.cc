@@ -64,8 +64,9 @@ void require_channel(const char* operation, int channel) {
 class Communicator::Impl {
  public:
   /// Joins the job. Throws Error.
-  explicit Impl(const Options& options)
-      : job(options),
+  /// `whole`: as World::join's.
+  explicit Impl(const Options& options, const Monitor* whole = nullptr)
+      : job(options, whole),
         engine(job.rank(), job.size(), job.transports(), job.route(), memories, job.monitor(),
                clock),
         driver(std::make_shared<Driver>(
@@ -456,7 +457,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
                 fmt::format("see the output of rank {}", members[0]));
   Options options = leads ? rendezvous->options(part_rank, part_size, common)
                           : Rendezvous::options(leaders, part_rank, part_size, common);
-  const auto part = std::make_shared<Impl>(options);
+  const auto part = std::make_shared<Impl>(options, &impl_->job.monitor());
   part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
   return std::make_unique<Communicator>(part);
 }

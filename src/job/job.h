@@ -31,8 +31,9 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
 /// before the job.
 class Job {
  public:
-  /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
-  explicit Job(const Options& options);
+  /// Joins the job that `options` and the environment name, and chooses transports. `whole`: as
+  /// World::join's. Throws Error.
+  explicit Job(const Options& options, const Monitor* whole = nullptr);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 

@@ -70,6 +70,28 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   }
 }
 
+// The peer whose memory it was got the blame.
+TEST(MapLimits, ARankThatCannotMapAPeersMemoryIsAtFault) {
+  constexpr int kRanks = 2, kPoor = 1;
+  const auto body = [&](Communicator& comm) {
+    AsyncEa<float> ea(comm, 1, 0.5);
+    std::vector<float> values(100'000, 1);
+    const std::array all = {std::span<float>(values)};
+    ea.synchronize_parameters(all);
+    if (comm.rank() == kPoor) use_up_descriptors();
+    for (int step = 0; step < 20; ++step) ea.average_parameters(all);
+    ea.synchronize_parameters(all);
+  };
+  ForkedJob job(kRanks, options_over("shm", kRanks), body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    EXPECT_NE(verdict.text.find("raise the limit of open files"), std::string::npos)
+        << verdict.text;
+  }
+}
+
 // All named rank 0 after the whole timeout, with a question about a firewall.
 TEST(LinkLimits, ARankWithoutADescriptorForALinkFailsAllWithItsReason) {
   constexpr int kRanks = 4, kPoor = 3;

@@ -168,7 +168,7 @@ Posted ShmTransport::put(const PutRequest& request) {
                     fmt::format("{} bytes in one put; at most {}", request.bytes, kOpBytesMax));
     std::byte* target = peer.regions.find(request.key.id, request.offset, request.bytes);
     if (!target) [[unlikely]]
-      return refuse(peer, peer.regions.why());
+      return refuse(peer, peer.regions.why(), peer.regions.advice());
     std::memcpy(target, request.source, request.bytes);
   }
   peer.out.send(request.notice);
@@ -176,9 +176,10 @@ Posted ShmTransport::put(const PutRequest& request) {
   return Posted::done;
 }
 
-Posted ShmTransport::refuse(Peer& peer, const std::string& reason) {
+Posted ShmTransport::refuse(Peer& peer, const std::string& reason, const std::string& advice) {
   peer.state = LinkState::broken;
   peer.why.text = "a put was refused: " + reason;
+  peer.why.advice = advice;
   return Posted::lost;
 }
 

@@ -85,7 +85,7 @@ class ShmTransport final : public Transport, public MappedMemory {
   void finish_links();
   bool has_news() const;
   void wake_up();
-  Posted refuse(Peer& peer, const std::string& reason);
+  Posted refuse(Peer& peer, const std::string& reason, const std::string& advice = {});
 
   const int rank_;
   const int size_;

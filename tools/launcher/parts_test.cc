@@ -1,4 +1,5 @@
 // The launcher's parts that need no process.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -112,7 +113,7 @@ TEST(Frames, NoiseBeforeTheGreetingIsSkipped) {
   line.reader.expect_greeting();
   line.write("Welcome to host a\n\nropewalk-ag");
   EXPECT_FALSE(line.reader.next());
-  line.write("ent 2\n" + kSignalFrame);
+  line.write(fmt::format("ent {}\n", kAgentVersion) + kSignalFrame);
   EXPECT_TRUE(line.reader.next());
 }
 

@@ -95,6 +95,7 @@ void Control::prepare(int64_t now_ns) {
     if (registration_) registration_->prepare(set_);
     if (parent_dial_) parent_dial_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
+    if (is_joined_ && parent_dial_) set_.wake_at(new_parent_deadline_ns_);
     if (!is_joined_ && setup_.whole != nullptr) set_.wake_at(now_ns + kLookAtWholeNs);
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
     set_.wake_at(socket_broker_.next_deadline().first);
@@ -111,6 +112,7 @@ void Control::advance(int64_t now_ns) {
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
   if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
   advance_dials(now_ns);
+  if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
   check_descriptors(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();

@@ -87,6 +87,7 @@ class Control {
   void admit(AuthenticatedSocket& incoming, int64_t now_ns);
   Verdict judge_join(const AuthenticatedSocket& incoming);
   Verdict judge_tree(const AuthenticatedSocket& incoming) const;
+  void advance_new_parent(int64_t now_ns);
   std::unique_ptr<Dialer> dial(Purpose purpose, int peer, int stream);
   void advance_dials(int64_t now_ns);
   Hello hello_for(Purpose purpose, int to, int stream) const;
@@ -135,6 +136,8 @@ class Control {
   int64_t phase_start_ns_;
 
   std::map<SocketBroker::SocketId, std::unique_ptr<Dialer>> dials_;
+  int new_parent_ = -1;  // whom parent_dial_ dials, once joined
+  int64_t new_parent_deadline_ns_ = 0;
   int64_t closing_until_ns_ = 0;  // set when stop_ is seen
   int64_t tell_late_until_ns_ = 0;
 

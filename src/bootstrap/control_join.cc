@@ -120,6 +120,7 @@ void Control::advance_parent_dial(int64_t now_ns) {
 void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
+  if (is_joined_) return;
   for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
 }
 

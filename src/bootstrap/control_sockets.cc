@@ -5,6 +5,13 @@
 
 namespace ropewalk::bootstrap {
 
+namespace {
+
+/// Who has left and answers at none of its addresses, twice, is gone.
+constexpr int kRoundsToGone = 2;
+
+}  // namespace
+
 void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   const Hello& hello = incoming.hello;
   const int from = static_cast<int>(hello.from);
@@ -45,8 +52,36 @@ Verdict Control::judge_join(const AuthenticatedSocket& incoming) {
 
 Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
   const int from = static_cast<int>(incoming.hello.from);
-  if (from >= setup_.size || !is_tree_child(from, setup_.rank)) return Verdict::wrong_rank;
-  return tree_.has(from) || is_joined_ ? Verdict::already : Verdict::accepted;
+  if (from >= setup_.size || from <= setup_.rank) return Verdict::wrong_rank;
+  if (tree_.has(from)) return Verdict::already;
+  if (!is_joined_)
+    return is_tree_child(from, setup_.rank) ? Verdict::accepted : Verdict::wrong_rank;
+  // Only to ranks whose own parent has left, of which this rank may have to hear first.
+  return monitor_.has_left(tree_parent(from)) ? Verdict::accepted : Verdict::busy;
+}
+
+/// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.
+void Control::advance_new_parent(int64_t now_ns) {
+  const std::vector<int> wanted = tree_.all_left() ? std::vector<int>() : tree_.parents_wanted();
+  if (wanted.empty()) return parent_dial_.reset();
+  if (!parent_dial_ || new_parent_ != wanted.front()) {
+    new_parent_ = wanted.front();
+    parent_dial_ = dial(Purpose::tree, new_parent_, 0);
+    if (!parent_dial_) return;
+    new_parent_deadline_ns_ = now_ns + setup_.config.timeout.count();
+  }
+  parent_dial_->advance(set_, now_ns);
+  if (parent_dial_->state() == Dialer::State::connected) {
+    log(LogLevel::debug, setup_.rank, "rank {} is the new parent in the tree", new_parent_);
+    link(new_parent_, parent_dial_->take(), now_ns);
+    parent_dial_.reset();
+  } else if (monitor_.has_left(new_parent_) && parent_dial_->unanswered_rounds() >= kRoundsToGone) {
+    tree_.note_gone(new_parent_);
+  } else if (now_ns >= new_parent_deadline_ns_) {
+    fail(ErrorCode::peer_lost,
+         fmt::format("cannot reach {} ({})", tree_.describe(new_parent_), parent_dial_->why()),
+         kFirewallAdvice, new_parent_);
+  }
 }
 
 /// Null, and the job has failed, where the peer has no address.

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cerrno>
 #include <functional>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -101,7 +102,7 @@ void Dialer::take_answer(int64_t now_ns) {
   const auto answer = decode<Answer>(received_);
   if (!answer) return next_address(now_ns, "what listens there is not Ropewalk");
   if (!secrets_->is_authentic(*answer)) return reject_address(now_ns);
-  found_job_ = true;
+  found_job_ = answered_ = true;
   obey(answer->verdict, now_ns);
 }
 
@@ -143,6 +144,7 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   phase_ = Phase::pause;
   until_ns_ = now_ns;
   if (++current_ < addresses_.size()) return;
+  unanswered_rounds_ = std::exchange(answered_, false) ? 0 : unanswered_rounds_ + 1;
   // One of several names may mean another host here, such as a bridge's, where another job listens;
   // where all of them lead to another job it is the key. At a name's other addresses, such as
   // localhost's, there may be nothing.

@@ -39,6 +39,8 @@ class Dialer {
   const std::string& why() const { return why_; }
   /// An attempt has failed and the next has not begun.
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
+  /// How often in a row none of the addresses had the job's key.
+  int unanswered_rounds() const { return unanswered_rounds_; }
   /// True when some attempt found the job's key at the other end.
   bool found_job() const { return found_job_; }
   /// Where another job answered last. Empty: nowhere. Purpose::join only.
@@ -74,6 +76,8 @@ class Dialer {
   Bytes received_;
   size_t wanted_bytes_ = 0;
   bool found_job_ = false;
+  bool answered_ = false;  // in this round
+  int unanswered_rounds_ = 0;
   std::string other_job_;
   std::string why_;
   int64_t exhausted_since_ns_ = 0;

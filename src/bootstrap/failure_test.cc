@@ -22,7 +22,8 @@ struct Note {
 
 class Ranks {
  public:
-  explicit Ranks(const TestJob& job) {
+  /// Rank `leaving` leaves as soon as all have joined.
+  explicit Ranks(const TestJob& job, int leaving = -1) : leaving_(leaving) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     read_.reset(ends[0]);
@@ -47,6 +48,11 @@ class Ranks {
     if (::read(read_.get(), &note, sizeof note) != ssize_t{sizeof note}) return {};
     return note;
   }
+  bool has_gone(int rank) const {
+    siginfo_t info;
+    const auto pid = static_cast<id_t>(pids_[static_cast<size_t>(rank)]);
+    return waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0;
+  }
   void await_joined() {
     for (size_t i = 0; i < pids_.size(); ++i) {
       const auto note = next(20s);
@@ -65,9 +71,11 @@ class Ranks {
     try {
       const auto world = job.join(rank);
       tell(rank, -2, "joined");
-      pollfd p = {world->monitor().event_fd(), POLLIN, 0};
-      poll(&p, 1, 20'000);
-      const Failure* failure = world->monitor().failure();
+      if (rank == leaving_) {
+        world->leave();
+        return 0;
+      }
+      const Failure* failure = await_failure(world->monitor(), 20'000);
       tell(rank, failure ? failure->peer : -3, failure ? failure->reason : "no failure");
       pause();  // the test ends it
     } catch (const Error& error) {
@@ -76,6 +84,7 @@ class Ranks {
     return 0;
   }
 
+  const int leaving_;
   UniqueFd read_, write_;
   std::vector<pid_t> pids_;
 };
@@ -120,6 +129,20 @@ TEST(Failure, AStoppedRankIsNamedWithinTheTimeout) {
 }
 
 // It said "rank 0 died", which closed its link before the news was sent.
+// Whom a rank that had left and gone relayed for was cut off from the others.
+TEST(Failure, AKilledRankIsNamedAfterTheRootHasGone) {
+  for (const int size : {3, 12}) {
+    TestJob job(size);
+    job.config.timeout = 1s;  // of the root's leave
+    Ranks ranks(job, /*leaving=*/0);
+    ranks.await_joined();
+    ASSERT_TRUE(ranks.has_gone(0));
+    std::this_thread::sleep_for(500ms);  // they find another
+    ranks.signal(2, SIGKILL);
+    expect_culprit(ranks, size - 2, 2, "rank 2 (", 5s);
+  }
+}
+
 TEST(Failure, AStoppedRankThatComesBackHearsThatItWasGivenUp) {
   TestJob job(4);
   job.config.timeout = 2s;

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
 constexpr int64_t kBeatsMissedMax = 8;
+/// In so long who has lost its parent finds another.
+constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
@@ -46,13 +48,19 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       monitor_(monitor),
       table_(table),
       gone_(static_cast<size_t>(size), false),
+      parent_(tree_parent(rank)),
       awaited_(size) {}
 
 void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
   const bool is_local = is_within_host(socket.fd.get());
   links_.push_back({peer, FrameStream(std::move(socket)), now_ns,
                     is_local ? silence_max_ns_ : network_silence_max_ns_});
-  if (failure_spread_) links_.back().stream.send(frame(*monitor_.failure()));
+  FrameStream& stream = links_.back().stream;
+  for (int r = 0; r < size_; ++r)
+    if (const auto calls = monitor_.calls_of(r))
+      stream.send(frame(Leave{static_cast<uint32_t>(r), *calls}));
+  if (peer < rank_) parent_ = peer;
+  if (failure_spread_) stream.send(frame(*monitor_.failure()));
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
 }
 
@@ -76,6 +84,8 @@ void Tree::prepare(PollSet& set) {
     if (!failure_spread_) set.wake_at(link.heard_ns + link.silence_max_ns);
   }
   if (!links_.empty()) set.wake_at(next_beat_ns_);
+  if (const int64_t at_ns = gone_ns_ + kOrphansCome_ns; advanced_ns_ <= at_ns)
+    set.wake_at(at_ns + kMillisecond_ns);
 }
 
 std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
@@ -127,7 +137,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
       const auto leave = decode<Leave>(frame.payload);
       if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
       if (!monitor_.mark_left(static_cast<int>(leave->rank), leave->calls)) return;
-      await_no_more(static_cast<int>(leave->rank));
+      --awaited_;
       flood(bootstrap::frame(*leave), link.peer);
       return;
     }
@@ -199,9 +209,29 @@ void Tree::close(Edge& link, std::string reason) {
                      link.stream.cut_off() ? kNetworkAdvice : kDeadAdvice, rank_, link.peer});
     return;
   }
-  const bool is_parent = link.peer == tree_parent(rank_);
-  for (int r = 0; r < size_; ++r)
-    if (in_subtree(r, is_parent ? rank_ : link.peer) != is_parent) await_no_more(r);
+  note_gone(link.peer);
+}
+
+void Tree::note_gone(int peer) {
+  gone_[static_cast<size_t>(peer)] = true;
+  gone_ns_ = advanced_ns_;
+  if (peer == parent_) parent_ = -1;
+}
+
+std::vector<int> Tree::parents_wanted() const {
+  std::vector<int> candidates;
+  if (parent_ >= 0 || rank_ == 0) return candidates;
+  const auto add = [&](int rank) {
+    const bool is_there = !gone_[static_cast<size_t>(rank)];
+    if (is_there && std::ranges::count(candidates, rank) == 0) candidates.push_back(rank);
+  };
+  for (int rank = tree_parent(rank_); rank >= 0; rank = tree_parent(rank)) add(rank);
+  for (int rank = 0; rank < rank_; ++rank) add(rank);
+  return candidates;
+}
+
+bool Tree::is_alone() const {
+  return links_.empty() && parents_wanted().empty() && advanced_ns_ - gone_ns_ > kOrphansCome_ns;
 }
 
 void Tree::protocol_fault(const Edge& link) {
@@ -218,13 +248,8 @@ void Tree::spread_failure() {
 
 void Tree::announce_leave(const CallsMade& calls) {
   if (!monitor_.mark_left(rank_, calls)) return;
-  await_no_more(rank_);
+  --awaited_;
   flood(frame(Leave{static_cast<uint32_t>(rank_), calls}));
-}
-
-void Tree::await_no_more(int rank) {
-  if (!gone_[static_cast<size_t>(rank)]) --awaited_;
-  gone_[static_cast<size_t>(rank)] = true;
 }
 
 bool Tree::flushed() const {

@@ -21,17 +21,15 @@ constexpr int tree_parent(int rank) {
 constexpr bool is_tree_child(int child, int rank) {
   return child > 0 && tree_parent(child) == rank;
 }
-/// True when `rank` is `top` or below it.
-constexpr bool in_subtree(int rank, int top) {
-  while (rank > top) rank = tree_parent(rank);
-  return rank == top;
-}
-
 /// The control thread only.
 ///
 /// A failure, once the monitor has one, is sent over every link, and every rank passes on the first
 /// that it hears of. A link that breaks, or whose other end stays silent, without that neighbour
 /// having left, is such a failure. A leave is flooded likewise, once per rank.
+///
+/// A rank that has left relays for the others as long as it waits for them, which is not for ever.
+/// When it goes, its children look for another parent: the nearest ancestor that is there, or else
+/// the lowest rank. Parents have lower numbers than their children, so there is no circle.
 class Tree {
  public:
   struct Inbound {
@@ -44,8 +42,14 @@ class Tree {
   Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
        JobMonitor& monitor, const std::vector<PeerRecord>& table);
 
-  /// Takes a new link. A failure that is known already is sent over it at once.
+  /// Takes a new link. What is known already, of a failure or of ranks that have left, is sent over
+  /// it at once.
   void add(int peer, ConnectedSocket socket, int64_t now_ns);
+  /// Whom this rank may link with in place of a parent that has left and gone, the nearest first;
+  /// empty where it has a parent, or is the lowest rank that is left.
+  std::vector<int> parents_wanted() const;
+  /// `peer` has left and is gone: so nothing listens there any more.
+  void note_gone(int peer);
   bool has(int peer) const;
   void send(int peer, const Bytes& frame);
   /// To every neighbour except one.
@@ -63,9 +67,8 @@ class Tree {
   void spread_question();
   /// Announces that this rank leaves, once.
   void announce_leave(const CallsMade& calls);
-  /// Every rank has left that this rank can still hear of. (A neighbour that has left may close its
-  /// link early; whoever is behind it is not waited for.)
-  bool all_left() const { return awaited_ == 0; }
+  /// Every rank has left, or there is nobody to hear more of.
+  bool all_left() const { return awaited_ == 0 || is_alone(); }
   /// Everything sent has been acknowledged.
   bool flushed() const;
 
@@ -89,7 +92,8 @@ class Tree {
   void check_silence(const Edge& link, int64_t now_ns);
   void close(Edge& link, std::string reason);
   void protocol_fault(const Edge& link);
-  void await_no_more(int rank);
+  /// All neighbours have left, and none has come in their place for a while.
+  bool is_alone() const;
 
   const int rank_, size_;
   const int64_t beat_ns_;                 // between two of our own heartbeats
@@ -98,10 +102,12 @@ class Tree {
   JobMonitor& monitor_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
-  std::vector<bool> gone_;  // has left, or is behind a link that closed after its neighbour left
-  int awaited_;             // how many are not gone
+  std::vector<bool> gone_;  // has left, and its link is closed
+  int parent_;              // -1: none
+  int awaited_;             // how many have not left
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
+  int64_t gone_ns_ = 0;  // when the last neighbour went
   bool failure_spread_ = false;
   struct Asked {
     uint32_t sequence = 0;

@@ -20,9 +20,9 @@ constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
 /// What a peer sent before it left may still be on its way, through a retransmission or two; longer
 /// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
-/// For a peer to say which of the earlier calls differed. It may compute, and not look.
 /// Between questions who is behind.
 constexpr int64_t kQuestionInterval_ns = 100 * kMillisecond_ns;
+/// For a peer to say which of the earlier calls differed. It may compute, and not look.
 constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
 
 }  // namespace

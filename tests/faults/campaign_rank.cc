@@ -3,10 +3,8 @@
 //
 //   campaign_rank CALL COUNT ITERATIONS [FAULT...]
 //   FAULT = KIND:RANK:ITERATION:DELAY_US:SECONDS    iteration -1: while it joins
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +23,7 @@
 #include "base/text.h"
 #include "bootstrap/net.h"
 #include "ropewalk/policies.h"
+#include "tests/support/descriptors.h"
 
 namespace ropewalk {
 namespace {
@@ -73,15 +72,6 @@ class Waker {
   int fd_;
 };
 
-void use_up_descriptors() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const int next = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
-  ::close(next);
-  limit.rlim_cur = static_cast<rlim_t>(next);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 /// Nonsense, at each port of this process.
 void send_strangers() {
   std::vector<bootstrap::SocketAddress> ports;
@@ -121,7 +111,7 @@ class Faults {
   void begin(int iteration, Communicator* comm) {
     for (const Fault& fault : by_iteration_[iteration]) {
       if (fault.kind == "slow") std::this_thread::sleep_for(duration<double>(fault.seconds));
-      if (fault.kind == "descriptors") use_up_descriptors();
+      if (fault.kind == "descriptors") testing::use_up_descriptors();
       if (fault.kind == "abort" && comm != nullptr) comm->abort("the campaign wants it");
       if (fault.kind == "exception") throw std::runtime_error("the campaign wants it");
       threads_.emplace_back([this, fault] {

@@ -1,8 +1,6 @@
 // A rank that cannot get what a call needs fails with the limit to raise, and so do all others,
 // which are in the call already.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,20 +10,11 @@
 
 #include "ropewalk/policies.h"
 #include "tests/faults/forked_job.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
 namespace {
-
-/// No more descriptors for this process.
-void use_up_descriptors() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const int next = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
-  ::close(next);
-  limit.rlim_cur = static_cast<rlim_t>(next);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 Options options_over(const std::string& transport, int ranks) {
   Options options;

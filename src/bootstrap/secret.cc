@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sodium.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,11 +39,18 @@ const char* environment(const char* name) {
 Secret::Secret(std::string_view text) : size_(text.size()) {
   if (text.empty()) return;
   bootstrap::start_cryptography();
-  auto* bytes = static_cast<char*>(sodium_malloc(text.size()));
-  if (bytes == nullptr)
+  // Pages of its own: what is said of them holds for nothing else.
+  void* const pages =
+      ::mmap(nullptr, text.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED)
     throw Error(ErrorCode::system, "bootstrap", "no memory for the job's key", {});
+  sodium_mlock(pages, text.size());  // and not dumped, even where the limit forbids to lock
+  char* const bytes = static_cast<char*>(pages);
   std::ranges::copy(text, bytes);
-  bytes_ = std::shared_ptr<const char>(bytes, [](char* gone) { sodium_free(gone); });
+  bytes_ = std::shared_ptr<const char>(bytes, [size = size_](char* gone) {
+    sodium_munlock(gone, size);  // wipes it
+    ::munmap(gone, size);
+  });
 }
 
 bool Secret::is_strong() const {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <map>
+#include <utility>
 
 #include "base/log.h"
 #include "bootstrap/net.h"
@@ -129,6 +130,8 @@ void Acceptor::accept_all(int listener_fd, Listener listener, int64_t now_ns) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (exhausted && make_room(listener, now_ns)) continue;
+      if (exhausted && !std::exchange(exhaustion_told_, true))
+        log(LogLevel::warn, rank_, "cannot accept connections: {}", errno_text(errno));
       if (exhausted) accept_again_ns_ = now_ns + kAcceptPauseNs;
       if (exhausted || errno == EAGAIN) return;
       if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return;

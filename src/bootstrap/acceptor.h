@@ -97,6 +97,7 @@ class Acceptor {
   std::optional<Key> session_key_;
   UniqueFd spare_;  // for one more connection
   int64_t exhausted_since_ns_ = 0;
+  bool exhaustion_told_ = false;
   int64_t accept_again_ns_ = 0;  // after accept() failed for want of descriptors
   int replies_left_ = 0;         // in this call of advance(): each takes some 100 us
   std::list<HalfOpen> pending_;

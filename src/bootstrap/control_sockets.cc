@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 
 #include "base/log.h"
 #include "bootstrap/control.h"
@@ -62,6 +63,7 @@ Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
 
 /// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.
 void Control::advance_new_parent(int64_t now_ns) {
+  assert(is_joined_);
   const std::vector<int> wanted = tree_.all_left() ? std::vector<int>() : tree_.parents_wanted();
   if (wanted.empty()) return parent_dial_.reset();
   if (!parent_dial_ || new_parent_ != wanted.front()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <ctime>
 
 #include "base/clock.h"
@@ -17,6 +18,7 @@ constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
 constexpr int64_t kBeatsMissedMax = 8;
 /// In so long who has lost its parent finds another.
 constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
+/// By so much the kernel tells of a cut path before silence does.
 constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
@@ -214,6 +216,7 @@ void Tree::close(Edge& link, std::string reason) {
 }
 
 void Tree::note_gone(int peer) {
+  assert(monitor_.has_left(peer));
   gone_[static_cast<size_t>(peer)] = true;
   gone_ns_ = advanced_ns_;
   if (peer == parent_) parent_ = -1;

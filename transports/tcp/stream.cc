@@ -283,6 +283,7 @@ void Stream::retire(size_t bytes) {
 // peer's window is shut, of probes, of which one may be under way, or be lost, long before the
 // next.
 int64_t Stream::silent_ns(int64_t now_ns) {
+  assert(fd() >= 0);
   constexpr int64_t kClockStep_ns = 10 * kMillisecond_ns;     // of the kernel's, at most
   constexpr int64_t kLooksApart_ns = 1000 * kMillisecond_ns;  // else nobody knows what was between
   tcp_info info{};

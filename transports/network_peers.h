@@ -162,6 +162,11 @@ class NetworkPeers {
     peer.state = Peer::State::failing;
     list(peer);
   }
+  /// For what came from it.
+  void refuse(Peer& peer, std::string text) {
+    peer.why.seen = peer.why.seen || peer.open();
+    lose(peer, std::move(text));
+  }
   /// Once all that came from it before is given out.
   void lose_later(Peer& peer, std::string text) {
     if (!peer.open() || peer.in_failing) return;

@@ -95,6 +95,7 @@ struct Completion {
 struct LossReason {
   std::string text;     // "connection reset by peer"; empty where it was not lost
   bool silent = false;  // it had not answered for Capabilities::silence_max_ns
+  bool seen = false;    // this end saw what was wrong; the peer sees only that the link is closed
   std::string advice;   // what to do about it, where the reason lies at this end; else empty
 };
 

@@ -27,14 +27,15 @@ using SessionPointer = std::shared_ptr<Session>;
 SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<std::string> coordinator, std::optional<int> coordinator_fd,
                     std::optional<std::string> key, std::optional<std::string> transport,
-                    std::optional<double> timeout, std::optional<bool> progress_thread,
-                    std::optional<int> progress_cpu) {
+                    std::optional<bool> secure, std::optional<double> timeout,
+                    std::optional<bool> progress_thread, std::optional<int> progress_cpu) {
   const Options options{rank,
                         size,
                         std::move(coordinator),
                         coordinator_fd,
                         std::move(key),
                         std::move(transport),
+                        secure,
                         nanoseconds_of(timeout),
                         progress_thread,
                         progress_cpu};
@@ -124,7 +125,7 @@ std::string library_path() {
 
 void bind_session(nb::module_& module) {
   module.def("join", &join, "rank"_a, "size"_a, "coordinator"_a, "coordinator_fd"_a, "key"_a,
-             "transport"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a);
+             "transport"_a, "secure"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a);
   nb::class_<Session>(module, "Session")
       .def_ro("rank", &Session::rank)
       .def_ro("size", &Session::size)

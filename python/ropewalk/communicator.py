@@ -60,7 +60,8 @@ class Communicator:
     def __init__(self, rank: Optional[int] = None, size: Optional[int] = None,
                  coordinator: Optional[str] = None, coordinator_fd: Optional[int] = None,
                  key: Optional[str] = None, transport: Optional[str] = None,
-                 timeout: Optional[float] = None, progress_thread: Optional[bool] = None,
+                 secure: Optional[bool] = None, timeout: Optional[float] = None,
+                 progress_thread: Optional[bool] = None,
                  progress_cpu: Optional[int] = None) -> None:
         """Joins the job; returns when all ranks have.
 
@@ -71,12 +72,13 @@ class Communicator:
         coordinator_fd: rank 0 only: a socket that listens there already. It stays the caller's.
         key: the job's secret, the same on every rank.
         transport: "auto", "shm", "tcp", "verbs" or "ucx".
+        secure: seal what is sent between hosts, which takes TCP; default False.
         timeout: seconds, of every wait; default 30.
         progress_thread: drive started operations in the background; default True.
         progress_cpu: bind that thread to this CPU.
         """
-        self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, timeout,
-                               progress_thread, progress_cpu))
+        self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, secure,
+                               timeout, progress_thread, progress_cpu))
 
     def _adopt(self, session: _core.Session) -> None:
         self._session = session

@@ -176,6 +176,8 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_OPEN", "0",
        "1: join beyond this host without a key, where whoever reaches rank 0 can join, read and "
        "write"},
+      {"ROPEWALK_SECURE", "0",
+       "1: nobody on the network can read or change data: TCP, sealed; the same on every rank"},
       {"ROPEWALK_TRANSPORT", "auto", transport_help},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto", algorithm_list},
@@ -237,6 +239,7 @@ Config parse_config(const Lookup& get) {
   read.integer("ROPEWALK_COORDINATOR_FD", config.coordinator_fd, 0,
                std::numeric_limits<int>::max());
   read.integer("ROPEWALK_OPEN", config.open, 0, 1);
+  read.integer("ROPEWALK_SECURE", config.secure, 0, 1);
   read.parsed("ROPEWALK_TRANSPORT", config.transport, "one of: " + transport_words_text(),
               transport_named);
   read.one_of("ROPEWALK_REQUIRE", config.require, {"rdma", "shm", "tcp"});

@@ -21,6 +21,7 @@ struct Config {
   std::optional<int> coordinator_fd;       // ROPEWALK_COORDINATOR_FD: inherited listening socket
   Secret job_key;                          // ROPEWALK_JOB_KEY; empty: a fixed public key
   bool open = false;                       // ROPEWALK_OPEN: 0 or 1: beyond this host without a key
+  bool secure = false;                     // ROPEWALK_SECURE: 0 or 1: data is sealed
   std::string transport = "auto";          // ROPEWALK_TRANSPORT: what transport_named gives
   std::string require;  // ROPEWALK_REQUIRE: "", rdma, shm, tcp: refuse to fall back
   Algorithm algorithm = Algorithm::automatic;  // ROPEWALK_ALGORITHM: force one where it applies

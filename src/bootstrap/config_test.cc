@@ -38,6 +38,7 @@ TEST(Config, ReadsEveryVariable) {
                                {"ROPEWALK_COORDINATOR", "[::1]:4242"},
                                {"ROPEWALK_COORDINATOR_FD", "5"},
                                {"ROPEWALK_OPEN", "1"},
+                               {"ROPEWALK_SECURE", "1"},
                                {"ROPEWALK_TRANSPORT", "tcp"},
                                {"ROPEWALK_REQUIRE", "rdma"},
                                {"ROPEWALK_ALGORITHM", "ring"},
@@ -63,6 +64,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config.coordinator, "[::1]:4242");
   EXPECT_EQ(config.coordinator_fd, 5);
   EXPECT_TRUE(config.open);
+  EXPECT_TRUE(config.secure);
   EXPECT_EQ(config.transport, "tcp");
   EXPECT_EQ(config.require, "rdma");
   EXPECT_EQ(config.algorithm, Algorithm::ring);
@@ -102,7 +104,8 @@ TEST(Config, EveryBadValueIsNamed) {
       {"ROPEWALK_IB_TIMEOUT", "0"},     {"ROPEWALK_IB_TIMEOUT", "23"},
       {"ROPEWALK_IB_RETRY", "8"},       {"ROPEWALK_IB_LANES", "0"},
       {"ROPEWALK_IB_LANES", "9"},       {"ROPEWALK_IB_MTU", "1500"},
-      {"ROPEWALK_PROGRESS_CPU", "-1"},  {"ROPEWALK_LOG", "verbose"}};
+      {"ROPEWALK_PROGRESS_CPU", "-1"},  {"ROPEWALK_LOG", "verbose"},
+      {"ROPEWALK_SECURE", "yes"}};
   for (const auto& [name, value] : bad) {
     try {
       parse({{name, value}});

@@ -194,6 +194,14 @@ TEST_F(Open, IsWhatAKeyThatCanBeGuessedMakes) {
   expect_refused_to_join("rank 1 never came");
 }
 
+TEST_F(Open, IsNotWhatIsSealed) {
+  job_.config.job_key = {};
+  job_.config.open = job_.config.secure = true;
+  expect_refused_to_join("ROPEWALK_SECURE=1 and no job key");
+  job_.config.job_key = random_secret();
+  expect_refused_to_join("rank 1 never came");
+}
+
 TEST_F(Open, IsNotWhatIsOnLoopback) {
   job_.config.job_key = {};
   expect_no_errors(run_world_ranks(2, [&](int rank) { job_.join(rank)->leave(); }));

@@ -88,6 +88,10 @@ std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinato
 /// Where rank 0 can be reached from elsewhere, only who has a key may join, and one that cannot be
 /// guessed.
 void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank) {
+  if (config.secure && config.job_key.empty())
+    fail(ErrorCode::invalid_argument, rank,
+         "ROPEWALK_SECURE=1 and no job key: whoever is on the network could join",
+         fmt::format("{} (`ropewalk run` makes one)", kKeyAdvice));
   if (is_local || config.job_key.is_strong()) return;
   if (!config.job_key.empty()) refuse_weak_key(rank);
   if (!config.open)

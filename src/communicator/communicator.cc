@@ -56,6 +56,16 @@ void require_channel(const char* operation, int channel) {
                 fmt::format("channel {} is not in 0..{}", channel, kChannels - 1));
 }
 
+/// Why a part of `members` could not be joined, with the numbers that its ranks have in the whole.
+Error seen_from_whole(Failure failure, const std::vector<int>& members, const Failure* of_whole) {
+  if (of_whole != nullptr) return Error(*of_whole);
+  for (int* rank : {&failure.rank, &failure.peer})
+    if (*rank >= 0) *rank = members[static_cast<size_t>(*rank)];
+  failure.reason = fmt::format("in the part of the ranks {}, where they are numbered from 0: {}",
+                               fmt::join(members, ", "), failure.reason);
+  return Error(std::move(failure));
+}
+
 }  // namespace
 
 /// Everything below the public surface of a communicator, wired together. A Communicator shares it
@@ -457,9 +467,13 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
                 fmt::format("see the output of rank {}", members[0]));
   Options options = leads ? rendezvous->options(part_rank, part_size, common)
                           : Rendezvous::options(leaders, part_rank, part_size, common);
-  const auto part = std::make_shared<Impl>(options, &impl_->job.monitor());
-  part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
-  return std::make_unique<Communicator>(part);
+  try {
+    const auto part = std::make_shared<Impl>(options, &impl_->job.monitor());
+    part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
+    return std::make_unique<Communicator>(part);
+  } catch (const Error& error) {
+    throw seen_from_whole(error.failure(), members, impl_->job.monitor().failure());
+  }
 }
 
 void Communicator::leave() {

@@ -168,9 +168,13 @@ void FailureDetector::check_senders() {
 // A peer that fell silent has been so for long: the monitor has had that time.
 void FailureDetector::note_lost(int peer) {
   const Transport& transport = links_.transport_to(peer);
-  const int64_t silent_ns =
-      transport.why_lost(peer).silent ? transport.capabilities().silence_max_ns : 0;
+  const LossReason why = transport.why_lost(peer);
+  const int64_t silent_ns = why.silent ? transport.capabilities().silence_max_ns : 0;
   peers_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
+  // At once, before the peer wonders; also between calls, as nobody else can tell.
+  Link* const link = links_.find(peer);
+  if (!why.seen || link == nullptr) return;
+  fail_lost(queues_.active().empty() ? "link" : name_of(*queues_.active()[0]), *link);
 }
 
 int64_t FailureDetector::left_grace_ns(int peer) const {
@@ -222,20 +226,27 @@ void FailureDetector::compare_calls_of_left(int peer) {
         kMismatchAdvice, links_.rank(), peer});
 }
 
-void FailureDetector::fail_lost(const Operation& op, Link& link) {
+/// This rank lacked what the link needs.
+bool FailureDetector::is_own_fault(const Link& link) const {
+  const bool lacks = link.failure() && link.failure()->code == ErrorCode::exhausted;
+  return lacks || !links_.transport_to(link.peer()).why_lost(link.peer()).advice.empty();
+}
+
+void FailureDetector::fail_lost(std::string operation, Link& link) {
   const int peer = link.peer();
-  auto [text, silent, advice] = link.transport().why_lost(peer);
-  const int culprit = advice.empty() ? peer : links_.rank();
+  auto [text, silent, seen, advice] = link.transport().why_lost(peer);
   if (advice.empty())
-    advice =
-        silent ? kNetworkAdvice : fmt::format("see rank {}'s own output for why it ended", peer);
+    advice = silent ? kNetworkAdvice
+             : seen ? "run the same Ropewalk everywhere; else memory or the network is faulty, or "
+                      "somebody on the path changes what passes"
+                    : fmt::format("see rank {}'s own output for why it ended", peer);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
   Failure failure = link.failure().value_or(
       Failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), peer, text), advice});
-  failure.operation = name_of(op);
+  failure.operation = std::move(operation);
   failure.rank = links_.rank();
-  failure.peer = culprit;
+  failure.peer = is_own_fault(link) ? links_.rank() : peer;
   fail(failure);
 }
 
@@ -244,6 +255,7 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
   int64_t& lost_ns = peers_[static_cast<size_t>(peer)].lost_ns;
   int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
   if (lost_ns == 0 && link.lost()) note_lost(peer);
+  if (failed_) return;
   const bool has_left = monitor_.has_left(peer);
   if (has_left && left_ns == 0) {
     left_ns = now_ns;
@@ -256,9 +268,8 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
          fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),
          "every rank must make the same calls before it leaves", links_.rank(), peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool is_sure =
-      now_ns - lost_ns >= kLostGrace_ns || !link.transport().why_lost(peer).advice.empty();
-  if (lost_ns != 0 && !has_left && is_sure) return fail_lost(op, link);
+  const bool is_sure = now_ns - lost_ns >= kLostGrace_ns || is_own_fault(link);
+  if (lost_ns != 0 && !has_left && is_sure) return fail_lost(name_of(op), link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
 }

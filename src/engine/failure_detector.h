@@ -106,7 +106,8 @@ class FailureDetector {
   /// Asks a peer what it is doing, unless it has gone.
   void probe(const Operation& operation, Link& link, int64_t now_ns);
   /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
-  void fail_lost(const Operation& operation, Link& link);
+  bool is_own_fault(const Link& link) const;
+  void fail_lost(std::string operation, Link& link);
   int64_t left_grace_ns(int peer) const;
   /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
   const std::vector<Blocker>& blockers_of(const Operation& operation) const;

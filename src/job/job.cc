@@ -161,11 +161,11 @@ std::vector<PeerRecord> Job::meet_others() {
 }
 
 void Job::make_transports(const std::vector<PeerRecord>& ranks) {
-  choice_ = choose_transports(config_.transport, config_.require, ranks);
+  choice_ = choose_transports(config_.transport, config_.require, ranks, config_.secure);
   if (rank() == 0 && size() > 1)
-    log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}; {}",
+    log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}{}; {}",
         size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),
-        choice_.reason);
+        config_.secure && choice_.network() != nullptr ? ", sealed" : "", choice_.reason);
   const bool has_neighbours = choice_.maps() && local_size_ > 1;
   if (has_neighbours) within_ = map_neighbours(*choice_.within, ranks);
   if (const TransportProvider* network = choice_.network()) between_ = make(*network, ranks);

@@ -22,6 +22,7 @@ template <class AnyOptions, class AnyConfig, class Visit>
 void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
   visit(options.key, config.job_key);
   visit(options.transport, config.transport);
+  visit(options.secure, config.secure);
   visit(options.timeout, config.timeout);
   visit(options.progress_thread, config.progress_thread);
   visit(options.progress_cpu, config.progress_cpu);

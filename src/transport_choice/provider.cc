@@ -36,6 +36,7 @@ std::vector<TransportOffer> find_transports(const Config& config, int rank, int 
   for (const TransportProvider* provider : transport_providers()) {
     const bool asked = config.transport == provider->name;
     if (!asked && config.transport != "auto") continue;
+    if (config.secure && !is_secure(*provider)) continue;
     if (one_will_do && provider->find_obstacle != nullptr) continue;
     const bool can = find(*provider);
     one_will_do = one_will_do || (can && !provider->maps);

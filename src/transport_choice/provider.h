@@ -67,6 +67,8 @@ struct TransportProvider {
   bool maps = false;
   /// It is what ROPEWALK_REQUIRE=rdma demands, where `find_obstacle` finds nothing.
   bool is_rdma = false;
+  /// It seals what it sends with ROPEWALK_SECURE=1.
+  bool seals = false;
   /// Looks at this machine, before `rank` of `size` joins. Throws Error.
   TransportOffer (*find)(const Config& config, int rank, int size) = nullptr;
   /// Pure. `asked`: by name, so that it need not be better than another. Null: there is never any.
@@ -90,6 +92,10 @@ ROPEWALK_TRANSPORTS(ROPEWALK_DECLARE_PROVIDER)
 
 /// In the order of ROPEWALK_TRANSPORTS.
 const std::vector<const TransportProvider*>& transport_providers();
+/// Whether others on the network can neither read nor change what it sends, with ROPEWALK_SECURE=1.
+inline bool is_secure(const TransportProvider& provider) {
+  return provider.maps || provider.seals;
+}
 /// "none" for null.
 std::string_view name_of(const TransportProvider* provider);
 /// What `record`'s rank tells of `provider`; empty: nothing.

@@ -19,7 +19,10 @@ constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
   throw Error(ErrorCode::unavailable, "communicator", std::move(reason), std::move(advice));
 }
 
-Obstacle obstacle_of(const TransportProvider& provider, const Records& ranks, bool asked) {
+Obstacle obstacle_of(const TransportProvider& provider, const Records& ranks, bool asked,
+                     bool secure = false) {
+  if (secure && !is_secure(provider))
+    return {fmt::format("ROPEWALK_SECURE=1, and what {} sends cannot be sealed", provider.name)};
   return provider.find_obstacle == nullptr ? Obstacle() : provider.find_obstacle(ranks, asked);
 }
 
@@ -44,11 +47,11 @@ struct Network {
   }
 };
 
-Network best_network(const Records& ranks) {
+Network best_network(const Records& ranks, bool secure) {
   Network network;
   for (const TransportProvider* provider : transport_providers()) {
     if (provider->maps) continue;
-    Obstacle obstacle = obstacle_of(*provider, ranks, false);
+    Obstacle obstacle = obstacle_of(*provider, ranks, false, secure);
     if (obstacle.reason.empty()) {
       network.provider = provider;
       break;
@@ -61,7 +64,13 @@ Network best_network(const Records& ranks) {
   return network;
 }
 
-void check_wish(const TransportProvider& asked, bool several_hosts, const Records& ranks) {
+void check_wish(const TransportProvider& asked, bool several_hosts, const Records& ranks,
+                bool secure) {
+  if (secure && !is_secure(asked))
+    refuse(
+        fmt::format("{} was asked for, but {}", asked.name,
+                    obstacle_of(asked, ranks, true, true).reason),
+        "use ROPEWALK_TRANSPORT=tcp, or auto; or unset ROPEWALK_SECURE, where the network is safe");
   const Obstacle obstacle = obstacle_of(asked, ranks, true);
   if (!obstacle.reason.empty())
     refuse(fmt::format("{} was asked for, but {}", asked.name, obstacle.reason), kSeeDoctor);
@@ -116,7 +125,7 @@ std::string names_of(const TransportChoice& choice) {
 }
 
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const Records& ranks) {
+                                  const Records& ranks, bool secure) {
   TransportChoice choice;
   if (ranks.size() < 2) return choice;
   std::set<std::string_view> hosts;
@@ -124,9 +133,9 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   const bool several_hosts = hosts.size() > 1;
   const TransportProvider* asked = wish == "auto" ? nullptr : provider_named(wish);
   assert(asked != nullptr || wish == "auto");  // Config has no other
-  if (asked != nullptr) check_wish(*asked, several_hosts, ranks);
+  if (asked != nullptr) check_wish(*asked, several_hosts, ranks, secure);
 
-  const Network network = asked == nullptr ? best_network(ranks) : Network{asked};
+  const Network network = asked == nullptr ? best_network(ranks, secure) : Network{asked};
   if (hosts.size() < ranks.size()) choice.within = choose_within(asked, ranks);
   if (several_hosts) choice.between = network.provider;
   if (several_hosts && network.provider->find_rate != nullptr)

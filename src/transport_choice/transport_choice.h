@@ -37,10 +37,11 @@ struct TransportChoice {
 /// first transport that no obstacle keeps from all ranks: verbs where every rank has a usable port
 /// and all have one link layer in common, else UCX where it reaches a fabric on every rank, else
 /// TCP. "ucx" takes UCX's shared memory within a host, where all ranks that have neighbours there
-/// have a mailbox in it. `require` is ROPEWALK_REQUIRE. `ranks`: by rank. Throws Error(unavailable)
-/// that names a rank and what it lacks where the wish cannot be met.
+/// have a mailbox in it. `require` is ROPEWALK_REQUIRE. `ranks`: by rank. `secure`: only what seals
+/// data is taken between hosts. Throws Error(unavailable) that names a rank and what it lacks where
+/// the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const std::vector<PeerRecord>& ranks);
+                                  const std::vector<PeerRecord>& ranks, bool secure = false);
 
 /// "shm within hosts, verbs between them".
 std::string text_of(const TransportChoice& choice);

@@ -32,14 +32,14 @@ std::vector<PeerRecord> numbered(std::vector<PeerRecord> ranks) {
 }
 
 TransportChoice choose(const char* wish, const std::vector<PeerRecord>& ranks,
-                       const char* require = "") {
-  return choose_transports(wish, require, numbered(ranks));
+                       const char* require = "", bool secure = false) {
+  return choose_transports(wish, require, numbered(ranks), secure);
 }
 
 std::string refusal(const char* wish, const std::vector<PeerRecord>& ranks,
-                    const char* require = "") {
+                    const char* require = "", bool secure = false) {
   try {
-    const TransportChoice choice = choose(wish, ranks, require);
+    const TransportChoice choice = choose(wish, ranks, require, secure);
     return "took " + text_of(choice);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unavailable);
@@ -209,6 +209,18 @@ TEST(TransportChoice, RequireRdma) {
       "ROPEWALK_REQUIRE=rdma, but rank 1 (host b): mlx5_0 port 1: is DOWN; fix");
   EXPECT_EQ(refusal("tcp", kTwoByTwo, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
   EXPECT_EQ(refusal("tcp", kOneHost, "rdma"), "ROPEWALK_REQUIRE=rdma, but ROPEWALK_TRANSPORT=tcp");
+}
+
+TEST(TransportChoice, SecureTakesWhatIsSealed) {
+  expect(choose("auto", kTwoByTwo, "", true), &shm_provider(), &tcp_provider());
+  expect(choose("tcp", kTwoByTwo, "", true), &tcp_provider(), &tcp_provider());
+  expect(choose("shm", kOneHost, "", true), &shm_provider(), nullptr);
+  for (const std::string name : {"verbs", "ucx"}) {
+    const std::string reason = "ROPEWALK_SECURE=1, and what " + name + " sends cannot be sealed";
+    EXPECT_EQ(refusal(name.c_str(), kTwoByTwo, "", true), name + " was asked for, but " + reason);
+  }
+  EXPECT_EQ(refusal("auto", kTwoByTwo, "rdma", true),
+            "ROPEWALK_REQUIRE=rdma, but ROPEWALK_SECURE=1, and what verbs sends cannot be sealed");
 }
 
 TEST(TransportChoice, RequireShm) {

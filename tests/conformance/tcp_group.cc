@@ -7,10 +7,11 @@ namespace {
 
 class TcpGroup final : public TransportGroup {
  public:
-  TcpGroup(int ranks, int streams) : network_(ranks, tcp::LocalNetwork::Kind::loopback) {
+  TcpGroup(int ranks, const TcpTransport::Options& options)
+      : network_(ranks, tcp::LocalNetwork::Kind::loopback) {
     for (int rank = 0; rank < ranks; ++rank)
       transports_.push_back(
-          std::make_unique<TcpTransport>(rank, ranks, network_.source(rank), streams));
+          std::make_unique<TcpTransport>(rank, ranks, network_.source(rank), options));
   }
   Transport& at(int rank) override { return *transports_.at(static_cast<size_t>(rank)); }
 
@@ -19,14 +20,17 @@ class TcpGroup final : public TransportGroup {
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-TransportParam tcp_kind(int streams) {
-  return {"Tcp" + std::to_string(streams),
-          [streams](int ranks) { return std::make_unique<TcpGroup>(ranks, streams); }};
+TransportParam tcp_kind(std::string name, const TcpTransport::Options& options) {
+  return {std::move(name),
+          [options](int ranks) { return std::make_unique<TcpGroup>(ranks, options); }};
 }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Tcp, TransportSuite, testing::Values(tcp_kind(1), tcp_kind(3)),
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportSuite,
+                         testing::Values(tcp_kind("Tcp1", {}), tcp_kind("Tcp3", {.streams = 3}),
+                                         tcp_kind("TcpSealed1", {.secure = true}),
+                                         tcp_kind("TcpSealed3", {.streams = 3, .secure = true})),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace ropewalk::conformance

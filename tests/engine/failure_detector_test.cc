@@ -50,10 +50,10 @@ class Adapter final : public ForwardingTransport {
     into[0] = {Completion::Kind::lost, 1, 0, 0};
     return 1;
   }
-  LossReason why_lost(int) const override { return {"as the test wants it", silent, {}}; }
+  LossReason why_lost(int) const override { return {"as the test wants it", silent, seen, {}}; }
 
   int64_t silence_max_ns = 0;
-  bool lost = false, silent = false;
+  bool lost = false, silent = false, seen = false;
 };
 
 /// Rank 0 of two waits for a broadcast of rank 1.
@@ -114,6 +114,14 @@ TEST_F(EngineThatWaits, BlamesAtOnceWhoHasBeenSilentForLong) {
   transport.silence_max_ns = 700 * kMs;
   transport.lost = transport.silent = true;
   EXPECT_LE(gives_up_after_ms(), 70);
+}
+
+// The peer, which saw only that the link was closed, was the first to say something.
+TEST_F(EngineThatWaits, TellsAtOnceWhatItHasSeen) {
+  transport.lost = transport.seen = true;
+  EXPECT_LE(gives_up_after_ms(), 10);
+  EXPECT_EQ(monitor.failure()->peer, 1);
+  EXPECT_NE(monitor.failure()->reason.find("as the test wants it"), std::string::npos);
 }
 
 TEST_F(EngineThatWaits, ASilenceShorterThanTheGraceCountsTowardsIt) {

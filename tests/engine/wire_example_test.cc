@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"
+#include "transports/tcp/records.h"
 #include "transports/ucx/handshake.h"
 #include "transports/ucx/message.h"
 #include "transports/verbs/handshake.h"
@@ -272,6 +274,18 @@ TEST(WireExample, FramesOfTheBootstrap) {
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}})),
             printed("leave"));
+}
+
+TEST(WireExample, SealedRecordOverTcp) {
+  tcp::FrameBytes header;
+  tcp::encode({tcp::FrameKind::put, 7, uint64_t{1} << 32, 16, 2, 2, 0}, header.data());
+  std::vector<std::byte> frame(header.begin(), header.end());
+  frame.insert(frame.end(), {std::byte{0xaa}, std::byte{0xbb}});
+  Key key;
+  std::iota(key.begin(), key.end(), static_cast<unsigned char>(0));
+  std::vector<std::byte> record(frame.size() + tcp::RecordCipher::kOverheadBytes);
+  tcp::RecordCipher(key).seal(frame, record.data());
+  EXPECT_EQ(hex_of(record), printed("sealed record"));
 }
 
 TEST(WireExample, HandshakeOfVerbs) {

@@ -26,16 +26,31 @@ Options options_over(const std::string& transport, int ranks) {
 
 class Limits : public ::testing::TestWithParam<std::string> {};
 
+/// Lets one rank of a forked job go on once all have joined.
+class AllJoined {
+ public:
+  AllJoined() { EXPECT_EQ(::pipe(ends_), 0); }
+  ~AllJoined() {
+    for (const int end : ends_) ::close(end);
+  }
+  void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+  void await() const {
+    char byte = 0;
+    EXPECT_EQ(::read(ends_[0], &byte, 1), 1);
+  }
+
+ private:
+  int ends_[2];
+};
+
 TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   constexpr int kRanks = 3, kPoor = 1;
   const Options options = options_over(GetParam(), kRanks);
-  int all_joined[2];
-  ASSERT_EQ(::pipe(all_joined), 0);
+  const AllJoined all_joined;
   const auto body = [&](Communicator& comm) {
     std::vector<float> plain(300'000, 1);  // staged: the call needs memory of its own
     if (comm.rank() == kPoor) {
-      char byte = 0;
-      EXPECT_EQ(::read(all_joined[0], &byte, 1), 1);
+      all_joined.await();
       use_up_descriptors();
     }
     try {
@@ -47,9 +62,7 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
     }
   };
   ForkedJob job(kRanks, options, body);
-  EXPECT_EQ(::write(all_joined[1], "x", 1), 1);
-  ::close(all_joined[0]);
-  ::close(all_joined[1]);
+  all_joined.tell();
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
     ASSERT_TRUE(verdict.told) << "hangs";
@@ -104,6 +117,50 @@ TEST(LinkLimits, ARankWithoutADescriptorForALinkFailsAllWithItsReason) {
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("ulimit"), std::string::npos) << verdict.text;
+  }
+}
+
+// It named the rank that it could not be linked with, and so did all others.
+TEST(LinkLimits, ARankWithoutADescriptorForADoorbellIsAtFault) {
+  constexpr int kRanks = 3, kPoor = 2;
+  const AllJoined all_joined;
+  const auto body = [&](Communicator& comm) {
+    if (comm.rank() == kPoor) {
+      all_joined.await();
+      use_up_descriptors();
+    }
+    comm.barrier();
+  };
+  ForkedJob job(kRanks, options_over("shm", kRanks), body);
+  all_joined.tell();
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 10)) {
+    ASSERT_TRUE(verdict.told) << "hangs";
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
+    EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    EXPECT_NE(verdict.text.find("ulimit"), std::string::npos) << verdict.text;
+  }
+}
+
+// Others named it by its number in the part, which is another rank's in the job.
+TEST(PartLimits, ARankThatCannotJoinItsPartIsNamedByItsNumberInTheJob) {
+  constexpr int kRanks = 4, kPoor = 3;
+  const auto body = [&](Communicator& comm) {
+    for (int i = 0; i < 5; ++i) comm.split(comm.rank() % 2);  // the whole has what that needs
+    if (comm.rank() == kPoor) use_up_descriptors();
+    comm.split(comm.rank() % 2);
+    comm.barrier();
+  };
+  ForkedJob job(kRanks, options_over("shm", kRanks), body);
+  job.mark();
+  const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    ASSERT_TRUE(verdict.told) << "hangs";
+    if (rank == kPoor)
+      EXPECT_NE(verdict.text.find("Too many open files"), std::string::npos) << verdict.text;
+    else
+      EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
   }
 }
 

@@ -81,7 +81,8 @@ def test_wrong_arguments_are_refused(transport):
 def test_wrong_ways_to_join_are_refused():
     for wrong, text in [(dict(rank=2, size=2), "rank"), (dict(timeout=0), "timeout is 0"),
                         (dict(timeout=float("nan")), "nan"),
-                        (dict(rank=1, size=2, coordinator="nowhere"), "host:port")]:
+                        (dict(rank=1, size=2, coordinator="nowhere"), "host:port"),
+                        (dict(rank=0, size=2, coordinator="127.0.0.1:4", secure=True), "no job key")]:
         with pytest.raises(ropewalk.InvalidArgumentError, match=text):
             ropewalk.Communicator(**wrong)
     with pytest.raises(ropewalk.UnavailableError, match="pigeon"):

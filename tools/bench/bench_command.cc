@@ -34,7 +34,7 @@ struct BenchFlags {
   std::string sizes = kDefaultSizes, type = "float32", op = "sum", algorithm = "auto";
   std::string buffers = "registered";
   int ranks = 0, root = 0, iterations = 0, warmup = 5;
-  bool in_place = false, out_of_place = false, json = false;
+  bool in_place = false, out_of_place = false, secure = false, json = false;
 };
 
 [[noreturn]] void refuse_no_collective() {
@@ -55,6 +55,7 @@ BenchOptions options_of(const BenchFlags& flags) {
   options.kind = *bench_kind_named(flags.collective);
   options.ranks = flags.ranks;
   options.transport = flags.transport;
+  options.secure = flags.secure;
   options.sizes = parse_size_list(flags.sizes);
   options.type = *data_type_named(flags.type);
   options.op = *reduce_kind_named(flags.op);
@@ -89,6 +90,7 @@ void add_flags(Command bench, BenchFlags& flags) {
                    "path of ropewalk on the other hosts; default: as here");
   bench.add_option("--transport", flags.transport, "default: ROPEWALK_TRANSPORT, else auto")
       .one_of(transport_words());
+  bench.add_flag("--secure", flags.secure, kSecureHelp);
   bench.add_option("--sizes", flags.sizes, kSizesHelp).show_default();
   bench.add_option("--dtype", flags.type, "element type")
       .one_of(names<DataType>(kDataTypes))

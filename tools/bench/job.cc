@@ -68,10 +68,11 @@ std::shared_ptr<Communicator> join_job(std::string_view command, int ranks,
   return comm;
 }
 
-Options join_options(const std::string& transport,
+Options join_options(const std::string& transport, bool secure,
                      std::optional<std::chrono::nanoseconds> timeout) {
   Options join;
   if (!transport.empty()) join.transport = transport;
+  if (secure) join.secure = true;
   join.timeout = timeout;
   return join;
 }

@@ -30,8 +30,9 @@ int launch_bench(const BenchRanks& ranks);
 /// Joins the job that this process is in. Throws Error, as well where `ranks`, the value of -n, is
 /// neither 0 nor the job's size.
 std::shared_ptr<Communicator> join_job(std::string_view command, int ranks, const Options& options);
-/// How a rank joins: `transport` may be empty, for the environment's choice.
-Options join_options(const std::string& transport, std::optional<std::chrono::nanoseconds> timeout);
+/// How a rank joins. The environment decides where `transport` is empty, and `secure` false.
+Options join_options(const std::string& transport, bool secure,
+                     std::optional<std::chrono::nanoseconds> timeout);
 /// The value of --timeout; none where `text` is empty. Throws Error(invalid_argument).
 std::optional<std::chrono::nanoseconds> parse_timeout(const std::string& text);
 

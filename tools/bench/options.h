@@ -15,6 +15,7 @@ struct BenchOptions {
   BenchKind kind;
   int ranks = 0;              // 0: not said
   std::string transport;      // empty: the library's choice
+  bool secure = false;        // or as the environment says
   std::vector<size_t> sizes;  // bytes
   DataType type = DataType::float32;
   ReduceKind op = ReduceKind::sum;
@@ -30,6 +31,8 @@ struct BenchOptions {
   bool json = false;
 };
 
+inline constexpr const char* kSecureHelp =
+    "seal what is sent between hosts, which takes TCP; default: ROPEWALK_SECURE, else off";
 inline constexpr const char* kSizesHelp = "bytes: 8,64K,1.5MiB or 8:64M (doubling)";
 /// "8,64K,1M" and "8:64M" (doubling), mixed at will. Throws Error(invalid_argument).
 std::vector<size_t> parse_size_list(std::string_view text);

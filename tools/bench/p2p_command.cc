@@ -54,6 +54,7 @@ void add_flags(Command command, P2pFlags& flags) {
                      "path of ropewalk on the other hosts; default: as here");
   command.add_option("--transport", flags.transport, "default: ROPEWALK_TRANSPORT, else auto")
       .one_of(transport_words());
+  command.add_flag("--secure", flags.options.secure, kSecureHelp);
   if (flags.options.kind != P2pKind::signal)
     command.add_option("--sizes", flags.sizes, kSizesHelp).show_default();
   if (flags.options.kind == P2pKind::put)

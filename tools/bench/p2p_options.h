@@ -25,6 +25,7 @@ struct P2pOptions {
   P2pKind kind = P2pKind::put;
   int ranks = 0;              // 0: not said
   std::string transport;      // empty: the library's choice
+  bool secure = false;        // or as the environment says
   std::vector<size_t> sizes;  // bytes
   bool both = false;          // put: bandwidth of both ways at once
   int iterations = 0;         // 0: as many as fit in a part of a second

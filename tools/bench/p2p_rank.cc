@@ -201,7 +201,7 @@ void look_on(Job& job) {
 }  // namespace
 
 int run_p2p_rank(const P2pOptions& options) {
-  Job job(join_options(options.transport, options.timeout));
+  Job job(join_options(options.transport, options.secure, options.timeout));
   if (job.size() < 2)
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("{} needs two ranks", name_of(options.kind)),

@@ -185,8 +185,8 @@ BenchResult measure_size(Communicator& comm, const BenchOptions& options, Plan& 
 }
 
 int run_bench_rank(const BenchOptions& options) {
-  const auto comm =
-      join_job("bench", options.ranks, join_options(options.transport, options.timeout));
+  const auto comm = join_job("bench", options.ranks,
+                             join_options(options.transport, options.secure, options.timeout));
   if (options.root >= comm->size()) {
     throw Error(ErrorCode::invalid_argument, "bench",
                 fmt::format("--root {} of {} ranks", options.root, comm->size()));

@@ -90,7 +90,8 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
     ranks[rank].rank = static_cast<int>(rank);
     ranks[rank].host_id = ranks[rank].host_name = fmt::format("{}", hosts[rank]);
   }
-  return ropewalk::choose_transports(transport, options.config.require, ranks);
+  return ropewalk::choose_transports(transport, options.config.require, ranks,
+                                     options.config.secure);
 }
 
 /// With those of the profile that ROPEWALK_TUNING names, whatever hosts it is of, or of a saved one

@@ -74,11 +74,11 @@ TEST_F(LauncherTest, EveryJobHasAKeyOfItsOwnUnlessOneIsGiven) {
 TEST_F(LauncherTest, FlagsBecomeVariablesAndOuterIdentityIsDropped) {
   environment_ = {"ROPEWALK_COORDINATOR_FD=77", "ROPEWALK_RANK=9", "SHARED=yes"};
   const Outcome outcome =
-      run_script({"-n", "2", "--transport", "shm", "--timeout", "7", "-x", "EXTRA=a b"},
-                 "echo $ROPEWALK_TRANSPORT $ROPEWALK_TIMEOUT $SHARED \"$EXTRA\" "
+      run_script({"-n", "2", "--transport", "shm", "--secure", "--timeout", "7", "-x", "EXTRA=a b"},
+                 "echo $ROPEWALK_TRANSPORT $ROPEWALK_SECURE $ROPEWALK_TIMEOUT $SHARED \"$EXTRA\" "
                  "$([ $ROPEWALK_RANK = 1 ] && echo ${ROPEWALK_COORDINATOR_FD-unset})");
   EXPECT_THAT(sorted_lines(outcome.out),
-              ElementsAre("[0] shm 7 yes a b", "[1] shm 7 yes a b unset"));
+              ElementsAre("[0] shm 1 7 yes a b", "[1] shm 1 7 yes a b unset"));
 }
 
 TEST_F(LauncherTest, ArgumentsOfTheProgramAreNotTakenForOurs) {

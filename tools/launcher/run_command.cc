@@ -23,7 +23,7 @@ struct RunFlags {
   std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
   std::string grace = "2";
   std::vector<std::string> exports;
-  bool bind = false, no_prefix = false, no_stdin = false;
+  bool bind = false, no_prefix = false, no_stdin = false, secure = false;
 };
 
 constexpr const char* kRunExamples =
@@ -117,6 +117,7 @@ std::vector<std::string> environment_of(const RunFlags& flags) {
   };
   add("--transport", "ROPEWALK_TRANSPORT", flags.transport);
   add("--timeout", "ROPEWALK_TIMEOUT", flags.timeout);
+  if (flags.secure) entries.push_back("ROPEWALK_SECURE=1");
   return entries;
 }
 
@@ -159,6 +160,8 @@ void add_flags(Command run, RunFlags& flags) {
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
   run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")
       .type_name(type_of(transport_words()));
+  run.add_flag("--secure", flags.secure,
+               "seal what is sent between hosts, which takes TCP (ROPEWALK_SECURE=1)");
   run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
   run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
   run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");

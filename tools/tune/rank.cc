@@ -289,7 +289,7 @@ void tell_links(const Costs& found, const Communicator& comm, TuningProfile& pro
 
 int run_tune_rank(const TuneOptions& options) {
   setenv("ROPEWALK_TUNING", std::string(kNoTuning).c_str(), 1);
-  const auto comm = join_job("tune", options.ranks, join_options(options.transport, {}));
+  const auto comm = join_job("tune", options.ranks, join_options(options.transport, false, {}));
   const bool prints = comm->rank() == 0;
   const std::vector<int> jobs = jobs_of(options, comm->size());
   TuningProfile profile;

@@ -189,8 +189,8 @@ std::byte* ShmTransport::map(int rank, RemoteKey key, uint64_t offset, size_t by
   if (!peer.mailbox) return nullptr;
   std::byte* address = peer.regions.find(key.id, offset, bytes);
   if (address == nullptr) [[unlikely]] {
-    peer.why = {"its memory cannot be mapped: " + peer.regions.why(), /*silent=*/false,
-                peer.regions.advice()};
+    peer.why = {.text = "its memory cannot be mapped: " + peer.regions.why(),
+                .advice = peer.regions.advice()};
   }
   return address;
 }

@@ -16,7 +16,7 @@ void TcpTransport::connect(int peer, std::span<const std::byte> hello) {
 
 void TcpTransport::take_socket(Peer& peer, int stream, ConnectedSocket socket) {
   const tcp::Reader::Expected expected{peer.rank, static_cast<uint32_t>(stream),
-                                       static_cast<uint32_t>(streams_)};
+                                       static_cast<uint32_t>(streams_), secure_};
   // Only stream 0 carries what the caller has to say.
   const auto hello = stream == 0 ? std::span(peer.hello) : std::span<const std::byte>();
   auto& link = peer.links.emplace_back(new PeerStream{

@@ -94,7 +94,7 @@ TEST(AdaptersText, IsReadAgain) {
 TEST(Network, PutsStayWholeWhereItBecomesSlower) {
   constexpr size_t kTotal = size_t{64} << 20, kPhase = 2 << 20, kPutMin = 150'000,
                    kPutMax = 400'000;
-  Job job(2, Kind::network, 1, kTotal, 128 << 10);
+  Job job(2, Kind::network, {}, kTotal, 128 << 10);
   job.link_all();
   const std::vector<std::byte> source = pattern(kTotal, 1);
   std::mt19937 random(7);

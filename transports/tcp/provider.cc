@@ -19,8 +19,9 @@ TransportOffer find(const Config& config, int rank, int size) {
     offer.info = tcp::adapters_text(config.socket_ifname);
   } catch (const Error&) {  // to join says so
   }
-  offer.make = [rank, size, streams = config.tcp_streams, silence_max = config.link_timeout](
-                   const std::vector<std::string>& infos, SocketSource& sockets) {
+  offer.make = [rank, size, streams = config.tcp_streams, silence_max = config.link_timeout,
+                secure = config.secure](const std::vector<std::string>& infos,
+                                        SocketSource& sockets) {
     const std::vector<std::string> networks = tcp::shared_networks(infos);
     if (rank == 0 && !networks.empty())
       log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
@@ -29,8 +30,9 @@ TransportOffer find(const Config& config, int rank, int size) {
     // Large jobs are short of descriptors sooner than of adapters.
     const int most = std::max(1, kSocketsMax / size);
     const int by_networks = std::clamp(static_cast<int>(networks.size()), 1, most);
-    return std::make_unique<TcpTransport>(rank, size, sockets, streams > 0 ? streams : by_networks,
-                                          silence_max);
+    return std::make_unique<TcpTransport>(
+        rank, size, sockets,
+        TcpTransport::Options{streams > 0 ? streams : by_networks, silence_max, secure});
   };
   return offer;
 }
@@ -51,7 +53,7 @@ double find_rate(const std::vector<PeerRecord>& ranks) {
 
 const TransportProvider& tcp_provider() {
   static const TransportProvider provider = {
-      .name = "tcp", .cost = kCost, .find = find, .find_rate = find_rate};
+      .name = "tcp", .cost = kCost, .seals = true, .find = find, .find_rate = find_rate};
   return provider;
 }
 

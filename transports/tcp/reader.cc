@@ -14,24 +14,30 @@ constexpr uint32_t kLargeBytes = 16 << 10;
 constexpr size_t kShortReadBytes = 4 << 10;
 
 constexpr const char* kChanged = "sent a hello that was changed on the way";
+constexpr const char* kChangedData = "sent data that was changed on the way";
 constexpr const char* kOutside = "sent a frame outside registered memory";
 
 }  // namespace
 
-Reader::Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel,
+Reader::Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel, RecordOpener* opener,
                const Expected& expected)
     : regions_(regions),
       inbox_(inbox),
       channel_(channel),
+      opener_(opener),
       expected_(expected),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
       read_bytes_(kBufferBytes) {
-  assert(expected.stream < expected.streams);
+  assert(expected.stream < expected.streams && expected.sealed == (opener != nullptr));
 }
 
 int Reader::prepare(std::array<iovec, 2>& into) {
   direct_ = 0;
   if (stalled_ || violation_ != nullptr) return 0;
+  if (opener_ != nullptr && has_hello_) {
+    into[0] = opener_->place();
+    return 1;
+  }
   if (left_ == 0) {
     into[0] = {buffer_.get() + end_, std::max(read_bytes_, end_ + kShortReadBytes) - end_};
     return 1;
@@ -49,6 +55,10 @@ int Reader::prepare(std::array<iovec, 2>& into) {
 }
 
 void Reader::consume(size_t bytes) {
+  if (opener_ != nullptr && has_hello_) {
+    opener_->received(bytes);
+    return open_records();
+  }
   const auto direct = static_cast<uint32_t>(std::min<size_t>(bytes, direct_));
   direct_ = 0;
   if (direct > 0) payload_arrived(direct);
@@ -59,6 +69,37 @@ void Reader::consume(size_t bytes) {
 void Reader::resume() {
   if (!stalled_) return;
   stalled_ = false;
+  parse();
+  if (opener_ != nullptr) open_records();
+}
+
+void Reader::open_records() {
+  while (!stalled_ && violation_ == nullptr) {
+    const auto bytes = opener_->next();
+    if (!bytes) return;
+    open_record(*bytes);
+  }
+}
+
+// Of a payload it goes straight to its region; what the peer has not sealed there nobody sees, as
+// the link is lost and the put never whole.
+void Reader::open_record(size_t bytes) {
+  const bool is_payload = bytes > 0 && bytes <= left_;
+  if (bytes == 0 || (!is_payload && bytes > RecordCipher::kMixedBytesMax)) {
+    violation_ = kChangedData;
+    return;
+  }
+  assert(is_payload || bytes <= kBufferBytes - end_);
+  std::byte* const target =
+      is_payload ? regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, bytes)
+                 : buffer_.get() + end_;
+  if (target == nullptr)
+    violation_ = kOutside;
+  else if (!opener_->open(target))
+    violation_ = kChangedData;
+  if (violation_ != nullptr) return;
+  if (is_payload) return payload_arrived(static_cast<uint32_t>(bytes));
+  end_ += bytes;
   parse();
 }
 
@@ -76,8 +117,8 @@ void Reader::parse() {
   }
 }
 
-// The first record of the stream is the hello, and nothing else is sealed. False where it is not
-// there as a whole, or may not be one.
+// The first record of the stream is the hello, which SecureChannel seals. False where nothing of
+// what follows it stands in the buffer.
 bool Reader::open_hello() {
   const std::span<const std::byte> all(buffer_.get(), end_);
   const auto bytes = SecureChannel::record_bytes(all);
@@ -92,7 +133,14 @@ bool Reader::open_hello() {
   hello_.assign(frame.begin() + kFrameHeaderBytes, frame.end());
   has_hello_ = true;
   begin_ = *bytes;
-  return true;
+  if (opener_ == nullptr) return true;
+  // What stands behind it in the buffer is sealed.
+  const auto rest = all.subspan(*bytes);
+  std::ranges::copy(rest, static_cast<std::byte*>(opener_->place().iov_base));
+  begin_ = end_ = 0;
+  opener_->received(rest.size());
+  open_records();
+  return false;
 }
 
 const char* Reader::wrong_in_hello(std::span<const std::byte> frame) {
@@ -104,6 +152,9 @@ const char* Reader::wrong_in_hello(std::span<const std::byte> frame) {
     return "speaks another version of the protocol; run the same Ropewalk on every rank";
   if (header.put_bytes != expected_.streams)
     return "uses another number of streams; set ROPEWALK_TCP_STREAMS alike on every rank";
+  if ((header.sequence != 0) != expected_.sealed)
+    return expected_.sealed ? "does not seal its data; set ROPEWALK_SECURE alike on every rank"
+                            : "seals its data; set ROPEWALK_SECURE alike on every rank";
   if (header.key != static_cast<uint64_t>(expected_.peer) || header.offset != expected_.stream)
     return "sent the hello of another rank or stream";
   return frame.size() == kFrameHeaderBytes + header.bytes ? nullptr

@@ -15,6 +15,7 @@
 #include "ropewalk/transport.h"
 #include "transports/tcp/frame.h"
 #include "transports/tcp/inbox.h"
+#include "transports/tcp/records.h"
 
 namespace ropewalk::tcp {
 
@@ -28,10 +29,12 @@ class Reader {
   struct Expected {
     int peer = 0;
     uint32_t stream = 0, streams = 1;
+    bool sealed = false;  // what follows it
   };
-  /// `regions`, `inbox` and `channel`, by which the hello is sealed, must outlive the reader.
-  /// Allocates its buffer here, and nothing after the hello.
-  Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel, const Expected& expected);
+  /// `regions`, `inbox`, `channel`, by which the hello is sealed, and `opener`, null unless data is
+  /// sealed, must outlive the reader. Allocates its buffer here, and nothing after the hello.
+  Reader(const Regions& regions, Inbox& inbox, SecureChannel& channel, RecordOpener* opener,
+         const Expected& expected);
 
   /// Fills `into` with one or two places for the next bytes of the stream, in order, and returns
   /// how many; 0 where `stalled` or `violation`.
@@ -47,13 +50,17 @@ class Reader {
   /// Null, or what the peer did wrong ("sent a frame outside registered memory"). Final.
   const char* violation() const { return violation_; }
   /// True where no frame has begun and not ended: here a stream may end.
-  bool between_frames() const { return left_ == 0 && begin_ == end_; }
+  bool between_frames() const {
+    return left_ == 0 && begin_ == end_ && (opener_ == nullptr || opener_->empty());
+  }
 
   bool has_hello() const { return has_hello_; }
   std::span<const std::byte> hello() const { return hello_; }
 
  private:
   void parse();
+  void open_records();
+  void open_record(size_t bytes);
   bool open_hello();
   const char* wrong_in_hello(std::span<const std::byte> frame);
   bool begin_frame();
@@ -66,6 +73,7 @@ class Reader {
   const Regions& regions_;
   Inbox& inbox_;
   SecureChannel& channel_;
+  RecordOpener* const opener_;
   Expected expected_;
 
   std::unique_ptr<std::byte[]> buffer_;

@@ -10,33 +10,47 @@ namespace ropewalk::tcp {
 namespace {
 
 // Rank 0 is a transport; rank 1 is this test, with the bare socket.
-class Stranger : public testing::TestWithParam<Kind> {
+class Stranger : public testing::TestWithParam<std::tuple<Kind, bool>> {
  protected:
-  Stranger() : network_(2, GetParam()), node_(0, 2, network_.source(0), 1, 1000) {
+  Stranger()
+      : network_(2, std::get<0>(GetParam())),
+        node_(0, 2, network_.source(0), {.secure = sealed()}, kRegionBytes) {
     node_.link(1);
     ConnectedSocket socket = network_.source(1).take(0, 0);
     EXPECT_TRUE(socket);
     fd_ = std::move(socket.fd);
     channel_.emplace(socket.keys);
+    cipher_.emplace(socket.keys.send);
   }
-  void write(const FrameHeader& header, size_t payload) {
+  static bool sealed() { return std::get<1>(GetParam()); }
+  void write(const FrameHeader& header, size_t payload) { write(frame(header, payload)); }
+  /// As data should be.
+  void write(const std::vector<std::byte>& bytes) { write_raw(sealed() ? record(bytes) : bytes); }
+  static std::vector<std::byte> frame(const FrameHeader& header, size_t payload) {
     std::vector<std::byte> bytes(kFrameHeaderBytes + payload, std::byte{0x5a});
     encode(header, bytes.data());
-    write(bytes);
+    return bytes;
   }
-  void write(const std::vector<std::byte>& bytes) {
+  std::vector<std::byte> record(const std::vector<std::byte>& bytes) {
+    std::vector<std::byte> record(bytes.size() + RecordCipher::kOverheadBytes);
+    cipher_->seal(bytes, record.data());
+    return record;
+  }
+  void write_raw(const std::vector<std::byte>& bytes) {
     ASSERT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
   /// As a hello should be, whatever the frame is.
-  void write_sealed(const FrameHeader& header, size_t payload = 0) {
-    std::vector<std::byte> bytes(kFrameHeaderBytes + payload, std::byte{0x5a}), sealed;
-    encode(header, bytes.data());
-    channel_->seal(bytes, sealed);
-    write(sealed);
+  void write_hello(const FrameHeader& header, size_t payload = 0) {
+    std::vector<std::byte> sealed;
+    channel_->seal(frame(header, payload), sealed);
+    write_raw(sealed);
+  }
+  static FrameHeader hello() {
+    return {FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, sealed() ? 1u : 0u};
   }
   void say_hello() {
-    write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0});
+    write_hello(hello());
     ASSERT_TRUE(until([&] {
       node_.poll();
       return node_.transport.connected(1);
@@ -60,10 +74,12 @@ class Stranger : public testing::TestWithParam<Kind> {
     fd_.reset();
   }
 
+  static constexpr size_t kRegionBytes = 1000;
   LocalNetwork network_;
   Node node_;
   UniqueFd fd_;
   std::optional<SecureChannel> channel_;
+  std::optional<RecordCipher> cipher_;
 };
 
 TEST_P(Stranger, MayPutInside) {
@@ -122,56 +138,64 @@ TEST_P(Stranger, SendsGarbage) {
 }
 
 TEST_P(Stranger, SendsHellosWrong) {
-  write_sealed({FrameKind::hello, kProtocolVersion + 1, 1, 0, 0, 1, 0});
+  FrameHeader header = hello();
+  header.notice = kProtocolVersion + 1;
+  write_hello(header);
   EXPECT_NE(why().find("another version"), std::string::npos);
 }
 
 TEST_P(Stranger, IsAnotherRank) {
-  write_sealed({FrameKind::hello, kProtocolVersion, 2, 0, 0, 1, 0});
+  FrameHeader header = hello();
+  header.key = 2;
+  write_hello(header);
   EXPECT_EQ(why(), "rank 1 sent the hello of another rank or stream");
 }
 
 TEST_P(Stranger, SendsALongHello) {
-  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, kHelloBytesMax + 1, 1, 0});
+  FrameHeader header = hello();
+  header.bytes = kHelloBytesMax + 1;
+  write_hello(header);
   EXPECT_EQ(why(), "rank 1 sent a hello that is too long");
 }
 
 TEST_P(Stranger, SaysHelloTwice) {
   say_hello();
-  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+  write(hello(), 0);
   EXPECT_EQ(why(), "rank 1 sent a second hello");
 }
 
 // A relay that has the connection, and not its keys.
 TEST_P(Stranger, SealsNothing) {
-  write({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, 0);
+  write_raw(frame(hello(), 0));
   EXPECT_EQ(why(), "rank 1 sent a hello that was changed on the way");
 }
 
 TEST_P(Stranger, SealsWithOtherKeys) {
   channel_.emplace(ConnectionKeys{Key{7}, Key{8}});
-  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0});
+  write_hello(hello());
   EXPECT_EQ(why(), "rank 1 sent a hello that was changed on the way");
 }
 
 TEST_P(Stranger, SendsAHelloOfAnotherLength) {
-  write_sealed({FrameKind::hello, kProtocolVersion, 1, 0, 20, 1, 0}, 10);
+  FrameHeader header = hello();
+  header.bytes = 20;
+  write_hello(header, 10);
   EXPECT_EQ(why(), "rank 1 sent bytes that are no hello");
 }
 
 TEST_P(Stranger, SaysHelloByteByByteAndAPutWithItsLastByte) {
-  std::vector<std::byte> hello(kFrameHeaderBytes), stream;
-  encode({FrameKind::hello, kProtocolVersion, 1, 0, 0, 1, 0}, hello.data());
-  channel_->seal(hello, stream);
+  std::vector<std::byte> stream;
+  channel_->seal(frame(hello(), 0), stream);
   const size_t hello_bytes = stream.size();
   for (size_t i = 0; i + 1 < hello_bytes; ++i) {
-    write({stream[i]});
+    write_raw({stream[i]});
     node_.poll();
     ASSERT_FALSE(node_.transport.connected(1));
   }
-  stream.resize(hello_bytes + kFrameHeaderBytes + 10, std::byte{0x5a});
-  encode(put(0, 10, 0), stream.data() + hello_bytes);
-  write({stream.begin() + static_cast<ptrdiff_t>(hello_bytes) - 1, stream.end()});
+  std::vector<std::byte> data = frame(put(0, 10, 0), 10);
+  if (sealed()) data = record(data);
+  data.insert(data.begin(), stream.back());
+  write_raw(data);
   ASSERT_TRUE(until([&] {
     node_.poll();
     return node_.notices.size() == 1;
@@ -180,7 +204,7 @@ TEST_P(Stranger, SaysHelloByteByByteAndAPutWithItsLastByte) {
 }
 
 TEST_P(Stranger, SaysNoHello) {
-  write_sealed(put(0, 10, 0), 10);
+  write_hello(put(0, 10, 0), 10);
   EXPECT_EQ(why(), "rank 1 sent a put before its hello");
 }
 
@@ -259,10 +283,95 @@ TEST_P(Stranger, SkipsBeyondTheWindow) {
   EXPECT_EQ(why(), "rank 1 left out a put");
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, Stranger, testing::Values(Kind::unix_sockets, Kind::loopback),
-                         [](const auto& tested) {
-                           return tested.param == Kind::loopback ? "Loopback" : "Unix";
-                         });
+TEST_P(Stranger, HasAnotherSettingOfSecure) {
+  FrameHeader header = hello();
+  header.sequence = 1 - header.sequence;
+  write_hello(header);
+  EXPECT_EQ(why(), std::string("rank 1 ") + (sealed() ? "does not seal" : "seals") +
+                       " its data; set ROPEWALK_SECURE alike on every rank");
+}
+
+// ---- A relay of sealed data: it has the bytes, and not the keys ----
+
+class Relay : public Stranger {
+ protected:
+  void is_found() {
+    EXPECT_EQ(why(), "rank 1 sent data that was changed on the way");
+    EXPECT_TRUE(node_.finished.empty());
+  }
+};
+
+TEST_P(Relay, SealsNothing) {
+  say_hello();
+  write_raw(frame(put(0, 10, 0), 10));
+  is_found();
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+TEST_P(Relay, ChangesABitOfAPayload) {
+  say_hello();
+  write(put(0, 10, 0), 0);
+  auto payload = record(std::vector<std::byte>(10, std::byte{0x5a}));
+  payload[RecordCipher::kHeaderBytes + 5] ^= std::byte{1};
+  write_raw(payload);
+  is_found();
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+TEST_P(Relay, LeavesARecordOut) {
+  say_hello();
+  record(frame(put(0, 10, 0), 10));
+  write(put(10, 10, 1), 10);
+  is_found();
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+TEST_P(Relay, RepeatsARecord) {
+  say_hello();
+  const auto once = record(frame(put(0, 10, 0), 10));
+  write_raw(once);
+  write_raw(once);
+  is_found();
+  EXPECT_EQ(node_.notices.size(), 1u);
+}
+
+TEST_P(Relay, ExchangesRecords) {
+  say_hello();
+  const auto first = record(frame(put(0, 10, 0), 10)), second = record(frame(put(10, 10, 1), 10));
+  write_raw(second);
+  write_raw(first);
+  is_found();
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+// Of a length that no record has, or none that is not within one payload.
+TEST_P(Relay, SendsARecordThatIsTooLong) {
+  say_hello();
+  write(std::vector<std::byte>(RecordCipher::kMixedBytesMax + 1));
+  is_found();
+}
+
+TEST_P(Relay, EndsTheStreamWithinARecord) {
+  say_hello();
+  auto cut = record(frame(put(0, 10, 0), 10));
+  cut.pop_back();
+  write_raw(cut);
+  hang_up();
+  EXPECT_EQ(why(), "connection closed by the peer in the middle of a message");
+  EXPECT_TRUE(node_.notices.empty());
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<Kind, bool>>& tested) {
+  const auto [kind, sealed] = tested.param;
+  return std::string(kind == Kind::loopback ? "Loopback" : "Unix") + (sealed ? "Sealed" : "");
+}
+
+constexpr auto kKinds = {Kind::unix_sockets, Kind::loopback};
+INSTANTIATE_TEST_SUITE_P(Tcp, Stranger,
+                         testing::Combine(testing::ValuesIn(kKinds), testing::Bool()), name_of);
+INSTANTIATE_TEST_SUITE_P(Tcp, Relay,
+                         testing::Combine(testing::ValuesIn(kKinds), testing::Values(true)),
+                         name_of);
 
 }  // namespace
 }  // namespace ropewalk::tcp

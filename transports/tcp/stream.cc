@@ -49,6 +49,11 @@ bool is_local(int fd) {
   return bootstrap::local_address(fd).ip() == bootstrap::peer_address(fd).ip();
 }
 
+template <class Records>
+std::optional<Records> if_sealed(const Reader::Expected& expected, const Key& key) {
+  return expected.sealed ? std::optional<Records>(std::in_place, key) : std::optional<Records>();
+}
+
 }  // namespace
 
 Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expected,
@@ -56,10 +61,12 @@ Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expecte
                Outbox& outbox)
     : socket_(std::move(socket.fd)),
       channel_(socket.keys),
+      sealer_(if_sealed<RecordSealer>(expected, socket.keys.send)),
+      opener_(if_sealed<RecordOpener>(expected, socket.keys.receive)),
       whole_piece_bytes_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
       piece_bytes_max_(whole_piece_bytes_),
       pace_(kPaceMax),
-      reader_(regions, inbox, channel_, expected),
+      reader_(regions, inbox, channel_, opener_ ? &*opener_ : nullptr, expected),
       outbox_(outbox) {
   assert(fd() >= 0);
   const int on = 1;
@@ -73,7 +80,7 @@ Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expecte
     is_bbr_ = std::string_view(control.data()).starts_with("bbr");
   }
   enqueue_hello({FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
-                 static_cast<uint32_t>(hello.size()), expected.streams},
+                 static_cast<uint32_t>(hello.size()), expected.streams, expected.sealed ? 1u : 0u},
                 hello);
 }
 
@@ -82,6 +89,7 @@ void Stream::enqueue_hello(const FrameHeader& header, std::span<const std::byte>
   encode(header, frame.data());
   frame.insert(frame.end(), hello.begin(), hello.end());
   channel_.seal(frame, sealed_hello_);
+  if (sealer_) return sealer_->add_sealed(sealed_hello_);
   Outgoing& out = queue_[count_++];
   out = {};
   out.payload = sealed_hello_.data();
@@ -137,17 +145,38 @@ Stream::Received Stream::receive() {
 
 bool Stream::send() {
   fill();
-  if ((count_ == 0 && held() == 0) || error_ != 0) return false;
+  if (!has_output() || error_ != 0) return false;
   std::array<iovec, 2 * kBatch + 1> pieces;
   size_t total = 0;
   const size_t count = gather(pieces, total);
   const size_t bytes = write(std::span(pieces).first(count), total);
   retire(bytes);
-  return bytes == total;
+  return !blocked_ && error_ == 0;
 }
 
-// One system call. Returns how much of `total` the socket took, and notes why it was not all.
-size_t Stream::write(std::span<const iovec> pieces, size_t total) {
+// Returns how much of `total` is done with, and notes why it was not all.
+size_t Stream::write(std::span<iovec> pieces, size_t total) {
+  return sealer_ ? write_sealed(pieces) : write_plain(pieces, total);
+}
+
+// What was sealed before goes first. A limit, as the peer may read as fast as this end seals, and
+// what comes has to be read, too.
+size_t Stream::write_sealed(std::span<iovec> pieces) {
+  constexpr int kCallsMax = 4;
+  size_t sealed = 0;
+  for (int calls = 0; calls < kCallsMax; ++calls) {
+    if (!has_sealed()) sealed += sealer_->seal(pieces);
+    if (!has_sealed()) break;
+    const auto unsent = sealer_->unsent();
+    const iovec record = {const_cast<std::byte*>(unsent.data()), unsent.size()};
+    sealer_->sent(write_plain({&record, 1}, unsent.size()));
+    if (has_sealed()) break;  // the socket took no more
+  }
+  return sealed;
+}
+
+// One system call.
+size_t Stream::write_plain(std::span<const iovec> pieces, size_t total) {
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
@@ -191,9 +220,9 @@ size_t Stream::send_now(const FrameHeader& header, const std::byte* payload) {
   assert(idle() && header.bytes <= piece_bytes_max_);
   FrameBytes head;
   encode(header, head.data());
-  const std::array<iovec, 3> pieces = {
-      iovec{held_.data() + held_begin_, held()}, iovec{head.data(), head.size()},
-      iovec{const_cast<std::byte*>(payload), size_t{header.bytes}}};
+  std::array<iovec, 3> pieces = {iovec{held_.data() + held_begin_, held()},
+                                 iovec{head.data(), head.size()},
+                                 iovec{const_cast<std::byte*>(payload), size_t{header.bytes}}};
   return retire_held(write(pieces, held() + head.size() + header.bytes));
 }
 

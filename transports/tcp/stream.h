@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "transports/tcp/frame.h"
 #include "transports/tcp/outbox.h"
 #include "transports/tcp/reader.h"
+#include "transports/tcp/records.h"
 
 namespace ropewalk::tcp {
 
@@ -21,7 +23,7 @@ namespace ropewalk::tcp {
 class Stream {
  public:
   /// `socket` is a connected, non-blocking stream socket; TCP's delays are switched off. `hello` is
-  /// sent first, sealed.
+  /// sent first, sealed; and so is all that follows where `expected.sealed`, of both ends.
   Stream(ConnectedSocket socket, int rank, const Reader::Expected& expected,
          std::span<const std::byte> hello, const Regions& regions, Inbox& inbox, Outbox& outbox);
   Stream(const Stream&) = delete;
@@ -43,8 +45,8 @@ class Stream {
   /// At most one system call. Nothing where the reader is stalled; look for a violation afterwards.
   Received receive();
 
-  /// Writes as one message what is queued (at most kBatch frames); one system call. True where all
-  /// of it was written and another call may write more.
+  /// Writes as one message what is queued (at most kBatch frames); one system call, or a few where
+  /// it is sealed. True where another call may write more.
   bool send();
   /// Copies one put behind what is held back; one that is not urgent only when `idle`. False where
   /// it is too long, or there is no room left.
@@ -53,14 +55,14 @@ class Stream {
   /// is queued, and behind the rest of a queued frame that the socket took in part.
   size_t held() const { return held_end_ - held_begin_; }
   /// Writes what is held back and one put, of one piece, past the queues; only when `idle`. Returns
-  /// how many bytes of the put's header and payload were written; if that is not all, the put has
-  /// to be posted and handed to `resume`.
+  /// how many bytes of the put's header and payload were written, or sealed to be written by
+  /// `send`; if that is not all, the put has to be posted and handed to `resume`.
   size_t send_now(const FrameHeader& header, const std::byte* payload);
   /// Claims the put just posted, of which `bytes` are written already.
   void resume(size_t bytes);
   /// Nothing is queued behind what is held back, and the socket may take something.
   bool idle() const { return !queued() && !blocked_ && error_ == 0; }
-  bool has_output() const { return held() > 0 || queued(); }
+  bool has_output() const { return held() > 0 || queued() || has_sealed(); }
   /// The socket took no more; to be tried again when it is writable.
   bool blocked() const { return blocked_; }
   void unblock() { blocked_ = false; }
@@ -92,10 +94,13 @@ class Stream {
   };
 
   bool queued() const { return count_ > 0 || outbox_.pending(); }
+  bool has_sealed() const { return sealer_ && !sealer_->unsent().empty(); }
   void limit_unsent(uint32_t bytes);
   void limit_pace(uint64_t rate);
   void adapt_to_network();
-  size_t write(std::span<const iovec> pieces, size_t total);
+  size_t write(std::span<iovec> pieces, size_t total);
+  size_t write_plain(std::span<const iovec> pieces, size_t total);
+  size_t write_sealed(std::span<iovec> pieces);
   size_t retire_held(size_t bytes);
   void enqueue_hello(const FrameHeader& header, std::span<const std::byte> hello);
   void enqueue(const Outbox::Piece& piece);
@@ -106,6 +111,8 @@ class Stream {
   UniqueFd socket_;
   SecureChannel channel_;
   std::vector<std::byte> sealed_hello_;
+  std::optional<RecordSealer> sealer_;
+  std::optional<RecordOpener> opener_;
   const uint32_t whole_piece_bytes_;  // where the network does not want shorter ones
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit

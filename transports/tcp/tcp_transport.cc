@@ -32,9 +32,11 @@ constexpr int64_t kLookInterval_ns = 100 * kMillisecond_ns;
 
 }  // namespace
 
-TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, int streams,
-                           std::chrono::nanoseconds silence_max)
-    : NetworkTransport("tcp", rank, size, sockets, streams), silence_max_ns_(silence_max.count()) {
+TcpTransport::TcpTransport(int rank, int size, SocketSource& sockets, const Options& options)
+    : NetworkTransport("tcp", rank, size, sockets, options.streams),
+      silence_max_ns_(options.silence_max.count()),
+      secure_(options.secure) {
+  const int streams = options.streams;
   if (streams < 1 || streams > static_cast<int>(tcp::kStreamsMax))
     throw Error(ErrorCode::invalid_argument, "tcp", fmt::format("{} streams per peer", streams),
                 fmt::format("set ROPEWALK_TCP_STREAMS to 1 to {}", tcp::kStreamsMax));
@@ -118,6 +120,7 @@ bool TcpTransport::write_now(PeerStream& link, const tcp::Outbox::Put& put) {
   const size_t written = stream.send_now(header, put.source);
   if (written == tcp::kFrameHeaderBytes + put.bytes) {
     outbox.pass();
+    if (stream.has_output()) watch(link);  // sealed, and the socket took no more
     return true;
   }
   outbox.post(put);
@@ -254,7 +257,7 @@ void TcpTransport::received(PeerStream& link) {
   Peer& peer = link.peer;
   const tcp::Reader& reader = link.stream.reader();
   if (reader.violation() != nullptr)
-    return peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+    return peers_.refuse(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
   const auto has_hello = [](const auto& each) { return each->stream.reader().has_hello(); };
   if (peer.state == Peer::State::linking && peer.sockets == streams_ &&
       std::ranges::all_of(peer.links, has_hello))

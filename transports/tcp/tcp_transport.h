@@ -31,11 +31,16 @@ namespace ropewalk {
 /// computes. `arm` looks for that, as waits that take long call it.
 class TcpTransport final : public NetworkTransport<tcp::Peer> {
  public:
-  /// `sockets` must outlive the transport. `streams` (1 to 16) is the number of sockets per peer,
-  /// the same on every rank; with more than one, the pieces of a put travel side by side. Throws
-  /// Error(invalid_argument, system).
-  TcpTransport(int rank, int size, SocketSource& sockets, int streams,
-               std::chrono::nanoseconds silence_max = std::chrono::seconds(22));
+  struct Options {
+    /// Sockets per peer, 1 to 16, the same on every rank; with more than one, the pieces of a put
+    /// travel side by side.
+    int streams = 1;
+    std::chrono::nanoseconds silence_max = std::chrono::seconds(22);
+    /// Data is sealed: it can be neither read nor changed on its way. The same on every rank.
+    bool secure = false;
+  };
+  /// `sockets` must outlive the transport. Throws Error(invalid_argument, system).
+  TcpTransport(int rank, int size, SocketSource& sockets, const Options& options);
 
   Capabilities capabilities() const override {
     return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
@@ -88,6 +93,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   bool batching_ = false;
   const MonotonicClock clock_;
   const int64_t silence_max_ns_;
+  const bool secure_;
   int64_t next_look_ns_ = 0;  // of check_silence
   bool any_stalled_ = false;  // some reader waits for its peer's window to move
   Regions regions_;

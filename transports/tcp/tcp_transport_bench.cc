@@ -1,8 +1,7 @@
-// The transport against bare sockets in the same run: ping-pong latency and bandwidth over
-// loopback. Two threads, one per side; times are of one message one way (ping-pong: there and
-// back).
+// The transport over loopback, plain and sealed: ping-pong latency and bandwidth, beside what
+// socket_bench.cc measures in the same run. Two threads, one per side; times are of one message one
+// way (ping-pong: there and back).
 #include <benchmark/benchmark.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,47 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "transports/tcp/bench_backoff.h"
 #include "transports/tcp/tcp_transport.h"
 #include "transports/tcp/test_sockets.h"
 
 namespace ropewalk::tcp {
 namespace {
-
-// A side that did not get on for a while lets the other have the core.
-class Backoff {
- public:
-  void idle() {
-    if (++count_ % 4096 == 0) sched_yield();
-  }
-
- private:
-  unsigned count_ = 0;
-};
-
-// ---- Bare sockets: what a program that does nothing else would do ----
-
-struct RawSide {
-  int fd;
-  std::vector<std::byte> out, in;
-  size_t sent = 0, got = 0;
-  RawSide(int fd_, size_t bytes) : fd(fd_), out(bytes), in(bytes) {}
-  ~RawSide() { close(fd); }
-  // Each returns true once a whole message has gone or come.
-  bool send_some() {
-    const ssize_t n = ::send(fd, out.data() + sent, out.size() - sent, MSG_NOSIGNAL);
-    if (n > 0) sent += static_cast<size_t>(n);
-    if (sent < out.size()) return false;
-    sent = 0;
-    return true;
-  }
-  bool receive_some(const std::atomic<bool>& stop) {
-    const ssize_t n = ::recv(fd, in.data() + got, in.size() - got, 0);
-    if (n > 0) got += static_cast<size_t>(n);
-    if (got < in.size()) return stop.load(std::memory_order_relaxed);
-    got = 0;
-    return true;
-  }
-};
 
 // ---- The transport ----
 
@@ -62,8 +26,8 @@ struct Side {
   int notices = 0, puts_under_way = 0;
   int rank;
 
-  Side(int rank_, SocketSource& sockets, size_t bytes, int streams)
-      : transport(rank_, 2, sockets, streams), out(bytes), in(bytes), rank(rank_) {
+  Side(int rank_, SocketSource& sockets, size_t bytes, const TcpTransport::Options& options)
+      : transport(rank_, 2, sockets, options), out(bytes), in(bytes), rank(rank_) {
     memory = transport.register_memory({in.data(), in.size(), -1, 0});
     const RemoteKey mine = memory->key();
     transport.connect(1 - rank, std::as_bytes(std::span(&mine, 1)));
@@ -87,10 +51,10 @@ struct Side {
 struct Pair {
   LocalNetwork network;
   Side a, b;
-  Pair(size_t bytes, int streams, int socket_buffer_bytes = 0)
+  Pair(size_t bytes, const TcpTransport::Options& options, int socket_buffer_bytes = 0)
       : network(2, LocalNetwork::Kind::loopback, socket_buffer_bytes),
-        a(0, network.source(0), bytes, streams),
-        b(1, network.source(1), bytes, streams) {
+        a(0, network.source(0), bytes, options),
+        b(1, network.source(1), bytes, options) {
     while (!a.transport.connected(1) || !b.transport.connected(0)) {
       a.poll();
       b.poll();
@@ -104,32 +68,8 @@ struct Pair {
 
 // ---- Ping-pong ----
 
-void raw_ping_pong(benchmark::State& state) {
-  const auto bytes = static_cast<size_t>(state.range(0));
-  const auto fds = loopback_pair();
-  const int on = 1;
-  for (const int fd : fds) setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof on);
-  RawSide a(fds[0], bytes), b(fds[1], bytes);
-  std::atomic<bool> stop = false;
-  std::thread echo([&] {
-    Backoff backoff;
-    while (!stop) {
-      while (!b.receive_some(stop)) backoff.idle();
-      while (!stop && !b.send_some()) backoff.idle();
-    }
-  });
-  const std::atomic<bool> never = false;
-  Backoff backoff;
-  for (auto _ : state) {
-    while (!a.send_some()) backoff.idle();
-    while (!a.receive_some(never)) backoff.idle();
-  }
-  stop = true;
-  echo.join();
-}
-
 void ping_pong(benchmark::State& state) {
-  Pair pair(static_cast<size_t>(state.range(0)), 1);
+  Pair pair(static_cast<size_t>(state.range(0)), {.secure = state.range(1) != 0});
   std::atomic<bool> stop = false;
   std::thread echo([&] {
     Side& b = pair.b;
@@ -155,21 +95,8 @@ void ping_pong(benchmark::State& state) {
 
 // ---- One message, both sides in one thread ----
 
-void raw_turn(benchmark::State& state) {
-  const auto fds = loopback_pair();
-  const auto bytes = static_cast<size_t>(state.range(0));
-  RawSide a(fds[0], bytes), b(fds[1], bytes);
-  const std::atomic<bool> never = false;
-  for (auto _ : state) {
-    for (bool sent = false, got = false; !got;) {
-      sent = sent || a.send_some();
-      got = b.receive_some(never);
-    }
-  }
-}
-
 void turn(benchmark::State& state) {
-  Pair pair(static_cast<size_t>(state.range(0)), 1, static_cast<int>(state.range(1)));
+  Pair pair(static_cast<size_t>(state.range(0)), {}, static_cast<int>(state.range(1)));
   for (auto _ : state) {
     pair.a.post();
     while (pair.b.notices == 0) {
@@ -183,34 +110,10 @@ void turn(benchmark::State& state) {
 
 // ---- Streaming: 0 sends to 1; `both` ways at once. Counts what arrives at both. ----
 
-void raw_stream(benchmark::State& state) {
-  const auto bytes = static_cast<size_t>(state.range(0));
-  const bool both = state.range(1) == 2;
-  const auto fds = loopback_pair();
-  RawSide a(fds[0], bytes), b(fds[1], bytes);
-  std::atomic<bool> stop = false;
-  std::thread far([&] {
-    while (!stop) {
-      b.receive_some(stop);
-      if (both) b.send_some();
-    }
-  });
-  const std::atomic<bool> never = false;
-  for (auto _ : state) {
-    bool sent = false, got = !both;
-    while (!sent || !got) {
-      sent = sent || a.send_some();
-      got = got || a.receive_some(never);
-    }
-  }
-  stop = true;
-  far.join();
-  state.SetBytesProcessed(state.iterations() * state.range(0) * state.range(1));
-}
-
 void stream(benchmark::State& state) {
   const bool both = state.range(1) == 2;
-  Pair pair(static_cast<size_t>(state.range(0)), static_cast<int>(state.range(2)),
+  Pair pair(static_cast<size_t>(state.range(0)),
+            {.streams = static_cast<int>(state.range(2)), .secure = state.range(4) != 0},
             static_cast<int>(state.range(3)));
   std::atomic<bool> stop = false;
   std::thread far([&] {
@@ -234,21 +137,23 @@ void stream(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * state.range(1));
 }
 
-BENCHMARK(raw_turn)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->Arg(4 << 20);
 // bytes, size of the socket buffers (0: the kernel's choice)
 BENCHMARK(turn)->ArgsProduct({{8, 4 << 10, 64 << 10, 256 << 10, 4 << 20}, {0}});
 BENCHMARK(turn)->ArgsProduct({{256 << 10, 4 << 20}, {128 << 10, 512 << 10, 2 << 20}});
-BENCHMARK(raw_ping_pong)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->UseRealTime();
-BENCHMARK(ping_pong)->Arg(8)->Arg(4 << 10)->Arg(64 << 10)->Arg(256 << 10)->UseRealTime();
-// bytes, directions(, streams, size of the socket buffers)
-BENCHMARK(raw_stream)->ArgsProduct({{64 << 10, 256 << 10, 4 << 20}, {1, 2}})->UseRealTime();
+// bytes, sealed or not
+BENCHMARK(ping_pong)->ArgsProduct({{8, 4 << 10, 64 << 10, 256 << 10}, {0, 1}})->UseRealTime();
+// bytes, directions(, streams, size of the socket buffers, sealed or not)
 BENCHMARK(stream)
     ->ArgsProduct({{64 << 10, 256 << 10, 4 << 20},
                    {1, 2},
                    {1},
-                   {0, 128 << 10, 256 << 10, 512 << 10, 2 << 20}})
+                   {0, 128 << 10, 256 << 10, 512 << 10, 2 << 20},
+                   {0}})
     ->UseRealTime();
-BENCHMARK(stream)->ArgsProduct({{4 << 20}, {1, 2}, {2, 4}, {0}})->UseRealTime();
+BENCHMARK(stream)->ArgsProduct({{4 << 20}, {1, 2}, {2, 4}, {0}, {0}})->UseRealTime();
+BENCHMARK(stream)
+    ->ArgsProduct({{64 << 10, 256 << 10, 4 << 20}, {1, 2}, {1}, {0}, {1}})
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace ropewalk::tcp

@@ -13,10 +13,12 @@ namespace {
 
 // ---- Every kind of socket and number of streams ----
 
-class Links : public testing::TestWithParam<std::tuple<Kind, int, bool>> {
+class Links : public testing::TestWithParam<std::tuple<Kind, int, bool, bool>> {
  protected:
   Kind kind() const { return std::get<0>(GetParam()); }
-  int streams() const { return std::get<1>(GetParam()); }
+  TcpTransport::Options options() const {
+    return {.streams = std::get<1>(GetParam()), .secure = std::get<3>(GetParam())};
+  }
   // Tiny: what the kernel at least gives; over loopback one segment, as with less TCP's timers
   // rule.
   int socket_buffer_bytes() const {
@@ -29,7 +31,7 @@ TEST_P(Links, CarryPutsOfEverySizeBothWaysAtOnce) {
   const std::vector<size_t> sizes = {
       0, 1, 7, 215, 216, 217, 4095, 0, 65536, 65537, 256 << 10, 1000003, size_t{5} << 20, 3, 0};
   const size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
-  Job job(2, kind(), streams(), total, socket_buffer_bytes());
+  Job job(2, kind(), options(), total, socket_buffer_bytes());
   job.link_all();
   const std::array sources = {pattern(total, 1), pattern(total, 2)};
   std::array<size_t, 2> next{}, offset{}, immediate{};
@@ -68,7 +70,7 @@ TEST_P(Links, CarryPutsOfEverySizeBothWaysAtOnce) {
 TEST_P(Links, GiveNoticesInOrderAndNotBeforeTheBytes) {
   constexpr size_t kLarge = 700'001, kSmall = 16, kRounds = 12;
   constexpr size_t kStep = kLarge + kSmall;
-  Job job(2, kind(), streams(), kStep * kRounds, socket_buffer_bytes());
+  Job job(2, kind(), options(), kStep * kRounds, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(kStep * kRounds, 3);
   size_t posted = 0, seen = 0;
@@ -93,14 +95,14 @@ TEST_P(Links, GiveNoticesInOrderAndNotBeforeTheBytes) {
 }
 
 TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
-  Job job(2, kind(), streams(), 4096, socket_buffer_bytes());
+  Job job(2, kind(), options(), 4096, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(4096, 5);
   job[0].transport.set_batching(true);
   for (uint32_t i = 0; i < 4; ++i) {
     std::vector<std::byte> bytes(source.begin() + i * 100, source.begin() + (i + 1) * 100);
     const Posted posted = job[0].put(1, i == 2 ? std::span<std::byte>() : bytes, i * 100, i);
-    if (streams() > 1) continue;
+    if (options().streams > 1) continue;
     EXPECT_EQ(posted, Posted::done);
     std::fill(bytes.begin(), bytes.end(), std::byte{});  // `done`: the source is free
     job[1].poll();
@@ -108,12 +110,12 @@ TEST_P(Links, HoldSmallPutsBackFromGatherToRelease) {
   }
   job[0].transport.set_batching(false);
   ASSERT_TRUE(until([&] {
-    if (streams() > 1) job[0].poll();
+    if (options().streams > 1) job[0].poll();
     job[1].poll();
     return job[1].notices.size() == 4;
   }));
   for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(job[1].notices[i].notice, i);
-  if (streams() == 1) {
+  if (options().streams == 1) {
     EXPECT_TRUE(std::equal(source.begin(), source.begin() + 200, job[1].region.begin()));
     EXPECT_TRUE(
         std::equal(source.begin() + 300, source.begin() + 400, job[1].region.begin() + 300));
@@ -128,7 +130,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
   const auto length = [](size_t i) { return i % 37 == 36 ? size_t{300'000} : i * 67 % 3000; };
   size_t total = 0;
   for (size_t i = 0; i < kPuts; ++i) total += length(i);
-  Job job(2, kind(), streams(), total, socket_buffer_bytes());
+  Job job(2, kind(), options(), total, socket_buffer_bytes());
   job.link_all();
   size_t posted = 0, at = 0, done = 0;
   ASSERT_TRUE(until([&] {
@@ -157,7 +159,7 @@ TEST_P(Links, KeepTheOrderOfHeldAndOtherPuts) {
 // More puts than the sender's queue and the receiver's window hold, and a receiver that does not
 // look for a while.
 TEST_P(Links, AreFullAndThenGoOn) {
-  Job job(2, kind(), streams(), 1 << 20, socket_buffer_bytes());
+  Job job(2, kind(), options(), 1 << 20, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(1 << 20, 4);
   uint32_t posted = 0;
@@ -185,7 +187,7 @@ TEST_P(Links, AreFullAndThenGoOn) {
 }
 
 TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
-  Job job(2, kind(), streams(), 1 << 20, socket_buffer_bytes());
+  Job job(2, kind(), options(), 1 << 20, socket_buffer_bytes());
   job.link_all();
   const std::vector<std::byte> source = pattern(1 << 20, 5);
   size_t under_way = 0;
@@ -193,8 +195,9 @@ TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
     if (job[0].put(1, source, 0, i) == Posted::posted) ++under_way;
   ASSERT_TRUE(until([&] {
     job[0].poll();
-    if (under_way > job[0].finished.size()) job[1].poll();
-    return job[0].finished.size() == under_way;
+    const bool all_sent = !job[0].transport.has_unsent();
+    if (!all_sent || under_way > job[0].finished.size()) job[1].poll();
+    return all_sent && under_way == job[0].finished.size();
   }));
   job.nodes[0].reset();
   ASSERT_TRUE(until([&] {
@@ -209,23 +212,23 @@ TEST_P(Links, DeliverWhatCameBeforeTheEnd) {
   EXPECT_EQ(job[1].lost.size(), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, Links,
-                         testing::Combine(testing::Values(Kind::unix_sockets, Kind::loopback),
-                                          testing::Values(1, 2, 3, 4), testing::Bool()),
-                         [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param) == Kind::loopback
-                                                  ? "Loopback"
-                                                  : "Unix") +
-                                  std::to_string(std::get<1>(tested.param)) +
-                                  (std::get<2>(tested.param) ? "TinyBuffers" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Tcp, Links,
+    testing::Combine(testing::Values(Kind::unix_sockets, Kind::loopback),
+                     testing::Values(1, 2, 3, 4), testing::Bool(), testing::Bool()),
+    [](const auto& tested) {
+      return std::string(std::get<0>(tested.param) == Kind::loopback ? "Loopback" : "Unix") +
+             std::to_string(std::get<1>(tested.param)) +
+             (std::get<2>(tested.param) ? "TinyBuffers" : "") +
+             (std::get<3>(tested.param) ? "Sealed" : "");
+    });
 
 // ---- Several peers ----
 
 TEST(TcpTransport, InterleavesPeers) {
   constexpr int kRanks = 7;  // more sockets than are read in turn
   constexpr size_t kBytes = 300'000;
-  Job job(kRanks, Kind::unix_sockets, 1, kRanks * kBytes);
+  Job job(kRanks, Kind::unix_sockets, {}, kRanks * kBytes);
   job.link_all();
   std::vector<std::vector<std::byte>> sources;
   for (int rank = 0; rank < kRanks; ++rank)
@@ -255,7 +258,7 @@ TEST(TcpTransport, UrgentPutsOvertakeThoseThatWait) {
   for (const int streams : {1, 3}) {
     constexpr size_t kBytes = 4'000'000;
     constexpr uint32_t kPuts = 4, kUrgent = 1000;
-    Job job(2, Kind::unix_sockets, streams, kPuts * kBytes + 8);
+    Job job(2, Kind::unix_sockets, {.streams = streams}, kPuts * kBytes + 8);
     job.link_all();
     const auto source = pattern(kBytes, 1), word = pattern(8, 2);
     // Nobody reads: the first put fills the sockets, the others wait.
@@ -286,7 +289,7 @@ TEST(TcpTransport, UrgentPutsOvertakeThoseThatWait) {
 }
 
 TEST(TcpTransport, LosesOnlyThePeerThatWent) {
-  Job job(6, Kind::loopback, 1, 64);
+  Job job(6, Kind::loopback, {}, 64);
   job.link_all();
   job.nodes[3].reset();
   ASSERT_TRUE(until([&] {
@@ -304,7 +307,7 @@ TEST(TcpTransport, LosesOnlyThePeerThatWent) {
 }
 
 TEST(TcpTransport, DropsAPeerInSilence) {
-  Job job(2, Kind::loopback, 1, 64);
+  Job job(2, Kind::loopback, {}, 64);
   job.link_all();
   EXPECT_EQ(job[0].put(1, {}, 0, 1), Posted::done);
   job[1].transport.drop(0);
@@ -322,10 +325,10 @@ TEST(TcpTransport, DropsAPeerInSilence) {
 
 TEST(TcpTransport, RefusesNonsense) {
   LocalNetwork network(2, Kind::unix_sockets);
-  EXPECT_THROW(TcpTransport(0, 2, network.source(0), 0), Error);
-  EXPECT_THROW(TcpTransport(0, 2, network.source(0), 17), Error);
-  EXPECT_THROW(TcpTransport(2, 2, network.source(0), 1), Error);
-  TcpTransport transport(0, 2, network.source(0), 1);
+  EXPECT_THROW(TcpTransport(0, 2, network.source(0), {.streams = 0}), Error);
+  EXPECT_THROW(TcpTransport(0, 2, network.source(0), {.streams = 17}), Error);
+  EXPECT_THROW(TcpTransport(2, 2, network.source(0), {}), Error);
+  TcpTransport transport(0, 2, network.source(0), {});
   EXPECT_THROW(transport.connect(0, {}), Error);
   EXPECT_THROW(transport.connect(2, {}), Error);
   EXPECT_THROW(transport.connect(1, std::vector<std::byte>(257)), Error);
@@ -335,7 +338,8 @@ TEST(TcpTransport, RefusesNonsense) {
 
 TEST(TcpTransport, CarriesTheLargestHello) {
   LocalNetwork network(2, Kind::loopback);
-  TcpTransport a(0, 2, network.source(0), 2), b(1, 2, network.source(1), 2);
+  TcpTransport a(0, 2, network.source(0), {.streams = 2});
+  TcpTransport b(1, 2, network.source(1), {.streams = 2});
   const auto hello = pattern(kHelloBytesMax, 8);
   a.connect(1, hello);
   a.connect(1, {});  // does nothing
@@ -351,7 +355,7 @@ TEST(TcpTransport, CarriesTheLargestHello) {
 
 TEST(TcpTransport, NamesDifferentNumbersOfStreams) {
   LocalNetwork network(2, Kind::loopback);
-  Node a(0, 2, network.source(0), 1, 64), b(1, 2, network.source(1), 3, 64);
+  Node a(0, 2, network.source(0), {}, 64), b(1, 2, network.source(1), {.streams = 3}, 64);
   a.link(1);
   b.link(0);
   ASSERT_TRUE(until([&] {
@@ -369,7 +373,7 @@ class Waiting : public testing::TestWithParam<int> {};
 
 TEST_P(Waiting, EventFdWakes) {
   const int ranks = GetParam();
-  Job job(ranks, Kind::loopback, 1, 1 << 20, 64 << 10);
+  Job job(ranks, Kind::loopback, {}, 1 << 20, 64 << 10);
   job.link_all();
   Node& a = job[0];
   Node& b = job[1];
@@ -430,7 +434,7 @@ INSTANTIATE_TEST_SUITE_P(Tcp, Waiting, testing::Values(2, 6));
 
 TEST(TcpTransport, EventFdWakesForNewSockets) {
   LocalNetwork network(3, Kind::loopback);
-  Node a(0, 3, network.source(0), 1, 64), b(1, 3, network.source(1), 1, 64);
+  Node a(0, 3, network.source(0), {}, 64), b(1, 3, network.source(1), {}, 64);
   network.source(2).request(0, 0);  // a socket that nobody here asked for
   ASSERT_TRUE(a.transport.arm());
   EXPECT_FALSE(readable(a.transport.event_fd(), 0));
@@ -456,7 +460,7 @@ TEST(TcpTransport, RunsInTwoThreads) {
   constexpr size_t kBytes = 50'000;
   LocalNetwork network(2, Kind::loopback);
   const auto run = [&](int rank) {
-    Node node(rank, 2, network.source(rank), 2, kBytes);
+    Node node(rank, 2, network.source(rank), {.streams = 2}, kBytes);
     const int peer = 1 - rank;
     node.link(peer);
     ASSERT_TRUE(until([&] {

@@ -33,8 +33,9 @@ inline std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
 
 // One rank: a transport, a region that peers write, and what `poll` gave.
 struct Node {
-  Node(int rank_, int size, SocketSource& sockets, int streams, size_t region_bytes)
-      : rank(rank_), transport(rank_, size, sockets, streams), region(region_bytes) {
+  Node(int rank_, int size, SocketSource& sockets, const TcpTransport::Options& options,
+       size_t region_bytes)
+      : rank(rank_), transport(rank_, size, sockets, options), region(region_bytes) {
     memory = transport.register_memory({region.data(), region.size(), -1, 0});
   }
   void link(int peer) {
@@ -95,11 +96,12 @@ bool until(Condition condition, std::chrono::nanoseconds limit = 10s) {
 }
 
 struct Job {
-  Job(int ranks, Kind kind, int streams, size_t region_bytes, int socket_buffer_bytes = 0)
+  Job(int ranks, Kind kind, const TcpTransport::Options& options, size_t region_bytes,
+      int socket_buffer_bytes = 0)
       : network(ranks, kind, socket_buffer_bytes) {
     for (int rank = 0; rank < ranks; ++rank)
       nodes.push_back(
-          std::make_unique<Node>(rank, ranks, network.source(rank), streams, region_bytes));
+          std::make_unique<Node>(rank, ranks, network.source(rank), options, region_bytes));
   }
   Node& operator[](int rank) { return *nodes[static_cast<size_t>(rank)]; }
   void poll_all() {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ropewalk {
 
@@ -33,6 +34,11 @@ struct Failure {
   std::string advice;     // what to do next; may be empty
   int rank = -1;          // the rank that noticed
   int peer = -1;          // the rank at fault, or that was waited for
+  /// All ranks of which that is so, ascending; `peer` is the first. Where several cannot be
+  /// reached, as when a network falls into parts, all ranks of one part name the same. Of an
+  /// Error's failure: empty exactly where `peer` is -1; elsewhere it may be left out where `peer`
+  /// is the only one.
+  std::vector<int> peers = {};
 
   /// One line for a person: "rank 2: all_reduce #17: rank 1 died (connection reset); <advice>".
   std::string text() const;
@@ -46,6 +52,7 @@ class Error : public std::runtime_error {
   ErrorCode code() const noexcept { return failure_->code; }
   int rank() const noexcept { return failure_->rank; }
   int peer() const noexcept { return failure_->peer; }
+  const std::vector<int>& peers() const noexcept { return failure_->peers; }
 
  private:
   std::shared_ptr<const Failure> failure_;

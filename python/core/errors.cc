@@ -1,6 +1,7 @@
 #include "errors.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 namespace ropewalk::python {
 
@@ -8,7 +9,7 @@ nb::object python_error_of(const Error& error) {
   const Failure& failure = error.failure();
   return nb::module_::import_("ropewalk.errors")
       .attr("from_failure")(std::string(name_of(failure.code)), error.what(), failure.rank,
-                            failure.peer, failure.operation, failure.reason, failure.advice);
+                            failure.peers, failure.operation, failure.reason, failure.advice);
 }
 
 namespace {

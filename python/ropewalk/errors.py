@@ -4,6 +4,7 @@ an argument was refused; and what to do next, where that is known."""
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 
 
 class Error(RuntimeError):
@@ -13,16 +14,19 @@ class Error(RuntimeError):
     outputs of unfinished calls have unspecified content, and every later call raises the same.
     """
 
-    def __init__(self, text: str, *, code: str = "", rank: int = -1, peer: int = -1,
-                 operation: str = "", reason: str = "", advice: str = "") -> None:
+    def __init__(self, text: str, *, code: str = "", rank: int = -1,
+                 peers: Sequence[int] = (), operation: str = "", reason: str = "", advice: str = "") -> None:
         super().__init__(text)
         #: What kind: "invalid argument", "mismatch", "timeout", "peer lost", "refused",
         #: "unavailable", "exhausted", "protocol error", "system error" or "aborted".
         self.code = code
         #: The rank that noticed, or -1.
         self.rank = rank
-        #: The rank at fault, or that was waited for, or -1.
-        self.peer = peer
+        #: The ranks at fault, or that were waited for, ascending: several where a network has fallen
+        #: into parts, for example, or where several have not made the call.
+        self.peers = tuple(peers)
+        #: The first of them, or -1.
+        self.peer = self.peers[0] if self.peers else -1
         #: For example "all_reduce #17".
         self.operation = operation
         #: One sentence.
@@ -44,7 +48,7 @@ class TimeoutError(Error, builtins.TimeoutError):
 
 
 class PeerLostError(Error):
-    """A rank died, was cut off, stopped answering or left: `peer`."""
+    """A rank died, was cut off, stopped answering or left: `peer`; or several: `peers`."""
 
 
 class RefusedError(Error):
@@ -85,14 +89,14 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 
-def from_failure(code: str, text: str, rank: int, peer: int, operation: str, reason: str,
+def from_failure(code: str, text: str, rank: int, peers: Sequence[int], operation: str, reason: str,
                  advice: str) -> Error:
     """The exception for a failure of the C++ library."""
-    return _CLASSES.get(code, Error)(text, code=code, rank=rank, peer=peer, operation=operation,
+    return _CLASSES.get(code, Error)(text, code=code, rank=rank, peers=peers, operation=operation,
                                      reason=reason, advice=advice)
 
 
 def invalid_argument(operation: str, reason: str, advice: str) -> Error:
     """The exception for an argument that was refused before C++ saw it."""
     text = f"{operation}: {reason} [invalid argument]; {advice}"
-    return from_failure("invalid argument", text, -1, -1, operation, reason, advice)
+    return from_failure("invalid argument", text, -1, (), operation, reason, advice)

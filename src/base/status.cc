@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "base/text.h"
 
@@ -10,8 +12,13 @@ namespace ropewalk {
 
 namespace {
 
-/// Its texts may come from users, hosts and the network.
-Failure with_printable(Failure failure) {
+/// Its texts may come from users, hosts and the network. `peer` and `peers` say the same.
+Failure completed(Failure failure) {
+  assert(std::ranges::is_sorted(failure.peers));
+  if (!failure.peers.empty())
+    failure.peer = failure.peers.front();
+  else if (failure.peer >= 0)
+    failure.peers = {failure.peer};
   for (std::string* text : {&failure.operation, &failure.reason, &failure.advice})
     *text = printable(*text);
   return failure;
@@ -38,7 +45,7 @@ std::string Failure::text() const {
 
 Error::Error(Failure failure)
     : std::runtime_error(printable(failure.text())),
-      failure_(std::make_shared<const Failure>(with_printable(std::move(failure)))) {}
+      failure_(std::make_shared<const Failure>(completed(std::move(failure)))) {}
 
 Error::Error(ErrorCode code, std::string operation, std::string reason, std::string advice)
     : Error(Failure{code, std::move(operation), std::move(reason), std::move(advice)}) {}

@@ -94,6 +94,7 @@ void Control::prepare(int64_t now_ns) {
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
     if (registration_) registration_->prepare(set_);
     if (parent_dial_) parent_dial_->prepare(set_);
+    if (host_probe_) host_probe_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
     if (is_joined_ && parent_dial_) set_.wake_at(new_parent_deadline_ns_);
     if (!is_joined_ && setup_.whole != nullptr) set_.wake_at(now_ns + kLookAtWholeNs);
@@ -114,6 +115,7 @@ void Control::advance(int64_t now_ns) {
   advance_dials(now_ns);
   if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
   check_descriptors(now_ns);
+  advance_host_probe(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   if (monitor_.failure() != nullptr) {
@@ -130,6 +132,7 @@ bool Control::finished(int64_t now_ns) {
   if (closing_until_ns_ == 0) {
     closing_until_ns_ = now_ns + setup_.flush_limit().count();
     tell_late_until_ns_ = now_ns + kTellLateNs;
+    if (const auto silence = monitor_.silence()) monitor_.report(*silence);
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr)
       fail(ErrorCode::peer_lost,
            tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "bootstrap/acceptor.h"
 #include "bootstrap/dialer.h"
+#include "bootstrap/host_probe.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/socket_broker.h"
@@ -42,6 +43,10 @@ struct ControlSetup {
   /// How long last words may take: who leaves has no more to do.
   std::chrono::nanoseconds flush_limit() const {
     return std::min<std::chrono::nanoseconds>(config.link_timeout, std::chrono::seconds(1));
+  }
+  /// For hosts to answer, of which one has fallen silent.
+  std::chrono::nanoseconds probe_limit() const {
+    return std::min<std::chrono::nanoseconds>(config.timeout / 8, std::chrono::seconds(2));
   }
   double timeout_s() const { return std::chrono::duration<double>(config.timeout).count(); }
 };
@@ -88,6 +93,7 @@ class Control {
   Verdict judge_join(const AuthenticatedSocket& incoming);
   Verdict judge_tree(const AuthenticatedSocket& incoming) const;
   void advance_new_parent(int64_t now_ns);
+  void advance_host_probe(int64_t now_ns);
   std::unique_ptr<Dialer> dial(Purpose purpose, int peer, int stream);
   void advance_dials(int64_t now_ns);
   Hello hello_for(Purpose purpose, int to, int stream) const;
@@ -136,7 +142,8 @@ class Control {
   int64_t phase_start_ns_;
 
   std::map<SocketBroker::SocketId, std::unique_ptr<Dialer>> dials_;
-  int new_parent_ = -1;  // whom parent_dial_ dials, once joined
+  std::optional<HostProbe> host_probe_;  // while the monitor has a silence
+  int new_parent_ = -1;                  // whom parent_dial_ dials, once joined
   int64_t new_parent_deadline_ns_ = 0;
   int64_t closing_until_ns_ = 0;  // set when stop_ is seen
   int64_t tell_late_until_ns_ = 0;

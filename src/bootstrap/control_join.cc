@@ -172,8 +172,9 @@ void Control::check_join_deadline(int64_t now_ns) {
   const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
   if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
   const std::string limit = fmt::format("within {:.3g} s", setup_.timeout_s());
-  const auto late = [this](std::string reason, std::string advice, int peer) {
-    fail(ErrorCode::timeout, std::move(reason), std::move(advice), peer);
+  const auto late = [this](std::string reason, std::string advice, std::vector<int> peers) {
+    monitor_.report({ErrorCode::timeout, "bootstrap", std::move(reason), std::move(advice),
+                     setup_.rank, -1, std::move(peers)});
   };
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
@@ -181,13 +182,13 @@ void Control::check_join_deadline(int64_t now_ns) {
     if (coordinator_dial_->found_job())
       return late(fmt::format("rank 0 at {} did not take this rank {} ({})", at, limit,
                               coordinator_dial_->why()),
-                  "does an earlier job still run there?", 0);
+                  "does an earlier job still run there?", {0});
     return late(
         fmt::format("rank 0 never listened at {} {} ({})", at, limit, coordinator_dial_->why()),
         other_job.empty() ? "is rank 0 running, and is the address reachable from this host?"
                           : "another job listens at " + other_job +
                                 "; is ROPEWALK_JOB_KEY the same on every rank?",
-        0);
+        {0});
   }
   if (registrar_ && !registrar_->complete()) {
     const std::vector<int> missing = registrar_->missing();
@@ -197,21 +198,21 @@ void Control::check_join_deadline(int64_t now_ns) {
       advice += fmt::format(" {} connections were refused, the last from {}", acceptor_.refused(),
                             acceptor_.last_refused());
     return late(fmt::format("rank {} never came {}", fmt::join(missing, ", "), limit), advice,
-                missing.front());
+                missing);
   }
   if (registration_ && !session_key_)
     return late("rank 0 took this rank but did not start the job " + limit,
-                "look at rank 0's own output", 0);
+                "look at rank 0's own output", {0});
   if (parent_dial_)
     return late(fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
                             parent_dial_->why()),
-                kFirewallAdvice, tree_parent(setup_.rank));
+                kFirewallAdvice, {tree_parent(setup_.rank)});
   const auto& missing = children_not_ready_;
   late(missing.empty()
            ? "the other ranks did not finish joining " + limit
            : fmt::format("rank {} did not link with this rank, its parent in the tree, {}",
                          fmt::join(missing, ", "), limit),
-       "look at those ranks' own output", missing.empty() ? -1 : *missing.begin());
+       "look at those ranks' own output", {missing.begin(), missing.end()});
 }
 
 void Control::spread_join_failure() {

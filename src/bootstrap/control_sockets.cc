@@ -86,6 +86,24 @@ void Control::advance_new_parent(int64_t now_ns) {
   }
 }
 
+/// A rank that has fallen silent ends the job, with all that cannot be reached either.
+void Control::advance_host_probe(int64_t now_ns) {
+  auto silence = monitor_.silence();
+  if (!silence) return host_probe_.reset();
+  if (!is_joined_) return monitor_.report(*silence);
+  if (!host_probe_) {
+    std::set<std::string> own_ips;
+    for (const LocalAddress& local : local_addresses("")) own_ips.insert(local.address.ip());
+    host_probe_.emplace(table_, setup_.rank, own_ips, now_ns + setup_.probe_limit().count());
+  }
+  host_probe_->advance(set_, now_ns);
+  if (!host_probe_->is_over()) return;
+  std::vector<int> lost = host_probe_->unreachable();
+  if (std::ranges::binary_search(lost, silence->peer))
+    silence = name_unreachable(std::move(*silence), table_, std::move(lost));
+  monitor_.report(*silence);
+}
+
 /// Null, and the job has failed, where the peer has no address.
 std::unique_ptr<Dialer> Control::dial(Purpose purpose, int peer, int stream) {
   auto addresses = addresses_of(peer);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
 #include <utility>
 
 #include "base/clock.h"
@@ -49,6 +50,21 @@ void JobMonitor::report(const Failure& failure) {
   log(LogLevel::info, rank_, "the job has failed: {}", stored_->text());
   event_.set();
   news_.set();
+}
+
+void JobMonitor::report_silent(const Failure& failure) {
+  assert(failure.peer >= 0);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stored_ || silence_) return;
+    silence_ = failure;
+  }
+  news_.set();
+}
+
+std::optional<Failure> JobMonitor::silence() const {
+  const std::lock_guard lock(mutex_);
+  return stored_ ? std::nullopt : silence_;
 }
 
 bool JobMonitor::has_left(int peer) const noexcept {

@@ -20,6 +20,7 @@ class JobMonitor final : public Monitor {
     return failure_.load(std::memory_order_acquire);
   }
   void report(const Failure& failure) override;
+  void report_silent(const Failure& failure) override;
   bool has_left(int peer) const noexcept override;
   std::optional<CallsMade> calls_of(int peer) const override;
   void note_calls(uint32_t calls) noexcept override {
@@ -29,6 +30,8 @@ class JobMonitor final : public Monitor {
   std::vector<RankBehind> behind(uint32_t sequence) const override;
   int event_fd() const noexcept override { return event_.fd(); }
 
+  /// Of report_silent, as long as the job has not failed; the control thread completes it.
+  std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
   bool mark_left(int rank, CallsMade calls);
@@ -38,7 +41,8 @@ class JobMonitor final : public Monitor {
   std::optional<uint32_t> calls_if_behind(uint32_t sequence) const;
   /// A rank's answer.
   void note_behind(uint32_t sequence, const RankBehind& answer);
-  /// Set whenever there is a new failure or question: the control thread waits on it to spread it.
+  /// Set whenever there is a new failure, silence or question: the control thread waits on it to
+  /// spread it.
   Event& news() { return news_; }
 
  private:
@@ -46,6 +50,7 @@ class JobMonitor final : public Monitor {
   mutable std::mutex mutex_;               // guards the writing of stored_, and calls_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
+  std::optional<Failure> silence_;  // guarded by mutex_
   std::vector<std::atomic<bool>> left_;
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared

@@ -39,6 +39,10 @@ class Monitor {
   virtual const Failure* failure() const noexcept = 0;
   /// Makes `failure` the job's: kept here unless there is one already, and spread to every rank.
   virtual void report(const Failure& failure) = 0;
+  /// As `report`, where nothing says that `failure.peer` has ended: it answers nothing any more.
+  /// Asks first which hosts can be reached, for 2 s at most; where its own cannot, the failure
+  /// names all ranks of those that cannot. Returns at once; harmless when repeated.
+  virtual void report_silent(const Failure& failure) { report(failure); }
   /// True once `peer` has announced an orderly leave.
   virtual bool has_left(int peer) const noexcept = 0;
   /// What `peer` had called, once it has left.

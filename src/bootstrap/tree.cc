@@ -57,7 +57,7 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
 void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
   const bool is_local = is_within_host(socket.fd.get());
   links_.push_back({peer, FrameStream(std::move(socket)), now_ns,
-                    is_local ? silence_max_ns_ : network_silence_max_ns_});
+                    is_local ? silence_max_ns_ : network_silence_max_ns_, is_local});
   FrameStream& stream = links_.back().stream;
   for (int r = 0; r < size_; ++r)
     if (const auto calls = monitor_.calls_of(r))
@@ -84,7 +84,7 @@ void Tree::flood(const Bytes& frame, int except) {
 void Tree::prepare(PollSet& set) {
   for (Edge& link : links_) {
     link.stream.prepare(set);
-    if (!failure_spread_) set.wake_at(link.heard_ns + link.silence_max_ns);
+    if (!failure_spread_ && !link.given_up) set.wake_at(link.heard_ns + link.silence_max_ns);
   }
   if (!links_.empty()) set.wake_at(next_beat_ns_);
   if (const int64_t at_ns = gone_ns_ + kOrphansCome_ns; advanced_ns_ <= at_ns)
@@ -193,26 +193,32 @@ void Tree::beat(int64_t now_ns) {
 }
 
 /// The link stays: should the neighbour come back, it finds there why it was given up.
-void Tree::check_silence(const Edge& link, int64_t now_ns) {
+void Tree::check_silence(Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
-  if (silent_ns < link.silence_max_ns || monitor_.failure() != nullptr) return;
-  monitor_.report(
-      {ErrorCode::peer_lost, "control",
-       fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
-                   "stopped, or its host hangs",
-                   utc_text(), rank_, describe(link.peer), static_cast<double>(silent_ns) / 1e9),
-       kDeadAdvice, rank_, link.peer});
+  if (silent_ns < link.silence_max_ns || link.given_up || monitor_.failure() != nullptr) return;
+  link.given_up = true;
+  report(link, /*silent=*/true,
+         fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
+                     "stopped, or its host hangs",
+                     utc_text(), rank_, describe(link.peer), static_cast<double>(silent_ns) / 1e9),
+         kDeadAdvice);
 }
 
 void Tree::close(Edge& link, std::string reason) {
   link.open = false;
   if (monitor_.failure() != nullptr) return;
-  if (!monitor_.has_left(link.peer)) {
-    monitor_.report({ErrorCode::peer_lost, "control", describe(link.peer) + " " + reason,
-                     link.stream.cut_off() ? kNetworkAdvice : kDeadAdvice, rank_, link.peer});
-    return;
-  }
-  note_gone(link.peer);
+  if (monitor_.has_left(link.peer)) return note_gone(link.peer);
+  const bool silent = link.stream.cut_off();
+  report(link, silent, describe(link.peer) + " " + reason, silent ? kNetworkAdvice : kDeadAdvice);
+}
+
+void Tree::report(const Edge& link, bool silent, std::string reason, const char* advice) {
+  const Failure failure{
+      ErrorCode::peer_lost, "control", std::move(reason), advice, rank_, link.peer};
+  if (silent && !link.is_local)
+    monitor_.report_silent(failure);
+  else
+    monitor_.report(failure);
 }
 
 void Tree::note_gone(int peer) {
@@ -235,7 +241,8 @@ std::vector<int> Tree::parents_wanted() const {
 }
 
 bool Tree::is_alone() const {
-  return links_.empty() && parents_wanted().empty() && advanced_ns_ - gone_ns_ > kOrphansCome_ns;
+  return links_.empty() && parents_wanted().empty() && !monitor_.silence() &&
+         advanced_ns_ - gone_ns_ > kOrphansCome_ns;
 }
 
 void Tree::protocol_fault(const Edge& link) {

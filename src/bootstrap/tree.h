@@ -81,7 +81,9 @@ class Tree {
     FrameStream stream;
     int64_t heard_ns;
     int64_t silence_max_ns;
+    bool is_local;  // both ends are on this host
     bool open = true;
+    bool given_up = false;  // it has been silent for too long
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
   void handle_question(const Edge& link, const Frame& frame);
@@ -89,7 +91,9 @@ class Tree {
   /// False where the same was asked a moment ago.
   bool is_new_question(uint32_t sequence);
   void beat(int64_t now_ns);
-  void check_silence(const Edge& link, int64_t now_ns);
+  void check_silence(Edge& link, int64_t now_ns);
+  /// At once where the other end is on this host or, as `silent` says, is known to have ended.
+  void report(const Edge& link, bool silent, std::string reason, const char* advice);
   void close(Edge& link, std::string reason);
   void protocol_fault(const Edge& link);
   /// All neighbours have left, and none has come in their place for a while.

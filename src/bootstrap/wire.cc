@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <concepts>
 #include <limits>
@@ -48,6 +49,23 @@ class Writer {
     for (const auto& [name, item] : map) {
       text(name, kNameBytesMax);
       text(item, bytes_max);
+    }
+  }
+  /// Ranks in runs; those beyond kRankRunsMax of them are left out.
+  void ranks(const std::vector<int>& ascending, int first) {
+    std::vector<std::array<uint32_t, 2>> runs;  // first, count
+    for (const int rank : ascending.empty() && first >= 0 ? std::vector{first} : ascending) {
+      const auto next = static_cast<uint32_t>(rank);
+      if (!runs.empty() && next == runs.back()[0] + runs.back()[1])
+        ++runs.back()[1];
+      else
+        runs.push_back({next, 1});
+    }
+    runs.resize(std::min(runs.size(), kRankRunsMax));
+    integer(static_cast<uint16_t>(runs.size()));
+    for (const auto& [start, count] : runs) {
+      integer(start);
+      integer(count);
     }
   }
   void require(bool condition) {
@@ -110,6 +128,21 @@ class Reader {
       require(name > (map.empty() ? std::string() : map.rbegin()->first));
       text(map[name], bytes_max);
     }
+  }
+  /// Ascending, no two runs that could be one.
+  void ranks(std::vector<int>& ascending, int& first) {
+    uint16_t runs = 0;
+    integer(runs, uint16_t{0}, static_cast<uint16_t>(kRankRunsMax));
+    for (uint32_t i = 0, least = 0; i < runs && ok_; ++i) {
+      uint32_t start = 0, count = 0;
+      integer(start, least, kRanksMax - 1);
+      integer(count, 1u, kRanksMax - start);
+      if (!ok_) return;
+      for (uint32_t rank = start; rank < start + count; ++rank)
+        ascending.push_back(static_cast<int>(rank));
+      least = start + count + 1;
+    }
+    first = ascending.empty() ? -1 : ascending.front();
   }
   void require(bool condition) { ok_ = ok_ && condition; }
 
@@ -187,7 +220,7 @@ void fields(auto& c, Is<Place> auto& place) {
 void fields(auto& c, Is<Failure> auto& failure) {
   c.code(failure.code, static_cast<ErrorCode>(1), ErrorCode::aborted);
   c.integer(failure.rank, -1, static_cast<int>(kRanksMax - 1));
-  c.integer(failure.peer, -1, static_cast<int>(kRanksMax - 1));
+  c.ranks(failure.peers, failure.peer);
   c.text(failure.operation, kOperationBytesMax);
   c.text(failure.reason, kReasonBytesMax);
   c.text(failure.advice, kReasonBytesMax);

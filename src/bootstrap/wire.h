@@ -19,7 +19,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 4;
+inline constexpr uint16_t kProtocolVersion = 5;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -31,6 +31,7 @@ inline constexpr size_t kTransportInfosMax = 16;
 inline constexpr size_t kTransportBytesMax = 4096;  // cpus and transport_infos together
 inline constexpr size_t kOperationBytesMax = 256;
 inline constexpr size_t kReasonBytesMax = 2048;
+inline constexpr size_t kRankRunsMax = 1024;  // of a failure's peers
 inline constexpr uint32_t kRanksMax = 1u << 20;
 inline constexpr uint32_t kStreamsMax = 1024;
 
@@ -137,8 +138,8 @@ struct Leave {
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes);
 
-// Whole frames, header included. A Failure's texts are cut to their limits. A PeerRecord must keep
-// its limits (`within_limits`).
+// Whole frames, header included. A Failure's texts and peers are cut to their limits. A PeerRecord
+// must keep its limits (`within_limits`).
 Bytes frame(FrameType empty);
 Bytes frame(const Join& join);
 Bytes frame(const Place& place);

@@ -100,6 +100,38 @@ TEST(Wire, FailureRoundTripCutsLongTexts) {
   expect_exact(payload_of(frame(failure)), decode<Failure>);
 }
 
+TEST(Wire, AFailureNamesManyRanksInRuns) {
+  Failure failure{ErrorCode::peer_lost, "o", "r", "a", 0, 4, {4, 5, 6, 7, 9}};
+  Bytes bytes = frame(failure);
+  auto decoded = decode<Failure>(payload_of(bytes));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->peer, 4);
+  EXPECT_EQ(decoded->peers, failure.peers);
+  expect_exact(payload_of(bytes), decode<Failure>);
+  bytes[kFrameHeaderBytes + 15] = std::byte{8};  // where the second run begins
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "two runs that could be one";
+  bytes[kFrameHeaderBytes + 15] = std::byte{2};
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "they descend";
+  bytes = frame(failure);
+  bytes[kFrameHeaderBytes + 11] = std::byte{0};
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "a run of none";
+  bytes[kFrameHeaderBytes + 14] = std::byte{0xff};
+  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "a rank beyond the last";
+  decoded = decode<Failure>(payload_of(frame(Failure{ErrorCode::timeout, "o", "r", "a", 0, -1})));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->peer, -1);
+  EXPECT_TRUE(decoded->peers.empty());
+  // Every other rank of a large job, with the longest texts.
+  failure.reason = failure.advice = failure.operation = std::string(5000, 'x');
+  failure.peers.clear();
+  for (int rank = 0; rank < 4000; rank += 2) failure.peers.push_back(rank);
+  bytes = frame(failure);
+  ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
+  decoded = decode<Failure>(payload_of(bytes));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->peers.size(), kRankRunsMax);
+}
+
 TEST(Wire, OutOfRangeIsRefused) {
   Bytes bytes = frame(Failure{ErrorCode::peer_lost, "o", "r", "a", 0, 0});
   bytes[kFrameHeaderBytes] = std::byte{0};  // ErrorCode::ok is no failure
@@ -129,7 +161,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x04\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x05\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

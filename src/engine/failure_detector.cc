@@ -247,6 +247,7 @@ void FailureDetector::fail_lost(std::string operation, Link& link) {
   failure.operation = std::move(operation);
   failure.rank = links_.rank();
   failure.peer = is_own_fault(link) ? links_.rank() : peer;
+  if (silent && failure.peer == peer) return monitor_.report_silent(failure);  // the wait goes on
   fail(failure);
 }
 
@@ -319,7 +320,7 @@ void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
         fmt::format("is {} still computing, or in another call? The timeout that the program gives "
                     "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
                     who),
-        links_.rank(), peer});
+        links_.rank(), peer, late});
 }
 
 }  // namespace ropewalk

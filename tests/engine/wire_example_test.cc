@@ -274,6 +274,9 @@ TEST(WireExample, FramesOfTheBootstrap) {
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}})),
             printed("leave"));
+  EXPECT_EQ(hex_of(bootstrap::frame(Failure{
+                ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}})),
+            printed("failure"));
 }
 
 TEST(WireExample, SealedRecordOverTcp) {

@@ -93,9 +93,10 @@ def test_wrong_ways_to_join_are_refused():
 
 def test_errors_are_pickled():
     for code, kind in ropewalk.errors._CLASSES.items():
-        error = ropewalk.errors.from_failure(code, "rank 2: it failed", 2, 1, "all_reduce #3", "why", "")
+        error = ropewalk.errors.from_failure(code, "rank 2: it failed", 2, [1, 4], "all_reduce #3", "why", "")
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is kind and again.args == error.args and vars(again) == vars(error)
+        assert (again.peer, again.peers) == (1, (1, 4))
 
 
 def after_the_end(comm):

@@ -36,7 +36,7 @@ constexpr milliseconds kStartTimeout{30000};   // for all agents to answer
 constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or a sign of life, to giving up
 constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, once stopped
 constexpr milliseconds kSilenceTold{8000};     // of a remote host; ssh's TCP may try again
-constexpr milliseconds kSilenceLost{24000};    // as ranks have it
+constexpr milliseconds kSilenceLost{26000};    // ranks take 24 s to say whom they lost
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)

@@ -31,9 +31,9 @@ std::string rank_list(const std::vector<int>& ranks) {
   for (size_t i = 0; i < ranks.size();) {
     size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    runs.push_back(last == i ? fmt::format("{}", ranks[i])
-                             : fmt::format("{}{}{}", ranks[i], last == i + 1 ? ", " : "-",
-                                           ranks[last]));
+    runs.push_back(last == i
+                       ? fmt::format("{}", ranks[i])
+                       : fmt::format("{}{}{}", ranks[i], last == i + 1 ? ", " : "-", ranks[last]));
     i = last + 1;
   }
   return listed(runs);

@@ -12,9 +12,9 @@
 
 namespace ropewalk::bootstrap {
 
-/// Connects to each other host at the addresses of its ranks, at all hosts side by side. A host that
-/// accepts or refuses one connection can be reached: so its kernel says, whatever its ranks do.
-/// Nothing is sent. One thread; never blocks.
+/// Connects to each other host at the addresses of its ranks, at all hosts side by side. A host
+/// that accepts or refuses one connection can be reached: so its kernel says, whatever its ranks
+/// do. Nothing is sent. One thread; never blocks.
 class HostProbe {
  public:
   /// Ends at `deadline_ns`, or before where all have answered. `table` is complete. At `own_ips`

@@ -59,8 +59,9 @@ void require_channel(const char* operation, int channel) {
 /// Why a part of `members` could not be joined, with the numbers that its ranks have in the whole.
 Error seen_from_whole(Failure failure, const std::vector<int>& members, const Failure* of_whole) {
   if (of_whole != nullptr) return Error(*of_whole);
-  for (int* rank : {&failure.rank, &failure.peer})
-    if (*rank >= 0) *rank = members[static_cast<size_t>(*rank)];
+  if (failure.rank >= 0) failure.rank = members[static_cast<size_t>(failure.rank)];
+  for (int& peer : failure.peers) peer = members[static_cast<size_t>(peer)];  // has `peer`, too
+  std::ranges::sort(failure.peers);
   failure.reason = fmt::format("in the part of the ranks {}, where they are numbered from 0: {}",
                                fmt::join(members, ", "), failure.reason);
   return Error(std::move(failure));
@@ -73,8 +74,7 @@ Error seen_from_whole(Failure failure, const std::vector<int>& members, const Fa
 /// in reverse order: the driver stops first, and transports go after the engine.
 class Communicator::Impl {
  public:
-  /// Joins the job. Throws Error.
-  /// `whole`: as World::join's.
+  /// Joins the job. `whole`: as World::join's. Throws Error.
   explicit Impl(const Options& options, const Monitor* whole = nullptr)
       : job(options, whole),
         engine(job.rank(), job.size(), job.transports(), job.route(), memories, job.monitor(),

@@ -4,13 +4,18 @@
 //   campaign_rank CALL COUNT ITERATIONS [FAULT...]
 //   FAULT = KIND:RANK:ITERATION:DELAY_US:SECONDS    iteration -1: while it joins
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -62,6 +67,7 @@ class Waker {
     ::close(ends[0]);
     fd_ = ends[1];
   }
+  ~Waker() { ::close(fd_); }
   void stop_for(double seconds) const {
     if (::write(fd_, &seconds, sizeof seconds) == sizeof seconds) ::raise(SIGSTOP);
   }
@@ -91,6 +97,32 @@ void send_strangers() {
   }
 }
 
+/// Little more for this process than it has.
+void use_up_memory() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<size_t>(::getpagesize()) + (64 << 10);
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+/// Also for root.
+void forbid_locked_memory() {
+  const rlimit none{};
+  ::setrlimit(RLIMIT_MEMLOCK, &none);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> rights{};
+  ::syscall(SYS_capget, &header, rights.data());
+  rights[0].effective &= ~(1u << CAP_IPC_LOCK);
+  ::syscall(SYS_capset, &header, rights.data());
+}
+
+int open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
 class Faults {
  public:
   Faults(int rank, std::vector<Fault> all) {
@@ -110,6 +142,8 @@ class Faults {
     for (const Fault& fault : by_iteration_[iteration]) {
       if (fault.kind == "slow") std::this_thread::sleep_for(duration<double>(fault.seconds));
       if (fault.kind == "descriptors") testing::use_up_descriptors();
+      if (fault.kind == "memory") use_up_memory();
+      if (fault.kind == "memlock") forbid_locked_memory();
       if (fault.kind == "abort" && comm != nullptr) comm->abort("the campaign wants it");
       if (fault.kind == "exception") throw std::runtime_error("the campaign wants it");
       threads_.emplace_back([this, fault] {
@@ -129,6 +163,12 @@ class Faults {
     if (fault.kind == "pause") waker_.stop_for(fault.seconds);
     if (fault.kind == "strangers") send_strangers();
     if (fault.kind == "cut") shell("ip link set eth0 down");
+    if (fault.kind == "data path") shell("ip link set eth1 down");
+    if (fault.kind.starts_with("lose+"))
+      for (const auto host : split(std::string_view(fault.kind).substr(5), '+'))
+        shell(fmt::format(
+            "ip neigh replace 10.77.0.{} lladdr 02:00:00:00:00:01 dev eth0 nud permanent",
+            parse_number<int>(host).value() + 1));
     if (fault.kind == "outage")
       shell(fmt::format("ip link set eth0 down; sleep {}; ip link set eth0 up", fault.seconds));
   }
@@ -192,7 +232,7 @@ class Calls {
       return all_reduce(*part);
     } catch (const Error& error) {
       Failure failure = error.failure();
-      if (failure.peer >= 0) failure.peer = 2 * failure.peer + color;
+      for (int& peer : failure.peers) peer = 2 * peer + color;
       throw Error(failure);
     }
   }
@@ -240,7 +280,9 @@ int run(const std::vector<std::string>& words) {
   const int rank = std::atoi(std::getenv("ROPEWALK_RANK"));
   std::vector<Fault> all;
   for (size_t i = 3; i < words.size(); ++i) all.push_back(parse(words[i]));
-  nlohmann::json said = {{"rank", rank}, {"code", 0}, {"peer", -1}, {"wrong", 0}, {"text", ""}};
+  nlohmann::json said = {{"rank", rank}, {"code", 0}, {"wrong", 0}, {"text", ""}};
+  said["peers"] = nlohmann::json::array();
+  const int descriptors = open_descriptors();
   {
     Faults faults(rank, std::move(all));
     int iteration = -1;
@@ -260,7 +302,7 @@ int run(const std::vector<std::string>& words) {
       faults.begin(iterations, comm.get());
     } catch (const Error& error) {
       said["code"] = static_cast<int>(error.code());
-      said["peer"] = error.failure().peer;
+      said["peers"] = error.peers();
       said["text"] = error.what();
     } catch (const std::exception& error) {
       said["code"] = -1;
@@ -268,6 +310,7 @@ int run(const std::vector<std::string>& words) {
     }
     said["iteration"] = iteration;
   }
+  said["descriptors_left"] = open_descriptors() - descriptors;
   const std::string line = said.dump() + "\n";
   return ::write(STDOUT_FILENO, line.data(), line.size()) > 0 && said["code"] == 0 ? 0 : 1;
 }

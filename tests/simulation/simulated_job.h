@@ -34,7 +34,7 @@ class SimulatedMonitors {
 
 class SimulatedJob {
  public:
-  static constexpr int64_t kTimeout_ns = 2'000'000'000;
+  static constexpr int64_t kTimeout_ns = 10'000'000'000;
 
   SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options);
   ~SimulatedJob();

@@ -29,6 +29,7 @@ constexpr int kSendCallsMax = 16;
 constexpr int kReceiveCallsMax = 4;
 // Between looks at what peers have acknowledged.
 constexpr int64_t kLookInterval_ns = 100 * kMillisecond_ns;
+constexpr const char* kClosed = "connection closed by the peer";
 
 }  // namespace
 
@@ -307,7 +308,8 @@ void TcpTransport::end_stream(PeerStream& link) {
   if (!whole) return peers_.lose(peer, "connection closed by the peer in the middle of a message");
   close(link);
   ++peer.ended;
-  if (peer.state == Peer::State::linking) return peers_.lose(peer, "connection closed by the peer");
+  peer.why.text = kClosed;  // nothing can be put, though others may still bring something
+  if (peer.state == Peer::State::linking) return peers_.lose(peer, kClosed);
   check_stuck(peer);
 }
 
@@ -319,7 +321,7 @@ void TcpTransport::check_stuck(Peer& peer) {
     if (link->stream.fd() < 0) continue;
     if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
   }
-  peers_.lose(peer, peer.ended > 0 ? std::string("connection closed by the peer")
+  peers_.lose(peer, peer.ended > 0 ? std::string(kClosed)
                                    : fmt::format("rank {} left out a put", peer.rank));
 }
 

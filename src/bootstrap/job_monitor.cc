@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -10,10 +11,6 @@
 
 namespace ropewalk::bootstrap {
 namespace {
-
-constexpr size_t kQuestionsKept = 16;
-/// Who is still behind says so again: questions are repeated.
-constexpr int64_t kAnswerHolds_ns = 400 * kMillisecond_ns;
 
 std::string describe(const CallsMade& calls, int rank) {
   if (calls.count == 0) return fmt::format("rank {} left without a collective call", rank);
@@ -35,7 +32,10 @@ JobMonitor::JobMonitor(int rank, int size)
     : rank_(rank),
       size_(size),
       left_(static_cast<size_t>(size)),
-      calls_(static_cast<size_t>(size)) {}
+      calls_(static_cast<size_t>(size)),
+      answers_(static_cast<size_t>(size)) {
+  own_waits_.reserve(kWaitsMax);
+}
 
 void JobMonitor::report(const Failure& failure) {
   {
@@ -78,40 +78,43 @@ std::optional<CallsMade> JobMonitor::calls_of(int peer) const {
   return calls_[static_cast<size_t>(peer)];
 }
 
-void JobMonitor::ask_who_is_behind(uint32_t sequence) {
+void JobMonitor::note_waits(std::span<const Wait> waits) {
+  assert(waits.size() <= kWaitsMax);
+  const std::lock_guard lock(mutex_);
+  own_waits_.assign(waits.begin(), waits.end());
+}
+
+void JobMonitor::ask_who_waits() {
   {
     const std::lock_guard lock(mutex_);
-    question_ = sequence;
+    asks_ = true;
   }
   news_.set();
 }
 
-std::optional<uint32_t> JobMonitor::take_question() {
+bool JobMonitor::take_question() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(question_, std::nullopt);
+  return std::exchange(asks_, false);
 }
 
-std::optional<uint32_t> JobMonitor::calls_if_behind(uint32_t sequence) const {
-  const uint32_t calls = started_.load(std::memory_order_relaxed);
-  if (static_cast<int32_t>(calls - sequence) > 0) return {};
-  return calls;
+RankWaits JobMonitor::answer() const {
+  const std::lock_guard lock(mutex_);
+  RankWaits own{0, started_.load(std::memory_order_relaxed), own_waits_};
+  const int64_t now_ns = MonotonicClock().now_ns();
+  for (Wait& wait : own.waits) wait.since_ns = std::max<int64_t>(0, now_ns - wait.since_ns);
+  return own;
 }
 
-void JobMonitor::note_behind(uint32_t sequence, const RankBehind& answer) {
+void JobMonitor::note_answer(int rank, RankWaits answer) {
+  answer.heard_ns = MonotonicClock().now_ns();
+  for (Wait& wait : answer.waits) wait.since_ns = answer.heard_ns - wait.since_ns;
   const std::lock_guard lock(mutex_);
-  behind_[sequence][answer.rank] = {answer, MonotonicClock().now_ns()};
-  // A question is about one of the few collectives under way.
-  if (behind_.size() > kQuestionsKept) behind_.erase(behind_.begin());
+  answers_[static_cast<size_t>(rank)] = std::move(answer);
 }
 
-std::vector<RankBehind> JobMonitor::behind(uint32_t sequence) const {
+std::vector<RankWaits> JobMonitor::waits() const {
   const std::lock_guard lock(mutex_);
-  const int64_t since_ns = MonotonicClock().now_ns() - kAnswerHolds_ns;
-  std::vector<RankBehind> ranks;
-  if (const auto found = behind_.find(sequence); found != behind_.end())
-    for (const auto& [rank, told] : found->second)
-      if (told.at_ns >= since_ns) ranks.push_back(told.answer);
-  return ranks;
+  return answers_;
 }
 
 bool JobMonitor::mark_left(int rank, CallsMade calls) {

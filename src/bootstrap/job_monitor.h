@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,8 +25,9 @@ class JobMonitor final : public Monitor {
   void note_calls(uint32_t calls) noexcept override {
     started_.store(calls, std::memory_order_relaxed);
   }
-  void ask_who_is_behind(uint32_t sequence) override;
-  std::vector<RankBehind> behind(uint32_t sequence) const override;
+  void note_waits(std::span<const Wait> waits) override;
+  void ask_who_waits() override;
+  std::vector<RankWaits> waits() const override;
   int event_fd() const noexcept override { return event_.fd(); }
 
   /// Of report_silent, as long as the job has not failed; the control thread completes it.
@@ -35,19 +35,19 @@ class JobMonitor final : public Monitor {
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
   bool mark_left(int rank, CallsMade calls);
-  /// The collective that was asked about since the last call.
-  std::optional<uint32_t> take_question();
-  /// How many collectives this rank has started, where collective `sequence` is not among them.
-  std::optional<uint32_t> calls_if_behind(uint32_t sequence) const;
-  /// A rank's answer.
-  void note_behind(uint32_t sequence, const RankBehind& answer);
+  /// Whether there was a question since the last call.
+  bool take_question();
+  /// This rank's answer. Ages stand in place of times: ranks' clocks differ.
+  RankWaits answer() const;
+  /// That of `rank`, with ages likewise.
+  void note_answer(int rank, RankWaits answer);
   /// Set whenever there is a new failure, silence or question: the control thread waits on it to
   /// spread it.
   Event& news() { return news_; }
 
  private:
   const int rank_, size_;
-  mutable std::mutex mutex_;               // guards the writing of stored_, and calls_
+  mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
   std::optional<Failure> silence_;  // guarded by mutex_
@@ -55,12 +55,9 @@ class JobMonitor final : public Monitor {
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared
   std::atomic<uint32_t> started_{0};
-  std::optional<uint32_t> question_;  // guarded by mutex_
-  struct Told {
-    RankBehind answer;
-    int64_t at_ns;
-  };
-  std::map<uint32_t, std::map<int, Told>> behind_;  // by sequence, rank; guarded by mutex_
+  bool asks_ = false;  // since take_question()
+  std::vector<Wait> own_waits_;
+  std::vector<RankWaits> answers_;  // by rank
   Event event_, news_;
 };
 

@@ -1,12 +1,15 @@
 // Who has failed: one place that learns of dead ranks, aborts and mismatches, and tells everybody.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ropewalk/status.h"
+#include "ropewalk/types.h"
 
 namespace ropewalk {
 
@@ -19,10 +22,30 @@ struct CallsMade {
   std::string last;     // "broadcast(4 float32, root 0, ...)"; empty where there is none
 };
 
-/// A rank that has not started what another waits for.
-struct RankBehind {
-  int rank = -1;
-  uint32_t calls = 0;  // collectives that it had started when it was asked
+/// An operation under way on a rank, and the peers that it waits for there.
+struct Wait {
+  static constexpr uint8_t kPeersMax = 16;  // of more, the first: enough to follow
+
+  Collective operation{};
+  uint8_t channel = 0;    // of a message
+  uint32_t sequence = 0;  // of the collective, or of the message on its channel
+  bool any = false;       // for a message of any rank: no operation, no peers
+  bool awaited = false;   // a caller waits for its end; else it goes on beside what the rank does
+  int64_t since_ns = 0;
+  std::array<int, kPeersMax> peers{};
+  uint8_t peer_count = 0;
+
+  std::span<const int> waits_for() const { return std::span(peers).first(peer_count); }
+  bool operator==(const Wait&) const = default;
+};
+/// Of a rank: what it tells others of, at most.
+inline constexpr size_t kWaitsMax = 128;
+
+/// What a rank has said of itself when it was last asked.
+struct RankWaits {
+  int64_t heard_ns = 0;     // on this rank's clock; 0: it has not answered
+  uint32_t calls = 0;       // collectives that it had started, modulo 2^32
+  std::vector<Wait> waits;  // none: it is in its program, or asleep
 };
 
 /// What to do about ranks whose calls differ.
@@ -49,11 +72,14 @@ class Monitor {
   virtual std::optional<CallsMade> calls_of(int /*peer*/) const { return {}; }
   /// This rank has started so many collectives, modulo 2^32.
   virtual void note_calls(uint32_t /*calls*/) noexcept {}
-  /// Asks all ranks whether they have started collective `sequence` (the first is 0). Returns at
-  /// once; harmless when repeated.
-  virtual void ask_who_is_behind(uint32_t /*sequence*/) {}
-  /// Who has said of late that it had not, by rank.
-  virtual std::vector<RankBehind> behind(uint32_t /*sequence*/) const { return {}; }
+  /// What this rank waits for from now on, at most kWaitsMax: others are told when they ask, also
+  /// while this rank's threads get no CPU. Allocates nothing.
+  virtual void note_waits(std::span<const Wait> /*waits*/) {}
+  /// Asks all ranks what they wait for. Returns at once; harmless when repeated.
+  virtual void ask_who_waits() {}
+  /// The answers, by rank; empty where there are none. This rank's own is among them only where it
+  /// has asked or was asked.
+  virtual std::vector<RankWaits> waits() const { return {}; }
   /// A descriptor that is readable once failure() is set or a peer leaves; or -1. An eventfd: it
   /// stays readable until somebody reads its 8 bytes, which whoever sleeps on it should do after a
   /// leave.

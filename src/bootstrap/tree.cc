@@ -22,8 +22,10 @@ constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
-/// Ranks that wait for the same ask the same: it is passed on once in so long.
-constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
+/// Ranks that wait for the same ask at the same time: it is passed on once in so long. All hear all
+/// answers, so of many ranks less often.
+constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
+constexpr int64_t kQuestionIntervalPerRank_ns = 25'000;
 
 /// "16:43:05 UTC".
 std::string utc_text() {
@@ -144,43 +146,37 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
       flood(bootstrap::frame(*leave), link.peer);
       return;
     }
-    case FrameType::question:
-      return handle_question(link, frame);
-    case FrameType::behind:
-      return handle_behind(link, frame);
+    case FrameType::who_waits:
+      return frame.payload.empty() ? answer_question(link.peer) : protocol_fault(link);
+    case FrameType::waits:
+      return handle_waits(link, frame);
     default:
       others.push_back({link.peer, std::move(frame)});
   }
 }
 
-void Tree::handle_question(const Edge& link, const Frame& frame) {
-  const auto question = decode<Question>(frame.payload);
-  if (!question) return protocol_fault(link);
-  if (!is_new_question(question->sequence)) return;
-  flood(bootstrap::frame(*question), link.peer);
-  if (const auto calls = monitor_.calls_if_behind(question->sequence))
-    flood(bootstrap::frame(Behind{question->sequence, static_cast<uint32_t>(rank_), *calls}));
+void Tree::handle_waits(const Edge& link, const Frame& frame) {
+  auto told = decode<Waits>(frame.payload);
+  const auto is_rank = [&](int rank) { return rank < size_; };
+  const bool makes_sense = told && is_rank(static_cast<int>(told->rank)) &&
+                           std::ranges::all_of(told->answer.waits, [&](const Wait& wait) {
+                             return std::ranges::all_of(wait.waits_for(), is_rank);
+                           });
+  if (!makes_sense) return protocol_fault(link);
+  flood(bootstrap::frame(*told), link.peer);
+  monitor_.note_answer(static_cast<int>(told->rank), std::move(told->answer));
 }
 
-void Tree::handle_behind(const Edge& link, const Frame& frame) {
-  const auto behind = decode<Behind>(frame.payload);
-  if (!behind || static_cast<int>(behind->rank) >= size_) return protocol_fault(link);
-  monitor_.note_behind(behind->sequence, {static_cast<int>(behind->rank), behind->calls});
-  flood(bootstrap::frame(*behind), link.peer);
-}
-
-bool Tree::is_new_question(uint32_t sequence) {
-  const bool is_known = std::ranges::any_of(asked_, [&](const Asked& asked) {
-    return asked.sequence == sequence && asked.at_ns > advanced_ns_ - kQuestionInterval_ns;
-  });
-  if (is_known) return false;
-  asked_[next_asked_++ % asked_.size()] = {sequence, advanced_ns_};
-  return true;
+void Tree::answer_question(int from) {
+  const int64_t interval_ns = kQuestionInterval_ns + size_ * kQuestionIntervalPerRank_ns;
+  if (advanced_ns_ - answered_ns_ < interval_ns) return;
+  answered_ns_ = advanced_ns_;
+  flood(frame(FrameType::who_waits), from);
+  flood(frame(Waits{static_cast<uint32_t>(rank_), monitor_.answer()}));
 }
 
 void Tree::spread_question() {
-  const auto sequence = monitor_.take_question();
-  if (sequence && is_new_question(*sequence)) flood(frame(Question{*sequence}));
+  if (monitor_.take_question()) answer_question(-1);
 }
 
 void Tree::beat(int64_t now_ns) {

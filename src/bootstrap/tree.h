@@ -1,7 +1,6 @@
 // This rank's links in the control tree: heartbeats, failures, orderly leaves.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <list>
 #include <string>
@@ -63,7 +62,7 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   bool failure_is_spread() const { return failure_spread_; }
-  /// Asks what the monitor wants to know.
+  /// Asks where the monitor wants to know who waits for whom.
   void spread_question();
   /// Announces that this rank leaves, once.
   void announce_leave(const CallsMade& calls);
@@ -86,10 +85,10 @@ class Tree {
     bool given_up = false;  // it has been silent for too long
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
-  void handle_question(const Edge& link, const Frame& frame);
-  void handle_behind(const Edge& link, const Frame& frame);
-  /// False where the same was asked a moment ago.
-  bool is_new_question(uint32_t sequence);
+  void handle_waits(const Edge& link, const Frame& frame);
+  /// Passes the question on, and answers it, unless that was done a moment ago. `from`: the
+  /// neighbour that asks; -1: this rank does.
+  void answer_question(int from);
   void beat(int64_t now_ns);
   void check_silence(Edge& link, int64_t now_ns);
   /// At once where the other end is on this host or, as `silent` says, is known to have ended.
@@ -113,12 +112,7 @@ class Tree {
   int64_t advanced_ns_ = 0;
   int64_t gone_ns_ = 0;  // when the last neighbour went
   bool failure_spread_ = false;
-  struct Asked {
-    uint32_t sequence = 0;
-    int64_t at_ns = INT64_MIN;
-  };
-  std::array<Asked, 4> asked_;  // the last ones
-  size_t next_asked_ = 0;
+  int64_t answered_ns_ = 0;  // a question
 };
 
 }  // namespace ropewalk::bootstrap

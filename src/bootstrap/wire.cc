@@ -11,6 +11,7 @@
 
 #include "base/little_endian.h"
 #include "base/text.h"
+#include "ropewalk/call.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -68,6 +69,8 @@ class Writer {
       integer(count);
     }
   }
+  void boolean(bool value) { integer(static_cast<uint8_t>(value)); }
+  void resize(const auto&, size_t) {}
   void require(bool condition) {
     assert(condition);
     static_cast<void>(condition);
@@ -144,6 +147,14 @@ class Reader {
     }
     first = ascending.empty() ? -1 : ascending.front();
   }
+  void boolean(bool& value) {
+    uint8_t number = 0;
+    integer(number, uint8_t{0}, uint8_t{1});
+    value = number != 0;
+  }
+  void resize(auto& items, size_t count) {
+    if (ok_) items.resize(count);
+  }
   void require(bool condition) { ok_ = ok_ && condition; }
 
   bool done() const { return ok_ && rest_.empty(); }
@@ -191,7 +202,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::behind);
+  c.code(header.type, FrameType::join, FrameType::waits);
 }
 
 void fields(auto& c, Is<PeerRecord> auto& record) {
@@ -230,14 +241,25 @@ void fields(auto& c, Is<Heartbeat> auto& heartbeat) {
   c.integer(heartbeat.interval_ms);
 }
 
-void fields(auto& c, Is<Question> auto& question) {
-  c.integer(question.sequence);
+void fields(auto& c, Is<Wait> auto& wait) {
+  c.code(wait.operation, Collective{0}, static_cast<Collective>(kCollectives - 1));
+  c.integer(wait.channel, uint8_t{0}, static_cast<uint8_t>(kChannels - 1));
+  c.integer(wait.sequence);
+  c.boolean(wait.any);
+  c.boolean(wait.awaited);
+  c.integer(wait.since_ns, int64_t{0});
+  c.integer(wait.peer_count, uint8_t{0}, Wait::kPeersMax);
+  for (size_t i = 0; i < std::min(wait.peer_count, Wait::kPeersMax); ++i)
+    c.integer(wait.peers[i], 0, static_cast<int>(kRanksMax - 1));
 }
 
-void fields(auto& c, Is<Behind> auto& behind) {
-  c.integer(behind.sequence);
-  c.integer(behind.rank, 0u, kRanksMax - 1);
-  c.integer(behind.calls);
+void fields(auto& c, Is<Waits> auto& waits) {
+  c.integer(waits.rank, 0u, kRanksMax - 1);
+  c.integer(waits.answer.calls);
+  auto count = static_cast<uint32_t>(waits.answer.waits.size());
+  c.integer(count, 0u, static_cast<uint32_t>(kWaitsMax));
+  c.resize(waits.answer.waits, count);
+  for (auto& wait : waits.answer.waits) fields(c, wait);
 }
 
 void fields(auto& c, Is<Leave> auto& leave) {
@@ -304,8 +326,7 @@ template std::optional<Place> decode(ByteSpan);
 template std::optional<PeerRecord> decode(ByteSpan);
 template std::optional<Failure> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
-template std::optional<Question> decode(ByteSpan);
-template std::optional<Behind> decode(ByteSpan);
+template std::optional<Waits> decode(ByteSpan);
 template std::optional<Leave> decode(ByteSpan);
 
 Bytes frame(FrameType empty) {
@@ -329,11 +350,8 @@ Bytes frame(const Heartbeat& heartbeat) {
 Bytes frame(const Leave& leave) {
   return frame_of(FrameType::leave, encode(leave));
 }
-Bytes frame(const Question& question) {
-  return frame_of(FrameType::question, encode(question));
-}
-Bytes frame(const Behind& behind) {
-  return frame_of(FrameType::behind, encode(behind));
+Bytes frame(const Waits& waits) {
+  return frame_of(FrameType::waits, encode(waits));
 }
 
 }  // namespace ropewalk::bootstrap

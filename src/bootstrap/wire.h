@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "bootstrap/monitor.h"
 #include "bootstrap/world.h"
 #include "ropewalk/status.h"
 
@@ -98,8 +99,8 @@ enum class FrameType : uint8_t {
   failure = 6,    // both ways: Failure
   heartbeat = 7,  // both ways: Heartbeat
   leave = 8,      // both ways: Leave
-  question = 9,   // both ways: Question
-  behind = 10,    // both ways: Behind
+  who_waits = 9,  // both ways: who waits for whom? Empty
+  waits = 10,     // both ways: Waits
 };
 
 struct FrameHeader {
@@ -118,15 +119,10 @@ struct Place {
 struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
 };
-/// To all: who has not started the collective?
-struct Question {
-  uint32_t sequence = 0;
-};
-/// To all: this rank has not, after `calls` of them.
-struct Behind {
-  uint32_t sequence = 0;
+/// To all: what `rank` waits for. Each since_ns is an age; heard_ns does not travel.
+struct Waits {
   uint32_t rank = 0;
-  uint32_t calls = 0;
+  RankWaits answer;
 };
 struct Leave {
   uint32_t rank = 0;
@@ -147,8 +143,7 @@ Bytes frame(const PeerRecord& record);
 Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const Leave& leave);
-Bytes frame(const Question& question);
-Bytes frame(const Behind& behind);
+Bytes frame(const Waits& waits);
 
 inline constexpr const char* kForgedAdvice =
     "look at what lies between the two hosts: it changes bytes, or forges them";

@@ -139,14 +139,35 @@ TEST(Wire, OutOfRangeIsRefused) {
   bytes[kFrameHeaderBytes] = std::byte{200};
   EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
   EXPECT_FALSE(decode<Leave>(payload_of(frame(Leave{kRanksMax, {}}))));
-  EXPECT_FALSE(decode<Behind>(payload_of(frame(Behind{0, kRanksMax, 0}))));
+  EXPECT_FALSE(decode<Waits>(payload_of(frame(Waits{kRanksMax, {}}))));
   PeerRecord record;
   record.rank = static_cast<int>(kRanksMax);
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{11}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{13}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
+}
+
+TEST(Wire, WaitsRoundTrip) {
+  Wait collective{
+      .operation = Collective::all_reduce, .sequence = 7, .awaited = true, .since_ns = 5};
+  for (int& peer : collective.peers) peer = 100 + collective.peer_count++;
+  const Wait message{.operation = Collective::recv, .channel = 1, .peers = {3}, .peer_count = 1};
+  const Waits few{2, {0, 8, {collective, message, {.any = true}}}};
+  const auto decoded = decode<Waits>(payload_of(frame(few)));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->rank, 2u);
+  EXPECT_EQ(decoded->answer.calls, 8u);
+  EXPECT_EQ(decoded->answer.waits, few.answer.waits);
+  expect_exact(payload_of(frame(few)), decode<Waits>);
+
+  Waits many{2, {0, 8, std::vector<Wait>(kWaitsMax, collective)}};
+  const Bytes bytes = frame(many);
+  EXPECT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
+  EXPECT_TRUE(decode<Waits>(payload_of(bytes)));
+  many.answer.waits.push_back(message);
+  EXPECT_FALSE(decode<Waits>(payload_of(frame(many)))) << "too many";
 }
 
 /// docs/protocol.md shows these bytes.

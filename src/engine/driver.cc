@@ -30,6 +30,7 @@ constexpr int64_t kLongWait_ns = 250'000;         // several times what sleeping
 constexpr int kLongWaits = 4;                     // short ones in a row, then it spins again
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
+constexpr uint32_t kYieldsUntilNoted = 4;
 constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
 
 void relax() {
@@ -159,6 +160,7 @@ void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int
     } else {
       const int64_t now_ns = clock_.now_ns();
       const int64_t left_ns = std::numeric_limits<int64_t>::max() - now_ns;
+      engine_.failures().note_callback(group);
       callbacks_.emplace(
           &group, Callback{std::move(done), timeout_ns, now_ns + std::min(timeout_ns, left_ns)});
       wake_progress_thread();
@@ -253,14 +255,16 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
+    WaitState& wait;
     ~Leave() {
       std::lock_guard lock(driver.mutex_);
+      if (wait.counted) driver.count_wait(wait, -1);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
       driver.wake_waiters();
       driver.engine_.unmap_deregistered();
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
-  } leave{*this};
+  } leave{*this, wait};
   for (;;) {
     bool moved = false;
     {
@@ -287,8 +291,11 @@ bool Driver::rest(WaitState& wait, bool moved) {
   // The clock only now and then, unless idle() has just slept.
   if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
   const int64_t now_ns = clock_.now_ns();
-  poll_control(now_ns, wait.ends_soon(now_ns));
-  return wait.left_ns(now_ns) >= 0;
+  poll_control(now_ns, wait);
+  if (wait.left_ns(now_ns) >= 0) return true;
+  if (wait.group == nullptr || wait.background) return false;
+  std::lock_guard lock(mutex_);
+  return needs_answers(now_ns, wait.limit_ns, -wait.left_ns(now_ns));
 }
 
 void Driver::wait(Group& group, int64_t timeout_ns) {
@@ -306,8 +313,9 @@ void Driver::wait(Group& group, int64_t timeout_ns) {
   }
 }
 
-bool Driver::finish(const Group& group, const WaitState& wait) {
+bool Driver::finish(Group& group, WaitState wait) {
   throw_if_forked();
+  wait.group = &group;
   return group.is_finished() || drive_until([&] { return group.is_finished(); }, wait);
 }
 
@@ -315,7 +323,7 @@ void Driver::finish_all() noexcept {
   try {
     const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
     if (engine_.failures().failure() != nullptr ||
-        drive_until(done, {.limit_ns = options_.timeout_ns}))
+        drive_until(done, {.limit_ns = options_.timeout_ns, .leaves = true}))
       return;
     std::lock_guard lock(mutex_);
     if (const Operation* owed = engine_.owed_to_peers())
@@ -337,7 +345,26 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
   return sender;
 }
 
-void Driver::poll_control(int64_t now_ns, bool ends_soon) {
+void Driver::note_wait(WaitState& wait) {
+  if (wait.counted) return;
+  std::lock_guard lock(mutex_);
+  count_wait(wait, 1);
+}
+
+void Driver::count_wait(WaitState& wait, int change) {
+  if (stopping_) return;  // operations may be gone
+  wait.counted = change > 0;
+  FailureDetector& failures = engine_.failures();
+  if (wait.group != nullptr)
+    failures.count_awaiters(*wait.group, change);
+  else if (wait.leaves)
+    failures.count_leavers(change);
+  else if (wait.channel && wait.limit_ns <= options_.timeout_ns)  // else nothing is due
+    failures.count_receivers(*wait.channel, change);
+}
+
+void Driver::poll_control(int64_t now_ns, WaitState& wait) {
+  bool ends_soon = wait.ends_soon(now_ns);
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
@@ -345,13 +372,13 @@ void Driver::poll_control(int64_t now_ns, bool ends_soon) {
   engine_.failures().check_stalled(now_ns);
   if (stopping_ || engine_.failures().failure() != nullptr) return;  // groups may be gone
   for (const auto& [group, callback] : callbacks_) {
-    ends_soon |=
-        callback.deadline_ns - now_ns < std::min(callback.timeout_ns / 2, kQuestionTime_ns);
+    ends_soon |= callback.deadline_ns - now_ns < question_time_ns(callback.timeout_ns);
     if (now_ns < callback.deadline_ns || group->waiters > 0) continue;
+    if (needs_answers(now_ns, callback.timeout_ns, now_ns - callback.deadline_ns)) continue;
     if (const Operation* part = group->unfinished_part())
       engine_.failures().fail_timeout(*part, callback.timeout_ns);
   }
-  if (ends_soon) engine_.failures().ask_who_is_behind(now_ns);
+  if (ends_soon) engine_.failures().ask_who_waits(now_ns);
 }
 
 void Driver::idle(WaitState& wait) {
@@ -360,16 +387,19 @@ void Driver::idle(WaitState& wait) {
   // One that yields may come back late.
   const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
   if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
-    if ((options_.oversubscribed || crowded_) && !wait.background)
+    if ((options_.oversubscribed || crowded_) && !wait.background) {
+      if (wait.spins >= kYieldsUntilNoted) note_wait(wait);  // it may not come back for long
       sched_yield();
-    else
+    } else {
       relax();
+    }
     return;
   }
   const int64_t now_ns = clock_.now_ns();
   if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
   const int64_t idle_ns = now_ns - wait.idle_since_ns;
   if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
+  note_wait(wait);
   const bool aside = wait.background || wait.channel || options_.across_hosts;
   const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
   if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
@@ -408,7 +438,9 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
     }
     ++sleepers_;
   }
-  const timespec limit{0, std::clamp<int64_t>(wait.left_ns(now_ns), 0, kBlock_ns)};
+  // After its limit a wait looks whether others have answered.
+  const int64_t left_ns = std::abs(wait.left_ns(now_ns));
+  const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, kBlock_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
   // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks

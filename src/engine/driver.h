@@ -134,15 +134,21 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
 
  private:
-  /// Of a limit, kept for asking other ranks.
-  static constexpr int64_t kQuestionTime_ns = 500 * kMillisecond_ns;
+  /// The end of a limit, when other ranks are asked what they wait for; and so long after it their
+  /// answers are still waited for.
+  static int64_t question_time_ns(int64_t limit_ns) {
+    return std::min(limit_ns / 2, 500 * kMillisecond_ns);
+  }
   /// How long one has waited without anything moving.
   struct WaitState {
     // Of the whole wait, from the first look at the clock.
     int64_t limit_ns = std::numeric_limits<int64_t>::max();
     int64_t begun_ns = 0;
     std::optional<int> channel = {};  // where messages are waited for that no recv was started for
+    Group* group = nullptr;           // that is waited for
+    bool leaves = false;              // this rank does, once peers need it no more
     bool background = false;  // nobody waits for this thread: it makes room for who computes
+    bool counted = false;     // it has lasted: others may be told of it
     int64_t idle_since_ns = 0;
     uint32_t turns = 0, spins = 0;
     bool blocked = false;     // the last idle() slept
@@ -157,7 +163,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     }
     /// There is just time enough to ask other ranks why.
     bool ends_soon(int64_t now_ns) {
-      return !background && left_ns(now_ns) < std::min(limit_ns / 2, kQuestionTime_ns);
+      return !background && left_ns(now_ns) < question_time_ns(limit_ns);
     }
     int64_t left_ns(int64_t now_ns) {
       if (begun_ns == 0) begun_ns = now_ns;
@@ -180,19 +186,28 @@ class Driver : public std::enable_shared_from_this<Driver> {
   template <class Done>
   bool drive_until(const Done& done, WaitState wait);
   /// drive_until it is finished.
-  bool finish(const Group& group, const WaitState& wait);
+  bool finish(Group& group, WaitState wait);
   /// start, then at most `turns` turns under the same lock, until it has ended.
   void start_and_drive(Group& group, bool in_background, uint32_t turns);
-  /// `ends_soon`: a wait, by the limit of its caller.
-  void poll_control(int64_t now_ns, bool ends_soon);
+  /// Now and then, of a wait that lasts.
+  void poll_control(int64_t now_ns, WaitState& wait);
   /// After a turn, without the lock: waits a little where nothing moved, and looks now and then at
   /// the clock and for failures. False after the limit.
   bool rest(WaitState& wait, bool moved);
+  /// Once: others may be told of this wait from now on.
+  void note_wait(WaitState& wait);
   void idle(WaitState& wait);
   /// False, at once, where another thread has moved anything since, or something is there.
   bool block(WaitState& wait, int64_t now_ns);
   void run_progress_thread();
   // Under mutex_.
+  /// Whether others have still to say what they wait for, `over_ns` after a limit.
+  bool needs_answers(int64_t now_ns, int64_t limit_ns, int64_t over_ns) const {
+    return over_ns < question_time_ns(limit_ns) &&
+           !engine_.failures().all_have_answered(now_ns, limit_ns);
+  }
+  /// That a wait has lasted, or (-1) that such a one is over.
+  void count_wait(WaitState& wait, int change);
   /// A turn of the engine. True when anything moved.
   bool progress_locked();
   /// What is waited for in callbacks_ will not end.

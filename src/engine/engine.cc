@@ -95,7 +95,9 @@ void Engine::start(Operation& op) {
     op.signature.sequence = queues_.count_message(op);
   else
     failures_.record(op.signature);
-  op.moved_ns = op.probed_ns = 0;  // stamped by check_stalled: no clock on the data path
+  // Stamped once it stands still: no clock on the data path.
+  op.moved_ns = op.probed_ns = op.seen_ns = 0;
+  op.has_callback = op.noted = false;
   op.state.store(Operation::State::running, std::memory_order_release);
   if (failures_.failure() != nullptr) return;  // those that it would wait behind may be gone
   queues_.push(op);
@@ -172,6 +174,7 @@ void Engine::finish(size_t active_index) {
     op.memory.bound = false;
   }
   queues_.pop_active(active_index);
+  if (op.noted) failures_.note_waits();
   if (op.timed) std::exchange(op.timed, nullptr)->ended_ns = clock_.now_ns();
   op.state.store(Operation::State::done, std::memory_order_release);
   if (Group* group = op.group; group != nullptr && group->end_part()) ended_.push_back(group);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace ropewalk {
 namespace {
@@ -23,10 +24,23 @@ constexpr int64_t kSilentGrace_ns = 250 * kMillisecond_ns;
 /// What a peer sent before it left may still be on its way, through a retransmission or two; longer
 /// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
-/// Between questions who is behind.
-constexpr int64_t kQuestionInterval_ns = 100 * kMillisecond_ns;
+/// Between questions who waits for whom. More ranks take longer to answer: all hear all answers.
+constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
+constexpr int64_t kQuestionIntervalPerRank_ns = 50'000;
+/// A collective for which nobody waits, and that ends sooner, is not noted.
+constexpr int64_t kNotedAfter_ns = 10 * kMillisecond_ns;
+/// Who waits for any message again after so long has gone on waiting.
+constexpr int64_t kReceiversPause_ns = 100 * kMillisecond_ns;
+/// After its deadline a wait fails within so long, as a rule.
+constexpr int64_t kLooksLateMax_ns = 1000 * kMillisecond_ns;
+/// How far into a queue awaited_since_ns looks.
+constexpr int kQueueSeenMax = 64;
 /// For a peer to say which of the earlier calls differed. It may compute, and not look.
 constexpr int64_t kAnswerGrace_ns = 1000 * kMillisecond_ns;
+
+bool is_fresh(const RankWaits& told, int64_t since_ns) {
+  return told.heard_ns != 0 && told.heard_ns >= since_ns;
+}
 
 }  // namespace
 
@@ -38,6 +52,8 @@ FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues
       clock_(clock),
       peers_(static_cast<size_t>(links.size())) {
   blockers_.reserve(2 * kLanes * peers_.size());
+  waits_.reserve(kWaitsMax);
+  noted_waits_.reserve(kWaitsMax);
 }
 
 const std::vector<Blocker>& FailureDetector::blockers_of(const Operation& op) const {
@@ -71,12 +87,110 @@ const Operation* FailureDetector::oldest_collective() const {
   return oldest;
 }
 
-void FailureDetector::ask_who_is_behind(int64_t now_ns) {
-  if (now_ns - asked_ns_ < kQuestionInterval_ns) return;
-  const Operation* const oldest = oldest_collective();
-  if (oldest == nullptr) return;
+void FailureDetector::ask_who_waits(int64_t now_ns) {
+  if (now_ns - asked_ns_ < kQuestionInterval_ns + links_.size() * kQuestionIntervalPerRank_ns)
+    return;
   asked_ns_ = now_ns;
-  monitor_.ask_who_is_behind(oldest->signature.sequence);
+  monitor_.ask_who_waits();
+}
+
+bool FailureDetector::all_have_answered(int64_t now_ns, int64_t waited_ns) const {
+  const std::vector<RankWaits> told = monitor_.waits();
+  for (size_t rank = 0; rank < told.size(); ++rank) {
+    const int peer = static_cast<int>(rank);
+    if (peer == links_.rank() || monitor_.has_left(peer)) continue;
+    if (!is_fresh(told[rank], now_ns - waited_ns / 2)) return false;
+  }
+  return true;
+}
+
+void FailureDetector::count_awaiters(const Group& group, int change) {
+  stamp(group);
+  for (const auto& part : group.parts()) part->awaiters += change;
+  note_waits();
+}
+
+void FailureDetector::note_callback(const Group& group) {
+  stamp(group);
+  for (const auto& part : group.parts()) part->has_callback = true;
+  note_waits();
+}
+
+void FailureDetector::stamp(const Group& group) const {
+  const int64_t now_ns = clock_.now_ns();
+  for (const auto& part : group.parts()) {
+    if (part->seen_ns == 0) part->seen_ns = now_ns;
+    if (part->awaiters == 0 && !part->has_callback) part->awaited_ns = now_ns;
+  }
+}
+
+void FailureDetector::count_leavers(int change) {
+  if (leavers_.threads == 0) leavers_.since_ns = clock_.now_ns();
+  leavers_.threads += change;
+  note_waits();
+}
+
+void FailureDetector::count_receivers(int channel, int change) {
+  Waiters& receivers = receivers_[static_cast<size_t>(channel)];
+  const int64_t now_ns = clock_.now_ns();
+  if (receivers.threads == 0 && now_ns - receivers.until_ns > kReceiversPause_ns)
+    receivers.since_ns = now_ns;
+  receivers.threads += change;
+  receivers.until_ns = now_ns;
+  note_waits();
+}
+
+int64_t FailureDetector::awaited_since_ns(const Operation& active) const {
+  constexpr int64_t kNever_ns = std::numeric_limits<int64_t>::max();
+  const bool is_owed = leavers_.threads > 0 && active.call.collective != Collective::recv;
+  int64_t since_ns = is_owed ? leavers_.since_ns : kNever_ns;
+  int seen = 0;
+  for (const Operation* op : *active.queue) {
+    if (op->awaiters > 0 || op->has_callback) since_ns = std::min(since_ns, op->awaited_ns);
+    if (++seen == kQueueSeenMax) break;
+  }
+  return since_ns == kNever_ns ? 0 : since_ns;
+}
+
+Wait FailureDetector::wait_of(const Operation& op) const {
+  Wait wait{.operation = op.call.collective,
+            .channel = static_cast<uint8_t>(op.call.channel),
+            .sequence = op.signature.sequence,
+            .since_ns = op.seen_ns};
+  if (op.is_point_to_point()) {
+    wait.peers[wait.peer_count++] = op.call.root;
+    return wait;
+  }
+  for (const Blocker& blocker : blockers_of(op)) {
+    const auto named = wait.waits_for();
+    const int peer = blocker.link->peer();
+    if (named.size() < Wait::kPeersMax && std::ranges::count(named, peer) == 0)
+      wait.peers[wait.peer_count++] = peer;
+  }
+  return wait;
+}
+
+void FailureDetector::note_waits() {
+  waits_.clear();
+  const int64_t noted_ns = clock_.now_ns() - kNotedAfter_ns;
+  const bool over = failure() != nullptr;  // operations may be gone
+  for (Operation* op : over ? std::span<Operation* const>() : queues_.active()) {
+    op->noted = false;
+    const int64_t awaited_ns = awaited_since_ns(*op);
+    const bool lasts = op->seen_ns != 0 && op->seen_ns <= noted_ns && !op->is_point_to_point();
+    if ((awaited_ns == 0 && !lasts) || waits_.size() == kWaitsMax) continue;
+    op->noted = true;
+    Wait& wait = waits_.emplace_back(wait_of(*op));
+    wait.awaited = awaited_ns != 0;
+    // What came of a message while its caller did something else says nothing of the caller.
+    if (op->is_point_to_point() || op->seen_ns == 0) wait.since_ns = awaited_ns;
+  }
+  for (const Waiters& receivers : receivers_)
+    if (receivers.threads > 0 && waits_.size() < kWaitsMax)
+      waits_.push_back({.any = true, .awaited = true, .since_ns = receivers.since_ns});
+  if (waits_ == noted_waits_) return;
+  std::swap(waits_, noted_waits_);
+  monitor_.note_waits(noted_waits_);
 }
 
 void FailureDetector::fail_mismatch(const Signature& own, const Signature& other, int peer) {
@@ -201,6 +315,7 @@ void FailureDetector::check_stalled(int64_t now_ns) {
   if (failure() != nullptr) return;  // operations may be gone
   for (Operation* op : queues_.active()) {
     if (op->moved_ns == 0) op->moved_ns = now_ns;
+    if (op->seen_ns == 0) op->seen_ns = now_ns;
     if (now_ns - std::max(op->moved_ns, op->probed_ns) < kProbeInterval_ns) continue;
     op->probed_ns = now_ns;
     answer_connects();
@@ -211,6 +326,7 @@ void FailureDetector::check_stalled(int64_t now_ns) {
       if (failure() != nullptr) return;
     }
   }
+  note_waits();
 }
 
 void FailureDetector::compare_calls_of_left(int peer) {
@@ -293,17 +409,53 @@ std::string FailureDetector::what_blocks() const {
   return name_of(*queues_.active()[0]) + ": " + what_blocks(*queues_.active()[0]);
 }
 
-std::vector<int> FailureDetector::late_ranks(const Operation& collective) const {
-  assert(!collective.is_point_to_point());
-  const std::vector<RankBehind> behind = monitor_.behind(collective.signature.sequence);
-  const auto fewer = [](const RankBehind& a, const RankBehind& b) {
-    return static_cast<int32_t>(a.calls - b.calls) < 0;
-  };
-  const auto last = std::ranges::min_element(behind, fewer);
-  std::vector<int> ranks;
-  for (const RankBehind& one : behind)
-    if (one.calls == last->calls) ranks.push_back(one.rank);
+std::vector<KnownRank> FailureDetector::known_ranks(int64_t since_ns) const {
+  std::vector<RankWaits> told = monitor_.waits();
+  std::vector<KnownRank> ranks(peers_.size());
+  bool any = false;
+  for (size_t rank = 0; rank < ranks.size() && rank < told.size(); ++rank) {
+    KnownRank& it = ranks[rank];
+    it.known = is_fresh(told[rank], since_ns);
+    it.calls = told[rank].calls;
+    if (it.known) it.waits = std::move(told[rank].waits);
+    it.left = monitor_.has_left(static_cast<int>(rank));
+    if (static_cast<int>(rank) == links_.rank()) continue;
+    any = any || it.known;
+    if (const auto calls = monitor_.calls_of(static_cast<int>(rank)))
+      it = {.known = true, .left = true, .calls = calls->count, .waits = {}};
+  }
+  if (!any) return {};
+  ranks[static_cast<size_t>(links_.rank())] = {
+      .known = true, .left = false, .calls = calls_.count, .waits = noted_waits_};
   return ranks;
+}
+
+std::vector<Wait> FailureDetector::waits_behind(const Operation& op) const {
+  if (op.is_point_to_point()) {
+    const bool is_queued = op.queue != nullptr && !op.queue->empty();
+    return {wait_of(is_queued ? *op.queue->front() : op)};
+  }
+  std::vector<Wait> waits;
+  // Who has not called the oldest collective is late for all of them.
+  const Operation* const oldest = oldest_collective();
+  if (oldest != nullptr && oldest != &op) waits.push_back(wait_of(*oldest));
+  waits.push_back(wait_of(op));
+  return waits;
+}
+
+Culprits FailureDetector::culprits_of(const Operation& op, int64_t waited_ns) const {
+  const int64_t now_ns = clock_.now_ns();
+  const std::vector<KnownRank> ranks = known_ranks(now_ns - waited_ns / 2);
+  if (ranks.empty()) return {};
+  // Who looks late must not take those for late who came in time.
+  const int64_t deadline_ns =
+      std::clamp(op.awaited_ns + waited_ns, now_ns - kLooksLateMax_ns, now_ns);
+  std::vector<Wait> waits = waits_behind(op);
+  for (Wait& wait : waits) {
+    wait.awaited = true;
+    wait.since_ns = deadline_ns - waited_ns;
+  }
+  return find_culprits(ranks, links_.rank(), waits, deadline_ns, waited_ns);
 }
 
 void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
@@ -311,21 +463,25 @@ void FailureDetector::fail_timeout(const Operation& op, int64_t waited_ns) {
   int peer = blockers.empty() ? -1 : blockers[0].link->peer();
   std::string who = peer < 0 ? "another rank" : fmt::format("rank {}", peer);
   std::string why = what_blocks(op);
-  // Messages wait for their peer, whatever collective is under way beside them.
-  const Operation* const oldest = op.is_point_to_point() ? nullptr : oldest_collective();
-  const std::vector<int> late = oldest == nullptr ? std::vector<int>() : late_ranks(*oldest);
-  if (!late.empty()) {
-    peer = late.front();
-    who = fmt::format("rank {}", fmt::join(late, ", "));
-    why = fmt::format("{} {} not called {} yet", who, late.size() == 1 ? "has" : "have",
-                      name_of(*oldest));
+  std::string advice =
+      "is {} still computing, or in another call? The timeout that the program "
+      "gives sets the limit, or ROPEWALK_TIMEOUT where it gives none";
+  const Culprits culprits = culprits_of(op, waited_ns);
+  std::vector<int> peers = culprits.ranks;
+  if (!peers.empty()) {
+    who = fmt::format("rank {}", fmt::join(peers, ", "));
+    why = explain(culprits, why);
+  } else if (!culprits.path.empty()) {
+    for (const Hop& hop : culprits.path) peers.push_back(hop.rank);
+    std::ranges::sort(peers);
+    why = describe(culprits.path);
+    advice =
+        "they wait for each other: let one of them make its calls in another order, or start "
+        "them and wait for all";
   }
   fail({ErrorCode::timeout, name_of(op),
         fmt::format("timeout after {:.3g} s: {}", static_cast<double>(waited_ns) / 1e9, why),
-        fmt::format("is {} still computing, or in another call? The timeout that the program gives "
-                    "sets the limit, or ROPEWALK_TIMEOUT where it gives none",
-                    who),
-        links_.rank(), peer, late});
+        fmt::format(fmt::runtime(advice), who), links_.rank(), peer, std::move(peers)});
 }
 
 }  // namespace ropewalk

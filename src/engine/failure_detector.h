@@ -10,6 +10,10 @@
 // two ranks are both roots. So a signature holds a digest of all calls before it. Where only that
 // differs, probes go back, in turns, to the first call that does.
 //
+// Where nothing is wrong but that a wait lasts too long, who waits for whom tells whose fault it is
+// (engine/culprits.h). So what this rank waits for is noted with the monitor as long as it lasts,
+// and the control thread answers those who ask.
+//
 // Owned by the engine and used under its lock. Nothing here is on the path of a call that succeeds,
 // except check_header and record.
 #pragma once
@@ -21,6 +25,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/monitor.h"
+#include "engine/culprits.h"
 #include "engine/operation.h"
 
 namespace ropewalk {
@@ -48,12 +53,25 @@ class FailureDetector {
     return failure;
   }
   void fail_mismatch(const Signature& own, const Signature& other, int peer);
-  /// Asks all ranks whether they have started the oldest collective that waits here: soon a wait
-  /// will have lasted too long. To be repeated until then.
-  void ask_who_is_behind(int64_t now_ns);
-  /// `operation` has waited too long. Names the ranks that have not started the oldest collective,
-  /// of which others wait for each other; where all have, a peer that it waits for.
+  /// Asks all ranks what they wait for: soon a wait will have lasted too long. To be repeated until
+  /// then.
+  void ask_who_waits(int64_t now_ns);
+  /// Whether all have answered, of a wait that has lasted for `waited_ns`; true where nobody could.
+  bool all_have_answered(int64_t now_ns, int64_t waited_ns) const;
+  /// `operation` has waited too long. Names the ranks at which who waits for whom ends, or those
+  /// that wait for each other; where neither is known, a peer that it waits for.
   void fail_timeout(const Operation& operation, int64_t waited_ns);
+
+  /// Threads in a wait that lasts, more or fewer by `change`: for all parts of `group`; for all in
+  /// which peers wait for this rank; for a message of `channel` of any rank. They allocate nothing
+  /// and make no system call.
+  void count_awaiters(const Group& group, int change);
+  void count_leavers(int change);
+  void count_receivers(int channel, int change);
+  /// Somebody is told of the end of `group`, from now on.
+  void note_callback(const Group& group);
+  /// Notes with the monitor what this rank waits for by now.
+  void note_waits();
 
   /// Numbers a collective that starts, and remembers it.
   void record(Signature& signature);
@@ -89,9 +107,17 @@ class FailureDetector {
 
   /// The first in the order of calls; null: none is under way.
   const Operation* oldest_collective() const;
-  /// The ranks that have not started `collective`, as far as they have said so: those that have
-  /// made the fewest calls, for whom others may wait in an earlier one.
-  std::vector<int> late_ranks(const Operation& collective) const;
+  /// That `group` is awaited by now.
+  void stamp(const Group& group) const;
+  /// Since when some caller waits for `active`, or for what waits behind it; 0: none does.
+  int64_t awaited_since_ns(const Operation& active) const;
+  Wait wait_of(const Operation& operation) const;
+  /// What ranks have said since `since_ns`, and what this one knows of itself; empty where none
+  /// has.
+  std::vector<KnownRank> known_ranks(int64_t since_ns) const;
+  /// What to follow, of `operation` that has lasted for too long.
+  std::vector<Wait> waits_behind(const Operation& operation) const;
+  Culprits culprits_of(const Operation& operation, int64_t waited_ns) const;
   /// Of one of the last kHistory collectives, or of one that has not ended.
   const Signature* known_signature(uint32_t sequence) const;
   /// Compares what `peer` called with what this rank called as the same operation. Where only what
@@ -125,6 +151,14 @@ class FailureDetector {
   CallHistory calls_;
   std::array<Signature, kHistory> history_{};  // of the last started collectives
   std::vector<PeerState> peers_;
+  struct Waiters {
+    int threads = 0;
+    int64_t since_ns = 0;
+    int64_t until_ns = 0;  // of the last that ended
+  };
+  Waiters leavers_;
+  std::array<Waiters, kChannels> receivers_;
+  std::vector<Wait> waits_, noted_waits_;  // in the making, and what the monitor has
   mutable std::vector<Blocker> blockers_;  // see blockers_of: waiting allocates nothing
 };
 

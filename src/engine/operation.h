@@ -93,6 +93,11 @@ struct Operation {
   OperationQueue node{this};        // what goes into it: a start allocates nothing
   int64_t moved_ns = 0;             // when anything last moved
   int64_t probed_ns = 0;
+  int64_t seen_ns = 0;             // when it was first seen under way, by who looked
+  int64_t awaited_ns = 0;          // since when somebody waits for it, of the next two
+  int awaiters = 0;                // threads in a wait for it that has lasted
+  bool has_callback = false;       // somebody is told of its end, or that it did not come in time
+  bool noted = false;              // others are told what it waits for, when they ask
   std::shared_ptr<RunTime> timed;  // where this run is to be timed; until its end
 };
 

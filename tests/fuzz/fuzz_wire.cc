@@ -35,7 +35,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto failure = decode<Failure>(bytes)) same_payload(bytes, frame(*failure));
   if (const auto heartbeat = decode<Heartbeat>(bytes)) same_payload(bytes, frame(*heartbeat));
   if (const auto leave = decode<Leave>(bytes)) same_payload(bytes, frame(*leave));
-  if (const auto question = decode<Question>(bytes)) same_payload(bytes, frame(*question));
-  if (const auto behind = decode<Behind>(bytes)) same_payload(bytes, frame(*behind));
+  if (const auto waits = decode<Waits>(bytes)) same_payload(bytes, frame(*waits));
   return 0;
 }

@@ -58,7 +58,7 @@ class World {
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does. Where all ranks of the new world are in another, `whole` is that one's
-  /// monitor: its failure is this one's, until all have joined.
+  /// monitor: its failure, without ranks, is this one's, until all have joined.
   static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
                                      TransportInfos transport_infos,
                                      const Monitor* whole = nullptr);

@@ -14,6 +14,7 @@
 #include "bootstrap/auth.h"
 #include "communicator/auto_tuner.h"
 #include "communicator/find_costs.h"
+#include "communicator/part_failure.h"
 #include "engine/driver.h"
 #include "engine/layout.h"
 #include "job/job.h"
@@ -54,17 +55,6 @@ void require_channel(const char* operation, int channel) {
   if (channel < 0 || channel >= kChannels)
     throw Error(ErrorCode::invalid_argument, operation,
                 fmt::format("channel {} is not in 0..{}", channel, kChannels - 1));
-}
-
-/// Why a part of `members` could not be joined, with the numbers that its ranks have in the whole.
-Error seen_from_whole(Failure failure, const std::vector<int>& members, const Failure* of_whole) {
-  if (of_whole != nullptr) return Error(*of_whole);
-  if (failure.rank >= 0) failure.rank = members[static_cast<size_t>(failure.rank)];
-  for (int& peer : failure.peers) peer = members[static_cast<size_t>(peer)];  // has `peer`, too
-  std::ranges::sort(failure.peers);
-  failure.reason = fmt::format("in the part of the ranks {}, where they are numbered from 0: {}",
-                               fmt::join(members, ", "), failure.reason);
-  return Error(std::move(failure));
 }
 
 }  // namespace
@@ -472,7 +462,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
     return std::make_unique<Communicator>(part);
   } catch (const Error& error) {
-    throw seen_from_whole(error.failure(), members, impl_->job.monitor().failure());
+    throw seen_from_whole(error.failure(), members, impl_->job.monitor());
   }
 }
 

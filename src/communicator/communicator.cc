@@ -293,6 +293,8 @@ class Communicator::Impl {
   Engine engine;
   std::shared_ptr<Driver> driver;
   Costs costs;
+  std::weak_ptr<Impl> whole;  // of a part, as are its members: numbers in the whole
+  std::vector<int> members;
   bool left = false;
   std::optional<AutoTuner> tuner;  // where plans learn; goes after the groups
   std::mutex cache_mutex;          // guards cache; taken before the engine's
@@ -460,6 +462,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   try {
     const auto part = std::make_shared<Impl>(options, &impl_->job.monitor());
     part->set_costs(costs_of_part(part->job, members, impl_->job, impl_->costs));
+    part->whole = impl_;
+    part->members = members;
     return std::make_unique<Communicator>(part);
   } catch (const Error& error) {
     throw seen_from_whole(error.failure(), members, impl_->job.monitor());
@@ -470,8 +474,12 @@ void Communicator::leave() {
   impl_->leave();
 }
 
+// A part that ends since the whole has failed says so, rather than that it ends.
 void Communicator::abort(const std::string& reason) {
   impl_->driver->throw_if_forked();
+  const auto whole = impl_->whole.lock();
+  if (const Failure* of_whole = whole ? whole->job.monitor().failure() : nullptr)
+    return impl_->job.monitor().report(seen_from_part(*of_whole, impl_->members));
   impl_->job.monitor().report({ErrorCode::aborted, "abort",
                                fmt::format("rank {} aborted the job: {}", rank(), reason), "",
                                rank(), rank()});

@@ -33,4 +33,17 @@ Error seen_from_whole(Failure failure, const std::vector<int>& members, const Mo
   return Error(std::move(failure));
 }
 
+Failure seen_from_part(Failure failure, const std::vector<int>& members) {
+  const auto in_part = [&](int rank) {
+    const auto found = std::ranges::find(members, rank);
+    return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+  };
+  failure.rank = in_part(failure.rank);
+  failure.peer = in_part(failure.peer);
+  std::ranges::transform(failure.peers, failure.peers.begin(), in_part);
+  std::erase(failure.peers, -1);
+  std::ranges::sort(failure.peers);
+  return failure;
+}
+
 }  // namespace ropewalk

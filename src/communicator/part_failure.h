@@ -1,4 +1,4 @@
-// Why a part of a communicator could not be joined.
+// Failures of a communicator and of its parts, whose ranks have other numbers.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,12 @@
 
 namespace ropewalk {
 
-/// `failure` of the part of `members`, with the numbers that ranks have in the whole. Where the whole
-/// has failed that is the reason; another rank may know before this one, which then waits for it.
+/// `failure` of the part of `members`, with the numbers that ranks have in the whole. Where the
+/// whole has failed that is the reason; another rank may know before this one, which then waits for
+/// it.
 Error seen_from_whole(Failure failure, const std::vector<int>& members, const Monitor& whole);
+/// `failure` of the whole, with the numbers that ranks have in the part of `members`; without those
+/// that are not in it.
+Failure seen_from_part(Failure failure, const std::vector<int>& members);
 
 }  // namespace ropewalk

@@ -162,6 +162,11 @@ class NetworkPeers {
     peer.state = Peer::State::failing;
     list(peer);
   }
+  /// It has closed its end.
+  void lose_closed(Peer& peer, std::string text) {
+    peer.why.closed = peer.why.closed || peer.open();
+    lose(peer, std::move(text));
+  }
   /// For what came from it.
   void refuse(Peer& peer, std::string text) {
     peer.why.seen = peer.why.seen || peer.open();

@@ -96,6 +96,7 @@ struct LossReason {
   std::string text;     // "connection reset by peer"; empty where it was not lost
   bool silent = false;  // it had not answered for Capabilities::silence_max_ns
   bool seen = false;    // this end saw what was wrong; the peer sees only that the link is closed
+  bool closed = false;  // by the peer, perhaps since it has heard of a failure before this end
   std::string advice;   // what to do about it, where the reason lies at this end; else empty
 };
 

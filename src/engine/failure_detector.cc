@@ -15,12 +15,12 @@ std::string name_of(const Operation& op) {
 
 /// Between asking the peers that an operation waits for.
 constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
-/// A connection that was closed may be the echo of another rank's death, or of a silence, after
-/// which the peer looks for up to 2 s whom else it has lost. Only where the monitor has nothing to
-/// say by then is the peer itself blamed.
-constexpr int64_t kLostGrace_ns = 2500 * kMillisecond_ns;
-/// The same where this rank has noticed the silence; that counts towards it.
-constexpr int64_t kSilentGrace_ns = 250 * kMillisecond_ns;
+/// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
+/// only when it has nothing to say by then is the peer itself blamed.
+constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
+/// Where the peer has closed it: perhaps for a silence, after which it looks for up to 2 s whom
+/// else it has lost.
+constexpr int64_t kClosedGrace_ns = 2500 * kMillisecond_ns;
 /// What a peer sent before it left may still be on its way, through a retransmission or two; longer
 /// where its adapter goes on for longer.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
@@ -296,7 +296,7 @@ void FailureDetector::note_lost(int peer) {
 
 int64_t FailureDetector::left_grace_ns(int peer) const {
   return std::max(kLeftGrace_ns,
-                  links_.transport_to(peer).capabilities().silence_max_ns + kSilentGrace_ns);
+                  links_.transport_to(peer).capabilities().silence_max_ns + kLostGrace_ns);
 }
 
 void FailureDetector::answer_connects() {
@@ -353,7 +353,7 @@ bool FailureDetector::is_own_fault(const Link& link) const {
 
 void FailureDetector::fail_lost(std::string operation, Link& link) {
   const int peer = link.peer();
-  auto [text, silent, seen, advice] = link.transport().why_lost(peer);
+  auto [text, silent, seen, closed, advice] = link.transport().why_lost(peer);
   if (advice.empty())
     advice = silent ? kNetworkAdvice
              : seen ? "run the same Ropewalk everywhere; else memory or the network is faulty, or "
@@ -388,9 +388,9 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
          fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),
          "every rank must make the same calls before it leaves", links_.rank(), peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool silent = link.transport().why_lost(peer).silent;
+  const bool closed = link.transport().why_lost(peer).closed;
   const bool is_sure =
-      now_ns - lost_ns >= (silent ? kSilentGrace_ns : kLostGrace_ns) || is_own_fault(link);
+      now_ns - lost_ns >= (closed ? kClosedGrace_ns : kLostGrace_ns) || is_own_fault(link);
   if (lost_ns != 0 && !has_left && is_sure) return fail_lost(name_of(op), link);
   if (lost_ns == 0 && link.ready())
     link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});

@@ -50,10 +50,12 @@ class Adapter final : public ForwardingTransport {
     into[0] = {Completion::Kind::lost, 1, 0, 0};
     return 1;
   }
-  LossReason why_lost(int) const override { return {"as the test wants it", silent, seen, {}}; }
+  LossReason why_lost(int) const override {
+    return {"as the test wants it", silent, seen, closed, {}};
+  }
 
   int64_t silence_max_ns = 0;
-  bool lost = false, silent = false, seen = false;
+  bool lost = false, silent = false, seen = false, closed = false;
 };
 
 /// Rank 0 of two waits for a broadcast of rank 1.
@@ -104,9 +106,17 @@ TEST_F(EngineThatWaits, LetsTheMonitorNameWhoIsToBlameForALoss) {
   transport.silence_max_ns = 700 * kMs;
   transport.lost = true;
   const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 250);
+  EXPECT_LE(after_ms, 320);
+  EXPECT_EQ(monitor.failure()->peer, 1);
+}
+
+// Who had closed the connection was blamed before it had found out, and told, whom it had lost.
+TEST_F(EngineThatWaits, WaitsLongerForNewsWhereThePeerHasClosed) {
+  transport.lost = transport.closed = true;
+  const int64_t after_ms = gives_up_after_ms();
   EXPECT_GE(after_ms, 2500);
   EXPECT_LE(after_ms, 2570);
-  EXPECT_EQ(monitor.failure()->peer, 1);
 }
 
 // Once that was 250 ms more than the adapter had waited already.

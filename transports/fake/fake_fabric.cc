@@ -125,7 +125,7 @@ class FakeTransport final : public Transport, public MappedMemory {
     fabric_.cut(rank_, peer, "the peer closed the link");
   }
   void stop() override {}
-  LossReason why_lost(int peer) const override { return {side(peer).why, false, false, {}}; }
+  LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
 
  private:
   friend class FakeFabric;

@@ -94,7 +94,7 @@ class InstantTransport final : public Transport, public MappedMemory {
     theirs.lost_.push_back(rank_);
   }
   void stop() override {}
-  LossReason why_lost(int peer) const override { return {side(peer).why, false, false, {}}; }
+  LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
 
  private:
   struct Side {

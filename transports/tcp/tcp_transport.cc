@@ -305,11 +305,13 @@ void TcpTransport::end_stream(PeerStream& link) {
   const bool whole = link.stream.reader().between_frames();
   const int error = link.stream.error();
   if (error != 0 && error != EPIPE) return lose_for(peer, error);
-  if (!whole) return peers_.lose(peer, "connection closed by the peer in the middle of a message");
+  if (!whole)
+    return peers_.lose_closed(peer, "connection closed by the peer in the middle of a message");
   close(link);
   ++peer.ended;
   peer.why.text = kClosed;  // nothing can be put, though others may still bring something
-  if (peer.state == Peer::State::linking) return peers_.lose(peer, kClosed);
+  peer.why.closed = true;
+  if (peer.state == Peer::State::linking) return peers_.lose_closed(peer, kClosed);
   check_stuck(peer);
 }
 
@@ -326,6 +328,7 @@ void TcpTransport::check_stuck(Peer& peer) {
 }
 
 void TcpTransport::lose_for(Peer& peer, int error) {
+  if (error == ECONNRESET || error == EPIPE) return peers_.lose_closed(peer, errno_text(error));
   if (error != EFAULT) return peers_.lose(peer, errno_text(error));
   peers_.lose(
       peer,

@@ -100,7 +100,7 @@ class WaitGraph {
         if (back == onwards.from_.end() || !back->second) continue;
         std::vector<Hop> path = onwards.path_to(*back->second);
         path.insert(path.begin(), {node.rank, wait_of(node), peer});
-        std::ranges::rotate(path, std::ranges::min_element(path, {}, &Hop::rank));
+        std::rotate(path.begin(), std::ranges::min_element(path, {}, &Hop::rank), path.end());
         return path;
       }
     return {};

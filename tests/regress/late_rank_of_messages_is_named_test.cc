@@ -10,6 +10,7 @@
 #include <future>
 #include <latch>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -79,12 +80,11 @@ void run_somehow(Communicator& comm, const Call& call) {
   if (comm.rank() % 3 == 0) return comm.run(call);
   Work work = comm.start(call);
   if (comm.rank() % 3 == 1) return work.wait();
-  std::promise<void> ended;
+  std::promise<std::optional<Failure>> ended;
   work.on_done([&](const Failure* failure) {
-    if (failure == nullptr) return ended.set_value();
-    ended.set_exception(std::make_exception_ptr(Error(*failure)));
+    ended.set_value(failure == nullptr ? std::optional<Failure>() : *failure);
   });
-  ended.get_future().get();
+  if (const auto failure = ended.get_future().get()) throw Error(*failure);
 }
 
 void recv_from(Communicator& comm, int peer) {

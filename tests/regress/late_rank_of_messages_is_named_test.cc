@@ -31,7 +31,7 @@ class LateRank : public ::testing::TestWithParam<std::tuple<std::string, int>> {
   int last() const { return ranks() - 1; }
   /// Ranks share the CPUs, also while they join.
   nanoseconds timeout() const {
-    return std::chrono::duration_cast<nanoseconds>(slowness() * (2s + ranks() * 60ms));
+    return std::chrono::duration_cast<nanoseconds>(slowness() * (2s + ranks() * 250ms));
   }
 
   /// Ranks that are not in `late` do what `wait` says, which never ends, and must all name `peer`

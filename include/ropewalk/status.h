@@ -32,7 +32,7 @@ struct Failure {
   std::string operation;  // "all_reduce #17", "bootstrap", "connect"
   std::string reason;     // one sentence, with errno's text where there is one
   std::string advice;     // what to do next; may be empty
-  int rank = -1;          // the rank that noticed
+  int rank = -1;          // the rank that noticed, and has said so itself
   int peer = -1;          // the rank at fault, or that was waited for
   /// All ranks of which that is so, ascending; `peer` is the first. Where several cannot be
   /// reached, as when a network falls into parts, all ranks of one part name the same. Of an

@@ -20,7 +20,7 @@ class Error(RuntimeError):
         #: What kind: "invalid argument", "mismatch", "timeout", "peer lost", "refused",
         #: "unavailable", "exhausted", "protocol error", "system error" or "aborted".
         self.code = code
-        #: The rank that noticed, or -1.
+        #: The rank that noticed, and has said so itself; or -1.
         self.rank = rank
         #: The ranks at fault, or that were waited for, ascending: several where a network has fallen
         #: into parts, for example, or where several have not made the call.

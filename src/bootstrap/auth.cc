@@ -11,6 +11,9 @@ static_assert(crypto_auth_KEYBYTES == std::tuple_size_v<Key>);
 static_assert(crypto_auth_BYTES == std::tuple_size_v<Mac>);
 static_assert(crypto_scalarmult_BYTES == std::tuple_size_v<PublicKey>);
 static_assert(crypto_scalarmult_SCALARBYTES == std::tuple_size_v<Key>);
+static_assert(crypto_sign_PUBLICKEYBYTES == std::tuple_size_v<VerifyKey>);
+static_assert(crypto_sign_BYTES == std::tuple_size_v<Signature>);
+static_assert(crypto_sign_SEEDBYTES == std::tuple_size_v<Key>);
 static_assert(crypto_kdf_KEYBYTES == std::tuple_size_v<Key>);
 
 constexpr std::string_view kPublicSecret = "ropewalk: no job key was set";
@@ -68,6 +71,13 @@ Mac mac_of(const Key& key, Answer answer) {
   return mac;
 }
 
+Bytes what_is_signed(const WorldId& world, FrameType type, ByteSpan message) {
+  Bytes bytes(world.begin(), world.end());
+  bytes.push_back(static_cast<std::byte>(type));
+  bytes.insert(bytes.end(), message.begin(), message.end());
+  return bytes;
+}
+
 bool equal(const Mac& a, const Mac& b) {
   return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -105,6 +115,35 @@ KeyPair random_key_pair() {
   crypto_scalarmult_base(reinterpret_cast<unsigned char*>(pair.public_key.data()),
                          pair.secret_key.data());
   return pair;
+}
+
+SigningKeys random_signing_keys() {
+  return signing_keys(random_array<Key>());
+}
+
+SigningKeys signing_keys(const Key& seed) {
+  SigningKeys keys;
+  std::array<char, crypto_sign_SECRETKEYBYTES> secret;
+  crypto_sign_seed_keypair(reinterpret_cast<unsigned char*>(keys.verify_key.data()),
+                           reinterpret_cast<unsigned char*>(secret.data()), seed.data());
+  keys.secret_key = std::string_view(secret.data(), secret.size());
+  sodium_memzero(secret.data(), secret.size());
+  return keys;
+}
+
+Signature sign(const SigningKeys& keys, const WorldId& world, FrameType type, ByteSpan message) {
+  const Bytes signed_bytes = what_is_signed(world, type, message);
+  Signature signature;
+  crypto_sign_detached(reinterpret_cast<unsigned char*>(signature.data()), nullptr,
+                       raw(signed_bytes), signed_bytes.size(), raw(keys.secret_key.text()));
+  return signature;
+}
+
+bool is_signed(const VerifyKey& key, const WorldId& world, FrameType type, ByteSpan message,
+               const Signature& signature) {
+  const Bytes signed_bytes = what_is_signed(world, type, message);
+  return crypto_sign_verify_detached(raw(signature), raw(signed_bytes), signed_bytes.size(),
+                                     raw(key)) == 0;
 }
 
 std::optional<HandshakeSecrets> HandshakeSecrets::derive(const Key& key, const Hello& hello,

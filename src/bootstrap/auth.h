@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "bootstrap/secret.h"
 #include "bootstrap/secure_channel.h"
 #include "bootstrap/wire.h"
 
@@ -49,6 +50,19 @@ struct KeyPair {
   Key secret_key;
 };
 KeyPair random_key_pair();
+
+/// With what a rank signs (statements.h).
+struct SigningKeys {
+  VerifyKey verify_key = {};
+  Secret secret_key;  // 64 bytes
+};
+/// Each job's are others: so nothing that a rank has said in one holds in another.
+SigningKeys random_signing_keys();
+SigningKeys signing_keys(const Key& seed);
+/// Of a message of that type, as it is encoded.
+Signature sign(const SigningKeys& keys, const WorldId& world, FrameType type, ByteSpan message);
+bool is_signed(const VerifyKey& key, const WorldId& world, FrameType type, ByteSpan message,
+               const Signature& signature);
 
 /// What the handshake makes; equal at both ends exactly where they have the same key and have read
 /// the same Hello and Reply.

@@ -23,12 +23,14 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
       socket_broker_(socket_broker),
       job_key_(job_key(setup_.config.job_key.text())),
       table_(static_cast<size_t>(setup_.size)),
+      statements_(setup_.rank, random_signing_keys(), monitor, table_),
       acceptor_(std::move(setup_.listeners), std::move(setup_.coordinator_listeners), setup_.rank,
                 job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
-            table_),
+            statements_, table_),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
+  setup_.record.verify_key = statements_.verify_key();
   start_joining();
   thread_ = start_thread("bootstrap", "ropewalk-ctl", [this] { run(); });
 }

@@ -19,6 +19,7 @@
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/socket_broker.h"
+#include "bootstrap/statements.h"
 #include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
@@ -121,6 +122,7 @@ class Control {
   const MonotonicClock clock_;
   const Key job_key_;
   std::vector<PeerRecord> table_;
+  Statements statements_;
   PollSet set_;
   Acceptor acceptor_;
   Tree tree_;
@@ -132,6 +134,7 @@ class Control {
   std::optional<SocketAddress> coordinator_;  // the address that answered
   std::unique_ptr<Dialer> parent_dial_;
   std::optional<Key> session_key_;  // once this rank has its place
+  Digest table_digest_ = {};        // as rank 0 told it
   int records_known_ = 0;           // rows of table_ that came, in rank order
   std::set<int> children_not_ready_;
   bool ready_sent_ = false;

@@ -17,7 +17,7 @@ void Control::start_joining() {
     if (is_tree_child(rank, setup_.rank)) children_not_ready_.insert(rank);
   if (setup_.rank == 0) {
     table_[0] = setup_.record;
-    registrar_.emplace(table_, setup_.deadline_ns, monitor_);
+    registrar_.emplace(table_, setup_.deadline_ns, monitor_, statements_);
   } else {
     coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
                                                  job_key_, setup_.coordinator_names);
@@ -42,6 +42,8 @@ void Control::advance_registrar(int64_t now_ns) {
   const WorldId world = random_world_id();
   session_key_ = session_key(job_key_, world);
   acceptor_.set_session_key(*session_key_);
+  statements_.set_world(world);
+  statements_.trust_table();
   records_known_ = setup_.size;
   registrar_->send_places(world);
 }
@@ -78,11 +80,8 @@ void Control::advance_registration(int64_t now_ns) {
   for (const Frame& frame : registration_->advance(set_)) {
     if (frame.type == FrameType::place && !session_key_) {
       take_place(frame);
-    } else if (const auto failure = frame.type == FrameType::failure
-                                        ? decode<Failure>(frame.payload)
-                                        : std::nullopt) {
-      monitor_.report(*failure);
-    } else {
+    } else if (frame.type != FrameType::failure ||
+               !statements_.take_failure(frame.payload, 0, Statements::Link::join)) {
       fail_protocol("rank 0 sent a message that makes no sense", 0);
     }
   }
@@ -90,7 +89,7 @@ void Control::advance_registration(int64_t now_ns) {
   // With its place this rank needs rank 0 no more, which closes when all are linked.
   if (registration_->forged()) {
     fail(ErrorCode::protocol, "rank 0: " + registration_->why(), kForgedAdvice, 0);
-    registration_->send(frame(*monitor_.failure()));  // its other direction may be sound
+    registration_->send(statements_.failure_frame());  // its other direction may be sound
   } else if (!session_key_)
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
          "look at rank 0's own output", 0);
@@ -105,6 +104,8 @@ void Control::take_place(const Frame& frame) {
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);
   acceptor_.set_session_key(*session_key_);
+  statements_.set_world(place->world);
+  table_digest_ = place->table;
   table_[static_cast<size_t>(parent)] = place->parent;
   parent_dial_ = dial(Purpose::tree, parent, 0);
 }
@@ -143,8 +144,17 @@ void Control::take_record(const Frame& frame) {
   auto record = decode<PeerRecord>(frame.payload);
   if (!record || record->rank != records_known_)
     return fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
-  tree_.flood(bootstrap::frame(*record), tree_parent(setup_.rank));
-  table_[static_cast<size_t>(records_known_++)] = std::move(*record);
+  PeerRecord& row = table_[static_cast<size_t>(records_known_++)];
+  row = std::move(*record);
+  const bool is_complete = records_known_ == setup_.size;
+  // Before the last is passed on: so that nobody below this rank takes it for who has changed them.
+  if (is_complete && digest_of(table_) != table_digest_)
+    return fail(ErrorCode::protocol,
+                fmt::format("{} has changed records of other ranks",
+                            tree_.describe(tree_parent(setup_.rank))),
+                kForgerAdvice, tree_parent(setup_.rank));
+  if (is_complete) statements_.trust_table();
+  tree_.flood(bootstrap::frame(row), tree_parent(setup_.rank));
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
@@ -217,8 +227,8 @@ void Control::check_join_deadline(int64_t now_ns) {
 }
 
 void Control::spread_join_failure() {
-  if (registrar_ && !join_failure_spread_) registrar_->broadcast(frame(*monitor_.failure()));
-  if (registration_ && !join_failure_spread_) registration_->send(frame(*monitor_.failure()));
+  if (registrar_ && !join_failure_spread_) registrar_->broadcast(statements_.failure_frame());
+  if (registration_ && !join_failure_spread_) registration_->send(statements_.failure_frame());
   join_failure_spread_ = true;
 }
 

@@ -37,10 +37,10 @@ JobMonitor::JobMonitor(int rank, int size)
   own_waits_.reserve(kWaitsMax);
 }
 
-void JobMonitor::report(const Failure& failure) {
+bool JobMonitor::keep(const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
-    if (stored_) return;
+    if (stored_) return false;
     Failure kept = Error(failure).failure();  // its texts as they may be shown: callbacks get them
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
@@ -50,6 +50,7 @@ void JobMonitor::report(const Failure& failure) {
   log(LogLevel::info, rank_, "the job has failed: {}", stored_->text());
   event_.set();
   news_.set();
+  return true;
 }
 
 void JobMonitor::report_silent(const Failure& failure) {

@@ -18,7 +18,7 @@ class JobMonitor final : public Monitor {
   const Failure* failure() const noexcept override {
     return failure_.load(std::memory_order_acquire);
   }
-  void report(const Failure& failure) override;
+  void report(const Failure& failure) override { keep(failure); }
   void report_silent(const Failure& failure) override;
   bool has_left(int peer) const noexcept override;
   std::optional<CallsMade> calls_of(int peer) const override;
@@ -30,6 +30,8 @@ class JobMonitor final : public Monitor {
   std::vector<RankWaits> waits() const override;
   int event_fd() const noexcept override { return event_.fd(); }
 
+  /// As `report`; false where there was a failure before.
+  bool keep(const Failure& failure);
   /// Of report_silent, as long as the job has not failed; the control thread completes it.
   std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another

@@ -15,12 +15,13 @@ constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 
 }  // namespace
 
-Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor)
-    : table_(table), deadline_ns_(deadline_ns), monitor_(monitor) {}
+Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor,
+                     Statements& statements)
+    : table_(table), deadline_ns_(deadline_ns), monitor_(monitor), statements_(statements) {}
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
-  if (const Failure* failure = monitor_.failure()) entries_.back().stream.send(frame(*failure));
+  if (monitor_.failure() != nullptr) entries_.back().stream.send(statements_.failure_frame());
 }
 
 void Registrar::prepare(PollSet& set) {
@@ -35,7 +36,7 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
       fail(ErrorCode::protocol,
            fmt::format("rank {} at {}: {}", entry.from, entry.source, entry.stream.why()),
            kForgedAdvice, static_cast<int>(entry.from));
-      entry.stream.send(frame(*monitor_.failure()));  // its other direction may be sound
+      entry.stream.send(statements_.failure_frame());  // its other direction may be sound
     } else if (entry.rank) {
       fail(ErrorCode::peer_lost,
            fmt::format("{} died or gave up while joining: {}",
@@ -53,7 +54,8 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join && !entry.rank) {
     if (const auto join = decode<Join>(frame.payload)) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
-    if (const auto failure = decode<Failure>(frame.payload)) return monitor_.report(*failure);
+    const auto from = static_cast<int>(entry.from);
+    if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
   }
   fail(ErrorCode::protocol,
        fmt::format("rank {} at {} sent a message that makes no sense", entry.from, entry.source),
@@ -104,9 +106,11 @@ std::vector<int> Registrar::missing() const {
 }
 
 void Registrar::send_places(const WorldId& world) {
+  const Digest digest = digest_of(table_);
   for (Entry& entry : entries_)
     if (entry.rank)
-      entry.stream.send(frame(Place{world, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
+      entry.stream.send(
+          frame(Place{world, digest, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
 }
 
 void Registrar::broadcast(const Bytes& frame) {

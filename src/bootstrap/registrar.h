@@ -8,6 +8,7 @@
 
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/job_monitor.h"
+#include "bootstrap/statements.h"
 
 namespace ropewalk::bootstrap {
 
@@ -16,7 +17,8 @@ namespace ropewalk::bootstrap {
 class Registrar {
  public:
   /// `table` (of the job's size; row 0 is filled) receives the records.
-  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor);
+  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor,
+            Statements& statements);
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
   /// already it is told so at once.
@@ -50,6 +52,7 @@ class Registrar {
   std::vector<PeerRecord>& table_;
   int64_t deadline_ns_;
   JobMonitor& monitor_;
+  Statements& statements_;
   size_t joined_ = 1;
   std::list<Entry> entries_;
 };

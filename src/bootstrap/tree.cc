@@ -41,7 +41,7 @@ std::string utc_text() {
 // A heartbeat must be missed several times before its absence means anything, so the silence
 // allowed is never shorter than that of a few.
 Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
-           std::chrono::nanoseconds link_timeout, JobMonitor& monitor,
+           std::chrono::nanoseconds link_timeout, JobMonitor& monitor, Statements& statements,
            const std::vector<PeerRecord>& table)
     : rank_(rank),
       size_(size),
@@ -51,8 +51,10 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
           std::max(silence_max_ns_, std::min(int64_t{link_timeout.count()} + kKernelTells_ns,
                                              int64_t{timeout.count()} / 4 * 3))),
       monitor_(monitor),
+      statements_(statements),
       table_(table),
       gone_(static_cast<size_t>(size), false),
+      leaves_(static_cast<size_t>(size)),
       parent_(tree_parent(rank)),
       awaited_(size) {}
 
@@ -63,9 +65,10 @@ void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
   FrameStream& stream = links_.back().stream;
   for (int r = 0; r < size_; ++r)
     if (const auto calls = monitor_.calls_of(r))
-      stream.send(frame(Leave{static_cast<uint32_t>(r), *calls}));
+      stream.send(frame(
+          Signed<Leave>{{static_cast<uint32_t>(r), *calls}, leaves_[static_cast<size_t>(r)]}));
   if (peer < rank_) parent_ = peer;
-  if (failure_spread_) stream.send(frame(*monitor_.failure()));
+  if (failure_spread_) stream.send(statements_.failure_frame());
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
 }
 
@@ -109,7 +112,7 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
       monitor_.report({ErrorCode::protocol, "control",
                        fmt::format("{}: {}", describe(link.peer), link.stream.why()), kForgedAdvice,
                        rank_, link.peer});
-      link.stream.send(frame(*monitor_.failure()));  // its other direction may be sound
+      link.stream.send(statements_.failure_frame());  // its other direction may be sound
       link.open = false;
     } else if (link.stream.nonsense()) {
       protocol_fault(link);
@@ -133,19 +136,11 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
         protocol_fault(link);
       return;
     case FrameType::failure:
-      if (const auto failure = decode<Failure>(frame.payload))
-        monitor_.report(*failure);
-      else
+      if (!statements_.take_failure(frame.payload, link.peer, Statements::Link::tree))
         protocol_fault(link);
       return;
-    case FrameType::leave: {
-      const auto leave = decode<Leave>(frame.payload);
-      if (!leave || static_cast<int>(leave->rank) >= size_) return protocol_fault(link);
-      if (!monitor_.mark_left(static_cast<int>(leave->rank), leave->calls)) return;
-      --awaited_;
-      flood(bootstrap::frame(*leave), link.peer);
-      return;
-    }
+    case FrameType::leave:
+      return handle_leave(link, frame);
     case FrameType::who_waits:
       return frame.payload.empty() ? answer_question(link.peer) : protocol_fault(link);
     case FrameType::waits:
@@ -155,16 +150,30 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
   }
 }
 
+void Tree::handle_leave(const Edge& link, const Frame& frame) {
+  const auto leave = decode<Signed<Leave>>(frame.payload);
+  if (!leave || static_cast<int>(leave->message.rank) >= size_) return protocol_fault(link);
+  const auto rank = static_cast<int>(leave->message.rank);
+  if (monitor_.has_left(rank)) return;
+  if (!statements_.is_genuine(*leave, rank, link.peer)) return;
+  leaves_[leave->message.rank] = leave->signature;
+  monitor_.mark_left(rank, leave->message.calls);
+  --awaited_;
+  flood(bootstrap::frame(*leave), link.peer);
+}
+
 void Tree::handle_waits(const Edge& link, const Frame& frame) {
-  auto told = decode<Waits>(frame.payload);
+  auto told = decode<Signed<Waits>>(frame.payload);
   const auto is_rank = [&](int rank) { return rank < size_; };
-  const bool makes_sense = told && is_rank(static_cast<int>(told->rank)) &&
-                           std::ranges::all_of(told->answer.waits, [&](const Wait& wait) {
+  const bool makes_sense = told && is_rank(static_cast<int>(told->message.rank)) &&
+                           std::ranges::all_of(told->message.answer.waits, [&](const Wait& wait) {
                              return std::ranges::all_of(wait.waits_for(), is_rank);
                            });
   if (!makes_sense) return protocol_fault(link);
+  const auto rank = static_cast<int>(told->message.rank);
+  if (!statements_.is_genuine(*told, rank, link.peer)) return;
   flood(bootstrap::frame(*told), link.peer);
-  monitor_.note_answer(static_cast<int>(told->rank), std::move(told->answer));
+  monitor_.note_answer(rank, std::move(told->message.answer));
 }
 
 void Tree::answer_question(int from) {
@@ -172,7 +181,7 @@ void Tree::answer_question(int from) {
   if (advanced_ns_ - answered_ns_ < interval_ns) return;
   answered_ns_ = advanced_ns_;
   flood(frame(FrameType::who_waits), from);
-  flood(frame(Waits{static_cast<uint32_t>(rank_), monitor_.answer()}));
+  flood(frame(statements_.sign(Waits{static_cast<uint32_t>(rank_), monitor_.answer()})));
 }
 
 void Tree::spread_question() {
@@ -250,13 +259,15 @@ void Tree::protocol_fault(const Edge& link) {
 void Tree::spread_failure() {
   if (failure_spread_ || monitor_.failure() == nullptr) return;
   failure_spread_ = true;
-  flood(frame(*monitor_.failure()));
+  flood(statements_.failure_frame());
 }
 
 void Tree::announce_leave(const CallsMade& calls) {
   if (!monitor_.mark_left(rank_, calls)) return;
   --awaited_;
-  flood(frame(Leave{static_cast<uint32_t>(rank_), calls}));
+  const auto leave = statements_.sign(Leave{static_cast<uint32_t>(rank_), calls});
+  leaves_[leave.message.rank] = leave.signature;
+  flood(frame(leave));
 }
 
 bool Tree::flushed() const {

@@ -8,6 +8,7 @@
 
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/job_monitor.h"
+#include "bootstrap/statements.h"
 
 namespace ropewalk::bootstrap {
 
@@ -23,8 +24,9 @@ constexpr bool is_tree_child(int child, int rank) {
 /// The control thread only.
 ///
 /// A failure, once the monitor has one, is sent over every link, and every rank passes on the first
-/// that it hears of. A link that breaks, or whose other end stays silent, without that neighbour
-/// having left, is such a failure. A leave is flooded likewise, once per rank.
+/// that it hears of and that is genuine. A link that breaks, or whose other end stays silent,
+/// without that neighbour having left, is such a failure. A leave is flooded likewise, once per
+/// rank.
 ///
 /// A rank that has left relays for the others as long as it waits for them, which is not for ever.
 /// When it goes, its children look for another parent: the nearest ancestor that is there, or else
@@ -39,7 +41,7 @@ class Tree {
   /// `table` gives names to messages; it may fill up later, must outlive the tree and has `size`
   /// entries.
   Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
-       JobMonitor& monitor, const std::vector<PeerRecord>& table);
+       JobMonitor& monitor, Statements& statements, const std::vector<PeerRecord>& table);
 
   /// Takes a new link. What is known already, of a failure or of ranks that have left, is sent over
   /// it at once.
@@ -85,6 +87,7 @@ class Tree {
     bool given_up = false;  // it has been silent for too long
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
+  void handle_leave(const Edge& link, const Frame& frame);
   void handle_waits(const Edge& link, const Frame& frame);
   /// Passes the question on, and answers it, unless that was done a moment ago. `from`: the
   /// neighbour that asks; -1: this rank does.
@@ -103,11 +106,13 @@ class Tree {
   const int64_t silence_max_ns_;          // longest time without one
   const int64_t network_silence_max_ns_;  // so that the kernel notices first that a path is cut
   JobMonitor& monitor_;
+  Statements& statements_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
-  std::vector<bool> gone_;  // has left, and its link is closed
-  int parent_;              // -1: none
-  int awaited_;             // how many have not left
+  std::vector<bool> gone_;         // has left, and its link is closed
+  std::vector<Signature> leaves_;  // of those that have left
+  int parent_;                     // -1: none
+  int awaited_;                    // how many have not left
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
   int64_t gone_ns_ = 0;  // when the last neighbour went

@@ -214,6 +214,7 @@ void fields(auto& c, Is<PeerRecord> auto& record) {
   c.text(record.transport, kNameBytesMax);
   c.text(record.cpus, kTransportBytesMax);
   c.texts_by_name(record.transport_infos, kTransportInfosMax, kTransportBytesMax);
+  c.raw(record.verify_key);
   c.require(within_limits(record));
 }
 
@@ -225,12 +226,13 @@ void fields(auto& c, Is<Join> auto& join) {
 
 void fields(auto& c, Is<Place> auto& place) {
   c.raw(place.world);
+  c.raw(place.table);
   fields(c, place.parent);
 }
 
 void fields(auto& c, Is<Failure> auto& failure) {
   c.code(failure.code, static_cast<ErrorCode>(1), ErrorCode::aborted);
-  c.integer(failure.rank, -1, static_cast<int>(kRanksMax - 1));
+  c.integer(failure.rank, 0, static_cast<int>(kRanksMax - 1));
   c.ranks(failure.peers, failure.peer);
   c.text(failure.operation, kOperationBytesMax);
   c.text(failure.reason, kReasonBytesMax);
@@ -267,6 +269,17 @@ void fields(auto& c, Is<Leave> auto& leave) {
   c.integer(leave.calls.count);
   c.integer(leave.calls.digest);
   c.text(leave.calls.last, kOperationBytesMax);
+}
+
+template <class T>
+concept IsSigned = requires(const T& said) {
+  said.message;
+  said.signature;
+};
+
+void fields(auto& c, IsSigned auto& said) {
+  fields(c, said.message);
+  c.raw(said.signature);
 }
 
 Bytes frame_of(FrameType type, const Bytes& payload) {
@@ -308,6 +321,10 @@ Bytes encode(const Message& message) {
 template Bytes encode(const Hello&);
 template Bytes encode(const Reply&);
 template Bytes encode(const Answer&);
+template Bytes encode(const PeerRecord&);
+template Bytes encode(const Failure&);
+template Bytes encode(const Leave&);
+template Bytes encode(const Waits&);
 
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes) {
@@ -324,10 +341,10 @@ template std::optional<FrameHeader> decode(ByteSpan);
 template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);
 template std::optional<PeerRecord> decode(ByteSpan);
-template std::optional<Failure> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
-template std::optional<Waits> decode(ByteSpan);
-template std::optional<Leave> decode(ByteSpan);
+template std::optional<Signed<Failure>> decode(ByteSpan);
+template std::optional<Signed<Leave>> decode(ByteSpan);
+template std::optional<Signed<Waits>> decode(ByteSpan);
 
 Bytes frame(FrameType empty) {
   return frame_of(empty, {});
@@ -341,17 +358,15 @@ Bytes frame(const Place& place) {
 Bytes frame(const PeerRecord& record) {
   return frame_of(FrameType::record, encode(record));
 }
-Bytes frame(const Failure& failure) {
-  return frame_of(FrameType::failure, encode(failure));
-}
 Bytes frame(const Heartbeat& heartbeat) {
   return frame_of(FrameType::heartbeat, encode(heartbeat));
 }
-Bytes frame(const Leave& leave) {
-  return frame_of(FrameType::leave, encode(leave));
+template <class Message>
+Bytes frame(const Signed<Message>& said) {
+  return frame_of(type_of(said.message), encode(said));
 }
-Bytes frame(const Waits& waits) {
-  return frame_of(FrameType::waits, encode(waits));
-}
+template Bytes frame(const Signed<Failure>&);
+template Bytes frame(const Signed<Leave>&);
+template Bytes frame(const Signed<Waits>&);
 
 }  // namespace ropewalk::bootstrap

@@ -41,6 +41,8 @@ inline constexpr uint32_t kStreamsMax = 1024;
 using PublicKey = std::array<std::byte, 32>;  // X25519
 using Mac = std::array<std::byte, 32>;
 using WorldId = std::array<std::byte, 16>;
+using Digest = std::array<std::byte, 32>;     // BLAKE2b-256
+using Signature = std::array<std::byte, 64>;  // Ed25519
 
 enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3 };
 
@@ -84,7 +86,8 @@ struct Answer {
 };
 inline constexpr size_t kAnswerBytes = 40;
 
-/// Message: Hello, Reply or Answer. So many bytes as the constants here say.
+/// Message: Hello, Reply or Answer, which have so many bytes as the constants here say; PeerRecord;
+/// or what is in a Signed.
 template <class Message>
 Bytes encode(const Message& message);
 
@@ -96,11 +99,11 @@ enum class FrameType : uint8_t {
   record = 3,     // down the tree, in rank order: PeerRecord
   ready = 4,      // up the tree: this subtree is linked; empty
   go = 5,         // down the tree: every rank is linked; empty
-  failure = 6,    // both ways: Failure
+  failure = 6,    // both ways: Signed<Failure>
   heartbeat = 7,  // both ways: Heartbeat
-  leave = 8,      // both ways: Leave
+  leave = 8,      // both ways: Signed<Leave>
   who_waits = 9,  // both ways: who waits for whom? Empty
-  waits = 10,     // both ways: Waits
+  waits = 10,     // both ways: Signed<Waits>
 };
 
 struct FrameHeader {
@@ -114,6 +117,7 @@ struct Join {
 };
 struct Place {
   WorldId world = {};
+  Digest table = {};  // statements.h
   PeerRecord parent;
 };
 struct Heartbeat {
@@ -128,9 +132,24 @@ struct Leave {
   uint32_t rank = 0;
   CallsMade calls;
 };
+/// What the rank in it says (statements.h). A Failure's `rank` says it.
+template <class Message>
+struct Signed {
+  Message message;
+  Signature signature = {};
+};
+constexpr FrameType type_of(const Failure& /*message*/) {
+  return FrameType::failure;
+}
+constexpr FrameType type_of(const Leave& /*message*/) {
+  return FrameType::leave;
+}
+constexpr FrameType type_of(const Waits& /*message*/) {
+  return FrameType::waits;
+}
 
 /// Message: any of the structures above (Hello, Reply, Answer, FrameHeader, what follows a
-/// header), PeerRecord or Failure.
+/// header) or PeerRecord.
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes);
 
@@ -140,10 +159,10 @@ Bytes frame(FrameType empty);
 Bytes frame(const Join& join);
 Bytes frame(const Place& place);
 Bytes frame(const PeerRecord& record);
-Bytes frame(const Failure& failure);
 Bytes frame(const Heartbeat& heartbeat);
-Bytes frame(const Leave& leave);
-Bytes frame(const Waits& waits);
+/// Message: Failure, Leave or Waits.
+template <class Message>
+Bytes frame(const Signed<Message>& said);
 
 inline constexpr const char* kForgedAdvice =
     "look at what lies between the two hosts: it changes bytes, or forges them";

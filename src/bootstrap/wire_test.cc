@@ -17,6 +17,7 @@ PeerRecord full_record() {
   for (size_t i = 0; i < kTransportInfosMax; ++i)
     record.transport_infos[std::string(1, static_cast<char>('a' + i))] = "told";
   record.transport_infos["a"] += std::string(kTransportBytesMax - transport_bytes(record), '\0');
+  record.verify_key.fill(std::byte{7});
   return record;
 }
 
@@ -35,8 +36,17 @@ void expect_exact(ByteSpan payload, Decode decode) {
   EXPECT_FALSE(decode(longer));
 }
 
+Bytes failure_frame(const Failure& failure) {
+  return frame(Signed<Failure>{failure});
+}
+
+std::optional<Failure> decode_failure(ByteSpan payload) {
+  const auto said = decode<Signed<Failure>>(payload);
+  return said ? std::optional(said->message) : std::nullopt;
+}
+
 TEST(Wire, FramesHaveTheirHeader) {
-  const Bytes bytes = frame(Leave{0x01020304 & 0xfffff, {}});
+  const Bytes bytes = frame(Signed<Leave>{{0x01020304 & 0xfffff, {}}});
   const auto header = decode<FrameHeader>(ByteSpan(bytes).first(kFrameHeaderBytes));
   ASSERT_TRUE(header);
   EXPECT_EQ(header->type, FrameType::leave);
@@ -56,6 +66,7 @@ TEST(Wire, JoinRoundTrip) {
   EXPECT_EQ(join->record.transport, full_record().transport);
   EXPECT_EQ(join->record.cpus, full_record().cpus);
   EXPECT_EQ(join->record.transport_infos, full_record().transport_infos);
+  EXPECT_EQ(join->record.verify_key, full_record().verify_key);
   Join small{2, 1, {}};
   small.record.rank = 1;
   expect_exact(payload_of(frame(small)), decode<Join>);
@@ -67,7 +78,7 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   record.transport_infos = {{"a", ""}, {"b", ""}};
   Bytes bytes = frame(record);
   EXPECT_TRUE(decode<PeerRecord>(payload_of(bytes)));
-  bytes[bytes.size() - 3] = std::byte{'a'};
+  bytes[bytes.size() - sizeof(VerifyKey) - 3] = std::byte{'a'};
   EXPECT_FALSE(decode<PeerRecord>(payload_of(bytes))) << "a name twice";
   record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
   EXPECT_TRUE(within_limits(record));
@@ -78,11 +89,13 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
 TEST(Wire, PlaceAndRecordRoundTrip) {
   Place place;
   place.world[3] = std::byte{9};
+  place.table[31] = std::byte{8};
   place.parent.rank = 2;
   place.parent.addresses = {"127.0.0.1:5", "[::1]:5"};
   const auto decoded = decode<Place>(payload_of(frame(place)));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->world, place.world);
+  EXPECT_EQ(decoded->table, place.table);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
   expect_exact(payload_of(frame(place)), decode<Place>);
   expect_exact(payload_of(frame(place.parent)), decode<PeerRecord>);
@@ -90,34 +103,35 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
 
 TEST(Wire, FailureRoundTripCutsLongTexts) {
   Failure failure{ErrorCode::peer_lost, "control", std::string(5000, 'r'), "advice", 3, 1};
-  const auto decoded = decode<Failure>(payload_of(frame(failure)));
+  const auto decoded = decode_failure(payload_of(failure_frame(failure)));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->code, ErrorCode::peer_lost);
   EXPECT_EQ(decoded->reason.size(), kReasonBytesMax);
   EXPECT_EQ(decoded->rank, 3);
   EXPECT_EQ(decoded->peer, 1);
   failure.reason = "short";
-  expect_exact(payload_of(frame(failure)), decode<Failure>);
+  expect_exact(payload_of(failure_frame(failure)), decode_failure);
 }
 
 TEST(Wire, AFailureNamesManyRanksInRuns) {
   Failure failure{ErrorCode::peer_lost, "o", "r", "a", 0, 4, {4, 5, 6, 7, 9}};
-  Bytes bytes = frame(failure);
-  auto decoded = decode<Failure>(payload_of(bytes));
+  Bytes bytes = failure_frame(failure);
+  auto decoded = decode_failure(payload_of(bytes));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->peer, 4);
   EXPECT_EQ(decoded->peers, failure.peers);
-  expect_exact(payload_of(bytes), decode<Failure>);
+  expect_exact(payload_of(bytes), decode_failure);
   bytes[kFrameHeaderBytes + 15] = std::byte{8};  // where the second run begins
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "two runs that could be one";
+  EXPECT_FALSE(decode_failure(payload_of(bytes))) << "two runs that could be one";
   bytes[kFrameHeaderBytes + 15] = std::byte{2};
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "they descend";
-  bytes = frame(failure);
+  EXPECT_FALSE(decode_failure(payload_of(bytes))) << "they descend";
+  bytes = failure_frame(failure);
   bytes[kFrameHeaderBytes + 11] = std::byte{0};
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "a run of none";
+  EXPECT_FALSE(decode_failure(payload_of(bytes))) << "a run of none";
   bytes[kFrameHeaderBytes + 14] = std::byte{0xff};
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes))) << "a rank beyond the last";
-  decoded = decode<Failure>(payload_of(frame(Failure{ErrorCode::timeout, "o", "r", "a", 0, -1})));
+  EXPECT_FALSE(decode_failure(payload_of(bytes))) << "a rank beyond the last";
+  decoded =
+      decode_failure(payload_of(failure_frame(Failure{ErrorCode::timeout, "o", "r", "a", 0, -1})));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->peer, -1);
   EXPECT_TRUE(decoded->peers.empty());
@@ -125,21 +139,34 @@ TEST(Wire, AFailureNamesManyRanksInRuns) {
   failure.reason = failure.advice = failure.operation = std::string(5000, 'x');
   failure.peers.clear();
   for (int rank = 0; rank < 4000; rank += 2) failure.peers.push_back(rank);
-  bytes = frame(failure);
+  bytes = failure_frame(failure);
   ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
-  decoded = decode<Failure>(payload_of(bytes));
+  decoded = decode_failure(payload_of(bytes));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->peers.size(), kRankRunsMax);
 }
 
+TEST(Wire, WhatIsSignedRoundTrip) {
+  Signed<Leave> leave{{3, {5, 6, "barrier"}}};
+  leave.signature.fill(std::byte{1});
+  leave.signature[63] = std::byte{2};
+  const auto left = decode<Signed<Leave>>(payload_of(frame(leave)));
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->message.calls.last, "barrier");
+  EXPECT_EQ(left->signature, leave.signature);
+  expect_exact(payload_of(frame(leave)), decode<Signed<Leave>>);
+}
+
 TEST(Wire, OutOfRangeIsRefused) {
-  Bytes bytes = frame(Failure{ErrorCode::peer_lost, "o", "r", "a", 0, 0});
+  Bytes bytes = failure_frame(Failure{ErrorCode::peer_lost, "o", "r", "a", 0, 0});
   bytes[kFrameHeaderBytes] = std::byte{0};  // ErrorCode::ok is no failure
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
+  EXPECT_FALSE(decode_failure(payload_of(bytes)));
   bytes[kFrameHeaderBytes] = std::byte{200};
-  EXPECT_FALSE(decode<Failure>(payload_of(bytes)));
-  EXPECT_FALSE(decode<Leave>(payload_of(frame(Leave{kRanksMax, {}}))));
-  EXPECT_FALSE(decode<Waits>(payload_of(frame(Waits{kRanksMax, {}}))));
+  EXPECT_FALSE(decode_failure(payload_of(bytes)));
+  EXPECT_FALSE(decode_failure(payload_of(failure_frame({ErrorCode::timeout, "o", "r", "", -1, 0}))))
+      << "nobody says it";
+  EXPECT_FALSE(decode<Signed<Leave>>(payload_of(frame(Signed<Leave>{{kRanksMax, {}}}))));
+  EXPECT_FALSE(decode<Signed<Waits>>(payload_of(frame(Signed<Waits>{{kRanksMax, {}}}))));
   PeerRecord record;
   record.rank = static_cast<int>(kRanksMax);
   EXPECT_FALSE(within_limits(record));
@@ -154,20 +181,22 @@ TEST(Wire, WaitsRoundTrip) {
       .operation = Collective::all_reduce, .sequence = 7, .awaited = true, .since_ns = 5};
   for (int& peer : collective.peers) peer = 100 + collective.peer_count++;
   const Wait message{.operation = Collective::recv, .channel = 1, .peers = {3}, .peer_count = 1};
-  const Waits few{2, {0, 8, {collective, message, {.any = true}}}};
-  const auto decoded = decode<Waits>(payload_of(frame(few)));
+  Signed<Waits> few{{2, {0, 8, {collective, message, {.any = true}}}}};
+  few.signature[63] = std::byte{2};
+  const auto decoded = decode<Signed<Waits>>(payload_of(frame(few)));
   ASSERT_TRUE(decoded);
-  EXPECT_EQ(decoded->rank, 2u);
-  EXPECT_EQ(decoded->answer.calls, 8u);
-  EXPECT_EQ(decoded->answer.waits, few.answer.waits);
-  expect_exact(payload_of(frame(few)), decode<Waits>);
+  EXPECT_EQ(decoded->message.rank, 2u);
+  EXPECT_EQ(decoded->message.answer.calls, 8u);
+  EXPECT_EQ(decoded->message.answer.waits, few.message.answer.waits);
+  EXPECT_EQ(decoded->signature, few.signature);
+  expect_exact(payload_of(frame(few)), decode<Signed<Waits>>);
 
-  Waits many{2, {0, 8, std::vector<Wait>(kWaitsMax, collective)}};
+  Signed<Waits> many{{2, {0, 8, std::vector<Wait>(kWaitsMax, collective)}}};
   const Bytes bytes = frame(many);
   EXPECT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
-  EXPECT_TRUE(decode<Waits>(payload_of(bytes)));
-  many.answer.waits.push_back(message);
-  EXPECT_FALSE(decode<Waits>(payload_of(frame(many)))) << "too many";
+  EXPECT_TRUE(decode<Signed<Waits>>(payload_of(bytes)));
+  many.message.answer.waits.push_back(message);
+  EXPECT_FALSE(decode<Signed<Waits>>(payload_of(frame(many)))) << "too many";
 }
 
 /// docs/protocol.md shows these bytes.

@@ -1,6 +1,8 @@
 // The job as this process sees it, once every rank has joined. docs/protocol.md has every byte.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,6 +18,9 @@ namespace ropewalk {
 /// What a rank tells of its transports, by name; opaque to the bootstrap.
 using TransportInfos = std::map<std::string, std::string, std::less<>>;
 
+/// Ed25519: tells whether a rank has signed something.
+using VerifyKey = std::array<std::byte, 32>;
+
 /// What every rank tells every other at joining. Fields that come from outside are bounded when
 /// parsed (wire.h).
 struct PeerRecord {
@@ -27,6 +32,7 @@ struct PeerRecord {
   std::string transport = "auto";      // Config::transport
   std::string cpus;                    // that the rank may use: "0-3,8"
   TransportInfos transport_infos;
+  VerifyKey verify_key = {};  // of what it says in this job's control tree
 };
 
 /// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).

@@ -263,6 +263,12 @@ TEST(WireExample, HandshakeAndFirstRecord) {
 }
 
 TEST(WireExample, FramesOfTheBootstrap) {
+  bootstrap::start_cryptography();
+  const auto keys_of = [](uint8_t seed) {
+    Key bytes;
+    bytes.fill(seed);
+    return bootstrap::signing_keys(bytes);
+  };
   const PeerRecord record{1,
                           1234,
                           "a",
@@ -270,13 +276,21 @@ TEST(WireExample, FramesOfTheBootstrap) {
                           {"127.0.0.1:4242"},
                           "auto",
                           "0-3,8",
-                          {{"shm", "shm2:1234:6:00c0ffee00c0ffee:5"}, {"verbs", "!no port"}}};
+                          {{"shm", "shm2:1234:6:00c0ffee00c0ffee:5"}, {"verbs", "!no port"}},
+                          keys_of(0x33).verify_key};
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
-  EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}})),
-            printed("leave"));
-  EXPECT_EQ(hex_of(bootstrap::frame(Failure{
-                ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}})),
-            printed("failure"));
+  const auto said = [&](uint8_t seed, const auto& message) {
+    bootstrap::WorldId world;
+    world.fill(std::byte{0x55});
+    const auto type = bootstrap::type_of(message);
+    return hex_of(bootstrap::frame(bootstrap::Signed<std::decay_t<decltype(message)>>{
+        message, bootstrap::sign(keys_of(seed), world, type, bootstrap::encode(message))}));
+  };
+  EXPECT_EQ(said(0x33, bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}}), printed("leave"));
+  EXPECT_EQ(
+      said(0x44,
+           Failure{ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}}),
+      printed("failure"));
 }
 
 TEST(WireExample, SealedRecordOverTcp) {

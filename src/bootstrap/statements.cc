@@ -1,0 +1,81 @@
+#include "bootstrap/statements.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+namespace ropewalk::bootstrap {
+namespace {
+
+std::string said_by(int rank, const std::string& what) {
+  return fmt::format("rank {} says: {}", rank, what);
+}
+
+}  // namespace
+
+Digest digest_of(const std::vector<PeerRecord>& table) {
+  Digest digest;
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, nullptr, 0, digest.size());
+  for (const PeerRecord& record : table) {
+    const Bytes bytes = encode(record);
+    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(bytes.data()),
+                              bytes.size());
+  }
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
+  return digest;
+}
+
+Statements::Statements(int rank, SigningKeys keys, JobMonitor& monitor,
+                       const std::vector<PeerRecord>& table)
+    : rank_(rank), keys_(std::move(keys)), monitor_(monitor), table_(table) {}
+
+bool Statements::is_signed_by(int rank, FrameType type, const Bytes& message,
+                              const Signature& signature) {
+  if (!is_table_trusted_) return false;
+  return is_signed(table_[static_cast<size_t>(rank)].verify_key, world_, type, message, signature);
+}
+
+bool Statements::take_failure(ByteSpan payload, int peer, Link link) {
+  auto said = decode<Signed<Failure>>(payload);
+  if (!said || static_cast<size_t>(said->message.rank) >= table_.size()) return false;
+  if (monitor_.failure() != nullptr) return true;
+  Failure& failure = said->message;
+  if (is_signed_by(failure.rank, FrameType::failure, encode(failure), said->signature)) {
+    if (monitor_.keep(failure)) failure_ = frame(*said);
+    return true;
+  }
+  // A rank that does not know the world yet signs what nobody can verify. It has no links but this.
+  if (is_table_trusted_ && link == Link::tree) {
+    report_forged(FrameType::failure, failure.rank, peer);
+    return true;
+  }
+  if (failure.rank != peer) {
+    failure.reason = said_by(failure.rank, failure.reason);
+    failure.rank = peer;
+  }
+  monitor_.report(failure);
+  return true;
+}
+
+Bytes Statements::failure_frame() const {
+  if (!failure_.empty()) return failure_;
+  Failure failure = *monitor_.failure();
+  if (failure.rank >= 0 && failure.rank != rank_)
+    failure.reason = said_by(failure.rank, failure.reason);
+  failure.rank = rank_;
+  return frame(sign(std::move(failure)));
+}
+
+void Statements::report_forged(FrameType type, int rank, int peer) const {
+  const char* what = type == FrameType::failure ? "a failure"
+                     : type == FrameType::leave ? "a leave"
+                                                : "an answer";
+  const PeerRecord& record = table_[static_cast<size_t>(peer)];
+  monitor_.report({ErrorCode::protocol, "control",
+                   fmt::format("{} sent {} in the name of rank {}, which has not signed it",
+                               record.rank == peer ? describe(record) : fmt::format("rank {}", peer),
+                               what, rank),
+                   kForgerAdvice, rank_, peer});
+}
+
+}  // namespace ropewalk::bootstrap

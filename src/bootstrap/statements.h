@@ -1,0 +1,72 @@
+// What ranks say of themselves and of others: signed by the rank that says it, so that those who
+// pass it on cannot put words into its mouth.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/job_monitor.h"
+
+namespace ropewalk::bootstrap {
+
+inline constexpr const char* kForgerAdvice =
+    "look at that rank's host: what runs there is not Ropewalk, or somebody has changed it";
+
+/// Of all records, in rank order. Rank 0 gives it to each rank with its place: so ranks that pass
+/// records on can change none of them unnoticed.
+Digest digest_of(const std::vector<PeerRecord>& table);
+
+/// The control thread only. Signs what this rank says, and judges what others say by the keys in
+/// their records. What is genuine is passed on as it came.
+class Statements {
+ public:
+  /// `table` may fill up later; it and `monitor` must outlive this object.
+  Statements(int rank, SigningKeys keys, JobMonitor& monitor, const std::vector<PeerRecord>& table);
+
+  const VerifyKey& verify_key() const { return keys_.verify_key; }
+  /// Once it is known. What was signed before holds in no world.
+  void set_world(const WorldId& world) { world_ = world; }
+  /// From now on the table is complete, and as rank 0 has made it.
+  void trust_table() { is_table_trusted_ = true; }
+
+  /// Message: Failure, Leave or Waits, of this rank.
+  template <class Message>
+  Signed<Message> sign(Message message) const {
+    const Bytes bytes = encode(message);
+    return {std::move(message), bootstrap::sign(keys_, world_, type_of(message), bytes)};
+  }
+  /// Whether `rank` (less than the job's size), which is the one in the message, has signed it.
+  /// Otherwise `peer`, which has made it or should not have passed it on, has failed the job.
+  template <class Message>
+  bool is_genuine(const Signed<Message>& said, int rank, int peer) {
+    const bool genuine =
+        is_signed_by(rank, type_of(said.message), encode(said.message), said.signature);
+    if (!genuine) report_forged(type_of(said.message), rank, peer);
+    return genuine;
+  }
+
+  /// How a frame came: over a connection for joining, or over the tree.
+  enum class Link : uint8_t { join, tree };
+  /// Takes a failure that `peer` says or passes on; false where it makes no sense. What cannot be
+  /// judged, as keys are not known yet, `peer` has said. What is forged fails the job by itself.
+  bool take_failure(ByteSpan payload, int peer, Link link);
+  /// The job's failure for the others: as it came, or in this rank's own name.
+  Bytes failure_frame() const;
+
+ private:
+  bool is_signed_by(int rank, FrameType type, const Bytes& message, const Signature& signature);
+  void report_forged(FrameType type, int rank, int peer) const;
+
+  const int rank_;
+  const SigningKeys keys_;
+  JobMonitor& monitor_;
+  const std::vector<PeerRecord>& table_;
+  WorldId world_ = {};
+  bool is_table_trusted_ = false;
+  Bytes failure_;  // the frame, where the job's failure came and is genuine
+};
+
+}  // namespace ropewalk::bootstrap

@@ -134,8 +134,9 @@ class Control {
   std::optional<SocketAddress> coordinator_;  // the address that answered
   std::unique_ptr<Dialer> parent_dial_;
   std::optional<Key> session_key_;  // once this rank has its place
-  Digest table_digest_ = {};        // as rank 0 told it
+  Digest whole_digest_ = {};        // of the table, as rank 0 told it
   int records_known_ = 0;           // rows of table_ that came, in rank order
+  Digest known_digest_ = {};        // of those
   std::set<int> children_not_ready_;
   bool ready_sent_ = false;
   bool join_failure_spread_ = false;

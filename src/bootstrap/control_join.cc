@@ -105,7 +105,7 @@ void Control::take_place(const Frame& frame) {
   session_key_ = session_key(job_key_, place->world);
   acceptor_.set_session_key(*session_key_);
   statements_.set_world(place->world);
-  table_digest_ = place->table;
+  whole_digest_ = place->table;
   table_[static_cast<size_t>(parent)] = place->parent;
   parent_dial_ = dial(Purpose::tree, parent, 0);
 }
@@ -146,9 +146,10 @@ void Control::take_record(const Frame& frame) {
     return fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
   PeerRecord& row = table_[static_cast<size_t>(records_known_++)];
   row = std::move(*record);
+  known_digest_ = digest_with(known_digest_, frame.payload);
   const bool is_complete = records_known_ == setup_.size;
   // Before the last is passed on: so that nobody below this rank takes it for who has changed them.
-  if (is_complete && digest_of(table_) != table_digest_)
+  if (is_complete && known_digest_ != whole_digest_)
     return fail(ErrorCode::protocol,
                 fmt::format("{} has changed records of other ranks",
                             tree_.describe(tree_parent(setup_.rank))),

@@ -66,8 +66,7 @@ class HandmadeRank {
   /// `message` with this rank's signature, whoever is named in it.
   template <class Message>
   Bytes signed_frame(const Message& message) const {
-    return frame(Signed<Message>{
-        message, sign(keys_, world_, type_of(message), encode(message))});
+    return frame(Signed<Message>{message, sign(keys_, world_, type_of(message), encode(message))});
   }
   void send_to_parent(const Bytes& bytes) { parent_->send(bytes); }
   /// The next frame of that type. Its payload is empty where it does not come.
@@ -174,10 +173,10 @@ void expect_after(const std::function<void(HandmadeRank&)>& deed, int rank, int 
 
 TEST(ForgingRank, AFailureInAnothersNameIsItsOwn) {
   const Failure forged{ErrorCode::peer_lost, "control", "rank 4 died", "", 3, 4, {4}};
-  expect_after(
-      [&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(forged)); }, 1, kForger,
-      "rank 10 (forger, pid " + std::to_string(getpid()) +
-          ") sent a failure in the name of rank 3, which has not signed it");
+  expect_after([&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(forged)); }, 1,
+               kForger,
+               "rank 10 (forger, pid " + std::to_string(getpid()) +
+                   ") sent a failure in the name of rank 3, which has not signed it");
 }
 
 TEST(ForgingRank, ALeaveInAnothersNameIsItsFailure) {
@@ -195,15 +194,16 @@ TEST(ForgingRank, ALeaveInAnothersNameIsItsFailure) {
 
 TEST(ForgingRank, AnAnswerInAnothersNameIsItsFailure) {
   expect_after(
-      [](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(Waits{3, {}})); }, 1,
-      kForger, "sent an answer in the name of rank 3");
+      [](HandmadeRank& forger) {
+        forger.send_to_parent(forger.signed_frame(Waits{3, {}}));
+      },
+      1, kForger, "sent an answer in the name of rank 3");
 }
 
 TEST(ForgingRank, WhatItSaysItselfItIsKnownToSay) {
   const Failure claim{ErrorCode::peer_lost, "connect", "rank 4 died", "", kForger, 4, {4}};
-  expect_after(
-      [&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(claim)); }, kForger, 4,
-      "rank 4 died");
+  expect_after([&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(claim)); },
+               kForger, 4, "rank 4 died");
 }
 
 // What rank 3 has said in one job is handed over in the next, of the same key.

@@ -12,16 +12,22 @@ std::string said_by(int rank, const std::string& what) {
 
 }  // namespace
 
-Digest digest_of(const std::vector<PeerRecord>& table) {
+Digest digest_with(const Digest& before, ByteSpan record) {
+  const auto raw = [](const auto& bytes) {
+    return reinterpret_cast<const unsigned char*>(bytes.data());
+  };
   Digest digest;
   crypto_generichash_state state;
   crypto_generichash_init(&state, nullptr, 0, digest.size());
-  for (const PeerRecord& record : table) {
-    const Bytes bytes = encode(record);
-    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(bytes.data()),
-                              bytes.size());
-  }
+  crypto_generichash_update(&state, raw(before), before.size());
+  crypto_generichash_update(&state, raw(record), record.size());
   crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
+  return digest;
+}
+
+Digest digest_of(const std::vector<PeerRecord>& table) {
+  Digest digest = {};
+  for (const PeerRecord& record : table) digest = digest_with(digest, encode(record));
   return digest;
 }
 
@@ -71,11 +77,12 @@ void Statements::report_forged(FrameType type, int rank, int peer) const {
                      : type == FrameType::leave ? "a leave"
                                                 : "an answer";
   const PeerRecord& record = table_[static_cast<size_t>(peer)];
-  monitor_.report({ErrorCode::protocol, "control",
-                   fmt::format("{} sent {} in the name of rank {}, which has not signed it",
-                               record.rank == peer ? describe(record) : fmt::format("rank {}", peer),
-                               what, rank),
-                   kForgerAdvice, rank_, peer});
+  monitor_.report(
+      {ErrorCode::protocol, "control",
+       fmt::format("{} sent {} in the name of rank {}, which has not signed it",
+                   record.rank == peer ? describe(record) : fmt::format("rank {}", peer), what,
+                   rank),
+       kForgerAdvice, rank_, peer});
 }
 
 }  // namespace ropewalk::bootstrap

@@ -15,8 +15,11 @@ namespace ropewalk::bootstrap {
 inline constexpr const char* kForgerAdvice =
     "look at that rank's host: what runs there is not Ropewalk, or somebody has changed it";
 
-/// Of all records, in rank order. Rank 0 gives it to each rank with its place: so ranks that pass
-/// records on can change none of them unnoticed.
+/// Of the records of ranks 0 to r, from that of those before r (of none: zeros) and r's, as it is
+/// encoded.
+Digest digest_with(const Digest& before, ByteSpan record);
+/// Of all. Rank 0 gives it to each rank with its place: so ranks that pass records on can change
+/// none of them unnoticed.
 Digest digest_of(const std::vector<PeerRecord>& table);
 
 /// The control thread only. Signs what this rank says, and judges what others say by the keys in

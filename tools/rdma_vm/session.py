@@ -11,6 +11,7 @@ import time
 from rdma_vm.failure import STATUS_TIMEOUT, Failure, say
 from rdma_vm.machine import Machine
 
+HANG_S = 45  # now and then an emulated kernel hangs as it boots: it is booted once more
 BOOT_S_MAX = 120  # in software, on a busy machine; 5 s is usual
 OFF_S_MAX = 10
 CHUNK_BYTES = 65536
@@ -35,10 +36,13 @@ class Printer:
             self.write(b"\n")
 
 
+class DidNotComeUp(Failure):
+    pass
+
+
 class Run:
-    def __init__(self, machines, options):
-        self.machines, self.options = machines, options
-        self.begin = time.monotonic()
+    def __init__(self, machines, options, begin):
+        self.machines, self.options, self.begin = machines, options, begin
         self.selector = selectors.DefaultSelector()
         self.control = {machine.node: b"" for machine in machines}
         self.up, self.statuses = set(), {}
@@ -114,14 +118,14 @@ class Run:
         raise Failure(f"the run took longer than {self.options.timeout_s:g} s (--timeout) and was "
                       "ended", STATUS_TIMEOUT)
 
-    def status(self):
+    def status(self, boot_s_max):
         deadline = self.begin + self.options.timeout_s
-        if not self.wait_for(self.up, min(deadline, self.begin + BOOT_S_MAX)):
+        if not self.wait_for(self.up, min(deadline, time.monotonic() + boot_s_max)):
             if time.monotonic() >= deadline:
                 self.out_of_time()
             slow = next(one for one in self.machines if one.node not in self.up)
-            raise Failure(f"the machine of node {slow.node} did not come up in {BOOT_S_MAX} s:\n"
-                          f"  {slow.last_words()}")
+            raise DidNotComeUp(f"the machine of node {slow.node} did not come up in {boot_s_max} s:\n"
+                               f"  {slow.last_words()}")
         self.note("up")
         self.tell(b"go")
         if not self.wait_for(self.statuses, deadline):
@@ -149,6 +153,15 @@ def run(options, image, accel):
         signal.signal(number, end_by_signal)
     if options.verbose:
         say(f"accelerator {accel}")
+    begin = time.monotonic()
+    try:
+        return boot_and_run(options, image, accel, begin, HANG_S)
+    except DidNotComeUp as failure:
+        say(f"{failure}\nbooting once more")
+        return boot_and_run(options, image, accel, begin, BOOT_S_MAX)
+
+
+def boot_and_run(options, image, accel, begin, boot_s_max):
     with contextlib.ExitStack() as stack:
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rdma-vm-")))
         machines = []
@@ -156,6 +169,6 @@ def run(options, image, accel):
             machines.append(Machine(image, accel, options, node, scratch / f"node{node}", links))
             stack.callback(machines[-1].end)
         try:
-            return Run(machines, options).status()
+            return Run(machines, options, begin).status(boot_s_max)
         except BrokenPipeError:  # nobody reads the output any more
             return 128 + signal.SIGPIPE

@@ -102,6 +102,8 @@ RankWaits JobMonitor::answer() const {
   const std::lock_guard lock(mutex_);
   RankWaits own{0, started_.load(std::memory_order_relaxed), own_waits_};
   const int64_t now_ns = MonotonicClock().now_ns();
+  std::erase_if(own.waits,
+                [&](const Wait& wait) { return wait.until_ns != 0 && wait.until_ns < now_ns; });
   for (Wait& wait : own.waits) wait.since_ns = std::max<int64_t>(0, now_ns - wait.since_ns);
   return own;
 }

@@ -32,6 +32,7 @@ struct Wait {
   bool any = false;       // for a message of any rank: no operation, no peers
   bool awaited = false;   // a caller waits for its end; else it goes on beside what the rank does
   int64_t since_ns = 0;
+  int64_t until_ns = 0;  // others are told of it until then; 0: as long as it is noted
   std::array<int, kPeersMax> peers{};
   uint8_t peer_count = 0;
 

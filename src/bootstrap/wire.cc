@@ -249,7 +249,7 @@ void fields(auto& c, Is<Wait> auto& wait) {
   c.integer(wait.sequence);
   c.boolean(wait.any);
   c.boolean(wait.awaited);
-  c.integer(wait.since_ns, int64_t{0});
+  c.integer(wait.since_ns, int64_t{0}, kWaitAgeMax_ns);
   c.integer(wait.peer_count, uint8_t{0}, Wait::kPeersMax);
   for (size_t i = 0; i < std::min(wait.peer_count, Wait::kPeersMax); ++i)
     c.integer(wait.peers[i], 0, static_cast<int>(kRanksMax - 1));

@@ -123,7 +123,8 @@ struct Place {
 struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
 };
-/// To all: what `rank` waits for. Each since_ns is an age; heard_ns does not travel.
+inline constexpr int64_t kWaitAgeMax_ns = int64_t{1} << 62;  // any time minus it can be told
+/// To all: what `rank` waits for. Each since_ns is an age; heard_ns and until_ns do not travel.
 struct Waits {
   uint32_t rank = 0;
   RankWaits answer;

@@ -1,43 +1,21 @@
 #include "engine/driver.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/start_thread.h"
+#include "engine/relax.h"
 #include "topology/topology.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace ropewalk {
 namespace {
 
-constexpr int64_t kSpin_ns = 50'000;              // then yield
-constexpr int64_t kYield_ns = 20'000'000;         // then block
-constexpr int64_t kYieldAside_ns = 200'000;       // the same in the background, and for any message
-constexpr int64_t kBlock_ns = 20'000'000;         // at most, then look around; under a second
-constexpr int64_t kOwnYield_ns = 20'000;          // one that takes longer let somebody else compute
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
-constexpr int64_t kLongWait_ns = 250'000;         // several times what sleeping and waking take
-constexpr int kLongWaits = 4;                     // short ones in a row, then it spins again
-constexpr uint32_t kSpinsPerClock = 32;
-constexpr uint32_t kTurnsPerClock = 256;
-constexpr uint32_t kYieldsUntilNoted = 4;
-constexpr uint32_t kTurnsUnderLock = 64;  // of run(): some microseconds
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
+constexpr uint32_t kTurnsUnderLock = 64;          // of run(): some microseconds
 
 Error has_left() {
   return {ErrorCode::invalid_argument, "communicator", "this rank has left the job",
@@ -251,14 +229,14 @@ bool Driver::test(Group& group) {
 }
 
 template <class Done>
-bool Driver::drive_until(const Done& done, WaitState wait) {
+bool Driver::drive_until(const Done& done, WaitState& wait) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
     WaitState& wait;
     ~Leave() {
       std::lock_guard lock(driver.mutex_);
-      if (wait.counted) driver.count_wait(wait, -1);
+      if (wait.counted && !wait.may_fail) driver.count_wait(wait, -1);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
       driver.wake_waiters();
       driver.engine_.unmap_deregistered();
@@ -283,37 +261,30 @@ bool Driver::drive_until(const Done& done, WaitState wait) {
   }
 }
 
-bool Driver::rest(WaitState& wait, bool moved) {
-  if (moved)
-    wait.renew();
-  else
-    idle(wait);
-  // The clock only now and then, unless idle() has just slept.
-  if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
-  const int64_t now_ns = clock_.now_ns();
-  poll_control(now_ns, wait);
-  if (wait.left_ns(now_ns) >= 0) return true;
-  if (wait.group == nullptr || wait.background) return false;
-  std::lock_guard lock(mutex_);
-  return needs_answers(now_ns, wait.limit_ns, -wait.left_ns(now_ns));
-}
-
 void Driver::wait(Group& group, int64_t timeout_ns) {
   throw_if_forked();
   if (group.is_finished()) return;
   struct Waiting {
-    explicit Waiting(Group& waited) : group(waited) { group.waiters.fetch_add(1); }
-    ~Waiting() { group.waiters.fetch_sub(1); }
+    Waiting(Driver& driver, Group& waited, int64_t timeout_ns)
+        : driver(driver), group(waited), wait{.limit_ns = timeout_ns, .may_fail = true} {
+      group.waiters.fetch_add(1);
+    }
+    ~Waiting() {
+      if (wait.counted) driver.locked([&] { driver.count_wait(wait, -1); });
+      group.waiters.fetch_sub(1);
+    }
+    Driver& driver;
     Group& group;
-  } waiting(group);
-  while (!finish(group, {.limit_ns = timeout_ns})) {
+    WaitState wait;
+  } waiting(*this, group, timeout_ns);
+  while (!finish(group, waiting.wait)) {
     std::lock_guard lock(mutex_);
     if (const Operation* part = group.unfinished_part())
       engine_.failures().fail_timeout(*part, timeout_ns);
   }
 }
 
-bool Driver::finish(Group& group, WaitState wait) {
+bool Driver::finish(Group& group, WaitState& wait) {
   throw_if_forked();
   wait.group = &group;
   return group.is_finished() || drive_until([&] { return group.is_finished(); }, wait);
@@ -322,9 +293,8 @@ bool Driver::finish(Group& group, WaitState wait) {
 void Driver::finish_all() noexcept {
   try {
     const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
-    if (engine_.failures().failure() != nullptr ||
-        drive_until(done, {.limit_ns = options_.timeout_ns, .leaves = true}))
-      return;
+    WaitState wait{.limit_ns = options_.timeout_ns, .leaves = true, .may_fail = true};
+    if (engine_.failures().failure() != nullptr || drive_until(done, wait)) return;
     std::lock_guard lock(mutex_);
     if (const Operation* owed = engine_.owed_to_peers())
       engine_.failures().fail_timeout(*owed, options_.timeout_ns);
@@ -341,25 +311,27 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
     sender = engine_.next_sender(channel);
     return sender || std::exchange(interrupted_[static_cast<size_t>(channel)], false);
   };
-  drive_until(done, {.limit_ns = limit_ns, .channel = channel});
+  WaitState wait{.limit_ns = limit_ns, .channel = channel};
+  drive_until(done, wait);
   return sender;
 }
 
-void Driver::note_wait(WaitState& wait) {
-  if (wait.counted) return;
-  std::lock_guard lock(mutex_);
-  count_wait(wait, 1);
+bool Driver::needs_answers(int64_t now_ns, int64_t limit_ns, int64_t over_ns) const {
+  return over_ns < question_time_ns(limit_ns) &&
+         !engine_.failures().all_have_answered(now_ns, limit_ns);
 }
 
+/// Who waits for messages longer than any wait may last is a server: it does not wait for anything
+/// that is due.
 void Driver::count_wait(WaitState& wait, int change) {
-  if (stopping_) return;  // operations may be gone
   wait.counted = change > 0;
+  if (stopping_) return;  // operations may be gone
   FailureDetector& failures = engine_.failures();
   if (wait.group != nullptr)
     failures.count_awaiters(*wait.group, change);
   else if (wait.leaves)
     failures.count_leavers(change);
-  else if (wait.channel && wait.limit_ns <= options_.timeout_ns)  // else nothing is due
+  else if (wait.channel && wait.limit_ns <= options_.timeout_ns)
     failures.count_receivers(*wait.channel, change);
 }
 
@@ -379,80 +351,6 @@ void Driver::poll_control(int64_t now_ns, WaitState& wait) {
       engine_.failures().fail_timeout(*part, callback.timeout_ns);
   }
   if (ends_soon) engine_.failures().ask_who_waits(now_ns);
-}
-
-void Driver::idle(WaitState& wait) {
-  wait.blocked = false;
-  const bool block_at_once = wait.long_waits > 0;
-  // One that yields may come back late.
-  const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
-  if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
-    if ((options_.oversubscribed || crowded_) && !wait.background) {
-      if (wait.spins >= kYieldsUntilNoted) note_wait(wait);  // it may not come back for long
-      sched_yield();
-    } else {
-      relax();
-    }
-    return;
-  }
-  const int64_t now_ns = clock_.now_ns();
-  if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
-  const int64_t idle_ns = now_ns - wait.idle_since_ns;
-  if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
-  note_wait(wait);
-  const bool aside = wait.background || wait.channel || options_.across_hosts;
-  const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
-  if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
-    sched_yield();
-    const bool took_long = clock_.now_ns() - now_ns > kOwnYield_ns;
-    if (options_.across_hosts && !wait.background) crowded_ = took_long;
-    // Whoever computes here needs this CPU more: sleep until there is something to do.
-    if (!wait.background || !took_long) return;
-  }
-  wait.spins = kSpinsPerClock - 1;  // look at the clock after every block
-  wait.blocked = true;
-  if (!block(wait, now_ns)) return void(sched_yield());
-  if (!options_.across_hosts) return;
-  if (clock_.now_ns() - now_ns > kLongWait_ns)
-    wait.long_waits = kLongWaits;
-  else if (wait.long_waits > 0)
-    --wait.long_waits;
-}
-
-bool Driver::block(WaitState& wait, int64_t now_ns) {
-  std::array<pollfd, 8> fds;
-  size_t count = 0;
-  fds[count++] = {kick_fd_.get(), POLLIN, 0};
-  fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
-  {
-    std::lock_guard lock(mutex_);
-    if (moves_ != wait.moves_seen) return false;
-    for (Transport* transport : engine_.links().transports()) {
-      if (!transport->arm()) return false;
-      if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
-    }
-    if (engine_.links().poll_inboxes()) return false;
-    if (wait.channel) {
-      if (engine_.has_message(*wait.channel)) return false;
-      message_waiters_[static_cast<size_t>(*wait.channel)] = true;
-    }
-    ++sleepers_;
-  }
-  // After its limit a wait looks whether others have answered.
-  const int64_t left_ns = std::abs(wait.left_ns(now_ns));
-  const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, kBlock_ns)};
-  ::ppoll(fds.data(), count, &limit, nullptr);
-  std::lock_guard lock(mutex_);
-  // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks
-  // there is one for each who slept, and none for others.
-  uint64_t news;
-  [[maybe_unused]] ssize_t got;
-  if (moves_ == wait.moves_seen)
-    --sleepers_;
-  else
-    got = ::read(kick_fd_.get(), &news, sizeof(news));
-  if (fds[1].revents != 0) got = ::read(wake_fd_, &news, sizeof(news));
-  return true;
 }
 
 void Driver::run_progress_thread() {

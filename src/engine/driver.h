@@ -106,7 +106,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
   bool wait_for(Group& group, int64_t limit_ns) {
-    return finish(group, {.limit_ns = limit_ns, .background = true});
+    WaitState wait{.limit_ns = limit_ns, .background = true};
+    return finish(group, wait);
   }
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
@@ -148,6 +149,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     Group* group = nullptr;           // that is waited for
     bool leaves = false;              // this rank does, once peers need it no more
     bool background = false;  // nobody waits for this thread: it makes room for who computes
+    bool may_fail = false;    // at its limit the job does; who waits says itself when it is over
     bool counted = false;     // it has lasted: others may be told of it
     int64_t idle_since_ns = 0;
     uint32_t turns = 0, spins = 0;
@@ -184,9 +186,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// Turns the crank until `done()`, which is asked under mutex_; false after the limit. Throws
   /// the job's failure.
   template <class Done>
-  bool drive_until(const Done& done, WaitState wait);
+  bool drive_until(const Done& done, WaitState& wait);
   /// drive_until it is finished.
-  bool finish(Group& group, WaitState wait);
+  bool finish(Group& group, WaitState& wait);
   /// start, then at most `turns` turns under the same lock, until it has ended.
   void start_and_drive(Group& group, bool in_background, uint32_t turns);
   /// Now and then, of a wait that lasts.
@@ -194,6 +196,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// After a turn, without the lock: waits a little where nothing moved, and looks now and then at
   /// the clock and for failures. False after the limit.
   bool rest(WaitState& wait, bool moved);
+  /// After the limit: whether there is something to wait for still.
+  bool asks_on(WaitState& wait, int64_t now_ns);
   /// Once: others may be told of this wait from now on.
   void note_wait(WaitState& wait);
   void idle(WaitState& wait);
@@ -202,10 +206,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void run_progress_thread();
   // Under mutex_.
   /// Whether others have still to say what they wait for, `over_ns` after a limit.
-  bool needs_answers(int64_t now_ns, int64_t limit_ns, int64_t over_ns) const {
-    return over_ns < question_time_ns(limit_ns) &&
-           !engine_.failures().all_have_answered(now_ns, limit_ns);
-  }
+  bool needs_answers(int64_t now_ns, int64_t limit_ns, int64_t over_ns) const;
   /// That a wait has lasted, or (-1) that such a one is over.
   void count_wait(WaitState& wait, int change);
   /// A turn of the engine. True when anything moved.

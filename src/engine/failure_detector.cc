@@ -29,7 +29,7 @@ constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
 constexpr int64_t kQuestionIntervalPerRank_ns = 50'000;
 /// A collective for which nobody waits, and that ends sooner, is not noted.
 constexpr int64_t kNotedAfter_ns = 10 * kMillisecond_ns;
-/// Who waits for any message again after so long has gone on waiting.
+/// Who waits for any message again within so long has gone on waiting.
 constexpr int64_t kReceiversPause_ns = 100 * kMillisecond_ns;
 /// After its deadline a wait fails within so long, as a rule.
 constexpr int64_t kLooksLateMax_ns = 1000 * kMillisecond_ns;
@@ -171,10 +171,11 @@ Wait FailureDetector::wait_of(const Operation& op) const {
 }
 
 void FailureDetector::note_waits() {
+  // Operations may be gone; and who has failed must not be taken for one that waits for nobody.
+  if (failure() != nullptr) return;
   waits_.clear();
   const int64_t noted_ns = clock_.now_ns() - kNotedAfter_ns;
-  const bool over = failure() != nullptr;  // operations may be gone
-  for (Operation* op : over ? std::span<Operation* const>() : queues_.active()) {
+  for (Operation* op : queues_.active()) {
     op->noted = false;
     const int64_t awaited_ns = awaited_since_ns(*op);
     const bool lasts = op->seen_ns != 0 && op->seen_ns <= noted_ns && !op->is_point_to_point();
@@ -185,9 +186,12 @@ void FailureDetector::note_waits() {
     // What came of a message while its caller did something else says nothing of the caller.
     if (op->is_point_to_point() || op->seen_ns == 0) wait.since_ns = awaited_ns;
   }
-  for (const Waiters& receivers : receivers_)
-    if (receivers.threads > 0 && waits_.size() < kWaitsMax)
-      waits_.push_back({.any = true, .awaited = true, .since_ns = receivers.since_ns});
+  for (const Waiters& receivers : receivers_) {
+    if (receivers.since_ns == 0 || waits_.size() == kWaitsMax) continue;
+    const int64_t until_ns = receivers.threads > 0 ? 0 : receivers.until_ns + kReceiversPause_ns;
+    waits_.push_back(
+        {.any = true, .awaited = true, .since_ns = receivers.since_ns, .until_ns = until_ns});
+  }
   if (waits_ == noted_waits_) return;
   std::swap(waits_, noted_waits_);
   monitor_.note_waits(noted_waits_);

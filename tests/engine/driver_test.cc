@@ -151,7 +151,7 @@ TEST(EngineTest, GoesOnInTheTurnInWhichALinkBecomesReady) {
 /// 50 us pass in every yield, as where somebody computes on the same CPU.
 TEST_F(DriverThatWaits, SleepsInTheBackgroundOnceAYieldTakesLong) {
   clock.step_ns = 50'000;
-  clock.happens_at = 6;
+  clock.happens_at = 7;
   int armed_before = 0;
   clock.happens = [&] {
     armed_before = transport.armed;

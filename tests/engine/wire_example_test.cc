@@ -291,6 +291,13 @@ TEST(WireExample, FramesOfTheBootstrap) {
       said(0x44,
            Failure{ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}}),
       printed("failure"));
+  const Wait wait{.operation = Collective::recv,
+                  .sequence = 7,
+                  .awaited = true,
+                  .since_ns = 30'000'000'000,
+                  .peers = {3},
+                  .peer_count = 1};
+  EXPECT_EQ(said(0x33, bootstrap::Waits{1, {0, 8, {wait}}}), printed("waits"));
 }
 
 TEST(WireExample, SealedRecordOverTcp) {

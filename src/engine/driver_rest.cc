@@ -1,0 +1,127 @@
+// How a thread that waits spends its time between turns; engine/driver.h tells of it.
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "engine/driver.h"
+#include "engine/relax.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kSpin_ns = 50'000;         // then yield
+constexpr int64_t kYield_ns = 20'000'000;    // then block
+constexpr int64_t kYieldAside_ns = 200'000;  // the same in the background, and for any message
+constexpr int64_t kBlock_ns = 20'000'000;    // at most, then look around; under a second
+constexpr int64_t kOwnYield_ns = 20'000;     // one that takes longer let somebody else compute
+constexpr int64_t kLongWait_ns = 250'000;    // several times what sleeping and waking take
+constexpr int kLongWaits = 4;                // short ones in a row, then it spins again
+constexpr uint32_t kSpinsPerClock = 32;
+constexpr uint32_t kTurnsPerClock = 256;
+constexpr uint32_t kYieldsUntilNoted = 4;  // where a yield may last
+
+}  // namespace
+
+bool Driver::rest(WaitState& wait, bool moved) {
+  if (moved)
+    wait.renew();
+  else
+    idle(wait);
+  // The clock only now and then, unless idle() has just slept.
+  if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
+  const int64_t now_ns = clock_.now_ns();
+  poll_control(now_ns, wait);
+  return wait.left_ns(now_ns) >= 0 || asks_on(wait, now_ns);
+}
+
+bool Driver::asks_on(WaitState& wait, int64_t now_ns) {
+  if (!wait.may_fail) return false;
+  std::lock_guard lock(mutex_);
+  return needs_answers(now_ns, wait.limit_ns, -wait.left_ns(now_ns));
+}
+
+void Driver::note_wait(WaitState& wait) {
+  if (wait.counted) return;
+  std::lock_guard lock(mutex_);
+  count_wait(wait, 1);
+}
+
+void Driver::idle(WaitState& wait) {
+  wait.blocked = false;
+  const bool block_at_once = wait.long_waits > 0;
+  // One that yields may come back late.
+  const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
+  if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
+    if ((options_.oversubscribed || crowded_) && !wait.background) {
+      if (wait.spins >= kYieldsUntilNoted) note_wait(wait);  // it may not come back for long
+      sched_yield();
+    } else {
+      relax();
+    }
+    return;
+  }
+  const int64_t now_ns = clock_.now_ns();
+  if (wait.idle_since_ns == 0) wait.idle_since_ns = now_ns;
+  const int64_t idle_ns = now_ns - wait.idle_since_ns;
+  if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
+  if (!wait.counted) return note_wait(wait);
+  const bool aside = wait.background || wait.channel || options_.across_hosts;
+  const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
+  if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
+    sched_yield();
+    const bool took_long = clock_.now_ns() - now_ns > kOwnYield_ns;
+    if (options_.across_hosts && !wait.background) crowded_ = took_long;
+    // Whoever computes here needs this CPU more: sleep until there is something to do.
+    if (!wait.background || !took_long) return;
+  }
+  wait.spins = kSpinsPerClock - 1;  // look at the clock after every block
+  wait.blocked = true;
+  if (!block(wait, now_ns)) return void(sched_yield());
+  if (!options_.across_hosts) return;
+  if (clock_.now_ns() - now_ns > kLongWait_ns)
+    wait.long_waits = kLongWaits;
+  else if (wait.long_waits > 0)
+    --wait.long_waits;
+}
+
+bool Driver::block(WaitState& wait, int64_t now_ns) {
+  std::array<pollfd, 8> fds;
+  size_t count = 0;
+  fds[count++] = {kick_fd_.get(), POLLIN, 0};
+  fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
+  {
+    std::lock_guard lock(mutex_);
+    if (moves_ != wait.moves_seen) return false;
+    for (Transport* transport : engine_.links().transports()) {
+      if (!transport->arm()) return false;
+      if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
+    }
+    if (engine_.links().poll_inboxes()) return false;
+    if (wait.channel) {
+      if (engine_.has_message(*wait.channel)) return false;
+      message_waiters_[static_cast<size_t>(*wait.channel)] = true;
+    }
+    ++sleepers_;
+  }
+  // After its limit a wait looks whether others have answered.
+  const int64_t left_ns = std::abs(wait.left_ns(now_ns));
+  const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, kBlock_ns)};
+  ::ppoll(fds.data(), count, &limit, nullptr);
+  std::lock_guard lock(mutex_);
+  // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks
+  // there is one for each who slept, and none for others.
+  uint64_t news;
+  [[maybe_unused]] ssize_t got;
+  if (moves_ == wait.moves_seen)
+    --sleepers_;
+  else
+    got = ::read(kick_fd_.get(), &news, sizeof(news));
+  if (fds[1].revents != 0) got = ::read(wake_fd_, &news, sizeof(news));
+  return true;
+}
+
+}  // namespace ropewalk

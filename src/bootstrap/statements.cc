@@ -37,6 +37,7 @@ Statements::Statements(int rank, SigningKeys keys, JobMonitor& monitor,
 
 bool Statements::is_signed_by(int rank, FrameType type, const Bytes& message,
                               const Signature& signature) {
+  assert(rank >= 0 && static_cast<size_t>(rank) < table_.size());
   if (!is_table_trusted_) return false;
   return is_signed(table_[static_cast<size_t>(rank)].verify_key, world_, type, message, signature);
 }

@@ -2,6 +2,7 @@
 // pass it on cannot put words into its mouth.
 #pragma once
 
+#include <cassert>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,13 +39,15 @@ class Statements {
   /// Message: Failure, Leave or Waits, of this rank.
   template <class Message>
   Signed<Message> sign(Message message) const {
+    assert(static_cast<int>(message.rank) == rank_);
     const Bytes bytes = encode(message);
     return {std::move(message), bootstrap::sign(keys_, world_, type_of(message), bytes)};
   }
-  /// Whether `rank` (less than the job's size), which is the one in the message, has signed it.
-  /// Otherwise `peer`, which has made it or should not have passed it on, has failed the job.
+  /// Whether the rank in the message (less than the job's size) has signed it. Otherwise `peer`,
+  /// which has made it or should not have passed it on, has failed the job.
   template <class Message>
-  bool is_genuine(const Signed<Message>& said, int rank, int peer) {
+  bool is_genuine(const Signed<Message>& said, int peer) {
+    const auto rank = static_cast<int>(said.message.rank);
     const bool genuine =
         is_signed_by(rank, type_of(said.message), encode(said.message), said.signature);
     if (!genuine) report_forged(type_of(said.message), rank, peer);

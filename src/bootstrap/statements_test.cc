@@ -97,9 +97,9 @@ TEST(Statements, WhatWasSaidInAnotherWorldHoldsInNone) {
   const Member before(1, /*number=*/1);
   Member now(0, /*number=*/2);
   const auto leave = before.statements->sign(Leave{1, {}});
-  EXPECT_FALSE(now.statements->is_genuine(leave, 1, 2));
+  EXPECT_FALSE(now.statements->is_genuine(leave, 2));
   now.expect_failure(0, 2, "sent a leave in the name of rank 1");
-  EXPECT_TRUE(Member(0, 1).statements->is_genuine(leave, 1, 2));
+  EXPECT_TRUE(Member(0, 1).statements->is_genuine(leave, 2));
 }
 
 TEST(Statements, AnAnswerIsNoOtherAnswer) {
@@ -108,8 +108,8 @@ TEST(Statements, AnAnswerIsNoOtherAnswer) {
   auto changed = waits;
   changed.message.answer.calls = 3;
   Member rank(0);
-  EXPECT_TRUE(rank.statements->is_genuine(waits, 1, 2));
-  EXPECT_FALSE(rank.statements->is_genuine(changed, 1, 2));
+  EXPECT_TRUE(rank.statements->is_genuine(waits, 2));
+  EXPECT_FALSE(rank.statements->is_genuine(changed, 2));
   rank.expect_failure(0, 2, "sent an answer in the name of rank 1");
 }
 

@@ -155,7 +155,7 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   if (!leave || static_cast<int>(leave->message.rank) >= size_) return protocol_fault(link);
   const auto rank = static_cast<int>(leave->message.rank);
   if (monitor_.has_left(rank)) return;
-  if (!statements_.is_genuine(*leave, rank, link.peer)) return;
+  if (!statements_.is_genuine(*leave, link.peer)) return;
   leaves_[leave->message.rank] = leave->signature;
   monitor_.mark_left(rank, leave->message.calls);
   --awaited_;
@@ -171,7 +171,7 @@ void Tree::handle_waits(const Edge& link, const Frame& frame) {
                            });
   if (!makes_sense) return protocol_fault(link);
   const auto rank = static_cast<int>(told->message.rank);
-  if (!statements_.is_genuine(*told, rank, link.peer)) return;
+  if (!statements_.is_genuine(*told, link.peer)) return;
   flood(bootstrap::frame(*told), link.peer);
   monitor_.note_answer(rank, std::move(told->message.answer));
 }

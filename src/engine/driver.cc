@@ -233,16 +233,14 @@ bool Driver::drive_until(const Done& done, WaitState& wait) {
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     Driver& driver;
-    WaitState& wait;
     ~Leave() {
       std::lock_guard lock(driver.mutex_);
-      if (wait.counted && !wait.may_fail) driver.count_wait(wait, -1);
       driver.waiters_.fetch_sub(1, std::memory_order_relaxed);
       driver.wake_waiters();
       driver.engine_.unmap_deregistered();
       if (driver.engine_.has_work()) driver.wake_progress_thread();
     }
-  } leave{*this, wait};
+  } leave{*this};
   for (;;) {
     bool moved = false;
     {
@@ -265,19 +263,12 @@ void Driver::wait(Group& group, int64_t timeout_ns) {
   throw_if_forked();
   if (group.is_finished()) return;
   struct Waiting {
-    Waiting(Driver& driver, Group& waited, int64_t timeout_ns)
-        : driver(driver), group(waited), wait{.limit_ns = timeout_ns, .may_fail = true} {
-      group.waiters.fetch_add(1);
-    }
-    ~Waiting() {
-      if (wait.counted) driver.locked([&] { driver.count_wait(wait, -1); });
-      group.waiters.fetch_sub(1);
-    }
-    Driver& driver;
+    explicit Waiting(Group& waited) : group(waited) { group.waiters.fetch_add(1); }
+    ~Waiting() { group.waiters.fetch_sub(1); }
     Group& group;
-    WaitState wait;
-  } waiting(*this, group, timeout_ns);
-  while (!finish(group, waiting.wait)) {
+  } waiting(group);
+  CallersWait wait{*this, {.limit_ns = timeout_ns, .may_fail = true}};
+  while (!finish(group, wait.state)) {
     std::lock_guard lock(mutex_);
     if (const Operation* part = group.unfinished_part())
       engine_.failures().fail_timeout(*part, timeout_ns);
@@ -293,8 +284,8 @@ bool Driver::finish(Group& group, WaitState& wait) {
 void Driver::finish_all() noexcept {
   try {
     const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
-    WaitState wait{.limit_ns = options_.timeout_ns, .leaves = true, .may_fail = true};
-    if (engine_.failures().failure() != nullptr || drive_until(done, wait)) return;
+    CallersWait wait{*this, {.limit_ns = options_.timeout_ns, .leaves = true, .may_fail = true}};
+    if (engine_.failures().failure() != nullptr || drive_until(done, wait.state)) return;
     std::lock_guard lock(mutex_);
     if (const Operation* owed = engine_.owed_to_peers())
       engine_.failures().fail_timeout(*owed, options_.timeout_ns);
@@ -311,8 +302,8 @@ std::optional<int> Driver::next_sender(int channel, int64_t limit_ns) {
     sender = engine_.next_sender(channel);
     return sender || std::exchange(interrupted_[static_cast<size_t>(channel)], false);
   };
-  WaitState wait{.limit_ns = limit_ns, .channel = channel};
-  drive_until(done, wait);
+  CallersWait wait{*this, {.limit_ns = limit_ns, .channel = channel}};
+  drive_until(done, wait.state);
   return sender;
 }
 

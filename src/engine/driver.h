@@ -106,8 +106,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// The same as `wait` for at most `limit_ns`, without failing then, and in the background: true
   /// when finished.
   bool wait_for(Group& group, int64_t limit_ns) {
-    WaitState wait{.limit_ns = limit_ns, .background = true};
-    return finish(group, wait);
+    CallersWait wait{*this, {.limit_ns = limit_ns, .background = true}};
+    return finish(group, wait.state);
   }
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
@@ -149,7 +149,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     Group* group = nullptr;           // that is waited for
     bool leaves = false;              // this rank does, once peers need it no more
     bool background = false;  // nobody waits for this thread: it makes room for who computes
-    bool may_fail = false;    // at its limit the job does; who waits says itself when it is over
+    bool may_fail = false;    // at its limit the job does
     bool counted = false;     // it has lasted: others may be told of it
     int64_t idle_since_ns = 0;
     uint32_t turns = 0, spins = 0;
@@ -170,6 +170,15 @@ class Driver : public std::enable_shared_from_this<Driver> {
     int64_t left_ns(int64_t now_ns) {
       if (begun_ns == 0) begun_ns = now_ns;
       return limit_ns - (now_ns - begun_ns);
+    }
+  };
+
+  /// While it lasts others may be told of it: to its very end, which may be the job's failure.
+  struct CallersWait {
+    Driver& driver;
+    WaitState state;
+    ~CallersWait() {
+      if (state.counted) driver.locked([&] { driver.count_wait(state, -1); });
     }
   };
 

@@ -117,5 +117,29 @@ TEST(Network, PutsStayWholeWhereItBecomesSlower) {
   EXPECT_TRUE(job[1].region == source);
 }
 
+// Of a path that is cut in one direction the other rank heard that the connection was closed, and
+// where the first needed long to see what else it had lost, it took that rank for dead.
+TEST(Network, WhoFindsAPeerSilentDoesNotLookDeadToIt) {
+  Job job(2, Kind::network, {.streams = 2, .silence_max = 300ms}, 1 << 20);
+  job.link_all();
+  for (const int stream : {0, 1}) job.network.deafen(0, 1, stream);
+  const std::vector<std::byte> source = pattern(1000, 1);
+  ASSERT_NE(job[0].put(1, source, 0, 1), Posted::full);
+  ASSERT_TRUE(until([&] {
+    job.poll_all();
+    job[0].transport.arm();
+    return !job[0].lost.empty();
+  }));
+  EXPECT_TRUE(job[0].transport.why_lost(1).silent);
+  EXPECT_EQ(job[1].notices.size(), 1u);
+  const auto hears_of_an_end = [&] {
+    job.poll_all();
+    return !job[1].lost.empty() || job[1].transport.why_lost(0).closed;
+  };
+  EXPECT_FALSE(until(hears_of_an_end, 300ms));
+  job[0].transport.drop(1);
+  EXPECT_TRUE(until(hears_of_an_end));
+}
+
 }  // namespace
 }  // namespace ropewalk::tcp

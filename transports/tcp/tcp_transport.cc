@@ -338,30 +338,36 @@ void TcpTransport::lose_for(Peer& peer, int error) {
 
 void TcpTransport::lose_failing() {
   if (peers_.failing().empty()) return;
-  peers_.lose_failing([this](Peer& peer) { close(peer); });
+  peers_.lose_failing([this](Peer& peer) { release(peer); });
 }
 
 void TcpTransport::drop(int peer) {
   Peer* p = peers_.find(peer);
   if (p == nullptr) return;
-  close(*p);
+  release(*p);
+  for (auto& link : p->links) close(*link);
   peers_.drop(*p);
 }
 
-void TcpTransport::close(PeerStream& link) {
-  if (link.stream.fd() < 0) return;
-  // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
-  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, link.stream.fd(), nullptr);
-  link.stream.close();
-  std::erase(held_back_, &link);
-  *std::find(links_.begin(), links_.end(), &link) = links_.back();
-  links_.pop_back();
-}
-
-void TcpTransport::close(Peer& peer) {
-  for (auto& link : peer.links) close(*link);
+void TcpTransport::release(Peer& peer) {
+  for (auto& link : peer.links) peer.why.silent ? unwatch(*link) : close(*link);
   unlist(peer);
   peer.outbox.clear();
+}
+
+void TcpTransport::close(PeerStream& link) {
+  unwatch(link);
+  link.stream.close();
+}
+
+void TcpTransport::unwatch(PeerStream& link) {
+  const auto watched = std::find(links_.begin(), links_.end(), &link);
+  if (watched == links_.end()) return;
+  // Explicitly: a forked child may hold the socket open, and then closing does not remove it.
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, link.stream.fd(), nullptr);
+  std::erase(held_back_, &link);
+  *watched = links_.back();
+  links_.pop_back();
 }
 
 }  // namespace ropewalk

@@ -84,8 +84,11 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   /// For what a system call on one of its sockets said.
   void lose_for(Peer& peer, int error);
   void lose_failing();
+  /// Nothing passes any more. The sockets of a peer that fell silent stay open until it is dropped:
+  /// else it might hear of their end before it hears why, and take this rank for dead.
+  void release(Peer& peer);
   void close(PeerStream& link);
-  void close(Peer& peer);
+  void unwatch(PeerStream& link);
 
   // The sockets are in the epoll set. While each is read in turn they are not: every packet would
   // cost its sender a wake-up that nobody waits for.

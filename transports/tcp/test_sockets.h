@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -68,6 +69,16 @@ class LocalNetwork {
       sources_.push_back(std::make_unique<Source>(*this, rank));
   }
   SocketSource& source(int rank) { return *sources_[static_cast<size_t>(rank)]; }
+  /// From now on nothing of what comes for `rank` over its stream from `peer` arrives, not even
+  /// that something was received. Sockets of loopback alone.
+  void deafen(int rank, int peer, int stream) {
+    sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog filter{1, &drop};
+    const std::lock_guard lock(mutex_);
+    if (setsockopt(ends_.at({rank, peer, stream}), SOL_SOCKET, SO_ATTACH_FILTER, &filter,
+                   sizeof filter) != 0)
+      throw std::runtime_error("SO_ATTACH_FILTER");
+  }
 
  private:
   class Source final : public SocketSource {
@@ -104,9 +115,7 @@ class LocalNetwork {
 
   void connect(int a, int b, int stream) {
     const std::lock_guard lock(mutex_);
-    const std::array key{std::min(a, b), std::max(a, b), stream};
-    if (made_[key]) return;
-    made_[key] = true;
+    if (ends_.contains({a, b, stream})) return;
     const auto ends = kind_ == Kind::unix_sockets ? unix_pair()
                       : kind_ == Kind::loopback   ? loopback_pair()
                                                   : loopback_pair("127.0.0.2");
@@ -115,6 +124,8 @@ class LocalNetwork {
       setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &socket_buffer_bytes_, sizeof(int));
       setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &socket_buffer_bytes_, sizeof(int));
     }
+    ends_[{a, b, stream}] = ends[0];
+    ends_[{b, a, stream}] = ends[1];
     sources_[static_cast<size_t>(a)]->give(b, stream, ends[0]);
     sources_[static_cast<size_t>(b)]->give(a, stream, ends[1]);
   }
@@ -122,7 +133,7 @@ class LocalNetwork {
   const Kind kind_;
   const int socket_buffer_bytes_;
   std::mutex mutex_;
-  std::map<std::array<int, 3>, bool> made_;
+  std::map<std::array<int, 3>, int> ends_;  // by (rank, peer, stream)
   std::vector<std::unique_ptr<Source>> sources_;
 };
 

@@ -14,7 +14,7 @@
 #include "bootstrap/auth.h"
 #include "communicator/auto_tuner.h"
 #include "communicator/find_costs.h"
-#include "communicator/part_failure.h"
+#include "communicator/part.h"
 #include "engine/driver.h"
 #include "engine/layout.h"
 #include "job/job.h"
@@ -79,7 +79,7 @@ class Communicator::Impl {
   void leave() {
     driver->throw_if_forked();
     if (std::exchange(left, true)) return;
-    job.report_exception();
+    report_exception();
     struct Stop {
       Impl& impl;
       ~Stop() {
@@ -96,6 +96,15 @@ class Communicator::Impl {
     } catch (const Error&) {
       if (!driver->has_thrown_failure()) throw;
     }
+  }
+
+  /// The failure of a part whose exception ends the whole, too, is why that ends.
+  void report_exception() {
+    const Failure* failure = job.monitor().failure();
+    const auto all = whole.lock();
+    if (all && failure != nullptr && job.is_unwinding())
+      all->job.blame(seen_from_whole(*failure, members, all->job.monitor()).failure());
+    job.report_exception();
   }
 
   /// The same where there is nobody to throw to. Prepared operations hold staging memory, which
@@ -305,16 +314,6 @@ namespace {
 
 /// Holds a unique id with the 16 addresses at most that a record has.
 constexpr size_t kUniqueIdBytes = 1024;
-
-/// The ranks of `color` in their new order.
-std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int color) {
-  std::vector<int> members;
-  for (size_t rank = 0; 2 * rank < colors_and_keys.size(); ++rank)
-    if (colors_and_keys[2 * rank] == color) members.push_back(static_cast<int>(rank));
-  std::ranges::stable_sort(
-      members, {}, [&](int rank) { return colors_and_keys[2 * static_cast<size_t>(rank) + 1]; });
-  return members;
-}
 
 /// Opens a rendezvous and writes its unique id, which ends with a zero, into `unique_id`.
 Rendezvous open_rendezvous(const Options& common, bool this_host_only, std::span<char> unique_id) {

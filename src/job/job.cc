@@ -60,10 +60,26 @@ Job::Job(const Options& options, const Monitor* whole)
 }
 
 void Job::report_exception() {
-  if (size() > 1 && std::uncaught_exceptions() > exceptions_)
-    monitor().report({ErrorCode::aborted, "communicator",
-                      fmt::format("rank {} left because of an exception", rank()),
-                      fmt::format("see the output of rank {}", rank()), rank(), rank()});
+  if (size() == 1 || !is_unwinding()) return;
+  Failure failure{ErrorCode::aborted,
+                  "communicator",
+                  fmt::format("rank {} left because of an exception", rank()),
+                  fmt::format("see the output of rank {}", rank()),
+                  rank(),
+                  rank()};
+  const std::lock_guard lock(blamed_mutex_);
+  if (blamed_) {
+    std::string reason = failure.reason + ", " + blamed_->reason;
+    failure = *blamed_;
+    failure.reason = std::move(reason);
+    failure.rank = rank();
+  }
+  monitor().report(failure);
+}
+
+void Job::blame(Failure failure) {
+  const std::lock_guard lock(blamed_mutex_);
+  blamed_ = std::move(failure);
 }
 
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {

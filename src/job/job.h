@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,8 +66,12 @@ class Job {
   /// The process of `peer`, where that is a rank of this host.
   std::optional<int64_t> local_process(int peer) const;
 
-  /// While an exception unwinds makes the job fail, which has the other ranks hear of it.
+  /// An exception that was thrown after this was made unwinds.
+  bool is_unwinding() const { return std::uncaught_exceptions() > exceptions_; }
+  /// Then makes the job fail, which has the other ranks hear of it.
   void report_exception();
+  /// Why, should report_exception() have something to report. Thread-safe.
+  void blame(Failure failure);
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
   /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
   /// has failed by that, and nothing else.
@@ -98,6 +103,8 @@ class Job {
   std::vector<int> route_;
   std::vector<int> hosts_;
   const int exceptions_ = std::uncaught_exceptions();  // when this was made
+  std::mutex blamed_mutex_;
+  std::optional<Failure> blamed_;
   int local_rank_ = 0;
   int local_size_ = 1;
   bool shares_cpus_ = false;

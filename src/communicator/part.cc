@@ -1,4 +1,4 @@
-#include "communicator/part_failure.h"
+#include "communicator/part.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +14,15 @@ namespace {
 constexpr int kTellsAll_ms = 500;
 
 }  // namespace
+
+std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int color) {
+  std::vector<int> members;
+  for (size_t rank = 0; 2 * rank < colors_and_keys.size(); ++rank)
+    if (colors_and_keys[2 * rank] == color) members.push_back(static_cast<int>(rank));
+  std::ranges::stable_sort(
+      members, {}, [&](int rank) { return colors_and_keys[2 * static_cast<size_t>(rank) + 1]; });
+  return members;
+}
 
 Error seen_from_whole(Failure failure, const std::vector<int>& members, const Monitor& whole) {
   // Without ranks: of the whole, whose ranks have other numbers; or of what this rank lacks.

@@ -1,6 +1,7 @@
-// Failures of a communicator and of its parts, whose ranks have other numbers.
+// The parts of a communicator that split makes, whose ranks have numbers of their own.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "bootstrap/monitor.h"
@@ -8,6 +9,8 @@
 
 namespace ropewalk {
 
+/// The ranks of `color` in their new order. `colors_and_keys`: two numbers a rank.
+std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int color);
 /// `failure` of the part of `members`, with the numbers that ranks have in the whole. Where the
 /// whole has failed that is the reason; another rank may know before this one, which then waits for
 /// it.

@@ -28,6 +28,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
                 job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
             statements_, table_),
+      bypass_(statements_),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();
@@ -91,6 +92,7 @@ void Control::prepare(int64_t now_ns) {
     set_.add(event->fd(), POLLIN);
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
+  bypass_.prepare(set_);
   if (monitor_.failure() == nullptr) {
     if (registrar_) registrar_->prepare(set_);
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
@@ -118,6 +120,7 @@ void Control::advance(int64_t now_ns) {
   if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
   check_descriptors(now_ns);
   advance_host_probe(now_ns);
+  advance_bypass(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   if (monitor_.failure() != nullptr) {
@@ -146,7 +149,7 @@ bool Control::finished(int64_t now_ns) {
 }
 
 bool Control::flushed() const {
-  return tree_.flushed() && (!registrar_ || registrar_->flushed()) &&
+  return tree_.flushed() && bypass_.all_told() && (!registrar_ || registrar_->flushed()) &&
          (!registration_ || registration_->flushed());
 }
 

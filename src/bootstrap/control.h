@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/acceptor.h"
+#include "bootstrap/bypass.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/host_probe.h"
 #include "bootstrap/job_monitor.h"
@@ -95,6 +96,7 @@ class Control {
   Verdict judge_tree(const AuthenticatedSocket& incoming) const;
   void advance_new_parent(int64_t now_ns);
   void advance_host_probe(int64_t now_ns);
+  void advance_bypass(int64_t now_ns);
   std::unique_ptr<Dialer> dial(Purpose purpose, int peer, int stream);
   void advance_dials(int64_t now_ns);
   Hello hello_for(Purpose purpose, int to, int stream) const;
@@ -126,6 +128,7 @@ class Control {
   PollSet set_;
   Acceptor acceptor_;
   Tree tree_;
+  Bypass bypass_;
 
   // Joining.
   std::optional<Registrar> registrar_;        // rank 0

@@ -21,8 +21,9 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   if (static_cast<int>(hello.to) == setup_.rank) {
     if (hello.purpose == Purpose::join) verdict = judge_join(incoming);
     if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
-    if (hello.purpose == Purpose::socket && from < setup_.size && from != setup_.rank)
-      verdict = socket_broker_.claim(link);
+    const bool is_other = from < setup_.size && from != setup_.rank;
+    if (hello.purpose == Purpose::socket && is_other) verdict = socket_broker_.claim(link);
+    if (hello.purpose == Purpose::failure && is_other) verdict = Verdict::accepted;
   }
   const bool sent = send_verdict(incoming, verdict);
   if (verdict != Verdict::accepted) return;
@@ -32,6 +33,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
     socket_broker_.deliver(link, incoming.connected());
   } else if (hello.purpose == Purpose::tree) {
     this->link(from, incoming.connected(), now_ns);
+  } else if (hello.purpose == Purpose::failure) {
+    bypass_.hear(from, incoming.connected(), now_ns + kHandshakeTimeoutNs);
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
     registrar_->add(incoming.connected(), hello.from, incoming.source);
@@ -102,6 +105,15 @@ void Control::advance_host_probe(int64_t now_ns) {
   if (std::ranges::binary_search(lost, silence->peer))
     silence = name_unreachable(std::move(*silence), table_, std::move(lost));
   monitor_.report(*silence);
+}
+
+void Control::advance_bypass(int64_t now_ns) {
+  if (is_joined_ && monitor_.failure() != nullptr)
+    for (const int silent : tree_.take_silent(now_ns))
+      for (const int peer : told_around(silent, setup_.rank, setup_.size, monitor_))
+        if (auto dialer = dial(Purpose::failure, peer, 0))
+          bypass_.tell(std::move(dialer), now_ns + setup_.flush_limit().count());
+  bypass_.advance(set_, now_ns);
 }
 
 /// Null, and the job has failed, where the peer has no address.

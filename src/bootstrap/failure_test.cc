@@ -22,8 +22,12 @@ struct Note {
 
 class Ranks {
  public:
-  /// Rank `leaving` leaves as soon as all have joined.
-  explicit Ranks(const TestJob& job, int leaving = -1) : leaving_(leaving) {
+  struct Odd {
+    int leaving = -1;    // leaves as soon as all have joined
+    int impatient = -1;  // gives silent neighbours up after a second; the others after ten
+  };
+  explicit Ranks(const TestJob& job) : Ranks(job, Odd{}) {}
+  Ranks(const TestJob& job, Odd odd) : odd_(odd) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     read_.reset(ends[0]);
@@ -69,9 +73,11 @@ class Ranks {
   }
   int live(const TestJob& job, int rank) {
     try {
-      const auto world = job.join(rank);
+      Config config = job.config;
+      if (rank == odd_.impatient) config.timeout = 2s;
+      const auto world = World::join(job.identity(rank), config, {});
       tell(rank, -2, "joined");
-      if (rank == leaving_) {
+      if (rank == odd_.leaving) {
         world->leave();
         return 0;
       }
@@ -84,7 +90,7 @@ class Ranks {
     return 0;
   }
 
-  const int leaving_;
+  const Odd odd_;
   UniqueFd read_, write_;
   std::vector<pid_t> pids_;
 };
@@ -123,7 +129,7 @@ TEST(Failure, AKilledRankIsNamedAfterTheRootHasGone) {
   for (const int size : {3, 12}) {
     TestJob job(size);
     job.config.timeout = 1s;  // of the root's leave
-    Ranks ranks(job, /*leaving=*/0);
+    Ranks ranks(job, {.leaving = 0});
     ranks.await_joined();
     ASSERT_TRUE(ranks.has_gone(0));
     std::this_thread::sleep_for(500ms);  // they find another
@@ -143,6 +149,20 @@ TEST(Failure, AStoppedRankIsNamedWithinTheTimeoutAndHearsOfItWhenItComesBack) {
   expect_culprit(ranks, 3, 2, "stopped, or its host hangs", 4s);
   ranks.signal(2, SIGCONT);
   expect_culprit(ranks, 1, 2, " UTC rank 0 gave rank 2 (", 20s);
+}
+
+// Those on the other side of it in the tree heard of it only when they found it silent themselves.
+// Meanwhile the others had ended, and were blamed for that.
+TEST(Failure, WhatOneKnowsOfAStoppedRankReachesThoseBehindIt) {
+  for (const auto& [stopped, impatient] : {std::pair{1, 0}, {1, 12}, {0, 5}, {0, 1}}) {
+    TestJob job(20);
+    job.config.link_timeout = 400ms;
+    Ranks ranks(job, {.impatient = impatient});
+    ranks.await_joined();
+    ranks.signal(stopped, SIGSTOP);
+    const std::string who = fmt::format("rank {} gave rank {} (", impatient, stopped);
+    expect_culprit(ranks, 19, stopped, who.c_str(), 8s);
+  }
 }
 
 }  // namespace

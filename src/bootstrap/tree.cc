@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <ctime>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
 constexpr int64_t kBeatsMissedMax = 8;
+/// After so many who sends none may have stopped.
+constexpr int64_t kBeatsMissedMin = 4;
 /// In so long who has lost its parent finds another.
 constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 /// By so much the kernel tells of a cut path before silence does.
@@ -197,6 +200,16 @@ void Tree::beat(int64_t now_ns) {
     if (link.stream.idle()) link.stream.send(heartbeat);
 }
 
+std::vector<int> Tree::take_silent(int64_t now_ns) {
+  std::vector<int> silent = std::exchange(cut_off_, {});
+  for (Edge& link : links_) {
+    if (link.told_silent || now_ns - link.heard_ns < kBeatsMissedMin * beat_ns_) continue;
+    link.told_silent = true;
+    silent.push_back(link.peer);
+  }
+  return silent;
+}
+
 /// The link stays: should the neighbour come back, it finds there why it was given up.
 void Tree::check_silence(Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
@@ -211,9 +224,13 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
 
 void Tree::close(Edge& link, std::string reason) {
   link.open = false;
-  if (monitor_.failure() != nullptr) return;
+  if (monitor_.failure() != nullptr) {
+    if (link.stream.cut_off() && !link.told_silent) cut_off_.push_back(link.peer);
+    return;
+  }
   if (monitor_.has_left(link.peer)) return note_gone(link.peer);
   const bool silent = link.stream.cut_off();
+  if (silent) cut_off_.push_back(link.peer);
   report(link, silent, describe(link.peer) + " " + reason, silent ? kNetworkAdvice : kDeadAdvice);
 }
 

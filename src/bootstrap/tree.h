@@ -64,6 +64,9 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   bool failure_is_spread() const { return failure_spread_; }
+  /// Neighbours that have become silent or been cut off since the last call: they may pass nothing
+  /// on.
+  std::vector<int> take_silent(int64_t now_ns);
   /// Asks where the monitor wants to know who waits for whom.
   void spread_question();
   /// Announces that this rank leaves, once.
@@ -84,7 +87,8 @@ class Tree {
     int64_t silence_max_ns;
     bool is_local;  // both ends are on this host
     bool open = true;
-    bool given_up = false;  // it has been silent for too long
+    bool given_up = false;     // it has been silent for too long
+    bool told_silent = false;  // by take_silent
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
   void handle_leave(const Edge& link, const Frame& frame);
@@ -110,6 +114,7 @@ class Tree {
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
   std::vector<bool> gone_;         // has left, and its link is closed
+  std::vector<int> cut_off_;       // for take_silent
   std::vector<Signature> leaves_;  // of those that have left
   int parent_;                     // -1: none
   int awaited_;                    // how many have not left

@@ -178,7 +178,7 @@ concept Is = std::same_as<std::remove_const_t<T>, Message>;
 void fields(auto& c, Is<Hello> auto& hello) {
   c.magic();
   c.integer(hello.version);
-  c.code(hello.purpose, Purpose::join, Purpose::socket);
+  c.code(hello.purpose, Purpose::join, Purpose::failure);
   c.zeros(1);
   c.integer(hello.from, 0u, kRanksMax - 1);
   c.integer(hello.to, 0u, kRanksMax - 1);

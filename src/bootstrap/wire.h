@@ -44,7 +44,7 @@ using WorldId = std::array<std::byte, 16>;
 using Digest = std::array<std::byte, 32>;     // BLAKE2b-256
 using Signature = std::array<std::byte, 64>;  // Ed25519
 
-enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3 };
+enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3, failure = 4 };
 
 /// The first version with this handshake, which stays as it is.
 inline constexpr uint16_t kHandshakeVersion = 4;

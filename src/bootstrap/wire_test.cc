@@ -237,7 +237,7 @@ TEST(Wire, HandshakeRoundTrip) {
   bad[0] = std::byte{'R'};
   EXPECT_FALSE(decode<Hello>(bad));
   bad = bytes;
-  bad[10] = std::byte{4};  // purpose
+  bad[10] = std::byte{5};  // purpose
   EXPECT_FALSE(decode<Hello>(bad));
 }
 

@@ -80,7 +80,8 @@ void Control::advance_new_parent(int64_t now_ns) {
     log(LogLevel::debug, setup_.rank, "rank {} is the new parent in the tree", new_parent_);
     link(new_parent_, parent_dial_->take(), now_ns);
     parent_dial_.reset();
-  } else if (monitor_.has_left(new_parent_) && parent_dial_->unanswered_rounds() >= kRoundsToGone) {
+  } else if (parent_dial_->unanswered_rounds() >= kRoundsToGone &&
+             (monitor_.has_left(new_parent_) || monitor_.has_left(setup_.rank))) {
     tree_.note_gone(new_parent_);
   } else if (now_ns >= new_parent_deadline_ns_) {
     fail(ErrorCode::peer_lost,

@@ -23,8 +23,9 @@ struct Note {
 class Ranks {
  public:
   struct Odd {
-    int leaving = -1;    // leaves as soon as all have joined
-    int impatient = -1;  // gives silent neighbours up after a second; the others after ten
+    int leaving = -1;          // leaves as soon as all have joined
+    int leave_late_from = -1;  // this and later ones leave after a second
+    int impatient = -1;        // gives silent neighbours up after a second; the others after ten
   };
   explicit Ranks(const TestJob& job) : Ranks(job, Odd{}) {}
   Ranks(const TestJob& job, Odd odd) : odd_(odd) {
@@ -77,8 +78,11 @@ class Ranks {
       if (rank == odd_.impatient) config.timeout = 2s;
       const auto world = World::join(job.identity(rank), config, {});
       tell(rank, -2, "joined");
-      if (rank == odd_.leaving) {
+      const bool leaves_late = odd_.leave_late_from >= 0 && rank >= odd_.leave_late_from;
+      if (leaves_late) std::this_thread::sleep_for(1s);
+      if (rank == odd_.leaving || leaves_late) {
         world->leave();
+        if (leaves_late) tell(rank, -5, "left");
         return 0;
       }
       const Failure* failure = await_failure(world->monitor(), 20'000);
@@ -136,6 +140,25 @@ TEST(Failure, AKilledRankIsNamedAfterTheRootHasGone) {
     ranks.signal(2, SIGKILL);
     expect_culprit(ranks, size - 2, 2, "rank 2 (", 5s);
   }
+}
+
+// A root that is killed may take with it that others have left. They are gone, and nobody else can
+// tell: those behind it waited for them to the end of the timeout.
+TEST(Failure, LeavesThatWereLostWithTheRootAreNotWaitedFor) {
+  const TestJob job(7);
+  Ranks ranks(job, {.leaving = 0, .leave_late_from = 2});
+  ranks.await_joined();
+  std::this_thread::sleep_for(300ms);  // all know of the root's
+  ranks.signal(0, SIGSTOP);
+  ranks.signal(1, SIGKILL);  // had left, for all that the others know
+  ranks.signal(0, SIGKILL);
+  const auto start = Clock::now();
+  for (int i = 0; i < 5; ++i) {
+    const auto note = ranks.next(20s);
+    ASSERT_TRUE(note) << "a rank still waits";
+    EXPECT_EQ(note->peer, -5) << note->reason.data();
+  }
+  EXPECT_LT(Clock::now() - start, job.config.timeout / 2);
 }
 
 // Once it came back it said "rank 0 died", which closed its link before the news was sent.

@@ -162,6 +162,7 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   leaves_[leave->message.rank] = leave->signature;
   monitor_.mark_left(rank, leave->message.calls);
   --awaited_;
+  if (gone_ns_ != 0) gone_ns_ = advanced_ns_;
   flood(bootstrap::frame(*leave), link.peer);
 }
 
@@ -244,9 +245,11 @@ void Tree::report(const Edge& link, bool silent, std::string reason, const char*
 }
 
 void Tree::note_gone(int peer) {
-  assert(monitor_.has_left(peer));
+  assert(monitor_.has_left(peer) || monitor_.has_left(rank_));
   gone_[static_cast<size_t>(peer)] = true;
-  gone_ns_ = advanced_ns_;
+  // Who goes after all has been quiet has waited for the same, and nobody is behind it.
+  const bool was_quiet = gone_ns_ != 0 && advanced_ns_ - gone_ns_ > kOrphansCome_ns / 2;
+  if (!was_quiet || !monitor_.has_left(rank_)) gone_ns_ = advanced_ns_;
   if (peer == parent_) parent_ = -1;
 }
 
@@ -263,7 +266,9 @@ std::vector<int> Tree::parents_wanted() const {
 }
 
 bool Tree::is_alone() const {
-  return links_.empty() && parents_wanted().empty() && !monitor_.silence() &&
+  const auto has_left = [&](const Edge& link) { return monitor_.has_left(link.peer); };
+  return (links_.empty() || gone_ns_ != 0) && std::ranges::all_of(links_, has_left) &&
+         parents_wanted().empty() && !monitor_.silence() &&
          advanced_ns_ - gone_ns_ > kOrphansCome_ns;
 }
 

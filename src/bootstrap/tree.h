@@ -49,7 +49,7 @@ class Tree {
   /// Whom this rank may link with in place of a parent that has left and gone, the nearest first;
   /// empty where it has a parent, or is the lowest rank that is left.
   std::vector<int> parents_wanted() const;
-  /// `peer` has left and is gone: so nothing listens there any more.
+  /// Nothing listens at `peer` any more, which has left, or this rank has.
   void note_gone(int peer);
   bool has(int peer) const;
   void send(int peer, const Bytes& frame);
@@ -71,7 +71,8 @@ class Tree {
   void spread_question();
   /// Announces that this rank leaves, once.
   void announce_leave(const CallsMade& calls);
-  /// Every rank has left, or there is nobody to hear more of.
+  /// Every rank has left, or there is nobody to hear more from: who went may not have passed on
+  /// that others had left, and they may be gone as well.
   bool all_left() const { return awaited_ == 0 || is_alone(); }
   /// Everything sent has been acknowledged.
   bool flushed() const;
@@ -102,7 +103,8 @@ class Tree {
   void report(const Edge& link, bool silent, std::string reason, const char* advice);
   void close(Edge& link, std::string reason);
   void protocol_fault(const Edge& link);
-  /// All neighbours have left, and none has come in their place for a while.
+  /// One neighbour at least is gone, all others have left, and for a while no other has come, nor
+  /// any news.
   bool is_alone() const;
 
   const int rank_, size_;
@@ -120,7 +122,7 @@ class Tree {
   int awaited_;                    // how many have not left
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
-  int64_t gone_ns_ = 0;  // when the last neighbour went
+  int64_t gone_ns_ = 0;  // when the last neighbour went, or another leave came after that
   bool failure_spread_ = false;
   int64_t answered_ns_ = 0;  // a question
 };

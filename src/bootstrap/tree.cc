@@ -17,8 +17,9 @@ namespace {
 
 constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
 constexpr int64_t kBeatsMissedMax = 8;
-/// After so many who sends none may have stopped.
-constexpr int64_t kBeatsMissedMin = 4;
+/// Each rank sends a failure to all its neighbours, also to those who have sent it. Who needs
+/// longer may have stopped.
+constexpr int64_t kFailureReturns_ns = 100 * kMillisecond_ns;
 /// In so long who has lost its parent finds another.
 constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 /// By so much the kernel tells of a cut path before silence does.
@@ -93,6 +94,8 @@ void Tree::prepare(PollSet& set) {
   for (Edge& link : links_) {
     link.stream.prepare(set);
     if (!failure_spread_ && !link.given_up) set.wake_at(link.heard_ns + link.silence_max_ns);
+    if (failure_spread_ && !link.knows && !link.told_silent)
+      set.wake_at(spread_ns_ + kFailureReturns_ns);
   }
   if (!links_.empty()) set.wake_at(next_beat_ns_);
   if (const int64_t at_ns = gone_ns_ + kOrphansCome_ns; advanced_ns_ <= at_ns)
@@ -141,6 +144,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
     case FrameType::failure:
       if (!statements_.take_failure(frame.payload, link.peer, Statements::Link::tree))
         protocol_fault(link);
+      link.knows = true;
       return;
     case FrameType::leave:
       return handle_leave(link, frame);
@@ -203,8 +207,9 @@ void Tree::beat(int64_t now_ns) {
 
 std::vector<int> Tree::take_silent(int64_t now_ns) {
   std::vector<int> silent = std::exchange(cut_off_, {});
+  if (!failure_spread_) return silent;
   for (Edge& link : links_) {
-    if (link.told_silent || now_ns - link.heard_ns < kBeatsMissedMin * beat_ns_) continue;
+    if (link.told_silent || link.knows || now_ns - spread_ns_ < kFailureReturns_ns) continue;
     link.told_silent = true;
     silent.push_back(link.peer);
   }
@@ -281,6 +286,7 @@ void Tree::protocol_fault(const Edge& link) {
 void Tree::spread_failure() {
   if (failure_spread_ || monitor_.failure() == nullptr) return;
   failure_spread_ = true;
+  spread_ns_ = advanced_ns_;
   flood(statements_.failure_frame());
 }
 
@@ -293,7 +299,9 @@ void Tree::announce_leave(const CallsMade& calls) {
 }
 
 bool Tree::flushed() const {
-  return std::ranges::all_of(links_, &FrameStream::flushed, &Edge::stream);
+  return std::ranges::all_of(links_, [&](const Edge& link) {
+    return link.stream.flushed() && (!failure_spread_ || link.knows || link.told_silent);
+  });
 }
 
 std::string Tree::describe(int rank) const {

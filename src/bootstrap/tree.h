@@ -64,8 +64,8 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   bool failure_is_spread() const { return failure_spread_; }
-  /// Neighbours that have become silent or been cut off since the last call: they may pass nothing
-  /// on.
+  /// Neighbours that have not sent the failure back in time, or were cut off, since the last call:
+  /// they may pass nothing on.
   std::vector<int> take_silent(int64_t now_ns);
   /// Asks where the monitor wants to know who waits for whom.
   void spread_question();
@@ -74,7 +74,8 @@ class Tree {
   /// Every rank has left, or there is nobody to hear more from: who went may not have passed on
   /// that others had left, and they may be gone as well.
   bool all_left() const { return awaited_ == 0 || is_alone(); }
-  /// Everything sent has been acknowledged.
+  /// Everything sent has been acknowledged, and a failure has come back from all but silent
+  /// neighbours.
   bool flushed() const;
 
   /// "rank 3 (host, pid 12)".
@@ -89,6 +90,7 @@ class Tree {
     bool is_local;  // both ends are on this host
     bool open = true;
     bool given_up = false;     // it has been silent for too long
+    bool knows = false;        // has sent the job's failure
     bool told_silent = false;  // by take_silent
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
@@ -124,6 +126,7 @@ class Tree {
   int64_t advanced_ns_ = 0;
   int64_t gone_ns_ = 0;  // when the last neighbour went, or another leave came after that
   bool failure_spread_ = false;
+  int64_t spread_ns_ = 0;
   int64_t answered_ns_ = 0;  // a question
 };
 

@@ -38,6 +38,7 @@ bool Bypass::is_told(Told& told, const PollSet& set, int64_t now_ns) const {
   if (now_ns >= told.deadline_ns) return true;
   if (!told.stream) {
     told.dialer->advance(set, now_ns);
+    if (told.dialer->unanswered_rounds() >= kRoundsToGone) return true;
     if (told.dialer->state() == Dialer::State::working) return false;
     if (told.dialer->state() != Dialer::State::connected) return true;
     told.stream.emplace(told.dialer->take());

@@ -6,13 +6,6 @@
 
 namespace ropewalk::bootstrap {
 
-namespace {
-
-/// Who has left and answers at none of its addresses, twice, is gone.
-constexpr int kRoundsToGone = 2;
-
-}  // namespace
-
 void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   const Hello& hello = incoming.hello;
   const int from = static_cast<int>(hello.from);

@@ -12,6 +12,9 @@
 
 namespace ropewalk::bootstrap {
 
+/// Of which a process that is known to end has answered at none of its addresses: it is gone.
+inline constexpr int kRoundsToGone = 2;
+
 /// One thread; never blocks. Tries every address, each with a short timeout, then again after a
 /// growing pause, until connected or given up by its owner.
 class Dialer {

@@ -1,44 +1,81 @@
 #include "bootstrap/bypass.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
+namespace {
 
-void Bypass::tell(std::unique_ptr<Dialer> dialer, int64_t deadline_ns) {
-  told_.push_back({std::move(dialer), {}, deadline_ns});
+/// Who needs longer to answer may be stopped.
+constexpr int64_t kAnswers_ns = 200 * kMillisecond_ns;
+
+}  // namespace
+
+Bypass::Bypass(int rank, int size, std::chrono::nanoseconds limit, Dial dial,
+               Statements& statements, const JobMonitor& monitor)
+    : rank_(rank),
+      size_(size),
+      limit_ns_(limit.count()),
+      dial_(std::move(dial)),
+      statements_(statements),
+      monitor_(monitor),
+      done_{rank} {}
+
+void Bypass::go_around(int neighbour, int64_t now_ns) {
+  assert(monitor_.failure() != nullptr);
+  if (!done_.insert(neighbour).second) return;
+  std::vector<int> others = neighbours_of(neighbour);
+  if (!others.empty() && others.front() != rank_) others.resize(1);
+  for (const int other : others) tell(other, now_ns);
 }
 
-void Bypass::hear(int peer, ConnectedSocket socket, int64_t deadline_ns) {
-  heard_.push_back({peer, FrameStream(std::move(socket)), deadline_ns});
+void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
+  heard_.push_back({peer, FrameStream(std::move(socket)), now_ns});
+}
+
+/// The parent first. Without those who have left.
+std::vector<int> Bypass::neighbours_of(int rank) const {
+  std::vector<int> neighbours;
+  if (rank > 0) neighbours.push_back(tree_parent(rank));
+  for (int child = kTreeArity * rank + 1; child <= kTreeArity * (rank + 1); ++child)
+    if (child < size_) neighbours.push_back(child);
+  std::erase_if(neighbours, [&](int neighbour) { return monitor_.has_left(neighbour); });
+  return neighbours;
+}
+
+void Bypass::tell(int peer, int64_t now_ns) {
+  if (!done_.insert(peer).second) return;
+  if (auto dialer = dial_(peer)) told_.push_back({peer, std::move(dialer), now_ns, {}, false});
 }
 
 void Bypass::prepare(PollSet& set) {
   for (Told& told : told_) {
-    set.wake_at(told.deadline_ns);
+    set.wake_at(told.since_ns + (told.is_silent ? limit_ns_ : kAnswers_ns));
     if (told.stream)
       told.stream->prepare(set);
     else
       told.dialer->prepare(set);
   }
   for (Heard& heard : heard_) {
-    set.wake_at(heard.deadline_ns);
+    set.wake_at(heard.since_ns + kHandshakeTimeoutNs);
     heard.stream.prepare(set);
   }
 }
 
 void Bypass::advance(const PollSet& set, int64_t now_ns) {
-  std::erase_if(told_, [&](Told& told) { return is_told(told, set, now_ns); });
-  std::erase_if(heard_, [&](Heard& heard) { return is_heard(heard, set, now_ns); });
+  std::erase_if(told_, [&](Told& told) { return is_over(told, set, now_ns); });
+  std::erase_if(heard_, [&](Heard& heard) { return is_over(heard, set, now_ns); });
+  go_around_silent(now_ns);
 }
 
-bool Bypass::is_told(Told& told, const PollSet& set, int64_t now_ns) const {
-  if (now_ns >= told.deadline_ns) return true;
+bool Bypass::is_over(Told& told, const PollSet& set, int64_t now_ns) const {
+  if (now_ns - told.since_ns >= limit_ns_) return true;
   if (!told.stream) {
     told.dialer->advance(set, now_ns);
-    if (told.dialer->unanswered_rounds() >= kRoundsToGone) return true;
+    if (told.dialer->unanswered_rounds() >= kRoundsToGone) return true;  // it has ended
     if (told.dialer->state() == Dialer::State::working) return false;
     if (told.dialer->state() != Dialer::State::connected) return true;
     told.stream.emplace(told.dialer->take());
@@ -49,22 +86,22 @@ bool Bypass::is_told(Told& told, const PollSet& set, int64_t now_ns) const {
   return told.stream->flushed();
 }
 
-bool Bypass::is_heard(Heard& heard, const PollSet& set, int64_t now_ns) {
+bool Bypass::is_over(Heard& heard, const PollSet& set, int64_t now_ns) {
   for (const Frame& frame : heard.stream.advance(set))
     if (frame.type == FrameType::failure)
       statements_.take_failure(frame.payload, heard.peer, Statements::Link::tree);
-  return !heard.stream.is_open() || now_ns >= heard.deadline_ns;
+  return !heard.stream.is_open() || now_ns - heard.since_ns >= kHandshakeTimeoutNs;
 }
 
-std::vector<int> told_around(int silent, int rank, int size, const JobMonitor& monitor) {
-  std::vector<int> neighbours;
-  if (silent > 0) neighbours.push_back(tree_parent(silent));
-  for (int child = kTreeArity * silent + 1; child <= kTreeArity * (silent + 1); ++child)
-    if (child < size) neighbours.push_back(child);
-  std::erase_if(neighbours, [&](int neighbour) { return monitor.has_left(neighbour); });
-  if (!neighbours.empty() && neighbours.front() != rank) return {neighbours.front()};
-  std::erase(neighbours, rank);
-  return neighbours;
+void Bypass::go_around_silent(int64_t now_ns) {
+  std::vector<int> silent;
+  for (Told& told : told_) {
+    if (told.is_silent || now_ns - told.since_ns < kAnswers_ns) continue;
+    told.is_silent = true;
+    silent.push_back(told.peer);
+  }
+  for (const int rank : silent)
+    for (const int other : neighbours_of(rank)) tell(other, now_ns);
 }
 
 }  // namespace ropewalk::bootstrap

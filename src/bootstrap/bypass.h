@@ -1,8 +1,10 @@
-// Takes the news of a failure around ranks of the tree that are silent and pass nothing on.
+// Takes the news of a failure around ranks of the tree that pass nothing on.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
+#include <set>
 
 #include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
@@ -10,19 +12,23 @@
 
 namespace ropewalk::bootstrap {
 
-/// The control thread only. A rank that is stopped, or whose host is down, splits the tree. Its
-/// neighbours find it silent at different times; who knows of the failure meanwhile tells the
-/// others over connections made for that: the first of the neighbours, which is the parent where
-/// there is one, tells all of them, and any other tells the first.
+/// The control thread only. A rank that is stopped or dead, or whose host is down, splits the tree,
+/// and its neighbours find that out at different times, or not while they are behind a second one.
+/// Who knows of the failure tells the others over connections made for that: the first of the
+/// neighbours, which is the parent where there is one, tells all of them, and any other tells the
+/// first. Who then does not answer is gone around in turn.
 class Bypass {
  public:
-  /// `statements` must outlive it.
-  explicit Bypass(Statements& statements) : statements_(statements) {}
+  using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;
+  /// Of `rank` among `size`. Tries to tell each rank for `limit` at most. The references must
+  /// outlive it.
+  Bypass(int rank, int size, std::chrono::nanoseconds limit, Dial dial, Statements& statements,
+         const JobMonitor& monitor);
 
-  /// Tells the rank that `dialer` reaches, until `deadline_ns` at the latest. The job has failed.
-  void tell(std::unique_ptr<Dialer> dialer, int64_t deadline_ns);
-  /// `peer` tells this rank, until `deadline_ns` at the latest.
-  void hear(int peer, ConnectedSocket socket, int64_t deadline_ns);
+  /// `neighbour` may not pass the failure on, which the monitor has.
+  void go_around(int neighbour, int64_t now_ns);
+  /// `peer` tells this rank of one.
+  void hear(int peer, ConnectedSocket socket, int64_t now_ns);
 
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
@@ -31,24 +37,31 @@ class Bypass {
 
  private:
   struct Told {
+    int peer;
     std::unique_ptr<Dialer> dialer;
+    int64_t since_ns;
     std::optional<FrameStream> stream;  // once connected
-    int64_t deadline_ns;
+    bool is_silent = false;             // has not answered in time
   };
   struct Heard {
     int peer;
     FrameStream stream;
-    int64_t deadline_ns;
+    int64_t since_ns;
   };
-  bool is_told(Told& told, const PollSet& set, int64_t now_ns) const;
-  bool is_heard(Heard& heard, const PollSet& set, int64_t now_ns);
+  std::vector<int> neighbours_of(int rank) const;
+  void tell(int peer, int64_t now_ns);
+  bool is_over(Told& told, const PollSet& set, int64_t now_ns) const;
+  bool is_over(Heard& heard, const PollSet& set, int64_t now_ns);
+  void go_around_silent(int64_t now_ns);
 
+  const int rank_, size_;
+  const int64_t limit_ns_;
+  const Dial dial_;
   Statements& statements_;
+  const JobMonitor& monitor_;
+  std::set<int> done_;  // told, or gone around
   std::list<Told> told_;
   std::list<Heard> heard_;
 };
-
-/// Whom `rank`, a neighbour of `silent` in the tree of `size` ranks, tells. Nobody that has left.
-std::vector<int> told_around(int silent, int rank, int size, const JobMonitor& monitor);
 
 }  // namespace ropewalk::bootstrap

@@ -28,7 +28,9 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
                 job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
             statements_, table_),
-      bypass_(statements_),
+      bypass_(
+          setup_.rank, setup_.size, setup_.flush_limit(),
+          [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();

@@ -27,7 +27,7 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   } else if (hello.purpose == Purpose::tree) {
     this->link(from, incoming.connected(), now_ns);
   } else if (hello.purpose == Purpose::failure) {
-    bypass_.hear(from, incoming.connected(), now_ns + kHandshakeTimeoutNs);
+    bypass_.hear(from, incoming.connected(), now_ns);
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
     registrar_->add(incoming.connected(), hello.from, incoming.source);
@@ -103,10 +103,7 @@ void Control::advance_host_probe(int64_t now_ns) {
 
 void Control::advance_bypass(int64_t now_ns) {
   if (is_joined_ && monitor_.failure() != nullptr)
-    for (const int silent : tree_.take_silent(now_ns))
-      for (const int peer : told_around(silent, setup_.rank, setup_.size, monitor_))
-        if (auto dialer = dial(Purpose::failure, peer, 0))
-          bypass_.tell(std::move(dialer), now_ns + setup_.flush_limit().count());
+    for (const int peer : tree_.take_unaware(now_ns)) bypass_.go_around(peer, now_ns);
   bypass_.advance(set_, now_ns);
 }
 

@@ -188,5 +188,19 @@ TEST(Failure, WhatOneKnowsOfAStoppedRankReachesThoseBehindIt) {
   }
 }
 
+// Whom both cut off from the others blamed one of those, who ended.
+TEST(Failure, ADeathIsHeardOfBehindAStoppedRank) {
+  for (const auto& [killed, stopped] : {std::pair{0, 1}, {5, 1}, {12, 0}, {1, 0}}) {
+    TestJob job(20);
+    job.config.link_timeout = 400ms;
+    Ranks ranks(job);
+    ranks.await_joined();
+    ranks.signal(stopped, SIGSTOP);
+    ranks.signal(killed, SIGKILL);
+    const std::string who = fmt::format("rank {} (", killed);
+    expect_culprit(ranks, 18, killed, who.c_str(), 8s);
+  }
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

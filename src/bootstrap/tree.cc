@@ -94,7 +94,7 @@ void Tree::prepare(PollSet& set) {
   for (Edge& link : links_) {
     link.stream.prepare(set);
     if (!failure_spread_ && !link.given_up) set.wake_at(link.heard_ns + link.silence_max_ns);
-    if (failure_spread_ && !link.knows && !link.told_silent)
+    if (failure_spread_ && !link.knows && !link.is_unaware)
       set.wake_at(spread_ns_ + kFailureReturns_ns);
   }
   if (!links_.empty()) set.wake_at(next_beat_ns_);
@@ -205,15 +205,15 @@ void Tree::beat(int64_t now_ns) {
     if (link.stream.idle()) link.stream.send(heartbeat);
 }
 
-std::vector<int> Tree::take_silent(int64_t now_ns) {
-  std::vector<int> silent = std::exchange(cut_off_, {});
-  if (!failure_spread_) return silent;
+std::vector<int> Tree::take_unaware(int64_t now_ns) {
+  std::vector<int> unaware = std::exchange(unaware_, {});
+  if (!failure_spread_) return unaware;
   for (Edge& link : links_) {
-    if (link.told_silent || link.knows || now_ns - spread_ns_ < kFailureReturns_ns) continue;
-    link.told_silent = true;
-    silent.push_back(link.peer);
+    if (link.is_unaware || link.knows || now_ns - spread_ns_ < kFailureReturns_ns) continue;
+    link.is_unaware = true;
+    unaware.push_back(link.peer);
   }
-  return silent;
+  return unaware;
 }
 
 /// The link stays: should the neighbour come back, it finds there why it was given up.
@@ -230,13 +230,11 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
 
 void Tree::close(Edge& link, std::string reason) {
   link.open = false;
-  if (monitor_.failure() != nullptr) {
-    if (link.stream.cut_off() && !link.told_silent) cut_off_.push_back(link.peer);
-    return;
-  }
+  if (!link.knows && !link.is_unaware && !monitor_.has_left(link.peer))
+    unaware_.push_back(link.peer);
+  if (monitor_.failure() != nullptr) return;
   if (monitor_.has_left(link.peer)) return note_gone(link.peer);
   const bool silent = link.stream.cut_off();
-  if (silent) cut_off_.push_back(link.peer);
   report(link, silent, describe(link.peer) + " " + reason, silent ? kNetworkAdvice : kDeadAdvice);
 }
 
@@ -300,7 +298,7 @@ void Tree::announce_leave(const CallsMade& calls) {
 
 bool Tree::flushed() const {
   return std::ranges::all_of(links_, [&](const Edge& link) {
-    return link.stream.flushed() && (!failure_spread_ || link.knows || link.told_silent);
+    return link.stream.flushed() && (!failure_spread_ || link.knows || link.is_unaware);
   });
 }
 

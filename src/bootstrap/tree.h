@@ -64,9 +64,9 @@ class Tree {
   /// Spreads the monitor's failure, once.
   void spread_failure();
   bool failure_is_spread() const { return failure_spread_; }
-  /// Neighbours that have not sent the failure back in time, or were cut off, since the last call:
-  /// they may pass nothing on.
-  std::vector<int> take_silent(int64_t now_ns);
+  /// Neighbours that have ended without having sent the failure, or have not sent it back in time,
+  /// since the last call: they may not have passed it on.
+  std::vector<int> take_unaware(int64_t now_ns);
   /// Asks where the monitor wants to know who waits for whom.
   void spread_question();
   /// Announces that this rank leaves, once.
@@ -74,8 +74,8 @@ class Tree {
   /// Every rank has left, or there is nobody to hear more from: who went may not have passed on
   /// that others had left, and they may be gone as well.
   bool all_left() const { return awaited_ == 0 || is_alone(); }
-  /// Everything sent has been acknowledged, and a failure has come back from all but silent
-  /// neighbours.
+  /// Everything sent has been acknowledged, and a failure has come back from all neighbours that
+  /// are not taken for unaware.
   bool flushed() const;
 
   /// "rank 3 (host, pid 12)".
@@ -89,9 +89,9 @@ class Tree {
     int64_t silence_max_ns;
     bool is_local;  // both ends are on this host
     bool open = true;
-    bool given_up = false;     // it has been silent for too long
-    bool knows = false;        // has sent the job's failure
-    bool told_silent = false;  // by take_silent
+    bool given_up = false;    // it has been silent for too long
+    bool knows = false;       // has sent the job's failure
+    bool is_unaware = false;  // as take_unaware has told
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
   void handle_leave(const Edge& link, const Frame& frame);
@@ -118,7 +118,7 @@ class Tree {
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
   std::vector<bool> gone_;         // has left, and its link is closed
-  std::vector<int> cut_off_;       // for take_silent
+  std::vector<int> unaware_;       // for take_unaware
   std::vector<Signature> leaves_;  // of those that have left
   int parent_;                     // -1: none
   int awaited_;                    // how many have not left

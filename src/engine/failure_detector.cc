@@ -18,8 +18,7 @@ constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
 /// A connection lost may be the echo of another rank's death, of which the monitor learns the name;
 /// only when it has nothing to say by then is the peer itself blamed.
 constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
-/// Where the peer has closed it: perhaps for a silence, after which it looks for up to 2 s whom
-/// else it has lost.
+/// Where the peer has closed it: perhaps for a loss, of which it finds out more for up to 2 s.
 constexpr int64_t kClosedGrace_ns = 2500 * kMillisecond_ns;
 /// What a peer sent before it left may still be on its way, through a retransmission or two; longer
 /// where its adapter goes on for longer.
@@ -286,7 +285,7 @@ void FailureDetector::check_senders() {
         "send what a rank waits for before the last one leaves", links_.rank(), -1});
 }
 
-// A peer that fell silent has been so for long: the monitor has had that time.
+// A peer that fell silent has been so for long.
 void FailureDetector::note_lost(int peer) {
   const Transport& transport = links_.transport_to(peer);
   const LossReason why = transport.why_lost(peer);
@@ -330,7 +329,17 @@ void FailureDetector::check_stalled(int64_t now_ns) {
       if (failure() != nullptr) return;
     }
   }
+  report_silent_peers(now_ns);
   note_waits();
+}
+
+void FailureDetector::report_silent_peers(int64_t now_ns) {
+  for (Link* link : links_.open()) {
+    const int64_t lost_ns = peers_[static_cast<size_t>(link->peer())].lost_ns;
+    if (lost_ns == 0 || now_ns - lost_ns < kLostGrace_ns || monitor_.has_left(link->peer()))
+      continue;
+    if (link->transport().why_lost(link->peer()).silent) return fail_lost("link", *link);
+  }
 }
 
 void FailureDetector::compare_calls_of_left(int peer) {

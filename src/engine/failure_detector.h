@@ -131,6 +131,9 @@ class FailureDetector {
   void check_arrivals(const Operation& operation, int64_t now_ns);
   /// Asks a peer what it is doing, unless it has gone.
   void probe(const Operation& operation, Link& link, int64_t now_ns);
+  /// Also of those that nothing here waits for: they may wait for what they were sent, and cannot
+  /// know that it will not come.
+  void report_silent_peers(int64_t now_ns);
   /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
   bool is_own_fault(const Link& link) const;
   void fail_lost(std::string operation, Link& link);

@@ -47,7 +47,7 @@ class Adapter final : public ForwardingTransport {
   size_t poll(std::span<Completion> into) override {
     if (!lost) return below_.poll(into);
     lost = false;
-    into[0] = {Completion::Kind::lost, 1, 0, 0};
+    into[0] = {Completion::Kind::lost, lost_peer, 0, 0};
     return 1;
   }
   LossReason why_lost(int) const override {
@@ -56,9 +56,10 @@ class Adapter final : public ForwardingTransport {
 
   int64_t silence_max_ns = 0;
   bool lost = false, silent = false, seen = false, closed = false;
+  int lost_peer = 1;
 };
 
-/// Rank 0 of two waits for a broadcast of rank 1.
+/// Rank 0 waits for a broadcast of rank 1; there is one more.
 class EngineThatWaits : public ::testing::Test {
  protected:
   EngineThatWaits() {
@@ -79,10 +80,10 @@ class EngineThatWaits : public ::testing::Test {
   std::array<float, 2> data{};
   SetClock clock;
   Keeper monitor;
-  InstantFabric fabric{2};
+  InstantFabric fabric{3};
   Adapter transport{fabric.transport(0)};
   MemoryRegistry memories;
-  Engine engine{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  Engine engine{0, 3, {&transport}, {0, 0, 0}, memories, monitor, clock};
   std::shared_ptr<Operation> operation;
 };
 
@@ -124,6 +125,18 @@ TEST_F(EngineThatWaits, BlamesAtOnceWhoHasBeenSilentForLong) {
   transport.silence_max_ns = 700 * kMs;
   transport.lost = transport.silent = true;
   EXPECT_LE(gives_up_after_ms(), 70);
+}
+
+// A peer to which this rank had sent all that it was to send waited for it to the deadline, where
+// the path was cut that it takes in that direction.
+TEST_F(EngineThatWaits, ReportsWhoIsSilentThoughNothingHereWaitsForIt) {
+  engine.links().to(2);
+  transport.silence_max_ns = 700 * kMs;
+  transport.lost = transport.silent = true;
+  transport.lost_peer = 2;
+  EXPECT_LE(gives_up_after_ms(), 70);
+  ASSERT_NE(monitor.failure(), nullptr);
+  EXPECT_EQ(monitor.failure()->peer, 2);
 }
 
 // The peer, which saw only that the link was closed, was the first to say something.

@@ -187,7 +187,7 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_LINK_TIMEOUT", "22",
        "how long nothing may be acknowledged on a TCP connection between two hosts; then the path "
        "is taken for cut: seconds, or 200ms, 3s, 2m. TCP waits twice as long each time before it "
-       "tries again: outages of half of it, less a second, are survived"},
+       "tries again: outages of half of it, less a second, are survived. Adapters go by it, too"},
       {"ROPEWALK_TCP_STREAMS", "one a network",
        "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
        "that all hosts share"},
@@ -199,11 +199,11 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_IB_TC", "0", "RoCE: traffic class, 0 to 255; DSCP is its upper six bits"},
       {"ROPEWALK_IB_SL", "0", "InfiniBand: service level; RoCE: priority; 0 to 15"},
       {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},
-      {"ROPEWALK_IB_TIMEOUT", "15",
-       "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this: 134 ms"},
-      {"ROPEWALK_IB_RETRY", "4",
+      {"ROPEWALK_IB_TIMEOUT", "by ROPEWALK_LINK_TIMEOUT: 19",
+       "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this"},
+      {"ROPEWALK_IB_RETRY", "6",
        "0 to 7: how often it is sent again. A peer that answers nothing is lost after (this + 1) * "
-       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 0.7 s; some adapters take up to four times as long"},
+       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 15 s; some adapters take up to four times as long"},
       {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
       {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_PROBE", "1",

@@ -34,8 +34,8 @@ struct Config {
   int ib_traffic_class = 0;         // ROPEWALK_IB_TC
   int ib_service_level = 0;         // ROPEWALK_IB_SL
   int ib_pkey_index = 0;            // ROPEWALK_IB_PKEY: index into the port's table
-  int ib_timeout = 15;              // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this
-  int ib_retry = 4;                 // ROPEWALK_IB_RETRY
+  std::optional<int> ib_timeout;    // ROPEWALK_IB_TIMEOUT: 4.096 us * 2^this; else by link_timeout
+  int ib_retry = 6;                 // ROPEWALK_IB_RETRY
   int ib_lanes = 0;                 // ROPEWALK_IB_LANES: queue pairs per peer; 0: one per port
   int ib_mtu = 4096;                // ROPEWALK_IB_MTU: bytes of a packet, at most
   bool probe = true;                // ROPEWALK_PROBE: 0 or 1; counts on rank 0

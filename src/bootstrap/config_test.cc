@@ -129,14 +129,6 @@ TEST(Config, NamesOfTransports) {
   EXPECT_EQ(parse({{"ROPEWALK_TRANSPORT", "rdma"}}).transport, "verbs");
 }
 
-// ROPEWALK_IB_RETRY promises an error within a second on adapters that keep to their timeout.
-TEST(Config, APeerThatAnswersNothingIsLostWithinASecond) {
-  const Config config = parse({});
-  const double looks = 0.1;  // of the engine, until it takes the peer for the cause and tells
-  const double seconds = (config.ib_retry + 1) * 4.096e-6 * (1 << config.ib_timeout) + looks;
-  EXPECT_LT(seconds, 1);
-}
-
 namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& path) {

@@ -5,7 +5,7 @@
 // - GIDs: of RoCE version 2 before 1, addresses of wide reach before link-local ones, IPv4 before
 //   IPv6; before all that, one in the subnet in which `pair_lanes` lets the two ports meet. They
 //   are queried again for each link, because they change when a network device goes down and up;
-//   while one is down, again and again for half a second. One that changes after the peer has been
+//   while one is down, again and again for a while. One that changes after the peer has been
 //   told it, and before the link stands, is looked for again; if it has gone, that is the error.
 // - Of several ports `select_ports` takes those of the two adapters nearest to the rank's CPUs, and
 //   none of less than half of the fastest one's rate. Two, because a remote key has room for two

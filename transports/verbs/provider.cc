@@ -99,15 +99,19 @@ std::vector<std::vector<VerbsTransport::LaneEnd>> lanes_of(int rank, int lanes_w
 }
 
 VerbsTransport::Options options_of(const Config& config) {
+  const auto retries = static_cast<uint8_t>(config.ib_retry);
+  const int timeout =
+      config.ib_timeout.value_or(verbs::timeout_within(config.link_timeout, retries));
   return {.settings = {.service_level = static_cast<uint8_t>(config.ib_service_level),
                        .traffic_class = static_cast<uint8_t>(config.ib_traffic_class),
                        .pkey_index = static_cast<uint16_t>(config.ib_pkey_index),
-                       .timeout = static_cast<uint8_t>(config.ib_timeout),
-                       .retries = static_cast<uint8_t>(config.ib_retry),
+                       .timeout = static_cast<uint8_t>(timeout),
+                       .retries = retries,
                        // An ibv_mtu: 1 is 256 bytes, 2 is 512.
                        .mtu_max = static_cast<uint8_t>(std::bit_width(config.ib_mtu / 256u))},
           .preference = {config.ib_hca, config.ib_gid_index},
-          .lanes = {}};
+          .lanes = {},
+          .port_down_max_ns = config.link_timeout.count()};
 }
 
 /// `ports` hold the adapters open.

@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -22,8 +23,21 @@ struct Settings {
   uint8_t mtu_max = IBV_MTU_4096;  // an ibv_mtu; peers are told of no more
 
   /// For how long a peer may not answer; adapters may take up to four times as long.
-  int64_t silence_max_ns() const { return (int64_t{4096} << timeout) * (retries + 1); }
+  constexpr int64_t silence_max_ns() const { return (int64_t{4096} << timeout) * (retries + 1); }
 };
+
+/// The longest `Settings::timeout` with which a peer that answers nothing is lost within `limit`.
+constexpr uint8_t timeout_within(std::chrono::nanoseconds limit, uint8_t retries) {
+  constexpr uint8_t kTimeoutMax = 22;
+  Settings settings{.timeout = 1, .retries = retries};
+  while (settings.timeout < kTimeoutMax && 2 * settings.silence_max_ns() <= limit.count())
+    ++settings.timeout;
+  return settings.timeout;
+}
+// Ten seconds without a network are survived, by TCP's default too.
+static_assert(timeout_within(std::chrono::seconds(22), 6) == 19);
+static_assert(Settings{.timeout = 19, .retries = 6}.silence_max_ns() > 10'000'000'000);
+static_assert(timeout_within(std::chrono::milliseconds(10), 6) == 8);
 
 struct QueueDepths {
   uint32_t sends = 0, receives = 0;

@@ -47,7 +47,8 @@ std::vector<int> Bypass::neighbours_of(int rank) const {
 }
 
 void Bypass::tell(int peer, int64_t now_ns) {
-  if (!done_.insert(peer).second) return;
+  const std::vector<int>& culprits = monitor_.failure()->peers;
+  if (std::ranges::count(culprits, peer) != 0 || !done_.insert(peer).second) return;
   if (auto dialer = dial_(peer)) told_.push_back({peer, std::move(dialer), now_ns, {}, false});
 }
 

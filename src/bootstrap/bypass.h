@@ -16,7 +16,8 @@ namespace ropewalk::bootstrap {
 /// and its neighbours find that out at different times, or not while they are behind a second one.
 /// Who knows of the failure tells the others over connections made for that: the first of the
 /// neighbours, which is the parent where there is one, tells all of them, and any other tells the
-/// first. Who then does not answer is gone around in turn.
+/// first. Who then does not answer is gone around in turn. Those whom the failure names are not
+/// told.
 class Bypass {
  public:
   using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;

@@ -102,8 +102,9 @@ void Control::advance_host_probe(int64_t now_ns) {
 }
 
 void Control::advance_bypass(int64_t now_ns) {
-  if (is_joined_ && monitor_.failure() != nullptr)
-    for (const int peer : tree_.take_unaware(now_ns)) bypass_.go_around(peer, now_ns);
+  if (monitor_.failure() != nullptr)
+    for (const int peer : tree_.take_unaware(now_ns))
+      if (is_joined_) bypass_.go_around(peer, now_ns);  // else rank 0 tells all
   bypass_.advance(set_, now_ns);
 }
 

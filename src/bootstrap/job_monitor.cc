@@ -6,11 +6,12 @@
 #include <cassert>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 namespace ropewalk::bootstrap {
 namespace {
+
+const MonotonicClock kMonotonic;
 
 std::string describe(const CallsMade& calls, int rank) {
   if (calls.count == 0) return fmt::format("rank {} left without a collective call", rank);
@@ -28,9 +29,12 @@ std::optional<Failure> compare(const CallsMade& a, int rank_a, const CallsMade& 
 
 }  // namespace
 
-JobMonitor::JobMonitor(int rank, int size)
+JobMonitor::JobMonitor(int rank, int size) : JobMonitor(rank, size, kMonotonic) {}
+
+JobMonitor::JobMonitor(int rank, int size, const Clock& clock)
     : rank_(rank),
       size_(size),
+      clock_(clock),
       left_(static_cast<size_t>(size)),
       calls_(static_cast<size_t>(size)),
       answers_(static_cast<size_t>(size)) {
@@ -101,7 +105,7 @@ bool JobMonitor::take_question() {
 RankWaits JobMonitor::answer() const {
   const std::lock_guard lock(mutex_);
   RankWaits own{0, started_.load(std::memory_order_relaxed), own_waits_};
-  const int64_t now_ns = MonotonicClock().now_ns();
+  const int64_t now_ns = clock_.now_ns();
   std::erase_if(own.waits,
                 [&](const Wait& wait) { return wait.until_ns != 0 && wait.until_ns < now_ns; });
   for (Wait& wait : own.waits) wait.since_ns = std::max<int64_t>(0, now_ns - wait.since_ns);
@@ -109,7 +113,7 @@ RankWaits JobMonitor::answer() const {
 }
 
 void JobMonitor::note_answer(int rank, RankWaits answer) {
-  answer.heard_ns = MonotonicClock().now_ns();
+  answer.heard_ns = clock_.now_ns();
   for (Wait& wait : answer.waits) wait.since_ns = answer.heard_ns - wait.since_ns;
   const std::lock_guard lock(mutex_);
   answers_[static_cast<size_t>(rank)] = std::move(answer);

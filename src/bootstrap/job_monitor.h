@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "bootstrap/monitor.h"
 #include "bootstrap/poll_set.h"
 
@@ -14,6 +15,8 @@ namespace ropewalk::bootstrap {
 class JobMonitor final : public Monitor {
  public:
   JobMonitor(int rank, int size);
+  /// By a clock of a simulation, which must outlive it.
+  JobMonitor(int rank, int size, const Clock& clock);
 
   const Failure* failure() const noexcept override {
     return failure_.load(std::memory_order_acquire);
@@ -49,6 +52,7 @@ class JobMonitor final : public Monitor {
 
  private:
   const int rank_, size_;
+  const Clock& clock_;
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};

@@ -334,10 +334,11 @@ void Driver::poll_control(int64_t now_ns, WaitState& wait) {
   if (engine_.failures().failure() == nullptr) engine_.failures().answer_connects();
   engine_.failures().check_stalled(now_ns);
   if (stopping_ || engine_.failures().failure() != nullptr) return;  // groups may be gone
-  for (const auto& [group, callback] : callbacks_) {
+  for (auto& [group, callback] : callbacks_) {
     ends_soon |= callback.deadline_ns - now_ns < question_time_ns(callback.timeout_ns);
     if (now_ns < callback.deadline_ns || group->waiters > 0) continue;
-    if (needs_answers(now_ns, callback.timeout_ns, now_ns - callback.deadline_ns)) continue;
+    if (callback.over_since_ns == 0) callback.over_since_ns = now_ns;
+    if (needs_answers(now_ns, callback.timeout_ns, now_ns - callback.over_since_ns)) continue;
     if (const Operation* part = group->unfinished_part())
       engine_.failures().fail_timeout(*part, callback.timeout_ns);
   }

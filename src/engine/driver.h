@@ -134,17 +134,19 @@ class Driver : public std::enable_shared_from_this<Driver> {
     return body();
   }
 
- private:
   /// The end of a limit, when other ranks are asked what they wait for; and so long after it their
   /// answers are still waited for.
   static int64_t question_time_ns(int64_t limit_ns) {
     return std::min(limit_ns / 2, 500 * kMillisecond_ns);
   }
+
+ private:
   /// How long one has waited without anything moving.
   struct WaitState {
     // Of the whole wait, from the first look at the clock.
     int64_t limit_ns = std::numeric_limits<int64_t>::max();
     int64_t begun_ns = 0;
+    int64_t over_since_ns = 0;        // the first look at the clock after the limit
     std::optional<int> channel = {};  // where messages are waited for that no recv was started for
     Group* group = nullptr;           // that is waited for
     bool leaves = false;              // this rank does, once peers need it no more
@@ -171,6 +173,12 @@ class Driver : public std::enable_shared_from_this<Driver> {
       if (begun_ns == 0) begun_ns = now_ns;
       return limit_ns - (now_ns - begun_ns);
     }
+    /// Since the limit was found to be over: a thread that was stopped looks late, and then hears
+    /// first what others say.
+    int64_t over_ns(int64_t now_ns) {
+      if (over_since_ns == 0) over_since_ns = now_ns;
+      return now_ns - over_since_ns;
+    }
   };
 
   /// While it lasts others may be told of it: to its very end, which may be the job's failure.
@@ -186,6 +194,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::function<void(const Failure*)> done;
     int64_t timeout_ns;
     int64_t deadline_ns;
+    int64_t over_since_ns = 0;  // as a WaitState's
   };
   struct Ready {
     std::function<void(const Failure*)> done;

@@ -41,7 +41,7 @@ bool Driver::rest(WaitState& wait, bool moved) {
 bool Driver::asks_on(WaitState& wait, int64_t now_ns) {
   if (!wait.may_fail) return false;
   std::lock_guard lock(mutex_);
-  return needs_answers(now_ns, wait.limit_ns, -wait.left_ns(now_ns));
+  return needs_answers(now_ns, wait.limit_ns, wait.over_ns(now_ns));
 }
 
 void Driver::note_wait(WaitState& wait) {

@@ -5,56 +5,74 @@
 
 namespace ropewalk::testing {
 
-class SimulatedMonitors::One final : public Monitor {
- public:
-  One(SimulatedMonitors& all, int rank) : all_(all), rank_(rank) {}
-
-  const Failure* failure() const noexcept override {
-    return pending_ && all_.clock_.now_ns() >= visible_ns_ ? &*pending_ : nullptr;
-  }
-  void report(const Failure& failure) override {
-    all_.spread(failure, rank_, all_.clock_.now_ns());
-  }
-  bool has_left(int) const noexcept override { return false; }
-  int event_fd() const noexcept override { return -1; }
-
-  void learn(const Failure& failure, int64_t at_ns) {
-    if (pending_ && visible_ns_ <= at_ns) return;
-    pending_ = failure;
-    visible_ns_ = at_ns;
-  }
-
- private:
-  SimulatedMonitors& all_;
-  const int rank_;
-  std::optional<Failure> pending_;
-  int64_t visible_ns_ = 0;
-};
-
 SimulatedMonitors::SimulatedMonitors(int ranks, const Clock& clock, uint64_t seed)
-    : clock_(clock), random_(seed) {
-  for (int rank = 0; rank < ranks; ++rank) monitors_.push_back(std::make_unique<One>(*this, rank));
-}
-
-SimulatedMonitors::~SimulatedMonitors() = default;
-
-Monitor& SimulatedMonitors::of(int rank) {
-  return *monitors_[static_cast<size_t>(rank)];
+    : clock_(clock),
+      random_(seed),
+      spread_(static_cast<size_t>(ranks)),
+      probes_(static_cast<size_t>(ranks)) {
+  for (int rank = 0; rank < ranks; ++rank)
+    monitors_.push_back(std::make_unique<JobMonitor>(rank, ranks, clock));
 }
 
 int64_t SimulatedMonitors::delay_ns() {
   return std::uniform_int_distribution<int64_t>(10'000, 200'000'000)(random_);
 }
 
-void SimulatedMonitors::spread(const Failure& failure, int from, int64_t at_ns) {
-  for (size_t rank = 0; rank < monitors_.size(); ++rank)
-    monitors_[rank]->learn(failure, static_cast<int>(rank) == from ? at_ns : at_ns + delay_ns());
+void SimulatedMonitors::send(int from, int to, std::function<void(JobMonitor&)> happen) {
+  events_.push_back({clock_.now_ns() + delay_ns(), from, to, std::move(happen)});
 }
 
 void SimulatedMonitors::tell_of_death(int rank, int64_t at_ns) {
-  spread(
-      {ErrorCode::peer_lost, "simulation", "rank " + std::to_string(rank) + " died", "", -1, rank},
-      -1, at_ns);
+  const Failure failure{
+      ErrorCode::peer_lost, "simulation", "rank " + std::to_string(rank) + " died", "", -1, rank};
+  for (size_t to = 0; to < monitors_.size(); ++to)
+    events_.push_back({at_ns + delay_ns(), rank, static_cast<int>(to),
+                       [failure](JobMonitor& monitor) { monitor.keep(failure); }});
+}
+
+void SimulatedMonitors::advance(const std::function<bool(int)>& is_awake) {
+  const int64_t now_ns = clock_.now_ns();
+  for (int rank = 0; rank < static_cast<int>(monitors_.size()); ++rank)
+    if (is_awake(rank)) control(rank);
+  std::vector<Event> due;
+  std::erase_if(events_, [&](Event& event) {
+    const bool is_due = event.at_ns <= now_ns && is_awake(event.to);
+    if (is_due) due.push_back(std::move(event));
+    return is_due;
+  });
+  for (const Event& event : due)
+    if (part_.empty() || part_.contains(event.from) == part_.contains(event.to))
+      event.happen(of(event.to));
+}
+
+/// One turn of the control thread.
+void SimulatedMonitors::control(int rank) {
+  constexpr int64_t kProbe_ns = 2'000'000'000;
+  JobMonitor& monitor = of(rank);
+  const auto r = static_cast<size_t>(rank);
+  if (const auto silence = monitor.silence(); silence && !probes_[r]) {
+    probes_[r] = true;
+    events_.push_back({clock_.now_ns() + static_cast<int64_t>(random_() % kProbe_ns), rank, rank,
+                       [silence](JobMonitor& own) { own.report(*silence); }});
+  }
+  const int ranks = static_cast<int>(monitors_.size());
+  if (const Failure* failure = monitor.failure(); failure != nullptr && !spread_[r]) {
+    spread_[r] = true;
+    for (int to = 0; to < ranks; ++to)
+      if (to != rank) send(rank, to, [failure](JobMonitor& other) { other.keep(*failure); });
+  }
+  if (!monitor.take_question()) return;
+  answer(rank);
+  for (int to = 0; to < ranks; ++to)
+    if (to != rank) send(rank, to, [this, to](JobMonitor&) { answer(to); });
+}
+
+void SimulatedMonitors::answer(int rank) {
+  for (int to = 0; to < static_cast<int>(monitors_.size()); ++to)
+    if (to != rank)
+      send(rank, to, [rank, answer = of(rank).answer()](JobMonitor& other) {
+        other.note_answer(rank, answer);
+      });
 }
 
 SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
@@ -71,6 +89,7 @@ SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
                                  std::vector<int>(static_cast<size_t>(ranks), 0),
                                  *registries_.back(), monitors_.of(rank), fabric_.clock()));
   }
+  fabric_.advance_to(kMillisecond_ns);  // to engines 0 is no time
 }
 
 SimulatedJob::~SimulatedJob() = default;
@@ -81,13 +100,26 @@ bool SimulatedJob::turn() {
   std::shuffle(order.begin(), order.end(), random_);
   bool moved = false;
   for (int rank : order)
-    if (alive(rank)) moved |= engine(rank).progress();
+    if (is_awake(rank)) moved |= engine(rank).progress();
   return moved;
+}
+
+bool SimulatedJob::is_awake(int rank) const {
+  const auto stop = stops_.find(rank);
+  const int64_t now_ns = clock().now_ns();
+  return alive(rank) &&
+         (stop == stops_.end() || now_ns < stop->second.first || now_ns >= stop->second.second);
+}
+
+bool SimulatedJob::is_gone(int rank) const {
+  const auto stop = stops_.find(rank);
+  const bool for_good = stop != stops_.end() && stop->second.second == kForGood_ns;
+  return !alive(rank) || (for_good && !is_awake(rank));
 }
 
 void SimulatedJob::poll_control() {
   for (int rank = 0; rank < ranks_; ++rank)
-    if (alive(rank)) engine(rank).failures().check_stalled(clock().now_ns());
+    if (is_awake(rank)) engine(rank).failures().check_stalled(clock().now_ns());
 }
 
 std::string SimulatedJob::run(const std::function<bool(int)>& done,
@@ -98,11 +130,12 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
   while (true) {
     bool finished = true;
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (!alive(rank) || engine(rank).failures().failure() != nullptr || done(rank)) continue;
+      if (is_gone(rank) || engine(rank).failures().failure() != nullptr || done(rank)) continue;
       finished = false;
-      step(rank);
+      if (is_awake(rank)) step(rank);
     }
     if (finished) return {};
+    monitors_.advance([this](int rank) { return is_awake(rank); });
     if (turn()) continue;
     if (clock().now_ns() - looked_ns >= kLook_ns) {
       looked_ns = clock().now_ns();
@@ -112,7 +145,7 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
     if (clock().now_ns() - began_ns > kTimeout_ns) {
       std::string blocked = "hang:";
       for (int rank = 0; rank < ranks_; ++rank)
-        if (alive(rank) && engine(rank).failures().failure() == nullptr && !done(rank))
+        if (!is_gone(rank) && engine(rank).failures().failure() == nullptr && !done(rank))
           blocked +=
               " rank " + std::to_string(rank) + " " + engine(rank).failures().what_blocks() + ";";
       return blocked;

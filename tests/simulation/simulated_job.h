@@ -2,42 +2,66 @@
 #pragma once
 
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
-#include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bootstrap/job_monitor.h"
 #include "engine/engine.h"
 #include "transports/fake/fake_fabric.h"
 
 namespace ropewalk::testing {
 
-/// The monitors of all ranks: a failure reported on one shows on the others after a random delay,
-/// as does the death of a rank.
+using bootstrap::JobMonitor;
+
+/// The monitors of all ranks, and the control threads that pass failures, questions and answers on,
+/// each after a random delay. Who is stopped passes nothing on, and hears of it when it goes on.
 class SimulatedMonitors {
  public:
   SimulatedMonitors(int ranks, const Clock& clock, uint64_t seed);
-  ~SimulatedMonitors();
-  Monitor& of(int rank);
+  JobMonitor& of(int rank) { return *monitors_[static_cast<size_t>(rank)]; }
   void tell_of_death(int rank, int64_t at_ns);
+  /// Lets everything happen that is due. `is_awake(rank)`; who is dead is not.
+  void advance(const std::function<bool(int)>& is_awake);
+  /// Nothing passes between the ranks in `part` and the others any more.
+  void cut(const std::set<int>& part) { part_ = part; }
 
  private:
-  class One;
+  struct Event {
+    int64_t at_ns;
+    int from, to;
+    std::function<void(JobMonitor&)> happen;
+  };
   int64_t delay_ns();
-  void spread(const Failure& failure, int from, int64_t at_ns);
+  void send(int from, int to, std::function<void(JobMonitor&)> happen);
+  void control(int rank);
+  void answer(int rank);
 
   const Clock& clock_;
   std::mt19937_64 random_;
-  std::vector<std::unique_ptr<One>> monitors_;
+  std::vector<std::unique_ptr<JobMonitor>> monitors_;
+  std::vector<bool> spread_, probes_;  // by rank
+  std::vector<Event> events_;
+  std::set<int> part_;
 };
 
 class SimulatedJob {
  public:
   static constexpr int64_t kTimeout_ns = 10'000'000'000;
+  static constexpr int64_t kForGood_ns = std::numeric_limits<int64_t>::max();
 
   SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options);
   ~SimulatedJob();
+
+  /// From `from_ns` on until then neither the rank's program nor its control thread runs.
+  void stop(int rank, int64_t from_ns, int64_t until_ns) { stops_[rank] = {from_ns, until_ns}; }
+  /// The control tree falls into two parts, without a link.
+  void cut_control(const std::set<int>& part) { monitors_.cut(part); }
 
   int ranks() const { return ranks_; }
   Engine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }
@@ -54,11 +78,15 @@ class SimulatedJob {
  private:
   bool turn();
   void poll_control();
+  bool is_awake(int rank) const;
+  /// It is dead, or stopped for good.
+  bool is_gone(int rank) const;
 
   const int ranks_;
   std::mt19937_64 random_;
   FakeFabric fabric_;
   SimulatedMonitors monitors_;
+  std::map<int, std::pair<int64_t, int64_t>> stops_;  // by rank
   std::vector<std::unique_ptr<MemoryRegistry>> registries_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };

@@ -2,37 +2,16 @@
 // byte. ROPEWALK_SEEDS=first:last chooses the seeds; a failing seed is printed and replays.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <deque>
 
 #include "engine/executors.h"
 #include "engine/layout.h"
+#include "tests/simulation/random_cases.h"
 #include "tests/simulation/simulated_job.h"
 #include "tests/support/cases.h"
 
 namespace ropewalk::testing {
 namespace {
-
-constexpr size_t kSliceBytes = 8192;  // small, so that long messages have many slices
-
-/// A random case that the engine can run on the fake network.
-Case random_case(std::mt19937_64& random, int ranks) {
-  const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  Case c;
-  c.ranks = ranks;
-  c.collective = static_cast<Collective>(pick(8));
-  const auto& algorithms = algorithms_for(c.collective);
-  c.algorithm = algorithms[pick(algorithms.size())];
-  c.type = static_cast<DataType>(pick(kDataTypes));
-  c.op = static_cast<ReduceKind>(pick(kReduceKinds));
-  if (c.op == ReduceKind::scaled_sum && !is_floating(c.type)) c.op = ReduceKind::sum;
-  constexpr size_t kCounts[] = {0, 1, 3, 17, 1000, 5000, 20011};
-  c.count = kCounts[pick(std::size(kCounts))];
-  c.root = static_cast<int>(pick(static_cast<size_t>(ranks)));
-  c.uneven = pick(4) == 0;
-  c.in_place = pick(2) == 0 && !(c.uneven && c.collective == Collective::all_to_all);
-  return c;
-}
 
 /// What one rank runs: every case in order, up to `kDepth` of them under way at a time.
 class RankProgram {
@@ -89,24 +68,6 @@ class RankProgram {
   size_t started_ = 0, finished_ = 0;
   std::string wrong_;
 };
-
-FakeOptions random_options(std::mt19937_64& random, int ranks, bool with_faults) {
-  FakeOptions options;
-  options.latency_max_ns = random() % 2 == 0 ? 20'000 : 2'000'000;
-  options.full_probability = random() % 2 == 0 ? 0.1 : 0.6;
-  options.load_store = random() % 2 == 0;
-  options.registered_sources = random() % 2 == 0;
-  options.needs_registration = options.load_store && !options.registered_sources;
-  options.plain_is_current = random() % 2 == 0;
-  options.puts_in_flight_max = random() % 2 == 0 ? 4 : 64;
-  const auto at_ns = static_cast<int64_t>(random() % 20'000'000);
-  const int victim = static_cast<int>(random() % static_cast<uint64_t>(ranks));
-  if (with_faults && random() % 2 == 0)
-    options.losses.push_back({victim, at_ns});
-  else if (with_faults)
-    options.cuts.push_back({victim, (victim + 1) % ranks, at_ns});
-  return options;
-}
 
 std::string run_seed(uint64_t seed, bool with_faults) {
   std::mt19937_64 random(seed);
@@ -194,14 +155,6 @@ std::string run_case(SimulatedJob& job, const Case& c) {
                               [&](int rank) { programs[static_cast<size_t>(rank)]->step(); });
   for (const auto& program : programs) wrong += program->wrong();
   return wrong;
-}
-
-std::pair<uint64_t, uint64_t> seeds() {
-  const char* text = std::getenv("ROPEWALK_SEEDS");
-  if (text == nullptr) return {1, 1000};
-  char* rest = nullptr;
-  const uint64_t first = std::strtoull(text, &rest, 10);
-  return {first, *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : first};
 }
 
 void run_all(bool with_faults) {

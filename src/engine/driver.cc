@@ -285,8 +285,10 @@ void Driver::finish_all() noexcept {
   try {
     const auto done = [this] { return engine_.owed_to_peers() == nullptr; };
     CallersWait wait{*this, {.limit_ns = options_.timeout_ns, .leaves = true, .may_fail = true}};
-    if (engine_.failures().failure() != nullptr || drive_until(done, wait.state)) return;
+    if (engine_.failures().failure() != nullptr) return;
+    const bool all_done = drive_until(done, wait.state);
     std::lock_guard lock(mutex_);
+    if (all_done) return engine_.end_links();
     if (const Operation* owed = engine_.owed_to_peers())
       engine_.failures().fail_timeout(*owed, options_.timeout_ns);
   } catch (const Error&) {

@@ -206,7 +206,9 @@ bool Engine::poll_transports() {
     for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
     found |= count > 0;
   }
-  return links_.find_ready() || found;
+  const bool ready = links_.find_ready();
+  owing_ |= ready;  // this rank may have ended before
+  return ready || found;
 }
 
 void Engine::on_completion(int transport, const Completion& completion) {

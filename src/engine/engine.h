@@ -59,6 +59,12 @@ class Engine {
   /// The oldest operation under way in which peers may wait for this rank: any except a receive.
   /// Null where there is none.
   const Operation* owed_to_peers() const;
+  /// Tells the peers that nothing more comes. Requires that nothing is owed to them.
+  void end_links() {
+    assert(owed_to_peers() == nullptr);
+    links_.end();
+    owing_ = !links_.flush();
+  }
 
   /// Gives back peers' memory that they have deregistered, unless an operation is under way, which
   /// may be using it. Cheap where there is none.

@@ -20,8 +20,7 @@ constexpr int64_t kProbeInterval_ns = 50 * kMillisecond_ns;
 constexpr int64_t kLostGrace_ns = 250 * kMillisecond_ns;
 /// Where the peer has closed it: perhaps for a loss, of which it finds out more for up to 2 s.
 constexpr int64_t kClosedGrace_ns = 2500 * kMillisecond_ns;
-/// What a peer sent before it left may still be on its way, through a retransmission or two; longer
-/// where its adapter goes on for longer.
+/// After a peer has left, for what is here and nobody has taken.
 constexpr int64_t kLeftGrace_ns = 1000 * kMillisecond_ns;
 /// Between questions who waits for whom. More ranks take longer to answer: all hear all answers.
 constexpr int64_t kQuestionInterval_ns = 50 * kMillisecond_ns;
@@ -265,20 +264,20 @@ void FailureDetector::check_probe(int peer) {
 }
 
 void FailureDetector::check_senders() {
-  int64_t until_ns = 0;
+  const int64_t now_ns = clock_.now_ns();
+  bool may_come = false;
   for (int peer = 0; peer < links_.size(); ++peer) {
     if (peer == links_.rank()) continue;
     if (!monitor_.has_left(peer)) return;
-    int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
-    if (left_ns == 0) left_ns = clock_.now_ns();
-    until_ns = std::max(until_ns, left_ns + left_grace_ns(peer));
+    PeerState& state = peers_[static_cast<size_t>(peer)];
+    if (state.left_ns == 0) state.left_ns = now_ns;
+    may_come |= may_still_come(peer, state.left_ns, now_ns);
   }
-  if (links_.size() == 1 || clock_.now_ns() < until_ns) return;
+  if (links_.size() == 1 || may_come || failure() != nullptr || !queues_.active().empty()) return;
   // What they sent before is taken first, by whomever.
   for (int channel = 0; channel < kChannels; ++channel)
     for (Link* link : links_.open())
       if (has_unexpected_message(*link, queues_, channel)) return;
-  if (!queues_.active().empty() || failure() != nullptr) return;
   fail({ErrorCode::peer_lost, "next_sender",
         fmt::format("every other rank has left the job while rank {} waits for a message",
                     links_.rank()),
@@ -297,9 +296,11 @@ void FailureDetector::note_lost(int peer) {
   fail_lost(queues_.active().empty() ? "link" : name_of(*queues_.active()[0]), *link);
 }
 
-int64_t FailureDetector::left_grace_ns(int peer) const {
-  return std::max(kLeftGrace_ns,
-                  links_.transport_to(peer).capabilities().silence_max_ns + kLostGrace_ns);
+bool FailureDetector::may_still_come(int peer, int64_t since_ns, int64_t now_ns) const {
+  Link* const link = links_.find(peer);
+  const bool is_lost = peers_[static_cast<size_t>(peer)].lost_ns != 0;
+  return now_ns - since_ns < kLeftGrace_ns ||
+         (link != nullptr && link->ready() && !is_lost && !link->lost() && !link->has_ended());
 }
 
 void FailureDetector::answer_connects() {
@@ -385,8 +386,7 @@ void FailureDetector::fail_lost(std::string operation, Link& link) {
 
 void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
   const int peer = link.peer();
-  int64_t& lost_ns = peers_[static_cast<size_t>(peer)].lost_ns;
-  int64_t& left_ns = peers_[static_cast<size_t>(peer)].left_ns;
+  auto& [lost_ns, left_ns] = peers_[static_cast<size_t>(peer)];
   if (lost_ns == 0 && link.lost()) note_lost(peer);
   if (failed_) return;
   const bool has_left = monitor_.has_left(peer);
@@ -395,7 +395,7 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
     compare_calls_of_left(peer);
     if (failed_) return;
   }
-  if (has_left && now_ns - std::max(op.moved_ns, left_ns) >= left_grace_ns(peer))
+  if (has_left && !may_still_come(peer, std::max(op.moved_ns, left_ns), now_ns))
     return fail(
         {ErrorCode::peer_lost, name_of(op),
          fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),

@@ -137,7 +137,9 @@ class FailureDetector {
   /// For a peer that is lost. Where the reason lies at this end this rank is at fault.
   bool is_own_fault(const Link& link) const;
   void fail_lost(std::string operation, Link& link);
-  int64_t left_grace_ns(int peer) const;
+  /// Of a peer that has left, as this rank knows since `since_ns`: whether what it sent may still
+  /// arrive, or wait here. A link that stands tells (Link::has_ended).
+  bool may_still_come(int peer, int64_t since_ns, int64_t now_ns) const;
   /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
   const std::vector<Blocker>& blockers_of(const Operation& operation) const;
 

@@ -8,7 +8,7 @@
 
 namespace ropewalk {
 
-static_assert(kStreams <= 32, "owing_ has a bit per stream");
+static_assert(kStreams + 2 <= 32, "owing_ has a bit per stream, and two for the ends");
 static_assert(kSlotBytes <= kUrgentPutBytesMax);
 
 Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_under_way)
@@ -170,12 +170,20 @@ bool Link::on_notice(uint32_t notice) {
       return true;
     case NoticeKind::probe:
       return true;
+    case NoticeKind::end:
+      return end_arrived(amount);
   }
   return false;
 }
 
+bool Link::end_arrived(uint32_t which) {
+  if (which != kEndOfUrgent && which != kEndOfSlices) return false;
+  ends_ |= which;
+  return true;
+}
+
 bool Link::flush_owed() {
-  for (uint32_t left = owing_; left != 0; left &= left - 1) {
+  for (uint32_t left = owing_ & ~kOwesEnds; left != 0; left &= left - 1) {
     const int s = std::countr_zero(left);
     Incoming& in = in_[s];
     if (in.credits_owed >= kCreditBatch && notify(NoticeKind::credit, s, in.credits_owed))
@@ -183,6 +191,10 @@ bool Link::flush_owed() {
     const uint32_t consumed = std::min(in.consumed_owed, kNoticeAmountMax);
     if (consumed > 0 && notify(NoticeKind::consumed, s, consumed)) in.consumed_owed -= consumed;
     if (in.credits_owed < kCreditBatch && in.consumed_owed == 0) owing_ &= ~(1u << s);
+  }
+  for (const uint32_t which : {kEndOfUrgent, kEndOfSlices}) {
+    const uint32_t owed = owing_ & which << kEndsShift;
+    if (owed != 0 && notify(NoticeKind::end, 0, which)) owing_ &= ~owed;
   }
   return owing_ == 0 || lost_;
 }

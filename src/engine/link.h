@@ -145,6 +145,11 @@ class Link {
   void probe_sent() { probing_ = false; }
   const Probe& last_probe() const { return *reinterpret_cast<const Probe*>(inbox(kProbeOffset)); }
 
+  /// This rank leaves: no message and no slice comes after what it has sent. `flush` tells.
+  void end() { owing_ |= kOwesEnds; }
+  /// The peer has said so, and all that it sent has arrived.
+  bool has_ended() const { return ends_ == (kEndOfUrgent | kEndOfSlices); }
+
   /// True once the transport answered a put with `lost`.
   bool lost() const { return lost_; }
 
@@ -175,15 +180,19 @@ class Link {
   }
   bool refuse_arrival(int s);
   bool flush_owed();
+  bool end_arrived(uint32_t which);
   bool notify(NoticeKind kind, int s, uint32_t amount) {
     return accepted(transport_.put({.peer = peer_,
                                     .notice = make_notice(kind, s, amount),
-                                    .urgent = kind != NoticeKind::data}));
+                                    .urgent = !is_among_slices(kind, amount)}));
   }
   bool accepted(Posted posted) {
     if (posted == Posted::lost) lost_ = true;
     if (posted == Posted::posted) ++puts_under_way_;
     return posted == Posted::done || posted == Posted::posted;
+  }
+  static bool is_among_slices(NoticeKind kind, uint32_t amount) {
+    return kind == NoticeKind::data || (kind == NoticeKind::end && amount == kEndOfSlices);
   }
   void give_up(ErrorCode code, std::string reason, std::string advice);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
@@ -208,7 +217,10 @@ class Link {
   bool probing_ = false;
   bool lost_ = false;
   std::optional<Failure> failure_;
-  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices
+  static constexpr int kEndsShift = kStreams;
+  static constexpr uint32_t kOwesEnds = (kEndOfUrgent | kEndOfSlices) << kEndsShift;
+  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices; above: ends to be told
+  uint32_t ends_ = 0;   // that the peer has told
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};
 };
@@ -257,7 +269,11 @@ class LinkTable {
   void set_batching(bool on) {
     for (Transport* network : networks_) network->set_batching(on);
   }
-  /// Sends the credits and `consumed` notices that are owed; false where a transport took not all.
+  void end() {
+    for (Link* link : open_) link->end();
+  }
+  /// Sends the credits, `consumed` notices and ends that are owed; false where a transport took not
+  /// all.
   bool flush() {
     bool all = true;
     for (Link* link : open_)

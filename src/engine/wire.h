@@ -88,7 +88,7 @@ inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits g
 inline constexpr uint32_t kGrants = 8;                // grants in flight per stream
 inline constexpr uint32_t kWindowSlots = 4;           // staging slots of a window
 inline constexpr size_t kEagerBytesMax = 4096;
-inline constexpr uint32_t kWireVersion = 3;
+inline constexpr uint32_t kWireVersion = 4;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
@@ -179,7 +179,9 @@ enum class NoticeKind : uint32_t {
   data = 4,      // a slice is there
   consumed = 5,  // `amount` slices of a window, or of exposed data, were read
   probe = 6,     // the probe slot was filled
+  end = 7,       // nothing comes any more: `amount` kEndOfUrgent, or kEndOfSlices, put like those
 };
+inline constexpr uint32_t kEndOfUrgent = 1, kEndOfSlices = 2;
 inline constexpr uint32_t kNoticeAmountMax = 0xfffff;
 constexpr uint32_t make_notice(NoticeKind kind, int stream, uint32_t amount = 1) {
   return static_cast<uint32_t>(kind) << 28 | static_cast<uint32_t>(stream) << 20 | amount;

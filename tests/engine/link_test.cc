@@ -223,6 +223,7 @@ TEST_P(LinkTest, MoreIsConsumedThanANoticeCanTell) {
 
 TEST_P(LinkTest, NoticesThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::data, kStreams)));
+  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::end, 0, 3)));
   EXPECT_FALSE(here.on_notice(0));
   EXPECT_FALSE(here.on_notice(7u << 28));
   // Where messages are looked for nobody tells of them.

@@ -453,9 +453,10 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   const auto part_rank = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
   const char* leaders = unique_ids.data() + static_cast<size_t>(members[0]) * kUniqueIdBytes;
   if (*leaders == 0)
-    throw Error({ErrorCode::unavailable, "split",
-                 fmt::format("rank {} could not open a rendezvous", members[0]),
-                 fmt::format("see the output of rank {}", members[0]), rank(), members[0]});
+    throw impl_->job.blame({ErrorCode::unavailable, "split",
+                            fmt::format("rank {} could not open a rendezvous", members[0]),
+                            fmt::format("see the output of rank {}", members[0]), rank(),
+                            members[0]});
   Options options = leads ? rendezvous->options(part_rank, part_size, common)
                           : Rendezvous::options(leaders, part_rank, part_size, common);
   try {
@@ -465,7 +466,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     part->members = members;
     return std::make_unique<Communicator>(part);
   } catch (const Error& error) {
-    throw seen_from_whole(error.failure(), members, impl_->job.monitor());
+    const Error seen = seen_from_whole(error.failure(), members, impl_->job.monitor());
+    throw impl_->job.blame(seen.failure());
   }
 }
 

@@ -77,9 +77,10 @@ void Job::report_exception() {
   monitor().report(failure);
 }
 
-void Job::blame(Failure failure) {
+Error Job::blame(const Failure& failure) {
   const std::lock_guard lock(blamed_mutex_);
-  blamed_ = std::move(failure);
+  if (failure.peer >= 0) blamed_ = failure;
+  return Error(failure);
 }
 
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {

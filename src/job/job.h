@@ -70,8 +70,9 @@ class Job {
   bool is_unwinding() const { return std::uncaught_exceptions() > exceptions_; }
   /// Then makes the job fail, which has the other ranks hear of it.
   void report_exception();
-  /// Why, should report_exception() have something to report. Thread-safe.
-  void blame(Failure failure);
+  /// Why, should report_exception() have something to report, unless it names nobody. Returns it as
+  /// what to throw. Thread-safe.
+  Error blame(const Failure& failure);
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
   /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
   /// has failed by that, and nothing else.

@@ -164,6 +164,33 @@ TEST(PartLimits, ARankThatCannotJoinItsPartIsNamedByItsNumberInTheJob) {
   }
 }
 
+// The others of its part named each other, whichever of them was the first to end with that.
+TEST(PartLimits, ARankThatCannotLetItsPartMeetIsNamedByAll) {
+  constexpr int kRanks = 5, kPoor = 0;
+  const auto body = [&](Communicator& comm) {
+    const auto whole = comm.split(0);  // goes with the exception
+    whole->split(whole->rank() % 2);   // it has what that needs
+    if (whole->rank() == kPoor) use_up_descriptors();
+    try {
+      whole->split(whole->rank() % 2);
+    } catch (const Error&) {
+      if (whole->rank() == kPoor) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      throw;
+    }
+    whole->barrier();
+  };
+  ForkedJob job(kRanks, options_over("tcp", kRanks), body);
+  job.mark();
+  const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    ASSERT_TRUE(verdict.told) << "hangs";
+    if (rank != kPoor) {
+      EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
+    }
+  }
+}
+
 TEST(IdleOperations, GiveUpWhatTheyHold) {
   constexpr int kRanks = 2;
   const Options options = options_over("tcp", kRanks);

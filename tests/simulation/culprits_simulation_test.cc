@@ -1,4 +1,4 @@
-// Ranks that are late, stopped, dead or cut off, under seeded delays: who waits fails at its
+// Ranks that are late, stopped, dead, cut off or gone, under seeded delays: who waits fails at its
 // deadline or before, and all that fail name the ranks at fault, no others. ROPEWALK_SEEDS as for
 // the other simulations.
 #include <gtest/gtest.h>
@@ -16,12 +16,19 @@ namespace {
 
 constexpr int64_t kLimit_ns = 2000 * kMillisecond_ns;
 
-/// Makes every call in order and waits for each, as Driver::wait does, for kLimit_ns at most. From
-/// call `late_from` on it computes, and makes none.
+enum class AtEnd { stay, leave };
+
+/// Makes the first calls, in order, and waits for each as Driver::wait does, for kLimit_ns at most.
 class WaitingRank {
  public:
-  WaitingRank(SimulatedJob& job, int rank, const std::vector<Case>& cases, size_t late_from)
-      : engine_(job.engine(rank)), clock_(job.clock()), calls_(std::min(late_from, cases.size())) {
+  WaitingRank(SimulatedJob& job, int rank, const std::vector<Case>& cases, size_t calls,
+              AtEnd at_end)
+      : job_(job),
+        rank_(rank),
+        engine_(job.engine(rank)),
+        clock_(job.clock()),
+        calls_(calls),
+        leaves_(at_end == AtEnd::leave) {
     for (const Case& c : cases) {
       buffers_.push_back(std::make_unique<RankBuffers>(c, rank, [this](size_t bytes) {
         memory_.emplace_back(bytes + 1);
@@ -36,15 +43,22 @@ class WaitingRank {
     }
   }
 
-  bool done() const { return finished_ == calls_; }
+  /// What it sends in its last call.
+  void hold_back_last_call(int64_t late_ns) { late_ns_ = late_ns; }
+  bool done() const { return finished_ == calls_ && !leaves_; }
   const std::string& wrong() const { return wrong_; }
 
   void step() {
+    if (finished_ == calls_) {
+      leaves_ = false;
+      return job_.leave(rank_);
+    }
     Group& group = *groups_[finished_];
     FailureDetector& failures = engine_.failures();
     const int64_t now_ns = clock_.now_ns();
     if (begun_ns_ == 0) {
       begun_ns_ = std::max<int64_t>(1, now_ns);
+      if (late_ns_ > 0 && finished_ + 1 == calls_) job_.hold_back(rank_, now_ns + late_ns_);
       group.start(engine_);
       failures.count_awaiters(group, 1);
     }
@@ -65,9 +79,13 @@ class WaitingRank {
   }
 
  private:
+  SimulatedJob& job_;
+  const int rank_;
   Engine& engine_;
   const Clock& clock_;
   const size_t calls_;
+  bool leaves_;  // once it has made them
+  int64_t late_ns_ = 0;
   std::deque<std::vector<std::byte>> memory_;
   std::vector<std::unique_ptr<RankBuffers>> buffers_;
   std::vector<std::unique_ptr<Group>> groups_;
@@ -96,6 +114,16 @@ class Scenario {
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint64_t>(limit)); }
   int ranks() const { return ranks_; }
   FakeOptions& options() { return options_; }
+  /// After the call of all, which links them: `root` has made this one at once. What it sends in it
+  /// arrives later.
+  void end_with_late_broadcast(int root, int64_t late_ns) {
+    Case& last = cases_.emplace_back(cases_.back());
+    last.collective = Collective::broadcast;
+    last.root = root;
+    late_ns_ = late_ns;
+  }
+  /// Some of the ranks, not all.
+  std::set<int> choose_part() { return choose(1 + below(ranks_ - 1)); }
   /// So many of the ranks.
   std::set<int> choose(int count) {
     std::vector<int> all(static_cast<size_t>(ranks_));
@@ -103,20 +131,27 @@ class Scenario {
     std::ranges::shuffle(all, random_);
     return {all.begin(), all.begin() + count};
   }
-  /// A moment of the job, which takes some milliseconds.
-  int64_t moment_ns() { return below(20'000'000); }
+  std::set<int> all_but(const std::set<int>& part) const {
+    std::set<int> others;
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!part.contains(rank)) others.insert(rank);
+    return others;
+  }
+  /// A moment of the job, which takes 20 us to 20 ms.
+  int64_t moment_ns() { return kMillisecond_ns + below(20'000'000 >> below(11)); }
 
   SimulatedJob& job() {
     if (!job_) job_ = std::make_unique<SimulatedJob>(ranks_, seed_, options_);
     return *job_;
   }
-  /// Runs it, `late` without the calls from one on. Empty where it ends, with right results.
-  std::string run(const std::set<int>& late = {}) {
+  /// Runs it, without the calls of `late` from one on. Empty where it ends, with right results.
+  std::string run(const std::set<int>& late = {}, AtEnd at_end = AtEnd::stay) {
     const auto late_from = static_cast<size_t>(below(static_cast<int>(cases_.size())));
     for (int rank = 0; rank < ranks_; ++rank)
       programs_.push_back(std::make_unique<WaitingRank>(
-          job(), rank, cases_, late.contains(rank) ? late_from : cases_.size()));
+          job(), rank, cases_, late.contains(rank) ? late_from : cases_.size(), at_end));
     const auto of = [&](int rank) -> WaitingRank& { return *programs_[static_cast<size_t>(rank)]; };
+    if (late_ns_ > 0) of(cases_.back().root).hold_back_last_call(late_ns_);
     std::string wrong =
         job().run([&](int rank) { return of(rank).done(); }, [&](int rank) { of(rank).step(); });
     for (const auto& program : programs_) wrong += program->wrong();
@@ -144,6 +179,7 @@ class Scenario {
   const int ranks_;
   FakeOptions options_;
   std::vector<Case> cases_;
+  int64_t late_ns_ = 0;
   std::unique_ptr<SimulatedJob> job_;
   std::vector<std::unique_ptr<WaitingRank>> programs_;
 };
@@ -160,6 +196,19 @@ std::string judge_all(Scenario& it, std::string wrong, const std::set<int>& culp
   for (int rank = 0; rank < it.ranks(); ++rank)
     if (!culprits.contains(rank))
       wrong += it.judge(rank, must_fail, [&](const auto& named) { return named == culprits; });
+  return wrong.empty() ? wrong : wrong + it.cases_text();
+}
+
+/// What passes from the ranks in `part` to the others stands still; for less than a call may take.
+void plan_outage(Scenario& it, const std::set<int>& part, int64_t begin_ns, int64_t end_ns) {
+  for (const int from : part)
+    for (int to = 0; to < it.ranks(); ++to)
+      if (!part.contains(to)) it.options().outages.push_back({from, to, begin_ns, end_ns});
+}
+
+std::string nobody_failed(Scenario& it, std::string wrong) {
+  for (int rank = 0; rank < it.ranks(); ++rank)
+    wrong += it.judge(rank, false, [](const auto&) { return false; });
   return wrong.empty() ? wrong : wrong + it.cases_text();
 }
 
@@ -197,8 +246,7 @@ TEST(CulpritsSimulation, APauseIsBorne) {
     const std::set<int> paused = it.choose(1);
     const int64_t from_ns = it.moment_ns();
     it.job().stop(*paused.begin(), from_ns, from_ns + it.below(1'400) * kMillisecond_ns);
-    return it.run() + it.judge(*paused.begin(), false, [](const auto&) { return false; }) +
-           judge_all(it, "", {*paused.begin()}, false);
+    return nobody_failed(it, it.run());
   });
 }
 
@@ -219,7 +267,7 @@ TEST(CulpritsSimulation, TwoThatDieAreTheOnlyOnesNamed) {
 TEST(CulpritsSimulation, EachPartOfANetworkNamesRanksOfTheOther) {
   for_each_seed([](uint64_t seed) {
     Scenario it(seed, 2);
-    const std::set<int> part = it.choose(1 + it.below(it.ranks() - 1));
+    const std::set<int> part = it.choose_part();
     const int64_t at_ns = it.moment_ns();
     for (const int inside : part)
       for (int rank = 0; rank < it.ranks(); ++rank)
@@ -232,6 +280,52 @@ TEST(CulpritsSimulation, EachPartOfANetworkNamesRanksOfTheOther) {
             named, [&](int other) { return part.contains(other) != part.contains(rank); });
       });
     return wrong.empty() ? wrong : wrong + it.cases_text();
+  });
+}
+
+TEST(CulpritsSimulation, AnOutageIsBorne) {
+  for_each_seed([](uint64_t seed) {
+    Scenario it(seed, 2);
+    const std::set<int> part = it.choose_part(), others = it.all_but(part);
+    const int64_t begin_ns = it.moment_ns();
+    const int64_t end_ns = begin_ns + it.below(1'400) * kMillisecond_ns;
+    plan_outage(it, part, begin_ns, end_ns);
+    plan_outage(it, others, begin_ns, end_ns);
+    it.job().cut_control(part, begin_ns, end_ns);
+    return nobody_failed(it, it.run());
+  });
+}
+
+TEST(CulpritsSimulation, APathCutOneWayIsNamedByAnEndOfIt) {
+  for_each_seed([](uint64_t seed) {
+    Scenario it(seed, 2);
+    const std::set<int> ends = it.choose(2);
+    const auto [first, second] = std::pair{*ends.begin(), *ends.rbegin()};
+    const bool forth = it.below(2) == 0;
+    it.options().cuts.push_back(
+        {forth ? first : second, forth ? second : first, it.moment_ns(), true});
+    std::string wrong = it.run();
+    for (int rank = 0; rank < it.ranks(); ++rank)
+      wrong += it.judge(rank, false,
+                        [&](const auto& named) { return std::ranges::includes(ends, named); });
+    return wrong.empty() ? wrong : wrong + it.cases_text();
+  });
+}
+
+// Control takes another network: that a rank has left is known long before what it sent is here.
+TEST(CulpritsSimulation, WhoLeavesAfterAllCallsIsNoCulpritWhileItsDataIsOnTheWay) {
+  for_each_seed([](uint64_t seed) {
+    Scenario it(seed, 2);
+    it.end_with_late_broadcast(it.below(it.ranks()), (1'300 + it.below(600)) * kMillisecond_ns);
+    return nobody_failed(it, it.run({}, AtEnd::leave));
+  });
+}
+
+TEST(CulpritsSimulation, WhoLeavesEarlyIsNamedByAll) {
+  for_each_seed([](uint64_t seed) {
+    Scenario it(seed, 3);
+    const std::set<int> leaver = it.choose(1);
+    return judge_all(it, it.run(leaver, AtEnd::leave), leaver, true);
   });
 }
 

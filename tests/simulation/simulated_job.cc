@@ -36,18 +36,28 @@ void SimulatedMonitors::advance(const std::function<bool(int)>& is_awake) {
     if (is_awake(rank)) control(rank);
   std::vector<Event> due;
   std::erase_if(events_, [&](Event& event) {
-    const bool is_due = event.at_ns <= now_ns && is_awake(event.to);
+    const bool is_due = event.at_ns <= now_ns && is_awake(event.to) && passes(event);
     if (is_due) due.push_back(std::move(event));
     return is_due;
   });
-  for (const Event& event : due)
-    if (part_.empty() || part_.contains(event.from) == part_.contains(event.to))
-      event.happen(of(event.to));
+  for (const Event& event : due) event.happen(of(event.to));
+}
+
+bool SimulatedMonitors::passes(const Event& event) const {
+  const auto [from_ns, until_ns] = cut_ns_;
+  const bool is_cut = clock_.now_ns() >= from_ns && clock_.now_ns() < until_ns;
+  return !is_cut || part_.contains(event.from) == part_.contains(event.to);
+}
+
+void SimulatedMonitors::leave(int rank, const CallsMade& calls) {
+  for (int to = 0; to < static_cast<int>(monitors_.size()); ++to)
+    if (to != rank)
+      send(rank, to, [rank, calls](JobMonitor& other) { other.mark_left(rank, calls); });
 }
 
 /// One turn of the control thread.
 void SimulatedMonitors::control(int rank) {
-  constexpr int64_t kProbe_ns = 2'000'000'000;
+  constexpr int64_t kProbe_ns = 500'000'000;  // a job's are 2 s; its limits are longer, too
   JobMonitor& monitor = of(rank);
   const auto r = static_cast<size_t>(rank);
   if (const auto silence = monitor.silence(); silence && !probes_[r]) {
@@ -93,6 +103,18 @@ SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
 }
 
 SimulatedJob::~SimulatedJob() = default;
+
+void SimulatedJob::hold_back(int rank, int64_t until_ns) {
+  for (int to = 0; to < ranks_; ++to)
+    if (to != rank) fabric_.add_outage({rank, to, clock().now_ns(), until_ns});
+}
+
+void SimulatedJob::leave(int rank) {
+  engine(rank).end_links();
+  const FailureDetector& failures = engine(rank).failures();
+  const CallHistory& calls = failures.calls();
+  monitors_.leave(rank, {calls.count, calls.digest, failures.last_call()});
+}
 
 bool SimulatedJob::turn() {
   std::vector<int> order(static_cast<size_t>(ranks_));
@@ -141,7 +163,7 @@ std::string SimulatedJob::run(const std::function<bool(int)>& done,
       looked_ns = clock().now_ns();
       poll_control();
     }
-    if (!fabric_.advance()) fabric_.advance_to(clock().now_ns() + kLook_ns);
+    fabric_.advance_at_most_to(clock().now_ns() + kLook_ns);
     if (clock().now_ns() - began_ns > kTimeout_ns) {
       std::string blocked = "hang:";
       for (int rank = 0; rank < ranks_; ++rank)

@@ -28,8 +28,13 @@ class SimulatedMonitors {
   void tell_of_death(int rank, int64_t at_ns);
   /// Lets everything happen that is due. `is_awake(rank)`; who is dead is not.
   void advance(const std::function<bool(int)>& is_awake);
-  /// Nothing passes between the ranks in `part` and the others any more.
-  void cut(const std::set<int>& part) { part_ = part; }
+  /// From `from_ns` until then nothing passes between the ranks in `part` and the others.
+  void cut(const std::set<int>& part, int64_t from_ns, int64_t until_ns) {
+    part_ = part;
+    cut_ns_ = {from_ns, until_ns};
+  }
+  /// The rank tells all others that it leaves after such calls.
+  void leave(int rank, const CallsMade& calls);
 
  private:
   struct Event {
@@ -41,6 +46,7 @@ class SimulatedMonitors {
   void send(int from, int to, std::function<void(JobMonitor&)> happen);
   void control(int rank);
   void answer(int rank);
+  bool passes(const Event& event) const;
 
   const Clock& clock_;
   std::mt19937_64 random_;
@@ -48,6 +54,7 @@ class SimulatedMonitors {
   std::vector<bool> spread_, probes_;  // by rank
   std::vector<Event> events_;
   std::set<int> part_;
+  std::pair<int64_t, int64_t> cut_ns_;
 };
 
 class SimulatedJob {
@@ -60,8 +67,14 @@ class SimulatedJob {
 
   /// From `from_ns` on until then neither the rank's program nor its control thread runs.
   void stop(int rank, int64_t from_ns, int64_t until_ns) { stops_[rank] = {from_ns, until_ns}; }
-  /// The control tree falls into two parts, without a link.
-  void cut_control(const std::set<int>& part) { monitors_.cut(part); }
+  /// The control tree falls into two parts, without a link; until then, or for good.
+  void cut_control(const std::set<int>& part, int64_t from_ns = 0, int64_t until_ns = kForGood_ns) {
+    monitors_.cut(part, from_ns, until_ns);
+  }
+  /// What the rank sends from now on arrives after `until_ns`. Control is not delayed.
+  void hold_back(int rank, int64_t until_ns);
+  /// The rank leaves, as Communicator::leave does. It has nothing under way.
+  void leave(int rank);
 
   int ranks() const { return ranks_; }
   Engine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }

@@ -49,12 +49,12 @@ class FakeTransport final : public Transport, public MappedMemory {
                   fmt::format("a hello of {} bytes; at most {}", hello.size(), kHelloBytesMax));
     Side& to = side(peer);
     if (std::exchange(to.connecting, true)) return;
-    if (to.cut) {
+    if (to.cut || to.silent) {
       const int64_t told_ns = fabric_.clock_.now + options_.detection_max_ns;
       fabric_.schedule(told_ns, [this, peer] { tell_lost(peer, "the peer cannot be reached"); });
       return;
     }
-    fabric_.schedule(arrival_of(to, hello.size(), false),
+    fabric_.schedule(arrival_at(peer, hello.size(), false),
                      [this, peer, text = std::vector(hello.begin(), hello.end())] {
                        Side& theirs = fabric_.at(peer).side(rank_);
                        if (theirs.cut) return;
@@ -125,7 +125,10 @@ class FakeTransport final : public Transport, public MappedMemory {
     fabric_.cut(rank_, peer, "the peer closed the link");
   }
   void stop() override {}
-  LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
+  LossReason why_lost(int peer) const override {
+    const Side& s = side(peer);
+    return {.text = s.why, .silent = s.silent, .advice = {}};
+  }
 
  private:
   friend class FakeFabric;
@@ -169,6 +172,7 @@ class FakeTransport final : public Transport, public MappedMemory {
     bool connecting = false;
     bool hello_here = false;
     bool cut = false;              // nothing passes; this side may not know yet
+    bool silent = false;           // nothing is acknowledged any more; the same
     bool lost = false;             // this side knows
     bool dropped = false;          // this side did it
     std::vector<std::byte> hello;  // the peer's
@@ -189,20 +193,26 @@ class FakeTransport final : public Transport, public MappedMemory {
     return regions_.find(key.id ^ mark(), offset, bytes);
   }
 
-  int64_t arrival_of(Side& to, size_t bytes, bool urgent) {
+  int64_t arrival_at(int peer, size_t bytes, bool urgent) {
+    Side& to = side(peer);
     const auto wire_ns = static_cast<int64_t>(static_cast<double>(bytes) * options_.ns_per_byte);
     const int64_t now = fabric_.clock_.now;
     int64_t left_ns = now + wire_ns;
     if (!urgent) left_ns = to.wire_free_ns = std::max(to.wire_free_ns, now) + wire_ns;
     const int64_t latency_ns = fabric_.between(options_.latency_min_ns, options_.latency_max_ns);
     int64_t& last_ns = to.last_arrival_ns[urgent];
-    return last_ns = std::max(last_ns, left_ns + latency_ns);
+    last_ns = std::max(last_ns, left_ns + latency_ns);
+    for (const FakeOptions::Outage& o : fabric_.outages_) {
+      const bool is_hit = o.from == rank_ && o.to == peer && last_ns >= o.begin_ns;
+      if (is_hit && last_ns < o.end_ns) last_ns = o.end_ns + latency_ns;
+    }
+    return last_ns;
   }
 
   void send(int peer, const std::shared_ptr<Message>& message, bool done) {
     Side& to = side(peer);
     const int64_t now = fabric_.clock_.now;
-    const int64_t arrival_ns = arrival_of(to, message->put.bytes, message->put.urgent);
+    const int64_t arrival_ns = arrival_at(peer, message->put.bytes, message->put.urgent);
     to.on_the_way.push_back(message);
     int64_t read_ns = now;
     if (done) {
@@ -306,13 +316,14 @@ class FakeTransport final : public Transport, public MappedMemory {
 };
 
 FakeFabric::FakeFabric(int ranks, uint64_t seed, FakeOptions options)
-    : options_(std::move(options)), random_(seed), alive_(ranks, true) {
+    : options_(std::move(options)), outages_(options_.outages), random_(seed), alive_(ranks, true) {
   for (int rank = 0; rank < ranks; ++rank)
     transports_.push_back(std::make_unique<FakeTransport>(*this, rank, alive_.size()));
   for (const auto& loss : options_.losses)
     schedule(loss.at_ns, [this, rank = loss.rank] { lose(rank); });
   for (const auto& c : options_.cuts)
-    schedule(c.at_ns, [this, c] { cut(c.a, c.b, "the link was cut"); });
+    schedule(c.at_ns,
+             [this, c] { c.one_way ? cut_one_way(c.a, c.b) : cut(c.a, c.b, "the link was cut"); });
 }
 
 FakeFabric::~FakeFabric() = default;
@@ -328,6 +339,13 @@ bool FakeFabric::advance() {
   clock_.now = std::max(clock_.now, next.at_ns);
   next.happen();
   return true;
+}
+
+void FakeFabric::advance_at_most_to(int64_t time_ns) {
+  if (!events_.empty() && events_.top().at_ns <= time_ns)
+    advance();
+  else
+    clock_.now = std::max(clock_.now, time_ns);
 }
 
 void FakeFabric::advance_to(int64_t time_ns) {
@@ -363,6 +381,20 @@ void FakeFabric::cut(int a, int b, const std::string& why) {
     const int64_t told_ns =
         clock_.now + between(options_.detection_min_ns, options_.detection_max_ns);
     schedule(told_ns, [this, from = from, to = to, why] { at(from).tell_lost(to, why); });
+  }
+}
+
+void FakeFabric::cut_one_way(int a, int b) {
+  record('o', a, b, 0);
+  FakeTransport::Side& side = at(a).side(b);
+  if (std::exchange(side.cut, true)) return;
+  at(a).tear(b, /*source_readable=*/!side.dropped && !side.lost);
+  for (const auto& [from, to] : {std::pair{a, b}, std::pair{b, a}}) {
+    at(from).side(to).silent = true;
+    const int64_t told_ns =
+        clock_.now + between(options_.detection_min_ns, options_.detection_max_ns);
+    schedule(told_ns,
+             [this, from = from, to = to] { at(from).tell_lost(to, "nothing is acknowledged"); });
   }
 }
 

@@ -38,13 +38,21 @@ struct FakeOptions {
     int64_t at_ns;
   };
   /// From `at_ns` on nothing passes between `a` and `b`. What is on its way then may have landed in
-  /// part, without a notice, as on a real network.
+  /// part, without a notice, as on a real network. `one_way`: nothing passes from `a` to `b`; since
+  /// acknowledgements do not either, both find their peer silent.
   struct Cut {
     int a, b;
     int64_t at_ns;
+    bool one_way = false;
+  };
+  /// What `from` has sent to `to`, and would arrive from `begin_ns` on, arrives after `end_ns`.
+  struct Outage {
+    int from, to;
+    int64_t begin_ns, end_ns;
   };
   std::vector<Loss> losses;
   std::vector<Cut> cuts;
+  std::vector<Outage> outages;
 };
 
 class FakeTransport;
@@ -59,11 +67,15 @@ class FakeFabric {
 
   Transport& transport(int rank);
   const Clock& clock() const { return clock_; }
+  /// One more, of what is sent from now on.
+  void add_outage(const FakeOptions::Outage& outage) { outages_.push_back(outage); }
   /// False once the rank is lost: do not run it any more.
   bool alive(int rank) const { return alive_[rank]; }
 
   /// Moves the clock to the next event and lets it happen; false when none is pending.
   bool advance();
+  /// The same, where it comes until `time_ns`; else moves the clock to that.
+  void advance_at_most_to(int64_t time_ns);
   /// Lets all events until `time_ns` happen, then sets the clock to it (for deadlines).
   void advance_to(int64_t time_ns);
   /// A hash over all that has happened: equal exactly when two runs are.
@@ -93,9 +105,11 @@ class FakeFabric {
   void record(int kind, int from, int to, uint64_t what);
   /// Cuts the link of two ranks now; each is told `why` later, unless it has dropped the other.
   void cut(int a, int b, const std::string& why);
+  void cut_one_way(int a, int b);
   void lose(int rank);
 
   const FakeOptions options_;
+  std::vector<FakeOptions::Outage> outages_;
   VirtualClock clock_;
   std::mt19937_64 random_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/unique_fd.h"
 #include "bootstrap/sockets.h"
 #include "ropewalk/transport.h"
@@ -29,8 +30,9 @@ inline std::string errno_text(int error) {
 
 /// What of errno says why `call`, which makes a descriptor, has failed.
 [[noreturn]] inline void fail_system(const char* transport, const char* call) {
-  throw Error(ErrorCode::system, transport, fmt::format("{}: {}", call, errno_text(errno)),
-              "raise the limit on open files (ulimit -n)");
+  const int error = errno;
+  throw Error(ErrorCode::system, transport, fmt::format("{}: {}", call, errno_text(error)),
+              advice_for_descriptors(error));
 }
 
 /// `Peer` is as NetworkPeers wants it.

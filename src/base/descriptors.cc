@@ -1,6 +1,9 @@
 #include "base/descriptors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
 
 namespace ropewalk {
 
@@ -16,6 +19,18 @@ void raise_descriptor_limit() {
   if (limits.rlim_cur >= std::min(limits.rlim_max, kEnough)) return;
   limits.rlim_cur = std::min(limits.rlim_max, kEnough);
   setrlimit(RLIMIT_NOFILE, &limits);
+}
+
+std::string advice_for_descriptors(int error) {
+  switch (error) {
+    case EMFILE:
+      return fmt::format("raise the limit of open files, now {} (ulimit -n)",
+                         descriptor_limits().rlim_cur);
+    case ENFILE:
+      return "raise the machine's limit of open files (sysctl fs.file-max)";
+    default:
+      return {};
+  }
 }
 
 }  // namespace ropewalk

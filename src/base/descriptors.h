@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <string>
+
 namespace ropewalk {
 
 /// Of open files: the limit that holds (soft), and the highest that the process may set (hard).
@@ -10,5 +12,7 @@ rlimit descriptor_limits();
 /// Sets the limit as high as the process may, but for what no job needs: programs that close all
 /// descriptors one by one take their time. Leaves it where that fails.
 void raise_descriptor_limit();
+/// What to do where `error`, an errno, says that there is no descriptor left; else empty.
+std::string advice_for_descriptors(int error);
 
 }  // namespace ropewalk

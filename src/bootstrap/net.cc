@@ -21,6 +21,7 @@
 #include <span>
 #include <system_error>
 
+#include "base/descriptors.h"
 #include "base/text.h"
 #include "bootstrap/wire.h"
 #include "ropewalk/status.h"
@@ -106,11 +107,13 @@ bool is_link_local(const sockaddr* address) {
 }
 
 [[noreturn]] void cannot_listen(const std::string& where, int error) {
+  std::string advice = advice_for_descriptors(error);
+  if (advice.empty())
+    advice = error == EADDRINUSE
+                 ? "another job or program uses the port; choose another with ROPEWALK_COORDINATOR"
+                 : "rank 0 must run on the host that ROPEWALK_COORDINATOR names";
   throw Error(ErrorCode::unavailable, "bootstrap",
-              fmt::format("cannot listen at {}: {}", where, errno_text(error)),
-              error == EADDRINUSE
-                  ? "another job or program uses the port; choose another with ROPEWALK_COORDINATOR"
-                  : "rank 0 must run on the host that ROPEWALK_COORDINATOR names");
+              fmt::format("cannot listen at {}: {}", where, errno_text(error)), advice);
 }
 
 }  // namespace
@@ -259,9 +262,12 @@ bool is_within(const SocketAddress& address, const std::string& network) {
 
 std::vector<LocalAddress> local_addresses(const std::string& prefix) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0)
+  if (getifaddrs(&list) != 0) {
+    const int error = errno;
     throw Error(ErrorCode::system, "bootstrap",
-                "cannot list the network interfaces: " + errno_text(errno));
+                "cannot list the network interfaces: " + errno_text(error),
+                advice_for_descriptors(error));
+  }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   std::vector<LocalAddress> found;
   std::set<std::string> names;

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/unique_fd.h"
 #include "bootstrap/net.h"
 #include "ropewalk/status.h"
@@ -20,9 +21,9 @@ namespace ropewalk::bootstrap {
 class Event {
  public:
   Event() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (!fd_)
-      throw Error(ErrorCode::exhausted, "bootstrap", "no eventfd: " + errno_text(errno),
-                  "raise the limit of open files: ulimit -n");
+    if (const int error = errno; !fd_)
+      throw Error(ErrorCode::exhausted, "bootstrap", "no eventfd: " + errno_text(error),
+                  advice_for_descriptors(error));
   }
   int fd() const noexcept { return fd_.get(); }
   void set() noexcept {

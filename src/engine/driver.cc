@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/start_thread.h"
 #include "engine/relax.h"
 #include "topology/topology.h"
@@ -33,7 +35,7 @@ Driver::Driver(Engine& engine, const Clock& clock, int wake_fd, DriverOptions op
   ended_.driver = {std::shared_ptr<Driver>(), this};  // owns nothing, or this would own itself
   if (kick_fd_.get() < 0)
     throw Error(ErrorCode::exhausted, "communicator", "cannot make an event descriptor",
-                "raise the limit of open files (ulimit -n)");
+                advice_for_descriptors(errno));
 }
 
 void Driver::stop() {

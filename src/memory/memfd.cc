@@ -13,6 +13,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/descriptors.h"
 #include "ropewalk/status.h"
 
 // Newer than the headers of some systems that the kernel may be newer than.
@@ -38,10 +39,8 @@ rlim_t soft_limit(decltype(RLIMIT_AS) resource) {
 std::optional<std::string> advice_for_exhaustion(int error) {
   switch (error) {
     case EMFILE:
-      return fmt::format("raise the limit of open files, now {} (ulimit -n)",
-                         soft_limit(RLIMIT_NOFILE));
     case ENFILE:
-      return "raise the machine's limit of open files (sysctl fs.file-max)";
+      return advice_for_descriptors(error);
     case EFBIG:
       return fmt::format("raise the limit of file sizes, now {} bytes (ulimit -f unlimited)",
                          soft_limit(RLIMIT_FSIZE));

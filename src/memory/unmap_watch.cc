@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptors.h"
 #include "base/start_thread.h"
 #include "ropewalk/status.h"
 
@@ -35,7 +36,7 @@ std::string advice_for_watch(int error) {
              "seccomp profile";
     case EMFILE:
     case ENFILE:
-      return "raise the limit of open files: ulimit -n";
+      return advice_for_descriptors(error);
     default:
       return "a kernel from 5.11 on, with CONFIG_USERFAULTFD";
   }
@@ -66,7 +67,7 @@ UnmapWatch::UnmapWatch() : pid_(::getpid()) {
   stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (!stop_)
     throw Error(ErrorCode::exhausted, "register_memory", "cannot make an event descriptor",
-                "raise the limit of open files: ulimit -n");
+                advice_for_descriptors(errno));
   thread_ = start_thread("register_memory", "ropewalk-unmap", [this] { run(); });
 }
 

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/descriptors.h"
+#include "bootstrap/net.h"
 #include "ropewalk/policies.h"
 #include "tests/faults/forked_job.h"
 #include "tests/support/descriptors.h"
@@ -140,6 +142,20 @@ TEST(LinkLimits, ARankWithoutADescriptorForADoorbellIsAtFault) {
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("ulimit"), std::string::npos) << verdict.text;
   }
+}
+
+// The advice was to start rank 0 on another host.
+TEST(ListeningLimits, AreToldWithTheCommandThatRaisesThem) {
+  const rlimit before = descriptor_limits();
+  use_up_descriptors();
+  Failure failure;
+  try {
+    bootstrap::listen_everywhere(0);
+  } catch (const Error& error) {
+    failure = error.failure();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_NE(failure.advice.find("ulimit -n"), std::string::npos) << failure.text();
 }
 
 // Others named it by its number in the part, which is another rank's in the job.

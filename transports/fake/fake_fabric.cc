@@ -171,7 +171,7 @@ class FakeTransport final : public Transport, public MappedMemory {
   struct Side {
     bool connecting = false;
     bool hello_here = false;
-    bool cut = false;              // nothing passes; this side may not know yet
+    bool cut = false;              // nothing arrives; this side may not know yet
     bool silent = false;           // nothing is acknowledged any more; the same
     bool lost = false;             // this side knows
     bool dropped = false;          // this side did it
@@ -386,8 +386,8 @@ void FakeFabric::cut(int a, int b, const std::string& why) {
 
 void FakeFabric::cut_one_way(int a, int b) {
   record('o', a, b, 0);
-  FakeTransport::Side& side = at(a).side(b);
-  if (std::exchange(side.cut, true)) return;
+  if (std::exchange(at(b).side(a).cut, true)) return;  // who receives looks at its own side
+  const FakeTransport::Side& side = at(a).side(b);
   at(a).tear(b, /*source_readable=*/!side.dropped && !side.lost);
   for (const auto& [from, to] : {std::pair{a, b}, std::pair{b, a}}) {
     at(from).side(to).silent = true;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
 constexpr int64_t kLookAtWholeNs = 50'000'000;
-constexpr int64_t kTellLateNs = 1'000'000'000;
+/// So long after the last that came late rank 0 waits for another.
+constexpr int64_t kTellLateNs = 2'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 
 }  // namespace
@@ -138,7 +139,7 @@ bool Control::finished(int64_t now_ns) {
   if (!stop_) return false;
   if (closing_until_ns_ == 0) {
     closing_until_ns_ = now_ns + setup_.flush_limit().count();
-    tell_late_until_ns_ = now_ns + kTellLateNs;
+    late_since_ns_ = now_ns;
     if (const auto silence = monitor_.silence()) monitor_.report(*silence);
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr)
       fail(ErrorCode::peer_lost,
@@ -155,12 +156,13 @@ bool Control::flushed() const {
          (!registration_ || registration_->flushed());
 }
 
-/// Ranks start at different times: when joining fails early, rank 0 stays for a moment to tell why
-/// to those who have not come yet.
+/// Ranks start at different times: when joining fails early, rank 0 stays while others still come,
+/// to tell them why.
 bool Control::owes_late_ranks(int64_t now_ns) const {
   const Failure* failure = monitor_.failure();
   return registrar_ && failure != nullptr && failure->code != ErrorCode::timeout &&
-         registrar_->connections() + 1 < table_.size() && now_ns < tell_late_until_ns_;
+         !registrar_->all_have_come() &&
+         now_ns < std::min(late_since_ns_ + kTellLateNs, registrar_->deadline_ns());
 }
 
 void Control::notify_waiters() {

@@ -153,7 +153,7 @@ class Control {
   int new_parent_ = -1;                  // whom parent_dial_ dials, once joined
   int64_t new_parent_deadline_ns_ = 0;
   int64_t closing_until_ns_ = 0;  // set when stop_ is seen
-  int64_t tell_late_until_ns_ = 0;
+  int64_t late_since_ns_ = 0;     // rank 0: when the last rank came, or stop_ was seen
 
   // Shared with the threads that call the public members.
   Event wake_;

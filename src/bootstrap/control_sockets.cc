@@ -31,6 +31,7 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
     registrar_->add(incoming.connected(), hello.from, incoming.source);
+    late_since_ns_ = now_ns;
   }
 }
 

@@ -21,6 +21,7 @@ Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMon
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
+  if (from > 0 && from < table_.size()) come_.insert(from);
   if (monitor_.failure() != nullptr) entries_.back().stream.send(statements_.failure_frame());
 }
 

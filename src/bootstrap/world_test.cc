@@ -250,6 +250,19 @@ TEST(World, AnotherSize) {
     expect_mention(error, ErrorCode::mismatch, "says that the job has 5 ranks");
 }
 
+// Rank 0 was gone a second after the failure, and who came later waited for it in vain.
+TEST(World, RanksThatComeLongAfterTheFailureHearOfIt) {
+  const TestJob job(6);
+  const auto errors = run_world_ranks(5, [&](int rank) {
+    JobIdentity identity = job.identity(rank);
+    if (rank == 1) identity.size = 5;
+    if (rank > 1) std::this_thread::sleep_for(rank * 600ms);
+    World::join(identity, job.config, {});
+  });
+  for (const auto& error : errors)
+    expect_mention(error, ErrorCode::mismatch, "says that the job has 5 ranks");
+}
+
 TEST(World, MissingRanksAreNamedToEverybody) {
   TestJob job(6);
   job.config.timeout = 1s;

@@ -111,9 +111,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
   /// Drives until no peer needs this rank for what is under way. At the deadline the job fails.
   void finish_all() noexcept;
-  /// One turn.
+  /// One turn of a rank that has left, and serves those who have not.
   void progress() {
     std::unique_lock lock(mutex_);
+    if (engine_.failures().failure() == nullptr) engine_.failures().answer_connects();
     progress_locked();
     hand_over_callbacks(lock);
   }

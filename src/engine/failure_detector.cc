@@ -300,7 +300,7 @@ bool FailureDetector::may_still_come(int peer, int64_t since_ns, int64_t now_ns)
   Link* const link = links_.find(peer);
   const bool is_lost = peers_[static_cast<size_t>(peer)].lost_ns != 0;
   return now_ns - since_ns < kLeftGrace_ns ||
-         (link != nullptr && link->ready() && !is_lost && !link->lost() && !link->has_ended());
+         (link != nullptr && !is_lost && !link->lost() && !link->has_ended());
 }
 
 void FailureDetector::answer_connects() {

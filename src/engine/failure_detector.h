@@ -138,7 +138,8 @@ class FailureDetector {
   bool is_own_fault(const Link& link) const;
   void fail_lost(std::string operation, Link& link);
   /// Of a peer that has left, as this rank knows since `since_ns`: whether what it sent may still
-  /// arrive, or wait here. A link that stands tells (Link::has_ended).
+  /// arrive, or wait here. The link tells (Link::has_ended), also one that is still being made: who
+  /// has left answers it.
   bool may_still_come(int peer, int64_t since_ns, int64_t now_ns) const;
   /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
   const std::vector<Blocker>& blockers_of(const Operation& operation) const;

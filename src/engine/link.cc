@@ -214,6 +214,7 @@ Link& LinkTable::to(int peer) {
   if (!link) {
     link = std::make_unique<Link>(transport_to(peer), transport_index(peer), peer, puts_under_way_);
     open_.push_back(link.get());
+    if (has_ended_) link->end();
   }
   return *link;
 }

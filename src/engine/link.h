@@ -269,7 +269,10 @@ class LinkTable {
   void set_batching(bool on) {
     for (Transport* network : networks_) network->set_batching(on);
   }
+  /// Link::end, of all links, also of those to come: with peers that wait for this rank and are to
+  /// learn that it has left.
   void end() {
+    has_ended_ = true;
     for (Link* link : open_) link->end();
   }
   /// Sends the credits, `consumed` notices and ends that are owed; false where a transport took not
@@ -311,6 +314,7 @@ class LinkTable {
   const std::vector<int> route_;
   std::vector<std::unique_ptr<Link>> links_;  // by peer; null until needed
   std::vector<Link*> open_;
+  bool has_ended_ = false;
   size_t ready_ = 0;             // of these, when find_ready looked last
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
 };

@@ -187,6 +187,19 @@ TEST_F(EngineThatWaits, TheEndOfTheMessagesAloneIsNotTheEnd) {
   EXPECT_EQ(gives_up_after_ms(), -1);
 }
 
+// The leaver's part of the link was still on its way when a second was over.
+TEST_F(EngineThatWaits, AwaitsALeaverWithWhichNoLinkStandsYetUntilItAnswers) {
+  Engine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
+  leaver.end_links();
+  monitor.left = true;
+  EXPECT_EQ(gives_up_after_ms(), -1);
+  leaver.failures().answer_connects();
+  leaver.progress();
+  EXPECT_LE(gives_up_after_ms(), 100);
+  ASSERT_NE(monitor.failure(), nullptr);
+  EXPECT_NE(monitor.failure()->reason.find("left the job"), std::string::npos);
+}
+
 TEST_F(EngineThatWaits, GivesALeaverASecondWhoseLinkWillNotTell) {
   monitor.left = transport.lost = true;
   const int64_t after_ms = gives_up_after_ms();

@@ -114,10 +114,11 @@ class Scenario {
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint64_t>(limit)); }
   int ranks() const { return ranks_; }
   FakeOptions& options() { return options_; }
-  /// After the call of all, which links them: `root` has made this one at once. What it sends in it
-  /// arrives later.
-  void end_with_late_broadcast(int root, int64_t late_ns) {
-    Case& last = cases_.emplace_back(cases_.back());
+  /// `root` makes this call at once, and what it sends in it arrives later. It comes after the call
+  /// of all, which links them, or instead of it.
+  void end_with_late_broadcast(int root, int64_t late_ns, bool links_first) {
+    if (links_first) cases_.push_back(cases_.back());
+    Case& last = cases_.back();
     last.collective = Collective::broadcast;
     last.root = root;
     late_ns_ = late_ns;
@@ -316,7 +317,8 @@ TEST(CulpritsSimulation, APathCutOneWayIsNamedByAnEndOfIt) {
 TEST(CulpritsSimulation, WhoLeavesAfterAllCallsIsNoCulpritWhileItsDataIsOnTheWay) {
   for_each_seed([](uint64_t seed) {
     Scenario it(seed, 2);
-    it.end_with_late_broadcast(it.below(it.ranks()), (1'300 + it.below(600)) * kMillisecond_ns);
+    const int root = it.below(it.ranks());
+    it.end_with_late_broadcast(root, (1'300 + it.below(600)) * kMillisecond_ns, it.below(2) == 0);
     return nobody_failed(it, it.run({}, AtEnd::leave));
   });
 }

@@ -141,7 +141,11 @@ bool SimulatedJob::is_gone(int rank) const {
 
 void SimulatedJob::poll_control() {
   for (int rank = 0; rank < ranks_; ++rank)
-    if (is_awake(rank)) engine(rank).failures().check_stalled(clock().now_ns());
+    if (FailureDetector& failures = engine(rank).failures();
+        is_awake(rank) && failures.failure() == nullptr) {
+      failures.answer_connects();
+      failures.check_stalled(clock().now_ns());
+    }
 }
 
 std::string SimulatedJob::run(const std::function<bool(int)>& done,

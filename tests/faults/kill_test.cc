@@ -164,6 +164,16 @@ TEST_P(Faults, ARankThatLeavesEarlyIsNamed) {
   expect_named(job.verdicts(3, 5), 3, 2.0);
 }
 
+// Most of those that wait for it have no link with it yet; they make it with one that has left.
+TEST_P(Faults, ARankThatLeavesBeforeItsFirstCallIsNamed) {
+  const auto body = [](Communicator& comm) {
+    if (comm.rank() != 3) reduce_for_ever(comm);
+  };
+  ForkedJob job(kRanks, options_for(GetParam(), 30), body);
+  job.mark();
+  expect_named(job.verdicts(3, 5), 3, 2.0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace

@@ -55,6 +55,8 @@ class Acceptor {
   std::vector<AuthenticatedSocket> advance(const PollSet& set, int64_t now_ns);
   /// Since when there has been no descriptor for ranks that came; 0: there is.
   int64_t exhausted_since_ns() const { return exhausted_since_ns_; }
+  /// Somebody has connected and not yet said all that it has to.
+  bool has_half_open() const { return !pending_.empty(); }
   /// How many connections were refused, and where the last came from.
   int refused() const { return refused_; }
   const std::string& last_refused() const { return last_refused_; }

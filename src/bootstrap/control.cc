@@ -96,8 +96,8 @@ void Control::prepare(int64_t now_ns) {
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
+  if (registrar_) registrar_->prepare(set_);
   if (monitor_.failure() == nullptr) {
-    if (registrar_) registrar_->prepare(set_);
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
     if (registration_) registration_->prepare(set_);
     if (parent_dial_) parent_dial_->prepare(set_);
@@ -110,7 +110,7 @@ void Control::prepare(int64_t now_ns) {
   }
   // That something is acknowledged wakes nobody.
   const bool tells = leave_ && tree_.failure_is_spread() && !flushed();
-  if (closing_until_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
+  if (closing_since_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
 }
 
 void Control::advance(int64_t now_ns) {
@@ -118,7 +118,9 @@ void Control::advance(int64_t now_ns) {
   for (AuthenticatedSocket& incoming : acceptor_.advance(set_, now_ns)) admit(incoming, now_ns);
   const auto inbound = tree_.advance(set_, now_ns);
   for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
-  if (!is_joined_ && monitor_.failure() == nullptr) advance_joining(now_ns);
+  const bool has_failed = monitor_.failure() != nullptr;
+  if (!is_joined_ && !has_failed) advance_joining(now_ns);
+  if (registrar_ && has_failed) registrar_->advance(set_, now_ns);  // those who come late
   advance_dials(now_ns);
   if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
   check_descriptors(now_ns);
@@ -137,9 +139,8 @@ void Control::advance(int64_t now_ns) {
 /// unread input resets the connection and would drop them.)
 bool Control::finished(int64_t now_ns) {
   if (!stop_) return false;
-  if (closing_until_ns_ == 0) {
-    closing_until_ns_ = now_ns + setup_.flush_limit().count();
-    late_since_ns_ = now_ns;
+  if (closing_since_ns_ == 0) {
+    closing_since_ns_ = now_ns;
     if (const auto silence = monitor_.silence()) monitor_.report(*silence);
     if (!monitor_.has_left(setup_.rank) && monitor_.failure() == nullptr)
       fail(ErrorCode::peer_lost,
@@ -148,7 +149,7 @@ bool Control::finished(int64_t now_ns) {
     tree_.spread_failure();  // also one that was reported since the last advance
   }
   if (owes_late_ranks(now_ns)) return false;
-  return flushed() || now_ns >= closing_until_ns_;
+  return flushed() || now_ns >= closing_since_ns_ + setup_.flush_limit().count();
 }
 
 bool Control::flushed() const {
@@ -161,8 +162,8 @@ bool Control::flushed() const {
 bool Control::owes_late_ranks(int64_t now_ns) const {
   const Failure* failure = monitor_.failure();
   return registrar_ && failure != nullptr && failure->code != ErrorCode::timeout &&
-         !registrar_->all_have_come() &&
-         now_ns < std::min(late_since_ns_ + kTellLateNs, registrar_->deadline_ns());
+         !registrar_->all_have_come() && now_ns < registrar_->deadline_ns() &&
+         (now_ns < closing_since_ns_ + kTellLateNs || acceptor_.has_half_open());
 }
 
 void Control::notify_waiters() {

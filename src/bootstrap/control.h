@@ -152,8 +152,8 @@ class Control {
   std::optional<HostProbe> host_probe_;  // while the monitor has a silence
   int new_parent_ = -1;                  // whom parent_dial_ dials, once joined
   int64_t new_parent_deadline_ns_ = 0;
-  int64_t closing_until_ns_ = 0;  // set when stop_ is seen
-  int64_t late_since_ns_ = 0;     // rank 0: when the last rank came, or stop_ was seen
+  int64_t closing_since_ns_ = 0;  // when stop_ was seen, or afterwards a rank came to join
+  std::set<uint32_t> came_;       // rank 0: ranks that have come to join, however that ended
 
   // Shared with the threads that call the public members.
   Event wake_;

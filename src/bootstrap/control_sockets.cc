@@ -12,7 +12,11 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   const SocketBroker::SocketId link{from, static_cast<int>(hello.stream)};
   Verdict verdict = Verdict::wrong_rank;
   if (static_cast<int>(hello.to) == setup_.rank) {
-    if (hello.purpose == Purpose::join) verdict = judge_join(incoming);
+    if (hello.purpose == Purpose::join) {
+      verdict = judge_join(incoming);
+      const bool is_first = came_.insert(hello.from).second;
+      if (is_first && closing_since_ns_ != 0) closing_since_ns_ = now_ns;
+    }
     if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
     const bool is_other = from < setup_.size && from != setup_.rank;
     if (hello.purpose == Purpose::socket && is_other) verdict = socket_broker_.claim(link);
@@ -31,7 +35,6 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
     registrar_->add(incoming.connected(), hello.from, incoming.source);
-    late_since_ns_ = now_ns;
   }
 }
 

@@ -21,7 +21,6 @@ Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMon
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
-  if (from > 0 && from < table_.size()) come_.insert(from);
   if (monitor_.failure() != nullptr) entries_.back().stream.send(statements_.failure_frame());
 }
 
@@ -53,6 +52,8 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join && !entry.rank) {
+    if (entry.from > 0 && entry.from < table_.size()) come_.insert(entry.from);
+    if (monitor_.failure() != nullptr) return;  // it has been told
     if (const auto join = decode<Join>(frame.payload)) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);

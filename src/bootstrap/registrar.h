@@ -27,7 +27,7 @@ class Registrar {
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
   bool complete() const { return joined_ == table_.size(); }
-  /// Whether every rank has come so far as to connect, once.
+  /// Whether the Join of every rank has come, at whatever time.
   bool all_have_come() const { return come_.size() + 1 == table_.size(); }
   std::vector<int> missing() const;
   /// The earliest deadline of any rank that has joined, less a little, so that rank 0's answer
@@ -56,7 +56,7 @@ class Registrar {
   Statements& statements_;
   size_t joined_ = 1;
   std::list<Entry> entries_;
-  std::set<uint32_t> come_;  // ranks other than 0 that have connected
+  std::set<uint32_t> come_;  // ranks other than 0 whose Join has come
 };
 
 }  // namespace ropewalk::bootstrap

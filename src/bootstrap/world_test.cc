@@ -253,7 +253,7 @@ TEST(World, AnotherSize) {
 // Rank 0 was gone a second after the failure, and who came later waited for it in vain.
 TEST(World, RanksThatComeLongAfterTheFailureHearOfIt) {
   const TestJob job(6);
-  const auto errors = run_world_ranks(5, [&](int rank) {
+  const auto errors = run_world_ranks(6, [&](int rank) {
     JobIdentity identity = job.identity(rank);
     if (rank == 1) identity.size = 5;
     if (rank > 1) std::this_thread::sleep_for(rank * 600ms);

@@ -297,21 +297,20 @@ void FailureDetector::note_lost(int peer) {
 }
 
 bool FailureDetector::may_still_come(int peer, int64_t since_ns, int64_t now_ns) const {
+  if (now_ns - since_ns < kLeftGrace_ns) return true;
   Link* const link = links_.find(peer);
   const bool is_lost = peers_[static_cast<size_t>(peer)].lost_ns != 0;
-  return now_ns - since_ns < kLeftGrace_ns ||
-         (link != nullptr && !is_lost && !link->lost() && !link->has_ended());
+  if (link == nullptr || !link->has_begun() || is_lost || link->lost()) return false;
+  const bool is_slow = now_ns - since_ns < link->transport().capabilities().silence_max_ns;
+  return (link->ready() || is_slow) && !link->has_ended();
 }
 
 void FailureDetector::answer_connects() {
-  for (int peer = 0; peer < links_.size(); ++peer) {
-    if (peer == links_.rank() || !links_.transport_to(peer).is_wanted(peer)) continue;
-    try {
-      links_.to(peer).connect();
-    } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
-      fail_here(error);
-      return;
-    }
+  try {
+    for (int peer = 0; peer < links_.size(); ++peer)
+      if (peer != links_.rank() && links_.transport_to(peer).is_wanted(peer)) links_.answer(peer);
+  } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
+    fail_here(error);
   }
 }
 

@@ -139,7 +139,7 @@ class FailureDetector {
   void fail_lost(std::string operation, Link& link);
   /// Of a peer that has left, as this rank knows since `since_ns`: whether what it sent may still
   /// arrive, or wait here. The link tells (Link::has_ended), also one that is still being made: who
-  /// has left answers it.
+  /// has left answers, but perhaps not for ever.
   bool may_still_come(int peer, int64_t since_ns, int64_t now_ns) const;
   /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
   const std::vector<Blocker>& blockers_of(const Operation& operation) const;

@@ -41,8 +41,12 @@ bool Link::try_ready() {
   if (!bytes || lost_) return false;
   LinkHello hello;
   if (bytes->size() == sizeof(hello)) std::memcpy(&hello, bytes->data(), sizeof(hello));
-  if (bytes->size() != sizeof(hello) || hello.version != kWireVersion ||
-      hello.inbox_bytes != kInboxBytes) {
+  const bool is_known = bytes->size() == sizeof(hello) && hello.version == kWireVersion;
+  if (is_known && hello.inbox_bytes == 0) {
+    ends_ = kEndOfUrgent | kEndOfSlices;
+    return false;
+  }
+  if (!is_known || hello.inbox_bytes != kInboxBytes) {
     give_up(ErrorCode::refused, "it speaks another version of the engine protocol",
             "run the same version of Ropewalk on every rank");
     return false;
@@ -214,9 +218,15 @@ Link& LinkTable::to(int peer) {
   if (!link) {
     link = std::make_unique<Link>(transport_to(peer), transport_index(peer), peer, puts_under_way_);
     open_.push_back(link.get());
-    if (has_ended_) link->end();
   }
   return *link;
+}
+
+void LinkTable::answer(int peer) {
+  const Link* const link = find(peer);
+  if (!has_ended_ || (link != nullptr && link->has_begun())) return to(peer).connect();
+  const LinkHello gone{.version = kWireVersion, .inbox_bytes = 0, .inbox = {}};
+  transport_to(peer).connect(peer, std::as_bytes(std::span(&gone, 1)));
 }
 
 }  // namespace ropewalk

@@ -51,6 +51,7 @@ class Link {
 
   /// Begins connecting, once. `ready` turns true when messages can flow.
   void connect();
+  bool has_begun() const { return connecting_; }
   /// Why nothing more will come of this link, if that is known here.
   const std::optional<Failure>& failure() const { return failure_; }
   bool ready() { return ready_ || try_ready(); }
@@ -147,7 +148,8 @@ class Link {
 
   /// This rank leaves: no message and no slice comes after what it has sent. `flush` tells.
   void end() { owing_ |= kOwesEnds; }
-  /// The peer has said so, and all that it sent has arrived.
+  /// The peer has said so, and all that it sent has arrived; or it had left before it was asked for
+  /// a link, which never gets ready.
   bool has_ended() const { return ends_ == (kEndOfUrgent | kEndOfSlices); }
 
   /// True once the transport answered a put with `lost`.
@@ -269,12 +271,13 @@ class LinkTable {
   void set_batching(bool on) {
     for (Transport* network : networks_) network->set_batching(on);
   }
-  /// Link::end, of all links, also of those to come: with peers that wait for this rank and are to
-  /// learn that it has left.
+  /// This rank leaves: Link::end, of all links.
   void end() {
     has_ended_ = true;
     for (Link* link : open_) link->end();
   }
+  /// Connects to a peer that wants it; once this rank has left only to tell that. Throws Error.
+  void answer(int peer);
   /// Sends the credits, `consumed` notices and ends that are owed; false where a transport took not
   /// all.
   bool flush() {

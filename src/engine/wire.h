@@ -153,7 +153,7 @@ static_assert(sizeof(Probe) == 40);
 
 struct LinkHello {
   uint32_t version = kWireVersion;
-  uint32_t inbox_bytes = 0;
+  uint32_t inbox_bytes = 0;  // 0: this rank has left, and there will be no link
   RemoteKey inbox;
 };
 static_assert(sizeof(LinkHello) == 24);

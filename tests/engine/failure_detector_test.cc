@@ -191,13 +191,38 @@ TEST_F(EngineThatWaits, TheEndOfTheMessagesAloneIsNotTheEnd) {
 TEST_F(EngineThatWaits, AwaitsALeaverWithWhichNoLinkStandsYetUntilItAnswers) {
   Engine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
   leaver.end_links();
+  transport.silence_max_ns = 20'000 * kMs;
   monitor.left = true;
   EXPECT_EQ(gives_up_after_ms(), -1);
   leaver.failures().answer_connects();
-  leaver.progress();
+  EXPECT_TRUE(leaver.links().open().empty()) << "who has left needs no inbox";
   EXPECT_LE(gives_up_after_ms(), 100);
   ASSERT_NE(monitor.failure(), nullptr);
   EXPECT_NE(monitor.failure()->reason.find("left the job"), std::string::npos);
+}
+
+TEST_F(EngineThatWaits, AwaitsALeaverThatDoesNotAnswerForAsLongAsALinkMayBeSilent) {
+  transport.silence_max_ns = 3'000 * kMs;
+  monitor.left = true;
+  const int64_t after_ms = gives_up_after_ms();
+  EXPECT_GE(after_ms, 3000);
+  EXPECT_LE(after_ms, 3120);
+}
+
+// Whoever had prepared a receive, and not started it, waited for ever in next_sender.
+TEST_F(EngineThatWaits, ALinkThatNobodyHasAskedForBringsNothing) {
+  Keeper quiet;
+  quiet.left = true;
+  InstantFabric others{3};
+  Engine idle{0, 3, {&others.transport(0)}, {0, 0, 0}, memories, quiet, clock};
+  const auto prepared = prepare_broadcast(idle, data, 1);
+  EXPECT_NE(idle.links().find(1), nullptr);
+  for (int i = 0; i < 110 && quiet.failure() == nullptr; ++i) {
+    clock.now += 10 * kMs;
+    EXPECT_EQ(idle.next_sender(0), std::nullopt);
+  }
+  ASSERT_NE(quiet.failure(), nullptr);
+  EXPECT_NE(quiet.failure()->reason.find("every other rank has left"), std::string::npos);
 }
 
 TEST_F(EngineThatWaits, GivesALeaverASecondWhoseLinkWillNotTell) {

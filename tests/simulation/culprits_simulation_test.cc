@@ -318,6 +318,7 @@ TEST(CulpritsSimulation, WhoLeavesAfterAllCallsIsNoCulpritWhileItsDataIsOnTheWay
   for_each_seed([](uint64_t seed) {
     Scenario it(seed, 2);
     const int root = it.below(it.ranks());
+    it.options().silence_max_ns = 3'000 * kMillisecond_ns;
     it.end_with_late_broadcast(root, (1'300 + it.below(600)) * kMillisecond_ns, it.below(2) == 0);
     return nobody_failed(it, it.run({}, AtEnd::leave));
   });

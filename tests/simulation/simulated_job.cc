@@ -140,12 +140,14 @@ bool SimulatedJob::is_gone(int rank) const {
 }
 
 void SimulatedJob::poll_control() {
-  for (int rank = 0; rank < ranks_; ++rank)
-    if (FailureDetector& failures = engine(rank).failures();
-        is_awake(rank) && failures.failure() == nullptr) {
-      failures.answer_connects();
-      failures.check_stalled(clock().now_ns());
-    }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!is_awake(rank)) continue;
+    FailureDetector& failures = engine(rank).failures();
+    // As Driver::poll_control and Driver::progress do; who computes answers nobody.
+    const bool answers = engine(rank).has_operations() || monitors_.of(rank).has_left(rank);
+    if (answers && failures.failure() == nullptr) failures.answer_connects();
+    failures.check_stalled(clock().now_ns());
+  }
 }
 
 std::string SimulatedJob::run(const std::function<bool(int)>& done,

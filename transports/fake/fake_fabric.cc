@@ -35,7 +35,8 @@ class FakeTransport final : public Transport, public MappedMemory {
     return {.name = "fake",
             .needs_registration = options_.needs_registration,
             .registered_sources = options_.registered_sources,
-            .inline_bytes_max = options_.inline_bytes_max};
+            .inline_bytes_max = options_.inline_bytes_max,
+            .silence_max_ns = options_.silence_max_ns};
   }
   MappedMemory* mapped_memory() override { return options_.load_store ? this : nullptr; }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {

@@ -30,6 +30,7 @@ struct FakeOptions {
   // As the capability says; then plain memory is registered in whole pages, as for an adapter.
   bool registered_sources = false;
   size_t inline_bytes_max = 64;
+  int64_t silence_max_ns = 0;    // as the capability says
   bool plain_is_current = true;  // what MemoryRegistration::current says of plain memory
 
   /// From `at_ns` on `rank` is dead: all its links are cut.

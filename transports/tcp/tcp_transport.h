@@ -43,7 +43,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   TcpTransport(int rank, int size, SocketSource& sockets, const Options& options);
 
   Capabilities capabilities() const override {
-    return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax};
+    return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax, .silence_max_ns = silence_max_ns_};
   }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.

@@ -98,13 +98,23 @@ class Communicator::Impl {
     }
   }
 
-  /// The failure of a part whose exception ends the whole, too, is why that ends.
+  uint32_t calls_made() {
+    return driver->locked([this] { return engine.failures().calls().count; });
+  }
+
+  /// Returns it as what to throw. Thread-safe.
+  Error blame(const Failure& failure) {
+    blamed.set(failure, calls_made());
+    return Error(failure);
+  }
+
   void report_exception() {
-    const Failure* failure = job.monitor().failure();
+    const bool unwinds = job.is_unwinding();
+    job.report_exception(blamed.get(calls_made()));
     const auto all = whole.lock();
-    if (all && failure != nullptr && job.is_unwinding())
-      all->job.blame(seen_from_whole(*failure, members, all->job.monitor()).failure());
-    job.report_exception();
+    const Failure* failure = job.monitor().failure();
+    if (all && unwinds && failure != nullptr)
+      all->blame(seen_from_whole(*failure, members, all->job.monitor()).failure());
   }
 
   /// The same where there is nobody to throw to. Prepared operations hold staging memory, which
@@ -304,6 +314,7 @@ class Communicator::Impl {
   Costs costs;
   std::weak_ptr<Impl> whole;  // of a part, as are its members: numbers in the whole
   std::vector<int> members;
+  Blame blamed;
   bool left = false;
   std::optional<AutoTuner> tuner;  // where plans learn; goes after the groups
   std::mutex cache_mutex;          // guards cache; taken before the engine's
@@ -311,19 +322,6 @@ class Communicator::Impl {
 };
 
 namespace {
-
-/// Holds a unique id with the 16 addresses at most that a record has.
-constexpr size_t kUniqueIdBytes = 1024;
-
-/// Opens a rendezvous and writes its unique id, which ends with a zero, into `unique_id`.
-Rendezvous open_rendezvous(const Options& common, bool this_host_only, std::span<char> unique_id) {
-  Rendezvous rendezvous(common, this_host_only);
-  if (rendezvous.unique_id().size() >= unique_id.size())
-    throw Error(ErrorCode::exhausted, "split", "this rank has too many addresses",
-                "choose some with ROPEWALK_SOCKET_IFNAME");
-  std::ranges::copy(rendezvous.unique_id(), unique_id.begin());
-  return rendezvous;
-}
 
 /// A Buffer's memory, and what it is registered with.
 struct KeptMemory {
@@ -453,10 +451,9 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   const auto part_rank = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
   const char* leaders = unique_ids.data() + static_cast<size_t>(members[0]) * kUniqueIdBytes;
   if (*leaders == 0)
-    throw impl_->job.blame({ErrorCode::unavailable, "split",
-                            fmt::format("rank {} could not open a rendezvous", members[0]),
-                            fmt::format("see the output of rank {}", members[0]), rank(),
-                            members[0]});
+    throw impl_->blame({ErrorCode::unavailable, "split",
+                        fmt::format("rank {} could not open a rendezvous", members[0]),
+                        fmt::format("see the output of rank {}", members[0]), rank(), members[0]});
   Options options = leads ? rendezvous->options(part_rank, part_size, common)
                           : Rendezvous::options(leaders, part_rank, part_size, common);
   try {
@@ -467,7 +464,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
     return std::make_unique<Communicator>(part);
   } catch (const Error& error) {
     const Error seen = seen_from_whole(error.failure(), members, impl_->job.monitor());
-    throw impl_->job.blame(seen.failure());
+    throw impl_->blame(seen.failure());
   }
 }
 

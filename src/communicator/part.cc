@@ -42,6 +42,15 @@ Error seen_from_whole(Failure failure, const std::vector<int>& members, const Mo
   return Error(std::move(failure));
 }
 
+Rendezvous open_rendezvous(const Options& common, bool this_host_only, std::span<char> unique_id) {
+  Rendezvous rendezvous(common, this_host_only);
+  if (rendezvous.unique_id().size() >= unique_id.size())
+    throw Error(ErrorCode::exhausted, "split", "this rank has too many addresses",
+                "choose some with ROPEWALK_SOCKET_IFNAME");
+  std::ranges::copy(rendezvous.unique_id(), unique_id.begin());
+  return rendezvous;
+}
+
 Failure seen_from_part(Failure failure, const std::vector<int>& members) {
   const auto in_part = [&](int rank) {
     const auto found = std::ranges::find(members, rank);

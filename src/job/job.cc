@@ -59,7 +59,7 @@ Job::Job(const Options& options, const Monitor* whole)
   make_transports(meet_others());
 }
 
-void Job::report_exception() {
+void Job::report_exception(const std::optional<Failure>& cause) {
   if (size() == 1 || !is_unwinding()) return;
   Failure failure{ErrorCode::aborted,
                   "communicator",
@@ -67,20 +67,13 @@ void Job::report_exception() {
                   fmt::format("see the output of rank {}", rank()),
                   rank(),
                   rank()};
-  const std::lock_guard lock(blamed_mutex_);
-  if (blamed_) {
-    std::string reason = failure.reason + ", " + blamed_->reason;
-    failure = *blamed_;
+  if (cause && cause->peer != rank()) {
+    std::string reason = failure.reason + ", " + cause->reason;
+    failure = *cause;
     failure.reason = std::move(reason);
     failure.rank = rank();
   }
   monitor().report(failure);
-}
-
-Error Job::blame(const Failure& failure) {
-  const std::lock_guard lock(blamed_mutex_);
-  if (failure.peer >= 0) blamed_ = failure;
-  return Error(failure);
 }
 
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {

@@ -68,11 +68,9 @@ class Job {
 
   /// An exception that was thrown after this was made unwinds.
   bool is_unwinding() const { return std::uncaught_exceptions() > exceptions_; }
-  /// Then makes the job fail, which has the other ranks hear of it.
-  void report_exception();
-  /// Why, should report_exception() have something to report, unless it names nobody. Returns it as
-  /// what to throw. Thread-safe.
-  Error blame(const Failure& failure);
+  /// Then makes the job fail, which has the other ranks hear of it. `cause`: why this rank throws,
+  /// where another is at fault.
+  void report_exception(const std::optional<Failure>& cause);
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
   /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
   /// has failed by that, and nothing else.
@@ -104,8 +102,6 @@ class Job {
   std::vector<int> route_;
   std::vector<int> hosts_;
   const int exceptions_ = std::uncaught_exceptions();  // when this was made
-  std::mutex blamed_mutex_;
-  std::optional<Failure> blamed_;
   int local_rank_ = 0;
   int local_size_ = 1;
   bool shares_cpus_ = false;

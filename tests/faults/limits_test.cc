@@ -207,6 +207,58 @@ TEST(PartLimits, ARankThatCannotLetItsPartMeetIsNamedByAll) {
   }
 }
 
+// Outside the part of a part the first to end was named.
+TEST(PartLimits, ARankThatCannotLetAPartOfAPartMeetIsNamedByAll) {
+  constexpr int kRanks = 5, kPoor = 0, kOutside = 4;
+  const auto body = [&](Communicator& comm) {
+    const auto whole = comm.split(0);  // both go with the exception
+    const auto part = whole->split(whole->rank() == kOutside ? -1 : 0);
+    if (!part) return whole->barrier();
+    part->split(part->rank() % 2);
+    if (part->rank() == kPoor) use_up_descriptors();
+    try {
+      part->split(part->rank() % 2);
+    } catch (const Error&) {
+      if (part->rank() == kPoor) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      throw;
+    }
+    part->barrier();
+  };
+  ForkedJob job(kRanks, options_over("tcp", kRanks), body);
+  job.mark();
+  const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
+  ASSERT_TRUE(verdicts[kOutside].told) << "hangs";
+  EXPECT_EQ(verdicts[kOutside].peer, kPoor) << verdicts[kOutside].text;
+}
+
+// Whoever could not let a part meet was named by every later exception of the others.
+TEST(PartLimits, ARankThatCouldNotLetItsPartMeetIsNotBlamedForWhatComesLater) {
+  constexpr int kRanks = 5, kPoor = 0, kLater = 2;
+  const auto body = [&](Communicator& comm) {
+    const auto whole = comm.split(0);  // goes with the exception
+    whole->split(whole->rank() % 2);   // it has what that needs
+    if (whole->rank() == kPoor) use_up_descriptors();
+    try {
+      whole->split(whole->rank() % 2);
+    } catch (const Error&) {
+    }
+    whole->barrier();
+    if (whole->rank() == kLater)
+      throw Error(ErrorCode::invalid_argument, "test", "something of its own");
+    whole->barrier();
+  };
+  ForkedJob job(kRanks, options_over("tcp", kRanks), body);
+  job.mark();
+  const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    ASSERT_TRUE(verdict.told) << "hangs";
+    if (rank != kLater) {
+      EXPECT_EQ(verdict.peer, kLater) << verdict.text;
+    }
+  }
+}
+
 TEST(IdleOperations, GiveUpWhatTheyHold) {
   constexpr int kRanks = 2;
   const Options options = options_over("tcp", kRanks);

@@ -272,22 +272,24 @@ std::vector<LocalAddress> local_addresses(const std::string& prefix) {
   std::vector<LocalAddress> found;
   std::set<std::string> names;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    if (i->ifa_addr == nullptr) continue;
     const int family = i->ifa_addr->sa_family;
     if ((family != AF_INET && family != AF_INET6) || is_link_local(i->ifa_addr)) continue;
     names.insert(i->ifa_name);
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     if (std::string_view(i->ifa_name).starts_with(prefix))
-      found.push_back({i->ifa_name, SocketAddress(i->ifa_addr, length), mask_bits(i->ifa_netmask)});
+      found.push_back({i->ifa_name, SocketAddress(i->ifa_addr, length), mask_bits(i->ifa_netmask),
+                       (i->ifa_flags & IFF_UP) != 0});
   }
-  if (found.empty() && !prefix.empty())
+  if (std::ranges::none_of(found, &LocalAddress::is_up) && !prefix.empty())
     throw Error(ErrorCode::invalid_argument, "bootstrap",
                 fmt::format("ROPEWALK_SOCKET_IFNAME=\"{}\" fits no interface that is up and has an "
                             "address",
                             prefix),
                 fmt::format("there are: {}", fmt::join(names, ", ")));
-  std::stable_partition(found.begin(), found.end(),
-                        [](const LocalAddress& a) { return !a.address.is_loopback(); });
+  std::ranges::stable_sort(found, {}, [](const LocalAddress& each) {
+    return std::pair(each.address.is_loopback(), !each.is_up);
+  });
   return found;
 }
 
@@ -313,7 +315,7 @@ std::vector<std::string> advertised_addresses(std::span<const UniqueFd> listener
     reasons.push_back(fmt::format("{} ({})", addresses.back(), local.interface));
   }
   choice = fmt::format("{}: {}", fmt::join(reasons, ", "),
-                       prefix.empty() ? "all interfaces that are up, loopback last"
+                       prefix.empty() ? "all interfaces, those that are up first, loopback last"
                                       : "ROPEWALK_SOCKET_IFNAME=" + prefix);
   return addresses;
 }

@@ -63,16 +63,17 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);
 /// The literals that mean this host only: 127/8, ::1, "localhost". Asks no resolver.
 std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint);
 
-/// An address of an interface that is up, with port 0.
+/// An address of an interface, with port 0.
 struct LocalAddress {
   std::string interface;
   SocketAddress address;
   int prefix_bits = 0;  // of its network
+  bool is_up = true;    // the interface; it may come back
 };
 
-/// All of them, loopback last; no IPv6 link-local ones (they need a scope). With `prefix`, those of
-/// interfaces whose name begins so, including loopback; throws Error(invalid_argument) that lists
-/// the interfaces there are when none does.
+/// All of them: of interfaces that are up, of those that are not, loopback; no IPv6 link-local ones
+/// (they need a scope). With `prefix`, those of interfaces whose name begins so, including
+/// loopback; throws Error(invalid_argument) that lists the interfaces there are when none is up.
 std::vector<LocalAddress> local_addresses(const std::string& prefix);
 
 /// "10.77.0.0/24" of "10.77.0.5" and 24; empty where these are no address and its bits.

@@ -25,6 +25,12 @@ class Outages(unittest.TestCase):
         self.assertEqual(row["wrong"], 0, outcome)
         self.assertIn("it is back", outcome.err)  # before the job, which cannot go on without, was over
 
+    # A part whose first rank's network was down as they met had only that rank's loopback address, and waited for
+    # the others for its whole timeout.
+    def test_a_rank_whose_network_is_down_still_tells_its_address(self):
+        outcome = Outcome("--hosts", "2", script=f"ssh h0 'ip link set eth0 down; {ROPEWALK} doctor'")
+        self.assertRegex(outcome.out, r"interface choice: 10\.77\.0\.1:\d+ \(eth0\), 127\.0\.0\.1:", outcome)
+
     # All waited for the deadline, and then named a rank that had no part in it.
     def test_a_path_of_data_that_is_cut_is_named_with_both_ends(self):
         outcome = self.run_with("ip link set eth1 down", ("--nics", "2"), 1_000_000,

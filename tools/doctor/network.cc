@@ -47,7 +47,7 @@ std::vector<Diagnosis> check_interfaces() {
     const std::string prefix = config_from_environment().socket_ifname;
     std::map<std::string, std::vector<std::string>> by_name;
     for (const auto& local : bootstrap::local_addresses(prefix)) {
-      by_name[local.interface].push_back(local.address.ip());
+      if (local.is_up) by_name[local.interface].push_back(local.address.ip());
     }
     for (const auto& [name, addresses] : by_name) {
       found.push_back(

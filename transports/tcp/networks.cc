@@ -127,7 +127,8 @@ std::string adapters_text(const std::string& interface_prefix) {
   for (const auto& local : bootstrap::local_addresses(interface_prefix)) {
     const std::string ip = local.address.ip();
     // 169.254/16 leads to a service processor, or to nothing.
-    if (local.address.is_loopback() || ip.starts_with("169.254.") || seen.size() == kStreamsMax)
+    if (!local.is_up || local.address.is_loopback() || ip.starts_with("169.254.") ||
+        seen.size() == kStreamsMax)
       continue;
     const int speed = speed_mbps(local.interface);
     if (!by_name && (speed == 0 || is_virtual(local.interface))) continue;

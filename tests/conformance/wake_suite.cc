@@ -56,8 +56,8 @@ class Sleeper {
         notice = one[0].notice;
         return true;
       }
-      constexpr int kPatienceMs = std::chrono::milliseconds(kTimeout).count();
-      if (transport_.arm() && !readable(transport_.event_fd(), kPatienceMs)) return false;
+      constexpr int kTimeout_ms = std::chrono::milliseconds(kTimeout).count();
+      if (transport_.arm() && !readable(transport_.event_fd(), kTimeout_ms)) return false;
     }
   }
 

@@ -33,7 +33,7 @@ constexpr int kLinkProbes = 5;
 /// Of what the default would lose: less is noise.
 constexpr double kWorthTelling = 0.05;
 /// For ranks that have no part in a job that is being measured.
-constexpr auto kPatience = std::chrono::hours(24);
+constexpr auto kWaitMax = std::chrono::hours(24);
 
 std::string size_text(size_t bytes) {
   if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{}M", bytes >> 20);
@@ -322,7 +322,7 @@ int run_tune_rank(const TuneOptions& options) {
       if (all) whole.emplace(std::move(tuner));
     }
     together.start();
-    together.wait(kPatience);
+    together.wait(kWaitMax);
   }
   if (!prints) return 0;
   if (whole) whole->tell_changes();

@@ -128,9 +128,9 @@ ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_byte
 
 // False where UCX refused, and the peer will be lost. Else `request`, where it is not null, is
 // under way.
-bool UcxTransport::has_begun(Peer& peer, ucs_status_ptr_t request, const char* trouble) {
+bool UcxTransport::has_begun(Peer& peer, ucs_status_ptr_t request, const char* what) {
   if (UCS_PTR_IS_ERR(request)) {
-    peers_.lose_later(peer, trouble + ucx::text_of(UCS_PTR_STATUS(request)));
+    peers_.lose_later(peer, what + ucx::text_of(UCS_PTR_STATUS(request)));
     return false;
   }
   if (request != nullptr) ++peer.under_way;
@@ -138,10 +138,10 @@ bool UcxTransport::has_begun(Peer& peer, ucs_status_ptr_t request, const char* t
 }
 
 // False where it failed, and the peer will be lost.
-bool UcxTransport::has_ended(Peer& peer, void* request, ucs_status_t status, const char* trouble) {
+bool UcxTransport::has_ended(Peer& peer, void* request, ucs_status_t status, const char* what) {
   ucx::lib().ucp_request_free(request);
   --peer.under_way;
-  if (status != UCS_OK) peer.owner.peers_.lose_later(peer, trouble + ucx::text_of(status));
+  if (status != UCS_OK) peer.owner.peers_.lose_later(peer, what + ucx::text_of(status));
   return status == UCS_OK;
 }
 

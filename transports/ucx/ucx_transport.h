@@ -87,8 +87,8 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   static void on_credit_sent(void* request, ucs_status_t status, void* peer);
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* receive);
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status);
-  bool has_begun(Peer& peer, ucs_status_ptr_t request, const char* trouble);
-  static bool has_ended(Peer& peer, void* request, ucs_status_t status, const char* trouble);
+  bool has_begun(Peer& peer, ucs_status_ptr_t request, const char* what);
+  static bool has_ended(Peer& peer, void* request, ucs_status_t status, const char* what);
   void arrived(const ucx::PutHeader& header, void* data, size_t bytes, bool is_rendezvous);
   bool may_give(const Peer& peer) const;
   void give(Peer& peer, uint32_t notice);

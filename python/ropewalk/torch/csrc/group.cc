@@ -12,8 +12,8 @@
 namespace ropewalk::pytorch {
 namespace {
 
-constexpr auto kCallPatience = std::chrono::seconds(5);
-constexpr auto kPatience = std::chrono::seconds(1);
+constexpr auto kCallsEndMax = std::chrono::seconds(5);
+constexpr auto kLeaveMax = std::chrono::seconds(1);
 // For threads whose calls have just failed. Python ends a thread that comes back to it too late,
 // and where C++ is on its stack the process with it ("terminate called without an active
 // exception").
@@ -67,7 +67,7 @@ void depart(std::shared_ptr<Group> group) {
     --all.departing;
     all.changed.notify_all();
   }).detach();
-  all.changed.wait_for(lock, kPatience, [&] { return *has_left; });
+  all.changed.wait_for(lock, kLeaveMax, [&] { return *has_left; });
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ void Membership::leave() {
     if (!left.group) return;
     ++all.departing;
   }
-  left.calls->stop(kCallPatience, [&comm = *left.group->comm] {
+  left.calls->stop(kCallsEndMax, [&comm = *left.group->comm] {
     comm.abort("the process group was destroyed while calls were under way");
   });
   if (const auto culprit = left.group->comm->culprit_process()) {
@@ -143,7 +143,7 @@ bool leave_all(std::chrono::milliseconds limit) {
   std::unique_lock lock(all.departing_mutex);
   const bool all_left = all.changed.wait_for(lock, limit, [&] { return all.departing == 0; });
   lock.unlock();
-  const bool waited_for_calls = std::chrono::steady_clock::now() - begin >= kPatience;
+  const bool waited_for_calls = std::chrono::steady_clock::now() - begin >= kLeaveMax;
   if (waited_for_calls) std::this_thread::sleep_for(kLastWords);
   return all_left;
 }

@@ -38,7 +38,7 @@
 namespace ropewalk {
 
 /// How to join. What is unset comes from ROPEWALK_* variables, then from the launcher (Open MPI,
-/// PMI, Slurm, torchrun), then from defaults (`ropewalk env` prints all).
+/// MPICH, Slurm, torchrun), then from defaults (`ropewalk env` prints all).
 struct Options {
   std::optional<int> rank;
   std::optional<int> size;

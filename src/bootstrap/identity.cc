@@ -14,6 +14,7 @@ struct Found {
   std::optional<int> rank, size;
   std::string source;
   bool may_be_slurm = false;
+  bool is_pmi = false;
 };
 
 [[noreturn]] void fail(std::string reason, std::string advice) {
@@ -94,7 +95,8 @@ Found find_launcher(const Lookup& get) {
       found.size = size_in(get, launcher.size);
       found.source += fmt::format(", {}", launcher.size);
     }
-    found.may_be_slurm = launcher.name == "Slurm" || launcher.name == "PMI";
+    found.is_pmi = launcher.name == "PMI";
+    found.may_be_slurm = launcher.name == "Slurm" || found.is_pmi;
     // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
     const bool is_true = launcher.needed == nullptr || launcher.name != "torchrun" || found.size;
     if (found.rank && is_true) break;
@@ -131,7 +133,11 @@ void take_coordinator(JobIdentity& identity, const Found& launcher, const Option
   if (!coordinator && is_slurm(launcher, get)) coordinator = slurm_coordinator(get);
   if (!coordinator && !launcher.source.empty()) coordinator = torch_coordinator(get);
   identity.coordinator = coordinator.value_or("");
-  if (identity.coordinator.empty() && identity.coordinator_fd < 0)
+  const bool is_found = coordinator || identity.coordinator_fd >= 0;
+  if (!is_found && launcher.is_pmi)
+    identity.pmi_fd =
+        integer_variable(get, "PMI_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
+  if (!is_found && identity.pmi_fd < 0)
     fail(
         fmt::format("the job has {} ranks ({}), but nothing says where rank 0 listens",
                     identity.size, identity.source),

@@ -126,6 +126,18 @@ TEST(JobIdentity, OpenMpiNeedsACoordinator) {
   EXPECT_EQ(find(table, {}, config).rank, 1);
 }
 
+TEST(JobIdentity, OverPmiTheLauncherTellsTheCoordinator) {
+  Table table = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
+  table["PMI_FD"] = "7";
+  EXPECT_EQ(find(table).pmi_fd, 7);
+  Config config;
+  config.coordinator = "a:1";
+  EXPECT_EQ(find(table, {}, config).pmi_fd, -1);
+  table["PMI_FD"] = "seven";
+  expect_mention(complaint(table), "PMI_FD=\"seven\"");
+}
+
 TEST(JobIdentity, PmiUnderSlurmTakesSlurmsCoordinator) {
   Table table = slurm_table();
   table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}});

@@ -39,9 +39,10 @@ struct PeerRecord {
 struct JobIdentity {
   int rank = 0;
   int size = 1;
-  std::string coordinator;  // host:port; empty only for size 1 and beside a coordinator_fd
+  std::string coordinator;  // host:port; empty only for size 1 and beside a descriptor
   int coordinator_fd = -1;  // rank 0: a listening socket; stays the caller's, `join` duplicates it
   std::string source;
+  int pmi_fd = -1;  // where the launcher tells the coordinator: see bootstrap/pmi.h
 };
 
 /// Explicit options, then ROPEWALK_*, torchrun (where TORCHELASTIC_RUN_ID shows that it runs: it is

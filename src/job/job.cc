@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "bootstrap/pmi.h"
 #include "job/tuning.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
@@ -41,8 +42,10 @@ Job::Job(const Options& options, const Monitor* whole)
   set_log_level(config_.log);
   for (const std::string& name : unknown_variables(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
-  const JobIdentity identity =
+  JobIdentity identity =
       find_identity(options, config_, [](const char* name) { return std::getenv(name); });
+  const std::optional<Rendezvous> until_all_have_joined =
+      identity.pmi_fd >= 0 ? bootstrap::meet_over_pmi(identity, config_) : std::nullopt;
   TransportInfos infos;
   if (identity.size > 1) offers_ = find_transports(config_, identity.rank, identity.size);
   for (const TransportOffer& offer : offers_) {

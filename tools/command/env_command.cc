@@ -62,9 +62,12 @@ int run_env() {
   print_variables();
   print_unknown();
   const JobIdentity identity = find_identity(Options{}, config_from_environment(), getenv);
+  std::string coordinator = identity.coordinator;
+  if (identity.pmi_fd >= 0)
+    coordinator = fmt::format("told by the launcher (PMI_FD={})", identity.pmi_fd);
   fmt::print("launcher: {}: rank {} of {}{}\n", identity.source.empty() ? "none" : identity.source,
              identity.rank, identity.size,
-             identity.coordinator.empty() ? "" : ", coordinator " + identity.coordinator);
+             coordinator.empty() ? "" : ", coordinator " + coordinator);
   return 0;
 }
 

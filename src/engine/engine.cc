@@ -206,6 +206,7 @@ bool Engine::poll_transports() {
     for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
     found |= count > 0;
   }
+  found |= links_.poll_inboxes();  // also where nobody waits: their senders may
   const bool ready = links_.find_ready();
   owing_ |= ready;  // this rank may have ended before
   return ready || found;

@@ -13,10 +13,10 @@ namespace ropewalk {
 /// for except the next message, so that a step costs little more than the bytes it moves.
 ///
 /// It runs the list from top to bottom and stops at a receive whose message has not arrived. It is
-/// free of deadlock only where no circle of sends waits for receives further down. Of the 8 slots
-/// of a stream, whose credits come back four at a time at the latest, 5 can always be had again;
-/// the verifier replays every schedule in list order with as many. Only two_level, which sends long
-/// runs before it receives, may need more: see can_run_sequential.
+/// free of deadlock only where no circle of sends waits for receives further down. Of the 8
+/// messages of a stream that may be unread, whose credits come back four at a time at the latest, 5
+/// can always be sent again; the verifier replays every schedule in list order with as many. Only
+/// two_level, which sends long runs before it receives, may need more: see can_run_sequential.
 class SequentialExecutor final : public Executor {
  public:
   /// Requires can_run_sequential(program, ...).

@@ -164,7 +164,7 @@ class FailureDetector {
   };
   Waiters leavers_;
   std::array<Waiters, kChannels> receivers_;
-  std::vector<Wait> waits_, noted_waits_;  // in the making, and what the monitor has
+  std::vector<Wait> waits_, noted_waits_;  // being gathered, and what the monitor has
   mutable std::vector<Blocker> blockers_;  // see blockers_of: waiting allocates nothing
 };
 

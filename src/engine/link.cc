@@ -4,11 +4,12 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace ropewalk {
 
-static_assert(kStreams + 2 <= 32, "owing_ has a bit per stream, and two for the ends");
+static_assert(kStreams + 3 <= 32, "owing_ has a bit per stream, and three more");
 static_assert(kSlotBytes <= kUrgentPutBytesMax);
 
 Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_under_way)
@@ -18,7 +19,7 @@ Link::Link(Transport& transport, int transport_index, int peer, uint32_t& puts_u
       puts_under_way_(puts_under_way),
       capabilities_(transport.capabilities()),
       mapped_memory_(transport.mapped_memory()),
-      boxes_(2 * kInboxBytes, std::array{&transport}) {
+      boxes_(kInboxBytes + (mapped() ? kRingOffset : kInboxBytes), std::array{&transport}) {
   boxes_.register_with(transport_);
 }
 
@@ -91,13 +92,40 @@ Posted Link::put_small(const std::byte* at, size_t bytes, uint64_t offset, uint3
                          .cookie = cookie});
 }
 
-bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
-  assert(can_send(s) && payload_bytes <= kEagerBytesMax);
+bool Link::find_freed() {
+  if (peer_inbox_here_ == nullptr) return false;
+  const uint32_t freed =
+      std::atomic_ref(freed_count(peer_inbox_here_)).load(std::memory_order_acquire);
+  if (sent_ - freed > kSlots) return refuse("it gave back slots that were not used");
+  freed_ = freed;
+  return sent_ - freed_ < kSlots;
+}
+
+bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes) {
+  assert(can_send(s));
+  if (!fill_slot(s, header, payload, payload_bytes)) return false;
+  ++out_[s].sent;
+  return true;
+}
+
+bool Link::send_grant(int s, const Grant& grant) {
+  assert(can_grant(s));
+  const EagerHeader header{.signature = grant.signature, .kind = MessageKind::grant};
+  if (!fill_slot(s, header, reinterpret_cast<const std::byte*>(&grant.place), sizeof(grant.place)))
+    return false;
+  ++in_[s].granted;
+  return true;
+}
+
+bool Link::fill_slot(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes) {
+  assert(payload_bytes <= kEagerBytesMax);
   if (lost_) return false;
-  const uint64_t offset = slot_offset(s, out_[s].sent);
+  const uint64_t offset = slot_offset(sent_);
   const size_t payload_at = payload_offset(payload_bytes);
-  header.number = out_[s].sent + 1;
-  header.credits = static_cast<uint16_t>(in_[s].credits_owed);
+  header.stream = static_cast<uint8_t>(s);
+  header.credits = static_cast<uint8_t>(in_[s].credits_owed);
+  header.slots = mapped() ? 0 : static_cast<uint8_t>(first_used_ - freed_told_);
+  header.number = number_of(sent_);
   std::byte* slot = peer_inbox_here_ != nullptr ? peer_inbox_here_ + offset : outbox(offset);
   std::memcpy(slot, &header, offsetof(EagerHeader, number));
   if (payload_bytes > 0) std::memcpy(slot + payload_at, payload, payload_bytes);
@@ -108,41 +136,103 @@ bool Link::send(int s, EagerHeader header, const std::byte* payload, size_t payl
   else if (!accepted(put_small(slot, payload_at + payload_bytes, offset,
                                make_notice(NoticeKind::eager, s))))
     return false;
-  ++out_[s].sent;
+  ++sent_;
   in_[s].credits_owed = 0;
+  freed_told_ = first_used_;
   return true;
 }
 
-bool Link::refuse_arrival(int s) {
-  --in_[s].arrived;  // nobody is to take it
-  give_up(ErrorCode::protocol, "it gave back slots that it was not sent",
+bool Link::book_arrivals() {
+  bool found = false;
+  while (has_arrived() && book_arrival()) found = true;
+  return found;
+}
+
+/// What it reads it reads once: the peer may write there.
+bool Link::book_arrival() {
+  const EagerHeader* header = slot(arrived_);
+  const int s = header->stream;
+  if (s >= kStreams) return refuse("it sent a message on stream " + std::to_string(s));
+  if (!mapped()) freed_ += header->slots;
+  out_[s].credited += header->credits;
+  if (sent_ - freed_ > kSlots || out_[s].sent - out_[s].credited > kUnreadMax)
+    return refuse("it gave back slots that it was not sent");
+  const bool is_grant = header->kind == MessageKind::grant;
+  if (!(is_grant ? book_grant(s, *header) : book_message(s, header)))
+    return refuse("it sent more than it may");
+  ++arrived_;
+  if (is_grant) free_slots();
+  if (arrived_ - first_used_ == kSlots) copy_older_half();
+  return true;
+}
+
+bool Link::book_message(int s, const EagerHeader* header) {
+  Incoming& in = in_[s];
+  if (in.arrived - in.popped == kUnreadMax) return false;
+  Unread& message = in.unread[in.arrived++ % kUnreadMax];
+  message = {header, arrived_};
+  used_[arrived_ % kSlots] = &message;
+  return true;
+}
+
+bool Link::book_grant(int s, const EagerHeader& header) {
+  Outgoing& out = out_[s];
+  if (out.grants - out.grants_used == kGrants) return false;
+  Grant& grant = out.granted[out.grants++ % kGrants];
+  grant.signature = header.signature;
+  std::memcpy(&grant.place, payload_of(header, sizeof(grant.place)), sizeof(grant.place));
+  used_[arrived_ % kSlots] = nullptr;
+  return true;
+}
+
+bool Link::refuse(std::string reason) {
+  give_up(ErrorCode::protocol, std::move(reason),
           "check that all ranks run the same version of Ropewalk");
   return false;
 }
 
+/// So that what nobody reads yet does not keep from coming what somebody waits for.
+void Link::copy_older_half() {
+  for (uint32_t number = first_used_; number != first_used_ + kSlots / 2; ++number) {
+    Unread*& used = used_[number % kSlots];
+    if (used == nullptr) continue;
+    SlotCopy* copy = find_copy();
+    if (copy == nullptr) break;  // no memory: it has to be read first
+    std::memcpy(copy->bytes.data(), used->header, kSlotBytes);
+    used->header = reinterpret_cast<const EagerHeader*>(copy);
+    used = nullptr;
+  }
+  free_slots();
+}
+
+/// Null where there is no memory.
+Link::SlotCopy* Link::find_copy() {
+  try {
+    if (free_copies_.empty()) {
+      free_copies_.reserve(copies_.size() + 1);  // giving back allocates nothing
+      copies_.push_back(std::make_unique<SlotCopy>());
+      free_copies_.push_back(copies_.back().get());
+    }
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  SlotCopy* copy = free_copies_.back();
+  free_copies_.pop_back();
+  return copy;
+}
+
 Posted Link::put_slice(int s, const std::byte* source, const MemoryRegistration* memory,
-                       size_t bytes, const Grant& grant, uint64_t offset, uint64_t cookie) {
+                       size_t bytes, const RemoteBuffer& place, uint64_t offset, uint64_t cookie) {
   const Posted posted = transport_.put({.peer = peer_,
                                         .source = source,
                                         .source_memory = memory,
                                         .bytes = bytes,
-                                        .key = grant.key,
-                                        .offset = grant.offset + offset,
+                                        .key = place.key,
+                                        .offset = place.offset + offset,
                                         .notice = make_notice(NoticeKind::data, s),
                                         .cookie = cookie});
   accepted(posted);
   return posted;
-}
-
-bool Link::send_grant(int s, const Grant& grant) {
-  assert(can_grant(s));
-  const uint64_t offset = grant_offset(s, in_[s].granted);
-  std::byte* slot = outbox(offset);
-  std::memcpy(slot, &grant, sizeof(grant));
-  if (!accepted(put_small(slot, sizeof(grant), offset, make_notice(NoticeKind::grant, s))))
-    return false;
-  ++in_[s].granted;
-  return true;
 }
 
 void Link::send_probe(const Probe& probe) {
@@ -160,12 +250,13 @@ bool Link::on_notice(uint32_t notice) {
   if (s >= kStreams) return false;
   switch (notice_kind(notice)) {
     case NoticeKind::eager:
-      return peer_inbox_here_ == nullptr && arrive(s);
+      return peer_inbox_here_ == nullptr && has_arrived() && book_arrival();
     case NoticeKind::credit:
       out_[s].credited += amount;
-      return out_[s].sent - out_[s].credited <= kSlots;
-    case NoticeKind::grant:
-      return ++out_[s].grants - out_[s].grants_used <= kGrants;
+      return out_[s].sent - out_[s].credited <= kUnreadMax;
+    case NoticeKind::slots:
+      freed_ += amount;
+      return sent_ - freed_ <= kSlots;
     case NoticeKind::data:
       ++in_[s].data;
       return true;
@@ -187,7 +278,7 @@ bool Link::end_arrived(uint32_t which) {
 }
 
 bool Link::flush_owed() {
-  for (uint32_t left = owing_ & ~kOwesEnds; left != 0; left &= left - 1) {
+  for (uint32_t left = owing_ & ~(kOwesEnds | kOwesSlots); left != 0; left &= left - 1) {
     const int s = std::countr_zero(left);
     Incoming& in = in_[s];
     if (in.credits_owed >= kCreditBatch && notify(NoticeKind::credit, s, in.credits_owed))
@@ -195,6 +286,11 @@ bool Link::flush_owed() {
     const uint32_t consumed = std::min(in.consumed_owed, kNoticeAmountMax);
     if (consumed > 0 && notify(NoticeKind::consumed, s, consumed)) in.consumed_owed -= consumed;
     if (in.credits_owed < kCreditBatch && in.consumed_owed == 0) owing_ &= ~(1u << s);
+  }
+  const uint32_t freed = first_used_ - freed_told_;
+  if ((owing_ & kOwesSlots) != 0 && (freed < kSlots / 2 || notify(NoticeKind::slots, 0, freed))) {
+    if (freed >= kSlots / 2) freed_told_ = first_used_;
+    owing_ &= ~kOwesSlots;
   }
   for (const uint32_t which : {kEndOfUrgent, kEndOfSlices}) {
     const uint32_t owed = owing_ & which << kEndsShift;

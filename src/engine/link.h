@@ -1,19 +1,24 @@
-// One peer over one transport: the streams' rings, credits and grants; and the table of all peers.
-// The only file that turns messages into puts. Knows nothing of steps.
+// One peer over one transport: the ring of slots, streams, credits and grants; and the table of all
+// peers. The only file that turns messages into puts. Knows nothing of steps.
 //
 // Owned by the engine and used under its lock. Counters wrap at 2^32 and are compared by
 // difference.
 //
-// Credits. A stream has 8 message slots in the receiver's inbox. The sender counts free ones; the
-// receiver gives them back in the header of its own next message on the stream, or by a notice once
-// there are four. Full means: try again later, never wait.
+// Credits. At most 8 messages of a stream are unread. The receiver gives credits back in the header
+// of its own next message on the stream, or by a notice once there are four. Full means: try again
+// later, never wait.
+//
+// The ring. All messages of a link, and grants, go through one ring of slots in the receiver's
+// inbox. A slot is free again when what is in it and before it was read. Where the ring is full the
+// receiver copies its older half away: so a message that nobody reads yet does not keep others from
+// coming, and the copies are bounded by the credits. Freed slots are told like credits; where the
+// inbox is mapped the receiver counts them in it, and the sender looks there once it has no more.
 //
 // A receiver that sleeps does not look. So the sender calls `MappedMemory::wake`, which costs a
 // fence and a look at a flag while nobody sleeps; and the driver looks at all inboxes between `arm`
 // and sleeping.
 //
-// Headers, grants and credits need no put_done: who could reuse their slot knows already that the
-// put was read.
+// Messages need no put_done: who could reuse their slot knows already that the put was read.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +39,12 @@ namespace ropewalk {
 struct Window {
   std::byte* base = nullptr;
   RemoteBuffer at{{}, 0, kWindowSlots, 1};
+};
+
+/// Where the receiver of an announced message wants it.
+struct Grant {
+  Signature signature;
+  RemoteBuffer place;
 };
 
 class Link {
@@ -57,24 +68,26 @@ class Link {
   bool ready() { return ready_ || try_ready(); }
 
   // --- sending, on stream s ---
-  bool can_send(int s) const { return out_[s].sent - out_[s].credited < kSlots; }
-  /// Fills the next eager slot (the header's number and credits are set here). Requires can_send.
-  /// False: the transport is full, try again.
-  bool send(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
+  bool can_send(int s) { return out_[s].sent - out_[s].credited < kUnreadMax && has_slot(); }
+  /// Fills the next slot (of the header: the signature, bytes and kind). Requires can_send. False:
+  /// the transport is full, try again.
+  bool send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes);
   /// The oldest grant not yet finished with, or null.
-  const Grant* grant(int s) const {
-    if (out_[s].grants == out_[s].grants_used) return nullptr;
-    return reinterpret_cast<const Grant*>(inbox(grant_offset(s, out_[s].grants_used)));
+  const Grant* grant(int s) {
+    const Outgoing& out = out_[s];
+    if (out.grants == out.grants_used && !(poll_inbox() && out.grants != out.grants_used))
+      return nullptr;
+    return &out.granted[out.grants_used % kGrants];
   }
   /// Requires that there is one.
   void finish_grant(int s) {
     assert(out_[s].grants != out_[s].grants_used);
     ++out_[s].grants_used;
   }
-  /// Puts one slice where a grant says. `memory` as PutRequest::source_memory. `cookie` comes
-  /// back in put_done unless Posted::done.
+  /// Puts one slice where a grant says, `offset` bytes on. `memory` as PutRequest::source_memory.
+  /// `cookie` comes back in put_done unless Posted::done.
   Posted put_slice(int s, const std::byte* source, const MemoryRegistration* memory, size_t bytes,
-                   const Grant& grant, uint64_t offset, uint64_t cookie);
+                   const RemoteBuffer& place, uint64_t offset, uint64_t cookie);
   /// Tells that a slice of exposed data is ready. False: try again.
   bool notify_slice(int s) { return notify(NoticeKind::data, s, 1); }
   /// How many slices the peer has consumed on this stream, ever; and how many it is to consume.
@@ -83,31 +96,26 @@ class Link {
   void expect_consumed(int s, uint32_t slices = 1) { out_[s].to_be_consumed += slices; }
 
   // --- receiving, on stream s ---
-  /// The oldest message not yet popped, or null; see payload_of.
+  /// The oldest message not yet popped, or null; see payload_of. Valid until the next call.
   const EagerHeader* front(int s) {
-    return in_[s].arrived != in_[s].popped || look(s) ? slot(s, in_[s].popped) : nullptr;
+    const Incoming& in = in_[s];
+    if (in.arrived == in.popped && !(poll_inbox() && in.arrived != in.popped)) return nullptr;
+    return in.unread[in.popped % kUnreadMax].header;
   }
   /// This rank maps the peer's inbox, and the peer this rank's: `front` looks into it, and needs no
   /// notice.
   bool sees_inbox() const { return peer_inbox_here_ != nullptr; }
-  /// Where the inbox is mapped by the peer: looks for one more message; true when there is one.
-  bool look(int s) {
-    if (peer_inbox_here_ == nullptr) return false;
-    const uint32_t number = in_[s].arrived + 1;
-    const EagerHeader* next = slot(s, in_[s].arrived);
-    if (std::atomic_ref(const_cast<uint32_t&>(next->number)).load(std::memory_order_acquire) !=
-        number)
-      return false;
-    return arrive(s);
-  }
+  /// Where the inbox is mapped by the peer: books what has come; true when anything has.
+  bool poll_inbox() { return peer_inbox_here_ != nullptr && has_arrived() && book_arrivals(); }
   /// Requires that there is a front.
   void pop(int s) {
-    assert(in_[s].arrived != in_[s].popped);
-    ++in_[s].popped;
-    // Credits go back in batches: half a ring costs the sender nothing and saves notices.
-    if (++in_[s].credits_owed >= kCreditBatch) owing_ |= 1u << s;
+    Incoming& in = in_[s];
+    assert(in.arrived != in.popped);
+    release(in.unread[in.popped++ % kUnreadMax]);
+    // Credits go back in batches: half of them costs the sender nothing and saves notices.
+    if (++in.credits_owed >= kCreditBatch) owing_ |= 1u << s;
   }
-  bool can_grant(int s) const { return in_[s].granted - in_[s].grants_done < kGrants; }
+  bool can_grant(int s) { return in_[s].granted - in_[s].grants_done < kGrants && has_slot(); }
   /// Requires can_grant. False: the transport is full, try again.
   bool send_grant(int s, const Grant& grant);
   /// All slices of the oldest granted message have arrived.
@@ -162,25 +170,60 @@ class Link {
   bool flush() { return owing_ == 0 || flush_owed(); }
 
  private:
+  /// A message that was not popped yet: in its slot of the ring, or copied away.
+  struct Unread {
+    const EagerHeader* header = nullptr;
+    uint32_t slot = 0;  // its number in the ring; meaningless of a copy
+  };
+  struct alignas(64) SlotCopy {
+    std::array<std::byte, kSlotBytes> bytes;
+  };
   struct Outgoing {
     uint32_t sent = 0, credited = 0, grants = 0, grants_used = 0;
     uint32_t consumed = 0, to_be_consumed = 0;
+    std::array<Grant, kGrants> granted = {};
   };
   struct Incoming {
     uint32_t arrived = 0, popped = 0, credits_owed = 0;
     uint32_t granted = 0, grants_done = 0;
     uint32_t data = 0, data_taken = 0, consumed_owed = 0;
+    std::array<Unread, kUnreadMax> unread = {};
   };
 
   bool try_ready();
-  /// Books the next message. False: it makes no sense.
-  bool arrive(int s) {
-    Outgoing& out = out_[s];
-    out.credited += slot(s, in_[s].arrived++)->credits;
-    return (out.sent - out.credited <= kSlots && in_[s].arrived - in_[s].popped <= kSlots) ||
-           refuse_arrival(s);
+  // Sending:
+  /// Of the ring.
+  bool has_slot() { return sent_ - freed_ < kSlots || find_freed(); }
+  bool find_freed();
+  bool fill_slot(int s, EagerHeader header, const std::byte* payload, size_t payload_bytes);
+  // Receiving:
+  /// The next slot of the ring holds a message.
+  bool has_arrived() const {
+    auto& number = const_cast<uint16_t&>(slot(arrived_)->number);
+    return std::atomic_ref(number).load(std::memory_order_acquire) == number_of(arrived_);
   }
-  bool refuse_arrival(int s);
+  bool book_arrivals();
+  /// Books the message in the next slot. False: it makes no sense.
+  bool book_arrival();
+  bool book_message(int s, const EagerHeader* header);
+  bool book_grant(int s, const EagerHeader& header);
+  bool refuse(std::string reason);
+  void release(Unread& message) {
+    Unread*& used = used_[message.slot % kSlots];
+    if (used != &message) return free_copies_.push_back(copy_at(message.header));
+    used = nullptr;
+    free_slots();
+  }
+  /// Those at the begin of the ring that were read.
+  void free_slots() {
+    while (first_used_ != arrived_ && used_[first_used_ % kSlots] == nullptr) ++first_used_;
+    if (mapped())
+      std::atomic_ref(freed_count(inbox(0))).store(first_used_, std::memory_order_release);
+    else if (first_used_ - freed_told_ >= kSlots / 2)
+      owing_ |= kOwesSlots;
+  }
+  void copy_older_half();
+  SlotCopy* find_copy();
   bool flush_owed();
   bool end_arrived(uint32_t which);
   bool notify(NoticeKind kind, int s, uint32_t amount) {
@@ -199,11 +242,18 @@ class Link {
   void give_up(ErrorCode code, std::string reason, std::string advice);
   Posted put_small(const std::byte* at, size_t bytes, uint64_t offset, uint32_t notice,
                    uint64_t cookie = 0);
-  const EagerHeader* slot(int s, uint32_t number) const {
-    return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(s, number)));
+  static uint16_t number_of(uint32_t slot) { return static_cast<uint16_t>(slot + 1); }
+  const EagerHeader* slot(uint32_t number) const {
+    return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(number)));
+  }
+  static uint32_t& freed_count(std::byte* inbox) {
+    return *reinterpret_cast<uint32_t*>(inbox + kFreedOffset);
+  }
+  static SlotCopy* copy_at(const EagerHeader* header) {
+    return reinterpret_cast<SlotCopy*>(const_cast<EagerHeader*>(header));
   }
   std::byte* outbox(size_t offset) { return boxes_.data() + kInboxBytes + offset; }
-  const std::byte* inbox(size_t offset) const { return boxes_.data() + offset; }
+  std::byte* inbox(size_t offset) const { return boxes_.data() + offset; }
 
   Transport& transport_;
   const int transport_index_;
@@ -211,7 +261,7 @@ class Link {
   uint32_t& puts_under_way_;
   const Capabilities capabilities_;
   MappedMemory* const mapped_memory_;  // the transport's
-  RegisteredMemory boxes_;             // inbox, then a mirror from which slots are put
+  RegisteredMemory boxes_;             // inbox, then a mirror from which is put
   RemoteKey peer_inbox_;
   std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
   bool connecting_ = false;
@@ -221,8 +271,15 @@ class Link {
   std::optional<Failure> failure_;
   static constexpr int kEndsShift = kStreams;
   static constexpr uint32_t kOwesEnds = (kEndOfUrgent | kEndOfSlices) << kEndsShift;
-  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices; above: ends to be told
+  static constexpr uint32_t kOwesSlots = 1u << (kEndsShift + 2);
+  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices; above: the two above
   uint32_t ends_ = 0;   // that the peer has told
+  uint32_t sent_ = 0, freed_ = 0;  // slots of the peer's ring
+  // Of this rank's; those before first_used_ are free.
+  uint32_t arrived_ = 0, first_used_ = 0, freed_told_ = 0;
+  std::array<Unread*, kSlots> used_{};  // what is in them; null: it was read
+  std::vector<std::unique_ptr<SlotCopy>> copies_;
+  std::vector<SlotCopy*> free_copies_;  // of these
   std::array<Outgoing, kStreams> out_{};
   std::array<Incoming, kStreams> in_{};
 };
@@ -294,8 +351,7 @@ class LinkTable {
   /// Looks for messages that peers stored into mapped inboxes; true when there are new ones.
   bool poll_inboxes() {
     bool found = false;
-    for (Link* link : open_)
-      for (int stream = 0; stream < kStreams; ++stream) found |= link->look(stream);
+    for (Link* link : open_) found |= link->poll_inbox();
     return found;
   }
   /// Unmaps peers' memory that they have deregistered. Requires that no operation is under way.

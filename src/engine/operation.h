@@ -176,7 +176,7 @@ class Group {
 /// Which operations may run. Collective k runs in context k mod kContexts, and starts when
 /// collective k - kContexts has ended here; until then it waits in its context's queue, so that a
 /// turn of the engine looks only at what may run, however much has been started. A peer may be
-/// ahead: what it sends waits in the slots of its stream. send and recv have a context of their
+/// ahead: what it sends waits, unread. send and recv have a context of their
 /// own: per pair, direction and channel one of them is under way at a time.
 ///
 /// Owned by the engine and used under its lock.

@@ -205,15 +205,16 @@ bool PipelinedExecutor::send_slice(StreamState& stream, uint32_t i) {
   const Grant* grant = grant_for(stream);
   if (grant == nullptr) return false;
   uint64_t offset = slice_begin(program_, state.issued);
-  if (grant->kind == GrantKind::window) {
-    if (stream.window_issued - stream.window_consumed >= grant->window) return false;
-    offset = slice_begin(program_, stream.window_issued % grant->window);
+  const RemoteBuffer& place = grant->place;
+  if (place.window > 0) {
+    if (stream.window_issued - stream.window_consumed >= place.window) return false;
+    offset = slice_begin(program_, stream.window_issued % place.window);
     state.windowed = true;
   }
   const Posted posted =
       stream.link->put_slice(stream.id, step.source + slice_begin(program_, state.issued),
-                             state.source_memory, slice_length(program_, step, state.issued),
-                             *grant, offset, reinterpret_cast<uint64_t>(&state));
+                             state.source_memory, slice_length(program_, step, state.issued), place,
+                             offset, reinterpret_cast<uint64_t>(&state));
   if (posted == Posted::full || posted == Posted::lost) return false;
   ++state.issued;
   if (state.windowed) {
@@ -275,9 +276,7 @@ bool PipelinedExecutor::issue_grants(StreamState& stream) {
     const bool direct = state.remote.known != 0;
     // The peer will write into the block itself: all earlier users of it must have finished.
     if (direct && !slice_ready(i, state.slices - 1, step.grant_deps_end)) break;
-    const RemoteBuffer& at = direct ? state.remote : stream.window.at;
-    const Grant grant{operation_.signature, direct ? GrantKind::direct : GrantKind::window,
-                      at.window, at.key, at.offset};
+    const Grant grant{operation_.signature, direct ? state.remote : stream.window.at};
     if (!stream.link->send_grant(stream.id, grant)) break;
     state.granted = true;
     state.windowed = !direct;

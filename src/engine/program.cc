@@ -103,7 +103,7 @@ class Compiler {
     step.action = action;
     step.block = block;
     step.bytes = state(block).bytes;
-    // Short messages travel whole, in one eager slot.
+    // Short messages travel whole, in one slot.
     step.slices = is_eager(step) ? 1 : slices_of(step.bytes, program_.slice_bytes);
     step.deps_begin = static_cast<uint32_t>(program_.deps.size());
     return step;
@@ -207,7 +207,7 @@ Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks
 
 bool can_run_sequential(const Program& program, Algorithm algorithm) {
   // What the peer has popped but not yet told may hold the rest of the ring.
-  constexpr size_t kFreeSlots = kSlots - kCreditBatch + 1;
+  constexpr size_t kFreeSlots = kUnreadMax - kCreditBatch + 1;
   const uint32_t credits = algorithm == Algorithm::automatic
                                ? 1  // send and recv: one message
                                : descriptor_of(algorithm).list_order_credits;

@@ -62,8 +62,8 @@ struct Program {
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
                 size_t slice_bytes, const std::function<std::byte*(size_t bytes)>& allocate);
 
-/// Whether steps may run one after the other, in list order: every message fits into an eager slot,
-/// and a stream has the slots that schedules of `algorithm` are verified to need for that.
+/// Whether steps may run one after the other, in list order: every message fits into a slot, and
+/// as many of a stream may be unread as schedules of `algorithm` are verified to need for that.
 bool can_run_sequential(const Program& program, Algorithm algorithm);
 
 /// Where slice `slice` begins, and how many of the `bytes` of a message it has.

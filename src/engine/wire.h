@@ -1,13 +1,13 @@
 // What engines write into each other's memory (docs/protocol.md, "Engine").
 //
-// For each ordered pair of linked ranks the receiver owns an inbox: for every stream a ring of
-// eager slots and a ring of grant slots, and one probe slot. A stream holds messages in order;
-// there are kStreams of them per direction: kContexts collectives may be in flight, each with
-// kLanes lanes, and one more context carries send/recv.
+// For each ordered pair of linked ranks the receiver owns an inbox: a ring of message slots, and
+// one probe slot. All streams share the ring. A stream holds messages in order; there are kStreams
+// of them per direction: kContexts collectives may be in flight, each with kLanes lanes, and one
+// more context carries send/recv.
 //
-// Every message begins with an eager slot. Where the peer's inbox is mapped the sender stores into
-// it, the header's `number` last, and the receiver looks there: one cache line carries a small
-// message. Else the slot is put, with an `eager` notice.
+// Every message begins in a slot. Where the peer's inbox is mapped the sender stores into it, the
+// header's `number` last, and the receiver looks there: one cache line carries a small message.
+// Else the slot is put, with an `eager` notice.
 //
 // A slot holds the whole payload where that is at most kEagerBytesMax, else an announcement, after
 // which the payload follows in slices, each with a `data` notice:
@@ -83,25 +83,35 @@ inline constexpr int kContexts = 4;  // collectives in flight
 inline constexpr int kPointToPointContext = kContexts;
 static_assert(kChannels == kLanes);  // a channel of send and recv is a lane of their context
 inline constexpr int kStreams = (kContexts + 1) * kLanes;
-inline constexpr uint32_t kSlots = 8;                 // eager messages in flight per stream
-inline constexpr uint32_t kCreditBatch = kSlots / 2;  // popped before credits go back
-inline constexpr uint32_t kGrants = 8;                // grants in flight per stream
-inline constexpr uint32_t kWindowSlots = 4;           // staging slots of a window
+inline constexpr uint32_t kSlots = 16;                    // of the ring of a direction
+inline constexpr uint32_t kUnreadMax = 8;                 // messages of a stream
+inline constexpr uint32_t kCreditBatch = kUnreadMax / 2;  // read before credits go back
+inline constexpr uint32_t kGrants = 8;                    // grants in flight per stream
+inline constexpr uint32_t kWindowSlots = 4;               // staging slots of a window
 inline constexpr size_t kEagerBytesMax = 4096;
-inline constexpr uint32_t kWireVersion = 4;
+inline constexpr uint32_t kWireVersion = 5;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
 }
 
-enum class MessageKind : uint16_t { eager = 1, announced = 2, exposed = 3, descriptor = 4 };
+enum class MessageKind : uint8_t {
+  eager = 1,
+  announced = 2,
+  exposed = 3,
+  descriptor = 4,
+  grant = 5,  // goes back to the sender of an announcement
+};
 
 struct EagerHeader {
   Signature signature;
   uint64_t bytes = 0;  // of the message
   MessageKind kind = MessageKind::eager;
-  uint16_t credits = 0;  // so many slots of the other direction may be reused, as by `credit`
-  uint32_t number = 0;   // of the message on its stream, from 1; written last where mapped
+  uint8_t stream = 0;
+  uint8_t credits = 0;  // so many messages of the stream, the other way, were read: as `credit`
+  uint8_t slots = 0;    // so many slots of the ring, the other way, may be reused: as `slots`
+  uint16_t reserved = 0;
+  uint16_t number = 0;  // of the message on its link, from 1; written last where mapped
 };
 static_assert(sizeof(EagerHeader) == 48);
 
@@ -116,7 +126,8 @@ inline const std::byte* payload_of(const EagerHeader& header, size_t payload_byt
 
 /// Registered memory as peers can name it. window > 0: slice i lies at
 /// offset + (i mod window) * slice_bytes; else at offset + i * slice_bytes. The payload of an
-/// `exposed` slot, where `known` is 0, says so where the sender's data lies.
+/// `exposed` slot, where `known` is 0, says so where the sender's data lies; that of a grant, where
+/// the receiver wants it: with a window in a staging area, else at its final place.
 struct RemoteBuffer {
   RemoteKey key;
   uint64_t offset = 0;
@@ -132,17 +143,6 @@ static_assert(sizeof(RemoteBuffer) == 32);
 struct BufferDescriptor {
   RemoteBuffer in, out;
 };
-
-enum class GrantKind : uint32_t { direct = 1, window = 2 };
-
-struct Grant {
-  Signature signature;
-  GrantKind kind = GrantKind::direct;
-  uint32_t window = 0;  // window: slots of slice_bytes each, used in a circle
-  RemoteKey key;
-  uint64_t offset = 0;
-};
-static_assert(sizeof(Grant) == 64);
 
 struct Probe {
   Signature signature;
@@ -160,22 +160,19 @@ static_assert(sizeof(LinkHello) == 24);
 
 // Where things lie in an inbox.
 inline constexpr size_t kSlotBytes = 64 + kEagerBytesMax;
-inline constexpr size_t kStreamBytes = kSlots * kSlotBytes + kGrants * sizeof(Grant);
-inline constexpr size_t kProbeOffset = kStreams * kStreamBytes;
-inline constexpr size_t kInboxBytes = kProbeOffset + 64;
-constexpr size_t slot_offset(int stream, uint32_t number) {
-  return static_cast<size_t>(stream) * kStreamBytes + (number % kSlots) * kSlotBytes;
-}
-constexpr size_t grant_offset(int stream, uint32_t number) {
-  return static_cast<size_t>(stream) * kStreamBytes + kSlots * kSlotBytes +
-         (number % kGrants) * sizeof(Grant);
+inline constexpr size_t kProbeOffset = 0;
+inline constexpr size_t kFreedOffset = 64;  // u32: how many slots of the ring were free again, ever
+inline constexpr size_t kRingOffset = 128;
+inline constexpr size_t kInboxBytes = kRingOffset + kSlots * kSlotBytes;
+constexpr size_t slot_offset(uint32_t number) {
+  return kRingOffset + number % kSlots * kSlotBytes;
 }
 
 // Notices: kind in bits 28-31, stream in bits 20-27, amount in bits 0-19.
 enum class NoticeKind : uint32_t {
-  eager = 1,     // an eager slot was filled
-  credit = 2,    // `amount` eager slots may be reused
-  grant = 3,     // a grant slot was filled
+  eager = 1,     // the next slot of the ring was filled
+  credit = 2,    // `amount` messages of the stream were read
+  slots = 3,     // `amount` slots of the ring may be reused
   data = 4,      // a slice is there
   consumed = 5,  // `amount` slices of a window, or of exposed data, were read
   probe = 6,     // the probe slot was filled

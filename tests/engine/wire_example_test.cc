@@ -206,7 +206,7 @@ TEST(WireExample, ShortMessageOverTcp) {
   const Put& put = sender.puts[0];
   EXPECT_EQ(hex_of(put.bytes), printed("eager message"));
   EXPECT_EQ(put.notice, 0x10000001u);
-  EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 675968u);
+  EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 133376u);
 
   const auto bytes = static_cast<uint32_t>(put.bytes.size());
   EXPECT_TRUE(put.urgent);
@@ -220,7 +220,7 @@ TEST(WireExample, ShortMessageOverTcp) {
             printed("hello"));
 }
 
-TEST(WireExample, InvitationOverSharedMemory) {
+TEST(WireExample, DescriptorOverSharedMemory) {
   constexpr size_t kCount = 16384;
   Pair pair(true, {0, 0});
   const std::array<float*, 2> vectors = {pair.allocate(0, kCount), pair.allocate(1, kCount)};
@@ -228,7 +228,7 @@ TEST(WireExample, InvitationOverSharedMemory) {
   pair.all_reduce(vectors, kCount);
   EXPECT_EQ(std::count(vectors[0], vectors[0] + kCount, 3.0f), kCount);
 
-  const std::byte* inbox = pair.transport(1).regions[1].base;
+  const std::byte* inbox = pair.transport(1).regions[1].base + kRingOffset;
   EXPECT_EQ(hex_of(inbox, 48) + " " + hex_of(inbox + 64, 64), printed("descriptor"));
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);

@@ -98,7 +98,8 @@ bool Link::find_freed() {
       std::atomic_ref(freed_count(peer_inbox_here_)).load(std::memory_order_acquire);
   if (sent_ - freed > kSlots) return refuse("it gave back slots that were not used");
   freed_ = freed;
-  return sent_ - freed_ < kSlots;
+  lacks_slots_ = sent_ - freed_ == kSlots;
+  return !lacks_slots_;
 }
 
 bool Link::send(int s, const EagerHeader& header, const std::byte* payload, size_t payload_bytes) {

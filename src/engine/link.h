@@ -12,7 +12,8 @@
 // inbox. A slot is free again when what is in it and before it was read. Where the ring is full the
 // receiver copies its older half away: so a message that nobody reads yet does not keep others from
 // coming, and the copies are bounded by the credits. Freed slots are told like credits; where the
-// inbox is mapped the receiver counts them in it, and the sender looks there once it has no more.
+// inbox is mapped the receiver counts them in it, and the sender looks there once it has no more;
+// each half of the ring wakes it, should it sleep.
 //
 // A receiver that sleeps does not look. So the sender calls `MappedMemory::wake`, which costs a
 // fence and a look at a flag while nobody sleeps; and the driver looks at all inboxes between `arm`
@@ -107,6 +108,8 @@ class Link {
   bool sees_inbox() const { return peer_inbox_here_ != nullptr; }
   /// Where the inbox is mapped by the peer: books what has come; true when anything has.
   bool poll_inbox() { return peer_inbox_here_ != nullptr && has_arrived() && book_arrivals(); }
+  /// Slots of which there was none are free by now.
+  bool finds_slots() { return lacks_slots_ && find_freed(); }
   /// Requires that there is a front.
   void pop(int s) {
     Incoming& in = in_[s];
@@ -216,11 +219,13 @@ class Link {
   }
   /// Those at the begin of the ring that were read.
   void free_slots() {
+    const uint32_t before = first_used_;
     while (first_used_ != arrived_ && used_[first_used_ % kSlots] == nullptr) ++first_used_;
-    if (mapped())
-      std::atomic_ref(freed_count(inbox(0))).store(first_used_, std::memory_order_release);
-    else if (first_used_ - freed_told_ >= kSlots / 2)
-      owing_ |= kOwesSlots;
+    if (!mapped() && first_used_ - freed_told_ >= kSlots / 2) owing_ |= kOwesSlots;
+    if (!mapped()) return;
+    std::atomic_ref(freed_count(inbox(0))).store(first_used_, std::memory_order_release);
+    const bool may_be_awaited = first_used_ / (kSlots / 2) != before / (kSlots / 2);
+    if (may_be_awaited && peer_inbox_here_ != nullptr) mapped_memory_->wake(peer_);
   }
   void copy_older_half();
   SlotCopy* find_copy();
@@ -275,6 +280,7 @@ class Link {
   uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices; above: the two above
   uint32_t ends_ = 0;   // that the peer has told
   uint32_t sent_ = 0, freed_ = 0;  // slots of the peer's ring
+  bool lacks_slots_ = false;       // of which there was none, where it is mapped
   // Of this rank's; those before first_used_ are free.
   uint32_t arrived_ = 0, first_used_ = 0, freed_told_ = 0;
   std::array<Unread*, kSlots> used_{};  // what is in them; null: it was read
@@ -348,10 +354,11 @@ class LinkTable {
     return puts_under_way_ > 0 ||
            std::ranges::any_of(networks_, [](Transport* network) { return network->has_unsent(); });
   }
-  /// Looks for messages that peers stored into mapped inboxes; true when there are new ones.
+  /// Looks for messages that peers stored into mapped inboxes, and for free slots in those that
+  /// were full; true when there are new ones.
   bool poll_inboxes() {
     bool found = false;
-    for (Link* link : open_) found |= link->poll_inbox();
+    for (Link* link : open_) found |= link->poll_inbox() || link->finds_slots();
     return found;
   }
   /// Unmaps peers' memory that they have deregistered. Requires that no operation is under way.

@@ -134,9 +134,12 @@ TEST_P(LinkTest, UnreadMessagesThatFillTheRingMakeRoomForOthers) {
       }
     EXPECT_FALSE(there.can_send(2)) << "the ring has " << kSlots << " slots";
     ASSERT_TRUE(settle());
+    EXPECT_FALSE(there.finds_slots());
     EXPECT_EQ(here.front(2), nullptr);
     EXPECT_TRUE(here.flush());
     ASSERT_TRUE(settle());
+    EXPECT_EQ(there.finds_slots(), mapped());
+    EXPECT_FALSE(there.finds_slots()) << "once";
     ASSERT_TRUE(there.can_send(2));
     ASSERT_TRUE(send(8, 7, 2));
     ASSERT_TRUE(settle());

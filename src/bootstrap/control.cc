@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
 constexpr int64_t kLookAtWholeNs = 50'000'000;
-/// So long after the last that came late rank 0 waits for another.
-constexpr int64_t kTellLateNs = 2'000'000'000;
+/// So long after the last that came late rank 0 waits for another: less than launchers leave it.
+constexpr int64_t kTellLateNs = 1'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 
 }  // namespace

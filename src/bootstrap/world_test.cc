@@ -256,7 +256,7 @@ TEST(World, RanksThatComeLongAfterTheFailureHearOfIt) {
   const auto errors = run_world_ranks(6, [&](int rank) {
     JobIdentity identity = job.identity(rank);
     if (rank == 1) identity.size = 5;
-    if (rank > 1) std::this_thread::sleep_for(rank * 600ms);
+    if (rank > 1) std::this_thread::sleep_for((rank - 1) * 600ms);
     World::join(identity, job.config, {});
   });
   for (const auto& error : errors)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <charconv>
 #include <mutex>
@@ -61,6 +62,7 @@ Pmi::~Pmi() {
 }
 
 void Pmi::put(const std::string& key, const std::string& value) {
+  assert((key + value).find_first_of(" =\n") == std::string::npos);
   if (value.size() >= value_bytes_max_)
     fail(ErrorCode::unavailable,
          fmt::format("the launcher keeps values of {} bytes at most, and this has {}",
@@ -128,6 +130,7 @@ std::string Pmi::read_line(const std::string& request) {
 }
 
 std::optional<Rendezvous> meet_over_pmi(JobIdentity& identity, Config& config) {
+  assert(identity.pmi_fd >= 0);
   if (::dlsym(RTLD_DEFAULT, "MPI_Initialized") != nullptr)
     throw Error(ErrorCode::unavailable, "pmi",
                 "MPI is loaded in this process, and talks to the launcher itself",

@@ -217,7 +217,7 @@ class Link {
     used = nullptr;
     free_slots();
   }
-  /// Those at the begin of the ring that were read.
+  /// Frees the oldest slots, as far as they were read.
   void free_slots() {
     const uint32_t before = first_used_;
     while (first_used_ != arrived_ && used_[first_used_ % kSlots] == nullptr) ++first_used_;
@@ -266,7 +266,7 @@ class Link {
   uint32_t& puts_under_way_;
   const Capabilities capabilities_;
   MappedMemory* const mapped_memory_;  // the transport's
-  RegisteredMemory boxes_;             // inbox, then a mirror from which is put
+  RegisteredMemory boxes_;             // inbox, then a mirror from which slots are put
   RemoteKey peer_inbox_;
   std::byte* peer_inbox_here_ = nullptr;  // where it is mapped
   bool connecting_ = false;
@@ -277,8 +277,9 @@ class Link {
   static constexpr int kEndsShift = kStreams;
   static constexpr uint32_t kOwesEnds = (kEndOfUrgent | kEndOfSlices) << kEndsShift;
   static constexpr uint32_t kOwesSlots = 1u << (kEndsShift + 2);
-  uint32_t owing_ = 0;  // bit s: stream s owes credits or consumed notices; above: the two above
-  uint32_t ends_ = 0;   // that the peer has told
+  uint32_t owing_ =
+      0;  // bit s: stream s owes credits or consumed notices; above: kOwesEnds, kOwesSlots
+  uint32_t ends_ = 0;              // that the peer has told
   uint32_t sent_ = 0, freed_ = 0;  // slots of the peer's ring
   bool lacks_slots_ = false;       // of which there was none, where it is mapped
   // Of this rank's; those before first_used_ are free.

@@ -180,20 +180,25 @@ TEST(PartLimits, ARankThatCannotJoinItsPartIsNamedByItsNumberInTheJob) {
   }
 }
 
+/// Splits `comm` in two where rank `poor` cannot open a rendezvous. That rank is the last to throw.
+void split_without_descriptors(Communicator& comm, int poor) {
+  comm.split(comm.rank() % 2);  // it has what that needs
+  if (comm.rank() == poor) use_up_descriptors();
+  try {
+    comm.split(comm.rank() % 2);
+  } catch (const Error&) {
+    if (comm.rank() == poor) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    throw;
+  }
+  comm.barrier();
+}
+
 // The others of its part named each other, whichever of them was the first to end with that.
 TEST(PartLimits, ARankThatCannotLetItsPartMeetIsNamedByAll) {
   constexpr int kRanks = 5, kPoor = 0;
   const auto body = [&](Communicator& comm) {
     const auto whole = comm.split(0);  // goes with the exception
-    whole->split(whole->rank() % 2);   // it has what that needs
-    if (whole->rank() == kPoor) use_up_descriptors();
-    try {
-      whole->split(whole->rank() % 2);
-    } catch (const Error&) {
-      if (whole->rank() == kPoor) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-      throw;
-    }
-    whole->barrier();
+    split_without_descriptors(*whole, kPoor);
   };
   ForkedJob job(kRanks, options_over("tcp", kRanks), body);
   job.mark();
@@ -214,15 +219,7 @@ TEST(PartLimits, ARankThatCannotLetAPartOfAPartMeetIsNamedByAll) {
     const auto whole = comm.split(0);  // both go with the exception
     const auto part = whole->split(whole->rank() == kOutside ? -1 : 0);
     if (!part) return whole->barrier();
-    part->split(part->rank() % 2);
-    if (part->rank() == kPoor) use_up_descriptors();
-    try {
-      part->split(part->rank() % 2);
-    } catch (const Error&) {
-      if (part->rank() == kPoor) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-      throw;
-    }
-    part->barrier();
+    split_without_descriptors(*part, kPoor);
   };
   ForkedJob job(kRanks, options_over("tcp", kRanks), body);
   job.mark();

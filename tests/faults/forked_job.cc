@@ -109,6 +109,15 @@ void ForkedJob::mark() {
   marked_s_ = now_s();
 }
 
+/// Of a rank that has closed its pipe.
+std::string ForkedJob::end_of(size_t rank) const {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pids_[rank]), &info, WEXITED | WNOWAIT) != 0)
+    return "it cannot be waited for";
+  if (info.si_code == CLD_EXITED) return "it exited with " + std::to_string(info.si_status);
+  return std::string("it died without a word: ") + ::strsignal(info.si_status);
+}
+
 std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
   const double end_s = now_s() + limit_s;
   std::vector<Verdict> verdicts(pids_.size());
@@ -117,9 +126,12 @@ std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
     pollfd wait{pipes_[rank], POLLIN, 0};
     const int left_ms = std::max(0, static_cast<int>((end_s - now_s()) * 1000));
     Message message;
-    if (::poll(&wait, 1, left_ms) != 1 || ::read(pipes_[rank], &message, sizeof(message)) <= 0)
-      continue;
-    verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
+    if (::poll(&wait, 1, left_ms) != 1)
+      verdicts[rank].text = "it hangs";
+    else if (::read(pipes_[rank], &message, sizeof(message)) <= 0)
+      verdicts[rank].text = end_of(rank);
+    else
+      verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
   }
   return verdicts;
 }
@@ -128,7 +140,7 @@ void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit
   for (int rank = 0; rank < static_cast<int>(verdicts.size()); ++rank) {
     if (rank == victim) continue;
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "rank " << rank << " hangs, or died without a word";
+    ASSERT_TRUE(verdict.told) << "rank " << rank << ": " << verdict.text;
     EXPECT_EQ(verdict.peer, victim) << "rank " << rank << ": " << verdict.text;
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::peer_lost)) << verdict.text;
     EXPECT_LT(verdict.after_s, limit_s * slowness()) << verdict.text;

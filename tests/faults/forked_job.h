@@ -13,7 +13,7 @@ namespace ropewalk::testing {
 
 /// What a rank's process told the test at its end.
 struct Verdict {
-  bool told = false;   // false: it died without a word, or still hangs
+  bool told = false;   // false: `text` says how it died without a word, or that it hangs
   int peer = -1;       // Error::peer()
   int code = 0;        // Error::code(), as a number; 0: no error
   double after_s = 0;  // from `ForkedJob::mark` to the verdict
@@ -38,6 +38,7 @@ class ForkedJob {
 
  private:
   struct Message;  // what a rank writes to its pipe
+  std::string end_of(size_t rank) const;
   void run_rank(int rank, int listener, const Options& options,
                 const std::function<void(Communicator&)>& body, int pipe_fd);
 

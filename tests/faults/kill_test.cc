@@ -90,8 +90,8 @@ class Leftovers {
 
 class Faults : public ::testing::TestWithParam<std::string> {};
 
-// Over UCX also the test of a past bug: of 30 ranks that were killed while links were made one took
-// others with it, in whom UCX asserted.
+// Over UCX also the test of past bugs: of 30 ranks that were killed while links were made one took
+// others with it, in whom UCX asserted; later, by another way, one of 300.
 TEST_P(Faults, EveryKillIsNamedWithinASecond) {
   const char* text = std::getenv("TEST_KILLS");
   const int kills = text != nullptr ? std::atoi(text) : 100;
@@ -102,7 +102,8 @@ TEST_P(Faults, EveryKillIsNamedWithinASecond) {
     ForkedJob job(kRanks, options_for(GetParam(), 30), reduce_for_ever);
     for (int rank = 0; rank < kRanks; ++rank) leftovers.expect_of(job.pid(rank));
     const int victim = static_cast<int>(random() % kRanks);
-    sleep_s(static_cast<double>(random() % 40'000) / 1e6);
+    const unsigned within_us = i % 2 == 0 ? 40'000 : 5'000;  // the first call, and its links
+    sleep_s(static_cast<double>(random() % within_us) / 1e6);
     job.mark();
     job.signal(victim, SIGKILL);
     expect_named(job.verdicts(victim, 5), victim, 1.0);
@@ -147,7 +148,7 @@ TEST_P(Faults, AnExceptionOnOneRankEndsAll) {
   ForkedJob job(kRanks, options_for(GetParam(), 30), body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
-    ASSERT_TRUE(verdict.told);
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::aborted));
     EXPECT_NE(verdict.text.find("the disk is full"), std::string::npos) << verdict.text;
   }

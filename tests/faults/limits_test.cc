@@ -67,7 +67,7 @@ TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   all_joined.tell();
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("ulimit -n"), std::string::npos) << verdict.text;
@@ -89,7 +89,7 @@ TEST(MapLimits, ARankThatCannotMapAPeersMemoryIsAtFault) {
   ForkedJob job(kRanks, options_over("shm", kRanks), body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("raise the limit of open files"), std::string::npos)
         << verdict.text;
@@ -114,7 +114,7 @@ TEST(LinkLimits, ARankWithoutADescriptorForALinkFailsAllWithItsReason) {
   const std::vector<Verdict> verdicts = job.verdicts(-1, 10);
   for (int rank = 0; rank < kRanks; ++rank) {
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     if ((rank == 1 || rank == 2) && verdict.code == 0) continue;  // they need nobody else
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
@@ -137,7 +137,7 @@ TEST(LinkLimits, ARankWithoutADescriptorForADoorbellIsAtFault) {
   all_joined.tell();
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::exhausted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("ulimit"), std::string::npos) << verdict.text;
@@ -172,7 +172,7 @@ TEST(PartLimits, ARankThatCannotJoinItsPartIsNamedByItsNumberInTheJob) {
   const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
   for (int rank = 0; rank < kRanks; ++rank) {
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     if (rank == kPoor)
       EXPECT_NE(verdict.text.find("Too many open files"), std::string::npos) << verdict.text;
     else
@@ -205,7 +205,7 @@ TEST(PartLimits, ARankThatCannotLetItsPartMeetIsNamedByAll) {
   const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
   for (int rank = 0; rank < kRanks; ++rank) {
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     if (rank != kPoor) {
       EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     }
@@ -224,7 +224,7 @@ TEST(PartLimits, ARankThatCannotLetAPartOfAPartMeetIsNamedByAll) {
   ForkedJob job(kRanks, options_over("tcp", kRanks), body);
   job.mark();
   const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
-  ASSERT_TRUE(verdicts[kOutside].told) << "hangs";
+  ASSERT_TRUE(verdicts[kOutside].told) << verdicts[kOutside].text;
   EXPECT_EQ(verdicts[kOutside].peer, kPoor) << verdicts[kOutside].text;
 }
 
@@ -249,7 +249,7 @@ TEST(PartLimits, ARankThatCouldNotLetItsPartMeetIsNotBlamedForWhatComesLater) {
   const std::vector<Verdict> verdicts = job.verdicts(-1, 20);
   for (int rank = 0; rank < kRanks; ++rank) {
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     if (rank != kLater) {
       EXPECT_EQ(verdict.peer, kLater) << verdict.text;
     }
@@ -270,7 +270,7 @@ TEST(IdleOperations, GiveUpWhatTheyHold) {
   ForkedJob job(kRanks, options, body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, 0) << verdict.text;
   }
 }
@@ -301,7 +301,7 @@ TEST_P(Limits, ARankWithoutRoomForACenterFailsAllWithItsReason) {
   ForkedJob job(kRanks, options, body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 10)) {
-    ASSERT_TRUE(verdict.told) << "hangs";
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::aborted)) << verdict.text;
     EXPECT_EQ(verdict.peer, kPoor) << verdict.text;
     EXPECT_NE(verdict.text.find("cannot"), std::string::npos) << verdict.text;

@@ -29,7 +29,7 @@ Options over_verbs() {
 
 void expect_told_of_the_adapter(ForkedJob& job) {
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
-    ASSERT_TRUE(verdict.told);
+    ASSERT_TRUE(verdict.told) << verdict.text;
     // Unavailable: it had not linked with all yet.
     EXPECT_TRUE(verdict.code == static_cast<int>(ErrorCode::peer_lost) ||
                 verdict.code == static_cast<int>(ErrorCode::unavailable))
@@ -57,7 +57,7 @@ TEST(VerbsJobFaults, AnUnpluggedLinkIsNotThePeersFault) {
   job.mark();
   const Unplugged unplugged;
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
-    ASSERT_TRUE(verdict.told);
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_NE(verdict.text.find("port 1 is down"), std::string::npos) << verdict.text;
   }
 }
@@ -74,7 +74,7 @@ TEST(VerbsJobFaults, AnUnpluggedLinkIsNamedWhileRanksWait) {
   const auto verdicts = job.verdicts(1, 5);
   for (const int rank : {0, 2}) {
     const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
-    ASSERT_TRUE(verdict.told);
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_NE(verdict.text.find(kAdapter), std::string::npos) << verdict.text;
   }
 }
@@ -137,7 +137,7 @@ TEST(VerbsJobFaults, AForkedChildDisturbsNobody) {
     reduce(plain);
   });
   for (const Verdict& verdict : job.verdicts(-1, 20)) {
-    EXPECT_TRUE(verdict.told);
+    EXPECT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, 0) << verdict.text;
   }
 }
@@ -172,7 +172,7 @@ TEST(VerbsJobFaults, TooLittleMemlockIsNamedWithTheWayOut) {
   bool told_of_memlock = false;
   std::string texts;
   for (const Verdict& verdict : job.verdicts(-1, 5)) {
-    ASSERT_TRUE(verdict.told);
+    ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_NE(verdict.code, 0) << verdict.text;
     texts += verdict.text + "\n";
     told_of_memlock |= verdict.text.find("memlock unlimited") != std::string::npos;

@@ -136,7 +136,7 @@ class CommunicatorInAForkedChild : public ::testing::TestWithParam<std::string> 
     ForkedJob job(2, options, body);
     job.mark();
     for (const Verdict& verdict : job.verdicts(-1, 60)) {
-      EXPECT_TRUE(verdict.told);
+      EXPECT_TRUE(verdict.told) << verdict.text;
       EXPECT_EQ(verdict.code, 0) << verdict.text;
     }
   }

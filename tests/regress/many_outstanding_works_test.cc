@@ -68,7 +68,7 @@ TEST(ManyOutstandingWorks, AreNotPreparedAnewEachTime) {
   });
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 60)) {
-    EXPECT_TRUE(verdict.told);
+    EXPECT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, 0) << verdict.text;
   }
 }

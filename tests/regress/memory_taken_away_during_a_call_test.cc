@@ -25,7 +25,7 @@ void expect_told(const std::string& transport, int culprit, const std::vector<st
   ForkedJob job(2, options, body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 20)) {
-    EXPECT_TRUE(verdict.told);
+    EXPECT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.peer, culprit) << verdict.text;
     for (const std::string& text : texts)
       EXPECT_NE(verdict.text.find(text), std::string::npos) << verdict.text;

@@ -26,7 +26,7 @@ TEST_P(MessageOfARankThatLeft, IsStillGood) {
   ForkedJob job(4, options, body);
   job.mark();
   for (const Verdict& verdict : job.verdicts(-1, 20)) {
-    EXPECT_TRUE(verdict.told);
+    EXPECT_TRUE(verdict.told) << verdict.text;
     EXPECT_EQ(verdict.code, 0) << verdict.text;
   }
 }

@@ -7,11 +7,19 @@ namespace ropewalk::ucx {
 namespace {
 // Of a long message over TCP. UCX's default (1.13: 64K) costs many more system calls and turns.
 constexpr const char* kTcpPieceBytes = "256k";
+
+void prefer_for_tcp(Config& config) {
+  if (!uses_tcp(config)) return;
+  config.prefer("TCP", "RX_SEG_SIZE", kTcpPieceBytes);
+  // Where a peer ends between a connect that blocks and what is sent next, UCX asserts. Nor is a
+  // host waited for that does not answer.
+  config.prefer("TCP", "CONN_NB", "y");
+}
 }  // namespace
 
 Worker::Worker(int ranks) {
   Config config;
-  if (uses_tcp(config)) config.prefer("TCP", "RX_SEG_SIZE", kTcpPieceBytes);
+  prefer_for_tcp(config);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
                       UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;

@@ -59,8 +59,9 @@ EngineJob::EngineJob(const EngineCase& c, std::vector<TransportCall>* calls)
       transport = recorders_.back().get();
     }
     registries_.push_back(std::make_unique<MemoryRegistry>());
-    engines_.push_back(std::make_unique<Engine>(rank, c.ranks, std::vector<Transport*>{transport},
-                                                route, *registries_.back(), *monitor_, clock_));
+    engines_.push_back(std::make_unique<LoneEngine>(rank, c.ranks,
+                                                    std::vector<Transport*>{transport}, route,
+                                                    *registries_.back(), *monitor_, clock_));
     buffers_.push_back(std::make_shared<RegisteredMemory>(c.bytes));
     buffers_.back()->register_with(*transport);
     registries_.back()->add(buffers_.back());
@@ -72,9 +73,9 @@ EngineJob::EngineJob(const EngineCase& c, std::vector<TransportCall>* calls)
     const Schedule schedule = build_schedule({c.collective, c.algorithm, c.ranks, 0, route}, rank);
     operations_.push_back(engines_.back()->prepare(call, schedule, c.algorithm, c.slice_bytes));
     if (c.driven) {
-      DriverOptions options;
+      ProgressOptions options;
       options.progress_thread = false;
-      drivers_.push_back(std::make_unique<Driver>(*engines_.back(), clock_, -1, options));
+      drivers_.push_back(std::make_unique<LoneDriver>(*engines_.back(), clock_, options));
       groups_.push_back(std::make_unique<Group>());
       groups_.back()->add(operations_.back());
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/driver.h"
+#include "tests/support/lone_engine.h"
 #include "transports/fake/instant_fabric.h"
 
 namespace ropewalk::micro {
@@ -51,10 +51,10 @@ class EngineJob {
   std::unique_ptr<NoFailures> monitor_;
   std::vector<std::unique_ptr<Transport>> recorders_;
   std::vector<std::unique_ptr<MemoryRegistry>> registries_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<LoneEngine>> engines_;
   std::vector<std::shared_ptr<RegisteredMemory>> buffers_;
   std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<std::unique_ptr<Driver>> drivers_;
+  std::vector<std::unique_ptr<LoneDriver>> drivers_;
   std::vector<std::unique_ptr<Group>> groups_;  // by which drivers run the operations
 };
 

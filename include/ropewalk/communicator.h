@@ -219,11 +219,12 @@ class Communicator {
   std::optional<int64_t> culprit_process() const;
 
   /// Collective: a communicator for each `color`, of the ranks that gave it, in the order of (key,
-  /// rank); null where color is negative. It has its own connections, deadlines and failures, the
-  /// transport and timeout of this one, and may outlive it.
+  /// rank); null where color is negative. It shares the connections and threads of this one, and
+  /// costs no descriptor. Its deadlines, failures and order of calls are its own: it may fail while
+  /// this one goes on, unless a rank is lost. It may outlive this one.
   std::unique_ptr<Communicator> split(int color, int key = 0);
 
-  class Impl;  // src/communicator/communicator.cc
+  class Impl;  // src/communicator/impl.h
   explicit Communicator(std::shared_ptr<Impl> impl);
 
  private:

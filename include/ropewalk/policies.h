@@ -8,7 +8,7 @@
 // Policies are neither copied nor moved.
 // Threads: one thread per policy object; they are not thread-safe, but for AsyncEa::abort. One
 // AllReduceSgd or AllReduceEa at a time may be between synchronizations on one communicator; an
-// AsyncEa brings its own connections.
+// AsyncEa is a communicator of its own, which shares the connections.
 // Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
 // rank, Error(mismatch) when it differs between ranks, and whatever the communicator throws. After
 // a failed step the gradients or parameters of that call are as they were.

@@ -150,9 +150,10 @@ class Communicator:
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """A communicator for each `color`, of the ranks that gave it, in the order of (key, rank).
 
-        Every rank must call it. Colors are 0 or more; a rank that gives None gets None. A part has
-        connections, deadlines and failures of its own, the transport and timeout of this
-        communicator, and may outlive it.
+        Every rank must call it. Colors are 0 or more; a rank that gives None gets None. A part shares
+        the connections and threads of this communicator, and costs no descriptor. Its deadlines,
+        failures and order of calls are its own: it may fail while this one goes on, unless a rank is
+        lost. It may outlive this one.
         """
         if color is not None:
             _whole_number("split", "color", color)

@@ -5,7 +5,7 @@ A list may also be a generator, and hold arrays of any shapes, the same on every
 float32, float64, float16 or bfloat16 (halves are computed in float32). Arrays are changed in place.
 A step moves the whole list at once. Ranks may take different numbers of steps, also none. One
 AllReduceSGD or AllReduceEA at a time may be between synchronizations on one communicator; an
-AsyncEA brings its own connections. After a failed step the arrays of that call are as they were.
+AsyncEA is a communicator of its own. After a failed step the arrays of that call are as they were.
 """
 
 from __future__ import annotations

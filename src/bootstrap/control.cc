@@ -18,7 +18,7 @@ constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 
 }  // namespace
 
-Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_broker)
+Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBroker& socket_broker)
     : setup_(std::move(setup)),
       monitor_(monitor),
       socket_broker_(socket_broker),
@@ -32,6 +32,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_b
       bypass_(
           setup_.rank, setup_.size, setup_.flush_limit(),
           [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
+      part_control_(setup_.rank, setup_.size, monitor, statements_, tree_, parts),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();
@@ -117,7 +118,11 @@ void Control::advance(int64_t now_ns) {
   for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()}) event->clear();
   for (AuthenticatedSocket& incoming : acceptor_.advance(set_, now_ns)) admit(incoming, now_ns);
   const auto inbound = tree_.advance(set_, now_ns);
-  for (const Tree::Inbound& frame : inbound) handle_join_frame(frame);
+  for (const auto& [peer, frame] : inbound)
+    if (PartControl::is_of_part(frame.type))
+      part_control_.handle(peer, frame, now_ns);
+    else
+      handle_join_frame(peer, frame);
   const bool has_failed = monitor_.failure() != nullptr;
   if (!is_joined_ && !has_failed) advance_joining(now_ns);
   if (registrar_ && has_failed) registrar_->advance(set_, now_ns);  // those who come late
@@ -128,6 +133,7 @@ void Control::advance(int64_t now_ns) {
   advance_bypass(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
+  part_control_.advance(now_ns);
   if (monitor_.failure() != nullptr) {
     tree_.spread_failure();
     if (!is_joined_) spread_join_failure();

@@ -18,6 +18,7 @@
 #include "bootstrap/dialer.h"
 #include "bootstrap/host_probe.h"
 #include "bootstrap/job_monitor.h"
+#include "bootstrap/part_control.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/socket_broker.h"
 #include "bootstrap/statements.h"
@@ -54,8 +55,8 @@ struct ControlSetup {
 };
 
 /// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
-/// members except those under "shared" belong to it alone. `monitor` and `socket_broker` must
-/// outlive this object.
+/// members except those under "shared" belong to it alone. `monitor`, `parts` and `socket_broker`
+/// must outlive this object.
 ///
 /// Joining, on a rank other than 0: dial the coordinator and send Join; on Place dial the tree
 /// parent; take the records that come down the tree and pass them on; when all children are linked
@@ -63,7 +64,7 @@ struct ControlSetup {
 /// steps from the top.
 class Control {
  public:
-  Control(ControlSetup setup, JobMonitor& monitor, SocketBroker& socket_broker);
+  Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBroker& socket_broker);
   /// Without a leave or a failure before: tells the others that this rank gave up.
   ~Control();
 
@@ -110,7 +111,7 @@ class Control {
   void take_place(const Frame& frame);
   void advance_parent_dial(int64_t now_ns);
   void link(int peer, ConnectedSocket socket, int64_t now_ns);
-  void handle_join_frame(const Tree::Inbound& inbound);
+  void handle_join_frame(int peer, const Frame& frame);
   void take_record(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);
   void finish_joining(int64_t now_ns);
@@ -129,6 +130,7 @@ class Control {
   Acceptor acceptor_;
   Tree tree_;
   Bypass bypass_;
+  PartControl part_control_;
 
   // Joining.
   std::optional<Registrar> registrar_;        // rank 0

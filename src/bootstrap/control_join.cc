@@ -122,21 +122,21 @@ void Control::advance_parent_dial(int64_t now_ns) {
 void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
-  if (is_joined_) return;
+  if (is_joined_) return part_control_.greet(peer);
   for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
 }
 
-void Control::handle_join_frame(const Tree::Inbound& inbound) {
-  const bool from_parent = inbound.peer == tree_parent(setup_.rank);
-  const FrameType type = inbound.frame.type;
+void Control::handle_join_frame(int peer, const Frame& frame) {
+  const bool from_parent = peer == tree_parent(setup_.rank);
+  const FrameType type = frame.type;
   if (type == FrameType::record && from_parent && records_known_ < setup_.size) {
-    take_record(inbound.frame);
+    take_record(frame);
   } else if (type == FrameType::ready && !from_parent) {
-    children_not_ready_.erase(inbound.peer);
+    children_not_ready_.erase(peer);
   } else if (type == FrameType::go && from_parent && ready_sent_ && !is_joined_) {
     finish_joining(clock_.now_ns());
   } else {
-    fail_protocol(tree_.describe(inbound.peer) + " sent a message out of place", inbound.peer);
+    fail_protocol(tree_.describe(peer) + " sent a message out of place", peer);
   }
 }
 

@@ -145,22 +145,28 @@ class HandmadeRank {
 
 constexpr int kSize = 11;
 constexpr int kForger = 10;  // a child of rank 1
+/// Ranks that are a part of the job, too; rank 1 is the first who judges what the forger says.
+const std::vector<int> kPart = {3, 1};
+constexpr uint32_t kPartNumber = 7;
 
 /// What the other ranks end with when rank 10 does `deed`.
 void expect_after(const std::function<void(HandmadeRank&)>& deed, int rank, int peer,
                   const std::string& reason, const std::function<void(const World&)>& check = {}) {
   const TestJob job(kSize);
-  std::atomic<int> told{0};
+  std::atomic<int> joined{0}, told{0};
   expect_no_errors(run_world_ranks(kSize, [&](int own) {
     if (own == kForger) {
       HandmadeRank forger(job, kForger);
       ASSERT_NO_FATAL_FAILURE(forger.link());
       forger.finish_joining();
+      while (joined < kSize - 1) std::this_thread::sleep_for(1ms);
       deed(forger);
       while (told < kSize - 1) std::this_thread::sleep_for(1ms);
       return;
     }
     const auto world = job.join(own);
+    if (std::ranges::count(kPart, own) != 0) world->add_part(kPartNumber, kPart);
+    ++joined;
     const Failure* failure = await_failure(world->monitor(), 20'000);
     ++told;
     ASSERT_NE(failure, nullptr) << "rank " << own;
@@ -198,6 +204,17 @@ TEST(ForgingRank, AnAnswerInAnothersNameIsItsFailure) {
         forger.send_to_parent(forger.signed_frame(Waits{3, {}}));
       },
       1, kForger, "sent an answer in the name of rank 3");
+}
+
+TEST(ForgingRank, WhatItSaysOfAPartInAnothersNameIsItsFailure) {
+  const Failure failure{ErrorCode::aborted, "abort", "rank 0 aborted", "", 0, 0, {0}};
+  const auto expect = [](const auto& message, const std::string& what) {
+    expect_after([&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(message)); },
+                 1, kForger, "sent " + what + " in the name of rank 3");
+  };
+  expect(PartFailure{kPartNumber, 3, failure}, "a failure");
+  expect(PartLeave{kPartNumber, 3, {}}, "a leave");
+  expect(PartWaits{kPartNumber, 3, {}}, "an answer");
 }
 
 TEST(ForgingRank, WhatItSaysItselfItIsKnownToSay) {

@@ -32,13 +32,47 @@ std::optional<Failure> compare(const CallsMade& a, int rank_a, const CallsMade& 
 JobMonitor::JobMonitor(int rank, int size) : JobMonitor(rank, size, kMonotonic) {}
 
 JobMonitor::JobMonitor(int rank, int size, const Clock& clock)
+    : JobMonitor(rank, size, clock, nullptr, 0, {}) {}
+
+JobMonitor::JobMonitor(JobMonitor& whole, uint32_t part, std::vector<int> members)
+    : JobMonitor(static_cast<int>(std::ranges::find(members, whole.rank_) - members.begin()),
+                 static_cast<int>(members.size()), whole.clock_, &whole, part, members) {}
+
+JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole, uint32_t part,
+                       std::vector<int> members)
     : rank_(rank),
       size_(size),
       clock_(clock),
+      whole_(whole),
+      part_(part),
+      members_(std::move(members)),
       left_(static_cast<size_t>(size)),
       calls_(static_cast<size_t>(size)),
-      answers_(static_cast<size_t>(size)) {
-  own_waits_.reserve(kWaitsMax);
+      answers_(static_cast<size_t>(size)),
+      own_events_(whole == nullptr ? std::make_unique<Events>() : nullptr),
+      events_(whole == nullptr ? *own_events_ : whole->events_) {
+  assert(rank < size);
+  own_waits_.reserve(whole == nullptr ? kWaitsMax : kPartWaitsMax);
+}
+
+void JobMonitor::tell_control_thread() {
+  if (whole_ != nullptr) {
+    const std::lock_guard lock(whole_->mutex_);
+    whole_->news_of_parts_.insert(part_);
+  }
+  events_.news.set();
+}
+
+std::set<uint32_t> JobMonitor::take_news_of_parts() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_of_parts_, {});
+}
+
+void JobMonitor::report_lost(const Failure& failure) {
+  if (whole_ != nullptr)
+    whole_->report(numbered_as_in_whole(failure, members_));
+  else
+    report(failure);
 }
 
 bool JobMonitor::keep(const Failure& failure) {
@@ -51,20 +85,22 @@ bool JobMonitor::keep(const Failure& failure) {
     stored_ = std::make_unique<const Failure>(std::move(kept));
     failure_.store(stored_.get(), std::memory_order_release);
   }
-  log(LogLevel::info, rank_, "the job has failed: {}", stored_->text());
-  event_.set();
-  news_.set();
+  log(LogLevel::info, rank_, "the {} has failed: {}", whole_ == nullptr ? "job" : "part",
+      stored_->text());
+  events_.event.set();
+  tell_control_thread();
   return true;
 }
 
 void JobMonitor::report_silent(const Failure& failure) {
   assert(failure.peer >= 0);
+  if (whole_ != nullptr) return whole_->report_silent(numbered_as_in_whole(failure, members_));
   {
     const std::lock_guard lock(mutex_);
     if (stored_ || silence_) return;
     silence_ = failure;
   }
-  news_.set();
+  tell_control_thread();
 }
 
 std::optional<Failure> JobMonitor::silence() const {
@@ -94,7 +130,7 @@ void JobMonitor::ask_who_waits() {
     const std::lock_guard lock(mutex_);
     asks_ = true;
   }
-  news_.set();
+  tell_control_thread();
 }
 
 bool JobMonitor::take_question() {
@@ -135,8 +171,33 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
     left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
   }
   if (mismatch) report(*mismatch);
-  event_.set();
+  events_.event.set();
   return true;
+}
+
+Failure seen_from_part(Failure failure, const std::vector<int>& members) {
+  const auto in_part = [&](int rank) {
+    const auto found = std::ranges::find(members, rank);
+    return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+  };
+  failure.rank = in_part(failure.rank);
+  failure.peer = in_part(failure.peer);
+  std::ranges::transform(failure.peers, failure.peers.begin(), in_part);
+  std::erase(failure.peers, -1);
+  std::ranges::sort(failure.peers);
+  return failure;
+}
+
+Failure numbered_as_in_whole(Failure failure, const std::vector<int>& members) {
+  const auto in_whole = [&](int rank) {
+    assert(rank < static_cast<int>(members.size()));
+    return rank < 0 ? rank : members[static_cast<size_t>(rank)];
+  };
+  failure.rank = in_whole(failure.rank);
+  failure.peer = in_whole(failure.peer);
+  std::ranges::transform(failure.peers, failure.peers.begin(), in_whole);
+  std::ranges::sort(failure.peers);
+  return failure;
 }
 
 }  // namespace ropewalk::bootstrap

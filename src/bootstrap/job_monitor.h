@@ -1,9 +1,10 @@
-// The Monitor of a World.
+// The Monitor of a World, or of a part of its ranks.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -17,11 +18,18 @@ class JobMonitor final : public Monitor {
   JobMonitor(int rank, int size);
   /// By a clock of a simulation, which must outlive it.
   JobMonitor(int rank, int size, const Clock& clock);
+  /// Of the part `part` of the job: `members` are its ranks as the job numbers them. `whole`, which
+  /// outlives it, is told of what is not the part's alone, and its descriptor tells of both.
+  JobMonitor(JobMonitor& whole, uint32_t part, std::vector<int> members);
 
+  int rank() const { return rank_; }
+  /// There is something to spread.
+  void tell_control_thread();
   const Failure* failure() const noexcept override {
     return failure_.load(std::memory_order_acquire);
   }
   void report(const Failure& failure) override { keep(failure); }
+  void report_lost(const Failure& failure) override;
   void report_silent(const Failure& failure) override;
   bool has_left(int peer) const noexcept override;
   std::optional<CallsMade> calls_of(int peer) const override;
@@ -31,7 +39,7 @@ class JobMonitor final : public Monitor {
   void note_waits(std::span<const Wait> waits) override;
   void ask_who_waits() override;
   std::vector<RankWaits> waits() const override;
-  int event_fd() const noexcept override { return event_.fd(); }
+  int event_fd() const noexcept override { return events_.event.fd(); }
 
   /// As `report`; false where there was a failure before.
   bool keep(const Failure& failure);
@@ -48,11 +56,22 @@ class JobMonitor final : public Monitor {
   void note_answer(int rank, RankWaits answer);
   /// Set whenever there is a new failure, silence or question: the control thread waits on it to
   /// spread it.
-  Event& news() { return news_; }
+  Event& news() { return events_.news; }
+  /// Of a whole: the parts of which there was news since the last call.
+  std::set<uint32_t> take_news_of_parts();
 
  private:
+  struct Events {
+    Event event, news;
+  };
+  JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole, uint32_t part,
+             std::vector<int> members);
+
   const int rank_, size_;
   const Clock& clock_;
+  JobMonitor* const whole_;  // null where this is one
+  const uint32_t part_;
+  const std::vector<int> members_;
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
@@ -63,8 +82,16 @@ class JobMonitor final : public Monitor {
   std::atomic<uint32_t> started_{0};
   bool asks_ = false;  // since take_question()
   std::vector<Wait> own_waits_;
-  std::vector<RankWaits> answers_;  // by rank
-  Event event_, news_;
+  std::vector<RankWaits> answers_;            // by rank
+  std::set<uint32_t> news_of_parts_;          // guarded by mutex_
+  const std::unique_ptr<Events> own_events_;  // null: they are the whole's
+  Events& events_;
 };
+
+/// `failure` of the whole, with the numbers that ranks have in the part of `members`; without those
+/// that are not in it.
+Failure seen_from_part(Failure failure, const std::vector<int>& members);
+/// `failure` of the part of `members`, with the numbers that ranks have in the whole.
+Failure numbered_as_in_whole(Failure failure, const std::vector<int>& members);
 
 }  // namespace ropewalk::bootstrap

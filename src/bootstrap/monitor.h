@@ -41,6 +41,8 @@ struct Wait {
 };
 /// Of a rank: what it tells others of, at most.
 inline constexpr size_t kWaitsMax = 128;
+/// Of a rank in a part, of which there may be many.
+inline constexpr size_t kPartWaitsMax = 8;
 
 /// What a rank has said of itself when it was last asked.
 struct RankWaits {
@@ -63,6 +65,8 @@ class Monitor {
   virtual const Failure* failure() const noexcept = 0;
   /// Makes `failure` the job's: kept here unless there is one already, and spread to every rank.
   virtual void report(const Failure& failure) = 0;
+  /// As `report`, of a connection, which all communicators of the job share.
+  virtual void report_lost(const Failure& failure) { report(failure); }
   /// As `report`, where nothing says that `failure.peer` has ended: it answers nothing any more.
   /// Asks first which hosts can be reached, for 2 s at most; where its own cannot, the failure
   /// names all ranks of those that cannot. Returns at once; harmless when repeated.

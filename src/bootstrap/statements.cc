@@ -74,9 +74,9 @@ Bytes Statements::failure_frame() const {
 }
 
 void Statements::report_forged(FrameType type, int rank, int peer) const {
-  const char* what = type == FrameType::failure ? "a failure"
-                     : type == FrameType::leave ? "a leave"
-                                                : "an answer";
+  const bool is_failure = type == FrameType::failure || type == FrameType::part_failure;
+  const bool is_leave = type == FrameType::leave || type == FrameType::part_leave;
+  const char* what = is_failure ? "a failure" : is_leave ? "a leave" : "an answer";
   const PeerRecord& record = table_[static_cast<size_t>(peer)];
   monitor_.report(
       {ErrorCode::protocol, "control",

@@ -36,7 +36,7 @@ class Statements {
   /// From now on the table is complete, and as rank 0 has made it.
   void trust_table() { is_table_trusted_ = true; }
 
-  /// Message: Failure, Leave or Waits, of this rank.
+  /// Message: one for which there is a type_of, of this rank.
   template <class Message>
   Signed<Message> sign(Message message) const {
     assert(static_cast<int>(message.rank) == rank_);

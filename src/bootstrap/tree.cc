@@ -121,7 +121,7 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
       link.stream.send(statements_.failure_frame());  // its other direction may be sound
       link.open = false;
     } else if (link.stream.nonsense()) {
-      protocol_fault(link);
+      protocol_fault(link.peer);
       link.open = false;
     } else {
       close(link, (link.stream.cut_off() ? "is cut off: " : "died: ") + link.stream.why());
@@ -139,17 +139,17 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
         link.silence_max_ns =
             std::max(link.silence_max_ns, kBeatsMissedMax * kMillisecond_ns * beat->interval_ms);
       else
-        protocol_fault(link);
+        protocol_fault(link.peer);
       return;
     case FrameType::failure:
       if (!statements_.take_failure(frame.payload, link.peer, Statements::Link::tree))
-        protocol_fault(link);
+        protocol_fault(link.peer);
       link.knows = true;
       return;
     case FrameType::leave:
       return handle_leave(link, frame);
     case FrameType::who_waits:
-      return frame.payload.empty() ? answer_question(link.peer) : protocol_fault(link);
+      return frame.payload.empty() ? answer_question(link.peer) : protocol_fault(link.peer);
     case FrameType::waits:
       return handle_waits(link, frame);
     default:
@@ -159,7 +159,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
 
 void Tree::handle_leave(const Edge& link, const Frame& frame) {
   const auto leave = decode<Signed<Leave>>(frame.payload);
-  if (!leave || static_cast<int>(leave->message.rank) >= size_) return protocol_fault(link);
+  if (!leave || static_cast<int>(leave->message.rank) >= size_) return protocol_fault(link.peer);
   const auto rank = static_cast<int>(leave->message.rank);
   if (monitor_.has_left(rank)) return;
   if (!statements_.is_genuine(*leave, link.peer)) return;
@@ -177,7 +177,7 @@ void Tree::handle_waits(const Edge& link, const Frame& frame) {
                            std::ranges::all_of(told->message.answer.waits, [&](const Wait& wait) {
                              return std::ranges::all_of(wait.waits_for(), is_rank);
                            });
-  if (!makes_sense) return protocol_fault(link);
+  if (!makes_sense) return protocol_fault(link.peer);
   const auto rank = static_cast<int>(told->message.rank);
   if (!statements_.is_genuine(*told, link.peer)) return;
   flood(bootstrap::frame(*told), link.peer);
@@ -275,10 +275,10 @@ bool Tree::is_alone() const {
          advanced_ns_ - gone_ns_ > kOrphansCome_ns;
 }
 
-void Tree::protocol_fault(const Edge& link) {
+void Tree::protocol_fault(int peer) {
   monitor_.report({ErrorCode::protocol, "control",
-                   describe(link.peer) + " sent a control message that makes no sense",
-                   "install the same Ropewalk on every rank", rank_, link.peer});
+                   describe(peer) + " sent a control message that makes no sense",
+                   "install the same Ropewalk on every rank", rank_, peer});
 }
 
 void Tree::spread_failure() {

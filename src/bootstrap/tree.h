@@ -80,6 +80,8 @@ class Tree {
 
   /// "rank 3 (host, pid 12)".
   std::string describe(int rank) const;
+  /// `peer` has sent what makes no sense.
+  void protocol_fault(int peer);
 
  private:
   struct Edge {
@@ -104,7 +106,6 @@ class Tree {
   /// At once where the other end is on this host or, as `silent` says, is known to have ended.
   void report(const Edge& link, bool silent, std::string reason, const char* advice);
   void close(Edge& link, std::string reason);
-  void protocol_fault(const Edge& link);
   /// One neighbour at least is gone, all others have left, and for a while no other has come, nor
   /// any news.
   bool is_alone() const;

@@ -202,7 +202,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::waits);
+  c.code(header.type, FrameType::join, FrameType::part_waits);
 }
 
 void fields(auto& c, Is<PeerRecord> auto& record) {
@@ -255,20 +255,53 @@ void fields(auto& c, Is<Wait> auto& wait) {
     c.integer(wait.peers[i], 0, static_cast<int>(kRanksMax - 1));
 }
 
+void fields(auto& c, Is<RankWaits> auto& answer) {
+  c.integer(answer.calls);
+  auto count = static_cast<uint32_t>(answer.waits.size());
+  c.integer(count, 0u, static_cast<uint32_t>(kWaitsMax));
+  c.resize(answer.waits, count);
+  for (auto& wait : answer.waits) fields(c, wait);
+}
+
+void fields(auto& c, Is<CallsMade> auto& calls) {
+  c.integer(calls.count);
+  c.integer(calls.digest);
+  c.text(calls.last, kOperationBytesMax);
+}
+
 void fields(auto& c, Is<Waits> auto& waits) {
   c.integer(waits.rank, 0u, kRanksMax - 1);
-  c.integer(waits.answer.calls);
-  auto count = static_cast<uint32_t>(waits.answer.waits.size());
-  c.integer(count, 0u, static_cast<uint32_t>(kWaitsMax));
-  c.resize(waits.answer.waits, count);
-  for (auto& wait : waits.answer.waits) fields(c, wait);
+  fields(c, waits.answer);
 }
 
 void fields(auto& c, Is<Leave> auto& leave) {
   c.integer(leave.rank, 0u, kRanksMax - 1);
-  c.integer(leave.calls.count);
-  c.integer(leave.calls.digest);
-  c.text(leave.calls.last, kOperationBytesMax);
+  fields(c, leave.calls);
+}
+
+/// What messages of a part begin with.
+void part_fields(auto& c, auto& message) {
+  c.integer(message.part, 1u, std::numeric_limits<uint32_t>::max());
+  c.integer(message.rank, 0u, kRanksMax - 1);
+}
+
+void fields(auto& c, Is<PartFailure> auto& said) {
+  part_fields(c, said);
+  fields(c, said.failure);
+}
+
+void fields(auto& c, Is<PartLeave> auto& leave) {
+  part_fields(c, leave);
+  fields(c, leave.calls);
+}
+
+void fields(auto& c, Is<PartWaits> auto& waits) {
+  part_fields(c, waits);
+  fields(c, waits.answer);
+}
+
+void fields(auto& c, Is<PartQuestion> auto& question) {
+  c.integer(question.part, 1u, std::numeric_limits<uint32_t>::max());
 }
 
 template <class T>
@@ -325,6 +358,9 @@ template Bytes encode(const PeerRecord&);
 template Bytes encode(const Failure&);
 template Bytes encode(const Leave&);
 template Bytes encode(const Waits&);
+template Bytes encode(const PartFailure&);
+template Bytes encode(const PartLeave&);
+template Bytes encode(const PartWaits&);
 
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes) {
@@ -345,6 +381,10 @@ template std::optional<Heartbeat> decode(ByteSpan);
 template std::optional<Signed<Failure>> decode(ByteSpan);
 template std::optional<Signed<Leave>> decode(ByteSpan);
 template std::optional<Signed<Waits>> decode(ByteSpan);
+template std::optional<PartQuestion> decode(ByteSpan);
+template std::optional<Signed<PartFailure>> decode(ByteSpan);
+template std::optional<Signed<PartLeave>> decode(ByteSpan);
+template std::optional<Signed<PartWaits>> decode(ByteSpan);
 
 Bytes frame(FrameType empty) {
   return frame_of(empty, {});
@@ -361,6 +401,9 @@ Bytes frame(const PeerRecord& record) {
 Bytes frame(const Heartbeat& heartbeat) {
   return frame_of(FrameType::heartbeat, encode(heartbeat));
 }
+Bytes frame(const PartQuestion& question) {
+  return frame_of(FrameType::part_who_waits, encode(question));
+}
 template <class Message>
 Bytes frame(const Signed<Message>& said) {
   return frame_of(type_of(said.message), encode(said));
@@ -368,5 +411,8 @@ Bytes frame(const Signed<Message>& said) {
 template Bytes frame(const Signed<Failure>&);
 template Bytes frame(const Signed<Leave>&);
 template Bytes frame(const Signed<Waits>&);
+template Bytes frame(const Signed<PartFailure>&);
+template Bytes frame(const Signed<PartLeave>&);
+template Bytes frame(const Signed<PartWaits>&);
 
 }  // namespace ropewalk::bootstrap

@@ -20,7 +20,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 5;
+inline constexpr uint16_t kProtocolVersion = 6;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -104,6 +104,11 @@ enum class FrameType : uint8_t {
   leave = 8,      // both ways: Signed<Leave>
   who_waits = 9,  // both ways: who waits for whom? Empty
   waits = 10,     // both ways: Signed<Waits>
+  // The same of a part, both ways:
+  part_failure = 11,    // Signed<PartFailure>
+  part_leave = 12,      // Signed<PartLeave>
+  part_who_waits = 13,  // PartQuestion
+  part_waits = 14,      // Signed<PartWaits>
 };
 
 struct FrameHeader {
@@ -133,6 +138,26 @@ struct Leave {
   uint32_t rank = 0;
   CallsMade calls;
 };
+// Of a part by its number, not 0. `rank` is the one in the job that says it; all other numbers are
+// of ranks in the part.
+struct PartFailure {
+  uint32_t part = 0;
+  uint32_t rank = 0;
+  Failure failure;
+};
+struct PartLeave {
+  uint32_t part = 0;
+  uint32_t rank = 0;
+  CallsMade calls;
+};
+struct PartQuestion {
+  uint32_t part = 0;
+};
+struct PartWaits {
+  uint32_t part = 0;
+  uint32_t rank = 0;
+  RankWaits answer;
+};
 /// What the rank in it says (statements.h). A Failure's `rank` says it.
 template <class Message>
 struct Signed {
@@ -148,6 +173,15 @@ constexpr FrameType type_of(const Leave& /*message*/) {
 constexpr FrameType type_of(const Waits& /*message*/) {
   return FrameType::waits;
 }
+constexpr FrameType type_of(const PartFailure& /*message*/) {
+  return FrameType::part_failure;
+}
+constexpr FrameType type_of(const PartLeave& /*message*/) {
+  return FrameType::part_leave;
+}
+constexpr FrameType type_of(const PartWaits& /*message*/) {
+  return FrameType::part_waits;
+}
 
 /// Message: any of the structures above (Hello, Reply, Answer, FrameHeader, what follows a
 /// header) or PeerRecord.
@@ -161,7 +195,8 @@ Bytes frame(const Join& join);
 Bytes frame(const Place& place);
 Bytes frame(const PeerRecord& record);
 Bytes frame(const Heartbeat& heartbeat);
-/// Message: Failure, Leave or Waits.
+Bytes frame(const PartQuestion& question);
+/// Message: one for which there is a type_of.
 template <class Message>
 Bytes frame(const Signed<Message>& said);
 

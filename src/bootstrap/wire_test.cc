@@ -172,8 +172,32 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{13}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{15}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
+}
+
+TEST(Wire, WhatIsSaidOfPartsRoundTrips) {
+  const Failure failure{ErrorCode::aborted, "o", "r", "a", 2, 1, {1, 3}};
+  const auto said = decode<Signed<PartFailure>>(
+      payload_of(frame(Signed<PartFailure>{{0xfffffffe, 9, failure}, {std::byte{7}}})));
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->message.part, 0xfffffffe);
+  EXPECT_EQ(said->message.rank, 9u);
+  EXPECT_EQ(said->message.failure.peers, failure.peers);
+  EXPECT_EQ(said->signature[0], std::byte{7});
+  const auto leave =
+      decode<Signed<PartLeave>>(payload_of(frame(Signed<PartLeave>{{7, 3, {5, 6, "barrier"}}})));
+  ASSERT_TRUE(leave);
+  EXPECT_EQ(leave->message.calls.last, "barrier");
+  const auto waits = decode<Signed<PartWaits>>(
+      payload_of(frame(Signed<PartWaits>{{7, 3, {0, 8, {{.any = true}}}}})));
+  ASSERT_TRUE(waits);
+  EXPECT_EQ(waits->message.answer.waits.size(), 1u);
+  EXPECT_EQ(decode<PartQuestion>(payload_of(frame(PartQuestion{7})))->part, 7u);
+
+  EXPECT_FALSE(decode<PartQuestion>(payload_of(frame(PartQuestion{0})))) << "that is the job";
+  EXPECT_FALSE(decode<Signed<PartLeave>>(payload_of(frame(Signed<PartLeave>{{0, 3, {}}}))));
+  EXPECT_FALSE(decode<Signed<PartLeave>>(payload_of(frame(Signed<PartLeave>{{7, kRanksMax, {}}}))));
 }
 
 TEST(Wire, WaitsRoundTrip) {
@@ -211,7 +235,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x05\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x06\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

@@ -190,6 +190,7 @@ World::World(int rank, int size, const Config& config)
     : rank_(rank),
       size_(size),
       monitor_(std::make_unique<JobMonitor>(rank, size)),
+      parts_(std::make_unique<Parts>()),
       socket_broker_(std::make_unique<SocketBroker>(rank, size, config.timeout.count())) {}
 
 World::~World() = default;
@@ -220,8 +221,8 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
       identity.rank, identity.size, identity.source, choice);
   if (identity.rank != 0) resolve_coordinator(identity, setup);
   setup.record = std::move(record);
-  world->control_ =
-      std::make_unique<Control>(std::move(setup), *world->monitor_, *world->socket_broker_);
+  world->control_ = std::make_unique<Control>(std::move(setup), *world->monitor_, *world->parts_,
+                                              *world->socket_broker_);
   world->control_->wait_joined();
   return world;
 }
@@ -250,6 +251,17 @@ void World::leave(const CallsMade& calls) {
     control_->leave(calls);
   else
     monitor_->mark_left(rank_, calls);
+}
+
+std::shared_ptr<Part> World::add_part(uint32_t number, std::vector<int> members) {
+  auto part = std::make_shared<Part>(number, std::move(members), *monitor_);
+  parts_->add(part);
+  part->monitor().tell_control_thread();  // the job may have failed meanwhile
+  return part;
+}
+
+void World::remove_part(Part& part) {
+  control_ ? part.end() : parts_->remove(part);
 }
 
 }  // namespace ropewalk

@@ -54,6 +54,8 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
 namespace bootstrap {
 class Control;
 class JobMonitor;
+class Part;
+class Parts;
 class SocketBroker;
 }  // namespace bootstrap
 
@@ -85,11 +87,18 @@ class World {
   /// a world without it tells the others that this rank gave up.
   void leave(const CallsMade& calls = {});
 
+  /// A part of the job: some of its ranks, this one among them, in this order. `number` is of no
+  /// other part of any of them, ever, and not 0. Nothing of it may be told before all have added
+  /// it. It ends before the world.
+  std::shared_ptr<bootstrap::Part> add_part(uint32_t number, std::vector<int> members);
+  void remove_part(bootstrap::Part& part);
+
  private:
   World(int rank, int size, const Config& config);
 
   const int rank_, size_;
   const std::unique_ptr<bootstrap::JobMonitor> monitor_;
+  const std::unique_ptr<bootstrap::Parts> parts_;
   const std::unique_ptr<bootstrap::SocketBroker> socket_broker_;
   PeerRecord alone_;                             // in a world of one
   std::unique_ptr<bootstrap::Control> control_;  // else; last: its thread uses the others

@@ -65,26 +65,20 @@ Costs find_costs(Communicator& communicator, const Job& job) {
   return costs;
 }
 
-Costs costs_of_part(const Job& part, const std::vector<int>& members, const Job& whole,
-                    const Costs& costs) {
-  Costs own = unmeasured_costs(part.choice());
-  // A part that moves bytes between hosts by other means has its own constants.
-  if (part.choice().between == whole.choice().between) {
-    own = costs;
+Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,
+                    const std::vector<int>& ranks, const TunedJob& part) {
+  Costs own = costs;
+  own.racks.clear();
+  if (!costs.racks.empty())
+    for (const int rank : ranks) own.racks.push_back(costs.racks[static_cast<size_t>(rank)]);
+  if (std::ranges::adjacent_find(own.racks, std::not_equal_to()) == own.racks.end())
     own.racks.clear();
-    if (!costs.racks.empty())
-      for (const int member : members)
-        own.racks.push_back(costs.racks[static_cast<size_t>(member)]);
-    if (std::ranges::adjacent_find(own.racks, std::not_equal_to()) == own.racks.end())
-      own.racks.clear();
-    // Whole calls were timed with these ranks.
-    if (part.hosts() != whole.hosts()) {
-      own.times.clear();
-      own.calls = CostSource::constant;
-    }
+  // Whole calls were timed with these ranks.
+  if (part.hosts != hosts) {
+    own.times.clear();
+    own.calls = CostSource::constant;
   }
-  own.profile = costs.profile;
-  if (own.profile) apply_tuning(*own.profile, tuned_job(part), own);
+  if (own.profile) apply_tuning(*own.profile, part, own);
   return own;
 }
 

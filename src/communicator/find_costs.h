@@ -4,15 +4,17 @@
 
 #include "job/costs.h"
 #include "job/job.h"
+#include "job/tuning.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
 
 /// Collective, and equal on all ranks. Throws what broadcast, recv and all_reduce throw.
 Costs find_costs(Communicator& communicator, const Job& job);
-/// What those of a job say of a part of it. `members`: by rank in the part, rank in the job.
-Costs costs_of_part(const Job& part, const std::vector<int>& members, const Job& whole,
-                    const Costs& costs);
+/// What those of a communicator, whose ranks are on `hosts`, say of its ranks `ranks`, of which
+/// `part` is known.
+Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,
+                    const std::vector<int>& ranks, const TunedJob& part);
 /// At level info, for rank 0.
 void log_costs(const Costs& costs);
 

@@ -4,31 +4,29 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "bootstrap/monitor.h"
-#include "ropewalk/rendezvous.h"
+#include "bootstrap/job_monitor.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk {
 
-/// The ranks of `color` in their new order. `colors_and_keys`: two numbers a rank.
-std::vector<int> members_of(const std::vector<int32_t>& colors_and_keys, int color);
+/// What a rank wants of a split.
+struct SplitWish {
+  int32_t color = 0, key = 0;
+  uint32_t number = 0;  // of the part: the least that it may use
+};
+/// The ranks of `color` in their new order.
+std::vector<int> ranks_of(const std::vector<SplitWish>& wishes, int color);
 /// `failure` of the part of `members`, with the numbers that ranks have in the whole. Where the
 /// whole has failed that is the reason; another rank may know before this one, which then waits for
 /// it.
 Error seen_from_whole(Failure failure, const std::vector<int>& members, const Monitor& whole);
-/// `failure` of the whole, with the numbers that ranks have in the part of `members`; without those
-/// that are not in it.
-Failure seen_from_part(Failure failure, const std::vector<int>& members);
 
-/// Holds a unique id with the 16 addresses at most that a record has.
-inline constexpr size_t kUniqueIdBytes = 1024;
-/// Opens a rendezvous for a part and writes its unique id, which ends with a zero, into
-/// `unique_id`. Throws Error.
-Rendezvous open_rendezvous(const Options& common, bool this_host_only, std::span<char> unique_id);
+/// What the others hear where an exception ends rank `rank`'s communicator. `cause`: why it was
+/// thrown, where another rank is at fault.
+Failure exception_failure(int rank, const std::optional<Failure>& cause);
 
 /// Why an exception ends this rank's job, where another rank is at fault: whom the failure of a
 /// part names, or what kept a part from being made. Thread-safe.

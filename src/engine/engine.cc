@@ -20,20 +20,20 @@ Error no_memory() {
 
 }  // namespace
 
-Engine::Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
+Engine::Engine(Worker& worker, uint16_t communicator, int rank, std::vector<int> members,
                MemoryRegistry& memories, Monitor& monitor, const Clock& clock)
-    : memories_(memories),
+    : worker_(worker),
+      memories_(memories),
       clock_(clock),
-      links_(rank, std::move(transports), std::move(route)),
-      queues_(size),
+      links_(worker.connections(), communicator, rank, std::move(members)),
+      queues_(links_.size()),
       failures_(links_, queues_, monitor, clock) {
-  assert(links_.size() == size);
-  ended_.reserve(64);
+  worker_.add(*this);
 }
 
 std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& schedule,
                                            Algorithm algorithm, size_t slice_bytes) {
-  unmap_deregistered();
+  worker_.unmap_deregistered();
   auto op = std::make_shared<Operation>();
   op->call = call;
   equip(*op, schedule, algorithm, slice_bytes);
@@ -62,7 +62,13 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
     op.executor = std::make_unique<OwnerExecutor>(
         parts, op, make_owner_program(call, schedule, blocks, slice_bytes, saved));
   } else {
-    Program program = compile(schedule, blocks, call, slice_bytes, allocate);
+    // What fits into slots is copied through them: no peer has to reach it.
+    const auto allocate_scratch = [&](size_t bytes) {
+      if (bytes > kEagerBytesMax) return allocate(bytes);
+      op.memory.small_scratch = std::make_unique<std::byte[]>(bytes);
+      return op.memory.small_scratch.get();
+    };
+    Program program = compile(schedule, blocks, call, slice_bytes, allocate_scratch);
     if (can_run_sequential(program, algorithm))
       op.executor = std::make_unique<SequentialExecutor>(parts, op, std::move(program));
     else
@@ -100,6 +106,7 @@ void Engine::start(Operation& op) {
   op.has_callback = op.noted = false;
   op.state.store(Operation::State::running, std::memory_order_release);
   if (failures_.failure() != nullptr) return;  // those that it would wait behind may be gone
+  if (!has_operations()) worker_.add_busy(*this);
   queues_.push(op);
   if (op.tuner != nullptr) start_behind(op);
 }
@@ -120,27 +127,8 @@ void Group::start(Engine& engine) {
   for (const auto& part : parts_) engine.start(*part);
 }
 
-bool Engine::progress() {
-  if (failures_.failure() != nullptr) return false;
-  // First what a start, or a message in a mapped slot, made possible; then what polls bring.
-  bool moved = advance();
-  if (failures_.has_failed()) return false;
-  if ((!moved || needs_poll()) && poll_transports() && !failures_.has_failed()) moved |= advance();
-  return moved && !failures_.has_failed();
-}
-
-/// Where a turn over mapped memory has ended all there was, a poll could bring nothing that anybody
-/// waits for here. But peers may: for an answer to a probe.
-bool Engine::needs_poll() {
-  constexpr uint32_t kTurnsUnpolled = 64;
-  if (has_operations() || links_.has_puts_under_way() || owing_ || links_.has_networks())
-    return true;
-  return ++turns_unpolled_ % kTurnsUnpolled == 0;
-}
-
 bool Engine::advance() {
-  if (!has_operations() && !links_.has_puts_under_way() && !owing_) return false;
-  links_.set_batching(true);
+  if (has_failed()) return false;
   bool moved = false;
   for (size_t i = 0; i < queues_.active().size() && !failures_.has_failed();) {
     Operation& op = *queues_.active()[i];
@@ -161,9 +149,7 @@ bool Engine::advance() {
       ++i;
     }
   }
-  owing_ = !links_.flush();
-  links_.set_batching(false);
-  return moved;
+  return moved && !failures_.has_failed();
 }
 
 void Engine::finish(size_t active_index) {
@@ -177,7 +163,31 @@ void Engine::finish(size_t active_index) {
   if (op.noted) failures_.note_waits();
   if (op.timed) std::exchange(op.timed, nullptr)->ended_ns = clock_.now_ns();
   op.state.store(Operation::State::done, std::memory_order_release);
-  if (Group* group = op.group; group != nullptr && group->end_part()) ended_.push_back(group);
+  if (Group* group = op.group; group != nullptr && group->end_part()) worker_.note_ended(*group);
+}
+
+void Engine::end_links() {
+  assert(owed_to_peers() == nullptr);
+  has_ended_ = true;
+  links_.end();
+  worker_.flush();
+}
+
+bool Engine::quiesce() {
+  worker_.drop(*this);
+  if (!std::exchange(has_ended_, true)) {
+    links_.end();
+    worker_.flush();
+  }
+  const auto is_quiet = [](const Operation* op) { return op->executor->is_quiet(); };
+  return unquiet_peer() < 0 && std::ranges::all_of(queues_.active(), is_quiet);
+}
+
+int Engine::unquiet_peer() const {
+  for (Link* link : links_.open())
+    if (link->ready() && !link->has_ended() && !failures_.has_left(link->peer()))
+      return link->peer();
+  return -1;
 }
 
 const Operation* Engine::owed_to_peers() const {
@@ -196,51 +206,6 @@ std::optional<int> Engine::next_sender(int channel) {
   }
   failures_.check_senders();
   return {};
-}
-
-bool Engine::poll_transports() {
-  bool found = false;
-  const std::vector<Transport*>& transports = links_.transports();
-  for (size_t t = 0; t < transports.size(); ++t) {
-    const size_t count = transports[t]->poll(completions_);
-    for (size_t i = 0; i < count; ++i) on_completion(static_cast<int>(t), completions_[i]);
-    found |= count > 0;
-  }
-  found |= links_.poll_inboxes();  // also where nobody waits: their senders may
-  const bool ready = links_.find_ready();
-  owing_ |= ready;  // this rank may have ended before
-  return ready || found;
-}
-
-void Engine::on_completion(int transport, const Completion& completion) {
-  switch (completion.kind) {
-    case Completion::Kind::put_done:
-      links_.put_done();
-      if (completion.cookie == kProbeCookie)
-        links_.find(completion.peer)->probe_sent();
-      else if (completion.cookie != 0)
-        PipelinedExecutor::put_done(completion.cookie);
-      break;
-    case Completion::Kind::notice:
-      on_notice(completion.peer, completion.notice);
-      break;
-    case Completion::Kind::lost:
-      if (links_.transport_index(completion.peer) == transport)
-        failures_.note_lost(completion.peer);
-      break;
-  }
-}
-
-void Engine::on_notice(int peer, uint32_t notice) {
-  // A notice can only come from a peer that got our hello, so the link exists; but bytes from
-  // outside are not trusted.
-  Link* link = links_.find(peer);
-  if (link == nullptr || !link->on_notice(notice))
-    return failures_.fail({ErrorCode::protocol, "transport",
-                           "rank " + std::to_string(peer) + " sent a notice that makes no sense",
-                           "check that all ranks run the same version of Ropewalk", links_.rank(),
-                           peer});
-  if (notice_kind(notice) == NoticeKind::probe) failures_.check_probe(peer);
 }
 
 }  // namespace ropewalk

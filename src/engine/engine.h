@@ -1,32 +1,37 @@
-// Runs operations: one loop for every algorithm and every transport. Executors say how a schedule
-// is run; the engine gives them their turns, polls the transports and books what these bring.
-//
-// A turn (progress) lets each active operation's executor do what it can, and sends the credits and
-// `consumed` notices that links owe; then it polls the transports and does the same again if there
-// was anything. So a start sends before it looks for what others sent.
+// Runs the operations of one communicator: one loop for every algorithm and every transport.
+// Executors say how a schedule is run; the engine gives them their turns. The worker, which the
+// engines of all communicators share, polls the transports.
 //
 // Threads: none of its own. One thread at a time calls it (the Driver locks). Nothing here blocks;
 // after `prepare`, and once links stand, nothing allocates or makes a system call of its own.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "engine/failure_detector.h"
+#include "engine/worker.h"
 #include "memory/memory_registry.h"
 
 namespace ropewalk {
 
 class Engine {
  public:
-  /// `transports[route[peer]]` reaches `peer`. All references outlive the engine.
-  Engine(int rank, int size, std::vector<Transport*> transports, std::vector<int> route,
+  /// Of the communicator of that number, whose ranks are `members` of the worker's, and this one
+  /// `rank` of it; `monitor` is the communicator's. All references outlive the engine.
+  Engine(Worker& worker, uint16_t communicator, int rank, std::vector<int> members,
          MemoryRegistry& memories, Monitor& monitor, const Clock& clock);
+  ~Engine() { worker_.remove(*this); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
+  Worker& worker() { return worker_; }
+  /// Its communicator is the whole job's.
+  bool is_whole() const { return links_.communicator() == 0; }
   LinkTable& links() { return links_; }
+  const LinkTable& links() const { return links_; }
   FailureDetector& failures() { return failures_; }
   const FailureDetector& failures() const { return failures_; }
 
@@ -42,41 +47,26 @@ class Engine {
   /// the job fails, where its memory must be registered again and cannot be.
   void start(Operation& operation);
 
-  /// Moves what can be moved. True when anything did. Does nothing once the job has failed.
-  bool progress();
-  /// Calls `tell(group)` for each group that has ended since the last call. It may have been
-  /// destroyed.
-  template <class Tell>
-  void tell_ended(const Tell& tell) {
-    for (const Group* group : ended_) tell(group);
-    ended_.clear();
+  /// A turn of all operations that may run. True when anything moved. Does nothing once the
+  /// communicator has failed; that the job has, the worker knows.
+  bool advance();
+  bool has_failed() const {
+    return failures_.has_failed() || (!is_whole() && failures_.failure() != nullptr);
   }
-
   /// True while operations are under way.
   bool has_operations() const { return !queues_.active().empty(); }
-  /// The same, or bytes that a transport could not take at once.
-  bool has_work() const { return has_operations() || owing_ || links_.has_unsent(); }
   /// The oldest operation under way in which peers may wait for this rank: any except a receive.
   /// Null where there is none.
   const Operation* owed_to_peers() const;
   /// Tells the peers that nothing more comes. Requires that nothing is owed to them.
-  void end_links() {
-    assert(owed_to_peers() == nullptr);
-    links_.end();
-    owing_ = !links_.flush();
-  }
+  void end_links();
+  /// Where others of the job go on: moves nothing any more, and tells the peers. To be repeated
+  /// until it says true: then no peer writes memory of its operations any more, and no transport
+  /// reads it.
+  bool quiesce();
+  /// A peer for which quiesce still waits; -1: none.
+  int unquiet_peer() const;
 
-  /// Gives back peers' memory that they have deregistered, unless an operation is under way, which
-  /// may be using it. Cheap where there is none.
-  void unmap_deregistered() {
-    if (!has_operations()) links_.unmap_deregistered();
-  }
-  /// After a failure, before callers hear of it and free their memory: transports move nothing any
-  /// more. The first call counts.
-  void stop_transports() {
-    if (std::exchange(stopped_, true)) return;
-    for (Transport* transport : links_.transports()) transport->stop();
-  }
   /// As Communicator::next_sender, without waiting: fails the job where nobody can send any more.
   /// Goes round the peers, so that all get their turn.
   std::optional<int> next_sender(int channel);
@@ -87,25 +77,17 @@ class Engine {
   }
 
  private:
-  bool advance();
   void start_behind(Operation& operation);
   void finish(size_t active_index);
   void bind(Operation& operation);
-  bool needs_poll();
-  bool poll_transports();
-  void on_completion(int transport, const Completion& completion);
-  void on_notice(int peer, uint32_t notice);
 
+  Worker& worker_;
   MemoryRegistry& memories_;
   const Clock& clock_;
   LinkTable links_;
   OperationQueues queues_;
   FailureDetector failures_;
-  bool stopped_ = false;                    // the transports are
-  bool owing_ = false;                      // some link owes notices that the transport refused
-  std::array<Completion, 64> completions_;  // of one poll
-  std::vector<const Group*> ended_;         // see tell_ended()
-  uint32_t turns_unpolled_ = 0;
+  bool has_ended_ = false;  // the peers have been told
   size_t last_sender_ = 0;  // index in links_.open() of the link that next_sender() answered last
 };
 

@@ -45,6 +45,8 @@ class Executor {
   /// Moves what can be moved; true when anything did. Requires a run that has begun.
   virtual bool progress() = 0;
   virtual bool is_finished() const = 0;
+  /// No transport reads its memory any more. Else its put_dones are still to come.
+  virtual bool is_quiet() const { return true; }
   /// Adds what a run that has begun waits for: nothing where it waits for this rank's own steps. At
   /// most one per stream.
   virtual void find_blockers(std::vector<Blocker>& blockers) const = 0;

@@ -86,10 +86,12 @@ class PipelinedExecutor final : public Executor {
   void begin(int context) override;
   bool progress() override;
   bool is_finished() const override { return unfinished_ == 0; }
+  bool is_quiet() const override { return puts_under_way_ == 0; }
   void find_blockers(std::vector<Blocker>& blockers) const override;
   /// The put with `cookie`, one of a slice, no longer reads its source.
   static void put_done(uint64_t cookie) {
     auto& step = *reinterpret_cast<StepState*>(cookie);
+    --step.executor->puts_under_way_;
     step.executor->finish_slice(step);
   }
 
@@ -138,7 +140,8 @@ class PipelinedExecutor final : public Executor {
   const Program program_;
   std::vector<StepState> steps_;
   std::vector<StreamState> streams_;
-  uint32_t unfinished_ = 0;  // steps
+  uint32_t unfinished_ = 0;      // steps
+  uint32_t puts_under_way_ = 0;  // of slices
 };
 
 /// Collectives over mapped memory: each block has an owner (Schedule::owners), and owners do all

@@ -48,10 +48,11 @@ FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues
       queues_(queues),
       monitor_(monitor),
       clock_(clock),
+      waits_max_(links.communicator() == 0 ? kWaitsMax : kPartWaitsMax),
       peers_(static_cast<size_t>(links.size())) {
   blockers_.reserve(2 * kLanes * peers_.size());
-  waits_.reserve(kWaitsMax);
-  noted_waits_.reserve(kWaitsMax);
+  waits_.reserve(waits_max_);
+  noted_waits_.reserve(waits_max_);
 }
 
 const std::vector<Blocker>& FailureDetector::blockers_of(const Operation& op) const {
@@ -177,7 +178,7 @@ void FailureDetector::note_waits() {
     op->noted = false;
     const int64_t awaited_ns = awaited_since_ns(*op);
     const bool lasts = op->seen_ns != 0 && op->seen_ns <= noted_ns && !op->is_point_to_point();
-    if ((awaited_ns == 0 && !lasts) || waits_.size() == kWaitsMax) continue;
+    if ((awaited_ns == 0 && !lasts) || waits_.size() == waits_max_) continue;
     op->noted = true;
     Wait& wait = waits_.emplace_back(wait_of(*op));
     wait.awaited = awaited_ns != 0;
@@ -185,7 +186,7 @@ void FailureDetector::note_waits() {
     if (op->is_point_to_point() || op->seen_ns == 0) wait.since_ns = awaited_ns;
   }
   for (const Waiters& receivers : receivers_) {
-    if (receivers.since_ns == 0 || waits_.size() == kWaitsMax) continue;
+    if (receivers.since_ns == 0 || waits_.size() == waits_max_) continue;
     const int64_t until_ns = receivers.threads > 0 ? 0 : receivers.until_ns + kReceiversPause_ns;
     waits_.push_back(
         {.any = true, .awaited = true, .since_ns = receivers.since_ns, .until_ns = until_ns});
@@ -235,8 +236,7 @@ void FailureDetector::compare_calls(int peer, const Signature& theirs, bool wait
   if (ours == nullptr || *ours == theirs) return;
   if (!is_same_call(*ours, theirs)) return fail_mismatch(*ours, theirs, peer);
   const Signature* before = known_signature(theirs.sequence - 1);
-  if (before != nullptr && waits)
-    return links_.find(peer)->send_probe({*before, 0, check_of(*before)});
+  if (before != nullptr && waits) return links_.find(peer)->send_probe(*before, false);
   fail({ErrorCode::mismatch, operation_name(*ours),
         fmt::format("rank {} and rank {} both called {} as their operation {}, but something else "
                     "before it",
@@ -286,12 +286,12 @@ void FailureDetector::check_senders() {
 
 // A peer that fell silent has been so for long.
 void FailureDetector::note_lost(int peer) {
-  const Transport& transport = links_.transport_to(peer);
-  const LossReason why = transport.why_lost(peer);
-  const int64_t silent_ns = why.silent ? transport.capabilities().silence_max_ns : 0;
+  const LossReason why = links_.why_lost(peer);
+  const int64_t silent_ns =
+      why.silent ? links_.transport_to(peer).capabilities().silence_max_ns : 0;
   peers_[static_cast<size_t>(peer)].lost_ns = std::max<int64_t>(1, clock_.now_ns() - silent_ns);
   // At once, before the peer wonders; also between calls, as nobody else can tell.
-  Link* const link = links_.find(peer);
+  Link* const link = links_.find_or_make(peer);
   if (!why.seen || link == nullptr) return;
   fail_lost(queues_.active().empty() ? "link" : name_of(*queues_.active()[0]), *link);
 }
@@ -307,8 +307,7 @@ bool FailureDetector::may_still_come(int peer, int64_t since_ns, int64_t now_ns)
 
 void FailureDetector::answer_connects() {
   try {
-    for (int peer = 0; peer < links_.size(); ++peer)
-      if (peer != links_.rank() && links_.transport_to(peer).is_wanted(peer)) links_.answer(peer);
+    links_.connections().answer_connects();
   } catch (const Error& error) {  // no memory for the link; perhaps on the progress thread
     fail_here(error);
   }
@@ -338,7 +337,7 @@ void FailureDetector::report_silent_peers(int64_t now_ns) {
     const int64_t lost_ns = peers_[static_cast<size_t>(link->peer())].lost_ns;
     if (lost_ns == 0 || now_ns - lost_ns < kLostGrace_ns || monitor_.has_left(link->peer()))
       continue;
-    if (link->transport().why_lost(link->peer()).silent) return fail_lost("link", *link);
+    if (link->why_lost().silent) return fail_lost("link", *link);
   }
 }
 
@@ -361,26 +360,28 @@ void FailureDetector::compare_calls_of_left(int peer) {
 /// This rank lacked what the link needs.
 bool FailureDetector::is_own_fault(const Link& link) const {
   const bool lacks = link.failure() && link.failure()->code == ErrorCode::exhausted;
-  return lacks || !links_.transport_to(link.peer()).why_lost(link.peer()).advice.empty();
+  return lacks || !link.why_lost().advice.empty();
 }
 
 void FailureDetector::fail_lost(std::string operation, Link& link) {
   const int peer = link.peer();
-  auto [text, silent, seen, closed, advice] = link.transport().why_lost(peer);
+  auto [text, silent, seen, closed, advice] = link.why_lost();
   if (advice.empty())
     advice = silent ? kNetworkAdvice
              : seen ? "run the same Ropewalk everywhere; else memory or the network is faulty, or "
                       "somebody on the path changes what passes"
-                    : fmt::format("see rank {}'s own output for why it ended", peer);
+                    : fmt::format("see rank {}'s own output for why it ended", links_.in_job(peer));
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
   Failure failure = link.failure().value_or(
-      Failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), peer, text), advice});
+      Failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), links_.in_job(peer), text),
+              advice});
   failure.operation = std::move(operation);
   failure.rank = links_.rank();
   failure.peer = is_own_fault(link) ? links_.rank() : peer;
   if (silent && failure.peer == peer) return monitor_.report_silent(failure);  // the wait goes on
-  fail(failure);
+  failed_ = true;
+  monitor_.report_lost(failure);
 }
 
 void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
@@ -400,12 +401,11 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
          fmt::format("rank {} left the job while rank {} waits for it", peer, links_.rank()),
          "every rank must make the same calls before it leaves", links_.rank(), peer});
   // What this rank knows of itself it says at once, before its peers wonder.
-  const bool closed = link.transport().why_lost(peer).closed;
+  const bool closed = link.why_lost().closed;
   const bool is_sure =
       now_ns - lost_ns >= (closed ? kClosedGrace_ns : kLostGrace_ns) || is_own_fault(link);
   if (lost_ns != 0 && !has_left && is_sure) return fail_lost(name_of(op), link);
-  if (lost_ns == 0 && link.ready())
-    link.send_probe({op.signature, op.is_point_to_point() ? 1u : 0u, check_of(op.signature)});
+  if (lost_ns == 0 && link.ready()) link.send_probe(op.signature, op.is_point_to_point());
 }
 
 std::string FailureDetector::what_blocks(const Operation& op) const {

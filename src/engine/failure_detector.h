@@ -38,6 +38,7 @@ class FailureDetector {
 
   /// The job's failure, as soon as this rank knows it.
   const Failure* failure() const { return monitor_.failure(); }
+  bool has_left(int peer) const { return monitor_.has_left(peer); }
   /// Whether this rank has reported one.
   bool has_failed() const { return failed_; }
   /// Ends the job.
@@ -152,6 +153,7 @@ class FailureDetector {
   const OperationQueues& queues_;
   Monitor& monitor_;
   const Clock& clock_;
+  const size_t waits_max_;  // that others are told of
   bool failed_ = false;
   int64_t asked_ns_ = 0;
   CallHistory calls_;

@@ -40,6 +40,7 @@ struct OperationMemory {
   // Blocks that the caller gave no memory for; of an owner executor, an input, saved before the
   // output overwrites it.
   std::unique_ptr<RegisteredMemory> scratch;
+  std::unique_ptr<std::byte[]> small_scratch;  // of blocks that are copied through slots alone
   std::unique_ptr<RegisteredMemory> windows;
   std::shared_ptr<RegisteredMemory> packed;  // of a group: all_reduces that run as one
   // Fixed from one bind to the next:

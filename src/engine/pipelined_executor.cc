@@ -221,7 +221,10 @@ bool PipelinedExecutor::send_slice(StreamState& stream, uint32_t i) {
     ++stream.window_issued;
     stream.link->expect_consumed(stream.id);
   }
-  if (posted == Posted::done) finish_slice(state);
+  if (posted == Posted::done)
+    finish_slice(state);
+  else
+    ++puts_under_way_;
   return true;
 }
 

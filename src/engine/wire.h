@@ -1,9 +1,9 @@
 // What engines write into each other's memory (docs/protocol.md, "Engine").
 //
 // For each ordered pair of linked ranks the receiver owns an inbox: a ring of message slots, and
-// one probe slot. All streams share the ring. A stream holds messages in order; there are kStreams
-// of them per direction: kContexts collectives may be in flight, each with kLanes lanes, and one
-// more context carries send/recv.
+// one probe slot. All streams of all communicators share the ring. A stream holds messages in
+// order; each communicator has kStreams of them per direction: kContexts collectives may be in
+// flight, each with kLanes lanes, and one more context carries send/recv.
 //
 // Every message begins in a slot. Where the peer's inbox is mapped the sender stores into it, the
 // header's `number` last, and the receiver looks there: one cache line carries a small message.
@@ -39,7 +39,7 @@ namespace ropewalk {
 ///
 /// 32 bytes on the wire, little-endian, compared byte for byte.
 struct Signature {
-  uint32_t sequence = 0;  // number of the collective in the communicator (or message of the pair)
+  uint32_t sequence = 0;  // of the collective in its communicator (or of the pair's message)
   Collective collective{};
   DataType type{};
   ReduceKind op{};
@@ -89,7 +89,8 @@ inline constexpr uint32_t kCreditBatch = kUnreadMax / 2;  // read before credits
 inline constexpr uint32_t kGrants = 8;                    // grants in flight per stream
 inline constexpr uint32_t kWindowSlots = 4;               // staging slots of a window
 inline constexpr size_t kEagerBytesMax = 4096;
-inline constexpr uint32_t kWireVersion = 5;
+inline constexpr uint32_t kCommunicatorsMax = 1 << 14;  // with numbers below; 0 is the whole job
+inline constexpr uint32_t kWireVersion = 6;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
@@ -110,7 +111,7 @@ struct EagerHeader {
   uint8_t stream = 0;
   uint8_t credits = 0;  // so many messages of the stream, the other way, were read: as `credit`
   uint8_t slots = 0;    // so many slots of the ring, the other way, may be reused: as `slots`
-  uint16_t reserved = 0;
+  uint16_t communicator = 0;
   uint16_t number = 0;  // of the message on its link, from 1; written last where mapped
 };
 static_assert(sizeof(EagerHeader) == 48);
@@ -146,17 +147,19 @@ struct BufferDescriptor {
 
 struct Probe {
   Signature signature;
-  uint32_t point_to_point = 0;  // 1: the sequence counts messages of the pair
-  uint32_t check = 0;           // check_of(signature)
+  uint16_t point_to_point = 0;  // 1: the sequence counts messages of the pair
+  uint16_t communicator = 0;
+  uint32_t check = 0;  // check_of(signature)
 };
 static_assert(sizeof(Probe) == 40);
 
 struct LinkHello {
   uint32_t version = kWireVersion;
   uint32_t inbox_bytes = 0;  // 0: this rank has left, and there will be no link
-  RemoteKey inbox;
+  RemoteKey memory;          // that the inbox is in
+  uint64_t offset = 0;       // where
 };
-static_assert(sizeof(LinkHello) == 24);
+static_assert(sizeof(LinkHello) == 32);
 
 // Where things lie in an inbox.
 inline constexpr size_t kSlotBytes = 64 + kEagerBytesMax;
@@ -168,7 +171,8 @@ constexpr size_t slot_offset(uint32_t number) {
   return kRingOffset + number % kSlots * kSlotBytes;
 }
 
-// Notices: kind in bits 28-31, stream in bits 20-27, amount in bits 0-19.
+// Notices: kind in bits 29-31, communicator in bits 15-28, stream in bits 11-14, amount in bits
+// 0-10.
 enum class NoticeKind : uint32_t {
   eager = 1,     // the next slot of the ring was filled
   credit = 2,    // `amount` messages of the stream were read
@@ -179,15 +183,21 @@ enum class NoticeKind : uint32_t {
   end = 7,       // nothing comes any more: `amount` kEndOfUrgent, or kEndOfSlices, put like those
 };
 inline constexpr uint32_t kEndOfUrgent = 1, kEndOfSlices = 2;
-inline constexpr uint32_t kNoticeAmountMax = 0xfffff;
-constexpr uint32_t make_notice(NoticeKind kind, int stream, uint32_t amount = 1) {
-  return static_cast<uint32_t>(kind) << 28 | static_cast<uint32_t>(stream) << 20 | amount;
+inline constexpr uint32_t kNoticeAmountMax = 0x7ff;
+static_assert(kStreams <= 1 << 4 && kSlots <= kNoticeAmountMax);
+constexpr uint32_t make_notice(NoticeKind kind, uint16_t communicator, int stream,
+                               uint32_t amount = 1) {
+  return static_cast<uint32_t>(kind) << 29 | static_cast<uint32_t>(communicator) << 15 |
+         static_cast<uint32_t>(stream) << 11 | amount;
 }
 constexpr NoticeKind notice_kind(uint32_t notice) {
-  return static_cast<NoticeKind>(notice >> 28);
+  return static_cast<NoticeKind>(notice >> 29);
+}
+constexpr uint16_t notice_communicator(uint32_t notice) {
+  return notice >> 15 & (kCommunicatorsMax - 1);
 }
 constexpr int notice_stream(uint32_t notice) {
-  return static_cast<int>(notice >> 20 & 0xff);
+  return static_cast<int>(notice >> 11 & 0xf);
 }
 constexpr uint32_t notice_amount(uint32_t notice) {
   return notice & kNoticeAmountMax;

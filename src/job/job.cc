@@ -62,23 +62,6 @@ Job::Job(const Options& options, const Monitor* whole)
   make_transports(meet_others());
 }
 
-void Job::report_exception(const std::optional<Failure>& cause) {
-  if (size() == 1 || !is_unwinding()) return;
-  Failure failure{ErrorCode::aborted,
-                  "communicator",
-                  fmt::format("rank {} left because of an exception", rank()),
-                  fmt::format("see the output of rank {}", rank()),
-                  rank(),
-                  rank()};
-  if (cause && cause->peer != rank()) {
-    std::string reason = failure.reason + ", " + cause->reason;
-    failure = *cause;
-    failure.reason = std::move(reason);
-    failure.rank = rank();
-  }
-  monitor().report(failure);
-}
-
 void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
   if (size() == 1) return;
   if (monitor().failure() != nullptr) {
@@ -99,8 +82,6 @@ void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
     while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
     if (leaver.joinable()) leaver.join();
   }
-  const Failure* failure = monitor().failure();
-  if (failure != nullptr && failure->code == ErrorCode::mismatch) throw Error(*failure);
 }
 
 /// Of what this rank has offered; each is made once.

@@ -2,7 +2,6 @@
 // communicator is built upon.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -66,14 +65,13 @@ class Job {
   /// The process of `peer`, where that is a rank of this host.
   std::optional<int64_t> local_process(int peer) const;
 
-  /// An exception that was thrown after this was made unwinds.
-  bool is_unwinding() const { return std::uncaught_exceptions() > exceptions_; }
-  /// Then makes the job fail, which has the other ranks hear of it. `cause`: why this rank throws,
-  /// where another is at fault.
-  void report_exception(const std::optional<Failure>& cause);
+  /// As World's.
+  std::shared_ptr<bootstrap::Part> add_part(uint32_t number, const std::vector<int>& members) {
+    return world_->add_part(number, members);
+  }
+  void remove_part(bootstrap::Part& part) { world_->remove_part(part); }
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
-  /// bytes in this rank's queues. At once where the job has failed. Throws Error(mismatch) where it
-  /// has failed by that, and nothing else.
+  /// bytes in this rank's queues. At once where the job has failed.
   void leave(const CallsMade& calls, const std::function<void()>& progress);
 
  private:
@@ -101,7 +99,6 @@ class Job {
   std::vector<Transport*> transports_;
   std::vector<int> route_;
   std::vector<int> hosts_;
-  const int exceptions_ = std::uncaught_exceptions();  // when this was made
   int local_rank_ = 0;
   int local_size_ = 1;
   bool shares_cpus_ = false;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "engine/engine.h"
+#include "tests/support/lone_engine.h"
 
 namespace ropewalk {
 

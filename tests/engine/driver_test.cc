@@ -109,11 +109,11 @@ class DriverThatWaits : public ::testing::Test {
   InstantFabric fabric{2};
   CountingTransport transport{fabric.transport(0)};
   MemoryRegistry memories;
-  Engine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
-  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  LoneEngine engine0{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  LoneEngine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
   std::vector<std::shared_ptr<Operation>> operations;
   std::deque<Group> groups;  // one of each operation
-  Driver driver{engine0, clock, -1, {.progress_thread = false, .progress_cpu = {}}};
+  LoneDriver driver{engine0, clock, {.progress_thread = false, .progress_cpu = {}}};
 };
 
 TEST_F(DriverThatWaits, DoesNotSleepWhenAnotherHasEndedTheOperationMeanwhile) {
@@ -138,10 +138,10 @@ TEST(EngineTest, GoesOnInTheTurnInWhichALinkBecomesReady) {
   InstantFabric fabric{2};
   PolledTransport transport{fabric.transport(0)};
   MemoryRegistry memories;
-  Engine sender{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
-  Engine receiver{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  LoneEngine sender{0, 2, {&transport}, {0, 0}, memories, monitor, clock};
+  LoneEngine receiver{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
   std::deque<Group> groups;
-  for (Engine* engine : {&receiver, &sender}) {
+  for (LoneEngine* engine : {&receiver, &sender}) {
     groups.emplace_back().add(prepare_broadcast(*engine, data, 0));
     groups.back().start(*engine);
     EXPECT_EQ(engine->progress(), engine == &sender);
@@ -180,7 +180,7 @@ class DriverTest : public ::testing::Test {
   }
 
   bool has_work() {
-    return driver.locked([&] { return engine0.has_work(); });
+    return driver.locked([&] { return engine0.worker().has_work(); });
   }
   void expect_sent_in_the_end() {
     for (int i = 0; i < 10'000 && has_work(); ++i)
@@ -197,11 +197,11 @@ class DriverTest : public ::testing::Test {
   InstantFabric fabric{2};
   SlowTransport slow{fabric.transport(0)};
   MemoryRegistry memories;
-  Engine engine0{0, 2, {&slow}, {0, 0}, memories, monitor, clock};
-  Engine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
+  LoneEngine engine0{0, 2, {&slow}, {0, 0}, memories, monitor, clock};
+  LoneEngine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, monitor, clock};
   std::vector<std::shared_ptr<Operation>> operations;
   std::deque<Group> groups;  // one of each operation
-  Driver driver{engine0, clock, -1, {}};
+  LoneDriver driver{engine0, clock, {}};
 };
 
 TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterARun) {

@@ -89,7 +89,7 @@ class EngineThatWaits : public ::testing::Test {
   InstantFabric fabric{3};
   Adapter transport{fabric.transport(0)};
   MemoryRegistry memories;
-  Engine engine{0, 3, {&transport}, {0, 0, 0}, memories, monitor, clock};
+  LoneEngine engine{0, 3, {&transport}, {0, 0, 0}, memories, monitor, clock};
   std::shared_ptr<Operation> operation;
 };
 
@@ -163,7 +163,7 @@ TEST_F(EngineThatWaits, ASilenceShorterThanTheGraceCountsTowardsIt) {
 
 // Over RDMA a rank was told 15 s after its peer had left: for so long an adapter sends.
 TEST_F(EngineThatWaits, AwaitsWhatALeaverHadSentUntilItTellsThatNothingMoreComes) {
-  Engine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
+  LoneEngine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
   leaver.links().to(0).connect();
   engine.progress();
   leaver.progress();
@@ -171,6 +171,7 @@ TEST_F(EngineThatWaits, AwaitsWhatALeaverHadSentUntilItTellsThatNothingMoreComes
   monitor.left = true;
   EXPECT_EQ(gives_up_after_ms(), -1);
   leaver.end_links();
+  leaver.worker().connections().set_left();
   EXPECT_LE(gives_up_after_ms(), 100);
   ASSERT_NE(monitor.failure(), nullptr);
   EXPECT_NE(monitor.failure()->reason.find("left the job"), std::string::npos);
@@ -178,19 +179,20 @@ TEST_F(EngineThatWaits, AwaitsWhatALeaverHadSentUntilItTellsThatNothingMoreComes
 
 // A slice may be on its way behind the messages.
 TEST_F(EngineThatWaits, TheEndOfTheMessagesAloneIsNotTheEnd) {
-  Engine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
+  LoneEngine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
   leaver.links().to(0).connect();
   engine.progress();
   monitor.left = true;
   transport.brings = {
-      {Completion::Kind::notice, 1, make_notice(NoticeKind::end, 0, kEndOfUrgent), 0}};
+      {Completion::Kind::notice, 1, make_notice(NoticeKind::end, 0, 0, kEndOfUrgent), 0}};
   EXPECT_EQ(gives_up_after_ms(), -1);
 }
 
 // The leaver's part of the link was still on its way when a second was over.
 TEST_F(EngineThatWaits, AwaitsALeaverWithWhichNoLinkStandsYetUntilItAnswers) {
-  Engine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
+  LoneEngine leaver{1, 3, {&fabric.transport(1)}, {0, 0, 0}, memories, monitor, clock};
   leaver.end_links();
+  leaver.worker().connections().set_left();
   transport.silence_max_ns = 20'000 * kMs;
   monitor.left = true;
   EXPECT_EQ(gives_up_after_ms(), -1);
@@ -214,7 +216,7 @@ TEST_F(EngineThatWaits, ALinkThatNobodyHasAskedForBringsNothing) {
   Keeper quiet;
   quiet.left = true;
   InstantFabric others{3};
-  Engine idle{0, 3, {&others.transport(0)}, {0, 0, 0}, memories, quiet, clock};
+  LoneEngine idle{0, 3, {&others.transport(0)}, {0, 0, 0}, memories, quiet, clock};
   const auto prepared = prepare_broadcast(idle, data, 1);
   EXPECT_NE(idle.links().find(1), nullptr);
   for (int i = 0; i < 110 && quiet.failure() == nullptr; ++i) {

@@ -4,13 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "transports/fake/fake_fabric.h"
+#include "transports/fake/forwarding_transport.h"
 
 namespace ropewalk {
 namespace {
 
+constexpr size_t kLineBytes = 64;
 constexpr int kStream = stream_of(2, 1);
+constexpr uint16_t kCommunicator = 5;
 
 FakeOptions options_of(bool mapped) {
   FakeOptions options;
@@ -23,10 +29,12 @@ class LinkTest : public ::testing::TestWithParam<bool> {
  protected:
   LinkTest()
       : fabric(2, 7, options_of(GetParam())),
-        there(fabric.transport(0), 0, 1, puts_of_here),
-        here(fabric.transport(1), 0, 0, puts_of_there) {
-    there.connect();
-    here.connect();
+        of_0(0, {&fabric.transport(0)}, {0, 0}),
+        of_1(1, {&fabric.transport(1)}, {0, 0}),
+        there(to_there, kCommunicator, 1),
+        here(to_here, kCommunicator, 0) {
+    to_there.connect();
+    to_here.connect();
     while (fabric.advance()) {
     }
     EXPECT_TRUE(there.ready() && here.ready());
@@ -38,9 +46,9 @@ class LinkTest : public ::testing::TestWithParam<bool> {
   bool settle() {
     while (fabric.advance()) {
     }
-    const bool sane_there = book(0, there, puts_of_here);
-    const bool sane = book(1, here, puts_of_there) && sane_there;
-    EXPECT_TRUE(!sane || puts_of_here + puts_of_there == 0u);
+    const bool sane_there = book(0, of_0);
+    const bool sane = book(1, of_1) && sane_there;
+    EXPECT_TRUE(!sane || !(of_0.has_puts_under_way() || of_1.has_puts_under_way()));
     return sane;
   }
 
@@ -56,21 +64,23 @@ class LinkTest : public ::testing::TestWithParam<bool> {
     return there.send(stream, header_of(bytes), payload.data(), bytes);
   }
 
-  uint32_t puts_of_here = 0, puts_of_there = 0;
   FakeFabric fabric;
-  Link there;  // rank 0's link to rank 1: "to there"
-  Link here;   // rank 1's link to rank 0
+  Connections of_0, of_1;
+  Connection& to_there = of_0.to(1);
+  Connection& to_here = of_1.to(0);
+  Link there, here;  // over these
 
  private:
-  bool book(int rank, Link& link, uint32_t& puts) {
+  bool book(int rank, Connections& connections) {
+    Connection& connection = connections.to(1 - rank);
     std::array<Completion, 16> completions;
     bool sane = true;
     while (const size_t count = fabric.transport(rank).poll(completions))
       for (size_t i = 0; i < count; ++i) {
         if (completions[i].kind == Completion::Kind::notice)
-          sane &= link.on_notice(completions[i].notice);
-        if (completions[i].kind == Completion::Kind::put_done) --puts;
-        if (completions[i].cookie == kProbeCookie) link.probe_sent();
+          sane &= connection.on_notice(completions[i].notice);
+        if (completions[i].kind == Completion::Kind::put_done) connections.put_done();
+        if (completions[i].cookie == kProbeCookie) connection.probe_sent();
       }
     return sane;
   }
@@ -98,7 +108,7 @@ TEST_P(LinkTest, MessagesComeInOrderManyTimesRoundTheRing) {
       ASSERT_EQ(payload[bytes - 1], static_cast<std::byte>(i));
     }
     here.pop(kStream);
-    EXPECT_TRUE(here.flush());
+    EXPECT_TRUE(to_here.flush());
     ASSERT_TRUE(settle());
   }
 }
@@ -115,7 +125,7 @@ TEST_P(LinkTest, EightMessagesWaitAndCreditsComeBackByFour) {
     ASSERT_NE(here.front(kStream), nullptr);
     EXPECT_EQ(here.front(kStream)->number, popped);
     here.pop(kStream);
-    EXPECT_TRUE(here.flush());
+    EXPECT_TRUE(to_here.flush());
     ASSERT_TRUE(settle());
     EXPECT_EQ(there.can_send(kStream), popped >= kCreditBatch) << popped;
   }
@@ -134,12 +144,12 @@ TEST_P(LinkTest, UnreadMessagesThatFillTheRingMakeRoomForOthers) {
       }
     EXPECT_FALSE(there.can_send(2)) << "the ring has " << kSlots << " slots";
     ASSERT_TRUE(settle());
-    EXPECT_FALSE(there.finds_slots());
+    EXPECT_FALSE(to_there.finds_slots());
     EXPECT_EQ(here.front(2), nullptr);
-    EXPECT_TRUE(here.flush());
+    EXPECT_TRUE(to_here.flush());
     ASSERT_TRUE(settle());
-    EXPECT_EQ(there.finds_slots(), mapped());
-    EXPECT_FALSE(there.finds_slots()) << "once";
+    EXPECT_EQ(to_there.finds_slots(), mapped());
+    EXPECT_FALSE(to_there.finds_slots()) << "once";
     ASSERT_TRUE(there.can_send(2));
     ASSERT_TRUE(send(8, 7, 2));
     ASSERT_TRUE(settle());
@@ -154,7 +164,7 @@ TEST_P(LinkTest, UnreadMessagesThatFillTheRingMakeRoomForOthers) {
         EXPECT_EQ(payload_of(*header, header->bytes)[19], static_cast<std::byte>(i));
         here.pop(stream);
       }
-    EXPECT_TRUE(here.flush());
+    EXPECT_TRUE(to_here.flush());
     ASSERT_TRUE(settle());
   }
 }
@@ -188,6 +198,49 @@ TEST_P(LinkTest, StreamsAreApart) {
   }
 }
 
+TEST_P(LinkTest, CommunicatorsAreApart) {
+  Link there_too(to_there, 9, 4), here_too(to_here, 9, 3);
+  const std::byte value{9};
+  for (uint32_t i = 0; i < kUnreadMax; ++i) ASSERT_TRUE(send(8));
+  ASSERT_TRUE(there_too.can_send(kStream)) << "credits are its own";
+  ASSERT_TRUE(there_too.send(kStream, header_of(1), &value, 1));
+  ASSERT_TRUE(settle());
+  ASSERT_NE(here_too.front(kStream), nullptr);
+  EXPECT_EQ(payload_of(*here_too.front(kStream), 1)[0], value);
+  here_too.pop(kStream);
+  EXPECT_EQ(here_too.front(kStream), nullptr);
+  for (uint32_t i = 0; i < kUnreadMax; ++i) {
+    ASSERT_NE(here.front(kStream), nullptr);
+    EXPECT_EQ(here.front(kStream)->bytes, 8u);
+    here.pop(kStream);
+  }
+  EXPECT_TRUE(there_too.notify_slice(0));
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(here_too.slices_arrived(0), 1u);
+  EXPECT_EQ(here.slices_arrived(0), 0u);
+}
+
+// It may have been made by the peer first.
+TEST_P(LinkTest, ALinkIsMadeWhenItsFirstMessageComes) {
+  LinkTable table(of_1, 9, 1, {7, 1, 0});
+  Link there_too(to_there, 9, 1);
+  EXPECT_TRUE(there_too.notify_slice(0));
+  ASSERT_TRUE(settle());
+  ASSERT_NE(table.find(2), nullptr);
+  EXPECT_EQ(table.find(2)->slices_arrived(0), 1u);
+  EXPECT_EQ(table.open().size(), 1u);
+}
+
+TEST_P(LinkTest, AMessageOfAnUnknownCommunicatorIsRefused) {
+  Link there_too(to_there, 9, 1);
+  ASSERT_TRUE(there_too.send(kStream, header_of(0), nullptr, 0));
+  EXPECT_EQ(settle(), mapped()) << "where the inbox is mapped no notice tells of it";
+  EXPECT_EQ(here.front(kStream), nullptr);
+  ASSERT_TRUE(here.failure().has_value());
+  EXPECT_EQ(here.failure()->code, ErrorCode::protocol);
+  EXPECT_NE(here.failure()->reason.find("communicator 9"), std::string::npos);
+}
+
 TEST_P(LinkTest, BothDirectionsAreApart) {
   ASSERT_TRUE(send(8, 1));
   ASSERT_TRUE(here.send(kStream, header_of(0), nullptr, 0));
@@ -197,11 +250,11 @@ TEST_P(LinkTest, BothDirectionsAreApart) {
 }
 
 TEST_P(LinkTest, APollFindsWhatNoNoticeTold) {
-  EXPECT_FALSE(here.poll_inbox());
+  EXPECT_FALSE(to_here.poll_inbox());
   ASSERT_TRUE(send(8) && send(8));
   ASSERT_TRUE(settle());
-  EXPECT_EQ(here.poll_inbox(), mapped());
-  EXPECT_FALSE(here.poll_inbox());
+  EXPECT_EQ(to_here.poll_inbox(), mapped());
+  EXPECT_FALSE(to_here.poll_inbox());
   EXPECT_EQ(here.front(kStream)->number, 1u);
 }
 
@@ -218,7 +271,7 @@ TEST_P(LinkTest, GrantsAreUsedInOrderEightAtATime) {
     EXPECT_EQ(there.grant(kStream)->place.offset, i + 1 - kGrants);
     there.finish_grant(kStream);
     here.grant_done(kStream);
-    EXPECT_TRUE(there.flush());
+    EXPECT_TRUE(to_there.flush());
     ASSERT_TRUE(settle());
   }
 }
@@ -240,7 +293,7 @@ TEST_P(LinkTest, SlicesAreCountedAndConsumed) {
     here.consume(kStream);
   }
   EXPECT_EQ(here.slices_arrived(kStream), 0u);
-  EXPECT_TRUE(here.flush());
+  EXPECT_TRUE(to_here.flush());
   ASSERT_TRUE(settle());
   EXPECT_EQ(there.consumed(kStream), there.to_be_consumed(kStream));
 }
@@ -249,23 +302,25 @@ TEST_P(LinkTest, MoreIsConsumedThanANoticeCanTell) {
   const uint32_t slices = 2 * kNoticeAmountMax + 5;
   for (uint32_t i = 0; i < slices; ++i) here.consume(kStream);
   for (int turn = 0; turn < 3; ++turn) {
-    here.flush();
+    to_here.flush();
     ASSERT_TRUE(settle());
   }
-  EXPECT_TRUE(here.flush());
+  EXPECT_TRUE(to_here.flush());
   EXPECT_EQ(there.consumed(kStream), slices);
 }
 
 TEST_P(LinkTest, NoticesThatMakeNoSenseAreRefused) {
-  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::data, kStreams)));
-  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::end, 0, 3)));
-  EXPECT_FALSE(here.on_notice(0));
-  EXPECT_FALSE(here.on_notice(8u << 28));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::data, kCommunicator, kStreams)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::data, kCommunicator + 1, 0)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::data, kCommunicatorsMax - 1, 0)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::end, kCommunicator, 0, 3)));
+  EXPECT_FALSE(to_here.on_notice(0));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind{0}, kCommunicator, 0)));
   // There is no message; and where messages are looked for nobody tells of them.
-  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::eager, kStream)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::eager, kCommunicator, kStream)));
   // Nothing was sent.
-  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::credit, kStream)));
-  EXPECT_FALSE(here.on_notice(make_notice(NoticeKind::slots, 0)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::credit, kCommunicator, kStream)));
+  EXPECT_FALSE(to_here.on_notice(make_notice(NoticeKind::slots, 0, 0)));
 }
 
 TEST_P(LinkTest, MapGivesThePeersMemoryOrSaysWhyNot) {
@@ -284,13 +339,13 @@ TEST_P(LinkTest, MapGivesThePeersMemoryOrSaysWhyNot) {
 }
 
 TEST_P(LinkTest, ProbesGoOneAtATime) {
-  Probe probe;
-  probe.signature.count = 3;
-  there.send_probe(probe);
-  probe.signature.count = 4;
+  Signature signature;
+  signature.count = 3;
+  there.send_probe(signature, false);
+  signature.count = 4;
   ASSERT_TRUE(settle());
   EXPECT_EQ(here.last_probe().signature.count, 3u);
-  there.send_probe(probe);
+  there.send_probe(signature, false);
   ASSERT_TRUE(settle());
   EXPECT_EQ(here.last_probe().signature.count, 4u);
 }
@@ -302,7 +357,52 @@ TEST_P(LinkTest, NothingGoesToAPeerThatIsGone) {
   EXPECT_EQ(there.notify_slice(kStream), false);
   EXPECT_TRUE(there.lost());
   EXPECT_FALSE(send(8));
-  EXPECT_TRUE(there.flush());
+  EXPECT_TRUE(to_there.flush());
+}
+
+/// Counts what is registered with it, and keeps the hellos.
+class Registrar final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override {
+    ++registered;
+    return below_.register_memory(region);
+  }
+  void connect(int, std::span<const std::byte> hello) override {
+    LinkHello& told = hellos.emplace_back();
+    ASSERT_EQ(hello.size(), sizeof told);
+    std::memcpy(&told, hello.data(), sizeof told);
+  }
+  int registered = 0;
+  std::vector<LinkHello> hellos;
+};
+
+// Each had a registration and, over shared memory, a descriptor of its own.
+TEST(ConnectionsTest, InboxesOfManyPeersLieInFewPieces) {
+  constexpr int kRanks = 101;
+  FakeFabric fabric(kRanks, 1, {});
+  Registrar transport(fabric.transport(0));
+  Connections connections(0, {&transport}, std::vector<int>(kRanks, 0));
+  for (int peer = 1; peer < kRanks; ++peer) {
+    connections.to(peer).connect();
+    if (peer == 1) {
+      EXPECT_EQ(transport.registered, 1);
+    }
+  }
+  EXPECT_EQ(transport.registered, 11) << "of 1, 1, 2, 4, 8 and 16 inboxes";
+  std::set<std::pair<uint64_t, uint64_t>> places;
+  for (const LinkHello& hello : transport.hellos) {
+    EXPECT_LE(hello.offset + kInboxBytes, hello.memory.bytes);
+    EXPECT_EQ(hello.offset % kLineBytes, 0u);
+    places.emplace(hello.memory.id, hello.offset);
+  }
+  ASSERT_EQ(places.size(), kRanks - 1u);
+  for (auto place = places.begin(); std::next(place) != places.end(); ++place) {
+    const auto& next = *std::next(place);
+    if (next.first == place->first) {
+      EXPECT_GE(next.second - place->second, kInboxBytes);
+    }
+  }
 }
 
 /// A transport that is often full: nothing is lost, doubled or overtaken.
@@ -310,8 +410,11 @@ TEST(LinkOverAFullTransport, TriesAgain) {
   FakeOptions options;
   options.full_probability = 0.7;
   FakeFabric fabric(2, 3, options);
-  uint32_t puts = 0;
-  Link sender(fabric.transport(0), 0, 1, puts), receiver(fabric.transport(1), 0, 0, puts);
+  Connections of_sender(0, {&fabric.transport(0)}, {0, 0});
+  Connections of_receiver(1, {&fabric.transport(1)}, {0, 0});
+  Connection& to_receiver = of_sender.to(1);
+  Connection& to_sender = of_receiver.to(0);
+  Link sender(to_receiver, kCommunicator, 1), receiver(to_sender, kCommunicator, 0);
   sender.connect();
   receiver.connect();
   constexpr uint32_t kMessages = 50;
@@ -324,7 +427,7 @@ TEST(LinkOverAFullTransport, TriesAgain) {
       const size_t count = fabric.transport(rank).poll(completions);
       for (size_t i = 0; i < count; ++i)
         sane &= completions[i].kind != Completion::Kind::notice ||
-                (rank == 0 ? sender : receiver).on_notice(completions[i].notice);
+                (rank == 0 ? to_receiver : to_sender).on_notice(completions[i].notice);
     }
     if (!sender.ready() || !receiver.ready()) continue;
     if (sent < kMessages && sender.can_send(kStream) &&
@@ -336,7 +439,7 @@ TEST(LinkOverAFullTransport, TriesAgain) {
       EXPECT_EQ(value, got++);
       receiver.pop(kStream);
     }
-    receiver.flush();
+    to_sender.flush();
   }
   EXPECT_EQ(got, kMessages);
   EXPECT_TRUE(sane);

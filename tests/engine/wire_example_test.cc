@@ -15,8 +15,8 @@
 #include "bootstrap/auth.h"
 #include "bootstrap/monitor_testing.h"
 #include "bootstrap/wire.h"
-#include "engine/engine.h"
 #include "job/plan_request.h"
+#include "tests/support/lone_engine.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
 #include "transports/tcp/frame.h"
@@ -143,8 +143,8 @@ class Pair {
       transports_[rank] =
           std::make_unique<Recorder>(fabric_.transport(rank), mapped ? shm_id : tcp_id);
       engines_[rank] =
-          std::make_unique<Engine>(rank, 2, std::vector<Transport*>{transports_[rank].get()},
-                                   std::vector<int>{0, 0}, memories_[rank], monitor_, clock_);
+          std::make_unique<LoneEngine>(rank, 2, std::vector<Transport*>{transports_[rank].get()},
+                                       std::vector<int>{0, 0}, memories_[rank], monitor_, clock_);
     }
   }
 
@@ -183,7 +183,7 @@ class Pair {
   InstantFabric fabric_;
   std::array<std::unique_ptr<Recorder>, 2> transports_;
   std::array<MemoryRegistry, 2> memories_;
-  std::array<std::unique_ptr<Engine>, 2> engines_;
+  std::array<std::unique_ptr<LoneEngine>, 2> engines_;
   std::vector<std::shared_ptr<RegisteredMemory>> buffers_;
   std::vector<std::shared_ptr<Operation>> operations_;
 };
@@ -205,7 +205,7 @@ TEST(WireExample, ShortMessageOverTcp) {
   EXPECT_EQ(pair.transport(1).puts.size(), 1u);
   const Put& put = sender.puts[0];
   EXPECT_EQ(hex_of(put.bytes), printed("eager message"));
-  EXPECT_EQ(put.notice, 0x10000001u);
+  EXPECT_EQ(put.notice, 0x20000001u);
   EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 133376u);
 
   const auto bytes = static_cast<uint32_t>(put.bytes.size());
@@ -232,7 +232,7 @@ TEST(WireExample, DescriptorOverSharedMemory) {
   EXPECT_EQ(hex_of(inbox, 48) + " " + hex_of(inbox + 64, 64), printed("descriptor"));
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(pair.transport(rank).puts.size(), 1u);
-    EXPECT_EQ(pair.transport(rank).puts[0].notice, 0x50000001u);
+    EXPECT_EQ(pair.transport(rank).puts[0].notice, 0xa0000001u);
   }
 }
 

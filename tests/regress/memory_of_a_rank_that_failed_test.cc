@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "bootstrap/monitor_testing.h"
-#include "engine/engine.h"
+#include "tests/support/lone_engine.h"
 #include "transports/shm/shm_transport.h"
 
 namespace ropewalk::testing {
@@ -23,8 +23,8 @@ class MemoryOfARankThatFailed : public ::testing::Test {
       Rank& rank = at(r);
       rank.transport.set_peers(infos);
       rank.engine =
-          std::make_unique<Engine>(r, 3, std::vector<Transport*>{&rank.transport},
-                                   std::vector<int>(3, 0), rank.memories, monitor_, clock_);
+          std::make_unique<LoneEngine>(r, 3, std::vector<Transport*>{&rank.transport},
+                                       std::vector<int>(3, 0), rank.memories, monitor_, clock_);
       rank.memory = std::make_shared<RegisteredMemory>(kCount * sizeof(int));
       rank.memory->register_with(rank.transport);
       rank.memories.add(rank.memory);
@@ -37,7 +37,7 @@ class MemoryOfARankThatFailed : public ::testing::Test {
     ShmTransport transport;
     MemoryRegistry memories;
     std::shared_ptr<RegisteredMemory> memory;
-    std::unique_ptr<Engine> engine;
+    std::unique_ptr<LoneEngine> engine;
     std::vector<std::shared_ptr<Operation>> operations;
   };
   Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }

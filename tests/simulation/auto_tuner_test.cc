@@ -31,7 +31,7 @@ class TunedRank {
   }
 
   void step() {
-    engine_.tell_ended([](const Group*) {});
+    engine_.worker().tell_ended([](const Group*) {});
     Group& next = *groups_[started_ % depth_];
     if (started_ == wanted_ || !next.is_finished()) return;
     const auto awaited = next.awaited();

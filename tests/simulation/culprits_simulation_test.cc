@@ -69,7 +69,7 @@ class WaitingRank {
       return;
     }
     const int64_t left_ns = begun_ns_ + kLimit_ns - now_ns;
-    const int64_t question_ns = Driver::question_time_ns(kLimit_ns);
+    const int64_t question_ns = question_time_ns(kLimit_ns);
     if (left_ns < question_ns) failures.ask_who_waits(now_ns);
     if (left_ns >= 0) return;
     if (over_since_ns_ == 0) over_since_ns_ = now_ns;

@@ -95,9 +95,9 @@ SimulatedJob::SimulatedJob(int ranks, uint64_t seed, const FakeOptions& options)
   for (int rank = 0; rank < ranks; ++rank) {
     registries_.push_back(std::make_unique<MemoryRegistry>());
     engines_.push_back(
-        std::make_unique<Engine>(rank, ranks, std::vector<Transport*>{&fabric_.transport(rank)},
-                                 std::vector<int>(static_cast<size_t>(ranks), 0),
-                                 *registries_.back(), monitors_.of(rank), fabric_.clock()));
+        std::make_unique<LoneEngine>(rank, ranks, std::vector<Transport*>{&fabric_.transport(rank)},
+                                     std::vector<int>(static_cast<size_t>(ranks), 0),
+                                     *registries_.back(), monitors_.of(rank), fabric_.clock()));
   }
   fabric_.advance_to(kMillisecond_ns);  // to engines 0 is no time
 }
@@ -111,6 +111,7 @@ void SimulatedJob::hold_back(int rank, int64_t until_ns) {
 
 void SimulatedJob::leave(int rank) {
   engine(rank).end_links();
+  engine(rank).worker().connections().set_left();
   const FailureDetector& failures = engine(rank).failures();
   const CallHistory& calls = failures.calls();
   monitors_.leave(rank, {calls.count, calls.digest, failures.last_call()});

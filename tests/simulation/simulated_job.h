@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bootstrap/job_monitor.h"
-#include "engine/engine.h"
+#include "tests/support/lone_engine.h"
 #include "transports/fake/fake_fabric.h"
 
 namespace ropewalk::testing {
@@ -77,7 +77,7 @@ class SimulatedJob {
   void leave(int rank);
 
   int ranks() const { return ranks_; }
-  Engine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }
+  LoneEngine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }
   bool alive(int rank) const { return fabric_.alive(rank); }
   MemoryRegistry& memories(int rank) { return *registries_[static_cast<size_t>(rank)]; }
   Transport& transport(int rank) { return fabric_.transport(rank); }
@@ -101,7 +101,7 @@ class SimulatedJob {
   SimulatedMonitors monitors_;
   std::map<int, std::pair<int64_t, int64_t>> stops_;  // by rank
   std::vector<std::unique_ptr<MemoryRegistry>> registries_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<LoneEngine>> engines_;
 };
 
 }  // namespace ropewalk::testing

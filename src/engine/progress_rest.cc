@@ -1,4 +1,4 @@
-// How a thread that waits spends its time between turns; engine/driver.h tells of it.
+// How a thread that waits spends its time between turns; engine/progress.h tells of it.
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "engine/driver.h"
 #include "engine/relax.h"
@@ -26,7 +27,7 @@ constexpr uint32_t kYieldsUntilNoted = 4;  // where a yield may last
 
 }  // namespace
 
-bool Driver::rest(WaitState& wait, bool moved) {
+bool Progress::rest(WaitState& wait, bool moved) {
   if (moved)
     wait.renew();
   else
@@ -38,19 +39,19 @@ bool Driver::rest(WaitState& wait, bool moved) {
   return wait.left_ns(now_ns) >= 0 || asks_on(wait, now_ns);
 }
 
-bool Driver::asks_on(WaitState& wait, int64_t now_ns) {
+bool Progress::asks_on(WaitState& wait, int64_t now_ns) {
   if (!wait.may_fail) return false;
   std::lock_guard lock(mutex_);
-  return needs_answers(now_ns, wait.limit_ns, wait.over_ns(now_ns));
+  return wait.driver->needs_answers(now_ns, wait.limit_ns, wait.over_ns(now_ns));
 }
 
-void Driver::note_wait(WaitState& wait) {
-  if (wait.counted) return;
+void Progress::note_wait(WaitState& wait) {
+  if (std::exchange(wait.counted, true) || wait.driver == nullptr) return;
   std::lock_guard lock(mutex_);
-  count_wait(wait, 1);
+  wait.driver->count_wait(wait, 1);
 }
 
-void Driver::idle(WaitState& wait) {
+void Progress::idle(WaitState& wait) {
   wait.blocked = false;
   const bool block_at_once = wait.long_waits > 0;
   // One that yields may come back late.
@@ -88,7 +89,7 @@ void Driver::idle(WaitState& wait) {
     --wait.long_waits;
 }
 
-bool Driver::block(WaitState& wait, int64_t now_ns) {
+bool Progress::block(WaitState& wait, int64_t now_ns) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
   fds[count++] = {kick_fd_.get(), POLLIN, 0};
@@ -96,14 +97,16 @@ bool Driver::block(WaitState& wait, int64_t now_ns) {
   {
     std::lock_guard lock(mutex_);
     if (moves_ != wait.moves_seen) return false;
-    for (Transport* transport : engine_.links().transports()) {
+    for (Transport* transport : worker_.connections().transports()) {
       if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
-    if (engine_.links().poll_inboxes()) return false;
+    if (worker_.connections().poll_inboxes()) return false;
     if (wait.channel) {
-      if (engine_.has_message(*wait.channel)) return false;
-      message_waiters_[static_cast<size_t>(*wait.channel)] = true;
+      if (wait.driver->engine_.has_message(*wait.channel)) return false;
+      const std::pair<const Engine*, int> waiter{&wait.driver->engine_, *wait.channel};
+      if (std::ranges::find(message_waiters_, waiter) == message_waiters_.end())
+        message_waiters_.push_back(waiter);
     }
     ++sleepers_;
   }

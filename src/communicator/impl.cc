@@ -1,0 +1,314 @@
+#include "communicator/impl.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "communicator/find_costs.h"
+#include "engine/layout.h"
+#include "job/plan_request.h"
+#include "topology/topology.h"
+
+namespace ropewalk {
+namespace {
+
+/// Of the cache: that are idle; in all, since programs wait for many at once and start them again.
+constexpr size_t kIdleEntries = 32;
+constexpr size_t kEntries = 512;
+/// Calls of a group up to this size are fused by copying into one buffer.
+constexpr size_t kFuseBytesMax = 256 << 10;
+
+bool can_fuse(const Call& call) {
+  // Not scaled_sum: each rank has its own scales, and all must fuse alike.
+  return call.collective == Collective::all_reduce && call.op.kind != ReduceKind::user &&
+         call.op.kind != ReduceKind::scaled_sum && call.count * size_of(call.type) <= kFuseBytesMax;
+}
+
+bool fuses_with(const Call& a, const Call& b) {
+  return can_fuse(a) && can_fuse(b) && a.type == b.type && a.op.kind == b.op.kind &&
+         a.algorithm == b.algorithm;
+}
+
+}  // namespace
+
+Communicator::Impl::Impl(const Options& options)
+    : session(std::make_shared<Session>(options)),
+      members(members_of(session->job)),
+      owned_engine(session->make_engine(0, members, session->job.monitor())),
+      driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
+      costs(unmeasured_costs(choice())) {
+  session->open();
+}
+
+Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<int>& ranks,
+                         std::shared_ptr<bootstrap::Part> part_)
+    : session(whole_->session),
+      part(std::move(part_)),
+      members(part_of(whole_->members, ranks)),
+      owned_engine(
+          session->make_engine(Session::communicator_of(part->number()), members, part->monitor())),
+      driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
+      costs(costs_of_part(whole_->costs, whole_->members.hosts, ranks,
+                          {members.host_names, members.hosts, names_of(choice())})),
+      whole(whole_),
+      ranks_in_whole(ranks) {
+  have_tuner();
+  part->on_failure([this] { driver->quiesce(); });
+  session->open();
+}
+
+Communicator::Impl::~Impl() {
+  close();
+  if (part) part->on_failure({});
+}
+
+Monitor& Communicator::Impl::monitor() const {
+  return part ? part->monitor() : session->job.monitor();
+}
+
+// ---- The end ----
+
+void Communicator::Impl::leave() {
+  driver->throw_if_forked();
+  if (std::exchange(left_, true)) return;
+  report_exception();
+  struct Stop {
+    Impl& impl;
+    ~Stop() {
+      // Their callers may free memory that peers still write to.
+      if (impl.engine.has_operations()) impl.driver->settle();
+      impl.driver->stop();
+    }
+  } stop{*this};
+  driver->finish_all();
+  const CallHistory& made = engine.failures().calls();
+  const CallsMade calls{made.count, made.digest, engine.failures().last_call()};
+  if (part)
+    leave_part(calls);
+  else
+    session->calls_of_whole = calls;
+  if (session->close()) leave_job();
+  const Failure* const failure = monitor().failure();
+  if (failure != nullptr && failure->code == ErrorCode::mismatch && !driver->has_thrown_failure())
+    throw Error(*failure);
+}
+
+void Communicator::Impl::forget() {
+  left_ = true;
+  driver->stop();
+  session->close();
+}
+
+/// Who leaves serves those who have not, as long as it waits for them.
+void Communicator::Impl::leave_part(const CallsMade& calls) {
+  part->leave(calls);
+  try {
+    if (!driver->serve_until([this] { return part->all_have_left(); }))
+      log(LogLevel::warn, rank(), "left a part of the job without all of its ranks");
+  } catch (const Error&) {
+    return;  // it has failed
+  }
+}
+
+/// The last communicator of the process ends the job.
+void Communicator::Impl::leave_job() {
+  driver->locked([this] { session->worker.connections().set_left(); });
+  session->job.leave(session->calls_of_whole, [this] { driver->serve(); });
+}
+
+void Communicator::Impl::report_exception() {
+  if (std::uncaught_exceptions() <= exceptions_ || size() == 1) return;
+  monitor().report(exception_failure(rank(), blamed.get(calls_made())));
+  const auto all = whole.lock();
+  const Failure* failure = monitor().failure();
+  if (all && failure != nullptr)
+    all->blame(seen_from_whole(*failure, ranks_in_whole, all->monitor()).failure());
+}
+
+void Communicator::Impl::close() noexcept {
+  try {
+    leave();
+  } catch (const Error& error) {
+    log(LogLevel::error, rank(), "{}", error.what());
+  }
+  std::lock_guard lock(cache_mutex_);
+  cache_.clear();
+  if (tuner_) driver->locked([&] { tuner_->clear(); });
+}
+
+// ---- Calls ----
+
+void Communicator::Impl::set_costs(const Costs& agreed) {
+  costs = agreed;
+  if (rank() == 0) log_costs(costs);
+  std::lock_guard lock(cache_mutex_);
+  cache_.clear();  // of what measured them
+  have_tuner();
+}
+
+void Communicator::Impl::have_tuner() {
+  const bool is_on_one_host =
+      std::ranges::adjacent_find(members.hosts, std::not_equal_to()) == members.hosts.end();
+  if (choice().between != nullptr && !is_on_one_host && session->job.probes_costs())
+    tuner_.emplace(parts_for_tuner());
+}
+
+void Communicator::Impl::check(std::span<const Call> calls) const {
+  driver->throw_if_stopped();
+  driver->throw_if_failed();
+  for (const Call& call : calls) check_call(call, rank(), size());
+}
+
+std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bool in_background) {
+  check(calls);
+  if (calls.empty()) return driver->ended_group();
+  const auto group = find_or_fail(calls);  // nobody else gets it while this one is held
+  driver->start(*group, in_background);
+  return group;
+}
+
+/// Where this rank lacks what the call needs, peers may be in the call already: they fail with
+/// this rank's reason instead of waiting for it.
+std::shared_ptr<Group> Communicator::Impl::find_or_fail(std::span<const Call> calls) {
+  std::lock_guard lock(cache_mutex_);
+  try {
+    return find(calls);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::system) throw;
+    Failure failure = error.failure();
+    failure.rank = failure.peer = rank();
+    monitor().report(failure);
+    throw Error(failure);
+  }
+}
+
+/// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
+std::shared_ptr<Group> Communicator::Impl::find(std::span<const Call> calls) {
+  cache_.remove_if([](const Cached& entry) { return entry.is_idle() && !entry.group->is_valid(); });
+  const auto found = std::ranges::find_if(cache_, [&](const Cached& entry) {
+    return entry.is_idle() && std::ranges::equal(entry.calls, calls);
+  });
+  if (found != cache_.end()) {
+    cache_.splice(cache_.begin(), cache_, found);
+    return found->group;
+  }
+  auto fresh = prepare_making_room(calls);  // in use from here on: it is not given up below
+  cache_.push_front({{calls.begin(), calls.end()}, fresh});
+  for (auto entry = cache_.end(); cache_.size() > kIdleEntries && entry != cache_.begin();) {
+    --entry;
+    if (entry->is_idle()) entry = cache_.erase(entry);
+  }
+  // What a Work holds lives without the cache, too, in which it is looked for one by one. The
+  // newest goes: of calls that are started in a circle, the others are found again.
+  const auto newest = std::next(cache_.begin());
+  if (cache_.size() > kEntries && newest->group.use_count() > 1) cache_.erase(newest);
+  return fresh;
+}
+
+/// Idle operations hold staging memory and registrations, which count against the process's
+/// limits.
+std::shared_ptr<Group> Communicator::Impl::prepare_making_room(std::span<const Call> calls) {
+  try {
+    return prepare(calls);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted) throw;
+    if (cache_.remove_if([](const Cached& entry) { return entry.is_idle(); }) == 0) throw;
+  }
+  return prepare(calls);
+}
+
+std::shared_ptr<Group> Communicator::Impl::prepare(std::span<const Call> calls) {
+  auto group = std::make_shared<Group>();
+  group->driver = driver;
+  std::vector<const Call*> left;
+  for (const Call& call : calls) left.push_back(&call);
+  while (!left.empty()) {
+    const Call& first = *left.front();
+    const auto others = std::stable_partition(left.begin(), left.end(), [&](const Call* call) {
+      return call == &first || fuses_with(first, *call);
+    });
+    const std::span alike(left.begin(), others);
+    group->add(alike.size() > 1 ? prepare_fused(alike) : prepare_one(first, calls.size() == 1));
+    left.erase(left.begin(), others);
+  }
+  if (tuner_) tuner_->attach(*group);
+  return group;
+}
+
+PlanDecision Communicator::Impl::decide(const Call& call) const {
+  return plan_for(call, config(), choice(), members.hosts, costs);
+}
+
+/// `alone`: as what was learned of such calls says, if the tuner attends to it.
+std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call, bool alone) {
+  PlanDecision decision{Algorithm::automatic, slice_bytes_max(config()), 0, {}};
+  const bool is_collective = !traits_of(call.collective).is_point_to_point();
+  if (is_collective) decision = decide(call);
+  return driver->locked([&] {
+    if (alone && is_collective && tuner_) decision = tuner_->best_for(call, decision);
+    return engine.prepare(call, schedule_of(call, decision.algorithm), decision.algorithm,
+                          decision.slice_bytes);
+  });
+}
+
+Schedule Communicator::Impl::schedule_of(const Call& call, Algorithm algorithm) const {
+  if (!traits_of(call.collective).is_point_to_point())
+    return build_schedule({call.collective, algorithm, size(), call.root,
+                           grouping_for(algorithm, size(), members.hosts, costs.racks)},
+                          rank());
+  Schedule schedule{size(), rank(), 1, 0, {}, {}};
+  schedule.steps.push_back(
+      {call.collective == Collective::send ? StepOp::send_copy : StepOp::recv_copy,
+       static_cast<uint8_t>(call.channel), call.root});
+  return schedule;
+}
+
+/// `calls` run as one, on a vector that holds them one behind the other.
+std::shared_ptr<Operation> Communicator::Impl::prepare_fused(std::span<const Call* const> calls) {
+  Call fused = *calls[0];
+  fused.count = 0;
+  for (const Call* call : calls) fused.count += call->count;
+  auto packed = allocate(fused.count * size_of(fused.type));
+  fused.in = fused.out = packed->data();
+  auto operation = prepare_one(fused, false);
+  std::byte* at = packed->data();
+  for (const Call* call : calls) {
+    const size_t bytes = call->count * size_of(call->type);
+    operation->fragments.push_back({static_cast<const std::byte*>(call->in),
+                                    static_cast<std::byte*>(call->out),
+                                    std::exchange(at, at + bytes), bytes});
+  }
+  operation->memory.packed = std::move(packed);
+  return operation;
+}
+
+AutoTuner::Parts Communicator::Impl::parts_for_tuner() {
+  return {.rank = rank(),
+          .ranks = size(),
+          .clock = &session->clock,
+          .plan = [this](const Call& call) { return decide(call); },
+          .equip =
+              [this](Operation& operation, Algorithm algorithm, size_t slice_bytes) {
+                engine.equip(operation, schedule_of(operation.call, algorithm), algorithm,
+                             slice_bytes);
+              },
+          .prepare =
+              [this](const Call& call, Algorithm algorithm, size_t slice_bytes) {
+                return engine.prepare(call, schedule_of(call, algorithm), algorithm, slice_bytes);
+              }};
+}
+
+std::shared_ptr<RegisteredMemory> Communicator::Impl::allocate(size_t bytes) {
+  driver->throw_if_stopped();
+  auto memory =
+      std::make_shared<RegisteredMemory>(bytes, session->job.transports(), bind_memory_near_caller);
+  driver->locked([&] {
+    for (Transport* transport : session->job.transports()) memory->register_with(*transport);
+  });
+  session->memories.add(memory);
+  return memory;
+}
+
+}  // namespace ropewalk

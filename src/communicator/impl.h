@@ -1,0 +1,106 @@
+// Everything below the public surface of a communicator.
+#pragma once
+
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bootstrap/part.h"
+#include "communicator/auto_tuner.h"
+#include "communicator/part.h"
+#include "communicator/session.h"
+#include "job/costs.h"
+#include "ropewalk/communicator.h"
+
+namespace ropewalk {
+
+/// A Communicator shares it with the Works, Plans and Buffers that it gave out: they may outlive
+/// it. Threads: as Communicator, unless said otherwise.
+class Communicator::Impl {
+ public:
+  /// Of the whole job, which is joined. Throws Error.
+  explicit Impl(const Options& options);
+  /// Of the ranks `ranks` of `whole`; `part` is theirs, from Session::add_part. Nothing may be sent
+  /// before all have made theirs. Throws Error.
+  Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks,
+       std::shared_ptr<bootstrap::Part> part);
+  ~Impl();
+
+  int rank() const { return members.rank; }
+  int size() const { return members.size(); }
+  const Config& config() const { return session->job.config(); }
+  const TransportChoice& choice() const { return session->job.choice(); }
+  Monitor& monitor() const;
+
+  /// As Communicator::leave.
+  void leave();
+  /// Of a part that was not made everywhere: says nothing.
+  void forget();
+  uint32_t calls_made() {
+    return driver->locked([this] { return engine.failures().calls().count; });
+  }
+  /// Returns it as what to throw. Thread-safe.
+  Error blame(const Failure& failure) {
+    blamed.set(failure, calls_made());
+    return Error(failure);
+  }
+  /// `leave` where there is nobody to throw to. Prepared operations hold staging memory, which
+  /// would live as long as the last handle.
+  void close() noexcept;
+
+  /// What the planner reckons with. Before the first collective, alike on all ranks.
+  void set_costs(const Costs& agreed);
+
+  void check(std::span<const Call> calls) const;
+  /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
+  std::shared_ptr<Group> start(std::span<const Call> calls, bool in_background);
+  std::shared_ptr<Group> prepare(std::span<const Call> calls);
+  std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
+
+  const std::shared_ptr<Session> session;
+  const std::shared_ptr<bootstrap::Part> part;  // of the job; null: all of it
+  const Members members;
+  std::byte barrier_byte{};
+  const OwnedEngine owned_engine;
+  Engine& engine = *owned_engine;
+  const std::shared_ptr<Driver> driver;
+  Costs costs;
+  const std::weak_ptr<Impl> whole;        // that was split; of a part
+  const std::vector<int> ranks_in_whole;  // its members there
+  Blame blamed;
+
+ private:
+  void report_exception();
+  void leave_part(const CallsMade& calls);
+  void leave_job();
+  std::shared_ptr<Group> find_or_fail(std::span<const Call> calls);
+  std::shared_ptr<Group> find(std::span<const Call> calls);
+  std::shared_ptr<Group> prepare_making_room(std::span<const Call> calls);
+  PlanDecision decide(const Call& call) const;
+  std::shared_ptr<Operation> prepare_one(const Call& call, bool alone);
+  Schedule schedule_of(const Call& call, Algorithm algorithm) const;
+  std::shared_ptr<Operation> prepare_fused(std::span<const Call* const> calls);
+  AutoTuner::Parts parts_for_tuner();
+  /// Where plans can learn: between hosts, if that is wanted.
+  void have_tuner();
+
+  struct Cached {
+    std::vector<Call> calls;
+    std::shared_ptr<Group> group;
+
+    /// Nothing is under way. A Work that was not waited for must not see the next run.
+    bool is_idle() const { return group.use_count() == 1 && group->is_finished(); }
+  };
+
+  const int exceptions_ = std::uncaught_exceptions();  // when this was made
+  bool left_ = false;
+  std::optional<AutoTuner> tuner_;  // where plans learn; goes after the groups
+  std::mutex cache_mutex_;          // guards cache_; taken before the engine's
+  std::list<Cached> cache_;         // most recently used first
+};
+
+}  // namespace ropewalk

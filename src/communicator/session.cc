@@ -1,0 +1,97 @@
+#include "communicator/session.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace ropewalk {
+namespace {
+
+/// Between hosts waits are long. A transport that naps makes them longer.
+bool can_sleep_early(const Job& job) {
+  return job.choice().between != nullptr &&
+         std::ranges::none_of(job.transports(), [](const Transport* transport) {
+           return transport->capabilities().naps;
+         });
+}
+
+void find_neighbours(Members& members) {
+  members.local_size = 0;
+  const int own_host = members.hosts[static_cast<size_t>(members.rank)];
+  for (int rank = 0; rank < members.size(); ++rank) {
+    if (members.hosts[static_cast<size_t>(rank)] != own_host) continue;
+    if (rank == members.rank) members.local_rank = members.local_size;
+    ++members.local_size;
+  }
+}
+
+}  // namespace
+
+Members members_of(const Job& job) {
+  Members all{
+      .rank = job.rank(), .in_job = {}, .hosts = job.hosts(), .host_names = job.host_names()};
+  for (int rank = 0; rank < job.size(); ++rank) all.in_job.push_back(rank);
+  find_neighbours(all);
+  return all;
+}
+
+Members part_of(const Members& whole, const std::vector<int>& ranks) {
+  Members part;
+  for (const int rank : ranks) {
+    const auto index = static_cast<size_t>(rank);
+    if (rank == whole.rank) part.rank = part.size();
+    part.in_job.push_back(whole.in_job[index]);
+    part.hosts.push_back(whole.hosts[index]);
+    part.host_names.push_back(whole.host_names[index]);
+  }
+  find_neighbours(part);
+  return part;
+}
+
+Session::Session(const Options& options)
+    : job(options),
+      worker(job.rank(), job.transports(), job.route(), job.monitor()),
+      progress(std::make_shared<Progress>(
+          worker, clock, job.monitor().event_fd(),
+          ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
+                          job.shares_cpus(), can_sleep_early(job)})) {}
+
+OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {
+  return progress->locked([&] {
+    return OwnedEngine(
+        new Engine(worker, communicator, members.rank, members.in_job, memories, monitor, clock),
+        {progress.get()});
+  });
+}
+
+uint32_t Session::propose_number(uint32_t least) const {
+  const std::lock_guard lock(mutex_);
+  uint32_t number = std::max(least, next_);
+  while (!is_free(number)) ++number;
+  return number;
+}
+
+std::shared_ptr<bootstrap::Part> Session::add_part(uint32_t number,
+                                                   const std::vector<int>& members) {
+  if (!take_number(number)) return nullptr;
+  const auto part = job.add_part(number, members);
+  return {part.get(), [session = shared_from_this(), part, number](bootstrap::Part*) {
+            session->job.remove_part(*part);
+            session->give_back_number(number);
+          }};
+}
+
+bool Session::take_number(uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  if (!is_free(number)) return false;
+  next_ = number + 1;
+  living_.insert(communicator_of(number));
+  return true;
+}
+
+void Session::give_back_number(uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  [[maybe_unused]] const size_t erased = living_.erase(communicator_of(number));
+  assert(erased == 1);
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,86 @@
+// What the communicators of a process share that are of one job: its transports and connections,
+// the control tree, the memory that is registered, and the threads that drive all of it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bootstrap/part.h"
+#include "engine/driver.h"
+#include "job/job.h"
+
+namespace ropewalk {
+
+/// Who is in a communicator, by the numbers that ranks have in it.
+struct Members {
+  int rank = 0;                         // this one
+  std::vector<int> in_job;              // by rank: its number in the job
+  std::vector<int> hosts;               // by rank: number of its host
+  std::vector<std::string> host_names;  // by rank
+  int local_rank = 0, local_size = 1;
+
+  int size() const { return static_cast<int>(in_job.size()); }
+};
+Members members_of(const Job& job);
+/// Those of `whole` that are in `ranks`, in that order; this rank is among them.
+Members part_of(const Members& whole, const std::vector<int>& ranks);
+
+/// Ends an engine under the lock of those that drive it.
+struct EndEngine {
+  Progress* progress = nullptr;
+  void operator()(Engine* engine) const {
+    progress->locked([engine] { delete engine; });
+  }
+};
+using OwnedEngine = std::unique_ptr<Engine, EndEngine>;
+
+/// Lives as long as one of its communicators.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  /// Joins the job. Throws Error.
+  explicit Session(const Options& options);
+
+  /// Of the communicator of a part, as engines number it.
+  static uint16_t communicator_of(uint32_t part) {
+    return static_cast<uint16_t>(1 + (part - 1) % (kCommunicatorsMax - 1));
+  }
+  /// Of the communicator of that number. Thread-safe.
+  OwnedEngine make_engine(uint16_t communicator, const Members& members, Monitor& monitor);
+
+  // Parts. Thread-safe. A rank never uses a number again.
+  /// The least number that this rank may use, from `least` on.
+  uint32_t propose_number(uint32_t least) const;
+  /// The part of `members`, numbers in the job. Null where the number may not be used: another part
+  /// has, or its communicator is that of a part that lives. Throws Error.
+  std::shared_ptr<bootstrap::Part> add_part(uint32_t number, const std::vector<int>& members);
+
+  /// Counts communicators that have not been left. Thread-safe.
+  void open() { ++open_; }
+  /// True for the last.
+  bool close() { return --open_ == 0; }
+
+  const MonotonicClock clock;
+  MemoryRegistry memories;
+  Job job;
+  Worker worker;
+  CallsMade calls_of_whole;  // once the job's own communicator has been left
+  // Ends before the worker.
+  const std::shared_ptr<Progress> progress;
+
+ private:
+  bool take_number(uint32_t number);
+  void give_back_number(uint32_t number);
+  bool is_free(uint32_t number) const {
+    return number >= next_ && !living_.contains(communicator_of(number));
+  }
+
+  mutable std::mutex mutex_;
+  uint32_t next_ = 1;
+  std::set<uint16_t> living_;  // communicators of parts
+  std::atomic<int> open_{0};
+};
+
+}  // namespace ropewalk

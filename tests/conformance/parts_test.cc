@@ -1,0 +1,274 @@
+// Communicators of some ranks of another one: they share what it has, and nothing that goes wrong.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "tests/local_world.h"
+#include "tests/support/under_test.h"
+
+namespace ropewalk::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PartsOver : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Transports, PartsOver, ::testing::ValuesIn(transports_under_test()));
+
+/// Of all ranks: each brings its number.
+void expect_sum(Communicator& comm, size_t count) {
+  std::vector<float> data(count, static_cast<float>(comm.rank()));
+  comm.all_reduce(data);
+  const auto sum = static_cast<float>(comm.size() * (comm.size() - 1) / 2);
+  EXPECT_EQ(data, std::vector<float>(count, sum));
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_P(PartsOver, AreNumberedByKeyAndRank) {
+  run_ranks(5, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(comm.rank() % 2, -comm.rank());
+    EXPECT_EQ(part->size(), comm.rank() % 2 == 0 ? 3 : 2);
+    EXPECT_EQ(part->rank(), (4 - comm.rank()) / 2);
+    EXPECT_EQ(part->local_size(), part->size());
+    expect_sum(*part, 10);
+    const auto nothing = comm.split(comm.rank() == 3 ? 7 : -1);
+    EXPECT_EQ(nothing == nullptr, comm.rank() != 3);
+    if (nothing) expect_sum(*nothing, 10);
+  });
+}
+
+TEST_P(PartsOver, AHundredCostNoDescriptors) {
+  std::atomic<size_t> before{0};
+  run_ranks(4, GetParam(), [&](Communicator& comm) {
+    std::vector<std::unique_ptr<Communicator>> parts;
+    for (int i = 0; i < 102; ++i) {
+      // Two of each kind first, so that all links stand.
+      comm.barrier();
+      if (i == 6 && comm.rank() == 0) before = open_descriptors();
+      comm.barrier();
+      const int color = i % 3 == 0 ? 0 : i % 3 == 1 ? comm.rank() / 2 : comm.rank() % 2;
+      parts.push_back(comm.split(color));
+      expect_sum(*parts.back(), 8);
+    }
+    comm.barrier();
+    if (comm.rank() == 0) {
+      EXPECT_EQ(open_descriptors(), before);
+    }
+    comm.barrier();
+    for (const auto& part : parts) expect_sum(*part, 8);
+  });
+}
+
+TEST_P(PartsOver, MoveManyLengthsSideBySide) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    const auto pairs = comm.split(comm.rank() / 2), others = comm.split(comm.rank() % 2);
+    for (const size_t count : {size_t{1}, size_t{5'000}, size_t{300'000}}) {
+      std::vector<float> a(count, 1), b(count, 2), c(count, 3);
+      Work works[] = {pairs->start(Call::all_reduce(a)), others->start(Call::all_reduce(b)),
+                      comm.start(Call::all_reduce(c))};
+      for (Work& work : works) work.wait();
+      EXPECT_EQ(a, std::vector<float>(count, 2));
+      EXPECT_EQ(b, std::vector<float>(count, 4));
+      EXPECT_EQ(c, std::vector<float>(count, 12));
+    }
+  });
+}
+
+TEST_P(PartsOver, MayBeUsedByThreadsOfTheirOwn) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    std::vector<std::unique_ptr<Communicator>> parts;
+    for (int i = 0; i < 4; ++i) parts.push_back(comm.split(i % 2 == 0 ? 0 : comm.rank() % 2));
+    std::vector<std::thread> threads;
+    for (const auto& part : parts)
+      threads.emplace_back([&part] {
+        for (int i = 0; i < 50; ++i) expect_sum(*part, i % 5 == 0 ? 20'000 : 3);
+        // Parts that are split at the same time agree on numbers by themselves.
+        for (int i = 0; i < 5; ++i) expect_sum(*part->split(0), 5);
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST_P(PartsOver, OutliveTheWhole) {
+  std::string coordinator;
+  const int fd = listen_on_loopback(coordinator);
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      Options options;
+      options.rank = rank;
+      options.size = 3;
+      options.coordinator = coordinator;
+      if (rank == 0) options.coordinator_fd = fd;
+      options.transport = GetParam();
+      auto whole = Communicator::create(options);
+      const auto all = whole->split(0), pair = whole->split(rank == 0 ? -1 : 1);
+      whole->barrier();
+      whole.reset();
+      expect_sum(*all, 30'000);
+      if (pair) expect_sum(*pair, 30'000);
+      expect_sum(*all->split(0), 30);
+    }));
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST_P(PartsOver, OneThatIsAbortedLeavesTheOthers) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    const auto bad = comm.split(0), good = comm.split(0);
+    expect_sum(*bad, 10);
+    comm.barrier();
+    if (comm.rank() == 1) bad->abort("as the test wants it");
+    try {
+      for (;;) expect_sum(*bad, 10);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+      EXPECT_EQ(error.peer(), 1) << error.what();
+    }
+    for (int i = 0; i < 20; ++i) expect_sum(*good, 1'000);
+    expect_sum(comm, 100'000);
+    expect_sum(*comm.split(0), 10);
+  });
+}
+
+// Their buffers are the caller's again, and then others': nothing may be written there any more.
+TEST_P(PartsOver, OneThatFailsInTheMidstOfACallLetsGoOfItsMemory) {
+  constexpr size_t kCount = 2'000'000;
+  for (int round = 0; round < 5; ++round)
+    run_ranks(4, GetParam(), [round](Communicator& comm) {
+      const auto part = comm.split(0);
+      auto data = comm.allocate<float>(kCount);
+      std::vector<float> plain(kCount, 1);
+      comm.barrier();
+      const bool aborts = comm.rank() == round % 4;
+      try {
+        if (aborts) std::this_thread::sleep_for(std::chrono::microseconds(200 * round));
+        if (aborts && round % 2 == 0) part->abort("as the test wants it");
+        Work works[] = {part->start(Call::all_reduce(data)), part->start(Call::all_reduce(plain))};
+        if (aborts) part->abort("as the test wants it");
+        for (Work& work : works) work.wait();
+        for (;;) part->all_reduce(plain);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+      }
+      std::ranges::fill(data, 7.0f);
+      std::ranges::fill(plain, 7.0f);
+      expect_sum(comm, 300'000);
+      comm.barrier();
+      EXPECT_EQ(std::ranges::count(data, 7.0f), static_cast<ptrdiff_t>(kCount));
+      EXPECT_EQ(std::ranges::count(plain, 7.0f), static_cast<ptrdiff_t>(kCount));
+    });
+}
+
+// Ranks that compute, and are in no call.
+TEST_P(PartsOver, OneThatFailsWaitsForNobodysNextCall) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(0);
+    std::vector<float> data(200'000, 1);
+    expect_sum(*part, 200'000);
+    comm.barrier();
+    if (comm.rank() == 2) {
+      std::this_thread::sleep_for(1500ms);
+    } else {
+      Work work = part->start(Call::all_reduce(data));
+      std::this_thread::sleep_for(50ms);
+      if (comm.rank() == 1) part->abort("as the test wants it");
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_THROW(work.wait(), Error);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 1s * slowness());
+    }
+    expect_sum(comm, 10);
+  });
+}
+
+TEST_P(PartsOver, CallbacksHearOfTheirFailure) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(0);
+    std::vector<float> data(100'000, 1);
+    std::promise<ErrorCode> told;
+    if (comm.rank() != 1) {
+      Work work = part->start(Call::all_reduce(data));
+      work.on_done([&](const Failure* failure) {
+        told.set_value(failure == nullptr ? ErrorCode::ok : failure->code);
+      });
+      EXPECT_EQ(told.get_future().get(), ErrorCode::aborted);
+      EXPECT_THROW(work.wait(), Error);
+    } else {
+      std::this_thread::sleep_for(100ms);
+      part->abort("as the test wants it");
+    }
+    expect_sum(comm, 10);
+  });
+}
+
+TEST_P(PartsOver, OneThatWaitsTooLongNamesWhoIsLate) {
+  const auto adjust = [](int, Options& options) { options.timeout = 1500ms; };
+  run_ranks(
+      3, GetParam(),
+      [](Communicator& comm) {
+        const auto part = comm.split(0, -comm.rank());  // where rank 1 is 1, and rank 0 is 2
+        expect_sum(*part, 10);
+        if (comm.rank() != 0) {
+          try {
+            part->barrier();
+            ADD_FAILURE() << "nobody is missed";
+          } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+            EXPECT_EQ(error.peers(), std::vector{2}) << error.what();
+          }
+        } else {
+          std::this_thread::sleep_for(2500ms);
+          EXPECT_THROW(part->barrier(), Error);
+        }
+        expect_sum(comm, 10);
+      },
+      adjust);
+}
+
+TEST_P(PartsOver, OneWhoseRanksMakeDifferentCallsFailsAlone) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(comm.rank() / 2);
+    std::vector<float> data(comm.rank() == 3 ? 20 : 10, 1);
+    if (comm.rank() / 2 == 1) {
+      try {
+        part->all_reduce(data);
+        part->barrier();
+        ADD_FAILURE() << "it has not failed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+      }
+    } else {
+      part->all_reduce(data);
+    }
+    expect_sum(comm, 10);
+  });
+}
+
+TEST_P(PartsOver, MessagesAndWhoSendsNextAreTheirOwn) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(0);
+    std::array<int, 1> data{comm.rank()};
+    if (comm.rank() == 1) comm.send(data, 0);
+    if (comm.rank() == 2) part->send(data, 0);
+    if (comm.rank() == 0) {
+      EXPECT_EQ(part->next_sender(10s), 2);
+      EXPECT_EQ(comm.next_sender(10s), 1);
+      part->recv(data, 2);
+      EXPECT_EQ(data[0], 2);
+      comm.recv(data, 1);
+      EXPECT_EQ(data[0], 1);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ropewalk::testing

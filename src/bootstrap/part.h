@@ -32,7 +32,7 @@ class Part {
   void leave(const CallsMade& calls);
   /// Whether all have, as this rank knows.
   bool all_have_left() const;
-  /// What the control thread calls once the part has failed, while the job has not; empty: nothing.
+  /// What the control thread calls once the part, or the job, has failed; empty: nothing.
   /// Returns when it does not run any more.
   void on_failure(std::function<void()> call);
   /// This rank has no more to say of it than it has said by now. It stays until that is told.

@@ -113,12 +113,12 @@ void PartControl::advance(int64_t now_ns) {
       Failure seen = seen_from_part(*of_job, part->members());
       seen.reason = "in the job, by the numbers that ranks have there: " + seen.reason;
       monitor.keep(seen);
-      continue;
     }
     if (monitor.failure() != nullptr && !std::exchange(part->on_failure_called_, true)) {
       const std::lock_guard lock(part->mutex_);
       if (part->on_failure_) part->on_failure_();
     }
+    if (of_job != nullptr) continue;
     const auto own = static_cast<uint32_t>(rank_);
     if (const Failure* failure = monitor.failure();
         failure != nullptr && !std::exchange(part->failure_told_, true))

@@ -142,6 +142,7 @@ std::optional<int64_t> Communicator::culprit_process() const {
 // has used meanwhile is tried for the next. A part has what the whole has, connections, threads and
 // control tree; deadlines, failures and the order of calls are its own.
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+  impl_->driver->throw_if_forked();
   Session& session = *impl_->session;
   const auto ranks = static_cast<size_t>(size());
   for (uint32_t least = 1;;) {

@@ -89,7 +89,10 @@ void Communicator::Impl::leave() {
     leave_part(calls);
   else
     session->calls_of_whole = calls;
-  if (session->close()) leave_job();
+  if (session->close())
+    leave_job();
+  else if (!part)
+    tell_rest();
   const Failure* const failure = monitor().failure();
   if (failure != nullptr && failure->code == ErrorCode::mismatch && !driver->has_thrown_failure())
     throw Error(*failure);
@@ -105,10 +108,19 @@ void Communicator::Impl::forget() {
 void Communicator::Impl::leave_part(const CallsMade& calls) {
   part->leave(calls);
   try {
-    if (!driver->serve_until([this] { return part->all_have_left(); }))
+    if (!driver->serve_until([this] { return part->all_have_left() && !engine.links().owes(); }))
       log(LogLevel::warn, rank(), "left a part of the job without all of its ranks");
   } catch (const Error&) {
     return;  // it has failed
+  }
+}
+
+/// Of the whole, whose parts live on: peers may wait for what it owes them.
+void Communicator::Impl::tell_rest() {
+  try {
+    driver->serve_until([this] { return !engine.links().owes(); });
+  } catch (const Error&) {
+    return;  // the job has failed
   }
 }
 

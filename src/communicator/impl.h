@@ -76,6 +76,7 @@ class Communicator::Impl {
  private:
   void report_exception();
   void leave_part(const CallsMade& calls);
+  void tell_rest();
   void leave_job();
   std::shared_ptr<Group> find_or_fail(std::span<const Call> calls);
   std::shared_ptr<Group> find(std::span<const Call> calls);

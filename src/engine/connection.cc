@@ -157,6 +157,7 @@ bool Connection::skip_arrival() {
   if (!mapped()) freed_ += slot(arrived_)->slots;
   used_[arrived_++ % kSlots] = nullptr;
   free_slots();
+  if (arrived_ - first_used_ == kSlots) copy_older_half();
   return true;
 }
 

@@ -41,6 +41,13 @@ void Driver::stop() {
   progress_->await_callbacks(*this, lock);
 }
 
+/// In a job of one there is no control thread that tells its parts.
+const Failure* Driver::failure() const {
+  const Failure* const own = engine_.failures().failure();
+  const Worker& worker = progress_->worker_;
+  return own != nullptr || worker.connections().size() > 1 ? own : worker.failure();
+}
+
 void Driver::throw_if_failed() {
   const Failure* const failed = failure();
   if (failed == nullptr) return;
@@ -74,9 +81,9 @@ void Driver::settle() {
 
 void Driver::quiesce() {
   std::lock_guard lock(progress_->mutex_);
-  if (failure() == nullptr || progress_->worker_.has_failed()) return;
-  engine_.quiesce();
-  progress_->wake_progress_thread();  // what the transports do not take at once
+  if (failure() == nullptr || stopping_) return;
+  if (!progress_->worker_.has_failed()) progress_->settle(*this);
+  progress_->wake_progress_thread();  // for what is to be settled still, and for callbacks
 }
 
 bool Driver::has_callbacks() {

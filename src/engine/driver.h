@@ -33,7 +33,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   bool is_forked() const { return progress_->is_forked(); }
   bool is_stopped() const { return stopping_; }
   /// The communicator's, as soon as this rank knows it; null: none.
-  const Failure* failure() const { return engine_.failures().failure(); }
+  const Failure* failure() const;
   /// Throws it, if there is one.
   void throw_if_failed();
   /// Whether a caller has heard of the failure.
@@ -123,7 +123,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Under the lock:
   std::array<bool, kChannels> interrupted_{};  // whoever waits for messages, or will, is to return
   int callbacks_ready_ = 0;                    // to be run, or being run
-  int64_t failed_ns_ = 0;                      // when it was first to be settled
+  int64_t failed_ns_ = 0;                      // when it was first to be settled; 0: not yet
   bool settled_ = false;                       // then what it had started may be gone
 };
 

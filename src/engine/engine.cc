@@ -173,19 +173,19 @@ void Engine::end_links() {
   worker_.flush();
 }
 
-bool Engine::quiesce() {
+bool Engine::quiesce(bool trusts_leaves) {
   worker_.drop(*this);
   if (!std::exchange(has_ended_, true)) {
     links_.end();
     worker_.flush();
   }
   const auto is_quiet = [](const Operation* op) { return op->executor->is_quiet(); };
-  return unquiet_peer() < 0 && std::ranges::all_of(queues_.active(), is_quiet);
+  return unquiet_peer(trusts_leaves) < 0 && std::ranges::all_of(queues_.active(), is_quiet);
 }
 
-int Engine::unquiet_peer() const {
+int Engine::unquiet_peer(bool trusts_leaves) const {
   for (Link* link : links_.open())
-    if (link->ready() && !link->has_ended() && !failures_.has_left(link->peer()))
+    if (link->ready() && !link->has_ended() && !(trusts_leaves && failures_.has_left(link->peer())))
       return link->peer();
   return -1;
 }

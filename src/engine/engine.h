@@ -63,9 +63,10 @@ class Engine {
   /// Where others of the job go on: moves nothing any more, and tells the peers. To be repeated
   /// until it says true: then no peer writes memory of its operations any more, and no transport
   /// reads it.
-  bool quiesce();
+  /// `trusts_leaves`: of a peer that has left, what it sent has arrived by now.
+  bool quiesce(bool trusts_leaves);
   /// A peer for which quiesce still waits; -1: none.
-  int unquiet_peer() const;
+  int unquiet_peer(bool trusts_leaves) const;
 
   /// As Communicator::next_sender, without waiting: fails the job where nobody can send any more.
   /// Goes round the peers, so that all get their turn.

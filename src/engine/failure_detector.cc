@@ -257,9 +257,12 @@ void FailureDetector::check_arrivals(const Operation& op, int64_t now_ns) {
 
 void FailureDetector::check_probe(int peer) {
   assert(links_.find(peer) != nullptr);
+  if (failure() != nullptr) return;  // operations may be gone
   const Probe probe = links_.find(peer)->last_probe();
-  // A probe may be overwritten by the next one while it is read.
-  if (probe.point_to_point != 0 || probe.check != check_of(probe.signature)) return;
+  // A probe may be overwritten by the next one, also of another communicator, while it is read.
+  if (probe.communicator != links_.communicator() || probe.point_to_point != 0 ||
+      probe.check != check_of(probe.signature))
+    return;
   compare_calls(peer, probe.signature, true);
 }
 
@@ -268,7 +271,7 @@ void FailureDetector::check_senders() {
   bool may_come = false;
   for (int peer = 0; peer < links_.size(); ++peer) {
     if (peer == links_.rank()) continue;
-    if (!monitor_.has_left(peer)) return;
+    if (!sends_no_more(peer)) return;
     PeerState& state = peers_[static_cast<size_t>(peer)];
     if (state.left_ns == 0) state.left_ns = now_ns;
     may_come |= may_still_come(peer, state.left_ns, now_ns);
@@ -389,12 +392,10 @@ void FailureDetector::probe(const Operation& op, Link& link, int64_t now_ns) {
   auto& [lost_ns, left_ns] = peers_[static_cast<size_t>(peer)];
   if (lost_ns == 0 && link.lost()) note_lost(peer);
   if (failed_) return;
-  const bool has_left = monitor_.has_left(peer);
-  if (has_left && left_ns == 0) {
-    left_ns = now_ns;
-    compare_calls_of_left(peer);
-    if (failed_) return;
-  }
+  const bool has_left = sends_no_more(peer);
+  if (has_left && left_ns == 0) left_ns = now_ns;
+  compare_calls_of_left(peer);
+  if (failed_) return;
   if (has_left && !may_still_come(peer, std::max(op.moved_ns, left_ns), now_ns))
     return fail(
         {ErrorCode::peer_lost, name_of(op),

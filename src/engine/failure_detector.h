@@ -142,6 +142,11 @@ class FailureDetector {
   /// arrive, or wait here. The link tells (Link::has_ended), also one that is still being made: who
   /// has left answers, but perhaps not for ever.
   bool may_still_come(int peer, int64_t since_ns, int64_t now_ns) const;
+  /// It has left the job or, as its link tells, this communicator.
+  bool sends_no_more(int peer) const {
+    const Link* const link = links_.find(peer);
+    return monitor_.has_left(peer) || (link != nullptr && link->has_ended());
+  }
   /// Whom `operation` waits for; nobody where it waits for its turn. Valid until the next call.
   const std::vector<Blocker>& blockers_of(const Operation& operation) const;
 

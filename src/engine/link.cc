@@ -121,6 +121,8 @@ Link& LinkTable::to(int peer) {
 }
 
 void LinkTable::end() {
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank_) find_or_make(peer);
   has_ended_ = true;
   for (Link* link : open_) link->end();
 }

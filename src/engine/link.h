@@ -10,6 +10,7 @@
 // later, never wait.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstdint>
@@ -147,6 +148,8 @@ class Link {
 
   /// This rank leaves: no message and no slice comes after what it has sent. `flush` tells.
   void end() { owe(kOwesEnds); }
+  /// Something that it says so, or gives back, could be sent, and has not been.
+  bool owes() { return owing_ != 0 && ready() && !lost(); }
   /// The peer has said so, and all that it sent has arrived; or it had left before it was asked for
   /// a connection, which never gets ready.
   bool has_ended() const {
@@ -277,8 +280,13 @@ class LinkTable {
   }
   const std::vector<Link*>& open() const { return open_; }
 
-  /// This rank leaves the communicator: Link::end, of all links, also of those to come.
+  /// This rank leaves the communicator: Link::end, to all peers that it is connected with, also to
+  /// those to come.
   void end();
+  /// Notices that can be sent, and have not been.
+  bool owes() const {
+    return std::ranges::any_of(open_, [](Link* link) { return link->owes(); });
+  }
 
  private:
   int member(int peer) const {

@@ -154,6 +154,11 @@ std::optional<uint32_t> PipelinedExecutor::blocked_step(const StreamState& strea
     const uint32_t slice = std::min(state.issued, state.slices - 1);
     return slice_ready(i, slice, program_.steps[i].deps_end) ? std::optional(i) : std::nullopt;
   }
+  if (!state.announced && !state.eager && !state.exposed && !state.granted) {
+    const bool may_grant = state.remote.known == 0 ||
+                           slice_ready(i, state.slices - 1, program_.steps[i].grant_deps_end);
+    return may_grant ? std::optional(i) : std::nullopt;  // the peer does not take the grant
+  }
   // What has arrived already waits for other steps here.
   const bool arrived = state.announced ? stream.link->slices_arrived(stream.id) > 0
                                        : stream.link->front(stream.id) != nullptr;

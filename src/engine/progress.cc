@@ -17,8 +17,8 @@ namespace ropewalk {
 namespace {
 
 constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
-/// For the ranks of a part that has failed to be done with it.
-constexpr int64_t kSettleMax_ns = 5'000'000'000;
+/// What a rank has sent before it leaves arrives within so long.
+constexpr int64_t kLeavesArrive_ns = 1'000'000'000;
 
 /// Whose callbacks this thread runs, the innermost first: one may wait for another.
 struct Running {
@@ -99,23 +99,48 @@ bool Progress::give_up_failed() {
 bool Progress::settle(Driver& driver) {
   if (driver.settled_) return true;
   Engine& engine = driver.engine_;
-  const auto is_other = [&](const Driver* other) { return other != &driver; };
-  if ((engine.is_whole() && std::ranges::none_of(drivers_, is_other)) || worker_.has_failed()) {
-    worker_.stop_transports();
-    return driver.settled_ = true;
-  }
-  if (engine.quiesce()) return driver.settled_ = true;
   const int64_t now_ns = clock_.now_ns();
-  if (driver.failed_ns_ == 0) driver.failed_ns_ = now_ns;
-  if (now_ns - driver.failed_ns_ < kSettleMax_ns) return false;
-  const int peer = engine.links().in_job(engine.unquiet_peer());
-  worker_.fail({ErrorCode::peer_lost, "part",
-                fmt::format("a part of the job has failed, and rank {} has not said for {:.3g} s "
-                            "that it is done with it",
-                            peer, static_cast<double>(kSettleMax_ns) / 1e9),
-                fmt::format("is rank {} stopped?", peer), worker_.connections().rank(), peer});
-  worker_.stop_transports();
+  if (driver.failed_ns_ == 0) {
+    driver.failed_ns_ = now_ns;
+    ++unsettled_;
+  }
+  const auto is_other = [&](const Driver* other) { return other != &driver; };
+  const bool stops_all =
+      (engine.is_whole() && std::ranges::none_of(drivers_, is_other)) || worker_.has_failed();
+  const int64_t waited_ns = now_ns - driver.failed_ns_;
+  if (!stops_all && !engine.quiesce(waited_ns > kLeavesArrive_ns)) {
+    if (waited_ns < settle_limit_ns(driver)) return false;
+    fail_unsettled(engine, waited_ns);
+  }
+  if (stops_all || worker_.has_failed()) worker_.stop_transports();
+  --unsettled_;
   return driver.settled_ = true;
+}
+
+/// A transport may take so long to tell that a peer is lost, and a rank to tell that one is
+/// stopped.
+int64_t Progress::settle_limit_ns(const Driver& driver) const {
+  int64_t silence_ns = 0;
+  for (const Transport* transport : worker_.connections().transports())
+    silence_ns = std::max(silence_ns, transport->capabilities().silence_max_ns);
+  return std::max(driver.timeout_ns_, silence_ns);
+}
+
+void Progress::fail_unsettled(const Engine& engine, int64_t waited_ns) {
+  const int own = worker_.connections().rank();
+  const int peer = engine.links().in_job(engine.unquiet_peer(true));
+  const std::string who = peer < 0 ? "a transport" : fmt::format("rank {}", peer);
+  worker_.fail({ErrorCode::timeout, engine.is_whole() ? "leave" : "part",
+                fmt::format("rank {} has given up calls that were under way, and {} has not been "
+                            "done with them for {:.3g} s",
+                            own, who, static_cast<double>(waited_ns) / 1e9),
+                peer < 0 ? "is the network slow?" : fmt::format("is rank {} stopped?", peer), own,
+                peer});
+}
+
+void Progress::settle_all() {
+  for (Driver* driver : drivers_)
+    if (driver->failed_ns_ != 0) settle(*driver);
 }
 
 /// The caller of the driver may hold locks, and has a deadline: callbacks are not for it.
@@ -167,6 +192,7 @@ void Progress::check_callback(const Group& group, Callback& callback, int64_t no
 }
 
 void Progress::forget(const Driver& driver) {
+  if (driver.failed_ns_ != 0 && !driver.settled_) --unsettled_;
   std::erase(drivers_, &driver);
   std::erase_if(message_waiters_,
                 [&](const auto& waiter) { return waiter.first == &driver.engine_; });
@@ -192,7 +218,8 @@ void Progress::notify_waiters(bool moved) {
 }
 
 void Progress::have_progress_thread() {
-  const bool is_wanted = options_.progress_thread || !callbacks_.empty() || !ready_.empty();
+  const bool is_wanted =
+      options_.progress_thread || !callbacks_.empty() || !ready_.empty() || unsettled_ > 0;
   if (!is_wanted || worker_.connections().size() == 1 || progressing_ > 0 ||
       (stopping_ && ready_.empty()))
     return;
@@ -237,11 +264,11 @@ void Progress::run_progress_thread() {
       ++progressing_;
       continue;  // meanwhile anything may have happened
     }
+    if (unsettled_ > 0) settle_all();
     if (give_up_failed()) continue;
-    const bool settles = std::ranges::any_of(
-        callbacks_, [](const auto& entry) { return entry.second.driver.failure() != nullptr; });
-    const bool busy = (worker_.has_work() || settles) && !progress_drives_ &&
-                      !worker_.has_failed() && (options_.progress_thread || !callbacks_.empty());
+    const bool busy = (worker_.has_work() || unsettled_ > 0) && !progress_drives_ &&
+                      !worker_.has_failed() &&
+                      (options_.progress_thread || !callbacks_.empty() || unsettled_ > 0);
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {
       // On its way to sleep this thread may have taken the news that they wait for.

@@ -167,6 +167,10 @@ class Progress : public std::enable_shared_from_this<Progress> {
   /// A step towards the end of what peers and transports still do with memory of `driver`, which
   /// has failed. True once that is over: callers may have their memory back.
   bool settle(Driver& driver);
+  /// The same of all that are to be settled.
+  void settle_all();
+  int64_t settle_limit_ns(const Driver& driver) const;
+  void fail_unsettled(const Engine& engine, int64_t waited_ns);
   /// Leaves what is in ready_ to a progress thread, or runs it where there is none.
   void hand_over_callbacks(std::unique_lock<std::mutex>& lock);
   /// Runs what is in ready_, without the lock.
@@ -196,6 +200,7 @@ class Progress : public std::enable_shared_from_this<Progress> {
   // Under mutex_:
   std::vector<Driver*> drivers_;  // that have not been stopped
   bool stopping_ = false;
+  int unsettled_ = 0;      // drivers that are being settled
   uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
   uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
   std::vector<std::pair<const Engine*, int>> message_waiters_;  // and channel: of sleepers

@@ -52,8 +52,9 @@ class Worker {
   }
 
   void fail(const Failure& failure) { monitor_.report(failure); }
-  /// The job has, as this rank knows.
-  bool has_failed() const { return monitor_.failure() != nullptr; }
+  /// The job's, as this rank knows; null: none.
+  const Failure* failure() const { return monitor_.failure(); }
+  bool has_failed() const { return failure() != nullptr; }
   /// True while operations of any communicator are under way.
   bool has_operations() const { return !busy_.empty(); }
   /// The same, or bytes that a transport could not take at once.

@@ -169,6 +169,135 @@ TEST_P(PartsOver, OneThatFailsInTheMidstOfACallLetsGoOfItsMemory) {
     });
 }
 
+// It has made no call of the part, and makes none: it has to say that it is done with it unasked.
+TEST_P(PartsOver, OneThatFailsWaitsForNobodyWhoHasNotCalledIt) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    expect_sum(comm, 100'000);  // all are connected
+    const auto part = comm.split(0);
+    comm.barrier();
+    if (comm.rank() == 2) {
+      std::this_thread::sleep_for(2s);
+    } else {
+      std::vector<float> data(100'000, 1);
+      Work work = part->start(Call::all_reduce(data));
+      std::this_thread::sleep_for(50ms);
+      if (comm.rank() == 1) part->abort("as the test wants it");
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_THROW(work.wait(), Error);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 1500ms * slowness());
+    }
+    expect_sum(comm, 10);
+  });
+}
+
+// Probes of all communicators go through one place: one was compared with the calls of another.
+TEST_P(PartsOver, ProbesAreComparedWithTheirOwnCalls) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(0);
+    for (int i = 0; i < 5; ++i) comm.barrier();
+    std::vector<float> a(10, 1), b(20, 1);
+    if (comm.rank() == 1) std::this_thread::sleep_for(600ms);
+    Work works[] = {part->start(Call::all_reduce(a)), part->start(Call::all_reduce(a)),
+                    comm.start(Call::all_reduce(b)), comm.start(Call::all_reduce(b))};
+    for (Work& work : works) work.wait();
+    if (comm.rank() == 1) std::this_thread::sleep_for(300ms);
+    comm.barrier();
+    part->barrier();
+  });
+}
+
+// A program that only waits to be called back.
+TEST_P(PartsOver, CallbacksHearOfTheJobsFailure) {
+  std::array<std::promise<ErrorCode>, 3> told;
+  try {
+    run_ranks(3, GetParam(), [&](Communicator& comm) {
+      const auto part = comm.split(0);
+      std::vector<float> data(100'000, 1);
+      if (comm.rank() != 1) {
+        Work work = part->start(Call::all_reduce(data));
+        auto& own = told[static_cast<size_t>(comm.rank())];
+        work.on_done([&](const Failure* failure) {
+          own.set_value(failure == nullptr ? ErrorCode::ok : failure->code);
+        });
+        EXPECT_EQ(own.get_future().get(), ErrorCode::aborted);
+      } else {
+        std::this_thread::sleep_for(100ms);
+        comm.abort("as the test wants it");
+      }
+      comm.barrier();
+    });
+    ADD_FAILURE() << "the job has not failed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+  }
+}
+
+TEST_P(PartsOver, OneMayBeLeftWithAReceiveUnderWay) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    std::vector<float> data(100'000, 5);
+    Work work;
+    {
+      const auto part = comm.split(0);
+      expect_sum(*part, 10);
+      if (comm.rank() != 0) work = part->start(Call::recv(data, 0));
+    }
+    if (comm.rank() != 0) {
+      EXPECT_THROW(work.wait(), Error);
+    }
+    expect_sum(comm, 1'000);
+    EXPECT_EQ(std::ranges::count(data, 5.0f), 100'000);
+  });
+}
+
+// Who waits for it in the whole is told, though its parts live on.
+TEST_P(PartsOver, WhoLeavesTheWholeAloneIsMissedThere) {
+  std::string coordinator;
+  const int fd = listen_on_loopback(coordinator);
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      Options options;
+      options.rank = rank;
+      options.size = 2;
+      options.coordinator = coordinator;
+      if (rank == 0) options.coordinator_fd = fd;
+      options.transport = GetParam();
+      auto whole = Communicator::create(options);
+      const auto part = whole->split(0);
+      whole->barrier();
+      if (rank == 0) {
+        whole.reset();
+        std::this_thread::sleep_for(3s);
+        EXPECT_THROW(part->barrier(), Error);
+      } else {
+        try {
+          whole->barrier();
+          ADD_FAILURE() << "rank 0 has left it";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::peer_lost) << error.what();
+          EXPECT_EQ(error.peer(), 0) << error.what();
+        }
+      }
+    }));
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST(PartsOfAJobOfOne, HearOfItsFailure) {
+  Options options;
+  options.rank = 0;
+  options.size = 1;
+  const auto whole = Communicator::create(options);
+  const auto part = whole->split(0);
+  expect_sum(*part, 10);
+  whole->abort("as the test wants it");
+  try {
+    part->barrier();
+    ADD_FAILURE() << "the job has failed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+  }
+}
+
 // Ranks that compute, and are in no call.
 TEST_P(PartsOver, OneThatFailsWaitsForNobodysNextCall) {
   run_ranks(3, GetParam(), [](Communicator& comm) {

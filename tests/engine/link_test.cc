@@ -241,6 +241,26 @@ TEST_P(LinkTest, AMessageOfAnUnknownCommunicatorIsRefused) {
   EXPECT_NE(here.failure()->reason.find("communicator 9"), std::string::npos);
 }
 
+// The ring stood still where the last slot that was free brought one of those.
+TEST_P(LinkTest, MessagesOfACommunicatorThatHasEndedAreSkipped) {
+  { LinkTable ended(of_1, 9, 1, {7, 1, 0}); }
+  Link there_too(to_there, 9, 1);
+  for (const int stream : {0, 1})
+    for (uint32_t i = 0; i < kUnreadMax - 1u + (stream == 0 ? 1 : 0); ++i)
+      ASSERT_TRUE(send(8, 3, stream));
+  ASSERT_TRUE(there_too.send(kStream, header_of(0), nullptr, 0));
+  ASSERT_TRUE(settle());
+  EXPECT_EQ(here.front(2), nullptr);
+  EXPECT_TRUE(to_here.flush());
+  ASSERT_TRUE(settle());
+  ASSERT_TRUE(there.can_send(2));
+  ASSERT_TRUE(send(8, 7, 2));
+  ASSERT_TRUE(settle());
+  ASSERT_NE(here.front(2), nullptr);
+  EXPECT_EQ(payload_of(*here.front(2), 8)[0], std::byte{7});
+  EXPECT_FALSE(here.failure().has_value());
+}
+
 TEST_P(LinkTest, BothDirectionsAreApart) {
   ASSERT_TRUE(send(8, 1));
   ASSERT_TRUE(here.send(kStream, header_of(0), nullptr, 0));

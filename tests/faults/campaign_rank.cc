@@ -224,13 +224,15 @@ class Calls {
     comm.all_reduce(data);
     return wrong(data, [&](size_t i) { return sum_of(comm.size(), i); });
   }
-  /// Errors of the part number its ranks, those of the split the ranks of the whole.
+  /// Errors of the part number its ranks, those of the split the ranks of the whole. Where the job
+  /// has failed by a rank that is not in the part, the whole can name it.
   size_t all_reduce_in_part() {
     const int color = comm_.rank() % 2;
     const auto part = comm_.split(color);
     try {
       return all_reduce(*part);
     } catch (const Error& error) {
+      if (error.peers().empty()) comm_.barrier();
       Failure failure = error.failure();
       for (int& peer : failure.peers) peer = 2 * peer + color;
       throw Error(failure);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,7 +130,17 @@ TEST_P(Faults, ACutConnectionIsNamedWithinASecond) {
     if (comm.rank() != 2) return reduce_for_ever(comm);
     std::thread cutter([] {
       sleep_s(0.1);
-      for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
+      // By a child, which has the same sockets, while this process stands still: else it may tell
+      // somebody of the first before the last is shut.
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::kill(::getppid(), SIGSTOP);
+        ::usleep(2000);
+        for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
+        ::kill(::getppid(), SIGCONT);
+        ::_exit(0);
+      }
+      ::waitpid(child, nullptr, 0);
     });
     cutter.detach();
     reduce_for_ever(comm);

@@ -11,7 +11,6 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kClosingPollNs = 1'000'000;
-constexpr int64_t kLookAtWholeNs = 50'000'000;
 /// So long after the last that came late rank 0 waits for another: less than launchers leave it.
 constexpr int64_t kTellLateNs = 1'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
@@ -105,7 +104,6 @@ void Control::prepare(int64_t now_ns) {
     if (host_probe_) host_probe_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
     if (is_joined_ && parent_dial_) set_.wake_at(new_parent_deadline_ns_);
-    if (!is_joined_ && setup_.whole != nullptr) set_.wake_at(now_ns + kLookAtWholeNs);
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
     set_.wake_at(socket_broker_.next_deadline().first);
   }

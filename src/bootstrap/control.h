@@ -39,9 +39,8 @@ struct ControlSetup {
   std::vector<UniqueFd> coordinator_listeners;  // rank 0
   std::vector<SocketAddress> coordinator;       // ranks other than 0
   std::vector<size_t> coordinator_names;        // by address, as Dialer's
-  std::string coordinator_text;
-  const Monitor* whole = nullptr;  // see World::join                 // for messages
-  int64_t deadline_ns = 0;         // of joining
+  std::string coordinator_text;                 // for messages
+  int64_t deadline_ns = 0;                      // of joining
 
   /// How long last words may take: who leaves has no more to do.
   std::chrono::nanoseconds flush_limit() const {

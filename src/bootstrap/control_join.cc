@@ -25,9 +25,6 @@ void Control::start_joining() {
 }
 
 void Control::advance_joining(int64_t now_ns) {
-  const Failure* const whole = setup_.whole == nullptr ? nullptr : setup_.whole->failure();
-  if (whole != nullptr)  // without its ranks, which have other numbers here
-    return monitor_.report({whole->code, whole->operation, whole->reason, whole->advice});
   if (registrar_) advance_registrar(now_ns);
   if (coordinator_dial_ || registration_) advance_registration(now_ns);
   if (parent_dial_) advance_parent_dial(now_ns);

@@ -29,6 +29,7 @@ class PartControl {
   void handle(int peer, const Frame& frame, int64_t now_ns);
   /// Says what this rank has to say.
   void advance(int64_t now_ns);
+  /// Sends it what it may have missed.
   void greet(int new_neighbour);
 
  private:

@@ -196,7 +196,7 @@ World::World(int rank, int size, const Config& config)
 World::~World() = default;
 
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
-                                   TransportInfos transport_infos, const Monitor* whole) {
+                                   TransportInfos transport_infos) {
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   PeerRecord record = make_record(identity, config, std::move(transport_infos));
@@ -209,7 +209,6 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;
-  setup.whole = whole;
   setup.deadline_ns = MonotonicClock().now_ns() + config.timeout.count();
   open_listeners(identity, config, setup);
   std::string choice;
@@ -229,13 +228,6 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
 
 const PeerRecord& World::record(int rank) const {
   return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
-}
-
-bool World::is_on_loopback() const {
-  return std::ranges::all_of(record(rank_).addresses, [](const std::string& text) {
-    const auto address = numeric_address(text);
-    return address && address->is_loopback();
-  });
 }
 
 Monitor& World::monitor() {

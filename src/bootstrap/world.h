@@ -66,18 +66,14 @@ class World {
   /// A world of one opens no socket and starts no thread. Throws the same Error on every rank that
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
-  /// as the resolver does. Where all ranks of the new world are in another, `whole` is that one's
-  /// monitor: its failure, without ranks, is this one's, until all have joined.
+  /// as the resolver does.
   static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
-                                     TransportInfos transport_infos,
-                                     const Monitor* whole = nullptr);
+                                     TransportInfos transport_infos);
   ~World();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   const PeerRecord& record(int rank) const;
-  /// Nobody beyond this host can reach this rank's ports.
-  bool is_on_loopback() const;
   Monitor& monitor();
   SocketSource& sockets();
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or

@@ -60,26 +60,6 @@ TEST_P(Join, EveryRankKnowsEveryOther) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33));
 
-// Who was about to join a part of a job that had failed waited for the whole timeout.
-TEST(World, APartIsNotWaitedForWhenTheWholeHasFailed) {
-  const TestJob job(3);
-  JobMonitor whole(0, 4);
-  std::thread failing([&] {
-    std::this_thread::sleep_for(100ms);
-    whole.report({ErrorCode::aborted, "abort", "rank 3 has had enough", "", 3, 3});
-  });
-  const auto begin = std::chrono::steady_clock::now();
-  const auto errors = run_world_ranks(
-      2, [&](int rank) { World::join(job.identity(rank), job.config, {}, &whole); });
-  failing.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.config.timeout / 2);
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->failure().reason, "rank 3 has had enough");
-    EXPECT_EQ(error->failure().peer, -1) << error->what();  // it has another number here, or none
-  }
-}
-
 TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
   const TestJob job(3);
   for (int round = 0; round < 3; ++round)

@@ -23,10 +23,6 @@ void require_channel(const char* operation, int channel) {
                 fmt::format("channel {} is not in 0..{}", channel, kChannels - 1));
 }
 
-}  // namespace
-
-namespace {
-
 /// A Buffer's memory, and what it is registered with.
 struct KeptMemory {
   ~KeptMemory() {
@@ -53,9 +49,10 @@ auto numbers_of(std::span<Wish> wishes) {
 /// Null where the number may not be used here.
 std::shared_ptr<Communicator::Impl> make_part(const std::shared_ptr<Communicator::Impl>& whole,
                                               const std::vector<int>& ranks, uint32_t number) {
-  auto part = whole->session->add_part(number, part_of(whole->members, ranks).in_job);
+  Members members = part_of(whole->members, ranks);
+  auto part = whole->session->add_part(number, members.in_job);
   if (!part) return nullptr;
-  return std::make_shared<Communicator::Impl>(whole, ranks, std::move(part));
+  return std::make_shared<Communicator::Impl>(whole, ranks, std::move(members), std::move(part));
 }
 
 }  // namespace
@@ -89,7 +86,7 @@ int Communicator::local_size() const {
   return impl_->members.local_size;
 }
 std::string Communicator::transport() const {
-  return names_of(impl_->choice());
+  return names_of(impl_->choice);
 }
 
 void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds> timeout) {

@@ -1,6 +1,7 @@
 #include "communicator/impl.h"
 
 #include <algorithm>
+#include <cassert>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -31,27 +32,41 @@ bool fuses_with(const Call& a, const Call& b) {
          a.algorithm == b.algorithm;
 }
 
+/// What a tuning profile can be asked about.
+TunedJob tuned_part(const Job& job, const Members& members, const TransportChoice& choice,
+                    bool with_names) {
+  TunedJob tuned{.host_names = {}, .hosts = members.hosts, .transport = names_of(choice)};
+  if (!with_names) return tuned;
+  const std::vector<std::string> names = job.host_names();
+  for (const int rank : members.in_job)
+    tuned.host_names.push_back(names[static_cast<size_t>(rank)]);
+  return tuned;
+}
+
 }  // namespace
 
 Communicator::Impl::Impl(const Options& options)
     : session(std::make_shared<Session>(options)),
       members(members_of(session->job)),
+      choice(session->job.choice()),
       owned_engine(session->make_engine(0, members, session->job.monitor())),
       driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
-      costs(unmeasured_costs(choice())) {
+      costs(unmeasured_costs(choice)) {
   session->open();
 }
 
 Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<int>& ranks,
-                         std::shared_ptr<bootstrap::Part> part_)
+                         Members members_, std::shared_ptr<bootstrap::Part> part_)
     : session(whole_->session),
       part(std::move(part_)),
-      members(part_of(whole_->members, ranks)),
+      members(std::move(members_)),
+      choice(choice_of_part(session->job.choice(), members.hosts)),
       owned_engine(
           session->make_engine(Session::communicator_of(part->number()), members, part->monitor())),
       driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
-      costs(costs_of_part(whole_->costs, whole_->members.hosts, ranks,
-                          {members.host_names, members.hosts, names_of(choice())})),
+      costs(costs_of_part(
+          whole_->costs, whole_->members.hosts, ranks,
+          tuned_part(session->job, members, choice, whole_->costs.profile != nullptr))),
       whole(whole_),
       ranks_in_whole(ranks) {
   have_tuner();
@@ -99,6 +114,7 @@ void Communicator::Impl::leave() {
 }
 
 void Communicator::Impl::forget() {
+  assert(part != nullptr);
   left_ = true;
   driver->stop();
   session->close();
@@ -161,10 +177,7 @@ void Communicator::Impl::set_costs(const Costs& agreed) {
 }
 
 void Communicator::Impl::have_tuner() {
-  const bool is_on_one_host =
-      std::ranges::adjacent_find(members.hosts, std::not_equal_to()) == members.hosts.end();
-  if (choice().between != nullptr && !is_on_one_host && session->job.probes_costs())
-    tuner_.emplace(parts_for_tuner());
+  if (choice.between != nullptr && session->job.probes_costs()) tuner_.emplace(parts_for_tuner());
 }
 
 void Communicator::Impl::check(std::span<const Call> calls) const {
@@ -250,7 +263,7 @@ std::shared_ptr<Group> Communicator::Impl::prepare(std::span<const Call> calls) 
 }
 
 PlanDecision Communicator::Impl::decide(const Call& call) const {
-  return plan_for(call, config(), choice(), members.hosts, costs);
+  return plan_for(call, config(), choice, members.hosts, costs);
 }
 
 /// `alone`: as what was learned of such calls says, if the tuner attends to it.

@@ -24,16 +24,15 @@ class Communicator::Impl {
  public:
   /// Of the whole job, which is joined. Throws Error.
   explicit Impl(const Options& options);
-  /// Of the ranks `ranks` of `whole`; `part` is theirs, from Session::add_part. Nothing may be sent
-  /// before all have made theirs. Throws Error.
-  Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks,
+  /// Of the ranks `ranks` of `whole`, which are `members`; `part` is theirs, from
+  /// Session::add_part. Nothing may be sent before all have made theirs. Throws Error.
+  Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks, Members members,
        std::shared_ptr<bootstrap::Part> part);
   ~Impl();
 
   int rank() const { return members.rank; }
   int size() const { return members.size(); }
   const Config& config() const { return session->job.config(); }
-  const TransportChoice& choice() const { return session->job.choice(); }
   Monitor& monitor() const;
 
   /// As Communicator::leave.
@@ -64,6 +63,7 @@ class Communicator::Impl {
   const std::shared_ptr<Session> session;
   const std::shared_ptr<bootstrap::Part> part;  // of the job; null: all of it
   const Members members;
+  const TransportChoice choice;
   std::byte barrier_byte{};
   const OwnedEngine owned_engine;
   Engine& engine = *owned_engine;

@@ -27,8 +27,7 @@ void find_neighbours(Members& members) {
 }  // namespace
 
 Members members_of(const Job& job) {
-  Members all{
-      .rank = job.rank(), .in_job = {}, .hosts = job.hosts(), .host_names = job.host_names()};
+  Members all{.rank = job.rank(), .in_job = {}, .hosts = job.hosts()};
   for (int rank = 0; rank < job.size(); ++rank) all.in_job.push_back(rank);
   find_neighbours(all);
   return all;
@@ -41,7 +40,6 @@ Members part_of(const Members& whole, const std::vector<int>& ranks) {
     if (rank == whole.rank) part.rank = part.size();
     part.in_job.push_back(whole.in_job[index]);
     part.hosts.push_back(whole.hosts[index]);
-    part.host_names.push_back(whole.host_names[index]);
   }
   find_neighbours(part);
   return part;

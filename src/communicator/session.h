@@ -2,10 +2,10 @@
 // the control tree, the memory that is registered, and the threads that drive all of it.
 #pragma once
 
+#include <cassert>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "bootstrap/part.h"
@@ -16,10 +16,9 @@ namespace ropewalk {
 
 /// Who is in a communicator, by the numbers that ranks have in it.
 struct Members {
-  int rank = 0;                         // this one
-  std::vector<int> in_job;              // by rank: its number in the job
-  std::vector<int> hosts;               // by rank: number of its host
-  std::vector<std::string> host_names;  // by rank
+  int rank = 0;             // this one
+  std::vector<int> in_job;  // by rank: its number in the job
+  std::vector<int> hosts;   // by rank: number of its host
   int local_rank = 0, local_size = 1;
 
   int size() const { return static_cast<int>(in_job.size()); }
@@ -45,6 +44,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// Of the communicator of a part, as engines number it.
   static uint16_t communicator_of(uint32_t part) {
+    assert(part > 0);
     return static_cast<uint16_t>(1 + (part - 1) % (kCommunicatorsMax - 1));
   }
   /// Of the communicator of that number. Thread-safe.

@@ -329,7 +329,7 @@ inline Posted Connection::put_small(const std::byte* at, size_t bytes, uint64_t 
 
 inline bool Connection::fill_slot(EagerHeader& header, const std::byte* payload,
                                   size_t payload_bytes) {
-  assert(payload_bytes <= kEagerBytesMax);
+  assert(payload_bytes <= kEagerBytesMax && sent_ - freed_ < kSlots);
   if (lost_) return false;
   const uint64_t offset = slot_offset(sent_);
   const size_t payload_at = payload_offset(payload_bytes);

@@ -112,7 +112,7 @@ struct EagerHeader {
   uint8_t credits = 0;  // so many messages of the stream, the other way, were read: as `credit`
   uint8_t slots = 0;    // so many slots of the ring, the other way, may be reused: as `slots`
   uint16_t communicator = 0;
-  uint16_t number = 0;  // of the message on its link, from 1; written last where mapped
+  uint16_t number = 0;  // of the message on its connection, from 1; written last where mapped
 };
 static_assert(sizeof(EagerHeader) == 48);
 

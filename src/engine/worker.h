@@ -9,7 +9,9 @@
 // once connections stand, nothing allocates or makes a system call of its own.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -36,7 +38,10 @@ class Worker {
   void add(Engine& engine);
   void remove(Engine& engine);
   /// `engine` has an operation under way, and had none.
-  void add_busy(Engine& engine) { busy_.push_back(&engine); }
+  void add_busy(Engine& engine) {
+    assert(std::ranges::count(busy_, &engine) == 0);
+    busy_.push_back(&engine);
+  }
   /// Operations of `engine` are not moved any more, and may be gone.
   void drop(Engine& engine) { std::erase(busy_, &engine); }
 

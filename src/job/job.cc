@@ -37,8 +37,7 @@ Config merge(Config config, const Options& options) {
 
 }  // namespace
 
-Job::Job(const Options& options, const Monitor* whole)
-    : config_(merge(config_from_environment(), options)) {
+Job::Job(const Options& options) : config_(merge(config_from_environment(), options)) {
   set_log_level(config_.log);
   for (const std::string& name : unknown_variables(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
@@ -58,7 +57,7 @@ Job::Job(const Options& options, const Monitor* whole)
     if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
     if (!costs.empty()) infos.emplace(kCosts, costs);
   }
-  world_ = World::join(identity, config_, std::move(infos), whole);
+  world_ = World::join(identity, config_, std::move(infos));
   make_transports(meet_others());
 }
 

@@ -32,9 +32,8 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
 /// before the job.
 class Job {
  public:
-  /// Joins the job that `options` and the environment name, and chooses transports. `whole`: as
-  /// World::join's. Throws Error.
-  explicit Job(const Options& options, const Monitor* whole = nullptr);
+  /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
+  explicit Job(const Options& options);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -49,8 +48,6 @@ class Job {
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
 
-  /// Nobody beyond this host can reach the job's ports.
-  bool is_on_loopback() const { return world_->is_on_loopback(); }
   /// By rank: name of its host.
   std::vector<std::string> host_names() const;
   /// Whether rank 0 wants costs measured, and may have a tuning profile. Equal on all ranks.

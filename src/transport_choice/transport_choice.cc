@@ -150,4 +150,11 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   return choice;
 }
 
+TransportChoice choice_of_part(TransportChoice choice, const std::vector<int>& hosts) {
+  const size_t different = std::set(hosts.begin(), hosts.end()).size();
+  if (different == hosts.size()) choice.within = nullptr;
+  if (different == 1) choice.between = nullptr;
+  return choice;
+}
+
 }  // namespace ropewalk

@@ -43,6 +43,9 @@ struct TransportChoice {
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
                                   const std::vector<PeerRecord>& ranks, bool secure = false);
 
+/// What of it a part of the job uses whose ranks are on `hosts`, by rank.
+TransportChoice choice_of_part(TransportChoice choice, const std::vector<int>& hosts);
+
 /// "shm within hosts, verbs between them".
 std::string text_of(const TransportChoice& choice);
 /// "shm+verbs"; "self" in a job of one.

@@ -161,6 +161,11 @@ TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
   EXPECT_EQ(names_of(choose("ucx", {here, here, there, there})), "ucx/shm+ucx");
   EXPECT_EQ(names_of(choose("tcp", {here, here, there})), "tcp");
   EXPECT_EQ(names_of(choose("auto", {here})), "self");
+  const TransportChoice whole = choose("ucx", {here, here, there, there});
+  EXPECT_EQ(names_of(choice_of_part(whole, {0, 0})), "ucx/shm");
+  EXPECT_EQ(names_of(choice_of_part(whole, {0, 1})), "ucx");
+  EXPECT_EQ(names_of(choice_of_part(whole, {0, 0, 1})), "ucx/shm+ucx");
+  EXPECT_EQ(names_of(choice_of_part(whole, {1})), "self");
   // One that is alone on its host needs none there.
   expect(choose("ucx", {here, here, without}), ucx_provider().within_host, &ucx_provider());
   expect(choose("ucx", {here, here, there, without}), &ucx_provider(), &ucx_provider());

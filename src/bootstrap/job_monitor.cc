@@ -35,8 +35,8 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock)
     : JobMonitor(rank, size, clock, nullptr, 0, {}) {}
 
 JobMonitor::JobMonitor(JobMonitor& whole, uint32_t part, std::vector<int> members)
-    : JobMonitor(static_cast<int>(std::ranges::find(members, whole.rank_) - members.begin()),
-                 static_cast<int>(members.size()), whole.clock_, &whole, part, members) {}
+    : JobMonitor(rank_among(members, whole.rank_), static_cast<int>(members.size()), whole.clock_,
+                 &whole, part, members) {}
 
 JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole, uint32_t part,
                        std::vector<int> members)
@@ -51,7 +51,7 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole
       answers_(static_cast<size_t>(size)),
       own_events_(whole == nullptr ? std::make_unique<Events>() : nullptr),
       events_(whole == nullptr ? *own_events_ : whole->events_) {
-  assert(rank < size);
+  assert(rank >= 0 && rank < size && (whole == nullptr) == (part == 0));
   own_waits_.reserve(whole == nullptr ? kWaitsMax : kPartWaitsMax);
 }
 
@@ -176,10 +176,7 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
 }
 
 Failure seen_from_part(Failure failure, const std::vector<int>& members) {
-  const auto in_part = [&](int rank) {
-    const auto found = std::ranges::find(members, rank);
-    return found == members.end() ? -1 : static_cast<int>(found - members.begin());
-  };
+  const auto in_part = [&](int rank) { return rank_among(members, rank); };
   failure.rank = in_part(failure.rank);
   failure.peer = in_part(failure.peer);
   std::ranges::transform(failure.peers, failure.peers.begin(), in_part);

@@ -23,6 +23,8 @@ class JobMonitor final : public Monitor {
   JobMonitor(JobMonitor& whole, uint32_t part, std::vector<int> members);
 
   int rank() const { return rank_; }
+  uint32_t part() const { return part_; }
+  const std::vector<int>& members() const { return members_; }
   /// There is something to spread.
   void tell_control_thread();
   const Failure* failure() const noexcept override {
@@ -69,9 +71,9 @@ class JobMonitor final : public Monitor {
 
   const int rank_, size_;
   const Clock& clock_;
-  JobMonitor* const whole_;  // null where this is one
-  const uint32_t part_;
-  const std::vector<int> members_;
+  JobMonitor* const whole_;                // null where this is one
+  const uint32_t part_;                    // 0: it is the whole's
+  const std::vector<int> members_;         // of a part
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};

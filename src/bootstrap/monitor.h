@@ -1,6 +1,7 @@
 // Who has failed: one place that learns of dead ranks, aborts and mismatches, and tells everybody.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,12 @@
 namespace ropewalk {
 
 inline constexpr const char* kNetworkAdvice = "look at the network between the two hosts";
+
+/// The rank that number `in_job` of the job has among `members`; -1: none.
+inline int rank_among(const std::vector<int>& members, int in_job) {
+  const auto found = std::ranges::find(members, in_job);
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
 
 /// The collectives that a rank had called when it left.
 struct CallsMade {

@@ -11,7 +11,7 @@ void Part::leave(const CallsMade& calls) {
 }
 
 bool Part::all_have_left() const {
-  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank)
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank)
     if (!monitor_.has_left(rank)) return false;
   return true;
 }

@@ -21,11 +21,11 @@ class Part {
   /// `number` is of no other part of any of its ranks, ever, and not 0. `members` are numbers of
   /// ranks in the job, this one among them. `whole` outlives it.
   Part(uint32_t number, std::vector<int> members, JobMonitor& whole)
-      : number_(number), members_(std::move(members)), monitor_(whole, number, members_) {}
+      : monitor_(whole, number, std::move(members)) {}
 
-  uint32_t number() const { return number_; }
+  uint32_t number() const { return monitor_.part(); }
   /// By rank: its number in the job.
-  const std::vector<int>& members() const { return members_; }
+  const std::vector<int>& members() const { return monitor_.members(); }
   JobMonitor& monitor() { return monitor_; }
 
   /// This rank has left after `calls`; the control thread tells the others.
@@ -41,8 +41,6 @@ class Part {
  private:
   friend class PartControl;
 
-  const uint32_t number_;
-  const std::vector<int> members_;
   JobMonitor monitor_;
   std::mutex mutex_;
   std::function<void()> on_failure_;  // guarded by mutex_

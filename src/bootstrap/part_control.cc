@@ -11,12 +11,6 @@ constexpr size_t kPassedMax = 1024;
 /// As the tree's, of questions of the whole job.
 constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
 
-/// The rank in the part; -1 where it is none of its ranks.
-int rank_in(const Part& part, uint32_t rank) {
-  const auto found = std::ranges::find(part.members(), static_cast<int>(rank));
-  return found == part.members().end() ? -1 : static_cast<int>(found - part.members().begin());
-}
-
 }  // namespace
 
 PartControl::PartControl(int rank, int size, JobMonitor& monitor, Statements& statements,
@@ -48,7 +42,8 @@ void PartControl::take(int peer, const Frame& received) {
     return tree_.protocol_fault(peer);
   const auto part = parts_.find(said->message.part);
   // None: it is of another part of the same number, of other ranks.
-  const int rank = part == nullptr ? -1 : rank_in(*part, said->message.rank);
+  const int rank =
+      part == nullptr ? -1 : rank_among(part->members(), static_cast<int>(said->message.rank));
   if (rank >= 0 && !statements_.is_genuine(*said, peer)) return;
   pass_on(frame(*said), peer);
   if (rank >= 0) take(*part, rank, said->message);
@@ -57,7 +52,8 @@ void PartControl::take(int peer, const Frame& received) {
 void PartControl::take(Part& part, int rank, PartFailure& said) {
   Failure& failure = said.failure;
   const auto is_rank = [&](int peer) { return peer < static_cast<int>(part.members().size()); };
-  if (!std::ranges::all_of(failure.peers, is_rank)) return;
+  if (!std::ranges::all_of(failure.peers, is_rank))
+    return tree_.protocol_fault(static_cast<int>(said.rank));
   failure.rank = rank;
   part.failure_told_ = true;  // once is enough
   part.monitor().keep(failure);
@@ -70,7 +66,8 @@ void PartControl::take(Part& part, int rank, PartLeave& leave) {
 void PartControl::take(Part& part, int rank, PartWaits& waits) {
   const auto is_rank = [&](int peer) { return peer < static_cast<int>(part.members().size()); };
   for (const Wait& wait : waits.answer.waits)
-    if (!std::ranges::all_of(wait.waits_for(), is_rank)) return;
+    if (!std::ranges::all_of(wait.waits_for(), is_rank))
+      return tree_.protocol_fault(static_cast<int>(waits.rank));
   part.monitor().note_answer(rank, std::move(waits.answer));
 }
 

@@ -99,11 +99,6 @@ LinkTable::LinkTable(Connections& connections, uint16_t communicator, int rank,
   connections_.add(communicator_, *this);
 }
 
-int LinkTable::rank_of(int peer) const {
-  const auto found = std::ranges::find(members_, peer);
-  return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
-}
-
 bool LinkTable::are_all_mapped() const {
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank_ && transport_to(peer).mapped_memory() == nullptr) return false;

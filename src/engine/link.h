@@ -18,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "bootstrap/monitor.h"
 #include "engine/connection.h"
 
 namespace ropewalk {
@@ -254,7 +255,7 @@ class LinkTable {
   Connections& connections() const { return connections_; }
   uint16_t communicator() const { return communicator_; }
   /// The rank here of `peer` as `connections` number it; -1: it is not a member.
-  int rank_of(int peer) const;
+  int rank_of(int peer) const { return rank_among(members_, peer); }
   /// The other way; -1 stays.
   int in_job(int peer) const { return peer < 0 ? peer : members_[static_cast<size_t>(peer)]; }
   const std::vector<Transport*>& transports() const { return connections_.transports(); }

@@ -118,11 +118,6 @@ void forbid_locked_memory() {
   ::syscall(SYS_capset, &header, rights.data());
 }
 
-int open_descriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<int>(std::distance(begin(all), end(all)));
-}
-
 class Faults {
  public:
   Faults(int rank, std::vector<Fault> all) {
@@ -284,7 +279,7 @@ int run(const std::vector<std::string>& words) {
   for (size_t i = 3; i < words.size(); ++i) all.push_back(parse(words[i]));
   nlohmann::json said = {{"rank", rank}, {"code", 0}, {"wrong", 0}, {"text", ""}};
   said["peers"] = nlohmann::json::array();
-  const int descriptors = open_descriptors();
+  const int descriptors = testing::open_descriptors();
   {
     Faults faults(rank, std::move(all));
     int iteration = -1;
@@ -315,7 +310,7 @@ int run(const std::vector<std::string>& words) {
     }
     said["iteration"] = iteration;
   }
-  said["descriptors_left"] = open_descriptors() - descriptors;
+  said["descriptors_left"] = testing::open_descriptors() - descriptors;
   const std::string line = said.dump() + "\n";
   return ::write(STDOUT_FILENO, line.data(), line.size()) > 0 && said["code"] == 0 ? 0 : 1;
 }

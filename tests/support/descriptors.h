@@ -5,7 +5,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <iterator>
+
 namespace ropewalk::testing {
+
+/// Of this process.
+inline int open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
 
 /// No more descriptors for this process, but for those that are closed.
 inline void use_up_descriptors() {

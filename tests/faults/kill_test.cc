@@ -130,13 +130,15 @@ TEST_P(Faults, ACutConnectionIsNamedWithinASecond) {
     if (comm.rank() != 2) return reduce_for_ever(comm);
     std::thread cutter([] {
       sleep_s(0.1);
-      // By a child, which has the same sockets, while this process stands still: else it may tell
-      // somebody of the first before the last is shut.
+      // By a child, which has the same sockets, while this process stands still until the others
+      // have seen it: else it may tell them first, over a new connection or one not shut yet, that
+      // it has lost them.
       const pid_t child = ::fork();
       if (child == 0) {
         ::kill(::getppid(), SIGSTOP);
         ::usleep(2000);
         for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
+        ::usleep(100'000);
         ::kill(::getppid(), SIGCONT);
         ::_exit(0);
       }

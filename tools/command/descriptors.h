@@ -18,6 +18,8 @@ class DescriptorLimit {
   /// Raises the soft limit to `needed` where it is lower. Throws Error(exhausted) where the hard
   /// limit does not allow it; `what` is what needs them: "an agent with 40 ranks".
   void raise_to(rlim_t needed, std::string_view what) const;
+  /// How many it could be raised to.
+  rlim_t most() const { return found_.rlim_max; }
   /// As it was when the object was made.
   void restore() const;
 

@@ -35,8 +35,6 @@ using std::chrono::milliseconds;
 constexpr size_t kQueueBytesMax = 1 << 20;  // above it the ranks' output waits in their pipes
 constexpr milliseconds kLeftoversInterval{10};
 // Descriptors: three per rank (output, error, pidfd), and what the agent itself has at most.
-constexpr rlim_t kDescriptorsPerRank = 3;
-constexpr rlim_t kAgentDescriptors = 20;
 
 struct Rank {
   int rank = 0;
@@ -58,7 +56,7 @@ class Agent {
   void handle(const Frame& frame);
   void prepare(const Frame& frame);
   void start_ranks(const std::string& coordinator);
-  bool start_one(int local_rank, const std::string& coordinator, int cpu);
+  bool start_one(int index, const std::string& coordinator, int cpu);
   void reap();
   void rank_ended(Rank& rank, int wait_status);
   void pass_on(Rank& rank, UniqueFd& fd, FrameKind kind, size_t bytes_max);
@@ -201,7 +199,7 @@ void Agent::prepare(const Frame& frame) {
   if (prepared_) throw Error(ErrorCode::protocol, "agent", "two jobs");
   prepared_ = true;
   part_ = decode_job_part(frame.payload);
-  const auto ranks = static_cast<rlim_t>(part_.local_size);
+  const auto ranks = static_cast<rlim_t>(part_.ranks);
   descriptor_limit_.raise_to(
       kAgentDescriptors + kDescriptorsPerRank * ranks,
       fmt::format("the agent that starts {} rank{}", ranks, ranks == 1 ? "" : "s"));
@@ -218,17 +216,18 @@ void Agent::start_ranks(const std::string& coordinator) {
   if (!prepared_ || started_) throw Error(ErrorCode::protocol, "agent", "start out of order");
   started_ = true;
   const std::vector<int> cpus = part_.bind ? cpus_for_ranks(part_.local_size) : std::vector<int>{};
-  ranks_.reserve(static_cast<size_t>(part_.local_size));
-  for (int i = 0; i < part_.local_size; ++i) {
-    if (!start_one(i, coordinator, cpus.empty() ? -1 : cpus[static_cast<size_t>(i)])) break;
+  ranks_.reserve(static_cast<size_t>(part_.ranks));
+  for (int i = 0; i < part_.ranks; ++i) {
+    const auto local_rank = static_cast<size_t>(part_.first_local_rank + i);
+    if (!start_one(i, coordinator, cpus.empty() ? -1 : cpus[local_rank])) break;
   }
   listener_.reset();  // rank 0 has it now
   rank0_stdin_.reset();
 }
 
-bool Agent::start_one(int local_rank, const std::string& coordinator, int cpu) {
+bool Agent::start_one(int index, const std::string& coordinator, int cpu) {
   RankStart start;
-  const int rank = part_.first_rank + local_rank;
+  const int rank = part_.first_rank + index;
   start.program = part_.program;
   start.workdir = part_.workdir;
   start.cpu = cpu;
@@ -246,7 +245,7 @@ bool Agent::start_one(int local_rank, const std::string& coordinator, int cpu) {
     }
     start.stdin_fd = stdin_read ? stdin_read.get() : rank0_stdin_.get();
   }
-  start.environment = rank_environment(part_, local_rank, coordinator, start.inherited_fd);
+  start.environment = rank_environment(part_, index, coordinator, start.inherited_fd);
 
   Rank started{rank, start_rank(start), UniqueFd(), true};
   if (started.process.error != 0) {

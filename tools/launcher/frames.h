@@ -49,7 +49,7 @@ struct Frame {
 };
 
 inline constexpr size_t kFramePayloadMax = size_t{4} << 20;
-inline constexpr int kAgentVersion = 3;
+inline constexpr int kAgentVersion = 4;
 inline constexpr std::chrono::milliseconds kAliveInterval{1000};
 
 /// Both directions of one conversation. Never blocks: sets its descriptors non-blocking.

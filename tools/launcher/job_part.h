@@ -9,8 +9,10 @@ namespace ropewalk::tools {
 
 struct JobPart {
   int size = 0;        // ranks of the whole job
-  int first_rank = 0;  // this host runs ranks [first_rank, first_rank + local_size)
-  int local_size = 0;
+  int first_rank = 0;  // the agent runs ranks [first_rank, first_rank + ranks)
+  int ranks = 0;
+  int first_local_rank = 0;    // of those of the host, of which it may have several agents
+  int local_size = 0;          // all ranks of the host
   bool listen = false;         // make the listener of rank 0
   bool loopback = false;       // the whole job is on this machine: listen on 127.0.0.1 only
   bool bind = false;           // one rank per core while there are cores

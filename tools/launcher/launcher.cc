@@ -41,7 +41,7 @@ constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
 constexpr int kStatusHostLost = 255;   // as ssh(1)
 constexpr rlim_t kLauncherDescriptors = 16;
-constexpr rlim_t kDescriptorsPerHost = 2;
+constexpr rlim_t kDescriptorsPerAgent = 2;
 
 class Launcher {
  public:
@@ -80,10 +80,10 @@ class Launcher {
 
   const JobSpec& job_;
   SignalScope signals_;
+  DescriptorLimit descriptor_limit_;
   std::vector<Host> hosts_;
   std::vector<RankState> ranks_;
   std::string listener_text_;  // "port address" of rank 0's listener, from its agent
-  DescriptorLimit descriptor_limit_;
   JobOutput output_;
   bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
@@ -98,13 +98,12 @@ class Launcher {
 };
 
 Launcher::Launcher(const JobSpec& job)
-    : job_(job), hosts_(hosts_of(job)), output_(job.command, job.prefix) {
-  for (const Host& host : hosts_) {
-    for (int i = 0; i < host.slots; ++i) {
-      ranks_.push_back({});
-      output_.add_rank();
-    }
-  }
+    : job_(job),
+      hosts_(hosts_of(job, ranks_per_agent(descriptor_limit_.most()))),
+      output_(job.command, job.prefix) {
+  for (const Host& host : hosts_)
+    for (int i = 0; i < host.ranks; ++i) output_.add_rank();
+  ranks_.resize(static_cast<size_t>(hosts_.back().first_rank + hosts_.back().ranks));
 }
 
 int Launcher::run() {
@@ -130,8 +129,8 @@ int Launcher::exit_status() const {
 
 void Launcher::start_agents() {
   enter(Phase::starting, kStartTimeout);
-  descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerHost * hosts_.size(),
-                             fmt::format("a job on {} hosts", hosts_.size()));
+  descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerAgent * hosts_.size(),
+                             fmt::format("a job with {} agents", hosts_.size()));
   const std::string key = job_key();
   const bool has_stdin = job_.give_stdin && stdin_is_ours();
   const std::string path = job_.remote_ropewalk.empty() ? own_path() : job_.remote_ropewalk;
@@ -299,7 +298,7 @@ void Launcher::serve(Host& host, short in_events) {
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
   const bool is_of_rank =
-      frame.rank >= host.first_rank && frame.rank < host.first_rank + host.slots;
+      frame.rank >= host.first_rank && frame.rank < host.first_rank + host.ranks;
   if (phase_ == Phase::finishing && frame.kind != FrameKind::alive) expect_end();  // it goes on
   switch (frame.kind) {
     case FrameKind::out:
@@ -368,7 +367,7 @@ void Launcher::on_exited(Host& host, int rank, int wait_status) {
 }
 
 void Launcher::on_start_failed(const Host& host, const Frame& frame) {
-  for (int rank = std::max(0, frame.rank); rank < host.first_rank + host.slots; ++rank) {
+  for (int rank = std::max(0, frame.rank); rank < host.first_rank + host.ranks; ++rank) {
     ranks_[static_cast<size_t>(rank)].running = false;
   }
   const StartFailure failure = describe_start_failure(
@@ -385,7 +384,7 @@ void Launcher::lose(Host& host) {
     kill(host.agent.pid, SIGKILL);
     wait_for(host.agent.pid, milliseconds(1000), wait_status);
   }
-  for (int i = 0; i < host.slots; ++i) {
+  for (int i = 0; i < host.ranks; ++i) {
     RankState& rank = ranks_[static_cast<size_t>(host.first_rank + i)];
     rank.running = false;
   }

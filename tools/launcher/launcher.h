@@ -1,9 +1,10 @@
 // Starts the ranks of a job, here or on several hosts, and ends them together.
 //
-// One process with one loop: every host has an agent (agent.h) that runs its ranks; this side holds
-// the policy. When a rank fails it is named; the others get `grace` to end with errors of their own
-// (the library tells them within a second), then SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP
-// are passed on to the ranks. Nothing of the job outlives the launcher, even when it is killed.
+// One process with one loop: every host has an agent (agent.h), or several, that run its ranks;
+// this side holds the policy. When a rank fails it is named; the others get `grace` to end with
+// errors of their own (the library tells them within a second), then SIGTERM, then SIGKILL. SIGINT,
+// SIGTERM and SIGHUP are passed on to the ranks. Nothing of the job outlives the launcher, even
+// when it is killed.
 //
 // No output is lost while somebody reads it: a slow reader holds the ranks up by their pipes, and
 // the end of the launcher. Only a user who ends the job need not wait for it.

@@ -1,13 +1,19 @@
 #include "tools/launcher/launcher_state.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "ropewalk/status.h"
+#include "tools/launcher/agent.h"
 #include "tools/launcher/rank_environment.h"
 
 namespace ropewalk::tools {
+int ranks_per_agent(rlim_t descriptors) {
+  const auto left = std::clamp<rlim_t>(descriptors, kAgentDescriptors, rlim_t{1} << 24);
+  return std::max(1, static_cast<int>(left - kAgentDescriptors) / kDescriptorsPerRank);
+}
 
-std::vector<Host> hosts_of(const JobSpec& job) {
+std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent) {
   std::vector<HostSlots> slots = job.hosts;
   if (slots.empty()) slots.push_back({"localhost", job.ranks});
   if (slots.size() > 1 && slots[0].host == "localhost") {
@@ -18,19 +24,26 @@ std::vector<Host> hosts_of(const JobSpec& job) {
   std::vector<Host> hosts;
   int first = 0;
   for (const HostSlots& entry : slots) {
-    hosts.push_back({entry.host, !is_this_machine(entry.host), first, entry.slots, {}});
-    first += entry.slots;
+    const bool is_remote = !is_this_machine(entry.host);
+    const int most = is_remote ? entry.slots : local_ranks_per_agent;
+    for (int local = 0; local < entry.slots; local += most) {
+      const int ranks = std::min(most, entry.slots - local);
+      hosts.push_back({entry.host, is_remote, first, ranks, local, entry.slots, {}});
+      first += ranks;
+    }
   }
   return hosts;
 }
 
 JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host) {
   JobPart part;
-  part.size = hosts.back().first_rank + hosts.back().slots;
+  part.size = hosts.back().first_rank + hosts.back().ranks;
   part.first_rank = host.first_rank;
-  part.local_size = host.slots;
+  part.ranks = host.ranks;
+  part.first_local_rank = host.first_local_rank;
+  part.local_size = host.local_size;
   part.listen = host.first_rank == 0;
-  part.loopback = hosts.size() == 1 && !host.is_remote;
+  part.loopback = host.local_size == part.size && !host.is_remote;
   part.bind = job.bind;
   part.workdir = job.workdir;
   if (part.workdir.empty() && host.is_remote) part.workdir = std::filesystem::current_path();

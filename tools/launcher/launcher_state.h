@@ -1,6 +1,7 @@
 // What the launcher knows of its ranks and hosts, and where a job stands.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -18,11 +19,14 @@ struct RankState {
   bool running = false;
 };
 
+/// One that an agent serves. This machine may need several, which are entries here one by one.
 struct Host {
   std::string name;
   bool is_remote = false;
   int first_rank = 0;
-  int slots = 0;
+  int ranks = 0;
+  int first_local_rank = 0;
+  int local_size = 0;  // ranks of the whole host
   AgentLink agent;
   bool ready = false, done = false, closed = false;
   std::chrono::steady_clock::time_point heard = {};  // once it is ready
@@ -32,8 +36,11 @@ struct Host {
   std::chrono::steady_clock::duration silence(std::chrono::steady_clock::time_point now) const;
 };
 
-/// The hosts of a job, and which ranks each has. Throws Error(invalid_argument).
-std::vector<Host> hosts_of(const JobSpec& job);
+/// The hosts of a job, and which ranks each has; of this machine at most so many to an agent, as
+/// its limit on descriptors allows. Throws Error(invalid_argument).
+std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent);
+/// With so many descriptors.
+int ranks_per_agent(rlim_t descriptors);
 /// What the agent of one of them is told, but for the job's key.
 JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host);
 

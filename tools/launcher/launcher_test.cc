@@ -170,12 +170,22 @@ TEST_F(LauncherTest, RaisesTheSoftLimitOfOpenFilesForItselfAlone) {
 }
 
 TEST_F(LauncherTest, TooFewOpenFilesAreToldBeforeARankStarts) {
-  before_ = "ulimit -n 64";
-  const Outcome outcome = run_script({"-n", "40"}, "echo started");
+  before_ = "ulimit -n 21";
+  const Outcome outcome = run_script({"-n", "2"}, "echo started");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("40 ranks needs 140"), HasSubstr("the limit is 64"),
-                                 HasSubstr("ulimit -n 140")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("needs 2"), HasSubstr("the limit is 21"), HasSubstr("ulimit -n 2")));
+}
+
+// Several agents start them.
+TEST_F(LauncherTest, FewOpenFilesSufficeForManyRanks) {
+  before_ = "ulimit -n 64";
+  const Outcome outcome = run_script(
+      {"-n", "40", "--no-prefix"}, "echo $ROPEWALK_RANK $ROPEWALK_LOCAL_RANK $ROPEWALK_LOCAL_SIZE");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  for (int rank = 0; rank < 40; ++rank)
+    EXPECT_THAT(outcome.out, HasSubstr(fmt::format("{} {} 40\n", rank, rank)));
 }
 
 TEST_F(LauncherTest, TimeLimitEndsTheJobWith124) {

@@ -9,6 +9,7 @@
 #include "tools/launcher/frames.h"
 #include "tools/launcher/hosts.h"
 #include "tools/launcher/job_part.h"
+#include "tools/launcher/launcher_state.h"
 #include "tools/launcher/output.h"
 #include "tools/launcher/rank_environment.h"
 
@@ -53,7 +54,9 @@ TEST(JobPart, SurvivesTheTrip) {
   JobPart part;
   part.size = 7;
   part.first_rank = 2;
-  part.local_size = 3;
+  part.ranks = 3;
+  part.first_local_rank = 1;
+  part.local_size = 4;
   part.listen = part.forward_stdin = true;
   part.job_key = "key";
   part.workdir = "/a dir";
@@ -64,13 +67,42 @@ TEST(JobPart, SurvivesTheTrip) {
 
 TEST(JobPart, EveryCutIsRefused) {
   JobPart part;
-  part.size = part.local_size = 1;
+  part.size = part.ranks = part.local_size = 1;
   part.program = {"prog"};
   part.environment = {"A=1"};
   const std::string bytes = encode(part);
   for (size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_THROW(decode_job_part(bytes.substr(0, length)), Error) << length;
   }
+}
+
+// 600 ranks here need three agents of 250; another machine has the limit of its own.
+TEST(JobPart, ManyRanksOfThisMachineHaveSeveralAgents) {
+  JobSpec job;
+  job.program = {"prog"};
+  job.ranks = 600;
+  const std::vector<Host> hosts = hosts_of(job, 250);
+  ASSERT_EQ(hosts.size(), 3u);
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const JobPart part = part_of(job, hosts, hosts[i]);
+    EXPECT_EQ(part.size, 600);
+    EXPECT_EQ(part.first_rank, static_cast<int>(250 * i));
+    EXPECT_EQ(part.ranks, i < 2 ? 250 : 100);
+    EXPECT_EQ(part.first_local_rank, part.first_rank);
+    EXPECT_EQ(part.local_size, 600);
+    EXPECT_EQ(part.listen, i == 0);
+    EXPECT_TRUE(part.loopback);
+    const auto environment = rank_environment(part, 1, "h:1", -1);
+    EXPECT_THAT(environment,
+                testing::IsSupersetOf({fmt::format("ROPEWALK_LOCAL_RANK={}", 250 * i + 1),
+                                       std::string("ROPEWALK_LOCAL_SIZE=600")}));
+  }
+  job.hosts = {{"far", 300}, {"127.0.0.1", 300}};
+  EXPECT_EQ(hosts_of(job, 1000).size(), 2u);
+  EXPECT_EQ(hosts_of(job, 250)[0].ranks, 300);
+  EXPECT_EQ(ranks_per_agent(1024), 334);
+  EXPECT_EQ(ranks_per_agent(3), 1);
+  EXPECT_GE(ranks_per_agent(RLIM_INFINITY), 65'536);
 }
 
 struct Line {
@@ -162,6 +194,7 @@ TEST(RankEnvironment, LaterEntriesReplaceEarlierOnes) {
   JobPart part;
   part.size = 4;
   part.first_rank = 2;
+  part.ranks = 2;
   part.local_size = 2;
   part.environment = {"PARTS_TEST=new"};
   const auto environment = rank_environment(part, 1, "h:1", -1);

@@ -36,7 +36,7 @@ std::vector<std::string> ropewalk_environment() {
   return entries;
 }
 
-std::vector<std::string> rank_environment(const JobPart& part, int local_rank,
+std::vector<std::string> rank_environment(const JobPart& part, int index,
                                           const std::string& coordinator, int coordinator_fd) {
   std::map<std::string, std::string, std::less<>> by_name;
   const auto set = [&by_name](std::string_view entry) {
@@ -46,9 +46,9 @@ std::vector<std::string> rank_environment(const JobPart& part, int local_rank,
     if (!is_identity_variable(name_part(*entry))) set(*entry);
   }
   for (const std::string& entry : part.environment) set(entry);
-  set(fmt::format("ROPEWALK_RANK={}", part.first_rank + local_rank));
+  set(fmt::format("ROPEWALK_RANK={}", part.first_rank + index));
   set(fmt::format("ROPEWALK_SIZE={}", part.size));
-  set(fmt::format("ROPEWALK_LOCAL_RANK={}", local_rank));
+  set(fmt::format("ROPEWALK_LOCAL_RANK={}", part.first_local_rank + index));
   set(fmt::format("ROPEWALK_LOCAL_SIZE={}", part.local_size));
   set("ROPEWALK_COORDINATOR=" + coordinator);
   set("ROPEWALK_JOB_KEY=" + part.job_key);

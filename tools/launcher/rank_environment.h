@@ -19,7 +19,7 @@ std::vector<std::string> ropewalk_environment();
 /// This process's environment, then `part.environment`, then the rank's identity: ROPEWALK_RANK,
 /// _SIZE, _LOCAL_RANK, _LOCAL_SIZE, _COORDINATOR, _JOB_KEY and, where `coordinator_fd` >= 0,
 /// _COORDINATOR_FD. Later entries replace earlier ones.
-std::vector<std::string> rank_environment(const JobPart& part, int local_rank,
+std::vector<std::string> rank_environment(const JobPart& part, int index,
                                           const std::string& coordinator, int coordinator_fd);
 
 }  // namespace ropewalk::tools

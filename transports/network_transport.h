@@ -45,8 +45,9 @@ class NetworkTransport : public Transport {
     if (p == nullptr || p->state != Peer::State::linked) return {};
     return p->hello_here();
   }
-  bool is_wanted(int peer) const final {
-    return peer != rank_ && peers_.find(peer) == nullptr && sockets_.has(peer, 0);
+  void find_wanted(std::vector<int>& peers) final {
+    for (const int peer : sockets_.offers())
+      if (peers_.find(peer) == nullptr) peers.push_back(peer);
   }
   int event_fd() const final { return epoll_fd_.get(); }
   LossReason why_lost(int peer) const final {

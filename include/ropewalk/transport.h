@@ -172,8 +172,9 @@ class Transport {
   /// `poll`. Nothing again where the link is no more.
   virtual std::optional<std::span<const std::byte>> hello_of(int peer) const = 0;
   bool connected(int peer) const { return hello_of(peer).has_value(); }
-  /// True when the peer has called `connect`, as far as this side can see, and this side has not.
-  virtual bool is_wanted(int peer) const = 0;
+  /// Appends the peers that have called `connect`, as far as this side can see, where this side has
+  /// not. Cheap where there are none.
+  virtual void find_wanted(std::vector<int>& peers) = 0;
 
   /// Writes the bytes of the source to the peer's region; when all are visible there the peer's
   /// `poll` gives the notice. Puts to one peer arrive, and their put_dones come, in the order

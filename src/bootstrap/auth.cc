@@ -102,6 +102,17 @@ WorldId random_world_id() {
   return random_array<WorldId>();
 }
 
+LeaveToken random_leave_token() {
+  return random_array<LeaveToken>();
+}
+
+LeaveCommitment commitment_to(const LeaveToken& token) {
+  LeaveCommitment commitment;
+  crypto_generichash(reinterpret_cast<unsigned char*>(commitment.data()), commitment.size(),
+                     raw(token), token.size(), nullptr, 0);
+  return commitment;
+}
+
 std::string random_secret() {
   return to_hex(random_array<Key>());
 }

@@ -38,6 +38,8 @@ Key job_key(std::string_view secret);
 Key session_key(const Key& job, const WorldId& world);
 
 WorldId random_world_id();
+LeaveToken random_leave_token();
+LeaveCommitment commitment_to(const LeaveToken& token);
 /// A job's secret: 32 random bytes in hexadecimal.
 std::string random_secret();
 

@@ -35,6 +35,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();
+  setup_.record.leave_commitment = statements_.leave_commitment();
   start_joining();
   thread_ = start_thread("bootstrap", "ropewalk-ctl", [this] { run(); });
 }

@@ -111,7 +111,7 @@ class Control {
   void advance_parent_dial(int64_t now_ns);
   void link(int peer, ConnectedSocket socket, int64_t now_ns);
   void handle_join_frame(int peer, const Frame& frame);
-  void take_record(const Frame& frame);
+  void take_records(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);
   void finish_joining(int64_t now_ns);
   void check_join_deadline(int64_t now_ns);
@@ -137,10 +137,11 @@ class Control {
   std::optional<FrameStream> registration_;   // other ranks, once the coordinator has taken them
   std::optional<SocketAddress> coordinator_;  // the address that answered
   std::unique_ptr<Dialer> parent_dial_;
-  std::optional<Key> session_key_;  // once this rank has its place
-  Digest whole_digest_ = {};        // of the table, as rank 0 told it
-  int records_known_ = 0;           // rows of table_ that came, in rank order
-  Digest known_digest_ = {};        // of those
+  std::optional<Key> session_key_;    // once this rank has its place
+  Digest whole_digest_ = {};          // of the table, as rank 0 told it
+  int records_known_ = 0;             // rows of table_ that came, in rank order
+  std::vector<Bytes> record_frames_;  // in which they came; until all have joined
+  Digest known_digest_ = {};          // of those
   std::set<int> children_not_ready_;
   bool ready_sent_ = false;
   bool join_failure_spread_ = false;

@@ -42,7 +42,10 @@ void Control::advance_registrar(int64_t now_ns) {
   statements_.set_world(world);
   statements_.trust_table();
   records_known_ = setup_.size;
-  registrar_->send_places(world);
+  record_frames_ = record_frames(table_);
+  for (const Bytes& frame : record_frames_)
+    known_digest_ = digest_with(known_digest_, ByteSpan(frame).subspan(kFrameHeaderBytes));
+  registrar_->send_places(world, known_digest_);
 }
 
 void Control::advance_registration(int64_t now_ns) {
@@ -120,14 +123,14 @@ void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
   if (is_joined_) return part_control_.greet(peer);
-  for (int r = 0; r < records_known_; ++r) tree_.send(peer, frame(table_[static_cast<size_t>(r)]));
+  for (const Bytes& frame : record_frames_) tree_.send(peer, frame);
 }
 
 void Control::handle_join_frame(int peer, const Frame& frame) {
   const bool from_parent = peer == tree_parent(setup_.rank);
   const FrameType type = frame.type;
-  if (type == FrameType::record && from_parent && records_known_ < setup_.size) {
-    take_record(frame);
+  if (type == FrameType::records && from_parent && records_known_ < setup_.size) {
+    take_records(frame);
   } else if (type == FrameType::ready && !from_parent) {
     children_not_ready_.erase(peer);
   } else if (type == FrameType::go && from_parent && ready_sent_ && !is_joined_) {
@@ -137,12 +140,16 @@ void Control::handle_join_frame(int peer, const Frame& frame) {
   }
 }
 
-void Control::take_record(const Frame& frame) {
-  auto record = decode<PeerRecord>(frame.payload);
-  if (!record || record->rank != records_known_)
-    return fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
-  PeerRecord& row = table_[static_cast<size_t>(records_known_++)];
-  row = std::move(*record);
+void Control::take_records(const Frame& frame) {
+  auto came = decode<Records>(frame.payload);
+  const auto makes_no_sense = [this] {
+    fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
+  };
+  if (!came) return makes_no_sense();
+  for (PeerRecord& record : came->records) {
+    if (record.rank != records_known_ || records_known_ == setup_.size) return makes_no_sense();
+    table_[static_cast<size_t>(records_known_++)] = std::move(record);
+  }
   known_digest_ = digest_with(known_digest_, frame.payload);
   const bool is_complete = records_known_ == setup_.size;
   // Before the last is passed on: so that nobody below this rank takes it for who has changed them.
@@ -152,7 +159,8 @@ void Control::take_record(const Frame& frame) {
                             tree_.describe(tree_parent(setup_.rank))),
                 kForgerAdvice, tree_parent(setup_.rank));
   if (is_complete) statements_.trust_table();
-  tree_.flood(bootstrap::frame(row), tree_parent(setup_.rank));
+  record_frames_.push_back(bootstrap::frame(FrameType::records, frame.payload));
+  tree_.flood(record_frames_.back(), tree_parent(setup_.rank));
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
@@ -172,6 +180,7 @@ void Control::finish_joining(int64_t now_ns) {
   is_joined_ = true;
   registrar_.reset();
   registration_.reset();
+  record_frames_ = {};
   acceptor_.close_coordinator();
   log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
       milliseconds(now_ns - start_ns_), phases_);

@@ -49,18 +49,26 @@ class HandmadeRank {
     const int parent = tree_parent(rank_);
     parent_.emplace(dial(place->parent.addresses.at(0), Purpose::tree, parent, key));
     accept_children();
-    for (int rank = 0; rank < size_; ++rank) {
-      auto record = decode<PeerRecord>(next(*parent_, FrameType::record));
-      ASSERT_TRUE(record);
-      if (change) change(*record);
-      for (FrameStream& child : children_) child.send(frame(*record));
+    for (int known = 0; known < size_;) {
+      auto came = decode<Records>(next(*parent_, FrameType::records));
+      ASSERT_TRUE(came);
+      known += static_cast<int>(came->records.size());
+      for (PeerRecord& record : came->records)
+        if (change) change(record);
+      for (FrameStream& child : children_) {
+        child.send(frame(*came));
+        child.flush();
+      }
     }
   }
   void finish_joining() {
     for (FrameStream& child : children_) next(child, FrameType::ready);
     parent_->send(frame(FrameType::ready));
     next(*parent_, FrameType::go);
-    for (FrameStream& child : children_) child.send(frame(FrameType::go));
+    for (FrameStream& child : children_) {
+      child.send(frame(FrameType::go));
+      child.flush();
+    }
   }
 
   /// `message` with this rank's signature, whoever is named in it.
@@ -68,7 +76,10 @@ class HandmadeRank {
   Bytes signed_frame(const Message& message) const {
     return frame(Signed<Message>{message, sign(keys_, world_, type_of(message), encode(message))});
   }
-  void send_to_parent(const Bytes& bytes) { parent_->send(bytes); }
+  void send_to_parent(const Bytes& bytes) {
+    parent_->send(bytes);
+    parent_->flush();
+  }
   /// The next frame of that type. Its payload is empty where it does not come.
   Bytes next_from_parent(FrameType type) { return next(*parent_, type); }
 

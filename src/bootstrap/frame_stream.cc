@@ -12,6 +12,7 @@
 namespace ropewalk::bootstrap {
 
 void FrameStream::prepare(PollSet& set) {
+  flush();
   const bool writes = !queue_.empty() && !write_broken_;
   set.add(fd_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)));
 }
@@ -33,8 +34,10 @@ std::vector<Frame> FrameStream::advance(const PollSet& set) {
   return frames;
 }
 
-void FrameStream::send(const Bytes& frame) {
-  channel_.seal(frame, queue_);
+void FrameStream::flush() {
+  if (unsent_.empty()) return;
+  channel_.seal(unsent_, queue_);
+  unsent_.clear();
   write_queue();
 }
 
@@ -115,7 +118,7 @@ bool FrameStream::forged() const {
 
 bool FrameStream::flushed() const {
   if (write_broken_) return true;
-  if (!queue_.empty()) return false;
+  if (!idle()) return false;
   pollfd connection = {fd_.get(), 0, 0};
   if (poll(&connection, 1, 0) == 1) return true;  // reset or closed both ways
   int unacknowledged = 0;

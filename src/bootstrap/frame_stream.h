@@ -20,16 +20,21 @@ struct Frame {
 class FrameStream {
  public:
   explicit FrameStream(ConnectedSocket socket) : fd_(std::move(socket.fd)), channel_(socket.keys) {}
+  FrameStream(FrameStream&&) = default;
+  ~FrameStream() { flush(); }
 
+  /// Also sends what was given to `send`.
   void prepare(PollSet& set);
   /// Moves bytes where poll said so; gives the whole frames that came.
   std::vector<Frame> advance(const PollSet& set);
   /// False once the connection is over, after its last frame was delivered; then why() says why.
   bool is_open() const { return is_open_; }
-  void send(const Bytes& frame);
+  /// Goes out with the next `prepare`, or `flush`, or at the end: many frames at once.
+  void send(const Bytes& frame) { unsent_.insert(unsent_.end(), frame.begin(), frame.end()); }
+  void flush();
   /// Every byte sent is acknowledged by the other side's kernel (or the connection is over).
   bool flushed() const;
-  bool idle() const { return queue_.empty(); }
+  bool idle() const { return unsent_.empty() && queue_.empty(); }
   /// "connection reset by peer"; says whose fault it is only as far as the kernel knows.
   const std::string& why() const { return why_; }
   /// True when it is over because the other host no longer acknowledges.
@@ -50,6 +55,7 @@ class FrameStream {
   SecureChannel channel_;
   bool is_open_ = true;
   bool write_broken_ = false;
+  Bytes unsent_;    // whole frames, not yet sealed
   Bytes queue_;     // sealed, not yet taken by the kernel
   Bytes received_;  // not yet a whole record
   Bytes buffer_;    // not yet cut into frames

@@ -175,6 +175,11 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
   return true;
 }
 
+bool JobMonitor::agrees_with_first_leave(const CallsMade& calls) const {
+  const std::lock_guard lock(mutex_);
+  return first_left_ >= 0 && calls_[static_cast<size_t>(first_left_)] == calls;
+}
+
 Failure seen_from_part(Failure failure, const std::vector<int>& members) {
   const auto in_part = [&](int rank) { return rank_among(members, rank); };
   failure.rank = in_part(failure.rank);

@@ -50,6 +50,8 @@ class JobMonitor final : public Monitor {
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
   bool mark_left(int rank, CallsMade calls);
+  /// Whether a rank has left after these calls, and none before it after others.
+  bool agrees_with_first_leave(const CallsMade& calls) const;
   /// Whether there was a question since the last call.
   bool take_question();
   /// This rank's answer. Ages stand in place of times: ranks' clocks differ.

@@ -27,6 +27,8 @@ struct CallsMade {
   uint32_t count = 0;
   uint32_t digest = 0;  // CallHistory's (engine/wire.h): differs where one of the calls does
   std::string last;     // "broadcast(4 float32, root 0, ...)"; empty where there is none
+
+  bool operator==(const CallsMade&) const = default;
 };
 
 /// An operation under way on a rank, and the peers that it waits for there.

@@ -107,12 +107,11 @@ std::vector<int> Registrar::missing() const {
   return ranks;
 }
 
-void Registrar::send_places(const WorldId& world) {
-  const Digest digest = digest_of(table_);
+void Registrar::send_places(const WorldId& world, const Digest& table) {
   for (Entry& entry : entries_)
     if (entry.rank)
       entry.stream.send(
-          frame(Place{world, digest, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
+          frame(Place{world, table, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
 }
 
 void Registrar::broadcast(const Bytes& frame) {

@@ -35,7 +35,7 @@ class Registrar {
   int64_t deadline_ns() const { return deadline_ns_; }
 
   /// Tells every rank its place in the tree. Once, when complete.
-  void send_places(const WorldId& world);
+  void send_places(const WorldId& world, const Digest& table);
   void broadcast(const Bytes& frame);
   bool flushed() const;
 

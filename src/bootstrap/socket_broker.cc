@@ -32,14 +32,14 @@ ConnectedSocket SocketBroker::take(int peer, int stream) {
   const auto found = entries_.find({peer, stream});
   if (found == entries_.end() || found->second.state != State::ready) return {};
   found->second.state = State::taken;
+  if (stream == 0) offers_.erase(peer);
   if (--ready_ == 0) ready_event_.clear();
   return std::exchange(found->second.socket, {});
 }
 
-bool SocketBroker::has(int peer, int stream) const {
+std::vector<int> SocketBroker::offers() const {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find({peer, stream});
-  return found != entries_.end() && found->second.state == State::ready;
+  return {offers_.begin(), offers_.end()};
 }
 
 void SocketBroker::use_networks(const std::vector<std::string>& networks) {
@@ -82,6 +82,7 @@ void SocketBroker::deliver(SocketId link, ConnectedSocket socket) {
   assert(entry.state == State::arriving || entry.state == State::dialing);
   entry.state = State::ready;
   entry.socket = std::move(socket);
+  if (link.stream == 0) offers_.insert(link.peer);
   ++ready_;
   ready_event_.set();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ class SocketBroker final : public SocketSource {
   // cannot be.
   void request(int peer, int stream) override;
   ConnectedSocket take(int peer, int stream) override;
-  bool has(int peer, int stream) const override;
+  std::vector<int> offers() const override;
   int event_fd() const override { return ready_event_.fd(); }
   void use_networks(const std::vector<std::string>& networks) override;
 
@@ -81,8 +82,9 @@ class SocketBroker final : public SocketSource {
   std::map<SocketId, Entry> entries_;
   std::vector<SocketId> to_dial_;
   std::vector<std::string> networks_;
-  int ready_ = 0;      // entries in State::ready
-  Event ready_event_;  // set while ready_ > 0
+  std::set<int> offers_;  // peers whose stream 0 is in State::ready
+  int ready_ = 0;         // entries in State::ready
+  Event ready_event_;     // set while ready_ > 0
   Event news_;
 };
 

@@ -31,8 +31,9 @@ class SocketSource {
   virtual void request(int peer, int stream) = 0;
   /// The socket, once there is one; empty: not yet.
   virtual ConnectedSocket take(int peer, int stream) = 0;
-  /// True when `take` would give a socket: perhaps one that only the peer asked for.
-  virtual bool has(int peer, int stream) const = 0;
+  /// The peers whose first stream `take` would give: perhaps only they have asked for it. Cheap
+  /// where there are none.
+  virtual std::vector<int> offers() const = 0;
   /// A descriptor readable when a new socket may be taken (shared with other wake-ups; the reader
   /// need not clear it: take() does when nothing is left). -1: none.
   virtual int event_fd() const = 0;

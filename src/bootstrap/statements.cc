@@ -12,7 +12,24 @@ std::string said_by(int rank, const std::string& what) {
 
 }  // namespace
 
-Digest digest_with(const Digest& before, ByteSpan record) {
+std::vector<Bytes> record_frames(const std::vector<PeerRecord>& table) {
+  std::vector<Bytes> frames;
+  Records next;
+  size_t bytes = 0;
+  for (const PeerRecord& record : table) {
+    const size_t more = encode(record).size();
+    if (bytes + more > kFramePayloadMax) {
+      frames.push_back(frame(std::exchange(next, {})));
+      bytes = 0;
+    }
+    next.records.push_back(record);
+    bytes += more;
+  }
+  frames.push_back(frame(next));
+  return frames;
+}
+
+Digest digest_with(const Digest& before, ByteSpan payload) {
   const auto raw = [](const auto& bytes) {
     return reinterpret_cast<const unsigned char*>(bytes.data());
   };
@@ -20,20 +37,33 @@ Digest digest_with(const Digest& before, ByteSpan record) {
   crypto_generichash_state state;
   crypto_generichash_init(&state, nullptr, 0, digest.size());
   crypto_generichash_update(&state, raw(before), before.size());
-  crypto_generichash_update(&state, raw(record), record.size());
+  crypto_generichash_update(&state, raw(payload), payload.size());
   crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
-  return digest;
-}
-
-Digest digest_of(const std::vector<PeerRecord>& table) {
-  Digest digest = {};
-  for (const PeerRecord& record : table) digest = digest_with(digest, encode(record));
   return digest;
 }
 
 Statements::Statements(int rank, SigningKeys keys, JobMonitor& monitor,
                        const std::vector<PeerRecord>& table)
-    : rank_(rank), keys_(std::move(keys)), monitor_(monitor), table_(table) {}
+    : rank_(rank),
+      keys_(std::move(keys)),
+      leave_token_(random_leave_token()),
+      monitor_(monitor),
+      table_(table) {}
+
+LeaveCommitment Statements::leave_commitment() const {
+  return commitment_to(leave_token_);
+}
+
+bool Statements::is_genuine_leave(const Signed<Leave>& said, int peer) {
+  const auto rank = static_cast<int>(said.message.rank);
+  const bool is_committed =
+      is_table_trusted_ &&
+      commitment_to(said.message.token) == table_[static_cast<size_t>(rank)].leave_commitment;
+  if (is_committed && monitor_.agrees_with_first_leave(said.message.calls)) return true;
+  if (is_committed) return is_genuine(said, peer);
+  report_forged(FrameType::leave, rank, peer);
+  return false;
+}
 
 bool Statements::is_signed_by(int rank, FrameType type, const Bytes& message,
                               const Signature& signature) {

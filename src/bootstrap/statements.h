@@ -16,12 +16,12 @@ namespace ropewalk::bootstrap {
 inline constexpr const char* kForgerAdvice =
     "look at that rank's host: what runs there is not Ropewalk, or somebody has changed it";
 
-/// Of the records of ranks 0 to r, from that of those before r (of none: zeros) and r's, as it is
-/// encoded.
-Digest digest_with(const Digest& before, ByteSpan record);
-/// Of all. Rank 0 gives it to each rank with its place: so ranks that pass records on can change
+/// The records of all ranks, in rank order, in as few frames as they fit into.
+std::vector<Bytes> record_frames(const std::vector<PeerRecord>& table);
+/// Of the records frames so far, from that of those before (of none: zeros) and the next's payload.
+/// Rank 0 gives that of all to each rank with its place: so ranks that pass records on can change
 /// none of them unnoticed.
-Digest digest_of(const std::vector<PeerRecord>& table);
+Digest digest_with(const Digest& before, ByteSpan payload);
 
 /// The control thread only. Signs what this rank says, and judges what others say by the keys in
 /// their records. What is genuine is passed on as it came.
@@ -31,6 +31,7 @@ class Statements {
   Statements(int rank, SigningKeys keys, JobMonitor& monitor, const std::vector<PeerRecord>& table);
 
   const VerifyKey& verify_key() const { return keys_.verify_key; }
+  LeaveCommitment leave_commitment() const;
   /// Once it is known. What was signed before holds in no world.
   void set_world(const WorldId& world) { world_ = world; }
   /// From now on the table is complete, and as rank 0 has made it.
@@ -54,6 +55,11 @@ class Statements {
     return genuine;
   }
 
+  /// Of a leave. Once for each rank, and by each: so the signature, which costs a hundred times as
+  /// much, is looked at only where the rank leaves after other calls than have been seen.
+  bool is_genuine_leave(const Signed<Leave>& said, int peer);
+  LeaveToken leave_token() const { return leave_token_; }
+
   /// How a frame came: over a connection for joining, or over the tree.
   enum class Link : uint8_t { join, tree };
   /// Takes a failure that `peer` says or passes on; false where it makes no sense. What cannot be
@@ -68,6 +74,7 @@ class Statements {
 
   const int rank_;
   const SigningKeys keys_;
+  const LeaveToken leave_token_;
   JobMonitor& monitor_;
   const std::vector<PeerRecord>& table_;
   WorldId world_ = {};

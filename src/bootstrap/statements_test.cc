@@ -146,6 +146,11 @@ TEST(Statements, BeforeThePlaceTheConnectionSaysWhoSpeaks) {
 TEST(Statements, ADigestTellsEachChangeOfARecord) {
   const auto table = table_of_all();
   auto changed = table;
+  const auto digest_of = [](const std::vector<PeerRecord>& of) {
+    Digest digest = {};
+    for (const Bytes& frame : record_frames(of)) digest = digest_with(digest, frame);
+    return digest;
+  };
   EXPECT_EQ(digest_of(changed), digest_of(table));
   changed[2].verify_key[0] ^= std::byte{1};
   EXPECT_NE(digest_of(changed), digest_of(table));

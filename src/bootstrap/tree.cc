@@ -68,9 +68,7 @@ void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
                     is_local ? silence_max_ns_ : network_silence_max_ns_, is_local});
   FrameStream& stream = links_.back().stream;
   for (int r = 0; r < size_; ++r)
-    if (const auto calls = monitor_.calls_of(r))
-      stream.send(frame(
-          Signed<Leave>{{static_cast<uint32_t>(r), *calls}, leaves_[static_cast<size_t>(r)]}));
+    if (monitor_.has_left(r)) stream.send(leaves_[static_cast<size_t>(r)]);
   if (peer < rank_) parent_ = peer;
   if (failure_spread_) stream.send(statements_.failure_frame());
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
@@ -162,12 +160,12 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   if (!leave || static_cast<int>(leave->message.rank) >= size_) return protocol_fault(link.peer);
   const auto rank = static_cast<int>(leave->message.rank);
   if (monitor_.has_left(rank)) return;
-  if (!statements_.is_genuine(*leave, link.peer)) return;
-  leaves_[leave->message.rank] = leave->signature;
+  if (!statements_.is_genuine_leave(*leave, link.peer)) return;
+  leaves_[leave->message.rank] = bootstrap::frame(*leave);
   monitor_.mark_left(rank, leave->message.calls);
   --awaited_;
   if (gone_ns_ != 0) gone_ns_ = advanced_ns_;
-  flood(bootstrap::frame(*leave), link.peer);
+  flood(leaves_[leave->message.rank], link.peer);
 }
 
 void Tree::handle_waits(const Edge& link, const Frame& frame) {
@@ -291,9 +289,10 @@ void Tree::spread_failure() {
 void Tree::announce_leave(const CallsMade& calls) {
   if (!monitor_.mark_left(rank_, calls)) return;
   --awaited_;
-  const auto leave = statements_.sign(Leave{static_cast<uint32_t>(rank_), calls});
-  leaves_[leave.message.rank] = leave.signature;
-  flood(frame(leave));
+  Bytes& leave = leaves_[static_cast<size_t>(rank_)];
+  leave = frame(
+      statements_.sign(Leave{static_cast<uint32_t>(rank_), calls, statements_.leave_token()}));
+  flood(leave);
 }
 
 bool Tree::flushed() const {

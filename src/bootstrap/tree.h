@@ -118,11 +118,11 @@ class Tree {
   Statements& statements_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
-  std::vector<bool> gone_;         // has left, and its link is closed
-  std::vector<int> unaware_;       // for take_unaware
-  std::vector<Signature> leaves_;  // of those that have left
-  int parent_;                     // -1: none
-  int awaited_;                    // how many have not left
+  std::vector<bool> gone_;     // has left, and its link is closed
+  std::vector<int> unaware_;   // for take_unaware
+  std::vector<Bytes> leaves_;  // frames of those that have left
+  int parent_;                 // -1: none
+  int awaited_;                // how many have not left
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
   int64_t gone_ns_ = 0;  // when the last neighbour went, or another leave came after that

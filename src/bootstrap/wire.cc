@@ -17,6 +17,7 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr std::string_view kMagic = "ropewalk";
+constexpr int kObjectsMax = 1 << 20;  // NUMA nodes, caches of a host
 
 // Writer and Reader have the same functions, so that `fields` tells each layout once, for both. The
 // limits are the reader's: only texts are cut where they are written.
@@ -71,6 +72,9 @@ class Writer {
   }
   void boolean(bool value) { integer(static_cast<uint8_t>(value)); }
   void resize(const auto&, size_t) {}
+  void until_end(const auto& items, const auto& write) {
+    for (const auto& item : items) write(item);
+  }
   void require(bool condition) {
     assert(condition);
     static_cast<void>(condition);
@@ -155,6 +159,11 @@ class Reader {
   void resize(auto& items, size_t count) {
     if (ok_) items.resize(count);
   }
+  /// One at least.
+  void until_end(auto& items, const auto& read) {
+    do read(items.emplace_back());
+    while (ok_ && !rest_.empty());
+  }
   void require(bool condition) { ok_ = ok_ && condition; }
 
   bool done() const { return ok_ && rest_.empty(); }
@@ -214,8 +223,15 @@ void fields(auto& c, Is<PeerRecord> auto& record) {
   c.text(record.transport, kNameBytesMax);
   c.text(record.cpus, kTransportBytesMax);
   c.texts_by_name(record.transport_infos, kTransportInfosMax, kTransportBytesMax);
+  c.integer(record.locality.numa_node, -1, kObjectsMax);
+  c.integer(record.locality.cache, -1, kObjectsMax);
   c.raw(record.verify_key);
+  c.raw(record.leave_commitment);
   c.require(within_limits(record));
+}
+
+void fields(auto& c, Is<Records> auto& all) {
+  c.until_end(all.records, [&c](auto& record) { fields(c, record); });
 }
 
 void fields(auto& c, Is<Join> auto& join) {
@@ -277,6 +293,7 @@ void fields(auto& c, Is<Waits> auto& waits) {
 void fields(auto& c, Is<Leave> auto& leave) {
   c.integer(leave.rank, 0u, kRanksMax - 1);
   fields(c, leave.calls);
+  c.raw(leave.token);
 }
 
 /// What messages of a part begin with.
@@ -315,13 +332,6 @@ void fields(auto& c, IsSigned auto& said) {
   c.raw(said.signature);
 }
 
-Bytes frame_of(FrameType type, const Bytes& payload) {
-  assert(payload.size() <= kFramePayloadMax);
-  Bytes frame = encode(FrameHeader{static_cast<uint32_t>(payload.size()), type});
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  return frame;
-}
-
 }  // namespace
 
 std::string describe(const PeerRecord& record) {
@@ -355,6 +365,7 @@ template Bytes encode(const Hello&);
 template Bytes encode(const Reply&);
 template Bytes encode(const Answer&);
 template Bytes encode(const PeerRecord&);
+template Bytes encode(const Records&);
 template Bytes encode(const Failure&);
 template Bytes encode(const Leave&);
 template Bytes encode(const Waits&);
@@ -377,6 +388,7 @@ template std::optional<FrameHeader> decode(ByteSpan);
 template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);
 template std::optional<PeerRecord> decode(ByteSpan);
+template std::optional<Records> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
 template std::optional<Signed<Failure>> decode(ByteSpan);
 template std::optional<Signed<Leave>> decode(ByteSpan);
@@ -386,27 +398,30 @@ template std::optional<Signed<PartFailure>> decode(ByteSpan);
 template std::optional<Signed<PartLeave>> decode(ByteSpan);
 template std::optional<Signed<PartWaits>> decode(ByteSpan);
 
-Bytes frame(FrameType empty) {
-  return frame_of(empty, {});
+Bytes frame(FrameType type, ByteSpan payload) {
+  assert(payload.size() <= kFramePayloadMax);
+  Bytes frame = encode(FrameHeader{static_cast<uint32_t>(payload.size()), type});
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  return frame;
 }
 Bytes frame(const Join& join) {
-  return frame_of(FrameType::join, encode(join));
+  return frame(FrameType::join, encode(join));
 }
 Bytes frame(const Place& place) {
-  return frame_of(FrameType::place, encode(place));
+  return frame(FrameType::place, encode(place));
 }
-Bytes frame(const PeerRecord& record) {
-  return frame_of(FrameType::record, encode(record));
+Bytes frame(const Records& records) {
+  return frame(FrameType::records, encode(records));
 }
 Bytes frame(const Heartbeat& heartbeat) {
-  return frame_of(FrameType::heartbeat, encode(heartbeat));
+  return frame(FrameType::heartbeat, encode(heartbeat));
 }
 Bytes frame(const PartQuestion& question) {
-  return frame_of(FrameType::part_who_waits, encode(question));
+  return frame(FrameType::part_who_waits, encode(question));
 }
 template <class Message>
 Bytes frame(const Signed<Message>& said) {
-  return frame_of(type_of(said.message), encode(said));
+  return frame(type_of(said.message), encode(said));
 }
 template Bytes frame(const Signed<Failure>&);
 template Bytes frame(const Signed<Leave>&);

@@ -20,7 +20,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 6;
+inline constexpr uint16_t kProtocolVersion = 7;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -87,7 +87,7 @@ struct Answer {
 inline constexpr size_t kAnswerBytes = 40;
 
 /// Message: Hello, Reply or Answer, which have so many bytes as the constants here say; PeerRecord;
-/// or what is in a Signed.
+/// Records; or what is in a Signed.
 template <class Message>
 Bytes encode(const Message& message);
 
@@ -96,7 +96,7 @@ Bytes encode(const Message& message);
 enum class FrameType : uint8_t {
   join = 1,       // rank -> 0: Join
   place = 2,      // 0 -> rank: Place
-  record = 3,     // down the tree, in rank order: PeerRecord
+  records = 3,    // down the tree, in rank order: Records
   ready = 4,      // up the tree: this subtree is linked; empty
   go = 5,         // down the tree: every rank is linked; empty
   failure = 6,    // both ways: Signed<Failure>
@@ -125,6 +125,10 @@ struct Place {
   Digest table = {};  // statements.h
   PeerRecord parent;
 };
+/// Of some ranks; one at least.
+struct Records {
+  std::vector<PeerRecord> records;
+};
 struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
 };
@@ -137,6 +141,7 @@ struct Waits {
 struct Leave {
   uint32_t rank = 0;
   CallsMade calls;
+  LeaveToken token = {};
 };
 // Of a part by its number, not 0. `rank` is the one in the job that says it; all other numbers are
 // of ranks in the part.
@@ -189,11 +194,11 @@ template <class Message>
 std::optional<Message> decode(ByteSpan bytes);
 
 // Whole frames, header included. A Failure's texts and peers are cut to their limits. A PeerRecord
-// must keep its limits (`within_limits`).
-Bytes frame(FrameType empty);
+// must keep its limits (`within_limits`), and Records must fit.
+Bytes frame(FrameType type, ByteSpan payload = {});
 Bytes frame(const Join& join);
 Bytes frame(const Place& place);
-Bytes frame(const PeerRecord& record);
+Bytes frame(const Records& records);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const PartQuestion& question);
 /// Message: one for which there is a type_of.

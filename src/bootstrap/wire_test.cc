@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bootstrap/statements.h"
+
 namespace ropewalk::bootstrap {
 namespace {
 
@@ -17,7 +19,9 @@ PeerRecord full_record() {
   for (size_t i = 0; i < kTransportInfosMax; ++i)
     record.transport_infos[std::string(1, static_cast<char>('a' + i))] = "told";
   record.transport_infos["a"] += std::string(kTransportBytesMax - transport_bytes(record), '\0');
+  record.locality = {3, 12};
   record.verify_key.fill(std::byte{7});
+  record.leave_commitment.fill(std::byte{8});
   return record;
 }
 
@@ -76,9 +80,10 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   PeerRecord record;
   record.rank = 1;
   record.transport_infos = {{"a", ""}, {"b", ""}};
-  Bytes bytes = frame(record);
+  Bytes bytes = frame(Records{{record}});
   EXPECT_TRUE(decode<PeerRecord>(payload_of(bytes)));
-  bytes[bytes.size() - sizeof(VerifyKey) - 3] = std::byte{'a'};
+  constexpr size_t kBehind = 2 * sizeof(int32_t) + sizeof(VerifyKey) + sizeof(LeaveCommitment);
+  bytes[bytes.size() - kBehind - 3] = std::byte{'a'};
   EXPECT_FALSE(decode<PeerRecord>(payload_of(bytes))) << "a name twice";
   record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
   EXPECT_TRUE(within_limits(record));
@@ -98,7 +103,40 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
   EXPECT_EQ(decoded->table, place.table);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
   expect_exact(payload_of(frame(place)), decode<Place>);
-  expect_exact(payload_of(frame(place.parent)), decode<PeerRecord>);
+  expect_exact(payload_of(frame(Records{{place.parent}})), decode<PeerRecord>);
+}
+
+TEST(Wire, RecordsAreOneOrMore) {
+  Records all;
+  EXPECT_FALSE(decode<Records>({}));
+  for (int rank = 0; rank < 2; ++rank) {
+    all.records.push_back(full_record());
+    all.records.back().rank = rank;
+    const Bytes whole = frame(all);
+    const ByteSpan bytes = payload_of(whole);
+    const auto decoded = decode<Records>(bytes);
+    ASSERT_TRUE(decoded);
+    ASSERT_EQ(decoded->records.size(), all.records.size());
+    EXPECT_EQ(decoded->records.back().rank, rank);
+    EXPECT_EQ(decoded->records.back().locality, full_record().locality);
+    EXPECT_EQ(decoded->records.back().leave_commitment, full_record().leave_commitment);
+    EXPECT_FALSE(decode<Records>(bytes.first(bytes.size() - 1)));
+  }
+}
+
+TEST(Wire, RecordsOfManyRanksAreInFewFrames) {
+  std::vector<PeerRecord> table(100, full_record());
+  for (size_t rank = 0; rank < table.size(); ++rank) table[rank].rank = static_cast<int>(rank);
+  const std::vector<Bytes> frames = record_frames(table);
+  const size_t bytes = encode(table[0]).size() * table.size();
+  EXPECT_LE(frames.size(), bytes / (kFramePayloadMax / 2) + 1);
+  int known = 0;
+  for (const Bytes& frame : frames) {
+    EXPECT_LE(frame.size(), kFrameHeaderBytes + kFramePayloadMax);
+    const Records records = decode<Records>(payload_of(frame)).value();
+    for (const PeerRecord& record : records.records) EXPECT_EQ(record.rank, known++);
+  }
+  EXPECT_EQ(known, 100);
 }
 
 TEST(Wire, FailureRoundTripCutsLongTexts) {
@@ -235,7 +273,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x06\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x07\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

@@ -36,6 +36,7 @@ PeerRecord make_record(const JobIdentity& identity, const Config& config,
   record.host_id = host_identity().substr(0, kNameBytesMax);
   record.transport = config.transport;
   record.cpus = cpu_list_text(allowed_cpu_list());
+  record.locality = own_locality();
   record.transport_infos = std::move(transport_infos);
   if (const size_t bytes = transport_bytes(record); bytes > kTransportBytesMax)
     fail(ErrorCode::invalid_argument, identity.rank,

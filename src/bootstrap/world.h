@@ -12,6 +12,7 @@
 #include "bootstrap/monitor.h"
 #include "bootstrap/sockets.h"
 #include "ropewalk/communicator.h"
+#include "topology/rows.h"
 
 namespace ropewalk {
 
@@ -20,6 +21,9 @@ using TransportInfos = std::map<std::string, std::string, std::less<>>;
 
 /// Ed25519: tells whether a rank has signed something.
 using VerifyKey = std::array<std::byte, 32>;
+/// What only the rank knows until it leaves, and the BLAKE2b-256 of it, which all know.
+using LeaveToken = std::array<std::byte, 32>;
+using LeaveCommitment = std::array<std::byte, 32>;
 
 /// What every rank tells every other at joining. Fields that come from outside are bounded when
 /// parsed (wire.h).
@@ -32,7 +36,9 @@ struct PeerRecord {
   std::string transport = "auto";      // Config::transport
   std::string cpus;                    // that the rank may use: "0-3,8"
   TransportInfos transport_infos;
+  Locality locality;
   VerifyKey verify_key = {};  // of what it says in this job's control tree
+  LeaveCommitment leave_commitment = {};
 };
 
 /// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).

@@ -26,11 +26,10 @@ constexpr size_t kTriedAnyway = 2;
 constexpr double kFar_us = 5000;
 
 /// The fastest, as predicted, as far as `left_s` reaches; some anyway.
-std::vector<Algorithm> worth_trying(const PlanDecision& decision, int ranks, double left_s,
-                                    size_t anyway) {
+std::vector<Algorithm> worth_trying(const PlanDecision& decision, double left_s, size_t anyway) {
   std::vector<Algorithm> tried;
   for (const Candidate& candidate : decision.candidates) {
-    if (links_many_peers(candidate.algorithm, ranks)) continue;
+    if (candidate.partners > kPartnersFew) continue;
     left_s -= (1 + 2 * kCalls) * candidate.predicted_us * 1e-6;  // and as many barriers
     const bool may = left_s >= 0 || (tried.size() < anyway && candidate.predicted_us < kFar_us);
     if (!candidate.eligible || tried.size() == kCandidates || !may ||
@@ -71,8 +70,7 @@ std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Pla
   for (const size_t bytes : kBytes) {
     Call call = Call::all_reduce(buffer.span().first(bytes / sizeof(float)));
     const std::vector<Algorithm> tried =
-        worth_trying(plan(call, times), communicator.size(), kBudget_s - spent_s,
-                     times.empty() ? kTriedAnyway : 0);
+        worth_trying(plan(call, times), kBudget_s - spent_s, times.empty() ? kTriedAnyway : 0);
     if (tried.size() < 2) break;
     for (const Algorithm algorithm : tried) {
       if (spent_s > kBudget_s && times.size() >= kTriedAnyway) return times;

@@ -136,9 +136,7 @@ std::vector<TrialChoice> AutoTuner::choices_for(const Call& call) const {
   if (may_reorder(call, parts_.ranks))
     for (const Candidate& candidate : planned.candidates) {
       if (!candidate.eligible || choices.size() > kAlgorithmsMax) break;
-      if (candidate.algorithm == planned.algorithm ||
-          links_many_peers(candidate.algorithm, parts_.ranks))
-        continue;
+      if (candidate.algorithm == planned.algorithm || candidate.partners > kPartnersFew) continue;
       Call forced = call;
       forced.algorithm = candidate.algorithm;
       choices.push_back(

@@ -49,7 +49,7 @@ auto numbers_of(std::span<Wish> wishes) {
 /// Null where the number may not be used here.
 std::shared_ptr<Communicator::Impl> make_part(const std::shared_ptr<Communicator::Impl>& whole,
                                               const std::vector<int>& ranks, uint32_t number) {
-  Members members = part_of(whole->members, ranks);
+  Members members = part_of(whole->session->job, whole->members, ranks);
   auto part = whole->session->add_part(number, members.in_job);
   if (!part) return nullptr;
   return std::make_shared<Communicator::Impl>(whole, ranks, std::move(members), std::move(part));

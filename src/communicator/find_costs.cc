@@ -57,10 +57,11 @@ Costs find_costs(Communicator& communicator, const Job& job) {
       (costs.inter != CostSource::probe && costs.inter != CostSource::profile))
     return costs;
   costs.calls = CostSource::probe;
+  const Placement placement = job.placement();
   costs.times =
       time_short_calls(communicator, [&](const Call& call, const std::vector<MeasuredTime>& times) {
         costs.times = times;
-        return plan_for(call, job.config(), job.choice(), job.hosts(), costs);
+        return plan_for(call, job.config(), job.choice(), placement, costs);
       });
   return costs;
 }

@@ -35,7 +35,7 @@ bool fuses_with(const Call& a, const Call& b) {
 /// What a tuning profile can be asked about.
 TunedJob tuned_part(const Job& job, const Members& members, const TransportChoice& choice,
                     bool with_names) {
-  TunedJob tuned{.host_names = {}, .hosts = members.hosts, .transport = names_of(choice)};
+  TunedJob tuned{.host_names = {}, .hosts = members.placement.hosts, .transport = names_of(choice)};
   if (!with_names) return tuned;
   const std::vector<std::string> names = job.host_names();
   for (const int rank : members.in_job)
@@ -60,12 +60,12 @@ Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<
     : session(whole_->session),
       part(std::move(part_)),
       members(std::move(members_)),
-      choice(choice_of_part(session->job.choice(), members.hosts)),
+      choice(choice_of_part(session->job.choice(), members.placement.hosts)),
       owned_engine(
           session->make_engine(Session::communicator_of(part->number()), members, part->monitor())),
       driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
       costs(costs_of_part(
-          whole_->costs, whole_->members.hosts, ranks,
+          whole_->costs, whole_->members.placement.hosts, ranks,
           tuned_part(session->job, members, choice, whole_->costs.profile != nullptr))),
       whole(whole_),
       ranks_in_whole(ranks) {
@@ -143,7 +143,7 @@ void Communicator::Impl::tell_rest() {
 /// The last communicator of the process ends the job.
 void Communicator::Impl::leave_job() {
   driver->locked([this] { session->worker.connections().set_left(); });
-  session->job.leave(session->calls_of_whole, [this] { driver->serve(); });
+  session->job.leave(session->calls_of_whole, [this] { return driver->serve(); });
 }
 
 void Communicator::Impl::report_exception() {
@@ -263,7 +263,7 @@ std::shared_ptr<Group> Communicator::Impl::prepare(std::span<const Call> calls) 
 }
 
 PlanDecision Communicator::Impl::decide(const Call& call) const {
-  return plan_for(call, config(), choice, members.hosts, costs);
+  return plan_for(call, config(), choice, members.placement, costs);
 }
 
 /// `alone`: as what was learned of such calls says, if the tuner attends to it.
@@ -281,7 +281,8 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call, boo
 Schedule Communicator::Impl::schedule_of(const Call& call, Algorithm algorithm) const {
   if (!traits_of(call.collective).is_point_to_point())
     return build_schedule({call.collective, algorithm, size(), call.root,
-                           grouping_for(algorithm, size(), members.hosts, costs.racks)},
+                           grouping_for(algorithm, size(), members.placement.hosts, costs.racks,
+                                        members.placement.rows)},
                           rank());
   Schedule schedule{size(), rank(), 1, 0, {}, {}};
   schedule.steps.push_back(

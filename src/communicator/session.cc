@@ -16,9 +16,10 @@ bool can_sleep_early(const Job& job) {
 
 void find_neighbours(Members& members) {
   members.local_size = 0;
-  const int own_host = members.hosts[static_cast<size_t>(members.rank)];
+  const std::vector<int>& hosts = members.placement.hosts;
+  const int own_host = hosts[static_cast<size_t>(members.rank)];
   for (int rank = 0; rank < members.size(); ++rank) {
-    if (members.hosts[static_cast<size_t>(rank)] != own_host) continue;
+    if (hosts[static_cast<size_t>(rank)] != own_host) continue;
     if (rank == members.rank) members.local_rank = members.local_size;
     ++members.local_size;
   }
@@ -27,20 +28,21 @@ void find_neighbours(Members& members) {
 }  // namespace
 
 Members members_of(const Job& job) {
-  Members all{.rank = job.rank(), .in_job = {}, .hosts = job.hosts()};
+  Members all{.rank = job.rank(), .in_job = {}, .placement = {}};
   for (int rank = 0; rank < job.size(); ++rank) all.in_job.push_back(rank);
+  all.placement = job.placement();
   find_neighbours(all);
   return all;
 }
 
-Members part_of(const Members& whole, const std::vector<int>& ranks) {
+Members part_of(const Job& job, const Members& whole, const std::vector<int>& ranks) {
   Members part;
   for (const int rank : ranks) {
     const auto index = static_cast<size_t>(rank);
     if (rank == whole.rank) part.rank = part.size();
     part.in_job.push_back(whole.in_job[index]);
-    part.hosts.push_back(whole.hosts[index]);
   }
+  part.placement = job.placement(part.in_job);
   find_neighbours(part);
   return part;
 }

@@ -18,14 +18,14 @@ namespace ropewalk {
 struct Members {
   int rank = 0;             // this one
   std::vector<int> in_job;  // by rank: its number in the job
-  std::vector<int> hosts;   // by rank: number of its host
+  Placement placement;
   int local_rank = 0, local_size = 1;
 
   int size() const { return static_cast<int>(in_job.size()); }
 };
 Members members_of(const Job& job);
 /// Those of `whole` that are in `ranks`, in that order; this rank is among them.
-Members part_of(const Members& whole, const std::vector<int>& ranks);
+Members part_of(const Job& job, const Members& whole, const std::vector<int>& ranks);
 
 /// Ends an engine under the lock of those that drive it.
 struct EndEngine {

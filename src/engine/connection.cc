@@ -263,8 +263,9 @@ void Connections::remove(uint16_t communicator) {
 
 void Connections::answer_connects() {
   const LinkHello gone{.version = kWireVersion, .inbox_bytes = 0, .memory = {}, .offset = 0};
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_ || !transport_to(peer).is_wanted(peer)) continue;
+  wanted_.clear();
+  for (Transport* transport : transports_) transport->find_wanted(wanted_);
+  for (const int peer : wanted_) {
     const Connection* const connection = find(peer);
     if (has_left_ && (connection == nullptr || !connection->has_begun()))
       transport_to(peer).connect(peer, std::as_bytes(std::span(&gone, 1)));

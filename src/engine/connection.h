@@ -298,6 +298,7 @@ class Connections {
   std::vector<LinkTable*> tables_;  // by communicator; null: this rank has none of that number
   std::bitset<kCommunicatorsMax> retired_;
   bool has_left_ = false;
+  std::vector<int> wanted_;      // peers; of one call of answer_connects
   size_t ready_ = 0;             // of these, when find_ready looked last
   uint32_t puts_under_way_ = 0;  // posted, put_done still to come
 };

@@ -249,11 +249,12 @@ void Driver::finish_all() noexcept {
   }
 }
 
-void Driver::serve() {
+bool Driver::serve() {
   std::unique_lock lock(progress_->mutex_);
   if (failure() == nullptr) engine_.failures().answer_connects();
-  progress_->turn();
+  const bool moved = progress_->turn();
   progress_->hand_over_callbacks(lock);
+  return moved;
 }
 
 bool Driver::serve_until(const std::function<bool()>& done) {

@@ -68,7 +68,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// Drives until no peer needs this rank for what is under way. At the deadline it fails.
   void finish_all() noexcept;
   /// One turn of a rank that has left, and serves those who have not.
-  void serve();
+  bool serve();
   /// The same until `done()`, or the timeout: then false. Throws the failure.
   bool serve_until(const std::function<bool()>& done);
   /// What is under way does not end any more: returns when neither peers nor transports touch its

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <numeric>
+#include <set>
 #include <thread>
 
 #include "base/log.h"
@@ -20,6 +22,9 @@
 
 namespace ropewalk {
 namespace {
+
+/// Between two looks at what peers still want of a rank that leaves.
+constexpr std::chrono::milliseconds kLeavePauseMin{1}, kLeavePauseMax{16};
 
 /// Options win over the environment.
 Config merge(Config config, const Options& options) {
@@ -61,7 +66,7 @@ Job::Job(const Options& options) : config_(merge(config_from_environment(), opti
   make_transports(meet_others());
 }
 
-void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
+void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {
   if (size() == 1) return;
   if (monitor().failure() != nullptr) {
     world_->leave(calls);
@@ -78,7 +83,10 @@ void Job::leave(const CallsMade& calls, const std::function<void()>& progress) {
       world_->leave(calls);
       ended.set_value();
     }
-    while (left.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) progress();
+    // Hundreds of ranks may share a CPU, and some of them still work.
+    auto pause = kLeavePauseMin;
+    while (left.wait_for(pause) != std::future_status::ready)
+      pause = progress() ? kLeavePauseMin : std::min(2 * pause, kLeavePauseMax);
     if (leaver.joinable()) leaver.join();
   }
 }
@@ -120,6 +128,23 @@ std::vector<std::string> Job::host_names() const {
   return names;
 }
 
+Placement Job::placement() const {
+  std::vector<int> all(static_cast<size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  return placement(all);
+}
+
+Placement Job::placement(const std::vector<int>& ranks) const {
+  Placement all{.hosts = {}, .rows = {}, .ranks_per_cpu = ranks_per_cpu_};
+  std::vector<Locality> localities;
+  for (const int rank : ranks) {
+    all.hosts.push_back(hosts_[static_cast<size_t>(rank)]);
+    localities.push_back(localities_[static_cast<size_t>(rank)]);
+  }
+  if (is_one_host_with_rows(all.hosts)) all.rows = rows_of(localities);
+  return all;
+}
+
 bool Job::rank_zero_says(std::string_view word) const {
   const TransportInfos& infos = world_->record(0).transport_infos;
   const auto said = infos.find(kCosts);
@@ -129,18 +154,28 @@ bool Job::rank_zero_says(std::string_view word) const {
 /// Finds out who is where; what each rank said of itself, by rank.
 std::vector<PeerRecord> Job::meet_others() {
   std::map<std::string, int> host_numbers;
+  std::map<int, std::pair<int, std::set<int>>> ranks_and_cpus;  // by host
   std::vector<PeerRecord> ranks;
   std::vector<std::vector<int>> local_cpus;
   for (int peer = 0; peer < size(); ++peer) {
     const PeerRecord& record = ranks.emplace_back(world_->record(peer));
     hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
+    localities_.push_back(record.locality);
+    auto& [on_host, cpus] = ranks_and_cpus[hosts_.back()];
+    ++on_host;
+    const std::vector<int> own = parse_cpu_list(record.cpus);
+    cpus.insert(own.begin(), own.end());
     if (record.transport != config_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
                               config_.transport, peer, record.transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
   }
+  for (const auto& [host, all] : ranks_and_cpus)
+    if (const auto& [on_host, cpus] = all; !cpus.empty())
+      ranks_per_cpu_ =
+          std::max(ranks_per_cpu_, static_cast<double>(on_host) / static_cast<double>(cpus.size()));
   local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (!is_local(peer)) continue;

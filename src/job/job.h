@@ -11,6 +11,7 @@
 
 #include "bootstrap/world.h"
 #include "ropewalk/communicator.h"
+#include "topology/rows.h"
 #include "transport_choice/transport_choice.h"
 
 namespace ropewalk {
@@ -47,6 +48,9 @@ class Job {
   bool shares_cpus() const { return shares_cpus_; }
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
+  /// Of all ranks; of these.
+  Placement placement() const;
+  Placement placement(const std::vector<int>& ranks) const;
 
   /// By rank: name of its host.
   std::vector<std::string> host_names() const;
@@ -68,8 +72,9 @@ class Job {
   }
   void remove_part(bootstrap::Part& part) { world_->remove_part(part); }
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
-  /// bytes in this rank's queues. At once where the job has failed.
-  void leave(const CallsMade& calls, const std::function<void()>& progress);
+  /// bytes in this rank's queues. It says whether it has moved any. At once where the job has
+  /// failed.
+  void leave(const CallsMade& calls, const std::function<bool()>& progress);
 
  private:
   /// What rank 0 tells in its record, beside what it tells of transports: words of this.
@@ -96,6 +101,8 @@ class Job {
   std::vector<Transport*> transports_;
   std::vector<int> route_;
   std::vector<int> hosts_;
+  std::vector<Locality> localities_;  // by rank
+  double ranks_per_cpu_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
   bool shares_cpus_ = false;

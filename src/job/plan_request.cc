@@ -27,19 +27,21 @@ size_t slice_bytes_max(const Config& config) {
 }
 
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
-                         const std::vector<int>& hosts, const Costs& costs) {
+                         const Placement& placement, const Costs& costs) {
   PlanRequest request;
   request.collective = call.collective;
-  request.ranks = static_cast<int>(hosts.size());
+  request.ranks = static_cast<int>(placement.hosts.size());
   // The ranks of an all_to_all_v know different totals, but must choose alike.
   const bool uneven = call.collective == Collective::all_to_all && !call.counts.empty();
   request.bytes = uneven ? slice_bytes_max(config) : total_bytes(call, request.ranks);
-  request.hosts = hosts;
+  request.hosts = placement.hosts;
+  request.rows = placement.rows;
+  request.ranks_per_cpu = placement.ranks_per_cpu;
   request.racks = costs.racks;
   request.root = call.root;
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
-  request.mapped = all_mapped(transports, hosts);
+  request.mapped = all_mapped(transports, placement.hosts);
   request.cost = costs.model;
   request.times = costs.times;
   request.slow_ones_left_out = costs.calls == CostSource::profile;
@@ -48,10 +50,10 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
 }
 
 PlanDecision plan_for(const Call& call, const Config& config, const TransportChoice& transports,
-                      const std::vector<int>& hosts, const Costs& costs) {
-  if (hosts.size() == 1)
+                      const Placement& placement, const Costs& costs) {
+  if (placement.hosts.size() == 1)
     return {algorithms_for(call.collective).front(), slice_bytes_max(config), 0, {}};
-  PlanDecision decision = choose(plan_request(call, config, transports, hosts, costs));
+  PlanDecision decision = choose(plan_request(call, config, transports, placement, costs));
   decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
   return decision;
 }

@@ -10,7 +10,7 @@ PlanRequest request(const TransportProvider* within, const TransportProvider* be
   Call call;
   call.count = 1 << 20;
   const TransportChoice transports{within, between};
-  return plan_request(call, Config(), transports, hosts, unmeasured_costs(transports));
+  return plan_request(call, Config(), transports, {.hosts = hosts}, unmeasured_costs(transports));
 }
 
 bool is(const LinkCost& cost, const LinkCost& expected) {
@@ -66,7 +66,7 @@ TEST(PlanRequest, VerbsArePredictedBetweenSharedMemoryAndTcp) {
     call.count = count;
     const auto us = [&](const TransportProvider* provider) {
       const TransportChoice transports{provider, nullptr};
-      return plan_for(call, Config(), transports, {0, 0}, unmeasured_costs(transports))
+      return plan_for(call, Config(), transports, {.hosts = {0, 0}}, unmeasured_costs(transports))
           .predicted_us;
     };
     EXPECT_LT(us(&shm_provider()), us(&verbs_provider())) << count;

@@ -170,7 +170,7 @@ class CountingTransport final : public Transport {
   }
   void connect(int, std::span<const std::byte>) override {}
   std::optional<std::span<const std::byte>> hello_of(int) const override { return {}; }
-  bool is_wanted(int) const override { return false; }
+  void find_wanted(std::vector<int>&) override {}
   Posted put(const PutRequest&) override { return Posted::lost; }
   void set_batching(bool) override {}
   bool has_unsent() override { return false; }

@@ -21,6 +21,11 @@ constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr double kWorthHalving = 0.98;
 constexpr double kGuess = 1.5;  // beside calls so short that were measured: rather those than this
+/// A partner beyond kPartnersFew. To connect takes some 100 us and 130 KB at either end, which
+/// comes once in many calls; who waits looks at all of them in turn, over and over.
+constexpr double kPartner_s = 3e-6;
+constexpr double kTurn_s = 5e-6;    // of a thread on a shared CPU, between two waits
+constexpr double kCold_s = 0.5e-6;  // a message, where others have used the caches meanwhile
 constexpr size_t kSliceAlign = 64;  // a cache line; whole elements of every type
 
 size_t sent_slice_min(const LinkCost& link) {
@@ -37,6 +42,13 @@ int leaving_max(const Hosts& hosts) {
     if (host != hosts.host_of[(rank + 1) % hosts.ranks()]) ++leaving[host];
   }
   return std::ranges::max(leaving);
+}
+
+std::vector<int> grouping_of(const PlanRequest& request, Algorithm algorithm) {
+  return grouping_for(algorithm, request.ranks, request.hosts, request.racks, request.rows);
+}
+Hosts groups_of(const PlanRequest& request, Algorithm algorithm) {
+  return hosts_of(grouping_of(request, algorithm), request.ranks);
 }
 
 /// Of the kind that occurs; in a chain of all ranks the slowest sets the pace.
@@ -60,24 +72,37 @@ class Predictor {
   explicit Predictor(const PlanRequest& request)
       : request_(request),
         hosts_(hosts_of(request.hosts, request.ranks)),
-        racks_(hosts_of(grouping_for(Algorithm::racks, request.ranks, request.hosts, request.racks),
-                        request.ranks)),
+        racks_(groups_of(request, Algorithm::racks)),
+        rows_(groups_of(request, Algorithm::grid)),
         several_(hosts_.count() > 1),
         link_(slowest_link(request, several_)),
         ring_cross_(std::max(1, leaving_max(hosts_))),
+        crowding_(request.ranks > kPartnersFew ? std::max(request.ranks_per_cpu, 1.0) : 1),
         slowdown_(find_slowdown()) {
     assert(std::ranges::is_sorted(request.times, {}, &MeasuredTime::bytes));
   }
 
-  /// Those, or the racks, by which the algorithm goes.
+  /// By which the algorithm goes.
   const Hosts& groups_for(Algorithm algorithm) const {
-    return descriptor_of(algorithm).hosts_are_racks ? racks_ : hosts_;
+    switch (descriptor_of(algorithm).grouped_by) {
+      case GroupedBy::racks:
+        return racks_;
+      case GroupedBy::rows:
+        return rows_;
+      default:
+        return hosts_;
+    }
   }
 
   Choice choice(Collective collective, Algorithm algorithm) const {
     return {collective, algorithm,
             bound_of({collective, algorithm, request_.ranks, request_.root,
-                      grouping_for(algorithm, request_.ranks, request_.hosts, request_.racks)})};
+                      grouping_of(request_, algorithm)})};
+  }
+
+  int partners(const Choice& choice) const {
+    return descriptor_of(choice.algorithm)
+        .partners(choice.collective, groups_for(choice.algorithm));
   }
 
   double seconds(const Choice& choice, size_t bytes) const {
@@ -108,6 +133,17 @@ class Predictor {
  private:
   static bool is_of(const MeasuredTime& time, const Choice& choice) {
     return time.collective == choice.collective && time.algorithm == choice.algorithm;
+  }
+
+  /// Many ranks of a host that take turns: what a CPU does for one it does for all of them, and a
+  /// rank is answered when its peer has had its turn.
+  void share_cpus(CostTerms& t) const {
+    for (LinkCost* link : {&t.link, &t.inside}) {
+      link->latency_s += (crowding_ - 1) * kTurn_s;
+      link->overhead_s = crowding_ * (link->overhead_s + (crowding_ > 1 ? kCold_s : 0));
+      link->s_per_byte *= crowding_;
+    }
+    t.add *= crowding_;
   }
 
   /// Of one algorithm; null: it was not measured.
@@ -171,6 +207,8 @@ class Predictor {
     t.link = link_;
     t.inside = request_.cost.intra;
     t.near = several_ ? request_.cost.inter : request_.cost.intra;
+    t.rows = rows_.count();
+    t.row_size = rows_.size_max();
     t.racks = racks_.count();
     t.rack_size = racks_.size_max();
     t.across_s_per_byte = request_.cost.racks_s_per_byte;
@@ -181,7 +219,10 @@ class Predictor {
     t.all_cross = several_ ? t.local : 1;
     t.ring_cross = ring_cross_;
     t.mapped = request_.mapped;
-    return descriptor_of(choice.algorithm).predict_s(t, choice.collective);
+    share_cpus(t);
+    const double more = partners(choice) - kPartnersFew;
+    return descriptor_of(choice.algorithm).predict_s(t, choice.collective) +
+           std::max(more, 0.0) * kPartner_s * crowding_;
   }
   double modelled_s(const Choice& choice, size_t bytes) const {
     return modelled_s(choice, bytes, slice_bytes(choice, bytes));
@@ -219,10 +260,11 @@ class Predictor {
   }
 
   const PlanRequest& request_;
-  const Hosts hosts_, racks_;
+  const Hosts hosts_, racks_, rows_;
   const bool several_;
   const LinkCost link_;
   const int ring_cross_;
+  const double crowding_;
   const double slowdown_;
 };
 
@@ -237,6 +279,7 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   else if (request.forced != algorithm)
     why = "another one is forced";
   const Bound& bound = choice.bound;
+  candidate.partners = predictor.partners(choice);
   candidate.eligible = why.empty();
   candidate.reason = candidate.eligible
                          ? fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
@@ -270,9 +313,18 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
 }  // namespace
 
 std::vector<int> grouping_for(Algorithm algorithm, int ranks, const std::vector<int>& hosts,
-                              const std::vector<int>& racks) {
-  if (!descriptor_of(algorithm).hosts_are_racks) return hosts;
-  return racks.empty() ? std::vector<int>(static_cast<size_t>(ranks), 0) : racks;
+                              const std::vector<int>& racks, const std::vector<int>& rows) {
+  const auto or_one = [ranks](const std::vector<int>& groups) {
+    return groups.empty() ? std::vector<int>(static_cast<size_t>(ranks), 0) : groups;
+  };
+  switch (descriptor_of(algorithm).grouped_by) {
+    case GroupedBy::racks:
+      return or_one(racks);
+    case GroupedBy::rows:
+      return or_one(rows);
+    default:
+      return hosts;
+  }
 }
 
 PlanDecision choose(const PlanRequest& request) {

@@ -28,6 +28,7 @@ struct PlanRequest {
   int ranks = 1;
   std::vector<int> hosts;  // host number of each rank; empty: every rank its own
   std::vector<int> racks;  // rack number of each rank; empty: all in one
+  std::vector<int> rows;   // row number of each rank (topology/rows.h); empty: all in one
   int root = 0;
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
   /// By ascending bytes. Lengths between two measured ones are interpolated. Shorter ones take the
@@ -39,7 +40,8 @@ struct PlanRequest {
   /// stays as much slower than the fastest as it was.
   bool slow_ones_left_out = false;
   Algorithm forced = Algorithm::automatic;
-  bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
+  double ranks_per_cpu = 1;  // of the fullest host
+  bool mapped = false;       // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES
   size_t l2_bytes = 1 << 20;         // of a core
 };
@@ -48,13 +50,14 @@ struct PlanRequest {
 struct Candidate {
   Algorithm algorithm = Algorithm::ring;
   double predicted_us = 0;
+  int partners = 0;    // of a rank, at most
   std::string reason;  // "14 rounds, sends 1.75 of the vector", or why it was passed over
   bool eligible = true;
 };
 
-/// What a ScheduleKey says of hosts, for an algorithm that goes by hosts or by racks.
+/// What a ScheduleKey says of hosts, for an algorithm that goes by hosts, racks or rows.
 std::vector<int> grouping_for(Algorithm algorithm, int ranks, const std::vector<int>& hosts,
-                              const std::vector<int>& racks);
+                              const std::vector<int>& racks, const std::vector<int>& rows);
 
 struct PlanDecision {
   Algorithm algorithm = Algorithm::ring;
@@ -64,7 +67,7 @@ struct PlanDecision {
 
   ScheduleKey key(const PlanRequest& request) const {
     return {request.collective, algorithm, request.ranks, request.root,
-            grouping_for(algorithm, request.ranks, request.hosts, request.racks)};
+            grouping_for(algorithm, request.ranks, request.hosts, request.racks, request.rows)};
   }
 };
 

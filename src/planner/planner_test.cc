@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ropewalk/status.h"
+#include "schedule/algorithm.h"
 #include "schedule/simulate.h"
 #include "schedule/verify.h"
 
@@ -44,11 +45,36 @@ TEST(Planner, MappedAllReduceIsDirectUnlessShort) {
   const auto decision = [](size_t bytes, int ranks) {
     return chosen(mapped_question(Collective::all_reduce, bytes, ranks));
   };
-  for (int ranks : {2, 3, 4, 8, 16, 32})
+  for (int ranks : {2, 3, 4, 8, 16})
     for (size_t bytes = 1024; bytes <= size_t{1} << 32; bytes *= 2)
       EXPECT_EQ(decision(bytes, ranks), Algorithm::direct) << ranks << " ranks, " << bytes;
   for (int ranks : {2, 3, 4})
     EXPECT_EQ(decision(8, ranks), Algorithm::one_shot) << ranks << " ranks";
+}
+
+/// On one host, in rows of `row`.
+PlanRequest crowd(size_t bytes, int ranks, int row, double ranks_per_cpu) {
+  PlanRequest q = mapped_question(Collective::all_reduce, bytes, ranks);
+  for (int rank = 0; rank < ranks; ++rank) q.rows.push_back(rank / row);
+  q.ranks_per_cpu = ranks_per_cpu;
+  return q;
+}
+
+TEST(Planner, ManyRanksOfAHostHaveFewPartners) {
+  for (int ranks : {64, 192, 512})
+    for (double ranks_per_cpu : {1.0, 32.0})
+      for (size_t bytes : {size_t{8}, 4 * kKiB, 256 * kKiB}) {
+        const PlanDecision decision = choose(crowd(bytes, ranks, 8, ranks_per_cpu));
+        EXPECT_LE(decision.candidates[0].partners, 7 + (ranks + 7) / 8)
+            << ranks << " ranks, " << bytes << ": " << name_of(decision.algorithm);
+      }
+  EXPECT_EQ(chosen(crowd(256 * kKiB, 64, 8, 1)), Algorithm::grid);
+  EXPECT_EQ(chosen(crowd(8, 64, 8, 32)), Algorithm::recursive_doubling);
+}
+
+// What is long is moved once, whatever the connections take.
+TEST(Planner, LongVectorsOfManyRanksOfAHostAreDirect) {
+  EXPECT_EQ(chosen(crowd(256 * kMiB, 64, 8, 1)), Algorithm::direct);
 }
 
 TEST(Planner, SmallAllReduceOverTcpTakesFewestRounds) {
@@ -332,15 +358,13 @@ TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
 
 TEST(Planner, ExplainsEveryCandidate) {
   const PlanDecision decision = choose(request(Collective::all_reduce, kMiB, 4, 4));
-  ASSERT_EQ(decision.candidates.size(), 9u);
+  ASSERT_EQ(decision.candidates.size(), 10u);
   EXPECT_EQ(decision.candidates.front().algorithm, decision.algorithm);
   for (const Candidate& candidate : decision.candidates) {
     EXPECT_FALSE(candidate.reason.empty());
     EXPECT_GT(candidate.predicted_us, 0);
-    const bool needs_groups = candidate.algorithm == Algorithm::two_level ||
-                              candidate.algorithm == Algorithm::leaders ||
-                              candidate.algorithm == Algorithm::racks;
-    EXPECT_EQ(candidate.eligible, !needs_groups);
+    const GroupedBy grouped_by = descriptor_of(candidate.algorithm).grouped_by;
+    EXPECT_EQ(candidate.eligible, grouped_by == GroupedBy::nothing);
   }
 }
 

@@ -64,13 +64,6 @@ Bound bound_of(const ScheduleKey& key) {
   return key.ranks == 1 ? Bound{} : descriptor_of(key.algorithm).bound(key);
 }
 
-bool links_many_peers(Algorithm algorithm, int ranks) {
-  constexpr int kMany = 16;
-  const ScheduleKey key{.algorithm = algorithm, .ranks = ranks, .root = 0, .hosts = {}};
-  if (ranks <= kMany) return false;
-  return descriptor_of(algorithm).hosts_are_racks || bound_of(key).rounds < ceil_log2(ranks);
-}
-
 const std::vector<Algorithm>& algorithms_for(Collective collective) {
   static const auto lists = [] {
     std::array<std::vector<Algorithm>, kCollectives> by_collective;

@@ -24,6 +24,14 @@ struct Hosts {
 /// `host_numbers` by rank, any numbers; empty: every rank its own host.
 Hosts hosts_of(const std::vector<int>& host_numbers, int ranks);
 
+/// What ScheduleKey::hosts means to an algorithm.
+enum class GroupedBy : uint8_t {
+  nothing,  // it does not depend on it
+  hosts,
+  racks,  // groups of hosts that slow links part
+  rows,   // groups of ranks of one host: see topology/rows.h
+};
+
 /// All functions are pure, and for two ranks or more.
 struct AlgorithmDescriptor {
   /// Those that it implements, for any number of ranks and any root.
@@ -37,12 +45,14 @@ struct AlgorithmDescriptor {
   int (*blocks)(Collective collective, const Hosts& hosts) = [](Collective, const Hosts& hosts) {
     return hosts.ranks();
   };
+  /// The most ranks that any rank exchanges messages with.
+  int (*partners)(Collective collective, const Hosts& hosts) = [](Collective, const Hosts& hosts) {
+    return hosts.ranks() - 1;
+  };
   /// How many messages a stream must hold for ranks that run their steps strictly in list order.
   uint32_t list_order_credits = 5;
-  /// The schedule depends on which ranks share a host.
-  bool uses_hosts = false;
-  /// What is said of hosts here is meant of racks: groups of hosts that slow links part.
-  bool hosts_are_racks = false;
+  /// What is said of hosts here is meant of these groups.
+  GroupedBy grouped_by = GroupedBy::nothing;
   /// Why the planner passes it over; empty where it does not.
   std::string (*passed_over)(const Hosts& hosts) = [](const Hosts&) { return std::string(); };
 };
@@ -53,9 +63,8 @@ const AlgorithmDescriptor& descriptor_of(Algorithm algorithm);
 /// Of `key.algorithm`; nothing for one rank.
 Bound bound_of(const ScheduleKey& key);
 
-/// Many ranks, each of which talks to most others: nothing to run once, to see how long it takes.
-/// Every pair of ranks that has talked keeps its inboxes.
-bool links_many_peers(Algorithm algorithm, int ranks);
+/// So many partners cost little beside what they bring.
+inline constexpr int kPartnersFew = 16;
 
 // One per algorithm, each in a file of its own.
 #define ROPEWALK_DECLARE_ALGORITHM(name) AlgorithmDescriptor name##_algorithm();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "ropewalk/status.h"
 #include "schedule/test_support.h"
@@ -43,6 +44,23 @@ TEST(Registry, BlocksOfPartedCollectivesAreAMultipleOfRanks) {
       default:
         EXPECT_GE(schedule.blocks, 1);
     }
+  }
+}
+
+TEST(Registry, NobodyHasMorePartnersThanTheDescriptorSays) {
+  for (const ScheduleKey& key : keys_to_verify(2, 20)) {
+    size_t most = 0;
+    for (const Schedule& schedule : build_all(key)) {
+      std::set<int> partners;
+      for (const Step& step : schedule.steps)
+        if (step.peer >= 0) partners.insert(step.peer);
+      most = std::max(most, partners.size());
+    }
+    const Hosts groups = hosts_of(key.hosts, key.ranks);
+    const int said = descriptor_of(key.algorithm).partners(key.collective, groups);
+    EXPECT_GE(said, static_cast<int>(most)) << describe(key);
+    EXPECT_LT(said, key.ranks) << describe(key);
+    EXPECT_LE(said, 2 * static_cast<int>(most) + 2) << describe(key);
   }
 }
 

@@ -95,9 +95,47 @@ struct Ring {
 void append_reduce_scatter_round(Builder& out, const Ring& ring, int t);
 void append_all_gather_round(Builder& out, const Ring& ring, int t);
 
+/// What one rank sees of the groups of ranks that `key.hosts` numbers. Members and places are of
+/// the rank's own group unless said otherwise. In an all_reduce there are as many places as the
+/// largest group has ranks; a rank of a smaller one has several.
+struct GroupView {
+  GroupView(const ScheduleKey& key, int rank)
+      : groups(hosts_of(key.hosts, key.ranks)),
+        group(groups.host_of[rank]),
+        place(groups.place_of[rank]) {}
+
+  int member(int i) const { return members[wrap(i, size)]; }
+  const std::vector<int>& members_of(int g) const {
+    return groups.members[wrap(g, groups.count())];
+  }
+  int owner_of(int g, int i) const {
+    const std::vector<int>& there = members_of(g);
+    return there[i % static_cast<int>(there.size())];
+  }
+  /// The part of place j that group g owns: one of `places` times as many as there are groups.
+  int block(int j, int g) const { return j * groups.count() + wrap(g, groups.count()); }
+  template <class Visit>
+  void for_places_of(int own_place, const Visit& visit) const {
+    for (int j = own_place; j < places; j += size) visit(j);
+  }
+
+  const Hosts groups;
+  const int group, place;
+  const int owners = groups.size_min(), places = groups.size_max();
+  const std::vector<int>& members = groups.members[group];
+  const int size = static_cast<int>(members.size());
+};
+/// Adds up in each group all blocks at the ranks of their places, those first that a ring of the
+/// groups sends on first. Per block the contributions follow each other, as in direct.
+void append_into_owners(Builder& out, const GroupView& view);
+/// And hands them out, in the order in which rings finish the parts.
+void append_out_of_owners(Builder& out, const GroupView& view);
+
 /// Within the groups of ranks that `key.hosts` numbers, and between them: see two_level.cc.
 Schedule two_level_all_reduce(const ScheduleKey& key, int rank);
 Bound two_level_all_reduce_bound(const Hosts& groups);
+/// Those of its group, and two of each ring that it is in.
+int two_level_partners(Collective collective, const Hosts& groups);
 
 /// An all_reduce of block `sum` between some ranks, `members[position]` of which is this one.
 /// Exchange with the partner, then add: both partners add the same two sums, so every rank ends
@@ -106,5 +144,6 @@ Bound two_level_all_reduce_bound(const Hosts& groups);
 void append_recursive_doubling(Builder& out, const std::vector<int>& members, int position, int sum,
                                int incoming);
 Bound recursive_doubling_bound(int ranks);
+int recursive_doubling_partners(int ranks);
 
 }  // namespace ropewalk

@@ -50,6 +50,7 @@ struct CostTerms {
   double ring_cross;         // links of the rank-order ring that leave the same host
   double racks, rack_size;   // how many, and ranks of the largest; 1: no link is slower
   double across_s_per_byte;  // between racks
+  double rows, row_size;     // how many, and ranks of the largest; 1: all are in it
   bool mapped;
 
   double slices_of(double block) const {

@@ -1,6 +1,8 @@
 // Halving and doubling on a circulant graph, for any number of ranks: Traeff, "Optimal,
 // Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024 (arXiv 2410.14234). Skips halve,
 // rounding up, from n to 1: ceil(log2 n) rounds each way, (n-1)/n of the bytes each way.
+#include <algorithm>
+
 #include "schedule/builders.h"
 
 namespace ropewalk {
@@ -68,7 +70,11 @@ AlgorithmDescriptor halving_doubling_algorithm() {
   return {.collectives = {all_reduce, reduce_scatter, all_gather},
           .build = build,
           .bound = bound,
-          .predict_s = predict_s};
+          .predict_s = predict_s,
+          // In each round one to send to, and one to receive from.
+          .partners = [](Collective, const Hosts& hosts) {
+            return std::min(2 * ceil_log2(hosts.ranks()), hosts.ranks() - 1);
+          }};
 }
 
 }  // namespace ropewalk

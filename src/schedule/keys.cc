@@ -43,7 +43,7 @@ std::vector<ScheduleKey> keys_to_verify(int ranks_min, int ranks_max) {
       const auto collective = static_cast<Collective>(c);
       for (Algorithm algorithm : algorithms_for(collective))
         for (int root : roots_to_verify(collective, ranks)) {
-          if (!descriptor_of(algorithm).uses_hosts) {
+          if (descriptor_of(algorithm).grouped_by == GroupedBy::nothing) {
             keys.push_back({collective, algorithm, ranks, root, {}});
             continue;
           }
@@ -58,7 +58,7 @@ std::string describe(const ScheduleKey& key) {
   std::string text = fmt::format("{} {}, {} rank{}", name_of(key.collective),
                                  name_of(key.algorithm), key.ranks, key.ranks == 1 ? "" : "s");
   if (traits_of(key.collective).is_rooted()) text += fmt::format(", root {}", key.root);
-  if (!key.hosts.empty() && descriptor_of(key.algorithm).uses_hosts)
+  if (!key.hosts.empty() && descriptor_of(key.algorithm).grouped_by != GroupedBy::nothing)
     text += fmt::format(", hosts {}", fmt::join(key.hosts, " "));
   return text;
 }

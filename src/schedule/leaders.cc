@@ -59,7 +59,11 @@ AlgorithmDescriptor leaders_algorithm() {
           .bound = bound,
           .predict_s = predict_s,
           .blocks = [](Collective, const Hosts&) { return 1; },
-          .uses_hosts = true,
+          .partners =
+              [](Collective, const Hosts& hosts) {
+                return hosts.size_max() - 1 + recursive_doubling_partners(hosts.count());
+              },
+          .grouped_by = GroupedBy::hosts,
           .passed_over = passed_over};
 }
 

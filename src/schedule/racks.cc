@@ -39,9 +39,9 @@ AlgorithmDescriptor racks_algorithm() {
       .bound = bound,
       .predict_s = predict_s,
       .blocks = [](Collective, const Hosts& groups) { return groups.size_max() * groups.count(); },
+      .partners = two_level_partners,
       .list_order_credits = UINT32_MAX,
-      .uses_hosts = true,
-      .hosts_are_racks = true,
+      .grouped_by = GroupedBy::racks,
       .passed_over = passed_over};
 }
 

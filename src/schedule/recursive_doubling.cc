@@ -53,7 +53,17 @@ int blocks(Collective collective, const Hosts& hosts) {
   return collective == Collective::all_gather ? hosts.ranks() : 1;
 }
 
+int partners(Collective collective, const Hosts& hosts) {
+  if (collective != Collective::all_gather) return recursive_doubling_partners(hosts.ranks());
+  // In each round one to send to, and one to receive from.
+  return std::min(2 * ceil_log2(hosts.ranks()), hosts.ranks() - 1);
+}
+
 }  // namespace
+
+int recursive_doubling_partners(int n) {
+  return floor_log2(n) + (floor_power_of_two(n) != n ? 1 : 0);
+}
 
 void append_recursive_doubling(Builder& out, const std::vector<int>& members, int position, int sum,
                                int incoming) {
@@ -88,7 +98,8 @@ AlgorithmDescriptor recursive_doubling_algorithm() {
           .build = build,
           .bound = bound,
           .predict_s = predict_s,
-          .blocks = blocks};
+          .blocks = blocks,
+          .partners = partners};
 }
 
 }  // namespace ropewalk

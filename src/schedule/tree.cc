@@ -2,6 +2,8 @@
 // reduction and scan", 2009. Each half of the vector has a tree of its own. The root stands above
 // both trees; the other n-1 ranks stand in them such that who has children in one tree has none in
 // the other, so nobody sends more than the vector once up and once down.
+#include <algorithm>
+
 #include "schedule/builders.h"
 
 namespace ropewalk {
@@ -85,11 +87,14 @@ double predict_s(const CostTerms& t, Collective collective) {
 
 AlgorithmDescriptor tree_algorithm() {
   using enum Collective;
-  return {.collectives = {all_reduce, broadcast, reduce},
-          .build = build,
-          .bound = bound,
-          .predict_s = predict_s,
-          .blocks = [](Collective, const Hosts&) { return 2; }};
+  return {
+      .collectives = {all_reduce, broadcast, reduce},
+      .build = build,
+      .bound = bound,
+      .predict_s = predict_s,
+      .blocks = [](Collective, const Hosts&) { return 2; },
+      // A parent and two children in each of both trees.
+      .partners = [](Collective, const Hosts& hosts) { return std::min(6, hosts.ranks() - 1); }};
 }
 
 }  // namespace ropewalk

@@ -10,35 +10,14 @@
 namespace ropewalk {
 namespace {
 
-/// What one rank sees. Members and places are of the rank's own host unless said otherwise.
-struct View {
-  View(const ScheduleKey& key, int rank)
-      : hosts(hosts_of(key.hosts, key.ranks)),
-        host(hosts.host_of[rank]),
-        place(hosts.place_of[rank]) {}
-
-  int member(int i) const { return members[wrap(i, size)]; }
-  const std::vector<int>& members_of(int h) const { return hosts.members[wrap(h, hosts.count())]; }
-  int owner_of(int h, int i) const {
-    const std::vector<int>& there = members_of(h);
-    return there[i % static_cast<int>(there.size())];
-  }
-
-  const Hosts hosts;
-  const int host, place;
-  const int owners = hosts.size_min();
-  const std::vector<int>& members = hosts.members[host];
-  const int size = static_cast<int>(members.size());
-};
-
 /// A block travels from host to host through the owners of place (its rank's place mod k); each
 /// owner hands it on first and then to the rest of its host.
 Schedule all_gather(const ScheduleKey& key, int rank) {
-  const View view(key, rank);
-  const int n_hosts = view.hosts.count();
+  const GroupView view(key, rank);
+  const int n_hosts = view.groups.count();
   Builder out(key, rank, key.ranks);
   for (int t = 0; t < n_hosts; ++t) {
-    const std::vector<int>& origins = view.members_of(view.host - t);
+    const std::vector<int>& origins = view.members_of(view.group - t);
     for (int i = 0; i < static_cast<int>(origins.size()); ++i) {
       const int block = origins[i], carrier = i % view.owners;
       // The host's own blocks start at their ranks, the others at the carrier.
@@ -46,9 +25,9 @@ Schedule all_gather(const ScheduleKey& key, int rank) {
       if (view.place != source)
         out.recv_copy(block, t == 0 ? block : view.member(source));
       else if (t > 0)
-        out.recv_copy(block, view.owner_of(view.host - 1, carrier));
+        out.recv_copy(block, view.owner_of(view.group - 1, carrier));
       if (view.place == carrier && t + 1 < n_hosts)
-        out.send_copy(block, view.owner_of(view.host + 1, carrier));
+        out.send_copy(block, view.owner_of(view.group + 1, carrier));
       for (int other = 1; view.place == source && other < view.size; ++other)
         out.send_copy(block, view.member(source + other));
     }
@@ -59,11 +38,11 @@ Schedule all_gather(const ScheduleKey& key, int rank) {
 /// all_gather backwards in time: sums travel towards the block's rank, each owner adding its
 /// host's.
 Schedule reduce_scatter(const ScheduleKey& key, int rank) {
-  const View view(key, rank);
-  const int n_hosts = view.hosts.count();
+  const GroupView view(key, rank);
+  const int n_hosts = view.groups.count();
   Builder out(key, rank, key.ranks);
   for (int t = n_hosts - 1; t >= 0; --t) {
-    const std::vector<int>& targets = view.members_of(view.host - t);
+    const std::vector<int>& targets = view.members_of(view.group - t);
     for (int i = 0; i < static_cast<int>(targets.size()); ++i) {
       const int block = targets[i], carrier = i % view.owners;
       const int sink = t == 0 ? i : carrier;
@@ -71,13 +50,13 @@ Schedule reduce_scatter(const ScheduleKey& key, int rank) {
         if (t > 0 || wrap(sink + other, view.size) != carrier)
           out.recv_reduce(block, view.member(sink + other));
       if (view.place == carrier && t + 1 < n_hosts)
-        out.recv_reduce(block, view.owner_of(view.host + 1, carrier));
+        out.recv_reduce(block, view.owner_of(view.group + 1, carrier));
       if (view.place == sink && t == 0 && sink != carrier)
         out.recv_reduce(block, view.member(carrier));
       if (view.place != sink)
         out.send_reduce(block, view.member(sink));
       else if (t > 0)
-        out.send_reduce(block, view.owner_of(view.host - 1, carrier));
+        out.send_reduce(block, view.owner_of(view.group - 1, carrier));
     }
   }
   return out.take();
@@ -86,20 +65,20 @@ Schedule reduce_scatter(const ScheduleKey& key, int rank) {
 /// A chain of one rank per host (the root in its own, the first elsewhere), each of which hands on
 /// to the next host first and then to its own.
 Schedule broadcast(const ScheduleKey& key, int rank) {
-  const View view(key, rank);
-  const int n_hosts = view.hosts.count();
-  const int root_host = view.hosts.host_of[key.root];
+  const GroupView view(key, rank);
+  const int n_hosts = view.groups.count();
+  const int root_host = view.groups.host_of[key.root];
   const auto head_of = [&](int h) {
     return wrap(h, n_hosts) == root_host ? key.root : view.owner_of(h, 0);
   };
-  const int distance = wrap(view.host - root_host, n_hosts), head = head_of(view.host);
+  const int distance = wrap(view.group - root_host, n_hosts), head = head_of(view.group);
   Builder out(key, rank, 1);
   if (rank != head) {
     out.recv_copy(0, head);
     return out.take();
   }
-  if (distance > 0) out.recv_copy(0, head_of(view.host - 1));
-  if (distance < n_hosts - 1) out.send_copy(0, head_of(view.host + 1));
+  if (distance > 0) out.recv_copy(0, head_of(view.group - 1));
+  if (distance < n_hosts - 1) out.send_copy(0, head_of(view.group + 1));
   for (int i = 1; i < view.size; ++i) out.send_copy(0, view.member(view.place + i));
   return out.take();
 }
@@ -200,50 +179,49 @@ std::string passed_over(const Hosts& hosts) {
 
 }  // namespace
 
-/// Blocks [j H, (j+1) H) belong to the ranks of place j, one for each of the H hosts.
-Schedule two_level_all_reduce(const ScheduleKey& key, int rank) {
-  const View view(key, rank);
-  const int n_hosts = view.hosts.count(), places = view.hosts.size_max();
-  Builder out(key, rank, places * n_hosts);
-  const auto for_places_of = [&](int member, const auto& visit) {
-    for (int j = member; j < places; j += view.size) visit(j);
-  };
-
-  // Into the owners, in the order in which the rings send the parts on. Per block the contributions
-  // follow each other, as in direct.
+void append_into_owners(Builder& out, const GroupView& view) {
+  const int n_groups = view.groups.count();
   for (int i = 1; i < view.size; ++i)
-    for_places_of(wrap(view.place + i, view.size), [&](int j) {
-      for (int t = 1; t <= n_hosts; ++t)
-        out.send_reduce(j * n_hosts + wrap(view.host - t, n_hosts), view.member(j));
+    view.for_places_of(wrap(view.place + i, view.size), [&](int j) {
+      for (int t = 1; t <= n_groups; ++t)
+        out.send_reduce(view.block(j, view.group - t), view.member(j));
     });
-  for_places_of(view.place, [&](int j) {
-    for (int t = 1; t <= n_hosts; ++t)
+  view.for_places_of(view.place, [&](int j) {
+    for (int t = 1; t <= n_groups; ++t)
       for (int i = 1; i < view.size; ++i)
-        out.recv_reduce(j * n_hosts + wrap(view.host - t, n_hosts), view.member(view.place - i));
+        out.recv_reduce(view.block(j, view.group - t), view.member(view.place - i));
   });
+}
 
+void append_out_of_owners(Builder& out, const GroupView& view) {
+  for (int t = 0; t < view.groups.count(); ++t) {
+    view.for_places_of(view.place, [&](int j) {
+      for (int i = 1; i < view.size; ++i)
+        out.send_copy(view.block(j, view.group - t), view.member(view.place + i));
+    });
+    for (int i = 1; i < view.size; ++i)
+      view.for_places_of(wrap(view.place - i, view.size), [&](int j) {
+        out.recv_copy(view.block(j, view.group - t), view.member(j));
+      });
+  }
+}
+
+Schedule two_level_all_reduce(const ScheduleKey& key, int rank) {
+  const GroupView view(key, rank);
+  const int n_hosts = view.groups.count();
+  Builder out(key, rank, view.places * n_hosts);
+  append_into_owners(out, view);
   // Between the hosts: the rings of this rank's places side by side.
   std::vector<Ring> rings;
-  for_places_of(view.place, [&](int j) {
-    Ring& ring = rings.emplace_back(Ring{{}, view.host, j * n_hosts});
+  view.for_places_of(view.place, [&](int j) {
+    Ring& ring = rings.emplace_back(Ring{{}, view.group, view.block(j, 0)});
     for (int h = 0; h < n_hosts; ++h) ring.members.push_back(view.owner_of(h, j));
   });
   for (int t = 1; t < n_hosts; ++t)
     for (const Ring& ring : rings) append_reduce_scatter_round(out, ring, t);
   for (int t = 0; t < n_hosts - 1; ++t)
     for (const Ring& ring : rings) append_all_gather_round(out, ring, t);
-
-  // Out of the owners, in the order in which the rings finish the parts.
-  for (int t = 0; t < n_hosts; ++t) {
-    const int part = wrap(view.host - t, n_hosts);
-    for_places_of(view.place, [&](int j) {
-      for (int i = 1; i < view.size; ++i)
-        out.send_copy(j * n_hosts + part, view.member(view.place + i));
-    });
-    for (int i = 1; i < view.size; ++i)
-      for_places_of(wrap(view.place - i, view.size),
-                    [&](int j) { out.recv_copy(j * n_hosts + part, view.member(j)); });
-  }
+  append_out_of_owners(out, view);
   return out.take();
 }
 
@@ -260,6 +238,14 @@ Bound two_level_all_reduce_bound(const Hosts& hosts) {
   return {sent / places, 2 * (hops + (places > 1 ? 1 : 0))};
 }
 
+int two_level_partners(Collective collective, const Hosts& groups) {
+  const int rings = collective == Collective::broadcast
+                        ? 1
+                        : (groups.size_max() + groups.size_min() - 1) / groups.size_min();
+  const int neighbours = std::min(groups.count() - 1, 2);
+  return std::min(groups.size_max() - 1 + rings * neighbours, groups.ranks() - 1);
+}
+
 AlgorithmDescriptor two_level_algorithm() {
   using enum Collective;
   return {.collectives = {all_reduce, reduce_scatter, all_gather, broadcast},
@@ -267,8 +253,9 @@ AlgorithmDescriptor two_level_algorithm() {
           .bound = bound,
           .predict_s = predict_s,
           .blocks = blocks,
+          .partners = two_level_partners,
           .list_order_credits = UINT32_MAX,
-          .uses_hosts = true,
+          .grouped_by = GroupedBy::hosts,
           .passed_over = passed_over};
 }
 

@@ -2,9 +2,12 @@
 #include <hwloc.h>
 #include <hwloc/linux.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <memory>
 
+#include "topology/cpu_share.h"
+#include "topology/rows.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -16,12 +19,17 @@ using Topology =
 using Bitmap = std::unique_ptr<hwloc_bitmap_s,
                                decltype([](hwloc_bitmap_t bitmap) { hwloc_bitmap_free(bitmap); })>;
 
-/// Only NUMA nodes and processing units are needed; caches and devices are what takes hwloc long.
-Topology load_topology() {
+/// NUMA nodes and processing units, and the last caches where `caches` are asked for: these, and
+/// devices, are what takes hwloc long.
+Topology load_topology(bool caches = false) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
   Topology topology(raw);
   hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  // NUMA nodes have the CPUs of what they are attached to: without it, all of them.
+  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc_topology_set_type_filter(raw, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+  if (caches) hwloc_topology_set_type_filter(raw, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0) return nullptr;
   return topology;
 }
@@ -32,7 +40,31 @@ hwloc_topology_t shared_topology() {
   return topology.get();
 }
 
+/// The one object of `type` that all of `cpus` belong to; -1: there is none.
+int object_around(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_const_bitmap_t cpus) {
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;)
+    if (hwloc_bitmap_isincluded(cpus, object->cpuset))
+      return static_cast<int>(object->logical_index);
+  return -1;
+}
+
 }  // namespace
+
+Locality own_locality() {
+  const std::vector<int> cpus = allowed_cpu_list();
+  const long all = sysconf(_SC_NPROCESSORS_ONLN);
+  if (static_cast<long>(cpus.size()) >= all) return {};
+  return locality_of(cpu_list_text(cpus));
+}
+
+Locality locality_of(const std::string& cpus) {
+  const Topology topology = load_topology(true);
+  const Bitmap set(hwloc_bitmap_alloc());
+  if (!topology || !set || hwloc_bitmap_list_sscanf(set.get(), cpus.c_str()) != 0) return {};
+  return {object_around(topology.get(), HWLOC_OBJ_NUMANODE, set.get()),
+          object_around(topology.get(), HWLOC_OBJ_L3CACHE, set.get())};
+}
 
 bool bind_memory_near_caller(void* address, size_t bytes) {
   const hwloc_topology_t topology = shared_topology();

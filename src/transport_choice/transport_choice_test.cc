@@ -148,7 +148,7 @@ TEST(TransportChoice, UcxIsTakenWhereItAloneReachesAFabric) {
 
 TEST(TransportChoice, UcxSharesMemoryWhereAllNeighboursCan) {
   PeerRecord here = with_ucx(rank_on(0, none), "");
-  here.transport_infos["ucx/shm"] = "ucx/shm2:1:2:0000000000000000:3";
+  here.transport_infos["ucx/shm"] = "ucx/shm3:1:2:0000000000000000:3";
   PeerRecord there = here;
   there.host_id = there.host_name = "b";
   const PeerRecord without = with_ucx(rank_on(1, none), "");

@@ -163,7 +163,7 @@ class Pair {
       call.count = count;
       const TransportChoice transports{&shm_provider(), &tcp_provider()};
       const PlanDecision decision =
-          plan_for(call, Config(), transports, hosts_, unmeasured_costs(transports));
+          plan_for(call, Config(), transports, {.hosts = hosts_}, unmeasured_costs(transports));
       const Schedule schedule =
           build_schedule({call.collective, decision.algorithm, 2, 0, hosts_}, rank);
       operations_.push_back(
@@ -269,6 +269,8 @@ TEST(WireExample, FramesOfTheBootstrap) {
     bytes.fill(seed);
     return bootstrap::signing_keys(bytes);
   };
+  LeaveToken token;
+  token.fill(std::byte{0x77});
   const PeerRecord record{1,
                           1234,
                           "a",
@@ -276,8 +278,10 @@ TEST(WireExample, FramesOfTheBootstrap) {
                           {"127.0.0.1:4242"},
                           "auto",
                           "0-3,8",
-                          {{"shm", "shm2:1234:6:00c0ffee00c0ffee:5"}, {"verbs", "!no port"}},
-                          keys_of(0x33).verify_key};
+                          {{"shm", "shm3:1234:6:00c0ffee00c0ffee:5"}, {"verbs", "!no port"}},
+                          {1, 4},
+                          keys_of(0x33).verify_key,
+                          bootstrap::commitment_to(token)};
   EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
   const auto said = [&](uint8_t seed, const auto& message) {
     bootstrap::WorldId world;
@@ -286,7 +290,8 @@ TEST(WireExample, FramesOfTheBootstrap) {
     return hex_of(bootstrap::frame(bootstrap::Signed<std::decay_t<decltype(message)>>{
         message, bootstrap::sign(keys_of(seed), world, type, bootstrap::encode(message))}));
   };
-  EXPECT_EQ(said(0x33, bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}}), printed("leave"));
+  EXPECT_EQ(said(0x33, bootstrap::Leave{1, {2, 0x8e1f90ab, "barrier(1 uint8)"}, token}),
+            printed("leave"));
   EXPECT_EQ(
       said(0x44,
            Failure{ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}}),

@@ -230,6 +230,37 @@ TEST_P(Limits, ARankWithoutRoomForACenterFailsAllWithItsReason) {
   }
 }
 
+// Each had mapped the memory of every other as it joined, and held a descriptor for each.
+TEST(ManyRanksLimits, WhatARankHoldsForOthersGrowsWithItsPartners) {
+  static constexpr int kRanks = 100;
+  const auto body = [](Communicator& comm) {
+    const int joined = open_descriptors();
+    std::vector<float> few(1, 1), many(1 << 14, 1);
+    comm.all_reduce(std::span(few));
+    comm.all_reduce(std::span(many));
+    EXPECT_EQ(many, std::vector<float>(many.size(), kRanks));
+    const int reduced = open_descriptors();
+    EXPECT_LE(reduced - joined, 50);
+    std::vector<int32_t> to_all(kRanks), from_all(kRanks);
+    for (int peer = 0; peer < kRanks; ++peer)
+      to_all[static_cast<size_t>(peer)] = 1000 * comm.rank() + peer;
+    for (int times = 0; times < 3; ++times) {
+      comm.all_to_all(to_all, from_all);
+      for (int peer = 0; peer < kRanks; ++peer)
+        EXPECT_EQ(from_all[static_cast<size_t>(peer)], 1000 * peer + comm.rank());
+    }
+    EXPECT_LE(open_descriptors() - joined, kRanks + 15);
+    if (::testing::Test::HasFailure())
+      throw Error(ErrorCode::system, "test", "an expectation above did not hold");
+  };
+  ForkedJob job(kRanks, options_over("shm", kRanks), body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 30)) {
+    ASSERT_TRUE(verdict.told) << verdict.text;
+    EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace

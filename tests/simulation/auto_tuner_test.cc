@@ -68,7 +68,7 @@ class TunedRank {
     for (const Algorithm algorithm : algorithms_for(call.collective))
       if (descriptor_of(algorithm).passed_over(hosts_of({}, kRanks)).empty())
         decision.candidates.push_back(
-            {algorithm, algorithm == Algorithm::direct ? 5.0 : 6.0, "", true});
+            {algorithm, algorithm == Algorithm::direct ? 5.0 : 6.0, kRanks - 1, "", true});
     return decision;
   }
   AutoTuner::Parts parts(int rank, const Clock& clock) {

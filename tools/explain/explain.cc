@@ -40,11 +40,17 @@ void check(const ExplainOptions& options) {
            "choose another --op or --dtype");
 }
 
-std::vector<int> hosts_by_rank(const ExplainOptions& options) {
-  std::vector<int> hosts;
+/// Of ranks that may run on all CPUs that this process may.
+Placement place(const ExplainOptions& options) {
+  Placement placement;
   for (int rank = 0; rank < options.ranks; ++rank)
-    hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
-  return hosts;
+    placement.hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
+  if (is_one_host_with_rows(placement.hosts))
+    placement.rows = rows_of(std::vector<Locality>(placement.hosts.size()));
+  const double ranks_per_host = (options.ranks + options.hosts - 1) / options.hosts;
+  placement.ranks_per_cpu =
+      std::max(1.0, ranks_per_host / static_cast<double>(allowed_cpu_list().size()));
+  return placement;
 }
 
 Call call_of(const ExplainOptions& options, const BenchShape& shape) {
@@ -132,14 +138,14 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
 }
 
 std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
-                             const ExplainOptions& options, const std::vector<int>& hosts,
+                             const ExplainOptions& options, const Placement& placement,
                              const TransportChoice& transports, const ChannelSetting& setting) {
-  const Schedule schedule =
-      build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
-                      grouping_for(decision.algorithm, options.ranks, hosts, {})},
-                     options.rank);
+  const Schedule schedule = build_schedule(
+      {call.collective, decision.algorithm, options.ranks, call.root,
+       grouping_for(decision.algorithm, options.ranks, placement.hosts, {}, placement.rows)},
+      options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (can_run_owner(call, schedule, blocks, all_mapped(transports, hosts)))
+  if (can_run_owner(call, schedule, blocks, all_mapped(transports, placement.hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   const auto allocate = [](size_t) { return kScratch; };
@@ -150,7 +156,8 @@ std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
 
 Explanation explain(const ExplainOptions& options) {
   check(options);
-  const std::vector<int> hosts = hosts_by_rank(options);
+  const Placement placement = place(options);
+  const std::vector<int>& hosts = placement.hosts;
   const BenchShape shape =
       bench_shape(options.kind, options.bytes, options.type, options.rank, options.ranks,
                   options.root, options.kind.in_place_by_default());
@@ -165,9 +172,9 @@ Explanation explain(const ExplainOptions& options) {
     explanation.transport += ": " + explanation.transports.reason;
   explanation.costs = costs_of(options, explanation.transports, hosts);
   explanation.decision =
-      plan_for(call, options.config, explanation.transports, hosts, explanation.costs);
+      plan_for(call, options.config, explanation.transports, placement, explanation.costs);
   const PlanRequest request =
-      plan_request(call, options.config, explanation.transports, hosts, explanation.costs);
+      plan_request(call, options.config, explanation.transports, placement, explanation.costs);
   explanation.forced_by_environment =
       options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;
@@ -179,7 +186,7 @@ Explanation explain(const ExplainOptions& options) {
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
     explanation.traffic =
-        traffic(call, explanation.decision, options, hosts, explanation.transports, setting);
+        traffic(call, explanation.decision, options, placement, explanation.transports, setting);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, request);
   return explanation;

@@ -89,6 +89,8 @@ class JobTuner {
         options_(options),
         hosts_(hosts),
         racks_(racks),
+        rows_(is_one_host_with_rows(hosts) ? rows_of(std::vector<Locality>(hosts.size()))
+                                           : std::vector<int>()),
         prints_(prints),
         barrier_(plan_barrier(comm)) {}
 
@@ -139,8 +141,8 @@ class JobTuner {
     std::vector<Algorithm> left;
     for (const Algorithm algorithm : algorithms_for(collective))
       if (descriptor_of(algorithm)
-              .passed_over(
-                  hosts_of(grouping_for(algorithm, comm_.size(), hosts_, racks_), comm_.size()))
+              .passed_over(hosts_of(grouping_for(algorithm, comm_.size(), hosts_, racks_, rows_),
+                                    comm_.size()))
               .empty())
         left.push_back(algorithm);
     size_t bytes_before = 0;
@@ -186,7 +188,7 @@ class JobTuner {
 
   Communicator& comm_;
   const TuneOptions& options_;
-  const std::vector<int> hosts_, racks_;
+  const std::vector<int> hosts_, racks_, rows_;
   const bool prints_;
   Plan barrier_;
   std::vector<MeasuredTime> times_;

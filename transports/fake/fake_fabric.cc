@@ -64,8 +64,9 @@ class FakeTransport final : public Transport, public MappedMemory {
                        theirs.hello_here = true;
                      });
   }
-  bool is_wanted(int peer) const override {
-    return !side(peer).connecting && side(peer).hello_here;
+  void find_wanted(std::vector<int>& peers) override {
+    for (int peer = 0; peer < static_cast<int>(sides_.size()); ++peer)
+      if (!side(peer).connecting && side(peer).hello_here) peers.push_back(peer);
   }
   std::optional<std::span<const std::byte>> hello_of(int peer) const override {
     const Side& s = side(peer);

@@ -20,7 +20,7 @@ class ForwardingTransport : public Transport {
   std::optional<std::span<const std::byte>> hello_of(int peer) const override {
     return below_.hello_of(peer);
   }
-  bool is_wanted(int peer) const override { return below_.is_wanted(peer); }
+  void find_wanted(std::vector<int>& peers) override { below_.find_wanted(peers); }
   Posted put(const PutRequest& request) override { return below_.put(request); }
   void set_batching(bool on) override { below_.set_batching(on); }
   bool has_unsent() override { return below_.has_unsent(); }

@@ -33,8 +33,9 @@ class InstantTransport final : public Transport, public MappedMemory {
     if (!s.connecting || !s.hello_here || s.gone) return {};
     return s.hello;
   }
-  bool is_wanted(int peer) const override {
-    return !side(peer).connecting && side(peer).hello_here;
+  void find_wanted(std::vector<int>& peers) override {
+    for (int peer = 0; peer < static_cast<int>(sides_.size()); ++peer)
+      if (!side(peer).connecting && side(peer).hello_here) peers.push_back(peer);
   }
 
   Posted put(const PutRequest& request) override {

@@ -2,7 +2,7 @@
 //
 //   MailboxHeader
 //   RegionTable                  what this rank has registered; this rank writes
-//   HelloSlot  [n], by reader    what this rank passed to connect(reader); this rank writes
+//   HelloSlot  [n], by sender    what the sender passed to connect(this rank); the sender writes
 //   NoticeRing [n], by sender    notices to this rank; the sender writes entries, this rank `taken`
 //
 // It is as sparse as its kind of memory can be: what no link uses is not touched. All ranks run the
@@ -14,7 +14,7 @@
 namespace ropewalk::shm {
 
 inline constexpr uint64_t kMagic = 0x6b6c617765706f72;  // "ropewalk"
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 struct MailboxHeader {
   uint64_t magic;
@@ -25,6 +25,8 @@ struct MailboxHeader {
   uint64_t doorbell_inode;
   /// 1 while the owner waits for its doorbell. The owner sets it; whoever swaps it to 0 rings.
   alignas(kLineBytes) std::atomic<uint32_t> asleep;
+  /// How many slots have become ready.
+  alignas(kLineBytes) std::atomic<uint32_t> hellos;
 };
 
 struct HelloSlot {
@@ -47,7 +49,7 @@ class Mailbox {
   explicit operator bool() const noexcept { return base_ != nullptr; }
   MailboxHeader& header() const { return *at<MailboxHeader>(0); }
   RegionTable& regions() const { return *at<RegionTable>(kTableOffset); }
-  HelloSlot& hello_to(int reader) const { return at<HelloSlot>(kHellosOffset)[reader]; }
+  HelloSlot& hello_from(int sender) const { return at<HelloSlot>(kHellosOffset)[sender]; }
   NoticeRing& ring_from(int sender) const { return at<NoticeRing>(rings_offset(ranks_))[sender]; }
 
  private:

@@ -13,7 +13,7 @@
 namespace ropewalk::shm {
 namespace {
 
-constexpr char kVersion = '2';
+constexpr char kVersion = '3';
 constexpr size_t kNonceDigits = 16;
 
 /// Takes a number up to `end`, or to the end of `text` where there is none, and that end, off the

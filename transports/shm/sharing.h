@@ -17,9 +17,9 @@ struct Share {
 };
 
 /// What a rank publishes so that local peers find its mailbox.
-/// As text: "shm2:PID:DOORBELL_FD:NONCE:MAILBOX". The first two numbers are decimal, the nonce is
+/// As text: "shm3:PID:DOORBELL_FD:NONCE:MAILBOX". The first two numbers are decimal, the nonce is
 /// 16 hexadecimal digits, the mailbox its share's words in hexadecimal up to the last that is not
-/// 0, joined by "."; for example "shm2:4711:6:00c0ffee00c0ffee:5.0.3c1".
+/// 0, joined by "."; for example "shm3:4711:6:00c0ffee00c0ffee:5.0.3c1".
 struct MailboxAddress {
   int rank = -1;     // not in the text: the bootstrap knows who sent it
   std::string kind;  // the Sharing's name

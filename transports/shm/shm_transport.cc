@@ -84,17 +84,25 @@ std::string ShmTransport::info() const {
 void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
   if (infos_by_rank.size() != peers_.size())
     throw bad_argument(fmt::format("{} infos for {} ranks", infos_by_rank.size(), size_));
-  for (int peer = 0; peer < size_; ++peer)
-    if (const std::string& info = infos_by_rank[peer]; !info.empty()) open_peer(peer, info);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (infos_by_rank[rank].empty()) continue;
+    Peer& peer = peers_[rank];
+    assert(peer.state == LinkState::remote);
+    peer.info = shm::MailboxAddress::parse(rank, name(), infos_by_rank[rank]);
+    peer.state = LinkState::known;
+  }
+  doorbells_.reserve(kDoorbellsMax);
+  linked_.reserve(peers_.size());  // poll does not allocate
+  for (int rank = (rank_ + 1) % size_; rank != rank_; rank = (rank + 1) % size_)
+    if (peers_[rank].state == LinkState::known) return open_mailbox(peers_[rank]);
 }
 
-void ShmTransport::open_peer(int rank, const std::string& info) {
-  Peer& peer = peers_[rank];
-  assert(peer.state == LinkState::remote);
-  peer.info = shm::MailboxAddress::parse(rank, name(), info);
+void ShmTransport::open_mailbox(Peer& peer) {
+  if (peer.mailbox) return;
+  const int rank = peer.info.rank;
   peer.mailbox_memory = sharing_->map(peer.info, peer.info.mailbox, shm::Mailbox::bytes_for(size_));
-  peer.mailbox = shm::Mailbox(peer.mailbox_memory->base(), size_);
-  const shm::MailboxHeader& header = peer.mailbox.header();
+  const shm::Mailbox mailbox(peer.mailbox_memory->base(), size_);
+  const shm::MailboxHeader& header = mailbox.header();
   if (header.magic != shm::kMagic || header.version != shm::kLayoutVersion || header.rank != rank ||
       header.ranks != size_ || header.nonce != peer.info.nonce)
     throw Error(Failure{
@@ -103,10 +111,24 @@ void ShmTransport::open_peer(int rank, const std::string& info) {
         "run the same version of Ropewalk on every rank; where ranks live in "
         "different containers set ROPEWALK_TRANSPORT=tcp on every rank",
         rank_, rank});
-  peer.out = shm::NoticeSender(peer.mailbox.ring_from(rank_));
+  peer.mailbox = mailbox;
+  peer.out = shm::NoticeSender(mailbox.ring_from(rank_));
   peer.in = shm::NoticeReceiver(mailbox_.ring_from(rank));
-  peer.regions = shm::PeerRegions(peer.mailbox.regions(), *sharing_, peer.info);
-  peer.state = LinkState::known;
+  peer.regions = shm::PeerRegions(mailbox.regions(), *sharing_, peer.info);
+}
+
+void ShmTransport::open_doorbell(Peer& peer) {
+  const bool is_full = doorbells_.size() == kDoorbellsMax;
+  if (is_full) doorbells_[oldest_doorbell_]->doorbell.reset();
+  UniqueFd doorbell =
+      shm::open_descriptor_of(peer.info, peer.info.doorbell_fd, "open the doorbell of");
+  if (inode_of(doorbell) != peer.mailbox.header().doorbell_inode)
+    throw Error(Failure{ErrorCode::peer_lost, "connect", "its doorbell is gone; the rank has died",
+                        "", rank_, peer.info.rank});
+  peer.doorbell = std::move(doorbell);
+  if (!is_full) return doorbells_.push_back(&peer);
+  doorbells_[oldest_doorbell_] = &peer;
+  oldest_doorbell_ = (oldest_doorbell_ + 1) % kDoorbellsMax;
 }
 
 Capabilities ShmTransport::capabilities() const {
@@ -126,33 +148,35 @@ void ShmTransport::connect(int rank, std::span<const std::byte> hello) {
         fmt::format("a hello of {} bytes; at most {}", hello.size(), kHelloBytesMax));
   if (peer.state != LinkState::known) return;
 
-  peer.doorbell = shm::open_descriptor_of(peer.info, peer.info.doorbell_fd, "open the doorbell of");
-  if (inode_of(peer.doorbell) != peer.mailbox.header().doorbell_inode)
-    throw Error(Failure{ErrorCode::peer_lost, "connect", "its doorbell is gone; the rank has died",
-                        "", rank_, rank});
+  open_mailbox(peer);
+  open_doorbell(peer);
   // Best effort: without it the first notices are slower.
   prefault(&mailbox_.ring_from(rank), sizeof(shm::NoticeRing));
   prefault(&peer.mailbox.ring_from(rank_), sizeof(shm::NoticeRing));
-  shm::HelloSlot& slot = mailbox_.hello_to(rank);
+  shm::HelloSlot& slot = peer.mailbox.hello_from(rank_);
   std::copy(hello.begin(), hello.end(), slot.text);
   slot.bytes = static_cast<uint32_t>(hello.size());
   slot.ready.store(1, std::memory_order_seq_cst);
+  peer.mailbox.header().hellos.fetch_add(1, std::memory_order_seq_cst);
   connecting_.push_back(rank);
-  linked_.reserve(peers_.size());  // poll does not allocate
   peer.state = LinkState::connecting;
   ring_if_asleep(peer);
 }
 
-bool ShmTransport::is_wanted(int peer) const {
-  const Peer& p = peers_.at(peer);
-  return p.state == LinkState::known &&
-         p.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) != 0;
+void ShmTransport::find_wanted(std::vector<int>& peers) {
+  const uint32_t hellos = mailbox_.header().hellos.load(std::memory_order_acquire);
+  if (hellos == hellos_seen_ && wanted_.empty()) return;
+  hellos_seen_ = hellos;
+  wanted_.clear();
+  for (int peer = 0; peer < size_; ++peer)
+    if (peers_[peer].state == LinkState::known && hello_is_here(peer)) wanted_.push_back(peer);
+  peers.insert(peers.end(), wanted_.begin(), wanted_.end());
 }
 
 std::optional<std::span<const std::byte>> ShmTransport::hello_of(int peer) const {
   const Peer& p = peers_.at(peer);
   if (p.state != LinkState::linked && p.state != LinkState::broken) return {};
-  const shm::HelloSlot& slot = p.mailbox.hello_to(rank_);
+  const shm::HelloSlot& slot = mailbox_.hello_from(peer);
   return std::span<const std::byte>(slot.text, std::min<size_t>(slot.bytes, kHelloBytesMax));
 }
 
@@ -212,6 +236,11 @@ void ShmTransport::ring_if_asleep(Peer& peer) {
   std::atomic<uint32_t>& asleep = peer.mailbox.header().asleep;
   if (asleep.load(std::memory_order_seq_cst) == 0) return;
   if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // another sender rings
+  if (!peer.doorbell) try {
+      open_doorbell(peer);
+    } catch (const Error&) {  // the next rings; who sleeps looks again before long, too
+      return asleep.store(1, std::memory_order_seq_cst);
+    }
   // The descriptor is open for reading too, so a dead reader raises no SIGPIPE. A full pipe is
   // fine: then it is readable.
   const char byte = 1;
@@ -233,22 +262,21 @@ size_t ShmTransport::poll(std::span<Completion> into) {
 
 void ShmTransport::finish_links() {
   std::erase_if(connecting_, [this](int rank) {
-    Peer& peer = peers_[rank];
-    if (peer.mailbox.hello_to(rank_).ready.load(std::memory_order_acquire) == 0) return false;
-    peer.state = LinkState::linked;
+    if (!hello_is_here(rank)) return false;
+    peers_[rank].state = LinkState::linked;
     linked_.push_back(rank);
     return true;
   });
 }
 
+bool ShmTransport::hello_is_here(int rank) const {
+  return mailbox_.hello_from(rank).ready.load(std::memory_order_seq_cst) != 0;
+}
+
 bool ShmTransport::has_news() const {
-  const auto hello_is_here = [this](int rank) {
-    const shm::Mailbox& mailbox = peers_[rank].mailbox;
-    return mailbox.hello_to(rank_).ready.load(std::memory_order_seq_cst) != 0;
-  };
   const auto notice_is_here = [this](int rank) { return peers_[rank].in.ready(); };
-  return std::any_of(connecting_.begin(), connecting_.end(), hello_is_here) ||
-         std::any_of(linked_.begin(), linked_.end(), notice_is_here);
+  return std::ranges::any_of(connecting_, [this](int rank) { return hello_is_here(rank); }) ||
+         std::ranges::any_of(linked_, notice_is_here);
 }
 
 bool ShmTransport::arm() {
@@ -276,6 +304,10 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(rank);
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
+  if (const auto open = std::ranges::find(doorbells_, &peer); open != doorbells_.end()) {
+    doorbells_.erase(open);
+    oldest_doorbell_ = 0;
+  }
   LossReason why = std::move(peer.why);
   peer = Peer{};
   peer.state = LinkState::dropped;

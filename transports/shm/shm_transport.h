@@ -26,8 +26,9 @@ class ShmTransport final : public Transport, public MappedMemory {
 
   /// What peers need to find this rank, for the bootstrap to hand round: MailboxAddress::text.
   std::string info() const;
-  /// Opens the mailboxes of local peers; once, before connect. `infos_by_rank` has `size` entries,
-  /// empty where a rank is not on this host. Throws Error(protocol) for what is no info, and
+  /// Once, before connect. `infos_by_rank` has `size` entries, empty where a rank is not on this
+  /// host. Opens the mailbox of the next rank of the host, to see whether the kernel allows it; the
+  /// others when they are connected with. Throws Error(protocol) for what is no info, and
   /// Error(unavailable), with the reason and the way round, where the kernel refuses.
   void set_peers(const std::vector<std::string>& infos_by_rank);
 
@@ -39,10 +40,11 @@ class ShmTransport final : public Transport, public MappedMemory {
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
 
   /// Throws Error(invalid_argument) where `peer` is not local, or `hello` is too long;
-  /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its doorbell cannot be opened.
+  /// Error(unavailable), Error(exhausted) or Error(peer_lost) where its mailbox or its doorbell
+  /// cannot be opened.
   void connect(int peer, std::span<const std::byte> hello) override;
   std::optional<std::span<const std::byte>> hello_of(int peer) const override;
-  bool is_wanted(int peer) const override;
+  void find_wanted(std::vector<int>& peers) override;
 
   /// Never `posted`: the bytes are copied at once. `lost`, and why_lost says why, after drop and
   /// where [offset, offset + bytes) is not in a registered region of the peer: that is a bug on one
@@ -67,22 +69,28 @@ class ShmTransport final : public Transport, public MappedMemory {
   LossReason why_lost(int peer) const override;
 
  private:
+  /// Of peers, that are open at a time: descriptors are scarce.
+  static constexpr size_t kDoorbellsMax = 128;
+
   enum class LinkState : uint8_t { remote, known, connecting, linked, broken, dropped };
   struct Peer {
     LinkState state = LinkState::remote;
     shm::MailboxAddress info;
     std::unique_ptr<shm::Mapping> mailbox_memory;
-    shm::Mailbox mailbox;
-    UniqueFd doorbell;
+    shm::Mailbox mailbox;  // empty until needed
+    UniqueFd doorbell;     // not of all: see kDoorbellsMax
     shm::NoticeSender out;
     shm::NoticeReceiver in;
     shm::PeerRegions regions;
     LossReason why;
   };
 
-  void open_peer(int peer, const std::string& info);
+  void open_mailbox(Peer& peer);
+  void open_doorbell(Peer& peer);
   void ring_if_asleep(Peer& peer);
   void finish_links();
+  /// The rank has connected with this one.
+  bool hello_is_here(int rank) const;
   bool has_news() const;
   void wake_up();
   Posted refuse(Peer& peer, const std::string& reason, const std::string& advice = {});
@@ -96,11 +104,15 @@ class ShmTransport final : public Transport, public MappedMemory {
   const shm::Mailbox mailbox_;
   shm::MailboxAddress self_;
   shm::RegionPublisher publisher_;
-  std::vector<Peer> peers_;      // by rank
-  std::vector<int> connecting_;  // peers whose hello is awaited
-  std::vector<int> linked_;      // peers whose rings are scanned
-  size_t scan_from_ = 0;         // index into linked_ where the next poll begins
-  bool armed_ = false;           // arm was called; the doorbell may hold bytes
+  std::vector<Peer> peers_;       // by rank
+  std::vector<Peer*> doorbells_;  // of these, whose doorbells are open; a circle once it is full
+  size_t oldest_doorbell_ = 0;    // index into doorbells_
+  std::vector<int> wanted_;       // that have connected, before this rank had when that was seen
+  uint32_t hellos_seen_ = 0;      // of the mailbox's
+  std::vector<int> connecting_;   // peers whose hello is awaited
+  std::vector<int> linked_;       // peers whose rings are scanned
+  size_t scan_from_ = 0;          // index into linked_ where the next poll begins
+  bool armed_ = false;            // arm was called; the doorbell may hold bytes
 };
 
 /// For a rank that offers `transport` to its host, before it joins.

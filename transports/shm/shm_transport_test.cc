@@ -115,6 +115,38 @@ TEST(ShmTransport, RefusesToConnectToWhoIsNotHere) {
   EXPECT_FALSE(a.connected(1));
 }
 
+// Doorbells are opened in turn; each must still be rung.
+TEST(ShmTransport, WakesMorePeersThanItKeepsDoorbellsOpenOf) {
+  constexpr int kRanks = 200;
+  std::vector<std::unique_ptr<ShmTransport>> ranks;
+  std::vector<std::string> infos;
+  for (int rank = 0; rank < kRanks; ++rank)
+    infos.push_back(ranks.emplace_back(std::make_unique<ShmTransport>(rank, kRanks))->info());
+  for (const auto& rank : ranks) rank->set_peers(infos);
+  ShmTransport& center = *ranks[0];
+  const int before = open_descriptors();
+  for (int peer = 1; peer < kRanks; ++peer) {
+    center.connect(peer, {});
+    std::vector<int> wanted;
+    ranks[peer]->find_wanted(wanted);
+    EXPECT_EQ(wanted, std::vector{0});
+    ranks[peer]->connect(0, {});
+    ranks[peer]->poll({});
+  }
+  center.poll({});
+  EXPECT_LE(open_descriptors() - before, 130 + kRanks - 1);  // and of each peer the center's
+  for (uint32_t notice = 1; notice <= 3; ++notice)
+    for (int peer = 1; peer < kRanks; ++peer) {
+      ASSERT_TRUE(ranks[peer]->arm());
+      ASSERT_EQ(center.put({.peer = peer, .notice = notice}), Posted::done);
+      pollfd event = {ranks[peer]->event_fd(), POLLIN, 0};
+      ASSERT_EQ(poll(&event, 1, 0), 1) << peer << " sleeps on";
+      std::array<Completion, 2> completions;
+      ASSERT_EQ(ranks[peer]->poll(completions), 1u);
+      EXPECT_EQ(completions[0].notice, notice);
+    }
+}
+
 TEST(ShmTransport, MapsAPieceInTheMiddleOfAFile) {
   Two two;
   const RegisteredMemory file(100'000);

@@ -94,9 +94,12 @@ class LocalNetwork {
       if (sockets_.empty()) eventfd_read(event_fd_, &ignored);
       return found ? std::move(found.mapped()) : ConnectedSocket();
     }
-    bool has(int peer, int stream) const override {
+    std::vector<int> offers() const override {
       const std::lock_guard lock(network_.mutex_);
-      return sockets_.contains({peer, stream});
+      std::vector<int> peers;
+      for (const auto& [id, socket] : sockets_)
+        if (id.second == 0) peers.push_back(id.first);
+      return peers;
     }
     int event_fd() const override { return event_fd_; }
 

@@ -29,7 +29,7 @@ def _create(options, _):
     _let_ddp_allocate()
     process_end.watch(extension.abort_all, extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
-                                          options.timeout.total_seconds())
+                                          options.timeout.total_seconds(), options.global_ranks_in_group)
 
 
 def _let_ddp_allocate():

@@ -19,4 +19,7 @@ void run_ranks(int ranks, const std::string& transport,
                const std::function<void(Communicator&)>& body,
                const std::function<void(int rank, Options&)>& adjust = {});
 
+/// An all_reduce to which each rank brings its number, `count` times.
+void expect_sum_of_ranks(Communicator& comm, size_t count);
+
 }  // namespace ropewalk::testing

@@ -96,6 +96,7 @@ VERSIONS = {"Open MPI": "openmpi-bin", "MPICH": "mpich", "Gloo": "libgloo-dev"}
 SHM = "all_reduce, shared memory, 2 ranks"
 PLAIN = "all_reduce, shared memory, 2 ranks, plain memory"
 CROWDED = "all_reduce, shared memory, 4 ranks on 2 cores"
+HOST = "all_reduce, shared memory, 64 ranks on 2 cores"
 TCP = "all_reduce, TCP loopback, 2 ranks"
 TYPES = "all_reduce of bfloat16, shared memory, 2 ranks"
 MOVES = {kind: f"{kind}, shared memory, 2 ranks"
@@ -119,6 +120,7 @@ CASES = [
          quick_sizes="1M"),
     Case(CROWDED, "8,1M", (c.ropewalk(), c.OPEN_MPI_YIELDING, c.OPEN_MPI_SPINNING, c.MPICH),
          ranks=4, quick_sizes="8"),
+    Case(HOST, "8,256K", (c.ropewalk(), c.OPEN_MPI_YIELDING, c.MPICH), ranks=64),
     Case(TCP, "8:32K", BY_TCP, transport="tcp", budget_ms=100, quick_sizes="8"),
     Case(TCP, "64K:4M", BY_TCP, transport="tcp", budget_ms=150, quick_sizes="1M"),
     Case(TCP, "8M,16M", BY_TCP, transport="tcp"),
@@ -140,6 +142,7 @@ ROWS = [
     *(Row(PLAIN, size, (Want.faster(2, *MPIS),)) for size in ("1M", "16M", "64M")),
     Row(CROWDED, "8", (Want.time_at_most(1, "Open MPI"),)),
     Row(CROWDED, "1M", (Want.faster(2.5, "Open MPI"),)),
+    *(Row(HOST, size, (Want.time_at_most(1, *MPIS),)) for size in ("8", "256K")),
     Row(TCP, "8", (Want.time_at_most(0.8, "Open MPI"), Want.faster(1.5, "Gloo"))),
     Row(TCP, "1M", (Want.time_at_most(0.87, "Open MPI"), Want.faster(1.5, "Gloo"))),
     Row(TCP, "64M", (Want.time_at_most(0.65, "Open MPI"), Want.faster(1.5, "Gloo"))),

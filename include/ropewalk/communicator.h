@@ -214,6 +214,8 @@ class Communicator {
 
   /// Breaks the communicator on every rank with `reason`.
   void abort(const std::string& reason);
+  /// Why it is broken, as this rank knows; nothing where it is not. Any thread.
+  std::optional<Failure> failure() const;
   /// The process whose end or abort broke this communicator, where it is another one of this host.
   /// For those who must not end before it has, lest they be taken for the cause.
   std::optional<int64_t> culprit_process() const;
@@ -223,6 +225,15 @@ class Communicator {
   /// costs no descriptor. Its deadlines, failures and order of calls are its own: it may fail while
   /// this one goes on, unless a rank is lost. It may outlive this one.
   std::unique_ptr<Communicator> split(int color, int key = 0);
+  /// What each rank of a group has passed, in their order, given to all of them: by whatever means
+  /// they have, such as a key-value store. Calls on one rank belong to those on the others in turn.
+  using Exchange = std::function<std::vector<std::string>(const std::string& own)>;
+  /// The same for `ranks` alone, in this order, this one among them: a call of theirs, of which the
+  /// other ranks need not know. `timeout`: of its waits; else this one's. Throws what `exchange`
+  /// throws; the others must then hear of it by the same means.
+  std::unique_ptr<Communicator> create_group(const std::vector<int>& ranks,
+                                             const Exchange& exchange,
+                                             std::optional<std::chrono::nanoseconds> timeout = {});
 
   class Impl;  // src/communicator/impl.h
   explicit Communicator(std::shared_ptr<Impl> impl);

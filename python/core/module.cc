@@ -54,6 +54,17 @@ PreparedCall prepare(Session& session, std::string collective, nb::object x, nb:
                                 recv_counts.value_or(std::vector<size_t>()), std::move(algorithm)});
 }
 
+SessionPointer create_group(Session& session, const std::vector<int>& ranks,
+                            const nb::callable& exchange, std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  const auto call = [&exchange](const std::string& own) {
+    const nb::gil_scoped_acquire locked;
+    return nb::cast<std::vector<std::string>>(exchange(own));
+  };
+  nb::gil_scoped_release unlocked;
+  return session.create_group(ranks, call, limit);
+}
+
 void run(Session& session, const PreparedCall& prepared) {
   Communicator& communicator = session.open();
   nb::gil_scoped_release unlocked;
@@ -144,6 +155,7 @@ void bind_session(nb::module_& module) {
           "barrier", [](Session& session) { session.open().barrier(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("abort", &Session::abort, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("create_group", create_group, "ranks"_a, "exchange"_a, "timeout"_a = nb::none())
       .def("split", &Session::split, "color"_a, "key"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("culprit_process", &Session::culprit_process)
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>());

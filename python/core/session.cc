@@ -60,6 +60,12 @@ std::shared_ptr<Session> Session::split(int color, int key) {
   return part ? std::shared_ptr<Session>(new Session(std::move(part))) : nullptr;
 }
 
+std::shared_ptr<Session> Session::create_group(const std::vector<int>& ranks,
+                                               const Communicator::Exchange& exchange,
+                                               std::optional<std::chrono::nanoseconds> timeout) {
+  return std::shared_ptr<Session>(new Session(open().create_group(ranks, exchange, timeout)));
+}
+
 void Session::close() {
   if (is_forked() || closed_.exchange(true)) return;
   for (const auto& task : live_tasks()) task->settle();

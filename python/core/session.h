@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,10 @@ class Session {
   std::optional<int64_t> culprit_process() const { return communicator_->culprit_process(); }
   /// Collective, as Communicator::split; null where color is negative.
   std::shared_ptr<Session> split(int color, int key);
+  /// As Communicator::create_group.
+  std::shared_ptr<Session> create_group(const std::vector<int>& ranks,
+                                        const Communicator::Exchange& exchange,
+                                        std::optional<std::chrono::nanoseconds> timeout);
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
   /// nothing.
   void close();

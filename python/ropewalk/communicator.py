@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from types import TracebackType
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy as np
 
@@ -165,6 +165,20 @@ class Communicator:
         part = Communicator.__new__(Communicator)
         part._adopt(session)
         return part
+
+    def create_group(self, ranks: Sequence[int], exchange: Callable[[str], Sequence[str]],
+                     timeout: Optional[float] = None) -> Communicator:
+        """A communicator of `ranks`, in this order: a call of theirs alone, this rank among them.
+
+        `exchange(text)` gives what each of them has passed, in their order, by whatever means they
+        have, such as a key-value store; it is called the same number of times by all. As a part that
+        split() makes, it shares what this communicator has. `timeout`, in seconds: of its waits; else
+        this one's.
+        """
+        session = self._session.create_group(list(ranks), lambda own: list(exchange(own)), timeout)
+        group = Communicator.__new__(Communicator)
+        group._adopt(session)
+        return group
 
     def barrier(self) -> None:
         """Returns when every rank has called it."""

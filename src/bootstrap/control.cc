@@ -97,7 +97,7 @@ void Control::prepare(int64_t now_ns) {
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
-  if (registrar_) registrar_->prepare(set_);
+  if (registrar_) registrar_->prepare(set_, now_ns);
   if (monitor_.failure() == nullptr) {
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
     if (registration_) registration_->prepare(set_);
@@ -138,6 +138,7 @@ void Control::advance(int64_t now_ns) {
     if (!is_joined_) spread_join_failure();
     dials_.clear();
   }
+  tree_.flush();
 }
 
 /// After stop: sees to it that the last words are acknowledged, for at most a second. (A close with

@@ -235,7 +235,10 @@ void Control::check_join_deadline(int64_t now_ns) {
 
 void Control::spread_join_failure() {
   if (registrar_ && !join_failure_spread_) registrar_->broadcast(statements_.failure_frame());
-  if (registration_ && !join_failure_spread_) registration_->send(statements_.failure_frame());
+  if (registration_ && !join_failure_spread_) {
+    registration_->send(statements_.failure_frame());
+    registration_->flush();  // it is read no more, nor prepared
+  }
   join_failure_spread_ = true;
 }
 

@@ -12,6 +12,8 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
+constexpr int64_t kWatchIntervalNs = 20 * kMillisecond_ns;
+constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
 
 }  // namespace
 
@@ -24,12 +26,19 @@ void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   if (monitor_.failure() != nullptr) entries_.back().stream.send(statements_.failure_frame());
 }
 
-void Registrar::prepare(PollSet& set) {
-  for (Entry& entry : entries_) entry.stream.prepare(set);
+void Registrar::prepare(PollSet& set, int64_t now_ns) {
+  watches_all_ = now_ns >= watches_all_next_ns_ || monitor_.failure() != nullptr;
+  if (watches_all_)
+    watches_all_next_ns_ =
+        now_ns + kWatchIntervalNs + std::ssize(entries_) * kWatchIntervalPerRankNs;
+  for (Entry& entry : entries_)
+    if (is_watched(entry)) entry.stream.prepare(set);
+  set.wake_at(watches_all_next_ns_);
 }
 
 void Registrar::advance(const PollSet& set, int64_t now_ns) {
   for (Entry& entry : entries_) {
+    if (!is_watched(entry)) continue;
     for (const Frame& frame : entry.stream.advance(set)) handle(entry, frame, now_ns);
     if (entry.stream.is_open()) continue;
     if (entry.stream.forged()) {

@@ -24,7 +24,7 @@ class Registrar {
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
   /// already it is told so at once.
   void add(ConnectedSocket socket, uint32_t from, std::string source);
-  void prepare(PollSet& set);
+  void prepare(PollSet& set, int64_t now_ns);
   void advance(const PollSet& set, int64_t now_ns);
   bool complete() const { return joined_ == table_.size(); }
   /// Whether the Join of every rank has come, at whatever time.
@@ -46,6 +46,11 @@ class Registrar {
     uint32_t from;
     std::optional<int> rank;  // once its record is in the table
   };
+  /// In this round: those that still have to say who they are. The others, of which there are many
+  /// while the last are awaited, have nothing to say unless they fail: now and then.
+  bool is_watched(const Entry& entry) const {
+    return !entry.rank || watches_all_ || !entry.stream.idle();
+  }
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);
@@ -55,6 +60,8 @@ class Registrar {
   JobMonitor& monitor_;
   Statements& statements_;
   size_t joined_ = 1;
+  bool watches_all_ = false;
+  int64_t watches_all_next_ns_ = 0;
   std::list<Entry> entries_;
   std::set<uint32_t> come_;  // ranks other than 0 whose Join has come
 };

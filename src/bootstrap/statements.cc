@@ -59,9 +59,19 @@ bool Statements::is_genuine_leave(const Signed<Leave>& said, int peer) {
   const bool is_committed =
       is_table_trusted_ &&
       commitment_to(said.message.token) == table_[static_cast<size_t>(rank)].leave_commitment;
-  if (is_committed && monitor_.agrees_with_first_leave(said.message.calls)) return true;
-  if (is_committed) return is_genuine(said, peer);
-  report_forged(FrameType::leave, rank, peer);
+  if (!is_committed) {
+    report_forged(FrameType::leave, rank, peer);
+    return false;
+  }
+  if (monitor_.agrees_with_first_leave(said.message.calls) ||
+      is_signed_by(rank, FrameType::leave, encode(said.message), said.signature))
+    return true;
+  // Ranks on the way may have seen calls that agreed, and so no reason to look.
+  monitor_.report({ErrorCode::protocol, "control",
+                   fmt::format("rank {} has left after {} calls as it is said, and has not signed "
+                               "that: a rank on the way from it has changed what it said",
+                               rank, said.message.calls.count),
+                   kForgerAdvice, rank_, -1});
   return false;
 }
 

@@ -143,12 +143,55 @@ TEST(Statements, BeforeThePlaceTheConnectionSaysWhoSpeaks) {
   other.expect_failure(0, 3, "has not signed it");
 }
 
+/// Rank 3's leave after `calls`, signed by it; its token is 32 times 3 where `knows_token`.
+Signed<Leave> leave_of_three(uint32_t calls, bool knows_token = true) {
+  Leave leave{3, {calls, calls, "barrier"}, {}};
+  if (knows_token) leave.token.fill(std::byte{3});
+  const Signature signature = sign(keys_of(3), world_id(1), FrameType::leave, encode(leave));
+  return {leave, signature};
+}
+/// Who has seen rank 2 leave after 5 calls, or nobody.
+struct Watcher : Member {
+  explicit Watcher(bool has_seen_one) : Member(0) {
+    LeaveToken token;
+    token.fill(std::byte{3});
+    table[3].leave_commitment = commitment_to(token);
+    if (has_seen_one) monitor.mark_left(2, {5, 5, "barrier"});
+  }
+};
+
+TEST(Statements, ALeaveNeedsTheToken) {
+  for (const bool has_seen_one : {false, true}) {
+    Watcher watcher(has_seen_one);
+    EXPECT_TRUE(watcher.statements->is_genuine_leave(leave_of_three(5), 1));
+    EXPECT_EQ(watcher.monitor.failure(), nullptr);
+    EXPECT_FALSE(watcher.statements->is_genuine_leave(leave_of_three(5, false), 1));
+    watcher.expect_failure(0, 1, "sent a leave in the name of rank 3");
+  }
+}
+
+TEST(Statements, TheFirstLeaveAndThoseThatDifferNeedTheSignature) {
+  Signed<Leave> first = leave_of_three(5), other = leave_of_three(6), same = first;
+  for (Signed<Leave>* leave : {&first, &other, &same}) leave->signature[7] ^= std::byte{1};
+  for (const auto& [leave, has_seen_one] : {std::pair(first, false), std::pair(other, true)}) {
+    Watcher watcher(has_seen_one);
+    EXPECT_FALSE(watcher.statements->is_genuine_leave(leave, 1));
+    // Rank 1 may have had no reason to look.
+    watcher.expect_failure(0, -1, "rank 3 has left after");
+  }
+  Watcher watcher(true);
+  EXPECT_TRUE(watcher.statements->is_genuine_leave(same, 1));
+  EXPECT_TRUE(watcher.statements->is_genuine_leave(leave_of_three(6), 1));
+  EXPECT_EQ(watcher.monitor.failure(), nullptr);
+}
+
 TEST(Statements, ADigestTellsEachChangeOfARecord) {
   const auto table = table_of_all();
   auto changed = table;
   const auto digest_of = [](const std::vector<PeerRecord>& of) {
     Digest digest = {};
-    for (const Bytes& frame : record_frames(of)) digest = digest_with(digest, frame);
+    for (const Bytes& frame : record_frames(of))
+      digest = digest_with(digest, ByteSpan(frame).subspan(kFrameHeaderBytes));
     return digest;
   };
   EXPECT_EQ(digest_of(changed), digest_of(table));

@@ -100,6 +100,10 @@ void Tree::prepare(PollSet& set) {
     set.wake_at(at_ns + kMillisecond_ns);
 }
 
+void Tree::flush() {
+  for (Edge& link : links_) link.stream.flush();
+}
+
 std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   std::vector<Inbound> others;
   // When this process itself was stopped or starved, its neighbours were not silent: it was deaf.

@@ -57,6 +57,8 @@ class Tree {
   void flood(const Bytes& frame, int except = -1);
 
   void prepare(PollSet& set);
+  /// Sends what was given to `send` and `flood`: before anybody is told what that is about.
+  void flush();
   /// Handles what arrived; gives back the frames that are not the tree's own business (those of
   /// joining), in order per peer.
   std::vector<Inbound> advance(const PollSet& set, int64_t now_ns);

@@ -387,7 +387,6 @@ template std::optional<Answer> decode(ByteSpan);
 template std::optional<FrameHeader> decode(ByteSpan);
 template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);
-template std::optional<PeerRecord> decode(ByteSpan);
 template std::optional<Records> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
 template std::optional<Signed<Failure>> decode(ByteSpan);

@@ -189,7 +189,7 @@ constexpr FrameType type_of(const PartWaits& /*message*/) {
 }
 
 /// Message: any of the structures above (Hello, Reply, Answer, FrameHeader, what follows a
-/// header) or PeerRecord.
+/// header).
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes);
 

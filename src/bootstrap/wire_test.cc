@@ -81,10 +81,10 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   record.rank = 1;
   record.transport_infos = {{"a", ""}, {"b", ""}};
   Bytes bytes = frame(Records{{record}});
-  EXPECT_TRUE(decode<PeerRecord>(payload_of(bytes)));
+  EXPECT_TRUE(decode<Records>(payload_of(bytes)));
   constexpr size_t kBehind = 2 * sizeof(int32_t) + sizeof(VerifyKey) + sizeof(LeaveCommitment);
   bytes[bytes.size() - kBehind - 3] = std::byte{'a'};
-  EXPECT_FALSE(decode<PeerRecord>(payload_of(bytes))) << "a name twice";
+  EXPECT_FALSE(decode<Records>(payload_of(bytes))) << "a name twice";
   record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
   EXPECT_TRUE(within_limits(record));
   record.cpus = "0";
@@ -103,7 +103,7 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
   EXPECT_EQ(decoded->table, place.table);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
   expect_exact(payload_of(frame(place)), decode<Place>);
-  expect_exact(payload_of(frame(Records{{place.parent}})), decode<PeerRecord>);
+  expect_exact(payload_of(frame(Records{{place.parent}})), decode<Records>);
 }
 
 TEST(Wire, RecordsAreOneOrMore) {

@@ -1,6 +1,7 @@
 #include "ropewalk/communicator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/text.h"
 #include "communicator/find_costs.h"
 #include "communicator/impl.h"
 #include "ropewalk/fork.h"
@@ -36,7 +38,13 @@ struct KeptMemory {
 };
 
 /// What has come of a rank's part.
-constexpr uint8_t kMade = 0, kTaken = 1, kFailed = 2;
+enum class PartOutcome : uint8_t { made, taken, failed };  // taken: its number, here
+
+struct PartTry {
+  std::shared_ptr<Communicator::Impl> part;
+  PartOutcome outcome = PartOutcome::made;
+  std::optional<Error> failure;
+};
 
 /// As all_gather takes them.
 template <class Wish>
@@ -46,13 +54,77 @@ auto numbers_of(std::span<Wish> wishes) {
   return std::span(reinterpret_cast<Number*>(wishes.data()), wishes.size_bytes() / sizeof(Number));
 }
 
-/// Null where the number may not be used here.
-std::shared_ptr<Communicator::Impl> make_part(const std::shared_ptr<Communicator::Impl>& whole,
-                                              const std::vector<int>& ranks, uint32_t number) {
+std::span<uint8_t> codes_of(std::span<PartOutcome> outcomes) {
+  return {reinterpret_cast<uint8_t*>(outcomes.data()), outcomes.size()};
+}
+
+PartTry try_to_make(const std::shared_ptr<Communicator::Impl>& whole, const std::vector<int>& ranks,
+                    uint32_t number, int64_t timeout_ns) try {
   Members members = part_of(whole->session->job, whole->members, ranks);
   auto part = whole->session->add_part(number, members.in_job);
-  if (!part) return nullptr;
-  return std::make_shared<Communicator::Impl>(whole, ranks, std::move(members), std::move(part));
+  if (!part) return {nullptr, PartOutcome::taken, {}};
+  return {std::make_shared<Communicator::Impl>(whole, ranks, std::move(members), std::move(part),
+                                               timeout_ns),
+          PartOutcome::made,
+          {}};
+} catch (const Error& error) {
+  return {nullptr, PartOutcome::failed, error};
+} catch (const std::bad_alloc&) {
+  return {nullptr, PartOutcome::failed,
+          Error(ErrorCode::exhausted, "communicator", "there is no memory left",
+                "give the process more")};
+}
+
+/// The part, where all have made theirs; null where another number is to be tried. Throws where one
+/// could not.
+std::shared_ptr<Communicator::Impl> finish(PartTry own, const std::vector<int>& members,
+                                           const std::vector<PartOutcome>& outcomes, bool all_made,
+                                           const char* operation, Communicator::Impl& whole) {
+  if (own.part && !all_made) std::exchange(own.part, nullptr)->forget();
+  if (own.failure) throw Error(*own.failure);
+  for (size_t i = 0; i < members.size(); ++i)
+    if (outcomes[i] == PartOutcome::failed)
+      throw whole.blame({ErrorCode::unavailable, operation,
+                         fmt::format("rank {} could not make its part", members[i]),
+                         fmt::format("see the output of rank {}", members[i]), whole.rank(),
+                         members[i]});
+  return own.part;
+}
+
+void check_members(const std::vector<int>& ranks, int own, int size) {
+  std::vector<int> sorted = ranks;
+  std::ranges::sort(sorted);
+  const bool are_ranks = !sorted.empty() && sorted.front() >= 0 && sorted.back() < size &&
+                         std::ranges::adjacent_find(sorted) == sorted.end();
+  if (!are_ranks || std::ranges::count(ranks, own) == 0)
+    throw Error(
+        ErrorCode::invalid_argument, "create_group",
+        fmt::format("ranks {} are no group of rank {} of {}", fmt::join(ranks, ", "), own, size),
+        fmt::format("give ranks from 0 to {}, each once, and this one", size - 1));
+}
+
+/// Of texts "number:ranks of the group".
+std::vector<uint32_t> parse_numbers(const std::vector<std::string>& texts,
+                                    const std::vector<int>& ranks, int own) {
+  std::vector<uint32_t> numbers;
+  const std::string list = fmt::format("{}", fmt::join(ranks, ","));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const size_t colon = texts[i].find(':');
+    const auto number = parse_number<uint32_t>(std::string_view(texts[i]).substr(0, colon));
+    if (!number || colon == std::string::npos) break;
+    numbers.push_back(*number);
+    if (texts.size() == ranks.size() && texts[i].substr(colon + 1) != list)
+      throw Error(Failure{ErrorCode::mismatch, "create_group",
+                          fmt::format("rank {} makes a group of the ranks {}, rank {} of {}", own,
+                                      list, ranks[i], texts[i].substr(colon + 1)),
+                          "give the same ranks, in the same order, on all of them", own, ranks[i]});
+  }
+  if (texts.size() != ranks.size() || numbers.size() != ranks.size())
+    throw Error(Failure{ErrorCode::protocol, "create_group",
+                        fmt::format("the exchange gave \"{}\" for {} ranks",
+                                    fmt::join(texts, "\", \""), ranks.size()),
+                        "give what each rank of the group has passed, in their order", own, -1});
+  return numbers;
 }
 
 }  // namespace
@@ -124,6 +196,11 @@ void Communicator::interrupt_next_sender(int channel) {
   impl_->driver->interrupt_next_sender(channel);
 }
 
+std::optional<Failure> Communicator::failure() const {
+  const Failure* failure = impl_->monitor().failure();
+  return failure == nullptr ? std::nullopt : std::optional(*failure);
+}
+
 std::optional<int64_t> Communicator::culprit_process() const {
   const Failure* failure = impl_->monitor().failure();
   if (failure == nullptr || failure->peer == rank()) return {};
@@ -140,43 +217,58 @@ std::optional<int64_t> Communicator::culprit_process() const {
 // control tree; deadlines, failures and the order of calls are its own.
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   impl_->driver->throw_if_forked();
-  Session& session = *impl_->session;
   const auto ranks = static_cast<size_t>(size());
-  for (uint32_t least = 1;;) {
-    const SplitWish own{color, key, session.propose_number(least)};
+  for (uint32_t least = 1;; ++least) {
+    const SplitWish own{color, key, impl_->session->propose_number(least)};
     std::vector<SplitWish> wishes(ranks);
     all_gather(numbers_of(std::span(&own, 1)), numbers_of(std::span(wishes)));
     const std::vector<int> members = color < 0 ? std::vector<int>() : ranks_of(wishes, color);
     for (const int member : members)
       least = std::max(least, wishes[static_cast<size_t>(member)].number);
 
-    std::shared_ptr<Impl> part;
-    std::optional<Error> failure;
-    uint8_t outcome = kMade;
+    PartTry part;
+    if (color >= 0) part = try_to_make(impl_, members, least, impl_->driver->timeout_ns());
+    std::vector<PartOutcome> outcomes(ranks);
+    all_gather(codes_of(std::span(&part.outcome, 1)), codes_of(std::span(outcomes)));
+    std::vector<PartOutcome> of_members;
+    for (const int member : members) of_members.push_back(outcomes[static_cast<size_t>(member)]);
+    const bool all_made = std::ranges::count(outcomes, PartOutcome::made) == std::ssize(outcomes);
+    if (auto made = finish(std::move(part), members, of_members, all_made, "split", *impl_))
+      return std::make_unique<Communicator>(std::move(made));
+    if (all_made) return nullptr;
+  }
+}
+
+// The same in two exchanges.
+std::unique_ptr<Communicator> Communicator::create_group(
+    const std::vector<int>& ranks, const Exchange& exchange,
+    std::optional<std::chrono::nanoseconds> timeout) {
+  impl_->check({});
+  check_members(ranks, rank(), size());
+  const int64_t timeout_ns = timeout ? timeout->count() : impl_->driver->timeout_ns();
+  const auto exchange_numbers = [&](uint32_t own) {
+    return parse_numbers(exchange(fmt::format("{}:{}", own, fmt::join(ranks, ","))), ranks, rank());
+  };
+  for (uint32_t least = 1;; ++least) {
+    const auto proposed = exchange_numbers(impl_->session->propose_number(least));
+    least = std::ranges::max(proposed);
+    PartTry part = try_to_make(impl_, ranks, least, timeout_ns);
+    std::vector<PartOutcome> outcomes;
     try {
-      if (color >= 0) part = make_part(impl_, members, least);
-      if (color >= 0 && !part) outcome = kTaken;
-    } catch (const Error& error) {
-      failure = error;
-      outcome = kFailed;
-    } catch (const std::bad_alloc&) {
-      failure =
-          Error(ErrorCode::exhausted, "split", "there is no memory left", "give the process more");
-      outcome = kFailed;
+      for (const uint32_t number : exchange_numbers(static_cast<uint32_t>(part.outcome)))
+        outcomes.push_back(number <= 2 ? static_cast<PartOutcome>(number) : PartOutcome::failed);
+    } catch (...) {
+      // The others may have heard that all is well.
+      if (part.part)
+        part.part->monitor().report(
+            {ErrorCode::aborted, "create_group",
+             fmt::format("the exchange of texts failed on rank {}", part.part->rank()),
+             "see its output", part.part->rank(), part.part->rank()});
+      throw;
     }
-    std::vector<uint8_t> outcomes(ranks);
-    all_gather(std::span(&outcome, 1), outcomes);
-    const auto is_made = [&](uint8_t of_rank) { return of_rank == kMade; };
-    if (part && !std::ranges::all_of(outcomes, is_made)) std::exchange(part, nullptr)->forget();
-    if (failure) throw Error(*failure);
-    for (const int member : members)
-      if (outcomes[static_cast<size_t>(member)] == kFailed)
-        throw impl_->blame({ErrorCode::unavailable, "split",
-                            fmt::format("rank {} could not make its part", member),
-                            fmt::format("see the output of rank {}", member), rank(), member});
-    if (std::ranges::all_of(outcomes, is_made))
-      return part ? std::make_unique<Communicator>(part) : nullptr;
-    ++least;
+    const bool all_made = std::ranges::count(outcomes, PartOutcome::made) == std::ssize(outcomes);
+    if (auto made = finish(std::move(part), ranks, outcomes, all_made, "create_group", *impl_))
+      return std::make_unique<Communicator>(std::move(made));
   }
 }
 

@@ -56,14 +56,15 @@ Communicator::Impl::Impl(const Options& options)
 }
 
 Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<int>& ranks,
-                         Members members_, std::shared_ptr<bootstrap::Part> part_)
+                         Members members_, std::shared_ptr<bootstrap::Part> part_,
+                         int64_t timeout_ns)
     : session(whole_->session),
       part(std::move(part_)),
       members(std::move(members_)),
       choice(choice_of_part(session->job.choice(), members.placement.hosts)),
       owned_engine(
           session->make_engine(Session::communicator_of(part->number()), members, part->monitor())),
-      driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
+      driver(std::make_shared<Driver>(session->progress, engine, timeout_ns)),
       costs(costs_of_part(
           whole_->costs, whole_->members.placement.hosts, ranks,
           tuned_part(session->job, members, choice, whole_->costs.profile != nullptr))),

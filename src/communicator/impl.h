@@ -27,7 +27,7 @@ class Communicator::Impl {
   /// Of the ranks `ranks` of `whole`, which are `members`; `part` is theirs, from
   /// Session::add_part. Nothing may be sent before all have made theirs. Throws Error.
   Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks, Members members,
-       std::shared_ptr<bootstrap::Part> part);
+       std::shared_ptr<bootstrap::Part> part, int64_t timeout_ns);
   ~Impl();
 
   int rank() const { return members.rank; }

@@ -1,5 +1,7 @@
 #include "communicator/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -53,7 +55,8 @@ Session::Session(const Options& options)
       progress(std::make_shared<Progress>(
           worker, clock, job.monitor().event_fd(),
           ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
-                          job.shares_cpus(), can_sleep_early(job)})) {}
+                          job.shares_cpus(), can_sleep_early(job), job.config().timeout.count()})) {
+}
 
 OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {
   return progress->locked([&] {
@@ -66,6 +69,10 @@ OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, 
 uint32_t Session::propose_number(uint32_t least) const {
   const std::lock_guard lock(mutex_);
   uint32_t number = std::max(least, next_);
+  if (living_.size() >= kCommunicatorsMax - 1)
+    throw Error(ErrorCode::exhausted, "communicator",
+                fmt::format("there are {} parts of this job already", living_.size()),
+                "end those that are not used any more");
   while (!is_free(number)) ++number;
   return number;
 }

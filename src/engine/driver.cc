@@ -253,8 +253,9 @@ bool Driver::serve() {
   std::unique_lock lock(progress_->mutex_);
   if (failure() == nullptr) engine_.failures().answer_connects();
   const bool moved = progress_->turn();
+  const bool has_unsent = progress_->worker_.connections().has_unsent();
   progress_->hand_over_callbacks(lock);
-  return moved;
+  return moved || has_unsent;
 }
 
 bool Driver::serve_until(const std::function<bool()>& done) {

@@ -67,7 +67,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   }
   /// Drives until no peer needs this rank for what is under way. At the deadline it fails.
   void finish_all() noexcept;
-  /// One turn of a rank that has left, and serves those who have not.
+  /// One turn of a rank that has left, and serves those who have not. True where another may soon
+  /// be of use to them.
   bool serve();
   /// The same until `done()`, or the timeout: then false. Throws the failure.
   bool serve_until(const std::function<bool()>& done);

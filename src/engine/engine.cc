@@ -53,7 +53,7 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
   const EngineParts parts{links_, failures_, queues_};
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   const auto allocate = [&](size_t bytes) {
-    op.memory.scratch = allocate_registered(bytes, links_.transports());
+    op.memory.scratch = worker_.staging().take(bytes);
     return op.memory.scratch->data();
   };
   if (can_run_owner(call, schedule, blocks, links_.are_all_mapped())) {
@@ -80,7 +80,7 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
 void Engine::bind(Operation& op) {
   MemoryBinder binder(op, links_, memories_);
   op.executor->bind(binder);
-  binder.allocate_windows(op.signature.slice_bytes);
+  binder.allocate_windows(op.signature.slice_bytes, worker_.staging());
   op.memory.bound = true;
 }
 

@@ -19,13 +19,6 @@ bool contains(const Region& region, const std::byte* address, size_t bytes) {
 
 }  // namespace
 
-std::unique_ptr<RegisteredMemory> allocate_registered(size_t bytes,
-                                                      const std::vector<Transport*>& transports) {
-  auto memory = std::make_unique<RegisteredMemory>(bytes, transports);
-  for (Transport* transport : transports) memory->register_with(*transport);
-  return memory;
-}
-
 MemoryBinder::MemoryBinder(Operation& op, const LinkTable& links, MemoryRegistry& memories)
     : memory_(op.memory), links_(links), memories_(memories) {
   assert(op.state != Operation::State::running);
@@ -83,11 +76,11 @@ RemoteBuffer MemoryBinder::target(const Link& link, std::byte* address, size_t b
   return name_in(find_or_register(link, address, bytes), address);
 }
 
-void MemoryBinder::allocate_windows(size_t slice_bytes) {
+void MemoryBinder::allocate_windows(size_t slice_bytes, StagingPool& staging) {
   const auto is_missing = [](const auto& entry) { return entry.second->base == nullptr; };
   if (std::ranges::none_of(windows_, is_missing)) return;
   const size_t window_bytes = kWindowSlots * slice_bytes;
-  memory_.windows = allocate_registered(windows_.size() * window_bytes, links_.transports());
+  memory_.windows = staging.take(windows_.size() * window_bytes);
   std::byte* base = memory_.windows->data();
   for (const auto& [link, window] : windows_) {
     const auto transport = static_cast<size_t>(link->transport_index());

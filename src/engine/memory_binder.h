@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "engine/operation.h"
+#include "engine/staging_pool.h"
 #include "memory/memory_registry.h"
 
 namespace ropewalk {
@@ -42,7 +43,7 @@ class MemoryBinder {
   /// `window`, which stays where it is, gets kWindowSlots slots when binding ends.
   void add_window(const Link& link, Window& window) { windows_.emplace_back(&link, &window); }
   /// Ends binding. `slice_bytes`: of a slot.
-  void allocate_windows(size_t slice_bytes);
+  void allocate_windows(size_t slice_bytes, StagingPool& staging);
 
  private:
   const MemoryRegistration* find(const Link& link, const std::byte* address, size_t bytes);
@@ -53,9 +54,5 @@ class MemoryBinder {
   Region in_, out_;
   std::vector<std::pair<const Link*, Window*>> windows_;
 };
-
-/// Registered with every transport, in the order of their indices. Throws Error.
-std::unique_ptr<RegisteredMemory> allocate_registered(size_t bytes,
-                                                      const std::vector<Transport*>& transports);
 
 }  // namespace ropewalk

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "engine/staging_pool.h"
 #include "schedule/collective.h"
 
 namespace ropewalk {
@@ -39,9 +40,9 @@ struct PlainMemory {
 struct OperationMemory {
   // Blocks that the caller gave no memory for; of an owner executor, an input, saved before the
   // output overwrites it.
-  std::unique_ptr<RegisteredMemory> scratch;
+  std::unique_ptr<Staging> scratch;
   std::unique_ptr<std::byte[]> small_scratch;  // of blocks that are copied through slots alone
-  std::unique_ptr<RegisteredMemory> windows;
+  std::unique_ptr<Staging> windows;
   std::shared_ptr<RegisteredMemory> packed;  // of a group: all_reduces that run as one
   // Fixed from one bind to the next:
   std::vector<std::weak_ptr<RegisteredMemory>> uses;  // the caller's registered memory

@@ -123,7 +123,7 @@ int64_t Progress::settle_limit_ns(const Driver& driver) const {
   int64_t silence_ns = 0;
   for (const Transport* transport : worker_.connections().transports())
     silence_ns = std::max(silence_ns, transport->capabilities().silence_max_ns);
-  return std::max(driver.timeout_ns_, silence_ns);
+  return std::max({driver.timeout_ns_, options_.timeout_ns, silence_ns});
 }
 
 void Progress::fail_unsettled(const Engine& engine, int64_t waited_ns) {

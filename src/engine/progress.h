@@ -56,6 +56,7 @@ struct ProgressOptions {
   std::optional<int> progress_cpu;
   bool oversubscribed = false;  // local ranks share CPUs: give the CPU away early
   bool across_hosts = false;    // waits may be long beside what waking takes: block early
+  int64_t timeout_ns = 0;       // of the job
 };
 
 /// The end of a limit, when other ranks are asked what they wait for; and so long after it their

@@ -10,7 +10,9 @@ namespace ropewalk {
 
 Worker::Worker(int rank, std::vector<Transport*> transports, std::vector<int> route,
                Monitor& monitor)
-    : monitor_(monitor), connections_(rank, std::move(transports), std::move(route)) {
+    : monitor_(monitor),
+      connections_(rank, std::move(transports), std::move(route)),
+      staging_(connections_.transports()) {
   ended_.reserve(64);
 }
 

@@ -18,6 +18,7 @@
 
 #include "bootstrap/monitor.h"
 #include "engine/connection.h"
+#include "engine/staging_pool.h"
 
 namespace ropewalk {
 
@@ -33,6 +34,7 @@ class Worker {
 
   Connections& connections() { return connections_; }
   const Connections& connections() const { return connections_; }
+  StagingPool& staging() { return staging_; }
 
   /// `engine` runs operations of a communicator of its own, until `remove`.
   void add(Engine& engine);
@@ -88,6 +90,7 @@ class Worker {
 
   Monitor& monitor_;
   Connections connections_;
+  StagingPool staging_;
   std::vector<Engine*> engines_;            // all
   std::vector<Engine*> busy_;               // of these, with operations under way
   bool stopped_ = false;                    // the transports are

@@ -154,7 +154,12 @@ bool Job::rank_zero_says(std::string_view word) const {
 /// Finds out who is where; what each rank said of itself, by rank.
 std::vector<PeerRecord> Job::meet_others() {
   std::map<std::string, int> host_numbers;
-  std::map<int, std::pair<int, std::set<int>>> ranks_and_cpus;  // by host
+  struct OnHost {
+    int ranks = 0;
+    std::map<std::string, std::vector<int>> lists;  // of CPUs that ranks may use, by their texts
+    std::set<int> cpus;                             // all of them
+  };
+  std::map<int, OnHost> on_hosts;
   std::vector<PeerRecord> ranks;
   std::vector<std::vector<int>> local_cpus;
   for (int peer = 0; peer < size(); ++peer) {
@@ -162,26 +167,28 @@ std::vector<PeerRecord> Job::meet_others() {
     hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
     localities_.push_back(record.locality);
-    auto& [on_host, cpus] = ranks_and_cpus[hosts_.back()];
-    ++on_host;
-    const std::vector<int> own = parse_cpu_list(record.cpus);
-    cpus.insert(own.begin(), own.end());
+    OnHost& host = on_hosts[hosts_.back()];
+    ++host.ranks;
+    if (const auto [list, is_new] = host.lists.try_emplace(record.cpus); is_new) {
+      list->second = parse_cpu_list(record.cpus);
+      host.cpus.insert(list->second.begin(), list->second.end());
+    }
     if (record.transport != config_.transport)
       throw Error(ErrorCode::mismatch, "communicator",
                   fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
                               config_.transport, peer, record.transport),
                   "set ROPEWALK_TRANSPORT alike on every rank");
   }
-  for (const auto& [host, all] : ranks_and_cpus)
-    if (const auto& [on_host, cpus] = all; !cpus.empty())
-      ranks_per_cpu_ =
-          std::max(ranks_per_cpu_, static_cast<double>(on_host) / static_cast<double>(cpus.size()));
+  for (const auto& [number, host] : on_hosts)
+    ranks_per_cpu_ = std::max(ranks_per_cpu_, static_cast<double>(host.ranks) /
+                                                  std::max<double>(1, std::ssize(host.cpus)));
   local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (!is_local(peer)) continue;
     if (peer == rank()) local_rank_ = local_size_;
     ++local_size_;
-    local_cpus.push_back(parse_cpu_list(world_->record(peer).cpus));
+    local_cpus.push_back(
+        on_hosts[hosts_[static_cast<size_t>(peer)]].lists[ranks[static_cast<size_t>(peer)].cpus]);
   }
   const auto quota = cgroup_cpu_quota();
   shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);

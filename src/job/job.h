@@ -72,8 +72,8 @@ class Job {
   }
   void remove_part(bootstrap::Part& part) { world_->remove_part(part); }
   /// Leaves in order after `calls`, and calls `progress` until all have: peers may still wait for
-  /// bytes in this rank's queues. It says whether it has moved any. At once where the job has
-  /// failed.
+  /// bytes in this rank's queues. It says whether it has moved any, or has any left. At once where
+  /// the job has failed.
   void leave(const CallsMade& calls, const std::function<bool()>& progress);
 
  private:

@@ -138,10 +138,11 @@ class Predictor {
   /// Many ranks of a host that take turns: what a CPU does for one it does for all of them, and a
   /// rank is answered when its peer has had its turn.
   void share_cpus(CostTerms& t) const {
-    for (LinkCost* link : {&t.link, &t.inside}) {
+    for (LinkCost* link : {&t.link, &t.inside, &t.near}) {
       link->latency_s += (crowding_ - 1) * kTurn_s;
       link->overhead_s = crowding_ * (link->overhead_s + (crowding_ > 1 ? kCold_s : 0));
-      link->s_per_byte *= crowding_;
+      // Within a host a CPU moves bytes.
+      if (!several_ || link == &t.inside) link->s_per_byte *= crowding_;
     }
     t.add *= crowding_;
   }

@@ -4,7 +4,10 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "topology/cpu_share.h"
 #include "topology/rows.h"
@@ -19,8 +22,9 @@ using Topology =
 using Bitmap = std::unique_ptr<hwloc_bitmap_s,
                                decltype([](hwloc_bitmap_t bitmap) { hwloc_bitmap_free(bitmap); })>;
 
-/// NUMA nodes and processing units, and the last caches where `caches` are asked for: these, and
-/// devices, are what takes hwloc long.
+/// NUMA nodes, what they are attached to, and processing units; where `caches` are asked for the
+/// last ones, and CPUs that this process may not use, too, so that all of a host number alike.
+/// Caches and devices are what takes hwloc long.
 Topology load_topology(bool caches = false) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
@@ -29,7 +33,10 @@ Topology load_topology(bool caches = false) {
   // NUMA nodes have the CPUs of what they are attached to: without it, all of them.
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-  if (caches) hwloc_topology_set_type_filter(raw, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (caches) {
+    hwloc_topology_set_type_filter(raw, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  }
   if (hwloc_topology_load(raw) != 0) return nullptr;
   return topology;
 }
@@ -55,7 +62,12 @@ Locality own_locality() {
   const std::vector<int> cpus = allowed_cpu_list();
   const long all = sysconf(_SC_NPROCESSORS_ONLN);
   if (static_cast<long>(cpus.size()) >= all) return {};
-  return locality_of(cpu_list_text(cpus));
+  static std::mutex mutex;
+  static std::map<std::string, Locality> known;  // of the lists of CPUs that there were
+  const std::string text = cpu_list_text(cpus);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(text);
+  return found != known.end() ? found->second : known[text] = locality_of(text);
 }
 
 Locality locality_of(const std::string& cpus) {

@@ -21,24 +21,16 @@ using namespace std::chrono_literals;
 class PartsOver : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Transports, PartsOver, ::testing::ValuesIn(transports_under_test()));
 
-/// Of all ranks: each brings its number.
-void expect_sum(Communicator& comm, size_t count) {
-  std::vector<float> data(count, static_cast<float>(comm.rank()));
-  comm.all_reduce(data);
-  const auto sum = static_cast<float>(comm.size() * (comm.size() - 1) / 2);
-  EXPECT_EQ(data, std::vector<float>(count, sum));
-}
-
 TEST_P(PartsOver, AreNumberedByKeyAndRank) {
   run_ranks(5, GetParam(), [](Communicator& comm) {
     const auto part = comm.split(comm.rank() % 2, -comm.rank());
     EXPECT_EQ(part->size(), comm.rank() % 2 == 0 ? 3 : 2);
     EXPECT_EQ(part->rank(), (4 - comm.rank()) / 2);
     EXPECT_EQ(part->local_size(), part->size());
-    expect_sum(*part, 10);
+    expect_sum_of_ranks(*part, 10);
     const auto nothing = comm.split(comm.rank() == 3 ? 7 : -1);
     EXPECT_EQ(nothing == nullptr, comm.rank() != 3);
-    if (nothing) expect_sum(*nothing, 10);
+    if (nothing) expect_sum_of_ranks(*nothing, 10);
   });
 }
 
@@ -53,14 +45,14 @@ TEST_P(PartsOver, AHundredCostNoDescriptors) {
       comm.barrier();
       const int color = i % 3 == 0 ? 0 : i % 3 == 1 ? comm.rank() / 2 : comm.rank() % 2;
       parts.push_back(comm.split(color));
-      expect_sum(*parts.back(), 8);
+      expect_sum_of_ranks(*parts.back(), 8);
     }
     comm.barrier();
     if (comm.rank() == 0) {
       EXPECT_EQ(open_descriptors(), before);
     }
     comm.barrier();
-    for (const auto& part : parts) expect_sum(*part, 8);
+    for (const auto& part : parts) expect_sum_of_ranks(*part, 8);
   });
 }
 
@@ -86,9 +78,9 @@ TEST_P(PartsOver, MayBeUsedByThreadsOfTheirOwn) {
     std::vector<std::thread> threads;
     for (const auto& part : parts)
       threads.emplace_back([&part] {
-        for (int i = 0; i < 50; ++i) expect_sum(*part, i % 5 == 0 ? 20'000 : 3);
+        for (int i = 0; i < 50; ++i) expect_sum_of_ranks(*part, i % 5 == 0 ? 20'000 : 3);
         // Parts that are split at the same time agree on numbers by themselves.
-        for (int i = 0; i < 5; ++i) expect_sum(*part->split(0), 5);
+        for (int i = 0; i < 5; ++i) expect_sum_of_ranks(*part->split(0), 5);
       });
     for (std::thread& thread : threads) thread.join();
   });
@@ -110,9 +102,9 @@ TEST_P(PartsOver, OutliveTheWhole) {
       const auto all = whole->split(0), pair = whole->split(rank == 0 ? -1 : 1);
       whole->barrier();
       whole.reset();
-      expect_sum(*all, 30'000);
-      if (pair) expect_sum(*pair, 30'000);
-      expect_sum(*all->split(0), 30);
+      expect_sum_of_ranks(*all, 30'000);
+      if (pair) expect_sum_of_ranks(*pair, 30'000);
+      expect_sum_of_ranks(*all->split(0), 30);
     }));
   for (auto& rank : ranks) rank.get();
 }
@@ -120,18 +112,18 @@ TEST_P(PartsOver, OutliveTheWhole) {
 TEST_P(PartsOver, OneThatIsAbortedLeavesTheOthers) {
   run_ranks(4, GetParam(), [](Communicator& comm) {
     const auto bad = comm.split(0), good = comm.split(0);
-    expect_sum(*bad, 10);
+    expect_sum_of_ranks(*bad, 10);
     comm.barrier();
     if (comm.rank() == 1) bad->abort("as the test wants it");
     try {
-      for (;;) expect_sum(*bad, 10);
+      for (;;) expect_sum_of_ranks(*bad, 10);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
       EXPECT_EQ(error.peer(), 1) << error.what();
     }
-    for (int i = 0; i < 20; ++i) expect_sum(*good, 1'000);
-    expect_sum(comm, 100'000);
-    expect_sum(*comm.split(0), 10);
+    for (int i = 0; i < 20; ++i) expect_sum_of_ranks(*good, 1'000);
+    expect_sum_of_ranks(comm, 100'000);
+    expect_sum_of_ranks(*comm.split(0), 10);
   });
 }
 
@@ -157,7 +149,7 @@ TEST_P(PartsOver, OneThatFailsInTheMidstOfACallLetsGoOfItsMemory) {
       }
       std::ranges::fill(data, 7.0f);
       std::ranges::fill(plain, 7.0f);
-      expect_sum(comm, 300'000);
+      expect_sum_of_ranks(comm, 300'000);
       comm.barrier();
       EXPECT_EQ(std::ranges::count(data, 7.0f), static_cast<ptrdiff_t>(kCount));
       EXPECT_EQ(std::ranges::count(plain, 7.0f), static_cast<ptrdiff_t>(kCount));
@@ -212,13 +204,13 @@ TEST_P(PartsOver, OneMayBeLeftWithAReceiveUnderWay) {
     Work work;
     {
       const auto part = comm.split(0);
-      expect_sum(*part, 10);
+      expect_sum_of_ranks(*part, 10);
       if (comm.rank() != 0) work = part->start(Call::recv(data, 0));
     }
     if (comm.rank() != 0) {
       EXPECT_THROW(work.wait(), Error);
     }
-    expect_sum(comm, 1'000);
+    expect_sum_of_ranks(comm, 1'000);
     EXPECT_EQ(std::ranges::count(data, 5.0f), 100'000);
   });
 }
@@ -262,7 +254,7 @@ TEST(PartsOfAJobOfOne, HearOfItsFailure) {
   options.size = 1;
   const auto whole = Communicator::create(options);
   const auto part = whole->split(0);
-  expect_sum(*part, 10);
+  expect_sum_of_ranks(*part, 10);
   whole->abort("as the test wants it");
   try {
     part->barrier();
@@ -286,13 +278,13 @@ void abort_while_one_computes(Communicator& comm, Communicator& part) {
     EXPECT_THROW(work.wait(), Error);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 1500ms * slowness());
   }
-  expect_sum(comm, 10);
+  expect_sum_of_ranks(comm, 10);
 }
 
 TEST_P(PartsOver, OneThatFailsWaitsForNobodysNextCall) {
   run_ranks(3, GetParam(), [](Communicator& comm) {
     const auto part = comm.split(0);
-    expect_sum(*part, 200'000);
+    expect_sum_of_ranks(*part, 200'000);
     abort_while_one_computes(comm, *part);
   });
 }
@@ -300,7 +292,7 @@ TEST_P(PartsOver, OneThatFailsWaitsForNobodysNextCall) {
 // That rank has to say that it is done with the part unasked.
 TEST_P(PartsOver, OneThatFailsWaitsForNobodyWhoHasNotCalledIt) {
   run_ranks(3, GetParam(), [](Communicator& comm) {
-    expect_sum(comm, 100'000);  // all are connected
+    expect_sum_of_ranks(comm, 100'000);  // all are connected
     const auto part = comm.split(0);
     abort_while_one_computes(comm, *part);
   });
@@ -322,7 +314,7 @@ TEST_P(PartsOver, CallbacksHearOfTheirFailure) {
       std::this_thread::sleep_for(100ms);
       part->abort("as the test wants it");
     }
-    expect_sum(comm, 10);
+    expect_sum_of_ranks(comm, 10);
   });
 }
 
@@ -332,7 +324,7 @@ TEST_P(PartsOver, OneThatWaitsTooLongNamesWhoIsLate) {
       3, GetParam(),
       [](Communicator& comm) {
         const auto part = comm.split(0, -comm.rank());  // where rank 1 is 1, and rank 0 is 2
-        expect_sum(*part, 10);
+        expect_sum_of_ranks(*part, 10);
         if (comm.rank() != 0) {
           try {
             part->barrier();
@@ -345,7 +337,7 @@ TEST_P(PartsOver, OneThatWaitsTooLongNamesWhoIsLate) {
           std::this_thread::sleep_for(2500ms);
           EXPECT_THROW(part->barrier(), Error);
         }
-        expect_sum(comm, 10);
+        expect_sum_of_ranks(comm, 10);
       },
       adjust);
 }
@@ -365,7 +357,7 @@ TEST_P(PartsOver, OneWhoseRanksMakeDifferentCallsFailsAlone) {
     } else {
       part->all_reduce(data);
     }
-    expect_sum(comm, 10);
+    expect_sum_of_ranks(comm, 10);
   });
 }
 

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -50,6 +51,42 @@ def wrong(comm):
 
 def test_wrong_colors_are_refused():
     run_ranks(2, wrong)
+
+
+def exchange_by_files(folder, ranks, own):
+    """What Communicator.create_group asks for."""
+    rounds = itertools.count()
+
+    def exchange(text):
+        turn = next(rounds)
+        mine = folder / f"{turn}-{own}"
+        mine.with_suffix(".new").write_text(text)
+        mine.with_suffix(".new").rename(mine)
+        theirs = [folder / f"{turn}-{rank}" for rank in ranks]
+        while not all(path.exists() for path in theirs):
+            time.sleep(0.001)
+        return [path.read_text() for path in theirs]
+    return exchange
+
+
+def a_group_of_two(comm, folder):
+    ranks = [2, 0]
+    if comm.rank in ranks:
+        group = comm.create_group(ranks, exchange_by_files(folder, ranks, comm.rank), timeout=20)
+        assert group.size == 2 and group.rank == ranks.index(comm.rank)
+        assert group.all_reduce(np.ones(3))[0] == 2
+        group.close()
+    with pytest.raises(ropewalk.InvalidArgumentError, match="no group of rank"):
+        comm.create_group([comm.size], lambda text: [text])
+    with pytest.raises(ropewalk.Error, match="the exchange gave"):
+        comm.create_group([comm.rank], lambda text: [])
+    with pytest.raises(ZeroDivisionError):
+        comm.create_group([comm.rank], lambda text: 1 / 0)
+    assert comm.all_reduce(np.ones(1))[0] == comm.size
+
+
+def test_a_group_is_made_by_its_members_alone(tmp_path, transport):
+    run_ranks(3, a_group_of_two, tmp_path, transport=transport)
 
 
 def failures_stay_apart(comm):

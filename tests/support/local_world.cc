@@ -1,6 +1,7 @@
 #include "tests/local_world.h"
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -54,6 +55,13 @@ void run_ranks(int ranks, const std::string& transport,
   for (std::thread& thread : threads) thread.join();
   ::close(fd);
   if (first) std::rethrow_exception(first);
+}
+
+void expect_sum_of_ranks(Communicator& comm, size_t count) {
+  std::vector<float> data(count, static_cast<float>(comm.rank()));
+  comm.all_reduce(data);
+  const auto sum = static_cast<float>(comm.size() * (comm.size() - 1) / 2);
+  EXPECT_EQ(data, std::vector<float>(count, sum));
 }
 
 }  // namespace ropewalk::testing

@@ -86,6 +86,112 @@ def test_sub_groups(transport):
     run_group(4, sub_groups, transport=transport)
 
 
+def many_groups():
+    def make(count):
+        groups = [dist.new_group(ranks) for _ in range(count) for ranks in ([0, 1, 2, 3], [3, 1])]
+        for group in groups:
+            if dist.get_rank(group) >= 0:
+                x = torch.ones(2)
+                dist.all_reduce(x, group=group)
+                assert (x == dist.get_world_size(group)).all()
+        return groups
+
+    groups = make(1)  # all connections stand
+    before = len(os.listdir("/proc/self/fd"))
+    groups += make(20)
+    after = len(os.listdir("/proc/self/fd"))
+    assert backend_of(groups[0]).transport == backend_of().transport
+    dist.barrier()
+    return after - before
+
+
+# Each was a job of its own, with 19 descriptors.
+@transports
+def test_groups_share_what_the_default_group_has(transport):
+    assert run_group(4, many_groups, transport=transport) == [0] * 4
+
+
+def a_group_of_its_members_alone():
+    if dist.get_rank() in (2, 0):
+        group = dist.new_group([2, 0], use_local_synchronization=True)
+        x = torch.ones(1)
+        dist.all_reduce(x, group=group)
+        assert x == 2
+        dist.destroy_process_group(group)
+        again = dist.new_group([2, 0], use_local_synchronization=True)
+        dist.all_reduce(x, group=again)
+        assert x == 4
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x == dist.get_world_size()
+
+
+@transports
+def test_a_group_is_made_by_its_members_alone(transport):
+    run_group(3, a_group_of_its_members_alone, transport=transport)
+
+
+def one_group_breaks():
+    bad, good = dist.new_group(), dist.new_group()
+    x = torch.ones(1)
+    dist.all_reduce(x, group=bad)
+    dist.barrier()
+    if dist.get_rank() == 1:
+        backend_of(bad).abort()
+    with pytest.raises(dist.DistBackendError, match="aborted"):
+        while True:
+            dist.all_reduce(x, group=bad)
+    for group in (good, None):
+        x = torch.ones(1)
+        dist.all_reduce(x, group=group)
+        assert x == dist.get_world_size()
+    third = dist.new_group()
+    dist.all_reduce(x, group=third)
+
+
+def test_a_group_that_breaks_leaves_the_others():
+    run_group(3, one_group_breaks)
+
+
+def the_default_group_goes_first():
+    group = dist.new_group([1, 0])
+    backend = backend_of(group)
+    if dist.get_rank() == 1:
+        backend_of().shutdown()
+    x = torch.ones(1)
+    backend.allreduce([x]).wait()
+    assert x == 2
+    # Not all ranks of the next are still in the default group: it is a job of its own.
+    before = len(os.listdir("/proc/self/fd"))
+    alone = dist.new_group([0, 1])
+    dist.all_reduce(x, group=alone)
+    assert x == 4 and len(os.listdir("/proc/self/fd")) > before + 5
+    if dist.get_rank() == 0:
+        backend_of().shutdown()
+    dist.all_reduce(x, group=alone)
+    backend.allreduce([x]).wait()
+    assert x == 16
+
+
+def one_does_not_come(seconds):
+    if dist.get_rank() == 2:
+        time.sleep(seconds + 2)
+        return
+    begin = time.monotonic()
+    with pytest.raises(dist.DistBackendError, match="rank 2 of the default group has not come|has not come"):
+        dist.new_group(timeout=datetime.timedelta(seconds=seconds))
+    assert time.monotonic() - begin < 20
+
+
+def test_who_does_not_come_to_a_new_group_is_named():
+    """Within the group's timeout, not the store's."""
+    run_group(3, one_does_not_come, 2)
+
+
+def test_a_group_outlives_the_default_group():
+    run_group(2, the_default_group_goes_first)
+
+
 def futures():
     rank, size = dist.get_rank(), dist.get_world_size()
     x = torch.full((1000,), float(rank))

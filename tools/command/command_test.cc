@@ -252,7 +252,7 @@ TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
   const auto forced = explained("all_reduce --bytes 1M -n 8 --algorithm ring");
   EXPECT_EQ(forced["algorithm"], "ring");
   EXPECT_THAT(forced["why"].get<std::string>(), HasSubstr("forced"));
-  EXPECT_EQ(forced["passed_over"].size(), 8U);
+  EXPECT_EQ(forced["passed_over"].size(), 9U);
   EXPECT_THAT(run("explain all_reduce --bytes 1M -n 16 --hosts 2").out,
               AllOf(HasSubstr("shm within hosts, tcp between them"), HasSubstr("passed over"),
                     HasSubstr("predicted")));

@@ -98,7 +98,7 @@ void expect_as_prepared(const Case& c) {
                           std::vector<int>(static_cast<size_t>(c.ranks), 0)};
     const auto op = job.engine(rank).prepare(call, build_schedule(key, rank), c.algorithm, 8192);
     const auto is_registered = [&](const std::byte* at, size_t) {
-      const RegisteredMemory* scratch = op->memory.scratch.get();
+      const Staging* scratch = op->memory.scratch.get();
       const bool in_scratch =
           scratch != nullptr && at >= scratch->data() && at < scratch->data() + scratch->bytes();
       return c.registered || in_scratch;

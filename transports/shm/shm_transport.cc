@@ -91,7 +91,6 @@ void ShmTransport::set_peers(const std::vector<std::string>& infos_by_rank) {
     peer.info = shm::MailboxAddress::parse(rank, name(), infos_by_rank[rank]);
     peer.state = LinkState::known;
   }
-  doorbells_.reserve(kDoorbellsMax);
   linked_.reserve(peers_.size());  // poll does not allocate
   for (int rank = (rank_ + 1) % size_; rank != rank_; rank = (rank + 1) % size_)
     if (peers_[rank].state == LinkState::known) return open_mailbox(peers_[rank]);
@@ -118,17 +117,17 @@ void ShmTransport::open_mailbox(Peer& peer) {
 }
 
 void ShmTransport::open_doorbell(Peer& peer) {
-  const bool is_full = doorbells_.size() == kDoorbellsMax;
-  if (is_full) doorbells_[oldest_doorbell_]->doorbell.reset();
+  if (doorbells_.size() == kDoorbellsMax) {
+    doorbells_.front()->doorbell.reset();
+    doorbells_.pop_front();
+  }
   UniqueFd doorbell =
       shm::open_descriptor_of(peer.info, peer.info.doorbell_fd, "open the doorbell of");
   if (inode_of(doorbell) != peer.mailbox.header().doorbell_inode)
     throw Error(Failure{ErrorCode::peer_lost, "connect", "its doorbell is gone; the rank has died",
                         "", rank_, peer.info.rank});
   peer.doorbell = std::move(doorbell);
-  if (!is_full) return doorbells_.push_back(&peer);
-  doorbells_[oldest_doorbell_] = &peer;
-  oldest_doorbell_ = (oldest_doorbell_ + 1) % kDoorbellsMax;
+  doorbells_.push_back(&peer);
 }
 
 Capabilities ShmTransport::capabilities() const {
@@ -238,7 +237,7 @@ void ShmTransport::ring_if_asleep(Peer& peer) {
   if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // another sender rings
   if (!peer.doorbell) try {
       open_doorbell(peer);
-    } catch (const Error&) {  // the next rings; who sleeps looks again before long, too
+    } catch (const Error&) {  // who sends next rings; who sleeps looks again after 20 ms at most
       return asleep.store(1, std::memory_order_seq_cst);
     }
   // The descriptor is open for reading too, so a dead reader raises no SIGPIPE. A full pipe is
@@ -304,10 +303,7 @@ void ShmTransport::drop(int rank) {
   Peer& peer = peers_.at(rank);
   std::erase(connecting_, rank);
   std::erase(linked_, rank);
-  if (const auto open = std::ranges::find(doorbells_, &peer); open != doorbells_.end()) {
-    doorbells_.erase(open);
-    oldest_doorbell_ = 0;
-  }
+  std::erase(doorbells_, &peer);
   LossReason why = std::move(peer.why);
   peer = Peer{};
   peer.state = LinkState::dropped;

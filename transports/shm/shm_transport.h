@@ -12,6 +12,8 @@
 // A dead peer is not noticed here (shared memory outlives it): the control connection does that.
 #pragma once
 
+#include <deque>
+
 #include "transports/shm/mailbox.h"
 
 namespace ropewalk {
@@ -104,15 +106,14 @@ class ShmTransport final : public Transport, public MappedMemory {
   const shm::Mailbox mailbox_;
   shm::MailboxAddress self_;
   shm::RegionPublisher publisher_;
-  std::vector<Peer> peers_;       // by rank
-  std::vector<Peer*> doorbells_;  // of these, whose doorbells are open; a circle once it is full
-  size_t oldest_doorbell_ = 0;    // index into doorbells_
-  std::vector<int> wanted_;       // that have connected, before this rank had when that was seen
-  uint32_t hellos_seen_ = 0;      // of the mailbox's
-  std::vector<int> connecting_;   // peers whose hello is awaited
-  std::vector<int> linked_;       // peers whose rings are scanned
-  size_t scan_from_ = 0;          // index into linked_ where the next poll begins
-  bool armed_ = false;            // arm was called; the doorbell may hold bytes
+  std::vector<Peer> peers_;      // by rank
+  std::deque<Peer*> doorbells_;  // of these, whose doorbells are open; the oldest first
+  std::vector<int> wanted_;      // had connected at the last look, when this rank had not
+  uint32_t hellos_seen_ = 0;     // of the mailbox's
+  std::vector<int> connecting_;  // peers whose hello is awaited
+  std::vector<int> linked_;      // peers whose rings are scanned
+  size_t scan_from_ = 0;         // index into linked_ where the next poll begins
+  bool armed_ = false;           // arm was called; the doorbell may hold bytes
 };
 
 /// For a rank that offers `transport` to its host, before it joins.

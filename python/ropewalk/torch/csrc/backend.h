@@ -29,9 +29,11 @@ struct Request {
 
 class Backend final : public c10d::Backend {
  public:
-  /// Meets the other ranks through `store`, which is the group's own. Raises DistBackendError.
+  /// Meets the other ranks through `store`, which is the group's own. `global_ranks`: by rank, the
+  /// rank in the default group, whose connections and threads it then shares, as long as all are in
+  /// that; empty: this is the default group; nothing: neither. Raises DistBackendError.
   Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-          std::chrono::milliseconds timeout);
+          std::chrono::milliseconds timeout, const std::optional<std::vector<int>>& global_ranks);
   ~Backend() override;
 
   const std::string getBackendName() const override { return "ropewalk"; }

@@ -25,7 +25,9 @@ struct Process {
 
   std::mutex mutex;  // guards what follows
   std::vector<std::weak_ptr<Membership>> memberships;
-  std::vector<int64_t> culprits;  // of broken groups that were left
+  std::weak_ptr<Membership> in_default;  // of these
+  std::string default_job;               // DefaultGroup::job
+  std::vector<int64_t> culprits;         // of broken groups that were left
 
   /// Threads that leave a job.
   std::mutex departing_mutex;  // guards what follows
@@ -51,7 +53,7 @@ Process& this_process() {
 }
 
 /// Ends what `leave` has begun.
-void depart(std::shared_ptr<Group> group) {
+void depart(std::shared_ptr<Group> group, bool wait) {
   Process& all = this_process();
   auto has_left = std::make_shared<bool>(false);
   std::unique_lock lock(all.departing_mutex);
@@ -67,7 +69,7 @@ void depart(std::shared_ptr<Group> group) {
     --all.departing;
     all.changed.notify_all();
   }).detach();
-  all.changed.wait_for(lock, kLeaveMax, [&] { return *has_left; });
+  if (wait) all.changed.wait_for(lock, kLeaveMax, [&] { return *has_left; });
 }
 
 }  // namespace
@@ -79,7 +81,8 @@ void OwnProcess::require(int rank, const char* operation) const {
                                                ", which is the rank; make calls there"));
 }
 
-std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined) {
+std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined,
+                                              const std::string& default_job) {
   auto fresh = std::make_shared<Membership>();
   auto calls = std::make_shared<OutstandingCalls>(*joined);
   fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::move(calls)};
@@ -87,7 +90,17 @@ std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> join
   std::lock_guard lock(all.mutex);
   std::erase_if(all.memberships, [](const auto& one) { return one.expired(); });
   all.memberships.push_back(fresh);
+  if (default_job.empty()) return fresh;
+  all.in_default = fresh;
+  all.default_job = default_job;
   return fresh;
+}
+
+DefaultGroup Membership::default_group() {
+  Process& all = this_process();
+  std::lock_guard lock(all.mutex);
+  const auto membership = all.in_default.lock();
+  return {membership ? membership->parts().group : nullptr, all.default_job};
 }
 
 Membership::~Membership() {
@@ -100,7 +113,7 @@ Membership::Parts Membership::parts() const {
   return parts_;
 }
 
-void Membership::leave() {
+void Membership::leave(bool wait) {
   if (process_.is_forked()) return;
   Process& all = this_process();
   Parts left;
@@ -117,7 +130,7 @@ void Membership::leave() {
     std::lock_guard lock(all.mutex);
     all.culprits.push_back(*culprit);
   }
-  depart(std::move(left.group));
+  depart(std::move(left.group), wait);
 }
 
 std::vector<int64_t> abort_all(const std::string& reason) {
@@ -139,7 +152,7 @@ std::vector<int64_t> abort_all(const std::string& reason) {
 bool leave_all(std::chrono::milliseconds limit) {
   const auto begin = std::chrono::steady_clock::now();
   Process& all = this_process();
-  for (const auto& membership : all.live_memberships()) membership->leave();
+  for (const auto& membership : all.live_memberships()) membership->leave(/*wait=*/false);
   std::unique_lock lock(all.departing_mutex);
   const bool all_left = all.changed.wait_for(lock, limit, [&] { return all.departing == 0; });
   lock.unlock();

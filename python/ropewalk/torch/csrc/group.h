@@ -24,6 +24,12 @@ struct Group {
   std::byte barrier_byte{};
 };
 
+/// The default group of torch.distributed.
+struct DefaultGroup {
+  std::shared_ptr<Group> group;  // null once this process has left it
+  std::string job;               // names the last there was, to all of its ranks; empty: none
+};
+
 /// This process's place in a group. Any thread.
 class Membership {
  public:
@@ -33,7 +39,10 @@ class Membership {
     std::shared_ptr<OutstandingCalls> calls;
   };
 
-  static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined);
+  /// `default_job`: DefaultGroup::job, where this is the default group.
+  static std::shared_ptr<Membership> begin(std::unique_ptr<Communicator> joined,
+                                           const std::string& default_job);
+  static DefaultGroup default_group();
   ~Membership();
   /// Nothing in a forked child.
   Parts parts() const;
@@ -41,8 +50,9 @@ class Membership {
   /// Calls under way have five seconds to end; then they fail, on every rank, as others may wait
   /// for this one's part. Then this rank leaves. Returns when every rank has left, or after a
   /// second: a rank may well be in another group's call for long, perhaps with this one. The rest
-  /// happens in the background. In a forked child it does nothing.
-  void leave();
+  /// happens in the background, as all does where it does not `wait`. In a forked child it does
+  /// nothing.
+  void leave(bool wait = true);
 
  private:
   const OwnProcess process_;

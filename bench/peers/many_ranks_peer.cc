@@ -63,8 +63,8 @@ nlohmann::json join(int64_t start_ns, size_t bytes) {
   const double rss_mib = status_kib("VmRSS:") / 1024;
   const auto all = most(*comm, {joined_s, first_s, rss_mib, descriptors(), is_right ? 0.0 : 1.0});
   std::vector<double> cpus(static_cast<size_t>(comm->size()));
-  const std::vector own = {join_cpu_s};
-  comm->all_gather(own, cpus);
+  cpus[static_cast<size_t>(comm->rank())] = join_cpu_s;
+  comm->all_reduce(cpus);
   std::ranges::sort(cpus.begin() + 1, cpus.end());
   if (comm->rank() != 0) return {};
   return {{"ranks", comm->size()}, {"joined_s", all[0]},

@@ -13,7 +13,7 @@
 
 namespace ropewalk::peers {
 
-constexpr int kRanksMax = 16;
+constexpr int kRanksMax = 64;
 
 /// How a rank waits for the others: with a core of its own; with more ranks than cores; with ranks
 /// of other hosts on the same cores, to whom the kernel lets nobody yield (sched(7), autogroup).

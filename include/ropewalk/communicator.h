@@ -230,7 +230,7 @@ class Communicator {
   using Exchange = std::function<std::vector<std::string>(const std::string& own)>;
   /// The same for `ranks` alone, in this order, this one among them: a call of theirs, of which the
   /// other ranks need not know. `timeout`: of its waits; else this one's. Throws what `exchange`
-  /// throws; the others must then hear of it by the same means.
+  /// throws: the others hear of it by the same means or, where they have their group, in that.
   std::unique_ptr<Communicator> create_group(const std::vector<int>& ranks,
                                              const Exchange& exchange,
                                              std::optional<std::chrono::nanoseconds> timeout = {});

@@ -6,10 +6,19 @@
 
 #include <array>
 #include <cerrno>
+#include <new>
 
 #include "bootstrap/net.h"
 
 namespace ropewalk::bootstrap {
+
+FrameStream::~FrameStream() {
+  try {
+    flush();
+  } catch (const std::bad_alloc&) {
+    return;  // the other end sees the connection close
+  }
+}
 
 void FrameStream::prepare(PollSet& set) {
   flush();

@@ -21,7 +21,7 @@ class FrameStream {
  public:
   explicit FrameStream(ConnectedSocket socket) : fd_(std::move(socket.fd)), channel_(socket.keys) {}
   FrameStream(FrameStream&&) = default;
-  ~FrameStream() { flush(); }
+  ~FrameStream();
 
   /// Also sends what was given to `send`.
   void prepare(PollSet& set);

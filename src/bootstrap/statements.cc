@@ -56,6 +56,7 @@ LeaveCommitment Statements::leave_commitment() const {
 
 bool Statements::is_genuine_leave(const Signed<Leave>& said, int peer) {
   const auto rank = static_cast<int>(said.message.rank);
+  assert(static_cast<size_t>(rank) < table_.size());
   const bool is_committed =
       is_table_trusted_ &&
       commitment_to(said.message.token) == table_[static_cast<size_t>(rank)].leave_commitment;

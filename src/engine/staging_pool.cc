@@ -1,7 +1,10 @@
 #include "engine/staging_pool.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -37,13 +40,21 @@ struct Staging::Shelves {
     shelf.pop_back();
     return place;
   }
+  /// For one more of that length, so that to give it back allocates nothing.
+  void make_room(size_t length) {
+    const std::lock_guard lock(mutex);
+    places[shelf_of(length)].reserve(++cut[shelf_of(length)]);
+  }
   void put(size_t length, Place place) {
     const std::lock_guard lock(mutex);
-    places[shelf_of(length)].push_back(std::move(place));
+    std::vector<Place>& shelf = places[shelf_of(length)];
+    assert(shelf.size() < shelf.capacity());
+    shelf.push_back(std::move(place));
   }
 
   std::mutex mutex;
   std::array<std::vector<Place>, kLengths> places;
+  std::array<size_t, kLengths> cut{};  // of each length, ever
 };
 
 Staging::~Staging() {
@@ -64,6 +75,7 @@ std::unique_ptr<Staging> StagingPool::take(size_t bytes) {
   const size_t length = length_for(bytes);
   auto place = shelves_->take(length);
   if (!place) {
+    shelves_->make_room(length);
     if (!piece_ || cut_ + length > piece_->bytes()) {
       const size_t last = piece_ ? piece_->bytes() : 0;
       piece_ = allocate(std::clamp(2 * last, length, kPieceMost));

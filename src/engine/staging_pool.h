@@ -3,10 +3,8 @@
 // operation would be too many.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <memory>
-#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "memory/registered_memory.h"

@@ -79,6 +79,7 @@ class Predictor {
         ring_cross_(std::max(1, leaving_max(hosts_))),
         crowding_(request.ranks > kPartnersFew ? std::max(request.ranks_per_cpu, 1.0) : 1),
         slowdown_(find_slowdown()) {
+    assert(request.rows.empty() || request.rows.size() == static_cast<size_t>(request.ranks));
     assert(std::ranges::is_sorted(request.times, {}, &MeasuredTime::bytes));
   }
 

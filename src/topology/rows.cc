@@ -1,6 +1,7 @@
 #include "topology/rows.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -27,6 +28,7 @@ bool is_one_host_with_rows(const std::vector<int>& hosts) {
 }
 
 std::vector<int> rows_of(const std::vector<Locality>& by_rank) {
+  assert(!by_rank.empty());
   std::vector<size_t> ranks(by_rank.size());
   std::iota(ranks.begin(), ranks.end(), size_t{0});
   std::ranges::stable_sort(ranks, {}, [&](size_t rank) { return by_rank[rank]; });

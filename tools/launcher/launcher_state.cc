@@ -1,6 +1,7 @@
 #include "tools/launcher/launcher_state.h"
 
 #include <algorithm>
+#include <cassert>
 #include <filesystem>
 
 #include "ropewalk/status.h"
@@ -8,12 +9,14 @@
 #include "tools/launcher/rank_environment.h"
 
 namespace ropewalk::tools {
+
 int ranks_per_agent(rlim_t descriptors) {
   const auto left = std::clamp<rlim_t>(descriptors, kAgentDescriptors, rlim_t{1} << 24);
   return std::max(1, static_cast<int>(left - kAgentDescriptors) / kDescriptorsPerRank);
 }
 
 std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent) {
+  assert(local_ranks_per_agent > 0);
   std::vector<HostSlots> slots = job.hosts;
   if (slots.empty()) slots.push_back({"localhost", job.ranks});
   if (slots.size() > 1 && slots[0].host == "localhost") {

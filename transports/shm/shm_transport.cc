@@ -117,6 +117,7 @@ void ShmTransport::open_mailbox(Peer& peer) {
 }
 
 void ShmTransport::open_doorbell(Peer& peer) {
+  assert(peer.mailbox && !peer.doorbell);
   if (doorbells_.size() == kDoorbellsMax) {
     doorbells_.front()->doorbell.reset();
     doorbells_.pop_front();

@@ -63,13 +63,17 @@ def write_folder(folder, shape, pids, addresses):
     shutil.copy(pathlib.Path(__file__).with_name("ssh"), folder / "bin/ssh")
 
 
-def name_hosts(folder, addresses):
+def name_hosts(folder, pids, addresses):
+    """The same /etc/hosts on head and every host."""
     lines = ["127.0.0.1 localhost", f"{network.address_of(0, network.HEAD_ADDRESS)} head",
              *(f"{own[0]} {name}" for name, own in addresses.items())]
-    (folder / "hosts").write_text("\n".join(lines) + "\n")
-    namespaces.mount(str(folder / "hosts"), "/etc/hosts", "", namespaces.MS_BIND)
-    with open("/proc/sys/kernel/hostname", "w", encoding="ascii") as file:
-        file.write("head")
+    file = folder / "hosts"
+    file.write_text("\n".join(lines) + "\n")
+    namespaces.mount(str(file), "/etc/hosts", "", namespaces.MS_BIND)
+    for pid in pids.values():
+        network.call("nsenter", "--target", pid, "--mount", "--", "mount", "--bind", file, "/etc/hosts")
+    with open("/proc/sys/kernel/hostname", "w", encoding="ascii") as hostname:
+        hostname.write("head")
 
 
 def command_of(options, hosts):
@@ -118,7 +122,7 @@ def be_head(options, folder):
     pids = start_hosts(options.shape)
     addresses = network.make(options.shape, pids)
     write_folder(folder, options.shape, pids, addresses)
-    name_hosts(folder, addresses)
+    name_hosts(folder, pids, addresses)
     hosts = ",".join(f"{host.name}:{host.ranks}" for host in options.shape.hosts)
     words = command_of(options, hosts)
     environment = os.environ | {

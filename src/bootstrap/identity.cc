@@ -1,4 +1,5 @@
 #include <limits>
+#include <span>
 
 #include "bootstrap/net.h"
 #include "bootstrap/wire.h"
@@ -8,14 +9,6 @@ namespace ropewalk {
 namespace {
 
 using bootstrap::Endpoint;
-
-/// What one launcher says; what it does not say stays empty.
-struct Found {
-  std::optional<int> rank, size;
-  std::string source;
-  bool may_be_slurm = false;
-  bool is_pmi = false;
-};
 
 [[noreturn]] void fail(std::string reason, std::string advice) {
   throw Error(ErrorCode::invalid_argument, "identity", std::move(reason), std::move(advice));
@@ -63,8 +56,22 @@ std::optional<std::string> slurm_coordinator(const Lookup& get) {
   return to_text(Endpoint{*host, static_cast<uint16_t>(20000 + (job + 131 * step) % 10000)});
 }
 
+std::string slurm_step(const Lookup& get) {
+  return fmt::format("{}.{}", variable(get, "SLURM_JOB_ID").value_or("0"),
+                     variable(get, "SLURM_STEP_ID").value_or("0"));
+}
+
+/// How launchers may run within each other.
+enum class Level : uint8_t {
+  host,     // starts whatever it is given, once or several times on a host: other launchers, too
+  job,      // starts the ranks
+  process,  // starts processes within what the others have started
+  script,   // somebody has set its variables by hand, and nobody knows where
+};
+
 struct Launcher {
   std::string_view name;
+  Level level;
   const char* rank;              // the variables that it sets
   const char* size = nullptr;    // null: it does not tell
   const char* needed = nullptr;  // without this variable it is not what runs here
@@ -76,35 +83,81 @@ struct Launcher {
 /// Inside an sbatch script, but outside srun, SLURM_PROCID and SLURM_NTASKS are set as well while
 /// only one process runs; the step's node list tells the two apart.
 constexpr Launcher kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"PMI", "PMI_RANK", "PMI_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NODELIST"},
-    {"PALS", "PALS_RANKID"},
-    {"Kubernetes", "JOB_COMPLETION_INDEX"},
-    {"torchrun", "RANK", "WORLD_SIZE"},
+    {"torchrun", Level::process, "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", Level::job, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"PMIx", Level::job, "PMIX_RANK", nullptr, "PMIX_NAMESPACE"},
+    {"PMI", Level::job, "PMI_RANK", "PMI_SIZE"},
+    {"Slurm", Level::host, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NODELIST"},
+    {"PALS", Level::host, "PALS_RANKID"},
+    {"Kubernetes", Level::host, "JOB_COMPLETION_INDEX"},
+    {"torchrun", Level::script, "RANK", "WORLD_SIZE"},
 };
 
-/// What the first says that names a rank; where none does, perhaps a size from WORLD_SIZE.
-Found find_launcher(const Lookup& get) {
-  Found found;
+/// What one launcher says; what it does not say stays empty.
+struct Found {
+  const Launcher* launcher = nullptr;
+  std::optional<int> rank, size;
+
+  bool is(std::string_view name) const { return launcher != nullptr && launcher->name == name; }
+  /// "Slurm's SLURM_PROCID, SLURM_NTASKS".
+  std::string names() const {
+    return fmt::format("{}'s {}{}{}", launcher->name, launcher->rank, size ? ", " : "",
+                       size ? launcher->size : "");
+  }
+  /// "Slurm's SLURM_PROCID=1, SLURM_NTASKS=2".
+  std::string text() const {
+    return fmt::format("{}'s {}={}{}", launcher->name, launcher->rank, *rank,
+                       size ? fmt::format(", {}={}", launcher->size, *size) : "");
+  }
+};
+
+/// All that name a rank, the one that counts first.
+std::vector<Found> find_launchers(const Lookup& get) {
+  std::vector<Found> all;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.needed != nullptr && !variable(get, launcher.needed)) continue;
-    found = {rank_in(get, launcher.rank), {}, fmt::format("{}'s {}", launcher.name, launcher.rank)};
-    if (launcher.size != nullptr) {
-      found.size = size_in(get, launcher.size);
-      found.source += fmt::format(", {}", launcher.size);
-    }
-    found.is_pmi = launcher.name == "PMI";
-    found.may_be_slurm = launcher.name == "Slurm" || found.is_pmi;
+    Found found{&launcher, rank_in(get, launcher.rank), {}};
+    if (launcher.size != nullptr) found.size = size_in(get, launcher.size);
     // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
-    const bool is_true = launcher.needed == nullptr || launcher.name != "torchrun" || found.size;
-    if (found.rank && is_true) break;
+    const bool is_half = launcher.level == Level::process && !found.size;
+    const bool is_said = std::ranges::any_of(all, [&](const Found& other) {
+      return std::string_view(other.launcher->rank) == launcher.rank;
+    });
+    const bool is_doubtful = launcher.level == Level::script && !found.size && !all.empty();
+    if (found.rank && !is_half && !is_said && !is_doubtful) all.push_back(found);
   }
-  return found;
+  return all;
 }
 
-void check(const Found& job) {
+/// Of two launchers that could not have run one within the other, one has left its variables here.
+void check_agreement(const std::vector<Found>& all) {
+  for (const Found& other : all) {
+    const Found& taken = all[0];
+    const bool agree =
+        other.rank == taken.rank && (!other.size || !taken.size || other.size == taken.size);
+    const bool is_outer = other.launcher->level < taken.launcher->level;
+    if (!agree && !is_outer)
+      fail(fmt::format("two launchers disagree: {}, and {}", taken.text(), other.text()),
+           "unset those of the launcher that does not run these ranks, or set ROPEWALK_RANK and "
+           "ROPEWALK_SIZE");
+  }
+}
+
+/// What has been found of rank and size, from several sources.
+struct Job {
+  std::optional<int> rank, size;
+  std::string source;
+
+  void complete(std::optional<int> other_rank, std::optional<int> other_size,
+                std::string_view other_source) {
+    const bool adds = (other_rank && !rank) || (other_size && !size);
+    if (!rank) rank = other_rank;
+    if (!size) size = other_size;
+    if (adds) source += fmt::format("{}{}", source.empty() ? "" : "; ", other_source);
+  }
+};
+
+void check(const Job& job) {
   if (job.size && !job.rank)
     fail(fmt::format("the job's size is {} ({}), but this process's rank is not known", *job.size,
                      job.source),
@@ -113,31 +166,64 @@ void check(const Found& job) {
     fail(fmt::format("this process's rank is {} ({}), but the job's size is not known", *job.rank,
                      job.source),
          "set ROPEWALK_SIZE (1 for a process on its own, with ROPEWALK_RANK=0)");
-  if (*job.rank < 0 || *job.size < 1 || *job.rank >= *job.size)
+  if (*job.rank < 0 || *job.size < 0 || (*job.size > 0 && *job.rank >= *job.size))
     fail(fmt::format("rank {} is out of range for a job of {} ({})", *job.rank, *job.size,
                      job.source),
          "ranks are 0 to size-1");
 }
 
-/// srun speaks PMI too; then rank and size are also Slurm's.
-bool is_slurm(const Found& launcher, const Lookup& get) {
-  return launcher.may_be_slurm && launcher.rank == rank_in(get, "SLURM_PROCID") &&
-         launcher.size == size_in(get, "SLURM_NTASKS");
+/// Slurm may have started what speaks PMI or PMIx here: rank and size are also Slurm's then.
+bool is_slurm(const JobIdentity& identity, const Lookup& get) {
+  return variable(get, "SLURM_STEP_NODELIST") && rank_in(get, "SLURM_PROCID") == identity.rank &&
+         (identity.size == 0 || size_in(get, "SLURM_NTASKS") == identity.size);
+}
+
+/// An Indexed Job's or a JobSet's pods are called NAME-INDEX, and a headless service, where there
+/// is one, gives them a domain. Each pod has an address, and so all ports, of its own.
+std::optional<std::string> kubernetes_coordinator(int index, const Lookup& get) {
+  constexpr uint16_t kPort = 20000;
+  const std::string own = variable(get, "HOSTNAME").value_or("");
+  const std::string suffix = fmt::format("-{}", index);
+  if (!own.ends_with(suffix)) return {};
+  const std::string whole = bootstrap::canonical_name(own);
+  const std::string domain = whole.starts_with(own + ".") ? whole.substr(own.size()) : "";
+  const std::string first = own.substr(0, own.size() - suffix.size()) + "-0";
+  return to_text(Endpoint{first + domain, kPort});
+}
+
+/// Where the launcher itself tells rank 0's address.
+void take_meeting(JobIdentity& identity, const Found& launcher, const Config& config,
+                  const Lookup& get) {
+  const bool runs_job = launcher.launcher != nullptr && launcher.launcher->level == Level::job;
+  const bool has_slurm = is_slurm(identity, get);
+  if (runs_job && variable(get, "PMIX_NAMESPACE") && rank_in(get, "PMIX_RANK") == identity.rank) {
+    identity.meeting = MeetingPlace::pmix;
+  } else if (launcher.is("PMI") && variable(get, "PMI_FD")) {
+    identity.meeting = MeetingPlace::pmi;
+    identity.pmi_fd = *integer_variable(get, "PMI_FD", 0, std::numeric_limits<int>::max());
+    identity.launcher_job = variable(get, "PMI_JOBID").value_or("");
+    if (has_slurm) identity.coordinator = slurm_coordinator(get).value_or("");
+  } else if (launcher.is("Slurm") || (runs_job && has_slurm)) {
+    identity.coordinator = slurm_coordinator(get).value_or("");
+    identity.launcher_job = slurm_step(get);
+    if (config.job_key.empty() && !config.open) identity.meeting = MeetingPlace::munge;
+  } else if (launcher.is("Kubernetes")) {
+    identity.coordinator = kubernetes_coordinator(identity.rank, get).value_or("");
+  }
 }
 
 void take_coordinator(JobIdentity& identity, const Found& launcher, const Options& options,
                       const Config& config, const Lookup& get) {
   if (identity.rank == 0)
     identity.coordinator_fd = options.coordinator_fd.value_or(config.coordinator_fd.value_or(-1));
-  auto coordinator = options.coordinator ? options.coordinator : config.coordinator;
-  if (!coordinator && is_slurm(launcher, get)) coordinator = slurm_coordinator(get);
-  if (!coordinator && !launcher.source.empty()) coordinator = torch_coordinator(get);
-  identity.coordinator = coordinator.value_or("");
-  const bool is_found = coordinator || identity.coordinator_fd >= 0;
-  if (!is_found && launcher.is_pmi)
-    identity.pmi_fd =
-        integer_variable(get, "PMI_FD", 0, std::numeric_limits<int>::max()).value_or(-1);
-  if (!is_found && identity.pmi_fd < 0)
+  const auto told = options.coordinator ? options.coordinator : config.coordinator;
+  identity.coordinator = told.value_or("");
+  if (!told && identity.coordinator_fd < 0) take_meeting(identity, launcher, config, get);
+  const bool is_found =
+      identity.coordinator_fd >= 0 || identity.meeting != MeetingPlace::coordinator;
+  if (identity.coordinator.empty() && !is_found && launcher.launcher != nullptr)
+    identity.coordinator = torch_coordinator(get).value_or("");
+  if (identity.coordinator.empty() && !is_found)
     fail(
         fmt::format("the job has {} ranks ({}), but nothing says where rank 0 listens",
                     identity.size, identity.source),
@@ -152,24 +238,44 @@ void take_coordinator(JobIdentity& identity, const Found& launcher, const Option
 
 }  // namespace
 
+std::string describe(const JobIdentity& identity) {
+  std::string where = identity.coordinator;
+  if (identity.meeting == MeetingPlace::pmi)
+    where = fmt::format("told by the launcher (PMI_FD={})", identity.pmi_fd);
+  if (identity.meeting == MeetingPlace::pmix)
+    where = "told by the launcher's PMIx server (PMIX_NAMESPACE)";
+  if (identity.meeting == MeetingPlace::munge) where += ", key and port told over munge";
+  std::string text = fmt::format(
+      "{}: rank {} of {}{}", identity.source.empty() ? "none" : identity.source, identity.rank,
+      identity.size == 0 ? "as many as PMIx tells" : std::to_string(identity.size),
+      where.empty() ? "" : ", coordinator " + where);
+  for (const std::string& other : identity.passed_over)
+    text += fmt::format("; not taken: {}", other);
+  return text;
+}
+
 JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get) {
-  Found job;
-  auto complete = [&job](std::optional<int> rank, std::optional<int> size,
-                         std::string_view source) {
-    const bool adds = (rank && !job.rank) || (size && !job.size);
-    if (!job.rank) job.rank = rank;
-    if (!job.size) job.size = size;
-    if (adds) job.source += fmt::format("{}{}", job.source.empty() ? "" : "; ", source);
-  };
-  complete(options.rank, options.size, "options");
-  complete(config.rank, config.size, "ROPEWALK_*");
+  Job job;
+  job.complete(options.rank, options.size, "options");
+  job.complete(config.rank, config.size, "ROPEWALK_*");
   Found launcher;
-  if (!job.rank || !job.size) {
-    launcher = find_launcher(get);
-    complete(launcher.rank, launcher.size, launcher.source);
-    if (!job.size) complete({}, size_in(get, "WORLD_SIZE"), "WORLD_SIZE");
-  }
   JobIdentity identity;
+  if (!job.rank || !job.size) {
+    const std::vector<Found> all = find_launchers(get);
+    if (!all.empty()) {
+      if (!job.rank) check_agreement(all);
+      launcher = all[0];
+      job.complete(launcher.rank, launcher.size, launcher.names());
+      for (const Found& other : std::span(all).subspan(1))
+        identity.passed_over.push_back(other.text());
+    }
+    const bool is_told = options.coordinator || options.coordinator_fd || config.coordinator ||
+                         config.coordinator_fd;
+    if (launcher.is("PMIx") && !is_told) job.complete({}, 0, "PMIx's pmix.job.size");
+    for (const Found& other : all)
+      if (other.rank == launcher.rank) job.complete({}, other.size, other.names());
+    if (!job.size) job.complete({}, size_in(get, "WORLD_SIZE"), "WORLD_SIZE");
+  }
   if (!job.rank && job.size.value_or(1) == 1) {
     identity.source = job.size ? job.source : "nothing set: a job of one";
     return identity;
@@ -178,7 +284,7 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
   identity.rank = *job.rank;
   identity.size = *job.size;
   identity.source = job.source;
-  if (identity.size > 1) take_coordinator(identity, launcher, options, config, get);
+  if (identity.size != 1) take_coordinator(identity, launcher, options, config, get);
   return identity;
 }
 

@@ -87,7 +87,8 @@ TEST(JobIdentity, TorchrunInsideSlurmNumbersTheRanks) {
   Table table = slurm_table();
   table.insert(
       {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "n"}, {"MASTER_PORT", "29500"}});
-  EXPECT_EQ(find(table).rank, 2) << "a script's RANK does not beat the launcher";
+  expect_mention(complaint(table), "Slurm's SLURM_PROCID=2, SLURM_NTASKS=4");
+  expect_mention(complaint(table), "RANK=5, WORLD_SIZE=8");
   table["TORCHELASTIC_RUN_ID"] = "x";
   EXPECT_EQ(find(table).rank, 5);
   EXPECT_EQ(find(table).size, 8);
@@ -98,6 +99,68 @@ TEST(JobIdentity, SlurmStep) {
   EXPECT_EQ(identity.rank, 2);
   EXPECT_EQ(identity.size, 4);
   EXPECT_EQ(identity.coordinator, "node03:22345");
+}
+
+TEST(JobIdentity, SlurmNeedsNoMungeWhereThereIsAKey) {
+  Config config;
+  EXPECT_EQ(find(slurm_table(), {}, config).meeting, MeetingPlace::munge);
+  EXPECT_EQ(find(slurm_table(), {}, config).launcher_job, "12345.0");
+  config.job_key = "0123456789abcdef0123456789abcdef";
+  EXPECT_EQ(find(slurm_table(), {}, config).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(slurm_table(), {}, config).coordinator, "node03:22345");
+}
+
+TEST(JobIdentity, SlurmWithPmi2SpeaksIt) {
+  Table table = slurm_table();
+  table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}, {"PMI_JOBID", "12345.0"}});
+  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  EXPECT_EQ(find(table).launcher_job, "12345.0");
+}
+
+TEST(JobIdentity, PmixTellsTheSize) {
+  Table table = slurm_table();
+  table.insert({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
+  EXPECT_EQ(find(table).meeting, MeetingPlace::pmix);
+  EXPECT_EQ(find(table).rank, 2);
+  EXPECT_EQ(find(table).size, 0);
+  Config config;
+  config.coordinator = "a:1";
+  EXPECT_EQ(find(table, {}, config).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(table, {}, config).size, 4);
+}
+
+TEST(JobIdentity, OpenMpiWithPmixNeedsNoCoordinator) {
+  const Table table = {{"OMPI_COMM_WORLD_RANK", "1"},
+                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                       {"PMIX_RANK", "1"},
+                       {"PMIX_NAMESPACE", "prterun-1"}};
+  EXPECT_EQ(find(table).meeting, MeetingPlace::pmix);
+  EXPECT_EQ(find(table).size, 2);
+}
+
+TEST(JobIdentity, LaunchersThatDisagreeAreNamed) {
+  Table table = {{"OMPI_COMM_WORLD_RANK", "1"},
+                 {"OMPI_COMM_WORLD_SIZE", "2"},
+                 {"PMI_RANK", "0"},
+                 {"PMI_SIZE", "2"}};
+  expect_mention(complaint(table), "Open MPI's OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2");
+  expect_mention(complaint(table), "PMI's PMI_RANK=0, PMI_SIZE=2");
+  Config config;
+  config.rank = 1;
+  config.size = 2;
+  config.coordinator = "a:1";
+  EXPECT_EQ(find(table, {}, config).rank, 1);
+}
+
+TEST(JobIdentity, AJobOfMpirunWithinASlurmStepIsMpiruns) {
+  Table table = slurm_table();
+  table.insert({{"OMPI_COMM_WORLD_RANK", "1"},
+                {"OMPI_COMM_WORLD_SIZE", "2"},
+                {"PMIX_RANK", "1"},
+                {"PMIX_NAMESPACE", "prterun-1"}});
+  EXPECT_EQ(find(table).rank, 1);
+  EXPECT_EQ(find(table).size, 2);
+  EXPECT_EQ(find(table).passed_over.back(), "Slurm's SLURM_PROCID=2, SLURM_NTASKS=4");
 }
 
 TEST(JobIdentity, SlurmBatchScriptIsAJobOfOne) {
@@ -131,9 +194,10 @@ TEST(JobIdentity, OverPmiTheLauncherTellsTheCoordinator) {
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
   table["PMI_FD"] = "7";
   EXPECT_EQ(find(table).pmi_fd, 7);
+  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
   Config config;
   config.coordinator = "a:1";
-  EXPECT_EQ(find(table, {}, config).pmi_fd, -1);
+  EXPECT_EQ(find(table, {}, config).meeting, MeetingPlace::coordinator);
   table["PMI_FD"] = "seven";
   expect_mention(complaint(table), "PMI_FD=\"seven\"");
 }
@@ -142,6 +206,7 @@ TEST(JobIdentity, PmiUnderSlurmTakesSlurmsCoordinator) {
   Table table = slurm_table();
   table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}});
   EXPECT_EQ(find(table).coordinator, "node03:22345");
+  EXPECT_EQ(find(table).meeting, MeetingPlace::munge);
   table["PMI_RANK"] = "1";  // mpirun's own numbering
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
 }
@@ -149,6 +214,18 @@ TEST(JobIdentity, PmiUnderSlurmTakesSlurmsCoordinator) {
 TEST(JobIdentity, RankWithoutSizeIsAnError) {
   expect_mention(complaint({{"PALS_RANKID", "1"}}), "ROPEWALK_SIZE");
   expect_mention(complaint({{"JOB_COMPLETION_INDEX", "1"}}), "ROPEWALK_SIZE");
+}
+
+TEST(JobIdentity, KubernetesPodsFindTheFirstOfThem) {
+  Config config;
+  config.size = 16;
+  const Table table = {{"JOB_COMPLETION_INDEX", "12"}, {"HOSTNAME", "train-worker-0-12"}};
+  EXPECT_EQ(find(table, {}, config).coordinator, "train-worker-0-0:20000");
+  expect_mention(complaint({{"JOB_COMPLETION_INDEX", "1"}, {"HOSTNAME", "node7"}}, {}, config),
+                 "ROPEWALK_COORDINATOR");
+}
+
+TEST(JobIdentity, KubernetesTakesACoordinatorThatIsTold) {
   Config config;
   config.size = 4;
   config.coordinator = "job-0.svc:4000";

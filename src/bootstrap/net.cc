@@ -233,6 +233,12 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why) {
   return addresses;
 }
 
+std::string canonical_name(const std::string& host) {
+  int error = 0;
+  const AddressList found = look_up({host, 0}, AI_CANONNAME, error);
+  return found && found->ai_canonname != nullptr ? found->ai_canonname : host;
+}
+
 std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint) {
   Endpoint literal = endpoint;
   if (literal.host == "localhost") literal.host = "127.0.0.1";

@@ -60,6 +60,8 @@ std::optional<SocketAddress> numeric_address(std::string_view text);
 std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
 /// Every address of `endpoint`; may block for as long as the resolver does. Empty: `why` says why.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, std::string& why);
+/// With its domain, as the resolver tells it; `host` itself where it knows none.
+std::string canonical_name(const std::string& host);
 /// The literals that mean this host only: 127/8, ::1, "localhost". Asks no resolver.
 std::optional<SocketAddress> loopback_literal(const Endpoint& endpoint);
 

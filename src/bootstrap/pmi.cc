@@ -1,6 +1,5 @@
 #include "bootstrap/pmi.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <cassert>
 #include <cerrno>
 #include <charconv>
-#include <mutex>
 #include <sstream>
 
 #include "base/log.h"
@@ -20,88 +18,139 @@ namespace ropewalk::bootstrap {
 namespace {
 
 constexpr const char* kAdvice = "set ROPEWALK_COORDINATOR=host:port on every rank";
-constexpr size_t kLineBytesMax = 16 << 10;
+constexpr size_t kAnswerBytesMax = 16 << 10;
 constexpr std::chrono::nanoseconds kGoodbyeMax = std::chrono::seconds(1);
 
 [[noreturn]] void fail(ErrorCode code, std::string reason) {
   throw Error(code, "pmi", std::move(reason), kAdvice);
 }
 
-/// A unique id has blanks, which PMI has not; and no slashes.
-std::string swap_chars(std::string text, char from, char to) {
-  std::ranges::replace(text, from, to);
-  return text;
-}
-
-/// The launcher serves one client at each descriptor, as long as the process lives.
-Pmi& pmi_of_process(int fd, std::chrono::nanoseconds timeout) {
-  static Pmi pmi(fd, timeout);
-  return pmi;
-}
+/// The longest value that PMI-2 must take; it is not asked for.
+constexpr size_t kPmi2ValueBytesMax = 1024;
+constexpr size_t kLengthDigits = 6;
 
 }  // namespace
 
-Pmi::Pmi(int fd, std::chrono::nanoseconds timeout) : fd_(fd), timeout_(timeout) {
-  Answer answer = ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init");
+Pmi::Pmi(int fd, int rank, std::string job, std::chrono::nanoseconds timeout)
+    : fd_(fd), job_(std::move(job)), timeout_(timeout) {
+  speaks_pmi2() ? begin_pmi2(rank) : begin_pmi1();
+}
+
+void Pmi::begin_pmi1() {
+  Answer answer = ask("init", {{"pmi_version", "1"}, {"pmi_subversion", "1"}}, "response_to_init");
   if (answer["pmi_version"] != "1")
     fail(ErrorCode::unavailable,
          fmt::format("the launcher speaks PMI {}, and not PMI 1", answer["pmi_version"]));
-  const std::string bytes = ask("cmd=get_maxes", "maxes")["vallen_max"];
+  const std::string bytes = ask("get_maxes", {}, "maxes")["vallen_max"];
   std::from_chars(bytes.data(), bytes.data() + bytes.size(), value_bytes_max_);
-  store_ = ask("cmd=get_my_kvsname", "my_kvsname")["kvsname"];
+  store_ = ask("get_my_kvsname", {}, "my_kvsname")["kvsname"];
+}
+
+/// The first words are PMI-1's in both.
+void Pmi::begin_pmi2(int rank) {
+  Answer answer = exchange("cmd=init pmi_version=2 pmi_subversion=0\n", "response_to_init", ' ');
+  if (answer["pmi_version"] != "2")
+    fail(ErrorCode::unavailable,
+         fmt::format("the launcher speaks PMI {}, and not PMI 2, as PMI_JOBID tells",
+                     answer["pmi_version"]));
+  ask("fullinit", {{"pmijobid", job_}, {"pmirank", std::to_string(rank)}, {"threaded", "FALSE"}});
+  value_bytes_max_ = kPmi2ValueBytesMax;
 }
 
 Pmi::~Pmi() {
   if (process_.is_forked()) return;
   timeout_ = std::min(timeout_, kGoodbyeMax);
   try {
-    ask("cmd=finalize", "finalize_ack");
+    speaks_pmi2() ? ask("finalize", {}) : ask("finalize", {}, "finalize_ack");
   } catch (const Error& error) {
     log(LogLevel::debug, -1, "{}", error.what());  // it has gone
   }
 }
 
 void Pmi::put(const std::string& key, const std::string& value) {
-  assert((key + value).find_first_of(" =\n") == std::string::npos);
+  assert((key + value).find_first_of(" =;\n") == std::string::npos);
   if (value.size() >= value_bytes_max_)
     fail(ErrorCode::unavailable,
          fmt::format("the launcher keeps values of {} bytes at most, and this has {}",
                      value_bytes_max_, value.size()));
-  ask(fmt::format("cmd=put kvsname={} key={} value={}", store_, key, value), "put_result");
+  if (speaks_pmi2())
+    ask("kvs-put", {{"key", key}, {"value", value}});
+  else
+    ask("put", {{"kvsname", store_}, {"key", key}, {"value", value}}, "put_result");
 }
 
 std::string Pmi::get(const std::string& key) {
-  return ask(fmt::format("cmd=get kvsname={} key={}", store_, key), "get_result")["value"];
+  if (!speaks_pmi2()) return ask("get", {{"kvsname", store_}, {"key", key}}, "get_result")["value"];
+  Answer answer = ask("kvs-get", {{"jobid", job_}, {"srcid", "-1"}, {"key", key}});
+  if (answer["found"] != "TRUE")
+    fail(ErrorCode::unavailable, fmt::format("the launcher does not have rank 0's {}", key));
+  return answer["value"];
 }
 
 void Pmi::barrier() {
-  ask("cmd=barrier_in", "barrier_out");
+  speaks_pmi2() ? ask("kvs-fence", {}) : ask("barrier_in", {}, "barrier_out");
 }
 
-Pmi::Answer Pmi::ask(const std::string& request, const char* expected) {
-  const std::string line = request + "\n";
-  // A line is short beside any socket's buffer.
-  if (::send(fd_, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+Pmi::Answer Pmi::ask(const std::string& command, const Fields& fields, const char* expected) {
+  std::string line = "cmd=" + command;
+  for (const auto& [key, value] : fields) line += fmt::format(" {}={}", key, value);
+  return exchange(line + "\n", expected, ' ');
+}
+
+Pmi::Answer Pmi::ask(const std::string& command, const Fields& fields) {
+  std::string text = fmt::format("cmd={};", command);
+  for (const auto& [key, value] : fields) text += fmt::format("{}={};", key, value);
+  return exchange(fmt::format("{:6}{}", text.size(), text), (command + "-response").c_str(), ';');
+}
+
+Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, char separator) {
+  const std::string shown = request.substr(0, request.find('\n'));
+  // A request is short beside any socket's buffer.
+  if (::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(request.size()))
     fail(ErrorCode::unavailable,
          fmt::format("cannot ask the launcher (PMI_FD={}): {}", fd_, errno_text(errno)));
-  const std::string text = read_line(request);
+  const std::string text = read_answer(shown, separator);
   Answer answer;
   std::istringstream words(text);
-  for (std::string word; words >> word;) {
+  for (std::string word; std::getline(words, word, separator);) {
     const size_t equals = std::min(word.find('='), word.size());
     answer[word.substr(0, equals)] = word.substr(std::min(equals + 1, word.size()));
   }
   const std::string& result = answer["rc"];
   if (answer["cmd"] != expected || (!result.empty() && result != "0"))
     fail(ErrorCode::unavailable,
-         fmt::format("the launcher answers \"{}\" with \"{}\"", request, text.substr(0, 200)));
+         fmt::format("the launcher answers \"{}\" with \"{}\"", shown, text.substr(0, 200)));
   return answer;
 }
 
-std::string Pmi::read_line(const std::string& request) {
+/// Lines in PMI-1, whose separator is a blank; lengths in PMI-2.
+std::string Pmi::read_answer(const std::string& request, char separator) {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  size_t end = 0;
-  while ((end = received_.find('\n')) == std::string::npos) {
+  const auto take = [this](size_t from, size_t bytes, size_t end) {
+    std::string answer = received_.substr(from, bytes);
+    received_.erase(0, end);
+    return answer;
+  };
+  for (;; read_some(request, deadline)) {
+    if (separator == ' ') {
+      const size_t end = received_.find('\n');
+      if (end != std::string::npos) return take(0, end, end + 1);
+    } else if (received_.size() >= kLengthDigits) {
+      size_t bytes = 0;
+      const char* const begin = received_.data();
+      const char* const first =
+          std::find_if_not(begin, begin + kLengthDigits, [](char c) { return c == ' '; });
+      if (std::from_chars(first, begin + kLengthDigits, bytes).ec != std::errc() || bytes == 0)
+        fail(ErrorCode::unavailable, "the launcher sends what is no PMI-2");
+      if (received_.size() >= kLengthDigits + bytes)
+        return take(kLengthDigits, bytes, kLengthDigits + bytes);
+    }
+  }
+}
+
+void Pmi::read_some(const std::string& request, std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{fd_, POLLIN, 0};
@@ -117,45 +166,14 @@ std::string Pmi::read_line(const std::string& request) {
     char bytes[1024];
     const ssize_t count = ::recv(fd_, bytes, sizeof(bytes), 0);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0 || received_.size() > kLineBytesMax)
+    if (count <= 0 || received_.size() > kAnswerBytesMax)
       fail(ErrorCode::unavailable,
            count < 0    ? fmt::format("cannot hear the launcher: {}", errno_text(errno))
            : count == 0 ? std::string("the launcher has closed its socket (PMI_FD)")
                         : std::string("the launcher sends what is no line"));
     received_.append(bytes, static_cast<size_t>(count));
+    return;
   }
-  std::string line = received_.substr(0, end);
-  received_.erase(0, end + 1);
-  return line;
-}
-
-std::optional<Rendezvous> meet_over_pmi(JobIdentity& identity, Config& config) {
-  assert(identity.pmi_fd >= 0);
-  if (::dlsym(RTLD_DEFAULT, "MPI_Initialized") != nullptr)
-    throw Error(ErrorCode::unavailable, "pmi",
-                "MPI is loaded in this process, and talks to the launcher itself",
-                "have MPI_Bcast tell all ranks what Rendezvous::unique_id() says on rank 0, or set "
-                "ROPEWALK_COORDINATOR=host:port on every rank");
-  static std::mutex mutex;
-  static int meetings = 0;
-  const std::lock_guard lock(mutex);
-  Pmi& pmi = pmi_of_process(identity.pmi_fd, config.timeout);
-  const std::string key = fmt::format("ropewalk-{}", meetings++);
-  Options common;
-  if (!config.job_key.empty()) common.key = std::string(config.job_key.text());
-  std::optional<Rendezvous> rendezvous;
-  if (identity.rank == 0) {
-    rendezvous.emplace(common);
-    pmi.put(key, swap_chars(rendezvous->unique_id(), ' ', '/'));
-  }
-  pmi.barrier();
-  const Options met = rendezvous ? rendezvous->options(0, identity.size, common)
-                                 : Rendezvous::options(swap_chars(pmi.get(key), '/', ' '),
-                                                       identity.rank, identity.size, common);
-  identity.coordinator = met.coordinator.value_or("");
-  identity.coordinator_fd = met.coordinator_fd.value_or(-1);
-  config.job_key = met.key.value();
-  return rendezvous;
 }
 
 }  // namespace ropewalk::bootstrap

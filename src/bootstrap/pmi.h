@@ -1,55 +1,57 @@
-// PMI-1: the key-value store of a launcher, MPICH's and its kin. Each rank inherits a socket,
-// PMI_FD, over which it asks in lines of "cmd=NAME key=value ...". Source: P. Balaji et al., "PMI:
+// PMI-1 and PMI-2: the key-value stores of MPICH's launcher and its kin, and of Slurm. Each rank
+// inherits a socket, PMI_FD, over which it asks: PMI-1 in lines of "cmd=NAME key=value ...", PMI-2
+// in "cmd=NAME;key=value;..." after six characters with its length. Source: P. Balaji et al., "PMI:
 // A Scalable Parallel Process-Management Interface for Extreme-Scale Systems", EuroMPI 2010.
 #pragma once
 
 #include <chrono>
 #include <map>
-#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "bootstrap/config.h"
-#include "bootstrap/world.h"
+#include "bootstrap/key_value_store.h"
 #include "ropewalk/fork.h"
-#include "ropewalk/rendezvous.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
 
 /// What this process says to its launcher, which awaits a goodbye of everyone that it has served.
-/// Calls throw Error(timeout) after `timeout` without an answer, and Error(unavailable) where there
-/// is no sense in it. One thread at a time.
-class Pmi {
+class Pmi final : public KeyValueStore {
  public:
-  /// `fd` stays the launcher's.
-  Pmi(int fd, std::chrono::nanoseconds timeout);
+  /// `fd` stays the launcher's. With what it calls this `job` (PMI_JOBID), PMI-2 is spoken.
+  Pmi(int fd, int rank, std::string job, std::chrono::nanoseconds timeout);
   Pmi(const Pmi&) = delete;
   Pmi& operator=(const Pmi&) = delete;
   /// Says goodbye, except in a forked child.
-  ~Pmi();
+  ~Pmi() override;
 
-  /// Neither may have blanks or '='. Other ranks see it after a barrier.
-  void put(const std::string& key, const std::string& value);
-  std::string get(const std::string& key);
-  /// Until all ranks have come here.
-  void barrier();
+  void put(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key) override;
+  void barrier() override;
 
  private:
+  using Fields = std::vector<std::pair<std::string, std::string>>;
   using Answer = std::map<std::string, std::string>;
-  /// Sends a line, and reads the one that answers it, whose `cmd` must be `expected`.
-  Answer ask(const std::string& request, const char* expected);
-  std::string read_line(const std::string& request);
+  bool speaks_pmi2() const { return !job_.empty(); }
+  void begin_pmi1();
+  void begin_pmi2(int rank);
+  /// Sends what `command` and its fields make, and reads the answer, whose `cmd` must be
+  /// `expected`.
+  Answer ask(const std::string& command, const Fields& fields, const char* expected);
+  /// In PMI-2 the name of the answer follows from the command's.
+  Answer ask(const std::string& command, const Fields& fields);
+  Answer exchange(const std::string& request, const char* expected, char separator);
+  std::string read_answer(const std::string& request, char separator);
+  void read_some(const std::string& request, std::chrono::steady_clock::time_point deadline);
 
   const int fd_;
+  const std::string job_;  // empty: PMI-1
   std::chrono::nanoseconds timeout_;
   const ForkGuard process_;
-  std::string received_;  // beyond the last line
+  std::string received_;  // beyond the last answer
   std::string store_;     // "kvsname"
   size_t value_bytes_max_ = 0;
 };
-
-/// Has all ranks of `identity` learn over identity.pmi_fd where rank 0 listens, and a key where
-/// they have none: completes both. On rank 0 the result must live until it has joined. Every rank
-/// must call it as often. Throws Error.
-std::optional<Rendezvous> meet_over_pmi(JobIdentity& identity, Config& config);
 
 }  // namespace ropewalk::bootstrap

@@ -41,20 +41,35 @@ struct PeerRecord {
   LeaveCommitment leave_commitment = {};
 };
 
+/// Through what the ranks learn where rank 0 listens (bootstrap/meeting.h).
+enum class MeetingPlace : uint8_t {
+  coordinator,  // they have been told
+  pmi,          // PMI_FD, PMI-1's or PMI-2's
+  pmix,         // the launcher's PMIx server
+  munge,        // at `coordinator` rank 0 tells it to ranks of the same user; and the job's key
+};
+
 /// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).
 struct JobIdentity {
   int rank = 0;
-  int size = 1;
-  std::string coordinator;  // host:port; empty only for size 1 and beside a descriptor
+  int size = 1;             // 0: PMIx tells
+  std::string coordinator;  // host:port; empty for size 1, beside a descriptor, where PMI tells
   int coordinator_fd = -1;  // rank 0: a listening socket; stays the caller's, `join` duplicates it
   std::string source;
-  int pmi_fd = -1;  // where the launcher tells the coordinator: see bootstrap/pmi.h
+  MeetingPlace meeting = MeetingPlace::coordinator;
+  int pmi_fd = -1;
+  std::string launcher_job = {};              // PMI_JOBID; Slurm's job and step
+  std::vector<std::string> passed_over = {};  // other launchers that have left variables here
 };
 
+/// In words, as `ropewalk env` and `doctor` print it.
+std::string describe(const JobIdentity& identity);
+
 /// Explicit options, then ROPEWALK_*, torchrun (where TORCHELASTIC_RUN_ID shows that it runs: it is
-/// the innermost launcher), Open MPI, PMI/PMIx, Slurm, PALS, Kubernetes, RANK and WORLD_SIZE alone;
-/// then a job of one. Throws Error(invalid_argument) that names variables and values when they
-/// contradict each other or the rank is out of range, or when a size is known but no coordinator.
+/// the innermost launcher), Open MPI, PMIx, PMI, Slurm, PALS, Kubernetes, RANK and WORLD_SIZE
+/// alone; then a job of one. Throws Error(invalid_argument) that names variables and values when
+/// they contradict each other or the rank is out of range, or when a size is known but no
+/// coordinator.
 JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get);
 
 namespace bootstrap {

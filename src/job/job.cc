@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "base/start_thread.h"
-#include "bootstrap/pmi.h"
+#include "bootstrap/meeting.h"
 #include "job/tuning.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
@@ -48,8 +48,7 @@ Job::Job(const Options& options) : config_(merge(config_from_environment(), opti
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
   JobIdentity identity =
       find_identity(options, config_, [](const char* name) { return std::getenv(name); });
-  const std::optional<Rendezvous> until_all_have_joined =
-      identity.pmi_fd >= 0 ? bootstrap::meet_over_pmi(identity, config_) : std::nullopt;
+  const bootstrap::Meeting until_all_have_joined = bootstrap::meet(identity, config_);
   TransportInfos infos;
   if (identity.size > 1) offers_ = find_transports(config_, identity.rank, identity.size);
   for (const TransportOffer& offer : offers_) {

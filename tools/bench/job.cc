@@ -44,7 +44,7 @@ JobSpec job_of(const BenchRanks& ranks) {
 
 bool is_inside_job() {
   if (getenv("ROPEWALK_RANK") != nullptr) return true;
-  return find_identity(Options{}, config_from_environment(), getenv).size > 1;
+  return find_identity(Options{}, config_from_environment(), getenv).size != 1;
 }
 
 int count_of(const BenchRanks& ranks) {

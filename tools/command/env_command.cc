@@ -62,12 +62,7 @@ int run_env() {
   print_variables();
   print_unknown();
   const JobIdentity identity = find_identity(Options{}, config_from_environment(), getenv);
-  std::string coordinator = identity.coordinator;
-  if (identity.pmi_fd >= 0)
-    coordinator = fmt::format("told by the launcher (PMI_FD={})", identity.pmi_fd);
-  fmt::print("launcher: {}: rank {} of {}{}\n", identity.source.empty() ? "none" : identity.source,
-             identity.rank, identity.size,
-             coordinator.empty() ? "" : ", coordinator " + coordinator);
+  fmt::print("launcher: {}\n", describe(identity));
   return 0;
 }
 

@@ -17,6 +17,7 @@ constexpr const char* kDoctorExamples =
     "  ropewalk doctor\n"
     "  ropewalk doctor --coordinator node1:29500\n"
     "  ropewalk run --hosts node1:1,node2:1 -- ropewalk doctor\n"
+    "  srun -N2 -n4 ropewalk doctor           (what the ranks would take from Slurm, and why)\n"
     "Exit status: 0; 1 where a line says FAIL; 2 for wrong input.";
 
 std::optional<bootstrap::Endpoint> endpoint_of(const std::string& coordinator) {
@@ -37,6 +38,7 @@ int run_doctor(const std::string& coordinator_text) {
   const auto add = [&all](std::vector<Diagnosis> found) {
     std::move(found.begin(), found.end(), std::back_inserter(all));
   };
+  add(check_launcher());
   add(check_interfaces());
   for (const TransportProvider* provider : transport_providers())
     if (provider->diagnose != nullptr) add(provider->diagnose());

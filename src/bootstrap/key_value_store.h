@@ -1,0 +1,21 @@
+// What a launcher keeps for the ranks that it has started, before they have met.
+#pragma once
+
+#include <string>
+
+namespace ropewalk::bootstrap {
+
+/// Calls throw Error(timeout) where the launcher does not answer in time, and Error(unavailable)
+/// where it answers what makes no sense. One thread at a time.
+class KeyValueStore {
+ public:
+  virtual ~KeyValueStore() = default;
+  /// Other ranks see it after a barrier. Neither may have blanks, '=' or ';'.
+  virtual void put(const std::string& key, const std::string& value) = 0;
+  /// What rank 0 has put.
+  virtual std::string get(const std::string& key) = 0;
+  /// Until all ranks have come here.
+  virtual void barrier() = 0;
+};
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,99 @@
+#include "bootstrap/meeting.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <mutex>
+
+#include "bootstrap/pmi.h"
+#include "bootstrap/pmix.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+/// PMI has no blanks, and a unique id has no slashes.
+std::string swap_chars(std::string text, char from, char to) {
+  std::ranges::replace(text, from, to);
+  return text;
+}
+
+/// Then it talks to the launcher itself, which serves a process once.
+bool is_mpi_loaded() {
+  return ::dlsym(RTLD_DEFAULT, "MPI_Initialized") != nullptr;
+}
+
+Pmi& pmi_of_process(const JobIdentity& identity, const Config& config) {
+  if (is_mpi_loaded())
+    throw Error(ErrorCode::unavailable, "pmi",
+                "MPI is loaded in this process, and talks to the launcher itself",
+                "have MPI_Bcast tell all ranks what Rendezvous::unique_id() says on rank 0, or set "
+                "ROPEWALK_COORDINATOR=host:port on every rank");
+  static Pmi pmi(identity.pmi_fd, identity.rank, identity.launcher_job, config.timeout);
+  return pmi;
+}
+
+/// Completes the size, which not all of these launchers tell in their variables.
+Pmix& pmix_of_process(JobIdentity& identity, const Config& config) {
+  static Pmix pmix(config.timeout);
+  const int size = pmix.size();
+  if (pmix.rank() != identity.rank || (identity.size != 0 && size != identity.size))
+    throw Error(ErrorCode::invalid_argument, "identity",
+                fmt::format("rank {} of {} ({}), and PMIx says rank {} of {}", identity.rank,
+                            identity.size, identity.source, pmix.rank(), size),
+                "unset what another launcher has left, or set ROPEWALK_RANK, ROPEWALK_SIZE and "
+                "ROPEWALK_COORDINATOR");
+  identity.size = size;
+  return pmix;
+}
+
+void join_at(const Options& met, JobIdentity& identity, Config& config) {
+  identity.coordinator = met.coordinator.value_or("");
+  identity.coordinator_fd = met.coordinator_fd.value_or(-1);
+  config.job_key = met.key.value();
+}
+
+}  // namespace
+
+Meeting meet(JobIdentity& identity, Config& config) {
+  static std::mutex mutex;
+  static int meetings = 0;
+  Meeting meeting;
+  const bool slurm_knows_more =
+      identity.meeting == MeetingPlace::pmi && is_mpi_loaded() && !identity.coordinator.empty();
+  if (slurm_knows_more)
+    identity.meeting =
+        config.job_key.empty() && !config.open ? MeetingPlace::munge : MeetingPlace::coordinator;
+  if (identity.meeting == MeetingPlace::coordinator) return meeting;
+  const std::lock_guard lock(mutex);
+  KeyValueStore* store = nullptr;
+  if (identity.meeting == MeetingPlace::pmi) store = &pmi_of_process(identity, config);
+  if (identity.meeting == MeetingPlace::pmix) store = &pmix_of_process(identity, config);
+  if (identity.size == 1) return meeting;
+  const int number = meetings++;
+  Options common;
+  if (!config.job_key.empty()) common.key = std::string(config.job_key.text());
+  if (identity.rank == 0) meeting.rendezvous.emplace(common);
+  std::string unique_id = identity.rank == 0 ? meeting.rendezvous->unique_id() : "";
+  if (store != nullptr) {
+    const std::string key = fmt::format("ropewalk-{}", number);
+    if (identity.rank == 0) store->put(key, swap_chars(unique_id, ' ', '/'));
+    store->barrier();
+    if (identity.rank != 0) unique_id = swap_chars(store->get(key), '/', ' ');
+  } else {
+    const Endpoint server = *parse_endpoint(identity.coordinator);
+    const std::string label = fmt::format("slurm {} {} ", identity.launcher_job, number);
+    if (identity.rank == 0)
+      meeting.credentials =
+          std::make_unique<CredentialServer>(listen_everywhere(server.port), label + unique_id);
+    else
+      unique_id = fetch(server, label, config.timeout);
+  }
+  join_at(meeting.rendezvous ? meeting.rendezvous->options(0, identity.size, common)
+                             : Rendezvous::options(unique_id, identity.rank, identity.size, common),
+          identity, config);
+  return meeting;
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,44 @@
+// PMIx: the key-value store of Slurm, Open MPI 5 and PRRTE, through the libpmix.so.2 of the
+// launcher (dlopen: nothing is needed to build). Source: the PMIx standard, version 4,
+// www.pmix.org.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "bootstrap/key_value_store.h"
+#include "ropewalk/fork.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk::bootstrap {
+
+/// One client of the launcher's server, until its end. MPI in the same process may be another: PMIx
+/// counts them.
+class Pmix final : public KeyValueStore {
+ public:
+  /// Connects to the server that the launcher's variables name. Throws Error(unavailable) where
+  /// there is no libpmix, or no server.
+  explicit Pmix(std::chrono::nanoseconds timeout);
+  Pmix(const Pmix&) = delete;
+  Pmix& operator=(const Pmix&) = delete;
+  /// Says goodbye, except in a forked child.
+  ~Pmix() override;
+
+  /// Which libpmix it would be. Throws Error(unavailable) where there is none.
+  static std::string library_path();
+
+  int rank() const;
+  int size();
+  void put(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key) override;
+  void barrier() override;
+
+ private:
+  struct Library;
+  const std::chrono::nanoseconds timeout_;
+  const ForkGuard process_;
+  const std::unique_ptr<Library> library_;
+};
+
+}  // namespace ropewalk::bootstrap

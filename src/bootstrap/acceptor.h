@@ -39,13 +39,17 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
 /// that is a stranger or a rank, which is told to come again.
 class Acceptor {
  public:
-  /// `coordinator`: rank 0's other sockets, at which the job joins; elsewhere none.
+  /// `coordinator`: rank 0's other sockets, at which the job joins; elsewhere none at first.
   Acceptor(std::vector<UniqueFd> own, std::vector<UniqueFd> coordinator, int rank,
            const Key& join_key);
 
   static constexpr size_t kHalfOpenMax = 256;
   static constexpr int64_t kSparedNs = 100 * kMillisecond_ns;
 
+  /// Another socket at which ranks join: of this host.
+  void listen_for_joins(UniqueFd listener) {
+    listeners_[kCoordinator].push_back(std::move(listener));
+  }
   /// Once all have joined. Others of this process may then accept there, for the next job.
   void close_coordinator() { listeners_[kCoordinator].clear(); }
 

@@ -1,5 +1,6 @@
 #include "bootstrap/auth.h"
 
+#include <fmt/format.h>
 #include <sodium.h>
 
 #include <cassert>
@@ -119,6 +120,13 @@ std::string random_secret() {
 
 std::string part_secret(std::string_view whole, std::string_view nonce) {
   return to_hex(hash("ropewalk part " + std::string(nonce), job_key(whole)));
+}
+
+std::string local_registrar_name(const Key& join_key, std::string_view coordinator, int size,
+                                 int group) {
+  return "ropewalk-" +
+         to_hex(hash(fmt::format("ropewalk local registrar {} {} {}", coordinator, size, group),
+                     join_key));
 }
 
 KeyPair random_key_pair() {

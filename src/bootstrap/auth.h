@@ -46,6 +46,11 @@ std::string random_secret();
 /// The secret of a part of a job, from that of the whole and a nonce that anybody may read.
 std::string part_secret(std::string_view whole, std::string_view nonce);
 
+/// Where the ranks of a host that join through one of them find it: a name that nobody without the
+/// job's key can guess.
+std::string local_registrar_name(const Key& join_key, std::string_view coordinator, int size,
+                                 int group);
+
 /// One end's, for one connection.
 struct KeyPair {
   PublicKey public_key;

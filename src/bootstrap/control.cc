@@ -97,8 +97,10 @@ void Control::prepare(int64_t now_ns) {
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
-  if (registrar_) registrar_->prepare(set_, now_ns);
+  for (auto* registrar : {&registrar_, &local_registrar_})
+    if (*registrar) (*registrar)->prepare(set_, now_ns);
   if (monitor_.failure() == nullptr) {
+    if (coordinator_dial_ && is_dialing_local_) set_.wake_at(local_until_ns_);
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
     if (registration_) registration_->prepare(set_);
     if (parent_dial_) parent_dial_->prepare(set_);
@@ -108,6 +110,7 @@ void Control::prepare(int64_t now_ns) {
     if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
     set_.wake_at(socket_broker_.next_deadline().first);
   }
+  if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
   // That something is acknowledged wakes nobody.
   const bool tells = leave_ && tree_.failure_is_spread() && !flushed();
   if (closing_since_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
@@ -124,7 +127,11 @@ void Control::advance(int64_t now_ns) {
       handle_join_frame(peer, frame);
   const bool has_failed = monitor_.failure() != nullptr;
   if (!is_joined_ && !has_failed) advance_joining(now_ns);
-  if (registrar_ && has_failed) registrar_->advance(set_, now_ns);  // those who come late
+  for (auto* registrar : {&registrar_, &local_registrar_})  // those who come late
+    if (*registrar && has_failed) (*registrar)->advance(set_, now_ns);
+  if (is_joined_ && registration_) advance_registration(now_ns);
+  // A parent that has taken this rank's link hears why it goes, or it would name this rank.
+  if (!is_joined_ && has_failed && is_half_linked()) advance_parent_dial(now_ns);
   advance_dials(now_ns);
   if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
   check_descriptors(now_ns);
@@ -159,7 +166,9 @@ bool Control::finished(int64_t now_ns) {
 }
 
 bool Control::flushed() const {
-  return tree_.flushed() && bypass_.all_told() && (!registrar_ || registrar_->flushed()) &&
+  return tree_.flushed() && !is_half_linked() && bypass_.all_told() &&
+         (!registrar_ || registrar_->flushed()) &&
+         (!local_registrar_ || local_registrar_->flushed()) &&
          (!registration_ || registration_->flushed());
 }
 

@@ -57,10 +57,10 @@ struct ControlSetup {
 /// members except those under "shared" belong to it alone. `monitor`, `parts` and `socket_broker`
 /// must outlive this object.
 ///
-/// Joining, on a rank other than 0: dial the coordinator and send Join; on Place dial the tree
-/// parent; take the records that come down the tree and pass them on; when all children are linked
-/// and ready, say so upwards; on Go the rank has joined. Rank 0: see Registrar; then the same tree
-/// steps from the top.
+/// Joining, on a rank other than 0: dial the coordinator, or a rank of this host that passes it on
+/// (see Registrar), and send Join; on Place dial the tree parent; take the records that come down
+/// the tree and pass them on; when all children are linked and ready, say so upwards; on Go the
+/// rank has joined. Rank 0: see Registrar; then the same tree steps from the top.
 class Control {
  public:
   Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBroker& socket_broker);
@@ -83,8 +83,9 @@ class Control {
   void advance(int64_t now_ns);
   bool finished(int64_t now_ns);
   bool owes_late_ranks(int64_t now_ns) const;
-  /// Nothing that was sent waits to be acknowledged.
+  /// Nothing that was sent waits to be acknowledged, and no parent in the tree for a first word.
   bool flushed() const;
+  bool is_half_linked() const { return parent_dial_ && parent_dial_->awaits_answer(); }
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
   void check_descriptors(int64_t now_ns);
@@ -104,8 +105,12 @@ class Control {
 
   // control_join.cc: joining.
   void start_joining();
+  void find_registrar(int64_t now_ns);
   void advance_joining(int64_t now_ns);
   void advance_registrar(int64_t now_ns);
+  void advance_local_registrar(int64_t now_ns);
+  void advance_coordinator_dial(int64_t now_ns);
+  void join_at_registrar(ConnectedSocket socket, int64_t now_ns);
   void advance_registration(int64_t now_ns);
   void take_place(const Frame& frame);
   void advance_parent_dial(int64_t now_ns);
@@ -133,9 +138,15 @@ class Control {
 
   // Joining.
   std::optional<Registrar> registrar_;        // rank 0
+  std::optional<Registrar> local_registrar_;  // where others join through this rank
+  std::vector<PeerRecord> local_table_;       // its
   std::unique_ptr<Dialer> coordinator_dial_;  // other ranks
-  std::optional<FrameStream> registration_;   // other ranks, once the coordinator has taken them
+  bool is_dialing_local_ = false;             // not the coordinator itself, but a local registrar
+  int64_t local_until_ns_ = 0;                // so long a local registrar is looked for
+  std::optional<FrameStream> registration_;   // other ranks, once they are taken
+  bool is_through_local_ = false;             // that
   std::optional<SocketAddress> coordinator_;  // the address that answered
+  SocketAddress coordinator_seen_from_;       // this host's, on the way to that
   std::unique_ptr<Dialer> parent_dial_;
   std::optional<Key> session_key_;    // once this rank has its place
   Digest whole_digest_ = {};          // of the table, as rank 0 told it

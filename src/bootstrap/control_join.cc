@@ -6,6 +6,9 @@
 namespace ropewalk::bootstrap {
 namespace {
 
+/// So long a local registrar may take to answer, and no more than a quarter of the time there is.
+constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
+
 double milliseconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e6;
 }
@@ -17,16 +20,45 @@ void Control::start_joining() {
     if (is_tree_child(rank, setup_.rank)) children_not_ready_.insert(rank);
   if (setup_.rank == 0) {
     table_[0] = setup_.record;
-    registrar_.emplace(table_, setup_.deadline_ns, monitor_, statements_);
+    registrar_.emplace(table_, 0, setup_.deadline_ns, monitor_, statements_);
   } else {
-    coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
-                                                 job_key_, setup_.coordinator_names);
+    if (setup_.size > kJoinGroup)
+      local_until_ns_ = start_ns_ + std::min(kLocalMaxNs, setup_.config.timeout.count() / 4);
+    find_registrar(start_ns_);
   }
+}
+
+/// Of the ranks of a group that are on one host, the first to listen there is the local registrar
+/// of the others. Where it goes away, as if it had never been there, another follows.
+void Control::find_registrar(int64_t now_ns) {
+  const bool is_before = std::exchange(is_dialing_local_, false);
+  if (now_ns < local_until_ns_ && !local_registrar_) {
+    const SocketAddress local = SocketAddress::abstract(local_registrar_name(
+        job_key_, setup_.coordinator_text, setup_.size, join_group(setup_.rank)));
+    UniqueFd listener = listen_if_free(local);
+    is_dialing_local_ = !listener;
+    if (is_dialing_local_ && is_before) return;  // it dials again by itself
+    if (is_dialing_local_) {
+      coordinator_dial_ =
+          std::make_unique<Dialer>(std::vector{local}, hello_for(Purpose::join, 0, 0), job_key_);
+      return;
+    }
+    acceptor_.listen_for_joins(std::move(listener));
+    local_table_.resize(table_.size());
+    local_table_[static_cast<size_t>(setup_.rank)] = setup_.record;
+    local_registrar_.emplace(local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
+  }
+  coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
+                                               job_key_, setup_.coordinator_names);
 }
 
 void Control::advance_joining(int64_t now_ns) {
   if (registrar_) advance_registrar(now_ns);
-  if (coordinator_dial_ || registration_) advance_registration(now_ns);
+  if (local_registrar_) advance_local_registrar(now_ns);
+  if (coordinator_dial_)
+    advance_coordinator_dial(now_ns);
+  else if (registration_)
+    advance_registration(now_ns);
   if (parent_dial_) advance_parent_dial(now_ns);
   pass_on_readiness(now_ns);
   check_join_deadline(now_ns);
@@ -48,37 +80,67 @@ void Control::advance_registrar(int64_t now_ns) {
   registrar_->send_places(world, known_digest_);
 }
 
-void Control::advance_registration(int64_t now_ns) {
-  if (coordinator_dial_) {
-    coordinator_dial_->advance(set_, now_ns);
-    if (coordinator_dial_->state() == Dialer::State::refused) {
-      const bool key = !coordinator_dial_->found_job();
-      return fail(
-          ErrorCode::refused,
-          key ? "the coordinator refused the job key; is ROPEWALK_JOB_KEY the same on every "
-                "rank?"
-              : fmt::format("the coordinator has {}", coordinator_dial_->why()),
-          key ? "another job may also be listening at " + setup_.coordinator_text
-              : "install the same Ropewalk on every rank",
-          0);
-    }
-    if (coordinator_dial_->state() != Dialer::State::connected) return;
-    coordinator_ = coordinator_dial_->address();
-    ConnectedSocket socket = coordinator_dial_->take();
-    coordinator_dial_.reset();
-    tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
-    PeerRecord record = setup_.record;
-    prefer(record.addresses, local_address(socket.fd.get()));
-    registration_.emplace(std::move(socket));
-    const int64_t remaining_ms =
-        std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
-    registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
-                                   static_cast<uint32_t>(remaining_ms), std::move(record)}));
-    mark_phase("found the coordinator");
+/// What others of this host have said is passed on as soon as rank 0 is found.
+void Control::advance_local_registrar(int64_t now_ns) {
+  local_registrar_->advance(set_, now_ns);
+  if (!registration_) return;
+  for (auto& [join, deadline_ns] : local_registrar_->take_joined()) {
+    prefer(join.record.addresses, coordinator_seen_from_);
+    join.remaining_ms =
+        static_cast<uint32_t>(std::max<int64_t>((deadline_ns - now_ns) / kMillisecond_ns, 0));
+    registration_->send(frame(join));
+  }
+}
+
+void Control::advance_coordinator_dial(int64_t now_ns) {
+  coordinator_dial_->advance(set_, now_ns);
+  if (coordinator_dial_->state() == Dialer::State::refused) {
+    const bool key = !coordinator_dial_->found_job();
+    return fail(ErrorCode::refused,
+                key ? "the coordinator refused the job key; is ROPEWALK_JOB_KEY the same on every "
+                      "rank?"
+                    : fmt::format("the coordinator has {}", coordinator_dial_->why()),
+                key ? "another job may also be listening at " + setup_.coordinator_text
+                    : "install the same Ropewalk on every rank",
+                0);
+  }
+  if (coordinator_dial_->state() != Dialer::State::connected) {
+    const bool is_gone = coordinator_dial_->is_pausing() || now_ns >= local_until_ns_;
+    if (is_dialing_local_ && is_gone) find_registrar(now_ns);
     return;
   }
+  const SocketAddress address = coordinator_dial_->address();
+  ConnectedSocket socket = coordinator_dial_->take();
+  coordinator_dial_.reset();
+  if (is_dialing_local_ && !is_of_this_user(socket.fd.get())) {
+    local_until_ns_ = 0;
+    return find_registrar(now_ns);
+  }
+  if (!is_dialing_local_) coordinator_ = address;
+  join_at_registrar(std::move(socket), now_ns);
+}
+
+void Control::join_at_registrar(ConnectedSocket socket, int64_t now_ns) {
+  is_through_local_ = std::exchange(is_dialing_local_, false);
+  PeerRecord record = setup_.record;
+  if (!is_through_local_) {
+    tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
+    coordinator_seen_from_ = local_address(socket.fd.get());
+    prefer(record.addresses, coordinator_seen_from_);
+  }
+  registration_.emplace(std::move(socket));
+  const int64_t remaining_ms =
+      std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
+  registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
+                                 static_cast<uint32_t>(remaining_ms), std::move(record)}));
+  mark_phase(is_through_local_ ? "found the local registrar" : "found the coordinator");
+}
+
+/// Once joined, too: where this rank has joined through another, that closes first, so that it can
+/// tell the end of joining from that of this rank.
+void Control::advance_registration(int64_t now_ns) {
   for (const Frame& frame : registration_->advance(set_)) {
-    if (frame.type == FrameType::place && !session_key_) {
+    if (frame.type == FrameType::place) {
       take_place(frame);
     } else if (frame.type != FrameType::failure ||
                !statements_.take_failure(frame.payload, 0, Statements::Link::join)) {
@@ -87,25 +149,40 @@ void Control::advance_registration(int64_t now_ns) {
   }
   if (registration_->is_open()) return;
   // With its place this rank needs rank 0 no more, which closes when all are linked.
-  if (registration_->forged()) {
+  const bool is_placed = session_key_.has_value();
+  const bool is_forged = registration_->forged();
+  if (is_forged) {
     fail(ErrorCode::protocol, "rank 0: " + registration_->why(), kForgedAdvice, 0);
     registration_->send(statements_.failure_frame());  // its other direction may be sound
-  } else if (!session_key_)
+  } else if (!is_placed && !is_through_local_) {
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
          "look at rank 0's own output", 0);
+  }
   registration_.reset();
+  // Rank 0 knows why the local registrar has gone, where that had come so far.
+  if (is_through_local_ && !is_placed && !is_forged) find_registrar(now_ns);
 }
 
 void Control::take_place(const Frame& frame) {
-  const auto place = decode<Place>(frame.payload);
+  auto place = decode<Place>(frame.payload);
+  const auto makes_no_sense = [this] {
+    fail_protocol("rank 0 sent a place that makes no sense", 0);
+  };
+  if (!place) return makes_no_sense();
+  if (place->rank != setup_.rank) {
+    if (coordinator_) place->coordinator = coordinator_->text();
+    if (!local_registrar_ || !local_registrar_->pass_on(*place)) makes_no_sense();
+    return;
+  }
   const int parent = tree_parent(setup_.rank);
-  if (!place || place->parent.rank != parent)
-    return fail_protocol("rank 0 sent a place that makes no sense", 0);
+  if (session_key_ || place->parent.rank != parent) return makes_no_sense();
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);
   acceptor_.set_session_key(*session_key_);
+  acceptor_.close_coordinator();
   statements_.set_world(place->world);
   whole_digest_ = place->table;
+  if (is_through_local_) coordinator_ = numeric_address(place->coordinator);
   table_[static_cast<size_t>(parent)] = place->parent;
   parent_dial_ = dial(Purpose::tree, parent, 0);
 }
@@ -158,6 +235,13 @@ void Control::take_records(const Frame& frame) {
                 fmt::format("{} has changed records of other ranks",
                             tree_.describe(tree_parent(setup_.rank))),
                 kForgerAdvice, tree_parent(setup_.rank));
+  const PeerRecord& own = table_[static_cast<size_t>(setup_.rank)];
+  if (is_complete && own.verify_key != setup_.record.verify_key)
+    return fail(
+        ErrorCode::protocol,
+        "this rank's record was changed on the way to rank 0, by rank 0 or the rank of this "
+        "host through which it has joined",
+        kForgerAdvice, 0);
   if (is_complete) statements_.trust_table();
   record_frames_.push_back(bootstrap::frame(FrameType::records, frame.payload));
   tree_.flood(record_frames_.back(), tree_parent(setup_.rank));
@@ -179,7 +263,8 @@ void Control::finish_joining(int64_t now_ns) {
   tree_.flood(frame(FrameType::go), tree_parent(setup_.rank));
   is_joined_ = true;
   registrar_.reset();
-  registration_.reset();
+  local_registrar_.reset();
+  if (!is_through_local_) registration_.reset();
   record_frames_ = {};
   acceptor_.close_coordinator();
   log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
@@ -219,8 +304,11 @@ void Control::check_join_deadline(int64_t now_ns) {
                 missing);
   }
   if (registration_ && !session_key_)
-    return late("rank 0 took this rank but did not start the job " + limit,
-                "look at rank 0's own output", {0});
+    return late(
+        (is_through_local_ ? "rank 0, which another rank of this host was to tell of this rank,"
+                           : "rank 0 took this rank but") +
+            std::string(" did not start the job ") + limit,
+        "look at rank 0's own output", {0});
   if (parent_dial_)
     return late(fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
                             parent_dial_->why()),
@@ -234,7 +322,8 @@ void Control::check_join_deadline(int64_t now_ns) {
 }
 
 void Control::spread_join_failure() {
-  if (registrar_ && !join_failure_spread_) registrar_->broadcast(statements_.failure_frame());
+  for (auto* registrar : {&registrar_, &local_registrar_})
+    if (*registrar && !join_failure_spread_) (*registrar)->broadcast(statements_.failure_frame());
   if (registration_ && !join_failure_spread_) {
     registration_->send(statements_.failure_frame());
     registration_->flush();  // it is read no more, nor prepared

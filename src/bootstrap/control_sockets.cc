@@ -11,7 +11,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   const int from = static_cast<int>(hello.from);
   const SocketBroker::SocketId link{from, static_cast<int>(hello.stream)};
   Verdict verdict = Verdict::wrong_rank;
-  if (static_cast<int>(hello.to) == setup_.rank) {
+  const bool is_for_rank_0 = local_registrar_ && hello.purpose == Purpose::join && hello.to == 0;
+  if (static_cast<int>(hello.to) == setup_.rank || is_for_rank_0) {
     if (hello.purpose == Purpose::join) {
       verdict = judge_join(incoming);
       const bool is_first = came_.insert(hello.from).second;
@@ -34,19 +35,21 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
     bypass_.hear(from, incoming.connected(), now_ns);
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
-    registrar_->add(incoming.connected(), hello.from, incoming.source);
+    Registrar& registrar = registrar_ ? *registrar_ : *local_registrar_;
+    registrar.add(incoming.connected(), hello.from, incoming.source);
   }
 }
 
 Verdict Control::judge_join(const AuthenticatedSocket& incoming) {
-  if (setup_.rank != 0) return Verdict::wrong_rank;
+  if (setup_.rank != 0 && !local_registrar_) return Verdict::wrong_rank;
+  const bool takes_joins = registrar_ || local_registrar_;
   // With a failure the registrar still takes the late: they are to learn of it.
-  if (!registrar_ || (session_key_ && monitor_.failure() == nullptr)) return Verdict::busy;
+  if (!takes_joins || (session_key_ && monitor_.failure() == nullptr)) return Verdict::busy;
   const uint16_t version = incoming.hello.version;
   if (version == kProtocolVersion) return Verdict::accepted;
   fail(ErrorCode::refused,
-       fmt::format("rank {} at {} speaks protocol version {}, rank 0 version {}",
-                   incoming.hello.from, incoming.source, version, kProtocolVersion),
+       fmt::format("rank {} at {} speaks protocol version {}, rank {} version {}",
+                   incoming.hello.from, incoming.source, version, setup_.rank, kProtocolVersion),
        "install the same Ropewalk on every rank", static_cast<int>(incoming.hello.from));
   return Verdict::wrong_version;
 }

@@ -42,6 +42,8 @@ class Dialer {
   const std::string& why() const { return why_; }
   /// An attempt has failed and the next has not begun.
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
+  /// The other end may have taken this connection already, and this end does not know.
+  bool awaits_answer() const { return state_ == State::working && phase_ == Phase::answer; }
   /// How often in a row none of the addresses had the job's key.
   int unanswered_rounds() const { return unanswered_rounds_; }
   /// True when some attempt found the job's key at the other end.

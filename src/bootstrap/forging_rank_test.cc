@@ -8,6 +8,7 @@
 
 #include "bootstrap/acceptor.h"
 #include "bootstrap/dialer.h"
+#include "bootstrap/registrar.h"
 #include "bootstrap/statements.h"
 #include "bootstrap/tree.h"
 #include "bootstrap/world_testing.h"
@@ -36,6 +37,37 @@ class HandmadeRank {
     acceptor_.emplace(std::move(listeners), std::vector<UniqueFd>(), rank, job_key_);
     registration_.emplace(dial(job.coordinator(), Purpose::join, 0, job_key_));
     registration_->send(frame(Join{static_cast<uint32_t>(size_), 20'000, record_}));
+  }
+
+  /// Takes the join of one rank of its group, as its local registrar, passes it on after `change`,
+  /// and the places of both back.
+  void join_another(const TestJob& job, const std::function<void(PeerRecord&)>& change) {
+    std::vector<UniqueFd> listeners;
+    listeners.push_back(listen_if_free(SocketAddress::abstract(
+        local_registrar_name(job_key_, job.coordinator(), size_, join_group(rank_)))));
+    ASSERT_TRUE(listeners[0]);
+    Acceptor acceptor({}, std::move(listeners), rank_, job_key_);
+    std::optional<FrameStream> other;
+    run([&](PollSet& set) { acceptor.prepare(set, MonotonicClock().now_ns()); },
+        [&](const PollSet& set, int64_t now_ns) {
+          for (AuthenticatedSocket& incoming : acceptor.advance(set, now_ns)) {
+            send_verdict(incoming, Verdict::accepted);
+            other.emplace(incoming.connected());
+          }
+          return other.has_value();
+        });
+    ASSERT_TRUE(other);
+    auto join = decode<Join>(next(*other, FrameType::join));
+    ASSERT_TRUE(join);
+    change(join->record);
+    registration_->send(frame(*join));
+    for (int places = 0; places < 2; ++places) {
+      const auto place = decode<Place>(next(*registration_, FrameType::place));
+      ASSERT_TRUE(place);
+      if (place->rank != rank_) other->send(frame(*place));
+    }
+    other->flush();
+    while (other->is_open()) next(*other, FrameType::go);  // it never comes
   }
 
   /// Links with its parent and its children, and takes the table. `change` may change what it
@@ -259,6 +291,35 @@ TEST(ForgingRank, WhatWasSaidInAnotherJobIsFoundToBeOld) {
   ASSERT_EQ(leave->message.rank, 3u);
   expect_after([&](HandmadeRank& forger) { forger.send_to_parent(frame(*leave)); }, 1, kForger,
                "sent a leave in the name of rank 3");
+}
+
+TEST(ForgingRank, ARecordThatALocalRegistrarChangesIsFoundByWhoseItIs) {
+  constexpr int kSize = 18, kLocal = 16, kVictim = 17;
+  const TestJob job(kSize);
+  std::atomic<bool> listens{false};
+  std::atomic<int> told{0};
+  expect_no_errors(run_world_ranks(kSize, [&](int rank) {
+    if (rank == kLocal) {
+      HandmadeRank forger(job, kLocal);
+      listens = true;
+      forger.join_another(job, [](PeerRecord& record) { record.verify_key.fill(std::byte{1}); });
+      while (told < kSize - 1) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    if (rank == kVictim)
+      while (!listens) std::this_thread::sleep_for(1ms);
+    std::string text = "it has joined";
+    try {
+      job.join(rank);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    ++told;
+    EXPECT_NE(text.find(rank == kVictim ? "this rank" : "rank 17"), std::string::npos) << text;
+    if (rank == kVictim) {  // what it says the others cannot tell from what a forger would
+      EXPECT_NE(text.find("record was changed on the way"), std::string::npos) << text;
+    }
+  }));
 }
 
 // Once it could give those below it keys of its own for others, or other addresses.

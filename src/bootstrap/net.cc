@@ -7,6 +7,8 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +16,7 @@
 #include <cassert>
 #include <cctype>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -176,7 +179,17 @@ SocketAddress::SocketAddress(const sockaddr* address, socklen_t length)
   std::memcpy(&storage_, address, length_);
 }
 
+SocketAddress SocketAddress::abstract(std::string_view name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  assert(name.size() < sizeof address.sun_path);
+  std::ranges::copy(name, address.sun_path + 1);  // behind a zero
+  return {reinterpret_cast<const sockaddr*>(&address),
+          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
 std::string SocketAddress::ip() const {
+  if (family() == AF_UNIX) return "this host";
   char text[INET6_ADDRSTRLEN] = "";
   if (family() == AF_INET) {
     inet_ntop(AF_INET, &as_v4(*this).sin_addr, text, sizeof text);
@@ -340,6 +353,18 @@ UniqueFd listen_at(const SocketAddress& address) {
   return fd;
 }
 
+UniqueFd listen_if_free(const SocketAddress& address) {
+  UniqueFd fd;
+  try_listen(address, fd);
+  return fd;
+}
+
+bool is_of_this_user(int fd) {
+  ucred other{};
+  socklen_t length = sizeof other;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length) == 0 && other.uid == geteuid();
+}
+
 UniqueFd listen_everywhere(uint16_t port) {
   UniqueFd fd;
   const int error = try_listen(numeric_address(Endpoint{"::", port}).value(), fd);
@@ -394,7 +419,9 @@ int finish_connect(int fd) {
   socklen_t length = sizeof error;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   if (error != 0) return error;
-  return local_address(fd).text() == peer_address(fd).text() ? ECONNREFUSED : 0;
+  const SocketAddress local = local_address(fd);
+  const bool is_own = local.family() != AF_UNIX && local.text() == peer_address(fd).text();
+  return is_own ? ECONNREFUSED : 0;
 }
 
 void tune_data_stream(int fd) {
@@ -407,11 +434,9 @@ bool is_within_host(int fd) {
 }
 
 void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout) {
-  constexpr std::chrono::nanoseconds kWithinHost = std::chrono::seconds(1);
   tune_data_stream(fd);
-  const auto limit = is_within_host(fd) ? std::min(link_timeout, kWithinHost) : link_timeout;
-  const auto ms =
-      static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
+  const auto ms = static_cast<unsigned>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(link_timeout).count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 

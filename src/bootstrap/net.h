@@ -49,6 +49,9 @@ class SocketAddress {
   std::string text() const { return to_text(Endpoint{ip(), port()}); }
   bool is_any() const;       // 0.0.0.0 or ::
   bool is_loopback() const;  // 127/8 or ::1
+  /// A name in Linux's abstract namespace of this host's sockets, or rather this network
+  /// namespace's; at most 100 letters. It goes with the socket. Its ip() is "this host".
+  static SocketAddress abstract(std::string_view name);
 
  private:
   sockaddr_storage storage_ = {};
@@ -96,6 +99,11 @@ void prefer(std::vector<std::string>& addresses, const SocketAddress& address);
 UniqueFd listen_at(const SocketAddress& address);
 /// The same on every interface: IPv6 and IPv4, or IPv4 only where the machine has no IPv6.
 UniqueFd listen_everywhere(uint16_t port);
+/// A listener there; nothing where there is one already, or none can be.
+UniqueFd listen_if_free(const SocketAddress& address);
+/// Whether a process of this user listens, or has connected, at the other end of a connection
+/// within this host that does not go over a network.
+bool is_of_this_user(int fd);
 /// One each at the addresses of the interfaces whose names begin with `prefix`, kAddressesMax at
 /// most, all at the same port; 0: a free one.
 std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port);
@@ -111,8 +119,8 @@ int finish_connect(int fd);
 /// Both ends of the connection are on this host.
 bool is_within_host(int fd);
 /// No Nagle delay; the kernel gives up the connection when sent bytes stay unacknowledged for
-/// `link_timeout`, or a second where both ends are on one host. It does so, too, when the other end
-/// reads nothing for as long and its buffer is full: only for streams that a control thread reads.
+/// `link_timeout`. It does so, too, when the other end reads nothing for as long and its buffer is
+/// full: only for streams that a control thread reads.
 void tune_control_stream(int fd, std::chrono::nanoseconds link_timeout);
 /// No Nagle delay, and no limit: a rank that computes reads nothing.
 void tune_data_stream(int fd);

@@ -17,9 +17,13 @@ constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
 
 }  // namespace
 
-Registrar::Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor,
-                     Statements& statements)
-    : table_(table), deadline_ns_(deadline_ns), monitor_(monitor), statements_(statements) {}
+Registrar::Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_ns,
+                     JobMonitor& monitor, Statements& statements)
+    : table_(table),
+      own_(own),
+      deadline_ns_(deadline_ns),
+      monitor_(monitor),
+      statements_(statements) {}
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
@@ -46,11 +50,12 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
            fmt::format("rank {} at {}: {}", entry.from, entry.source, entry.stream.why()),
            kForgedAdvice, static_cast<int>(entry.from));
       entry.stream.send(statements_.failure_frame());  // its other direction may be sound
-    } else if (entry.rank) {
+    } else if (!entry.ranks.empty()) {
+      const int rank = entry.ranks.front();
       fail(ErrorCode::peer_lost,
            fmt::format("{} died or gave up while joining: {}",
-                       describe(table_[static_cast<size_t>(*entry.rank)]), entry.stream.why()),
-           "look at that rank's own output", *entry.rank);
+                       describe(table_[static_cast<size_t>(rank)]), entry.stream.why()),
+           "look at that rank's own output", rank);
     } else {
       log(LogLevel::info, 0, "rank {} at {} went away before it joined: {}", entry.from,
           entry.source, entry.stream.why());
@@ -60,10 +65,12 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
 }
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
-  if (frame.type == FrameType::join && !entry.rank) {
-    if (entry.from > 0 && entry.from < table_.size()) come_.insert(entry.from);
+  if (frame.type == FrameType::join) {
+    const auto join = decode<Join>(frame.payload);
+    const uint32_t rank = join ? static_cast<uint32_t>(join->record.rank) : entry.from;
+    if (rank > 0 && rank < table_.size()) come_.insert(rank);
     if (monitor_.failure() != nullptr) return;  // it has been told
-    if (const auto join = decode<Join>(frame.payload)) return enroll(entry, *join, now_ns);
+    if (join && !entry.has(join->record.rank)) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
     if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
@@ -78,31 +85,39 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
   if (join.size != table_.size())
     return fail(ErrorCode::mismatch,
                 fmt::format("{} says that the job has {} ranks; {} says {}", describe(record),
-                            join.size, describe(table_[0]), table_.size()),
+                            join.size, describe(table_[static_cast<size_t>(own_)]), table_.size()),
                 "give every rank the same size (ROPEWALK_SIZE or the launcher's)", record.rank);
   if (static_cast<size_t>(record.rank) >= table_.size())
     return fail(ErrorCode::mismatch,
                 fmt::format("{} is out of range for a job of {}", describe(record), table_.size()),
                 "ranks are 0 to size-1", record.rank);
-  if (static_cast<uint32_t>(record.rank) != entry.from)
+  if (!may_come_through(entry, record.rank))
     return fail(ErrorCode::protocol,
                 fmt::format("{} said at first that it is rank {}", describe(record), entry.from),
                 "install the same Ropewalk on every rank", record.rank);
   PeerRecord& row = table_[static_cast<size_t>(record.rank)];
-  if (row.rank >= 0)
+  // One comes again where its local registrar has gone, of which the other connection will tell.
+  const bool is_again = row.rank >= 0 && row.verify_key == record.verify_key;
+  if (row.rank >= 0 && !is_again)
     return fail(ErrorCode::mismatch,
                 fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", record.rank,
                             row.host_name, row.pid, record.host_name, record.pid),
                 "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
                 record.rank);
   row = record;
-  entry.rank = record.rank;
-  ++joined_;
+  entry.ranks.push_back(record.rank);
+  joined_ += is_again ? 0 : 1;
   const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
+  if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns});
   log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
       table_.size());
+}
+
+bool Registrar::may_come_through(const Entry& entry, int rank) const {
+  const auto from = static_cast<int>(entry.from);
+  return rank == from || (!is_local() && join_group(rank) == join_group(from) && entry.has(from));
 }
 
 void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
@@ -118,9 +133,17 @@ std::vector<int> Registrar::missing() const {
 
 void Registrar::send_places(const WorldId& world, const Digest& table) {
   for (Entry& entry : entries_)
-    if (entry.rank)
+    for (const int rank : entry.ranks)
       entry.stream.send(
-          frame(Place{world, table, table_[static_cast<size_t>(tree_parent(*entry.rank))]}));
+          frame(Place{rank, world, table, table_[static_cast<size_t>(tree_parent(rank))], {}}));
+}
+
+bool Registrar::pass_on(const Place& place) {
+  const auto entry = std::ranges::find_if(
+      entries_, [&](const Entry& candidate) { return candidate.has(place.rank); });
+  if (entry == entries_.end()) return false;
+  entry->stream.send(frame(place));
+  return true;
 }
 
 void Registrar::broadcast(const Bytes& frame) {

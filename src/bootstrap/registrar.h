@@ -1,10 +1,12 @@
-// Rank 0's side of joining: one small message from every rank, one back.
+// The other side of joining: one small message from every rank, one back. Rank 0's, and that of
+// local registrars, which take those of ranks of their host and pass them on to rank 0.
 #pragma once
 
+#include <algorithm>
 #include <list>
-#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/frame_stream.h"
@@ -13,12 +15,19 @@
 
 namespace ropewalk::bootstrap {
 
-/// The control thread of rank 0 only. What is wrong goes to the monitor; the owner tells everybody
-/// with `broadcast`.
+/// In jobs of several groups, ranks of one group that are on one host join through one of them: so
+/// rank 0 neither answers nor holds a connection with each.
+inline constexpr int kJoinGroup = 16;
+constexpr int join_group(int rank) {
+  return rank / kJoinGroup;
+}
+
+/// The control thread only. What is wrong goes to the monitor; the owner tells everybody with
+/// `broadcast`.
 class Registrar {
  public:
-  /// `table` (of the job's size; row 0 is filled) receives the records.
-  Registrar(std::vector<PeerRecord>& table, int64_t deadline_ns, JobMonitor& monitor,
+  /// `table` (of the job's size; row `own`, this rank's, is filled) receives the records.
+  Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_ns, JobMonitor& monitor,
             Statements& statements);
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
@@ -36,6 +45,16 @@ class Registrar {
 
   /// Tells every rank its place in the tree. Once, when complete.
   void send_places(const WorldId& world, const Digest& table);
+
+  struct Joined {
+    Join join;
+    int64_t deadline_ns;
+  };
+  /// A local registrar's: what has come since the last call, for rank 0.
+  std::vector<Joined> take_joined() { return std::exchange(joined_here_, {}); }
+  /// Likewise: false where that rank has not joined here.
+  bool pass_on(const Place& place);
+
   void broadcast(const Bytes& frame);
   bool flushed() const;
 
@@ -44,18 +63,26 @@ class Registrar {
     FrameStream stream;
     std::string source;
     uint32_t from;
-    std::optional<int> rank;  // once its record is in the table
+    std::vector<int> ranks =
+        {};  // whose records have come: its own, and a local registrar's others
+
+    bool has(int rank) const { return std::ranges::count(ranks, rank) != 0; }
   };
   /// In this round: those that still have to say who they are. The others, of which there are many
   /// while the last are awaited, have nothing to say unless they fail: now and then.
   bool is_watched(const Entry& entry) const {
-    return !entry.rank || watches_all_ || !entry.stream.idle();
+    const bool passes_on = entry.ranks.size() > 1 && entry.ranks.size() < kJoinGroup;
+    return entry.ranks.empty() || passes_on || watches_all_ || !entry.stream.idle();
   }
+  bool is_local() const { return own_ != 0; }
+  /// Whether a rank that joins may come over the connection of that one.
+  bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);
 
   std::vector<PeerRecord>& table_;
+  const int own_;
   int64_t deadline_ns_;
   JobMonitor& monitor_;
   Statements& statements_;
@@ -63,7 +90,8 @@ class Registrar {
   bool watches_all_ = false;
   int64_t watches_all_next_ns_ = 0;
   std::list<Entry> entries_;
-  std::set<uint32_t> come_;  // ranks other than 0 whose Join has come
+  std::vector<Joined> joined_here_;  // a local registrar's
+  std::set<uint32_t> come_;          // ranks other than 0 whose Join has come
 };
 
 }  // namespace ropewalk::bootstrap

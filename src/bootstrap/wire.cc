@@ -241,9 +241,11 @@ void fields(auto& c, Is<Join> auto& join) {
 }
 
 void fields(auto& c, Is<Place> auto& place) {
+  c.integer(place.rank, 0, static_cast<int>(kRanksMax - 1));
   c.raw(place.world);
   c.raw(place.table);
   fields(c, place.parent);
+  c.text(place.coordinator, kAddressBytesMax);
 }
 
 void fields(auto& c, Is<Failure> auto& failure) {

@@ -20,7 +20,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 7;
+inline constexpr uint16_t kProtocolVersion = 8;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -121,9 +121,11 @@ struct Join {
   PeerRecord record;
 };
 struct Place {
+  int rank = 0;  // whose it is
   WorldId world = {};
   Digest table = {};  // statements.h
   PeerRecord parent;
+  std::string coordinator;  // where a local registrar has found rank 0; from rank 0 itself: empty
 };
 /// Of some ranks; one at least.
 struct Records {

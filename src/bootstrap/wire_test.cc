@@ -93,12 +93,16 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
 
 TEST(Wire, PlaceAndRecordRoundTrip) {
   Place place;
+  place.rank = 17;
+  place.coordinator = "10.0.0.1:20000";
   place.world[3] = std::byte{9};
   place.table[31] = std::byte{8};
   place.parent.rank = 2;
   place.parent.addresses = {"127.0.0.1:5", "[::1]:5"};
   const auto decoded = decode<Place>(payload_of(frame(place)));
   ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->rank, place.rank);
+  EXPECT_EQ(decoded->coordinator, place.coordinator);
   EXPECT_EQ(decoded->world, place.world);
   EXPECT_EQ(decoded->table, place.table);
   EXPECT_EQ(decoded->parent.addresses, place.parent.addresses);
@@ -273,7 +277,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x07\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x08\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

@@ -46,10 +46,11 @@ PeerRecord make_record(const JobIdentity& identity, const Config& config,
   return record;
 }
 
-/// Rank 0 holds a descriptor per rank while the job joins.
+/// Rank 0 holds a descriptor for each rank that joins there: one of each group at least. Where more
+/// are on hosts of their own it finds out later.
 void check_descriptor_limit(const JobIdentity& identity) {
-  constexpr rlim_t kOthers = 32;  // half of them for the program
-  const auto needed = static_cast<rlim_t>(identity.size) + kOthers;
+  constexpr rlim_t kOthers = 64;  // half of them for the program
+  const auto needed = static_cast<rlim_t>(join_group(identity.size)) + kOthers;
   raise_descriptor_limit();
   const rlimit limit = descriptor_limits();
   if (identity.rank != 0 || limit.rlim_cur >= needed) return;

@@ -58,7 +58,7 @@ TEST_P(Join, EveryRankKnowsEveryOther) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33));
+INSTANTIATE_TEST_SUITE_P(Sizes, Join, testing::Values(1, 2, 3, 9, 33, 100));
 
 TEST(World, ACoordinatorSocketServesOneJobAfterTheOther) {
   const TestJob job(3);

@@ -1,0 +1,143 @@
+// Many ranks of a host, which join through one of them for each group.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/registrar.h"
+#include "bootstrap/world_testing.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kThreeGroups = 3 * kJoinGroup;
+
+/// Between the ranks and the coordinator: passes on what comes, and counts connections.
+class CountingProxy {
+ public:
+  explicit CountingProxy(std::string to) : to_(std::move(to)) {
+    auto any = *numeric_address("127.0.0.1:1");
+    any.set_port(0);
+    listener_ = listen_at(any);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~CountingProxy() {
+    over_ = true;
+    thread_.join();
+  }
+  std::string address() const { return local_address(listener_.get()).text(); }
+  int connections() const { return connections_; }
+
+ private:
+  struct Pair {
+    UniqueFd ends[2];
+  };
+
+  void run() {
+    while (!over_) {
+      std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
+      for (const Pair& pair : pairs_)
+        for (const UniqueFd& end : pair.ends) fds.push_back({end.get(), POLLIN, 0});
+      poll(fds.data(), fds.size(), 10);
+      for (Pair& pair : pairs_)
+        for (const int from : {0, 1}) pass_on(pair, from);
+      std::erase_if(pairs_, [](const Pair& pair) { return !pair.ends[0]; });
+      UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!fd) continue;
+      ++connections_;
+      pairs_.push_back({{std::move(fd), connect_to(to_)}});
+    }
+  }
+  static void pass_on(Pair& pair, int from) {
+    std::array<char, 65536> chunk;
+    const ssize_t n = ::recv(pair.ends[from].get(), chunk.data(), chunk.size(), 0);
+    if (n > 0)
+      ::send(pair.ends[1 - from].get(), chunk.data(), static_cast<size_t>(n), MSG_NOSIGNAL);
+    else if (n == 0)
+      pair = {};
+  }
+
+  const std::string to_;
+  UniqueFd listener_;
+  std::list<Pair> pairs_;
+  std::atomic<bool> over_{false};
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
+void expect_all_join(const TestJob& job, const std::string& coordinator = {}) {
+  expect_no_errors(run_world_ranks(job.size, [&](int rank) {
+    JobIdentity identity = job.identity(rank);
+    if (!coordinator.empty()) identity.coordinator = coordinator;
+    const auto world = World::join(identity, job.config, {});
+    for (int r = 0; r < job.size; ++r) EXPECT_EQ(world->record(r).rank, r);
+    world->leave();
+  }));
+}
+
+SocketAddress local_registrar(const TestJob& job, int group) {
+  return SocketAddress::abstract(local_registrar_name(job_key(job.config.job_key.text()),
+                                                      job.coordinator(), job.size, group));
+}
+
+TEST(LocalRegistrar, RankZeroHasOneConnectionForEachGroup) {
+  const TestJob job(kThreeGroups);
+  const CountingProxy proxy(job.coordinator());
+  expect_all_join(job, proxy.address());
+  EXPECT_EQ(proxy.connections(), 3);
+}
+
+TEST(LocalRegistrar, ServesOneJobAfterTheOther) {
+  const TestJob job(kThreeGroups);
+  for (int round = 0; round < 3; ++round) expect_all_join(job);
+}
+
+TEST(LocalRegistrar, WhereItSaysNothingItIsDoneWithout) {
+  TestJob job(kThreeGroups);
+  job.config.timeout = 8s;  // of which it gets a quarter
+  const UniqueFd silent = listen_if_free(local_registrar(job, 1));
+  expect_all_join(job);
+}
+
+TEST(LocalRegistrar, WhereItGoesAwayAnotherFollows) {
+  const TestJob job(kThreeGroups);
+  UniqueFd going = listen_if_free(local_registrar(job, 1));
+  std::thread goes([&] {
+    std::this_thread::sleep_for(200ms);
+    going.reset();
+  });
+  expect_all_join(job);
+  goes.join();
+}
+
+TEST(LocalRegistrar, MissingRanksAreNamedToEverybody) {
+  TestJob job(kThreeGroups);
+  job.config.timeout = 2s;
+  const auto errors = run_world_ranks(kThreeGroups - 2, [&](int rank) { job.join(rank); });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::timeout) << error->what();
+    EXPECT_NE(std::string(error->what()).find("rank 46, 47 never came"), std::string::npos)
+        << error->what();
+  }
+}
+
+TEST(LocalRegistrar, TwoProcessesWithOneRankAreToldToAll) {
+  const TestJob job(kThreeGroups);
+  const auto errors =
+      run_world_ranks(kThreeGroups, [&](int rank) { job.join(rank == 40 ? 41 : rank); });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::mismatch) << error->what();
+    EXPECT_NE(std::string(error->what()).find("two processes are rank 41"), std::string::npos)
+        << error->what();
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

@@ -75,7 +75,7 @@ class Reader {
       return std::ranges::count(words, text) == 0 ? std::nullopt : std::optional(text);
     });
   }
-  void duration(const char* name, nanoseconds& setting, nanoseconds low, nanoseconds high) const {
+  void duration(const char* name, auto& setting, nanoseconds low, nanoseconds high) const {
     parsed(name, setting,
            fmt::format("a time from {} to {} s: \"1.5\" (seconds), \"200ms\", \"3s\", \"2m\"",
                        seconds(low), seconds(high)),
@@ -184,6 +184,8 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
+      {"ROPEWALK_JOIN_TIMEOUT", "ROPEWALK_TIMEOUT",
+       "longest wait for all ranks to come, where they may start minutes apart"},
       {"ROPEWALK_LINK_TIMEOUT", "22",
        "how long nothing may be acknowledged on a TCP connection between two hosts; then the path "
        "is taken for cut: seconds, or 200ms, 3s, 2m. TCP waits twice as long each time before it "
@@ -247,6 +249,7 @@ Config parse_config(const Lookup& get) {
               algorithm_named);
   read.text("ROPEWALK_SOCKET_IFNAME", config.socket_ifname);
   read.duration("ROPEWALK_TIMEOUT", config.timeout, 1ms, 24h);
+  read.duration("ROPEWALK_JOIN_TIMEOUT", config.join_timeout, 1ms, 24h);
   read.duration("ROPEWALK_LINK_TIMEOUT", config.link_timeout, 10ms, 1h);
   read.integer("ROPEWALK_TCP_STREAMS", config.tcp_streams, 1, 16);
   parse_ib(read, config);

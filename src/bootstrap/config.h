@@ -27,6 +27,7 @@ struct Config {
   Algorithm algorithm = Algorithm::automatic;  // ROPEWALK_ALGORITHM: force one where it applies
   std::string socket_ifname;                   // ROPEWALK_SOCKET_IFNAME: interface name or prefix
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);       // ROPEWALK_TIMEOUT (s)
+  std::optional<std::chrono::nanoseconds> join_timeout;              // ROPEWALK_JOIN_TIMEOUT (s)
   std::chrono::nanoseconds link_timeout = std::chrono::seconds(22);  // ROPEWALK_LINK_TIMEOUT (s)
   int tcp_streams = 0;              // ROPEWALK_TCP_STREAMS: sockets per peer; 0: by networks
   std::string ib_hca;               // ROPEWALK_IB_HCA: RDMA devices and ports to use
@@ -44,6 +45,9 @@ struct Config {
   bool progress_thread = true;      // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU
   LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug
+
+  /// Until all ranks have come.
+  std::chrono::nanoseconds time_to_join() const { return join_timeout.value_or(timeout); }
 };
 
 /// What ROPEWALK_TRANSPORT and Options::transport may be: "auto" and ROPEWALK_TRANSPORTS, by all

@@ -27,6 +27,7 @@ TEST(Config, DefaultsAreThoseOfTheStruct) {
   EXPECT_FALSE(config.rank);
   EXPECT_EQ(config.transport, "auto");
   EXPECT_EQ(config.timeout, 30s);
+  EXPECT_EQ(config.time_to_join(), 30s);
   EXPECT_EQ(config.link_timeout, 22s);
   EXPECT_EQ(config.slice_bytes, 1u << 20);
   EXPECT_TRUE(config.progress_thread);
@@ -44,6 +45,7 @@ TEST(Config, ReadsEveryVariable) {
                                {"ROPEWALK_ALGORITHM", "ring"},
                                {"ROPEWALK_SOCKET_IFNAME", "eth"},
                                {"ROPEWALK_TIMEOUT", "1.5"},
+                               {"ROPEWALK_JOIN_TIMEOUT", "10m"},
                                {"ROPEWALK_LINK_TIMEOUT", "250ms"},
                                {"ROPEWALK_TCP_STREAMS", "4"},
                                {"ROPEWALK_IB_HCA", "^mlx5_3"},
@@ -70,6 +72,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config.algorithm, Algorithm::ring);
   EXPECT_EQ(config.socket_ifname, "eth");
   EXPECT_EQ(config.timeout, 1500ms);
+  EXPECT_EQ(config.time_to_join(), 10min);
   EXPECT_EQ(config.link_timeout, 250ms);
   EXPECT_EQ(config.tcp_streams, 4);
   EXPECT_EQ(config.ib_hca, "^mlx5_3");

@@ -274,7 +274,8 @@ void Control::finish_joining(int64_t now_ns) {
 void Control::check_join_deadline(int64_t now_ns) {
   const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
   if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
-  const std::string limit = fmt::format("within {:.3g} s", setup_.timeout_s());
+  const std::string limit = fmt::format(
+      "within {:.3g} s", std::chrono::duration<double>(setup_.config.time_to_join()).count());
   const auto late = [this](std::string reason, std::string advice, std::vector<int> peers) {
     monitor_.report({ErrorCode::timeout, "bootstrap", std::move(reason), std::move(advice),
                      setup_.rank, -1, std::move(peers)});

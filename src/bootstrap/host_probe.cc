@@ -25,20 +25,6 @@ std::string listed(const std::vector<std::string>& items) {
   return text;
 }
 
-/// "4-7, 12" of what ascends.
-std::string rank_list(const std::vector<int>& ranks) {
-  std::vector<std::string> runs;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    runs.push_back(last == i
-                       ? fmt::format("{}", ranks[i])
-                       : fmt::format("{}{}{}", ranks[i], last == i + 1 ? ", " : "-", ranks[last]));
-    i = last + 1;
-  }
-  return listed(runs);
-}
-
 /// "host a", "hosts a, b": of the ranks for which `is_meant` holds.
 std::string host_list(const std::vector<PeerRecord>& table, auto is_meant) {
   std::vector<std::string> names;
@@ -120,12 +106,25 @@ std::vector<int> HostProbe::unreachable() const {
   return ranks;
 }
 
+std::string rank_list(const std::vector<int>& ranks) {
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    runs.push_back(last == i
+                       ? fmt::format("{}", ranks[i])
+                       : fmt::format("{}{}{}", ranks[i], last == i + 1 ? ", " : "-", ranks[last]));
+    i = last + 1;
+  }
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", listed(runs));
+}
+
 Failure name_unreachable(Failure failure, const std::vector<PeerRecord>& table,
                          std::vector<int> lost) {
   const auto is_lost = [&lost](int rank) { return std::ranges::binary_search(lost, rank); };
   const std::string lost_hosts = host_list(table, is_lost);
-  failure.reason = fmt::format("rank{} {} ({}) cannot be reached: {}", lost.size() == 1 ? "" : "s",
-                               rank_list(lost), lost_hosts, failure.reason);
+  failure.reason =
+      fmt::format("{} ({}) cannot be reached: {}", rank_list(lost), lost_hosts, failure.reason);
   failure.advice =
       fmt::format("look at the network between {} and {}; did it go down, or did they?",
                   host_list(table, [&](int rank) { return !is_lost(rank); }), lost_hosts);

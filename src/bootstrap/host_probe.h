@@ -46,6 +46,9 @@ class HostProbe {
   bool is_over_ = false;
 };
 
+/// "rank 3", "ranks 4-7, 12": of what ascends; the first of many.
+std::string rank_list(const std::vector<int>& ranks);
+
 /// `failure`, of a rank among `lost`, completed: all of `lost`, of whose hosts none can be reached
 /// from `rank`. The texts name ranks and hosts.
 Failure name_unreachable(Failure failure, const std::vector<PeerRecord>& table,

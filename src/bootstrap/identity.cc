@@ -1,6 +1,7 @@
 #include <limits>
 #include <span>
 
+#include "bootstrap/kubernetes.h"
 #include "bootstrap/net.h"
 #include "bootstrap/wire.h"
 #include "bootstrap/world.h"
@@ -178,19 +179,6 @@ bool is_slurm(const JobIdentity& identity, const Lookup& get) {
          (identity.size == 0 || size_in(get, "SLURM_NTASKS") == identity.size);
 }
 
-/// An Indexed Job's or a JobSet's pods are called NAME-INDEX, and a headless service, where there
-/// is one, gives them a domain. Each pod has an address, and so all ports, of its own.
-std::optional<std::string> kubernetes_coordinator(int index, const Lookup& get) {
-  constexpr uint16_t kPort = 20000;
-  const std::string own = variable(get, "HOSTNAME").value_or("");
-  const std::string suffix = fmt::format("-{}", index);
-  if (!own.ends_with(suffix)) return {};
-  const std::string whole = bootstrap::canonical_name(own);
-  const std::string domain = whole.starts_with(own + ".") ? whole.substr(own.size()) : "";
-  const std::string first = own.substr(0, own.size() - suffix.size()) + "-0";
-  return to_text(Endpoint{first + domain, kPort});
-}
-
 /// Where the launcher itself tells rank 0's address.
 void take_meeting(JobIdentity& identity, const Found& launcher, const Config& config,
                   const Lookup& get) {
@@ -207,8 +195,8 @@ void take_meeting(JobIdentity& identity, const Found& launcher, const Config& co
     identity.coordinator = slurm_coordinator(get).value_or("");
     identity.launcher_job = slurm_step(get);
     if (config.job_key.empty() && !config.open) identity.meeting = MeetingPlace::munge;
-  } else if (launcher.is("Kubernetes")) {
-    identity.coordinator = kubernetes_coordinator(identity.rank, get).value_or("");
+  } else if (launcher.is("Kubernetes") && !torch_coordinator(get)) {
+    identity.coordinator = bootstrap::kubernetes_coordinator(*launcher.rank, get);
   }
 }
 

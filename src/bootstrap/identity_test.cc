@@ -219,10 +219,26 @@ TEST(JobIdentity, RankWithoutSizeIsAnError) {
 TEST(JobIdentity, KubernetesPodsFindTheFirstOfThem) {
   Config config;
   config.size = 16;
-  const Table table = {{"JOB_COMPLETION_INDEX", "12"}, {"HOSTNAME", "train-worker-0-12"}};
-  EXPECT_EQ(find(table, {}, config).coordinator, "train-worker-0-0:20000");
-  expect_mention(complaint({{"JOB_COMPLETION_INDEX", "1"}, {"HOSTNAME", "node7"}}, {}, config),
-                 "ROPEWALK_COORDINATOR");
+  const Table table = {{"JOB_COMPLETION_INDEX", "12"},
+                       {"HOSTNAME", "train-worker-0-12.train.default.svc.cluster.local"}};
+  EXPECT_EQ(find(table, {}, config).coordinator,
+            "train-worker-0-0.train.default.svc.cluster.local:20000");
+}
+
+TEST(JobIdentity, KubernetesPodsThatCannotFindTheFirstSayWhatTheirSpecLacks) {
+  Config config;
+  config.size = 16;
+  for (const char* host : {"node7", "train-2", "-1", ""}) {
+    const std::string text =
+        complaint({{"JOB_COMPLETION_INDEX", "1"}, {"HOSTNAME", host}}, {}, config);
+    expect_mention(text, "JOB_COMPLETION_INDEX=1");
+    expect_mention(text, fmt::format("HOSTNAME=\"{}\"", host).c_str());
+    expect_mention(text, "ROPEWALK_COORDINATOR=host:port");
+  }
+  Table table = {{"JOB_COMPLETION_INDEX", "1"}, {"HOSTNAME", "no-such-pod-1"}};
+  expect_mention(complaint(table, {}, config), "`subdomain`");
+  table.insert({{"MASTER_ADDR", "leader"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(find(table, {}, config).coordinator, "leader:19500");
 }
 
 TEST(JobIdentity, KubernetesTakesACoordinatorThatIsTold) {

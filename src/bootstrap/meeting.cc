@@ -30,13 +30,13 @@ Pmi& pmi_of_process(const JobIdentity& identity, const Config& config) {
                 "MPI is loaded in this process, and talks to the launcher itself",
                 "have MPI_Bcast tell all ranks what Rendezvous::unique_id() says on rank 0, or set "
                 "ROPEWALK_COORDINATOR=host:port on every rank");
-  static Pmi pmi(identity.pmi_fd, identity.rank, identity.launcher_job, config.timeout);
+  static Pmi pmi(identity.pmi_fd, identity.rank, identity.launcher_job, config.time_to_join());
   return pmi;
 }
 
 /// Completes the size, which not all of these launchers tell in their variables.
 Pmix& pmix_of_process(JobIdentity& identity, const Config& config) {
-  static Pmix pmix(config.timeout);
+  static Pmix pmix(config.time_to_join());
   const int size = pmix.size();
   if (pmix.rank() != identity.rank || (identity.size != 0 && size != identity.size))
     throw Error(ErrorCode::invalid_argument, "identity",
@@ -88,7 +88,7 @@ Meeting meet(JobIdentity& identity, Config& config) {
       meeting.credentials =
           std::make_unique<CredentialServer>(listen_everywhere(server.port), label + unique_id);
     else
-      unique_id = fetch(server, label, config.timeout);
+      unique_id = fetch(server, label, config.time_to_join());
   }
   join_at(meeting.rendezvous ? meeting.rendezvous->options(0, identity.size, common)
                              : Rendezvous::options(unique_id, identity.rank, identity.size, common),

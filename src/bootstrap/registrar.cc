@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "bootstrap/host_probe.h"
 #include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalNs = 20 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
+constexpr int64_t kTellAfterNs = 5000 * kMillisecond_ns;
 
 }  // namespace
 
@@ -62,6 +64,18 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
     }
   }
   entries_.remove_if([](const Entry& entry) { return !entry.stream.is_open(); });
+  tell_missing(now_ns);
+}
+
+void Registrar::tell_missing(int64_t now_ns) {
+  if (begun_ns_ == 0) begun_ns_ = now_ns;
+  const int64_t waited_ns = now_ns - begun_ns_;
+  if (complete() || monitor_.failure() != nullptr || waited_ns < kTellAfterNs ||
+      now_ns < tell_next_ns_)
+    return;
+  tell_next_ns_ = now_ns + waited_ns;
+  log(LogLevel::warn, 0, "waiting for {} ({:.0f} s)", rank_list(missing()),
+      static_cast<double>(waited_ns) / 1e9);
 }
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {

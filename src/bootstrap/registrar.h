@@ -79,6 +79,8 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
+  /// Says whom it waits for, where that takes long.
+  void tell_missing(int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);
 
   std::vector<PeerRecord>& table_;
@@ -89,6 +91,7 @@ class Registrar {
   size_t joined_ = 1;
   bool watches_all_ = false;
   int64_t watches_all_next_ns_ = 0;
+  int64_t begun_ns_ = 0, tell_next_ns_ = 0;
   std::list<Entry> entries_;
   std::vector<Joined> joined_here_;  // a local registrar's
   std::set<uint32_t> come_;          // ranks other than 0 whose Join has come

@@ -211,7 +211,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;
-  setup.deadline_ns = MonotonicClock().now_ns() + config.timeout.count();
+  setup.deadline_ns = MonotonicClock().now_ns() + config.time_to_join().count();
   open_listeners(identity, config, setup);
   std::string choice;
   record.addresses = advertised_addresses(setup.listeners, config.socket_ifname, choice);

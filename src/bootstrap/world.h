@@ -82,8 +82,8 @@ class SocketBroker;
 
 class World {
  public:
-  /// Joins; blocks until all ranks have, at most config.timeout. Starts one control thread that
-  /// accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
+  /// Joins; blocks until all ranks have, at most config.time_to_join(). Starts one control thread
+  /// that accepts connections, watches the other ranks and spreads failures; it sleeps when idle.
   /// A world of one opens no socket and starts no thread. Throws the same Error on every rank that
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long

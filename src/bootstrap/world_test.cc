@@ -251,6 +251,20 @@ TEST(World, MissingRanksAreNamedToEverybody) {
     expect_mention(error, ErrorCode::timeout, "rank 3, 4, 5 never came");
 }
 
+// A rank that starts later than others would wait for anything else.
+TEST(World, RanksMayTakeLongerToComeThanOtherWaitsMayLast) {
+  TestJob job(2);
+  job.config.timeout = 200ms;
+  job.config.join_timeout = 20s;
+  expect_no_errors(run_world_ranks(2, [&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(500ms);
+    job.join(rank)->leave();
+  }));
+  job.config.join_timeout = 300ms;
+  const auto errors = run_world_ranks(1, [&](int rank) { job.join(rank); });
+  expect_mention(errors[0], ErrorCode::timeout, "rank 1 never came within 0.3 s");
+}
+
 TEST(World, ACoordinatorThatNeverComes) {
   TestJob job(2);
   const std::string nobody = job.coordinator();

@@ -82,8 +82,8 @@ class Launcher {
   SignalScope signals_;
   DescriptorLimit descriptor_limit_;
   std::vector<Host> hosts_;
-  std::vector<RankState> ranks_;
-  std::string listener_text_;  // "port address" of rank 0's listener, from its agent
+  std::vector<RankState> ranks_;  // by rank; those of nodes before this one never run here
+  std::string listener_text_;     // "port address" of rank 0's listener, from its agent
   JobOutput output_;
   bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
@@ -101,9 +101,8 @@ Launcher::Launcher(const JobSpec& job)
     : job_(job),
       hosts_(hosts_of(job, ranks_per_agent(descriptor_limit_.most()))),
       output_(job.command, job.prefix) {
-  for (const Host& host : hosts_)
-    for (int i = 0; i < host.ranks; ++i) output_.add_rank();
   ranks_.resize(static_cast<size_t>(hosts_.back().first_rank + hosts_.back().ranks));
+  for (size_t i = 0; i < ranks_.size(); ++i) output_.add_rank();
 }
 
 int Launcher::run() {
@@ -131,7 +130,7 @@ void Launcher::start_agents() {
   enter(Phase::starting, kStartTimeout);
   descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerAgent * hosts_.size(),
                              fmt::format("a job with {} agents", hosts_.size()));
-  const std::string key = job_key();
+  const std::string key = job_key(job_.node.count == 1);
   const bool has_stdin = job_.give_stdin && stdin_is_ours();
   const std::string path = job_.remote_ropewalk.empty() ? own_path() : job_.remote_ropewalk;
   for (Host& host : hosts_) {
@@ -341,14 +340,9 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
 
 void Launcher::start_ranks() {
   if (phase_ != Phase::starting) return;
-  const size_t blank = std::min(listener_text_.find(' '), listener_text_.size());
-  std::string address = listener_text_.substr(std::min(blank + 1, listener_text_.size()));
-  if (address.empty()) address = hosts_[0].name.substr(hosts_[0].name.find('@') + 1);
-  if (address.find(':') != std::string::npos) address = "[" + address + "]";
-  const std::string coordinator =
-      fmt::format("{}:{}", address, number_in(listener_text_.substr(0, blank)));
-  for (RankState& rank : ranks_) rank.running = true;
-  send_to_all({FrameKind::start, -1, coordinator});
+  for (size_t i = static_cast<size_t>(hosts_[0].first_rank); i < ranks_.size(); ++i)
+    ranks_[i].running = true;
+  send_to_all({FrameKind::start, -1, coordinator_of(job_, hosts_[0], listener_text_)});
   enter(Phase::running, {});
 }
 

@@ -17,13 +17,15 @@
 
 #include "tools/command/standard_output.h"
 #include "tools/launcher/hosts.h"
+#include "tools/launcher/nodes.h"
 
 namespace ropewalk::tools {
 
 struct JobSpec {
-  std::string command = "ropewalk run";  // how messages name the launcher
-  std::vector<std::string> program;      // with its arguments
-  int ranks = 1;
+  std::string command = "ropewalk run";   // how messages name the launcher
+  std::vector<std::string> program;       // with its arguments
+  int ranks = 1;                          // that this launcher starts
+  Node node;                              // among several launchers of one job
   std::vector<HostSlots> hosts;           // exactly `ranks` slots; empty: all on this machine
   bool bind = false;                      // one rank per core, while there are cores
   bool prefix = true;                     // "[rank] " before each line of output

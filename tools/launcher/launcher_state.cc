@@ -1,5 +1,7 @@
 #include "tools/launcher/launcher_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <filesystem>
@@ -25,7 +27,7 @@ std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent) {
                 "use the name by which the other hosts know this machine");
   }
   std::vector<Host> hosts;
-  int first = 0;
+  int first = job.node.rank * job.ranks;
   for (const HostSlots& entry : slots) {
     const bool is_remote = !is_this_machine(entry.host);
     const int most = is_remote ? entry.slots : local_ranks_per_agent;
@@ -40,12 +42,12 @@ std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent) {
 
 JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host) {
   JobPart part;
-  part.size = hosts.back().first_rank + hosts.back().ranks;
+  part.size = job.node.count * (hosts.back().first_rank + hosts.back().ranks - hosts[0].first_rank);
   part.first_rank = host.first_rank;
   part.ranks = host.ranks;
   part.first_local_rank = host.first_local_rank;
   part.local_size = host.local_size;
-  part.listen = host.first_rank == 0;
+  part.listen = host.first_rank == 0 && job.node.count == 1;
   part.loopback = host.local_size == part.size && !host.is_remote;
   part.bind = job.bind;
   part.workdir = job.workdir;
@@ -54,6 +56,15 @@ JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& 
   if (host.is_remote) part.environment = ropewalk_environment();
   part.environment.insert(part.environment.end(), job.environment.begin(), job.environment.end());
   return part;
+}
+
+std::string coordinator_of(const JobSpec& job, const Host& first, std::string_view listener_text) {
+  if (job.node.count > 1) return job.node.coordinator;
+  const size_t blank = std::min(listener_text.find(' '), listener_text.size());
+  std::string address(listener_text.substr(std::min(blank + 1, listener_text.size())));
+  if (address.empty()) address = first.name.substr(first.name.find('@') + 1);
+  if (address.find(':') != std::string::npos) address = "[" + address + "]";
+  return fmt::format("{}:{}", address, number_in(listener_text.substr(0, blank)));
 }
 
 std::chrono::steady_clock::duration Host::silence(std::chrono::steady_clock::time_point now) const {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/launcher/agent_link.h"
@@ -39,6 +40,8 @@ struct Host {
 /// The hosts of a job, and which ranks each has; of this machine at most so many to an agent, as
 /// its limit on descriptors allows. Throws Error(invalid_argument).
 std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent);
+/// Where rank 0 listens. `listener_text`: "port address" of the agent's listener.
+std::string coordinator_of(const JobSpec& job, const Host& first, std::string_view listener_text);
 /// With so many descriptors.
 int ranks_per_agent(rlim_t descriptors);
 /// What the agent of one of them is told, but for the job's key.

@@ -14,6 +14,7 @@
 #include "tools/launcher/agent.h"
 #include "tools/launcher/hosts.h"
 #include "tools/launcher/launcher.h"
+#include "tools/launcher/nodes.h"
 #include "tools/launcher/rank_environment.h"
 
 namespace ropewalk::tools {
@@ -21,6 +22,7 @@ namespace {
 
 struct RunFlags {
   std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
+  NodeFlags node;
   std::string grace = "2";
   std::vector<std::string> exports;
   bool bind = false, no_prefix = false, no_stdin = false, secure = false;
@@ -31,6 +33,7 @@ constexpr const char* kRunExamples =
     "  ropewalk run -n 4 -- ./train --epochs 3\n"
     "  ropewalk run -n 4 --bind --transport shm -- python3 train.py\n"
     "  ropewalk run --hosts node1:2,node2:2 -x PYTHONPATH -- python3 train.py\n"
+    "  ropewalk run --nnodes 4 -n 2 -- ./train    # in each pod of an Indexed Job of Kubernetes\n"
     "Options stand before the program; every word after its name is the program's own.\n"
     "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 126: it, "
     "or\n"
@@ -121,6 +124,16 @@ std::vector<std::string> environment_of(const RunFlags& flags) {
   return entries;
 }
 
+void check_nodes(const RunFlags& flags, const JobSpec& job) {
+  if (flags.hosts)
+    refuse("--hosts", *flags.hosts, "with --nnodes each node starts its own ranks",
+           "leave one of them out");
+  if (job.ranks > kRanksMax / job.node.count)
+    refuse("--nnodes", *flags.node.nnodes,
+           fmt::format("the job would have more than {} ranks", kRanksMax), "write fewer");
+  check_common_key(getenv);
+}
+
 JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   JobSpec job;
   const int ranks = flags.ranks ? count_of_ranks(*flags.ranks) : 0;
@@ -131,9 +144,11 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   } else {
     job.ranks = ranks;
   }
+  job.node = node_of(flags.node, getenv);
+  if (job.node.count > 1) check_nodes(flags, job);
   job.bind = flags.bind;
   job.prefix = !flags.no_prefix;
-  job.give_stdin = !flags.no_stdin;
+  job.give_stdin = !flags.no_stdin && job.node.rank == 0;
   if (flags.workdir) {
     if (flags.workdir->empty()) refuse("--workdir", "", "it is empty", "name a directory");
     job.workdir = *flags.workdir;
@@ -156,6 +171,13 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
 void add_flags(Command run, RunFlags& flags) {
   run.add_option("-n,--np,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots");
   run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
+  run.add_option("--nnodes", flags.node.nnodes,
+                 "nodes that no ssh reaches: each runs this command, with equal -n, for its ranks");
+  run.add_option("--node-rank", flags.node.node_rank,
+                 "which of them this is; default: JOB_COMPLETION_INDEX, PET_NODE_RANK");
+  run.add_option("--coordinator", flags.node.coordinator,
+                 "HOST:PORT of node 0 for rank 0 to listen at; default: ROPEWALK_COORDINATOR, "
+                 "PET_MASTER_ADDR and PET_MASTER_PORT, Kubernetes's first pod");
   run.add_option("--timeout", flags.timeout,
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
   run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")

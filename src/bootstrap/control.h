@@ -109,6 +109,7 @@ class Control {
   void advance_joining(int64_t now_ns);
   void advance_registrar(int64_t now_ns);
   void advance_local_registrar(int64_t now_ns);
+  int64_t gathered_until_ns() const;
   void advance_coordinator_dial(int64_t now_ns);
   void join_at_registrar(ConnectedSocket socket, int64_t now_ns);
   void advance_registration(int64_t now_ns);
@@ -140,7 +141,9 @@ class Control {
   std::optional<Registrar> registrar_;        // rank 0
   std::optional<Registrar> local_registrar_;  // where others join through this rank
   std::vector<PeerRecord> local_table_;       // its
-  std::unique_ptr<Dialer> coordinator_dial_;  // other ranks
+  size_t gathered_ = 0;                       // of what it has not passed on, as last seen
+  int64_t gathered_first_ns_ = 0, gathered_last_ns_ = 0;  // when the first, the last of that came
+  std::unique_ptr<Dialer> coordinator_dial_;              // other ranks
   bool is_dialing_local_ = false;             // not the coordinator itself, but a local registrar
   int64_t local_until_ns_ = 0;                // so long a local registrar is looked for
   std::optional<FrameStream> registration_;   // other ranks, once they are taken

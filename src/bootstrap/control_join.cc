@@ -8,6 +8,8 @@ namespace {
 
 /// So long a local registrar may take to answer, and no more than a quarter of the time there is.
 constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
+/// A local registrar waits so long for another, and so long in all, before it passes on what came.
+constexpr int64_t kGatherPauseNs = 4 * kMillisecond_ns, kGatherMaxNs = 20 * kMillisecond_ns;
 
 double milliseconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e6;
@@ -80,16 +82,28 @@ void Control::advance_registrar(int64_t now_ns) {
   registrar_->send_places(world, known_digest_);
 }
 
-/// What others of this host have said is passed on as soon as rank 0 is found.
+/// What others of this host have said is passed on once rank 0 is found. Launchers start ranks one
+/// after the other: those that come close together go together, or rank 0 would wake for each.
 void Control::advance_local_registrar(int64_t now_ns) {
   local_registrar_->advance(set_, now_ns);
-  if (!registration_) return;
+  if (const size_t came = local_registrar_->joined_here(); came != gathered_) {
+    if (gathered_ == 0) gathered_first_ns_ = now_ns;
+    gathered_ = came;
+    gathered_last_ns_ = now_ns;
+  }
+  if (!registration_ || gathered_ == 0 || now_ns < gathered_until_ns()) return;
+  gathered_ = 0;
   for (auto& [join, deadline_ns] : local_registrar_->take_joined()) {
     prefer(join.record.addresses, coordinator_seen_from_);
     join.remaining_ms =
         static_cast<uint32_t>(std::max<int64_t>((deadline_ns - now_ns) / kMillisecond_ns, 0));
     registration_->send(frame(join));
   }
+}
+
+int64_t Control::gathered_until_ns() const {
+  if (local_registrar_->has_group()) return gathered_first_ns_;
+  return std::min(gathered_last_ns_ + kGatherPauseNs, gathered_first_ns_ + kGatherMaxNs);
 }
 
 void Control::advance_coordinator_dial(int64_t now_ns) {

@@ -81,8 +81,8 @@ void expect_all_join(const TestJob& job, const std::string& coordinator = {}) {
 }
 
 SocketAddress local_registrar(const TestJob& job, int group) {
-  return SocketAddress::abstract(local_registrar_name(job_key(job.config.job_key.text()),
-                                                      job.coordinator(), job.size, group));
+  return SocketAddress::abstract(
+      local_registrar_name(job_key(job.config.job_key.text()), job.coordinator(), job.size, group));
 }
 
 TEST(LocalRegistrar, RankZeroHasOneConnectionForEachGroup) {

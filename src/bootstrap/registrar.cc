@@ -70,7 +70,7 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
 void Registrar::tell_missing(int64_t now_ns) {
   if (begun_ns_ == 0) begun_ns_ = now_ns;
   const int64_t waited_ns = now_ns - begun_ns_;
-  if (complete() || monitor_.failure() != nullptr || waited_ns < kTellAfterNs ||
+  if (is_local() || complete() || monitor_.failure() != nullptr || waited_ns < kTellAfterNs ||
       now_ns < tell_next_ns_)
     return;
   tell_next_ns_ = now_ns + waited_ns;
@@ -150,6 +150,12 @@ void Registrar::send_places(const WorldId& world, const Digest& table) {
     for (const int rank : entry.ranks)
       entry.stream.send(
           frame(Place{rank, world, table, table_[static_cast<size_t>(tree_parent(rank))], {}}));
+}
+
+bool Registrar::has_group() const {
+  const int first = std::max(join_group(own_) * kJoinGroup, 1);
+  const int end = std::min((join_group(own_) + 1) * kJoinGroup, static_cast<int>(table_.size()));
+  return joined_ == static_cast<size_t>(end - first);
 }
 
 bool Registrar::pass_on(const Place& place) {

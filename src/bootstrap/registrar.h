@@ -50,7 +50,10 @@ class Registrar {
     Join join;
     int64_t deadline_ns;
   };
-  /// A local registrar's: what has come since the last call, for rank 0.
+  /// A local registrar's: how many have come since `take_joined`, and those, for rank 0.
+  size_t joined_here() const { return joined_here_.size(); }
+  /// All of its group have come, rank 0 aside.
+  bool has_group() const;
   std::vector<Joined> take_joined() { return std::exchange(joined_here_, {}); }
   /// Likewise: false where that rank has not joined here.
   bool pass_on(const Place& place);

@@ -50,6 +50,8 @@ struct ControlSetup {
   std::chrono::nanoseconds probe_limit() const {
     return std::min<std::chrono::nanoseconds>(config.timeout / 8, std::chrono::seconds(2));
   }
+  /// The addresses that rank 0 has now; false: none, `why` says.
+  bool look_up_coordinator(std::string& why);
   double timeout_s() const { return std::chrono::duration<double>(config.timeout).count(); }
 };
 
@@ -106,6 +108,8 @@ class Control {
   // control_join.cc: joining.
   void start_joining();
   void find_registrar(int64_t now_ns);
+  void dial_coordinator();
+  void look_up_again(int64_t now_ns);
   void advance_joining(int64_t now_ns);
   void advance_registrar(int64_t now_ns);
   void advance_local_registrar(int64_t now_ns);
@@ -146,6 +150,7 @@ class Control {
   std::unique_ptr<Dialer> coordinator_dial_;              // other ranks
   bool is_dialing_local_ = false;             // not the coordinator itself, but a local registrar
   int64_t local_until_ns_ = 0;                // so long a local registrar is looked for
+  int64_t look_up_next_ns_ = 0;               // the coordinator's name
   std::optional<FrameStream> registration_;   // other ranks, once they are taken
   bool is_through_local_ = false;             // that
   std::optional<SocketAddress> coordinator_;  // the address that answered

@@ -10,12 +10,27 @@ namespace {
 constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
 /// A local registrar waits so long for another, and so long in all, before it passes on what came.
 constexpr int64_t kGatherPauseNs = 4 * kMillisecond_ns, kGatherMaxNs = 20 * kMillisecond_ns;
+constexpr int64_t kLookUpIntervalNs = 5000 * kMillisecond_ns;
 
 double milliseconds(int64_t time_ns) {
   return static_cast<double>(time_ns) / 1e6;
 }
 
 }  // namespace
+
+bool ControlSetup::look_up_coordinator(std::string& why) {
+  std::vector<SocketAddress> addresses;
+  std::vector<size_t> names;
+  const auto endpoints = parse_endpoints(coordinator_text);
+  for (size_t name = 0; name < endpoints.size(); ++name) {
+    std::ranges::copy(resolve(endpoints[name], why), std::back_inserter(addresses));
+    names.resize(addresses.size(), name);
+  }
+  if (addresses.empty()) return false;
+  coordinator = std::move(addresses);
+  coordinator_names = std::move(names);
+  return true;
+}
 
 void Control::start_joining() {
   for (int rank = 0; rank < setup_.size; ++rank)
@@ -50,8 +65,30 @@ void Control::find_registrar(int64_t now_ns) {
     local_table_[static_cast<size_t>(setup_.rank)] = setup_.record;
     local_registrar_.emplace(local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
   }
+  dial_coordinator();
+}
+
+void Control::dial_coordinator() {
+  look_up_next_ns_ = clock_.now_ns() + kLookUpIntervalNs;
   coordinator_dial_ = std::make_unique<Dialer>(setup_.coordinator, hello_for(Purpose::join, 0, 0),
                                                job_key_, setup_.coordinator_names);
+}
+
+/// Where nothing answers, the name may mean another address by now: a pod's that was replaced. The
+/// resolver may block this thread, which can do nothing without rank 0.
+void Control::look_up_again(int64_t now_ns) {
+  if (now_ns < look_up_next_ns_ || coordinator_dial_->unanswered_rounds() == 0) return;
+  look_up_next_ns_ = now_ns + kLookUpIntervalNs;
+  const std::vector<SocketAddress> before = setup_.coordinator;
+  std::string why;
+  const auto is_known = [&](const SocketAddress& address) {
+    return std::ranges::any_of(
+        before, [&](const SocketAddress& known) { return known.text() == address.text(); });
+  };
+  if (!setup_.look_up_coordinator(why) || std::ranges::all_of(setup_.coordinator, is_known)) return;
+  log(LogLevel::info, setup_.rank, "{} has another address now: {}", setup_.coordinator_text,
+      setup_.coordinator[0].text());
+  dial_coordinator();
 }
 
 void Control::advance_joining(int64_t now_ns) {
@@ -108,6 +145,7 @@ int64_t Control::gathered_until_ns() const {
 
 void Control::advance_coordinator_dial(int64_t now_ns) {
   coordinator_dial_->advance(set_, now_ns);
+  if (!is_dialing_local_) look_up_again(now_ns);
   if (coordinator_dial_->state() == Dialer::State::refused) {
     const bool key = !coordinator_dial_->found_job();
     return fail(ErrorCode::refused,

@@ -170,14 +170,8 @@ void open_listeners(const JobIdentity& identity, const Config& config, ControlSe
 void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
   constexpr auto kPause = std::chrono::milliseconds(100);
   const MonotonicClock clock;
-  const auto endpoints = parse_endpoints(identity.coordinator);
   std::string why;
-  for (;;) {
-    for (size_t name = 0; name < endpoints.size(); ++name) {
-      std::ranges::copy(resolve(endpoints[name], why), std::back_inserter(setup.coordinator));
-      setup.coordinator_names.resize(setup.coordinator.size(), name);
-    }
-    if (!setup.coordinator.empty()) return;
+  while (!setup.look_up_coordinator(why)) {
     if (clock.now_ns() >= setup.deadline_ns)
       fail(ErrorCode::timeout, identity.rank,
            fmt::format("the coordinator {} has no address: {}", identity.coordinator, why),

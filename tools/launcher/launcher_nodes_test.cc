@@ -61,8 +61,9 @@ TEST(Node, IsAPodOfKubernetes) {
 }
 
 TEST(Node, IsToldByKubeflow) {
-  const Table table = {
-      {"PET_NODE_RANK", "1"}, {"PET_MASTER_ADDR", "job-node-0-0.job"}, {"PET_MASTER_PORT", "29400"}};
+  const Table table = {{"PET_NODE_RANK", "1"},
+                       {"PET_MASTER_ADDR", "job-node-0-0.job"},
+                       {"PET_MASTER_PORT", "29400"}};
   EXPECT_EQ(node_in(table, {.nnodes = "2"}).rank, 1);
   EXPECT_EQ(node_in(table, {.nnodes = "2"}).coordinator, "job-node-0-0.job:29400");
 }
@@ -89,9 +90,8 @@ constexpr const char* kTellAll =
 
 TEST_F(LauncherTest, StartsTheRanksOfItsNode) {
   environment_ = {"ROPEWALK_JOB_KEY=common"};
-  const std::vector<std::string> flags = {"--nnodes", "2",             "--coordinator",
-                                          "far:7",    "-n",            "2",
-                                          "--node-rank"};
+  const std::vector<std::string> flags = {"--nnodes", "2", "--coordinator", "far:7",
+                                          "-n",       "2", "--node-rank"};
   for (const std::string node : {"0", "1"}) {
     std::vector<std::string> all = flags;
     all.push_back(node);
@@ -110,16 +110,16 @@ TEST_F(LauncherTest, StartsTheRanksOfItsNode) {
 
 TEST_F(LauncherTest, ANodeWhoseRankFailsFails) {
   environment_ = {"ROPEWALK_JOB_KEY=common"};
-  const Outcome outcome = run_script(
-      {"--nnodes", "2", "--node-rank", "1", "--coordinator", "far:7", "-n", "2"},
-      "[ $ROPEWALK_RANK = 2 ] || exit 7");
+  const Outcome outcome =
+      run_script({"--nnodes", "2", "--node-rank", "1", "--coordinator", "far:7", "-n", "2"},
+                 "[ $ROPEWALK_RANK = 2 ] || exit 7");
   EXPECT_EQ(outcome.status, 7);
   EXPECT_THAT(outcome.err, HasSubstr("rank 3"));
 }
 
 TEST_F(LauncherTest, NodesWithoutACommonKeyAreRefusedUnlessTheJobIsOpen) {
-  const std::vector<std::string> flags = {"--nnodes", "2",     "--node-rank", "1", "--coordinator",
-                                          "far:7",    "-n",    "1"};
+  const std::vector<std::string> flags = {"--nnodes",      "2",     "--node-rank", "1",
+                                          "--coordinator", "far:7", "-n",          "1"};
   const Outcome refused = run_script(flags, kTellAll);
   EXPECT_EQ(refused.status, 2);
   EXPECT_EQ(refused.out, "");
@@ -131,8 +131,8 @@ TEST_F(LauncherTest, NodesWithoutACommonKeyAreRefusedUnlessTheJobIsOpen) {
 
 TEST_F(LauncherTest, NodesAreNotHosts) {
   environment_ = {"ROPEWALK_JOB_KEY=common"};
-  const std::vector<std::string> flags = {"--nnodes", "40000", "--node-rank", "1",
-                                          "--coordinator", "far:7"};
+  const std::vector<std::string> flags = {"--nnodes", "40000",         "--node-rank",
+                                          "1",        "--coordinator", "far:7"};
   std::vector<std::string> hosts = flags, many = flags;
   hosts.insert(hosts.end(), {"--hosts", "a:1"});
   many.insert(many.end(), {"-n", "2"});

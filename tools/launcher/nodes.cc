@@ -64,11 +64,12 @@ Node node_of(const NodeFlags& flags, const Lookup& get) {
     for (const auto& [flag, value] : {std::pair("--node-rank", &flags.node_rank),
                                       std::pair("--coordinator", &flags.coordinator)})
       if (*value)
-        refuse(fmt::format("{} without --nnodes", flag), "write --nnodes, how many nodes there are");
+        refuse(fmt::format("{} without --nnodes", flag),
+               "write --nnodes, how many nodes there are");
     return node;
   }
   node.count = number_of("--nnodes", *flags.nnodes, 1, kRanksMax);
-  node.rank = flags.node_rank ? number_of("--node-rank", *flags.node_rank, 0, node.count - 1)
+  node.rank = flags.node_rank  ? number_of("--node-rank", *flags.node_rank, 0, node.count - 1)
               : node.count > 1 ? node_rank_of(node.count, get)
                                : 0;
   if (node.count == 1) return node;

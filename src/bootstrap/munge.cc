@@ -107,14 +107,17 @@ std::string Munge::encode(const std::string& text) const {
 }
 
 std::optional<std::string> Munge::decode(const std::string& credential, std::string& why) const {
+  const auto context = library_.make_context();
   void* text = nullptr;
   int bytes = 0;
   uid_t user = 0;
   gid_t group = 0;
-  const int error = library_.decode(credential.c_str(), nullptr, &text, &bytes, &user, &group);
+  const int error =
+      library_.decode(credential.c_str(), context.get(), &text, &bytes, &user, &group);
   const std::unique_ptr<void, decltype(&std::free)> owner(text, &std::free);
   if (error != kSuccess) {
-    why = fmt::format("munge: {}", library_.error(error));
+    const char* told = context != nullptr ? library_.context_error(context.get()) : nullptr;
+    why = fmt::format("munge: {}", told == nullptr ? library_.error(error) : told);
     return {};
   }
   if (user != ::geteuid()) {
@@ -193,23 +196,24 @@ std::string fetch(const Endpoint& server, const std::string& label,
                   std::chrono::nanoseconds timeout) {
   const Munge munge;
   const auto deadline = steady_clock::now() + timeout;
-  std::string why;
+  std::string why, why_not_taken;  // the latter tells more, also where later nobody listens
   for (auto pause = std::chrono::milliseconds(kPauseMin);;
        pause = std::min(2 * pause, {kPauseMax})) {
     for (const SocketAddress& address : resolve(server, why)) {
       const auto until = std::min(deadline, steady_clock::now() + kAnswerMax);
       const std::string credential = read_all(address, until, why);
       if (credential.empty()) continue;
-      const auto text = munge.decode(credential, why);
+      const auto text = munge.decode(credential, why_not_taken);
       if (text && text->starts_with(label)) return text->substr(label.size());
-      if (text) why = "it is another job's, or an earlier communicator's";
+      if (text) why_not_taken = "it is another job's, or an earlier communicator's";
     }
     if (steady_clock::now() + pause > deadline)
       fail(
           ErrorCode::timeout,
           fmt::format("rank 0 has not told the job's key at {} (SLURM_STEP_NODELIST) within {:.3g} "
                       "s: {}",
-                      to_text(server), std::chrono::duration<double>(timeout).count(), why));
+                      to_text(server), std::chrono::duration<double>(timeout).count(),
+                      why_not_taken.empty() ? why : why_not_taken));
     std::this_thread::sleep_for(pause);
   }
 }

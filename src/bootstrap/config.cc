@@ -184,8 +184,7 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_SOCKET_IFNAME", "all that are up",
        "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
-      {"ROPEWALK_JOIN_TIMEOUT", "ROPEWALK_TIMEOUT",
-       "longest wait for all ranks to come, where they may start minutes apart"},
+      {"ROPEWALK_JOIN_TIMEOUT", "ROPEWALK_TIMEOUT", "longest wait until all ranks have come"},
       {"ROPEWALK_LINK_TIMEOUT", "22",
        "how long nothing may be acknowledged on a TCP connection between two hosts; then the path "
        "is taken for cut: seconds, or 200ms, 3s, 2m. TCP waits twice as long each time before it "
@@ -197,7 +196,7 @@ const std::vector<VariableInfo>& variable_infos() {
        "RDMA devices by name or prefix: mlx5_0,mlx5_1 or mlx5_0:1 (port 1); =mlx5_1 for exactly "
        "this name; ^mlx5_3 for all but these"},
       {"ROPEWALK_IB_GID_INDEX", "chosen",
-       "row of the ports' GID table, 0 to 255; see `ropewalk doctor`"},
+       "row of the ports' GID table: `ropewalk doctor`, 0 to 255"},
       {"ROPEWALK_IB_TC", "0", "RoCE: traffic class, 0 to 255; DSCP is its upper six bits"},
       {"ROPEWALK_IB_SL", "0", "InfiniBand: service level; RoCE: priority; 0 to 15"},
       {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},

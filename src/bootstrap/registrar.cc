@@ -52,14 +52,14 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
            fmt::format("rank {} at {}: {}", entry.from, entry.source, entry.stream.why()),
            kForgedAdvice, static_cast<int>(entry.from));
       entry.stream.send(statements_.failure_frame());  // its other direction may be sound
-    } else if (!entry.ranks.empty()) {
+    } else if (!entry.ranks.empty() && !withdraw(entry)) {
       const int rank = entry.ranks.front();
       fail(ErrorCode::peer_lost,
            fmt::format("{} died or gave up while joining: {}",
                        describe(table_[static_cast<size_t>(rank)]), entry.stream.why()),
            "look at that rank's own output", rank);
     } else {
-      log(LogLevel::info, 0, "rank {} at {} went away before it joined: {}", entry.from,
+      log(LogLevel::info, own_, "rank {} at {} went away before it joined: {}", entry.from,
           entry.source, entry.stream.why());
     }
   }
@@ -84,7 +84,7 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
     const uint32_t rank = join ? static_cast<uint32_t>(join->record.rank) : entry.from;
     if (rank > 0 && rank < table_.size()) come_.insert(rank);
     if (monitor_.failure() != nullptr) return;  // it has been told
-    if (join && !entry.has(join->record.rank)) return enroll(entry, *join, now_ns);
+    if (join) return enroll(entry, *join, now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
     if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
@@ -111,8 +111,9 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
                 "install the same Ropewalk on every rank", record.rank);
   PeerRecord& row = table_[static_cast<size_t>(record.rank)];
   // One comes again where its local registrar has gone, of which the other connection will tell.
-  const bool is_again = row.rank >= 0 && row.verify_key == record.verify_key;
-  if (row.rank >= 0 && !is_again)
+  // Of two with one rank, which local registrars cannot always see, rank 0 tells.
+  const bool is_taken = row.rank >= 0;
+  if (is_taken && row.verify_key != record.verify_key && !is_local())
     return fail(ErrorCode::mismatch,
                 fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", record.rank,
                             row.host_name, row.pid, record.host_name, record.pid),
@@ -120,12 +121,12 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
                 record.rank);
   row = record;
   entry.ranks.push_back(record.rank);
-  joined_ += is_again ? 0 : 1;
+  joined_ += is_taken ? 0 : 1;
   const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
   if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns});
-  log(LogLevel::debug, 0, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
+  log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
       table_.size());
 }
 
@@ -135,7 +136,15 @@ bool Registrar::may_come_through(const Entry& entry, int rank) const {
 }
 
 void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
-  monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), 0, peer});
+  monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), own_, peer});
+}
+
+bool Registrar::withdraw(const Entry& entry) {
+  const auto is_of = [&](const Joined& joined) { return entry.has(joined.join.record.rank); };
+  if (std::erase_if(joined_here_, is_of) == 0) return false;
+  table_[entry.from] = {};
+  --joined_;
+  return true;
 }
 
 std::vector<int> Registrar::missing() const {

@@ -82,6 +82,8 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void enroll(Entry& entry, const Join& join, int64_t now_ns);
+  /// A local registrar's, of one that has gone: true where rank 0 has not heard of it yet.
+  bool withdraw(const Entry& entry);
   /// Says whom it waits for, where that takes long.
   void tell_missing(int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);

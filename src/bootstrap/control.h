@@ -148,9 +148,10 @@ class Control {
   size_t gathered_ = 0;                       // of what it has not passed on, as last seen
   int64_t gathered_first_ns_ = 0, gathered_last_ns_ = 0;  // when the first, the last of that came
   std::unique_ptr<Dialer> coordinator_dial_;              // other ranks
-  bool is_dialing_local_ = false;             // not the coordinator itself, but a local registrar
-  int64_t local_until_ns_ = 0;                // so long a local registrar is looked for
-  int64_t look_up_next_ns_ = 0;               // the coordinator's name
+  bool is_dialing_local_ = false;  // not the coordinator itself, but a local registrar
+  int64_t local_until_ns_ = 0;     // so long a local registrar is looked for
+  int64_t look_up_next_ns_ = 0;    // the coordinator's name
+  bool waiting_told_ = false;
   std::optional<FrameStream> registration_;   // other ranks, once they are taken
   bool is_through_local_ = false;             // that
   std::optional<SocketAddress> coordinator_;  // the address that answered

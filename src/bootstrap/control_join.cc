@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "bootstrap/control.h"
@@ -79,6 +80,9 @@ void Control::dial_coordinator() {
 void Control::look_up_again(int64_t now_ns) {
   if (now_ns < look_up_next_ns_ || coordinator_dial_->unanswered_rounds() == 0) return;
   look_up_next_ns_ = now_ns + kLookUpIntervalNs;
+  if (!std::exchange(waiting_told_, true))
+    log(LogLevel::warn, setup_.rank, "waiting for rank 0 at {} ({})", setup_.coordinator_text,
+        coordinator_dial_->why());
   const std::vector<SocketAddress> before = setup_.coordinator;
   std::string why;
   const auto is_known = [&](const SocketAddress& address) {

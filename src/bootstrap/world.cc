@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -169,13 +170,20 @@ void open_listeners(const JobIdentity& identity, const Config& config, ControlSe
 /// Names may appear late (a pod's, for one): asks again until there is an address.
 void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
   constexpr auto kPause = std::chrono::milliseconds(100);
+  constexpr int64_t kTellAfterNs = 5'000'000'000;
   const MonotonicClock clock;
+  const int64_t begun_ns = clock.now_ns();
+  bool told = false;
   std::string why;
   while (!setup.look_up_coordinator(why)) {
     if (clock.now_ns() >= setup.deadline_ns)
       fail(ErrorCode::timeout, identity.rank,
            fmt::format("the coordinator {} has no address: {}", identity.coordinator, why),
-           "correct ROPEWALK_COORDINATOR, or give an address instead of a name");
+           "is rank 0's host, or pod, up? Else correct ROPEWALK_COORDINATOR, or give an address "
+           "instead of a name");
+    if (clock.now_ns() >= begun_ns + kTellAfterNs && !std::exchange(told, true))
+      log(LogLevel::warn, identity.rank, "waiting for rank 0: {} has no address yet ({})",
+          identity.coordinator, why);
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -47,9 +47,11 @@ def _store(comm: ropewalk.Communicator) -> Store:
 
 
 def _own_host() -> str:
+    """As other hosts know it. A pod of Kubernetes they know by its name with the domain."""
     import socket
 
-    return socket.gethostname()
+    is_pod = "JOB_COMPLETION_INDEX" in os.environ
+    return socket.getfqdn() if is_pod else socket.gethostname()
 
 
 def _tell(comm: ropewalk.Communicator, text: str) -> str:

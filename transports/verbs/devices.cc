@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "memory/lock_limit.h"
 #include "ropewalk/status.h"
+#include "transports/verbs/library.h"
 
 namespace ropewalk::verbs {
 namespace {
@@ -71,6 +72,13 @@ int why_not_opened(const ibv_device& device, int error) {
 DeviceList::DeviceList() {
   const std::set<std::string> known = names_in("/sys/class/infiniband");
   if (known.empty()) return;
+  try {
+    load_library();
+  } catch (const Error& error) {
+    for (const std::string& name : known)
+      missing_.push_back({name, error.failure().reason, error.failure().advice});
+    return;
+  }
   make_forks_harmless();
   int count = 0;
   list_.reset(ibv_get_device_list(&count));

@@ -181,7 +181,7 @@ std::vector<Diagnosis> diagnose() {
       found.push_back(without_devices());
     } else {
       found.push_back(check_modules());
-      found.push_back(check_forks());
+      if (!list.devices().empty()) found.push_back(check_forks());
     }
     for (const DeviceList::Missing& missing : list.missing())
       found.push_back({Severity::warn, "rdma " + missing.device, missing.why, missing.advice});

@@ -82,6 +82,13 @@ def test_no_compiler(tmp_path):
     assert "install g++" in done.stdout or "set CXX" in done.stdout
 
 
+def test_a_prebuilt_extension_that_cannot_be_loaded_is_passed_over(tmp_path):
+    (tmp_path / "_c10d.so").touch()
+    done = python("import pathlib; from ropewalk.torch import build\n"
+                  f"build._prebuilt = lambda: pathlib.Path({str(tmp_path / '_c10d.so')!r})\n" + START, warm.python())
+    assert done.returncode == 0 and "summed" in done.stdout, done.stdout
+
+
 def test_what_the_compiler_says_is_shown(tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")

@@ -1,7 +1,8 @@
 """Compiles the extension for the PyTorch that is installed, once, and loads it.
 
 torch's C++ classes change from one minor version to the next, so a binary serves one version only.
-It is kept in ~/.cache/ropewalk (or $ROPEWALK_TORCH_CACHE), under a name that says for what it was
+Wheels of Ropewalk bring that of one version (prebuild). Others are compiled when they are needed: the
+binary is kept in ~/.cache/ropewalk (or $ROPEWALK_TORCH_CACHE), under a name that says for what it was
 built. Ranks of one host that need it at the same time wait for the first.
 """
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Iterable
 import ropewalk
 
 _MODULE = "_c10d"
-_SOURCES = Path(__file__).parent / "csrc"
+_PACKAGE = Path(__file__).parent
+_SOURCES = _PACKAGE / "csrc"
 _loaded: ModuleType | None = None
 
 
@@ -32,17 +34,43 @@ def load() -> ModuleType:
     if _loaded is None:
         import torch  # noqa: F401 - its libraries must be there before the extension's
 
-        path = binary()
-        spec = importlib.util.spec_from_file_location(_MODULE, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        _loaded = module
+        with contextlib.suppress(ImportError):  # not there, or this PyTorch was built in another way
+            _loaded = _import(_prebuilt())
+        if _loaded is None:
+            _loaded = _import(binary())
     return _loaded
 
 
+def _import(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(_MODULE, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def prebuild() -> Path:
+    """Compiles it into the package itself, which may be moved then. Raises RuntimeError."""
+    target = _prebuilt()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    library = os.path.relpath(os.path.dirname(ropewalk.get_library()), target.parent)
+    folders = (_PACKAGE.parent, _torch_folder(), sysconfig.get_path("include"))
+    _compile(target, [f"-ffile-prefix-map={folder}=." for folder in folders],
+             ["-s", "-Wl,-rpath,$ORIGIN/" + library])
+    return target
+
+
+def _prebuilt() -> Path:
+    """Where a wheel has it. PyTorch's builds of one version, for CPUs and GPUs, have the same classes."""
+    import torch
+
+    version, _, _ = torch.__version__.partition("+")
+    name = f"torch-{version}-{sys.implementation.cache_tag}-abi{int(torch.compiled_with_cxx11_abi())}"
+    return _PACKAGE / "prebuilt" / name / (_MODULE + ".so")
+
+
 def binary() -> Path:
-    """The file with the extension; compiles it where it is not there yet. Raises RuntimeError."""
+    """The file that was compiled here; compiles it where it is not there yet. Raises RuntimeError."""
     target = _cache() / _key() / (_MODULE + ".so")
     if target.exists():
         return _trusted(target)
@@ -56,7 +84,8 @@ def binary() -> Path:
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
-                _compile(target)
+                _announce(target)
+                _compile(target, [], _run_paths())
     except OSError as error:
         raise RuntimeError(f"ropewalk: the backend for PyTorch cannot be kept in {target.parent}: "
                            f"{error}; set ROPEWALK_TORCH_CACHE to a folder of yours") from error
@@ -99,16 +128,19 @@ def _key() -> str:
     return f"torch-{torch.__version__}-{sys.implementation.cache_tag}-{digest.hexdigest()[:12]}"
 
 
-def _compile(target: Path) -> None:
+def _announce(target: Path) -> None:
     print(f"ropewalk: compiling the backend for PyTorch (about a minute, once): {target.parent}",
           file=sys.stderr, flush=True)
+
+
+def _compile(target: Path, compile_flags: Iterable[str], link_flags: Iterable[str]) -> None:
     # All sources in one go: PyTorch's headers take longer than all else.
     first, *more = sorted(_SOURCES.glob("*.cc"))
     others = [part for path in more for part in ("-include", str(path))]
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         compiled, fresh = Path(folder) / "all.o", Path(folder) / target.name
-        _run([*_compile_flags(), *others, "-c", str(first), "-o", str(compiled)])
-        _run(["-shared", str(compiled), *_link_flags(), "-o", str(fresh)])
+        _run([*_compile_flags(), *compile_flags, *others, "-c", str(first), "-o", str(compiled)])
+        _run(["-shared", str(compiled), *_link_flags(), *link_flags, "-o", str(fresh)])
         fresh.chmod(0o755)  # whatever the umask is
         # Never in place of a file that others have mapped.
         with contextlib.suppress(FileExistsError):
@@ -128,11 +160,13 @@ def _compile_flags() -> Iterable[str]:
 
 
 def _link_flags() -> Iterable[str]:
-    libraries = _torch_folder() / "lib"
-    yield from (f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltorch", "-ltorch_cpu",
-                "-ltorch_python", "-lc10")
-    library = Path(ropewalk.get_library())
-    yield from (str(library), "-Wl,-rpath," + str(library.parent))
+    yield from (f"-L{_torch_folder() / 'lib'}", "-ltorch", "-ltorch_cpu", "-ltorch_python", "-lc10")
+    yield ropewalk.get_library()
+
+
+def _run_paths() -> Iterable[str]:
+    for folder in (_torch_folder() / "lib", Path(ropewalk.get_library()).parent):
+        yield f"-Wl,-rpath,{folder}"
 
 
 def _torch_folder() -> Path:

@@ -24,7 +24,8 @@ def count_tests():
     """The exit status."""
     result = unittest.main(exit=False, verbosity=2,
                            testRunner=unittest.TextTestRunner(resultclass=_Result, verbosity=2)).result
-    failed = result.testsRun - result.passed
+    # What fails before the tests of a class is none that was run.
+    failed = max(result.testsRun - result.passed, len(result.errors) + len(result.failures))
     sys.stderr.flush()
     print(f"{result.passed} passed, {failed} failed", flush=True)
     return 0 if result.passed and not failed else 1

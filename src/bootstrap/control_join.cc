@@ -78,17 +78,20 @@ void Control::dial_coordinator() {
 /// Where nothing answers, the name may mean another address by now: a pod's that was replaced. The
 /// resolver may block this thread, which can do nothing without rank 0.
 void Control::look_up_again(int64_t now_ns) {
-  if (now_ns < look_up_next_ns_ || coordinator_dial_->unanswered_rounds() == 0) return;
+  const Dialer& dial = *coordinator_dial_;
+  const bool is_unanswered =
+      dial.state() == Dialer::State::working && dial.is_pausing() && dial.unanswered_rounds() > 0;
+  if (now_ns < look_up_next_ns_ || !is_unanswered) return;
   look_up_next_ns_ = now_ns + kLookUpIntervalNs;
   if (!std::exchange(waiting_told_, true))
     log(LogLevel::warn, setup_.rank, "waiting for rank 0 at {} ({})", setup_.coordinator_text,
-        coordinator_dial_->why());
+        dial.why());
   const std::vector<SocketAddress> before = setup_.coordinator;
-  std::string why;
   const auto is_known = [&](const SocketAddress& address) {
     return std::ranges::any_of(
         before, [&](const SocketAddress& known) { return known.text() == address.text(); });
   };
+  std::string why;
   if (!setup_.look_up_coordinator(why) || std::ranges::all_of(setup_.coordinator, is_known)) return;
   log(LogLevel::info, setup_.rank, "{} has another address now: {}", setup_.coordinator_text,
       setup_.coordinator[0].text());

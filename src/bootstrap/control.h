@@ -114,6 +114,8 @@ class Control {
   void advance_registrar(int64_t now_ns);
   void advance_local_registrar(int64_t now_ns);
   int64_t gathered_until_ns() const;
+  /// Whom this rank has joined with; -1: a local registrar, of which it knows the pid alone.
+  int registrar_rank() const { return is_through_local_ ? -1 : 0; }
   void advance_coordinator_dial(int64_t now_ns);
   void join_at_registrar(ConnectedSocket socket, int64_t now_ns);
   void advance_registration(int64_t now_ns);
@@ -153,7 +155,8 @@ class Control {
   int64_t look_up_next_ns_ = 0;    // the coordinator's name
   bool waiting_told_ = false;
   std::optional<FrameStream> registration_;   // other ranks, once they are taken
-  bool is_through_local_ = false;             // that
+  bool is_through_local_ = false;             // by a local registrar
+  std::string registrar_text_;                // by whom, for messages
   std::optional<SocketAddress> coordinator_;  // the address that answered
   SocketAddress coordinator_seen_from_;       // this host's, on the way to that
   std::unique_ptr<Dialer> parent_dial_;

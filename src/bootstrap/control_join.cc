@@ -41,7 +41,7 @@ void Control::start_joining() {
     registrar_.emplace(table_, 0, setup_.deadline_ns, monitor_, statements_);
   } else {
     if (setup_.size > kJoinGroup)
-      local_until_ns_ = start_ns_ + std::min(kLocalMaxNs, setup_.config.timeout.count() / 4);
+      local_until_ns_ = start_ns_ + std::min(kLocalMaxNs, setup_.config.time_to_join().count() / 4);
     find_registrar(start_ns_);
   }
 }
@@ -53,13 +53,19 @@ void Control::find_registrar(int64_t now_ns) {
   if (now_ns < local_until_ns_ && !local_registrar_) {
     const SocketAddress local = SocketAddress::abstract(local_registrar_name(
         job_key_, setup_.coordinator_text, setup_.size, join_group(setup_.rank)));
-    UniqueFd listener = listen_if_free(local);
-    is_dialing_local_ = !listener;
+    UniqueFd listener;
+    const int error = try_listen(local, listener);
+    is_dialing_local_ = error == EADDRINUSE;
     if (is_dialing_local_ && is_before) return;  // it dials again by itself
     if (is_dialing_local_) {
       coordinator_dial_ =
           std::make_unique<Dialer>(std::vector{local}, hello_for(Purpose::join, 0, 0), job_key_);
       return;
+    }
+    if (error != 0) {
+      log(LogLevel::info, setup_.rank, "no local registrar: {}", errno_text(error));
+      local_until_ns_ = 0;
+      return dial_coordinator();
     }
     acceptor_.listen_for_joins(std::move(listener));
     local_table_.resize(table_.size());
@@ -76,7 +82,7 @@ void Control::dial_coordinator() {
 }
 
 /// Where nothing answers, the name may mean another address by now: a pod's that was replaced. The
-/// resolver may block this thread, which can do nothing without rank 0.
+/// resolver may block this thread: others that join through it wait as well.
 void Control::look_up_again(int64_t now_ns) {
   const Dialer& dial = *coordinator_dial_;
   const bool is_unanswered =
@@ -137,7 +143,7 @@ void Control::advance_local_registrar(int64_t now_ns) {
   }
   if (!registration_ || gathered_ == 0 || now_ns < gathered_until_ns()) return;
   gathered_ = 0;
-  for (auto& [join, deadline_ns] : local_registrar_->take_joined()) {
+  for (auto& [join, deadline_ns, entry] : local_registrar_->take_joined()) {
     prefer(join.record.addresses, coordinator_seen_from_);
     join.remaining_ms =
         static_cast<uint32_t>(std::max<int64_t>((deadline_ns - now_ns) / kMillisecond_ns, 0));
@@ -152,8 +158,13 @@ int64_t Control::gathered_until_ns() const {
 
 void Control::advance_coordinator_dial(int64_t now_ns) {
   coordinator_dial_->advance(set_, now_ns);
+  const bool is_refused = coordinator_dial_->state() == Dialer::State::refused;
+  if (is_dialing_local_ && (is_refused || coordinator_dial_->is_denied())) {
+    local_until_ns_ = 0;  // what listens there is none of this job's
+    return find_registrar(now_ns);
+  }
   if (!is_dialing_local_) look_up_again(now_ns);
-  if (coordinator_dial_->state() == Dialer::State::refused) {
+  if (is_refused) {
     const bool key = !coordinator_dial_->found_job();
     return fail(ErrorCode::refused,
                 key ? "the coordinator refused the job key; is ROPEWALK_JOB_KEY the same on every "
@@ -171,10 +182,6 @@ void Control::advance_coordinator_dial(int64_t now_ns) {
   const SocketAddress address = coordinator_dial_->address();
   ConnectedSocket socket = coordinator_dial_->take();
   coordinator_dial_.reset();
-  if (is_dialing_local_ && !is_of_this_user(socket.fd.get())) {
-    local_until_ns_ = 0;
-    return find_registrar(now_ns);
-  }
   if (!is_dialing_local_) coordinator_ = address;
   join_at_registrar(std::move(socket), now_ns);
 }
@@ -187,6 +194,9 @@ void Control::join_at_registrar(ConnectedSocket socket, int64_t now_ns) {
     coordinator_seen_from_ = local_address(socket.fd.get());
     prefer(record.addresses, coordinator_seen_from_);
   }
+  registrar_text_ = is_through_local_ ? fmt::format("the local registrar (pid {} of this host)",
+                                                    peer_pid(socket.fd.get()))
+                                      : "rank 0";
   registration_.emplace(std::move(socket));
   const int64_t remaining_ms =
       std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
@@ -203,7 +213,7 @@ void Control::advance_registration(int64_t now_ns) {
       take_place(frame);
     } else if (frame.type != FrameType::failure ||
                !statements_.take_failure(frame.payload, 0, Statements::Link::join)) {
-      fail_protocol("rank 0 sent a message that makes no sense", 0);
+      fail_protocol(registrar_text_ + " sent a message that makes no sense", registrar_rank());
     }
   }
   if (registration_->is_open()) return;
@@ -211,7 +221,8 @@ void Control::advance_registration(int64_t now_ns) {
   const bool is_placed = session_key_.has_value();
   const bool is_forged = registration_->forged();
   if (is_forged) {
-    fail(ErrorCode::protocol, "rank 0: " + registration_->why(), kForgedAdvice, 0);
+    fail(ErrorCode::protocol, registrar_text_ + ": " + registration_->why(), kForgedAdvice,
+         registrar_rank());
     registration_->send(statements_.failure_frame());  // its other direction may be sound
   } else if (!is_placed && !is_through_local_) {
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
@@ -225,7 +236,7 @@ void Control::advance_registration(int64_t now_ns) {
 void Control::take_place(const Frame& frame) {
   auto place = decode<Place>(frame.payload);
   const auto makes_no_sense = [this] {
-    fail_protocol("rank 0 sent a place that makes no sense", 0);
+    fail_protocol(registrar_text_ + " sent a place that makes no sense", registrar_rank());
   };
   if (!place) return makes_no_sense();
   if (place->rank != setup_.rank) {
@@ -294,8 +305,7 @@ void Control::take_records(const Frame& frame) {
                 fmt::format("{} has changed records of other ranks",
                             tree_.describe(tree_parent(setup_.rank))),
                 kForgerAdvice, tree_parent(setup_.rank));
-  const PeerRecord& own = table_[static_cast<size_t>(setup_.rank)];
-  if (is_complete && own.verify_key != setup_.record.verify_key)
+  if (is_complete && !is_same_record(table_[static_cast<size_t>(setup_.rank)], setup_.record))
     return fail(
         ErrorCode::protocol,
         "this rank's record was changed on the way to rank 0, by rank 0 or the rank of this "
@@ -365,10 +375,9 @@ void Control::check_join_deadline(int64_t now_ns) {
   }
   if (registration_ && !session_key_)
     return late(
-        (is_through_local_ ? "rank 0, which another rank of this host was to tell of this rank,"
-                           : "rank 0 took this rank but") +
-            std::string(" did not start the job ") + limit,
-        "look at rank 0's own output", {0});
+        fmt::format("{} took this rank but did not start the job {}", registrar_text_, limit),
+        is_through_local_ ? "look at its output, and at rank 0's" : "look at rank 0's own output",
+        is_through_local_ ? std::vector<int>() : std::vector{0});
   if (parent_dial_)
     return late(fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
                             parent_dial_->why()),

@@ -62,7 +62,8 @@ void Dialer::start(int64_t now_ns) {
 }
 
 void Dialer::connect_done(int64_t now_ns) {
-  if (const int error = finish_connect(fd_.get())) return next_address(now_ns, errno_text(error));
+  error_ = finish_connect(fd_.get());
+  if (error_ != 0) return next_address(now_ns, errno_text(error_));
   send(encode(hello_), Phase::reply, kReplyBytes, now_ns);
 }
 

@@ -1,6 +1,7 @@
 // One outgoing connection: addresses tried in order, then the handshake.
 #pragma once
 
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ class Dialer {
   int64_t exhausted_since_ns() const { return exhausted_since_ns_; }
   /// Why the last attempt failed, or why it was refused. Empty before.
   const std::string& why() const { return why_; }
+  /// Another user's process listens there: trying again is useless.
+  bool is_denied() const { return error_ == EACCES; }
   /// An attempt has failed and the next has not begun.
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
   /// The other end may have taken this connection already, and this end does not know.
@@ -85,6 +88,7 @@ class Dialer {
   int unanswered_rounds_ = 0;
   std::string other_job_;
   std::string why_;
+  int error_ = 0;  // errno of the last connect
   int64_t exhausted_since_ns_ = 0;
 };
 

@@ -293,7 +293,8 @@ TEST(ForgingRank, WhatWasSaidInAnotherJobIsFoundToBeOld) {
                "sent a leave in the name of rank 3");
 }
 
-TEST(ForgingRank, ARecordThatALocalRegistrarChangesIsFoundByWhoseItIs) {
+/// A local registrar changes what a rank says of itself: that rank finds out, and nobody joins.
+void expect_change_is_found(const std::function<void(PeerRecord&)>& change) {
   constexpr int kSize = 18, kLocal = 16, kVictim = 17;
   const TestJob job(kSize);
   std::atomic<bool> listens{false};
@@ -302,7 +303,7 @@ TEST(ForgingRank, ARecordThatALocalRegistrarChangesIsFoundByWhoseItIs) {
     if (rank == kLocal) {
       HandmadeRank forger(job, kLocal);
       listens = true;
-      forger.join_another(job, [](PeerRecord& record) { record.verify_key.fill(std::byte{1}); });
+      forger.join_another(job, change);
       while (told < kSize - 1) std::this_thread::sleep_for(1ms);
       return;
     }
@@ -320,6 +321,12 @@ TEST(ForgingRank, ARecordThatALocalRegistrarChangesIsFoundByWhoseItIs) {
       EXPECT_NE(text.find("record was changed on the way"), std::string::npos) << text;
     }
   }));
+}
+
+TEST(ForgingRank, ARecordThatALocalRegistrarChangesIsFoundByWhoseItIs) {
+  expect_change_is_found([](PeerRecord& record) { record.verify_key.fill(std::byte{1}); });
+  expect_change_is_found([](PeerRecord& record) { record.leave_commitment.fill(std::byte{1}); });
+  expect_change_is_found([](PeerRecord& record) { record.addresses[0] = "192.0.2.1:1"; });
 }
 
 // Once it could give those below it keys of its own for others, or other addresses.

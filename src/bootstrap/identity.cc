@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <limits>
 #include <span>
 
+#include "base/text.h"
 #include "bootstrap/kubernetes.h"
 #include "bootstrap/net.h"
 #include "bootstrap/wire.h"
@@ -41,6 +43,21 @@ std::optional<int> size_in(const Lookup& get, const char* name) {
   return integer_variable(get, name, 1, bootstrap::kRanksMax);
 }
 
+/// 0 where it is not set.
+uint32_t slurm_number(const Lookup& get, const char* name) {
+  const std::string text = variable(get, name).value_or("0");
+  const auto number = parse_number<uint32_t>(text);
+  if (!number) fail(fmt::format("{}=\"{}\" is no number of Slurm's", name, text), "correct it");
+  return *number;
+}
+
+/// Processes of a step. Slurm numbers steps that run no ranks, such as salloc's shell, from the top
+/// of 32 bits.
+bool is_in_slurm_step(const Lookup& get) {
+  constexpr uint32_t kSpecialSteps = 0xfffffff0;
+  return variable(get, "SLURM_STEP_NODELIST") && slurm_number(get, "SLURM_STEP_ID") < kSpecialSteps;
+}
+
 /// Two steps of one job, and two jobs on one host, should differ: job and step id make the port,
 /// in 20000..29999, below the ephemeral ports.
 std::optional<std::string> slurm_coordinator(const Lookup& get) {
@@ -50,11 +67,9 @@ std::optional<std::string> slurm_coordinator(const Lookup& get) {
   if (!host)
     fail(fmt::format("SLURM_STEP_NODELIST=\"{}\" is no list of hosts", nodes->substr(0, 200)),
          "set ROPEWALK_COORDINATOR=host:port, where rank 0 runs on host");
-  constexpr long kIdMax = std::numeric_limits<int>::max();
-  // Slurm numbers special steps from the top of 32 bits; those never run ranks.
-  const int64_t job = integer_variable(get, "SLURM_JOB_ID", 0, kIdMax).value_or(0);
-  const int64_t step = integer_variable(get, "SLURM_STEP_ID", 0, kIdMax).value_or(0);
-  return to_text(Endpoint{*host, static_cast<uint16_t>(20000 + (job + 131 * step) % 10000)});
+  const uint32_t job = slurm_number(get, "SLURM_JOB_ID");
+  const uint32_t step = slurm_number(get, "SLURM_STEP_ID");
+  return to_text(Endpoint{*host, static_cast<uint16_t>(20000 + (job + 131UL * step) % 10000)});
 }
 
 std::string slurm_step(const Lookup& get) {
@@ -98,27 +113,36 @@ constexpr Launcher kLaunchers[] = {
 struct Found {
   const Launcher* launcher = nullptr;
   std::optional<int> rank, size;
+  const char* size_name = nullptr;
 
   bool is(std::string_view name) const { return launcher != nullptr && launcher->name == name; }
   /// "Slurm's SLURM_PROCID, SLURM_NTASKS".
   std::string names() const {
     return fmt::format("{}'s {}{}{}", launcher->name, launcher->rank, size ? ", " : "",
-                       size ? launcher->size : "");
+                       size ? size_name : "");
   }
   /// "Slurm's SLURM_PROCID=1, SLURM_NTASKS=2".
   std::string text() const {
     return fmt::format("{}'s {}={}{}", launcher->name, launcher->rank, *rank,
-                       size ? fmt::format(", {}={}", launcher->size, *size) : "");
+                       size ? fmt::format(", {}={}", size_name, *size) : "");
   }
 };
+
+/// Slurm's plugin is the server: rank and size are Slurm's.
+bool is_slurms_pmix(const Launcher& launcher, const Lookup& get) {
+  return launcher.name == "PMIx" && is_in_slurm_step(get) &&
+         variable(get, "PMIX_NAMESPACE").value_or("").starts_with("slurm.");
+}
 
 /// All that name a rank, the one that counts first.
 std::vector<Found> find_launchers(const Lookup& get) {
   std::vector<Found> all;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.needed != nullptr && !variable(get, launcher.needed)) continue;
-    Found found{&launcher, rank_in(get, launcher.rank), {}};
-    if (launcher.size != nullptr) found.size = size_in(get, launcher.size);
+    if (launcher.name == "Slurm" && !is_in_slurm_step(get)) continue;
+    Found found{&launcher, rank_in(get, launcher.rank), {}, launcher.size};
+    if (is_slurms_pmix(launcher, get)) found.size_name = "SLURM_NTASKS";
+    if (found.size_name != nullptr) found.size = size_in(get, found.size_name);
     // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
     const bool is_half = launcher.level == Level::process && !found.size;
     const bool is_said = std::ranges::any_of(all, [&](const Found& other) {
@@ -127,6 +151,8 @@ std::vector<Found> find_launchers(const Lookup& get) {
     const bool is_doubtful = launcher.level == Level::script && !found.size && !all.empty();
     if (found.rank && !is_half && !is_said && !is_doubtful) all.push_back(found);
   }
+  // One that has started a single process has started another launcher, where there is one.
+  std::stable_partition(all.begin(), all.end(), [](const Found& found) { return found.size != 1; });
   return all;
 }
 
@@ -136,7 +162,8 @@ void check_agreement(const std::vector<Found>& all) {
     const Found& taken = all[0];
     const bool agree =
         other.rank == taken.rank && (!other.size || !taken.size || other.size == taken.size);
-    const bool is_outer = other.launcher->level < taken.launcher->level;
+    const bool is_outer = other.launcher->level < taken.launcher->level ||
+                          (other.size == 1 && taken.size.value_or(1) != 1);
     if (!agree && !is_outer)
       fail(fmt::format("two launchers disagree: {}, and {}", taken.text(), other.text()),
            "unset those of the launcher that does not run these ranks, or set ROPEWALK_RANK and "
@@ -175,7 +202,7 @@ void check(const Job& job) {
 
 /// Slurm may have started what speaks PMI or PMIx here: rank and size are also Slurm's then.
 bool is_slurm(const JobIdentity& identity, const Lookup& get) {
-  return variable(get, "SLURM_STEP_NODELIST") && rank_in(get, "SLURM_PROCID") == identity.rank &&
+  return is_in_slurm_step(get) && rank_in(get, "SLURM_PROCID") == identity.rank &&
          (identity.size == 0 || size_in(get, "SLURM_NTASKS") == identity.size);
 }
 
@@ -184,9 +211,15 @@ void take_meeting(JobIdentity& identity, const Found& launcher, const Config& co
                   const Lookup& get) {
   const bool runs_job = launcher.launcher != nullptr && launcher.launcher->level == Level::job;
   const bool has_slurm = is_slurm(identity, get);
-  if (runs_job && variable(get, "PMIX_NAMESPACE") && rank_in(get, "PMIX_RANK") == identity.rank) {
+  const bool has_pmi = launcher.is("PMI") && variable(get, "PMI_FD");
+  if (runs_job && !has_pmi && variable(get, "PMIX_NAMESPACE") &&
+      rank_in(get, "PMIX_RANK") == identity.rank) {
     identity.meeting = MeetingPlace::pmix;
-  } else if (launcher.is("PMI") && variable(get, "PMI_FD")) {
+    if (launcher.is("PMIx") && is_slurms_pmix(*launcher.launcher, get)) {
+      identity.coordinator = slurm_coordinator(get).value_or("");
+      identity.launcher_job = slurm_step(get);
+    }
+  } else if (has_pmi) {
     identity.meeting = MeetingPlace::pmi;
     identity.pmi_fd = *integer_variable(get, "PMI_FD", 0, std::numeric_limits<int>::max());
     identity.launcher_job = variable(get, "PMI_JOBID").value_or("");
@@ -259,9 +292,10 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
     }
     const bool is_told = options.coordinator || options.coordinator_fd || config.coordinator ||
                          config.coordinator_fd;
-    if (launcher.is("PMIx") && !is_told) job.complete({}, 0, "PMIx's pmix.job.size");
     for (const Found& other : all)
-      if (other.rank == launcher.rank) job.complete({}, other.size, other.names());
+      if (other.rank == launcher.rank && (is_told || other.launcher->level == Level::job))
+        job.complete({}, other.size, other.names());
+    if (launcher.is("PMIx") && !is_told) job.complete({}, 0, "PMIx's pmix.job.size");
     if (!job.size) job.complete({}, size_in(get, "WORLD_SIZE"), "WORLD_SIZE");
   }
   if (!job.rank && job.size.value_or(1) == 1) {

@@ -122,11 +122,54 @@ TEST(JobIdentity, PmixTellsTheSize) {
   table.insert({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
   EXPECT_EQ(find(table).meeting, MeetingPlace::pmix);
   EXPECT_EQ(find(table).rank, 2);
+  EXPECT_EQ(find(table).size, 4) << "Slurm tells it, where PMIx is its own";
+  EXPECT_EQ(find(table).coordinator, "node03:22345") << "where there is no libpmix";
+  table["PMIX_NAMESPACE"] = "prterun-1@1";
   EXPECT_EQ(find(table).size, 0);
+  EXPECT_EQ(find(table).coordinator, "");
   Config config;
   config.coordinator = "a:1";
   EXPECT_EQ(find(table, {}, config).meeting, MeetingPlace::coordinator);
   EXPECT_EQ(find(table, {}, config).size, 4);
+}
+
+TEST(JobIdentity, OneProcessOfSlurmsIsAJobOfOneWithoutPmix) {
+  Table table = slurm_table();
+  table["SLURM_PROCID"] = "0";
+  table["SLURM_NTASKS"] = "1";
+  table.insert({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
+  EXPECT_EQ(find(table).size, 1);
+  EXPECT_EQ(find(table).meeting, MeetingPlace::coordinator);
+}
+
+TEST(JobIdentity, SallocsShellIsNoRank) {
+  Table table = slurm_table();
+  table["SLURM_PROCID"] = "0";
+  table["SLURM_STEP_ID"] = "4294967290";
+  EXPECT_EQ(find(table).size, 1);
+  table.insert({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}});
+  EXPECT_EQ(find(table).size, 4);
+  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  EXPECT_EQ(find(table).coordinator, "");
+}
+
+TEST(JobIdentity, ALauncherOfOneProcessIsTheOuterOne) {
+  Table table = slurm_table();  // srun -n1 mpiexec -n 4
+  table["SLURM_PROCID"] = "0";
+  table["SLURM_NTASKS"] = "1";
+  table.insert({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
+  table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}});
+  for (const char* rank : {"0", "2"}) {
+    table["PMI_RANK"] = rank;
+    EXPECT_EQ(find(table).size, 4);
+    EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  }
+  Table script = slurm_table();  // srun -n1 of what starts ranks by itself
+  script["SLURM_PROCID"] = "0";
+  script["SLURM_NTASKS"] = "1";
+  script.insert(
+      {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "n"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(find(script).rank, 5);
 }
 
 TEST(JobIdentity, OpenMpiWithPmixNeedsNoCoordinator) {

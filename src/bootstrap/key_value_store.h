@@ -10,6 +10,8 @@ namespace ropewalk::bootstrap {
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
+  /// This process is a child of the launcher's: the launcher does not know it.
+  virtual bool is_forked() const = 0;
   /// Other ranks see it after a barrier. Neither may have blanks, '=' or ';'.
   virtual void put(const std::string& key, const std::string& value) = 0;
   /// What rank 0 has put.

@@ -1,11 +1,15 @@
 // Many ranks of a host, which join through one of them for each group.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <list>
 
+#include "bootstrap/acceptor.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
@@ -80,9 +84,10 @@ void expect_all_join(const TestJob& job, const std::string& coordinator = {}) {
   }));
 }
 
-SocketAddress local_registrar(const TestJob& job, int group) {
+SocketAddress local_registrar(const TestJob& job, const std::string& coordinator, int group) {
+  start_cryptography();
   return SocketAddress::abstract(
-      local_registrar_name(job_key(job.config.job_key.text()), job.coordinator(), job.size, group));
+      local_registrar_name(job_key(job.config.job_key.text()), coordinator, job.size, group));
 }
 
 TEST(LocalRegistrar, RankZeroHasOneConnectionForEachGroup) {
@@ -94,25 +99,102 @@ TEST(LocalRegistrar, RankZeroHasOneConnectionForEachGroup) {
 
 TEST(LocalRegistrar, ServesOneJobAfterTheOther) {
   const TestJob job(kThreeGroups);
-  for (int round = 0; round < 3; ++round) expect_all_join(job);
+  const CountingProxy proxy(job.coordinator());
+  for (int round = 1; round <= 3; ++round) {
+    expect_all_join(job, proxy.address());
+    EXPECT_EQ(proxy.connections(), 3 * round);
+  }
 }
 
 TEST(LocalRegistrar, WhereItSaysNothingItIsDoneWithout) {
   TestJob job(kThreeGroups);
   job.config.timeout = 8s;  // of which it gets a quarter
-  const UniqueFd silent = listen_if_free(local_registrar(job, 1));
-  expect_all_join(job);
+  const CountingProxy proxy(job.coordinator());
+  const UniqueFd silent = listen_if_free(local_registrar(job, proxy.address(), 1));
+  expect_all_join(job, proxy.address());
+  EXPECT_EQ(proxy.connections(), 2 + kJoinGroup);
 }
 
 TEST(LocalRegistrar, WhereItGoesAwayAnotherFollows) {
   const TestJob job(kThreeGroups);
-  UniqueFd going = listen_if_free(local_registrar(job, 1));
+  const CountingProxy proxy(job.coordinator());
+  UniqueFd going = listen_if_free(local_registrar(job, proxy.address(), 1));
   std::thread goes([&] {
     std::this_thread::sleep_for(200ms);
     going.reset();
   });
-  expect_all_join(job);
+  expect_all_join(job, proxy.address());
   goes.join();
+  EXPECT_EQ(proxy.connections(), 3);
+}
+
+/// A process that listens at `address` as another user, and answers nothing; ends with the test.
+class Squatter {
+ public:
+  explicit Squatter(const SocketAddress& address) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    child_ = ::fork();
+    if (child_ == 0) {
+      UniqueFd listener;
+      const bool listens = ::setuid(65534) == 0 && try_listen(address, listener) == 0;
+      [[maybe_unused]] const ssize_t n = ::write(ends[1], listens ? "y" : "n", 1);
+      for (;;) ::pause();
+    }
+    char answer = 0;
+    EXPECT_EQ(::read(ends[0], &answer, 1), 1);
+    listens_ = answer == 'y';
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~Squatter() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  bool listens() const { return listens_; }
+
+ private:
+  pid_t child_ = -1;
+  bool listens_ = false;
+};
+
+// Whoever saw the name in /proc/net/unix could end a job, or keep it waiting.
+TEST(LocalRegistrar, AnotherUsersProcessIsNotAskedToBeOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user, too";
+  TestJob job(kThreeGroups);
+  const CountingProxy proxy(job.coordinator());
+  const Squatter squatter(local_registrar(job, proxy.address(), 1));
+  ASSERT_TRUE(squatter.listens());
+  const auto begin = std::chrono::steady_clock::now();
+  expect_all_join(job, proxy.address());
+  EXPECT_EQ(proxy.connections(), 2 + kJoinGroup);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.config.timeout / 4)
+      << "it was waited for";
+}
+
+// It was asked in vain, and then the job had another key.
+TEST(LocalRegistrar, OneThatHasNotTheKeyIsDoneWithout) {
+  const TestJob job(kThreeGroups);
+  const CountingProxy proxy(job.coordinator());
+  std::vector<UniqueFd> listeners;
+  listeners.push_back(listen_if_free(local_registrar(job, proxy.address(), 1)));
+  Acceptor stranger({}, std::move(listeners), 0, job_key("another"));
+  std::atomic<bool> over{false};
+  std::thread thread([&] {
+    const MonotonicClock clock;
+    PollSet set;
+    while (!over) {
+      set.clear();
+      stranger.prepare(set, clock.now_ns());
+      set.wake_at(clock.now_ns() + 10 * kMillisecond_ns);
+      set.wait(clock.now_ns());
+      stranger.advance(set, clock.now_ns());
+    }
+  });
+  expect_all_join(job, proxy.address());
+  over = true;
+  thread.join();
+  EXPECT_EQ(proxy.connections(), 2 + kJoinGroup);
 }
 
 TEST(LocalRegistrar, MissingRanksAreNamedToEverybody) {

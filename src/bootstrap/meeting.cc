@@ -7,6 +7,7 @@
 #include <cassert>
 #include <mutex>
 
+#include "base/log.h"
 #include "bootstrap/pmi.h"
 #include "bootstrap/pmix.h"
 
@@ -48,6 +49,42 @@ Pmix& pmix_of_process(JobIdentity& identity, const Config& config) {
   return pmix;
 }
 
+/// Nothing where Slurm's own way is to be taken: its PMIx plugin runs where libpmix may be missing.
+KeyValueStore* store_of_launcher(JobIdentity& identity, const Config& config) {
+  if (identity.meeting == MeetingPlace::munge) return nullptr;
+  KeyValueStore* store = nullptr;
+  try {
+    if (identity.meeting == MeetingPlace::pmi) store = &pmi_of_process(identity, config);
+    if (identity.meeting == MeetingPlace::pmix) store = &pmix_of_process(identity, config);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unavailable || identity.coordinator.empty()) throw;
+    log(LogLevel::info, identity.rank, "Slurm's variables tell where rank 0 is, since {}",
+        error.what());
+    return nullptr;
+  }
+  if (store->is_forked())
+    throw Error(
+        ErrorCode::unavailable, "bootstrap",
+        "a forked child cannot talk to the launcher, which knows its parent alone",
+        "start the program anew instead of forking, or set ROPEWALK_RANK, ROPEWALK_SIZE and "
+        "ROPEWALK_COORDINATOR in the child");
+  return store;
+}
+
+/// The others look for rank 0 on the first host of the step.
+std::unique_ptr<CredentialServer> serve(const Endpoint& server, std::string text) {
+  std::string why;
+  const auto addresses = resolve(server, why);
+  if (!addresses.empty() && std::ranges::none_of(addresses, is_of_this_host))
+    throw Error(ErrorCode::invalid_argument, "munge",
+                fmt::format("rank 0 is not on {}, the first host of SLURM_STEP_NODELIST, where the "
+                            "others look for it",
+                            server.host),
+                "srun --mpi=pmix or pmi2, or set ROPEWALK_COORDINATOR=host:port and a "
+                "ROPEWALK_JOB_KEY");
+  return std::make_unique<CredentialServer>(listen_everywhere(server.port), std::move(text));
+}
+
 void join_at(const Options& met, JobIdentity& identity, Config& config) {
   identity.coordinator = met.coordinator.value_or("");
   identity.coordinator_fd = met.coordinator_fd.value_or(-1);
@@ -60,17 +97,11 @@ Meeting meet(JobIdentity& identity, Config& config) {
   static std::mutex mutex;
   static int meetings = 0;
   Meeting meeting;
-  const bool slurm_knows_more =
-      identity.meeting == MeetingPlace::pmi && is_mpi_loaded() && !identity.coordinator.empty();
-  if (slurm_knows_more)
-    identity.meeting =
-        config.job_key.empty() && !config.open ? MeetingPlace::munge : MeetingPlace::coordinator;
   if (identity.meeting == MeetingPlace::coordinator) return meeting;
   const std::lock_guard lock(mutex);
-  KeyValueStore* store = nullptr;
-  if (identity.meeting == MeetingPlace::pmi) store = &pmi_of_process(identity, config);
-  if (identity.meeting == MeetingPlace::pmix) store = &pmix_of_process(identity, config);
-  if (identity.size == 1) return meeting;
+  KeyValueStore* const store = store_of_launcher(identity, config);
+  const bool has_key = !config.job_key.empty() || config.open;
+  if (identity.size == 1 || (store == nullptr && has_key)) return meeting;
   const int number = meetings++;
   Options common;
   if (!config.job_key.empty()) common.key = std::string(config.job_key.text());
@@ -85,8 +116,7 @@ Meeting meet(JobIdentity& identity, Config& config) {
     const Endpoint server = *parse_endpoint(identity.coordinator);
     const std::string label = fmt::format("slurm {} {} ", identity.launcher_job, number);
     if (identity.rank == 0)
-      meeting.credentials =
-          std::make_unique<CredentialServer>(listen_everywhere(server.port), label + unique_id);
+      meeting.credentials = serve(server, label + unique_id);
     else
       unique_id = fetch(server, label, config.time_to_join());
   }

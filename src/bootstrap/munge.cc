@@ -24,17 +24,17 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 // munge.h's.
-constexpr int kSuccess = 0, kOptionUidRestriction = 9;
+constexpr int kMungeSuccess = 0, kOptionUidRestriction = 9;
 
-constexpr const char* kAdvice =
+constexpr const char* kMungeAdvice =
     "export ROPEWALK_JOB_KEY=$(openssl rand -hex 32) before srun, or set ROPEWALK_COORDINATOR and "
     "ROPEWALK_JOB_KEY on every rank";
 constexpr size_t kCredentialBytesMax = 16 << 10;
 constexpr auto kPauseMin = 10ms, kPauseMax = 200ms, kAnswerMax = 5000ms;
 constexpr int kExhaustedPauseMs = 20;
 
-[[noreturn]] void fail(ErrorCode code, std::string reason) {
-  throw Error(code, "munge", std::move(reason), kAdvice);
+[[noreturn]] void fail_munge(ErrorCode code, std::string reason) {
+  throw Error(code, "munge", std::move(reason), kMungeAdvice);
 }
 
 }  // namespace
@@ -66,9 +66,9 @@ struct Munge::Library {
     handle_ = ::dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) {
       const char* why = ::dlerror();
-      fail(ErrorCode::unavailable,
-           fmt::format("there is no job key, and Slurm's ranks cannot agree on one: {}",
-                       why == nullptr ? "libmunge.so.2 cannot be loaded" : why));
+      fail_munge(ErrorCode::unavailable,
+                 fmt::format("there is no job key, and Slurm's ranks cannot agree on one: {}",
+                             why == nullptr ? "libmunge.so.2 cannot be loaded" : why));
     }
     find("munge_ctx_create", create);
     find("munge_ctx_destroy", destroy);
@@ -82,7 +82,7 @@ struct Munge::Library {
   void find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(handle_, name));
     if (function == nullptr)
-      fail(ErrorCode::unavailable, fmt::format("libmunge.so.2 has no {}", name));
+      fail_munge(ErrorCode::unavailable, fmt::format("libmunge.so.2 has no {}", name));
   }
 
   void* handle_ = nullptr;
@@ -95,15 +95,16 @@ std::string Munge::encode(const std::string& text) const {
   char* credential = nullptr;
   const bool is_for_this_user =
       context != nullptr &&
-      library_.set(context.get(), kOptionUidRestriction, ::geteuid()) == kSuccess;
+      library_.set(context.get(), kOptionUidRestriction, ::geteuid()) == kMungeSuccess;
   const int error = is_for_this_user ? library_.encode(&credential, context.get(), text.data(),
                                                        static_cast<int>(text.size()))
                                      : ENOMEM;
   const std::unique_ptr<char, decltype(&std::free)> owner(credential, &std::free);
-  if (error == kSuccess) return credential;
+  if (error == kMungeSuccess) return credential;
   const char* why = context != nullptr ? library_.context_error(context.get()) : nullptr;
-  fail(ErrorCode::unavailable, fmt::format("there is no job key, and munge makes no credential: {}",
-                                           why == nullptr ? library_.error(error) : why));
+  fail_munge(ErrorCode::unavailable,
+             fmt::format("there is no job key, and munge makes no credential: {}",
+                         why == nullptr ? library_.error(error) : why));
 }
 
 std::optional<std::string> Munge::decode(const std::string& credential, std::string& why) const {
@@ -115,7 +116,7 @@ std::optional<std::string> Munge::decode(const std::string& credential, std::str
   const int error =
       library_.decode(credential.c_str(), context.get(), &text, &bytes, &user, &group);
   const std::unique_ptr<void, decltype(&std::free)> owner(text, &std::free);
-  if (error != kSuccess) {
+  if (error != kMungeSuccess) {
     const char* told = context != nullptr ? library_.context_error(context.get()) : nullptr;
     why = fmt::format("munge: {}", told == nullptr ? library_.error(error) : told);
     return {};
@@ -208,7 +209,7 @@ std::string fetch(const Endpoint& server, const std::string& label,
       if (text) why_not_taken = "it is another job's, or an earlier communicator's";
     }
     if (steady_clock::now() + pause > deadline)
-      fail(
+      fail_munge(
           ErrorCode::timeout,
           fmt::format("rank 0 has not told the job's key at {} (SLURM_STEP_NODELIST) within {:.3g} "
                       "s: {}",

@@ -60,20 +60,6 @@ SocketAddress address_by(int fd) {
   return {reinterpret_cast<const sockaddr*>(&storage), length};
 }
 
-/// A listening socket, or errno.
-int try_listen(const SocketAddress& address, UniqueFd& into) {
-  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return errno;
-  const int on = 1, off = 0;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.family() == AF_INET6)
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd.get(), address.get(), address.length()) != 0) return errno;
-  if (::listen(fd.get(), kBacklog) != 0) return errno;
-  into = std::move(fd);
-  return 0;
-}
-
 /// How many bits of a network's mask are set.
 int mask_bits(const sockaddr* mask) {
   if (mask == nullptr) return 0;
@@ -117,6 +103,14 @@ bool is_link_local(const sockaddr* address) {
                  : "rank 0 must run on the host that ROPEWALK_COORDINATOR names";
   throw Error(ErrorCode::unavailable, "bootstrap",
               fmt::format("cannot listen at {}: {}", where, errno_text(error)), advice);
+}
+
+/// Of the process at the other end of a connection to an abstract name.
+std::optional<ucred> peer_credentials(int fd) {
+  ucred other{};
+  socklen_t length = sizeof other;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length) != 0) return {};
+  return other;
 }
 
 }  // namespace
@@ -347,22 +341,30 @@ void prefer(std::vector<std::string>& addresses, const SocketAddress& address) {
   if (found != addresses.end()) std::rotate(addresses.begin(), found, found + 1);
 }
 
+int try_listen(const SocketAddress& address, UniqueFd& into) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return errno;
+  const int on = 1, off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.family() == AF_INET6)
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(fd.get(), address.get(), address.length()) != 0) return errno;
+  if (::listen(fd.get(), kBacklog) != 0) return errno;
+  into = std::move(fd);
+  return 0;
+}
+
 UniqueFd listen_at(const SocketAddress& address) {
   UniqueFd fd;
   if (const int error = try_listen(address, fd)) cannot_listen(address.text(), error);
   return fd;
 }
 
-UniqueFd listen_if_free(const SocketAddress& address) {
-  UniqueFd fd;
-  try_listen(address, fd);
-  return fd;
-}
-
-bool is_of_this_user(int fd) {
-  ucred other{};
-  socklen_t length = sizeof other;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length) == 0 && other.uid == geteuid();
+bool is_of_this_host(const SocketAddress& address) {
+  return address.is_loopback() ||
+         std::ranges::any_of(local_addresses(""), [&](const LocalAddress& local) {
+           return local.address.ip() == address.ip();
+         });
 }
 
 UniqueFd listen_everywhere(uint16_t port) {
@@ -420,8 +422,16 @@ int finish_connect(int fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   if (error != 0) return error;
   const SocketAddress local = local_address(fd);
-  const bool is_own = local.family() != AF_UNIX && local.text() == peer_address(fd).text();
-  return is_own ? ECONNREFUSED : 0;
+  if (local.family() == AF_UNIX) {
+    const auto other = peer_credentials(fd);
+    return other && other->uid == geteuid() ? 0 : EACCES;
+  }
+  return local.text() == peer_address(fd).text() ? ECONNREFUSED : 0;
+}
+
+int64_t peer_pid(int fd) {
+  const auto other = peer_credentials(fd);
+  return other ? other->pid : 0;
 }
 
 void tune_data_stream(int fd) {

@@ -99,11 +99,10 @@ void prefer(std::vector<std::string>& addresses, const SocketAddress& address);
 UniqueFd listen_at(const SocketAddress& address);
 /// The same on every interface: IPv6 and IPv4, or IPv4 only where the machine has no IPv6.
 UniqueFd listen_everywhere(uint16_t port);
-/// A listener there; nothing where there is one already, or none can be.
-UniqueFd listen_if_free(const SocketAddress& address);
-/// Whether a process of this user listens, or has connected, at the other end of a connection
-/// within this host that does not go over a network.
-bool is_of_this_user(int fd);
+/// A listener there, and 0; or errno, which is EADDRINUSE where there is one already.
+int try_listen(const SocketAddress& address, UniqueFd& into);
+/// Loopback, or of an interface here, up or not.
+bool is_of_this_host(const SocketAddress& address);
 /// One each at the addresses of the interfaces whose names begin with `prefix`, kAddressesMax at
 /// most, all at the same port; 0: a free one.
 std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port);
@@ -113,8 +112,11 @@ SocketAddress peer_address(int fd);
 
 /// Begins a non-blocking connect; 0 with `fd` set (connected or under way), else errno.
 int begin_connect(const SocketAddress& address, UniqueFd& fd);
+/// The process at the other end of a connection to an abstract name; 0: unknown.
+int64_t peer_pid(int fd);
 /// The outcome of a connect that poll says is over; 0 or errno. A socket that has connected to
-/// itself (possible on loopback while nobody listens) counts as ECONNREFUSED.
+/// itself (possible on loopback while nobody listens) counts as ECONNREFUSED; one to another user's
+/// process at an abstract name as EACCES.
 int finish_connect(int fd);
 /// Both ends of the connection are on this host.
 bool is_within_host(int fd);

@@ -17,12 +17,12 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr const char* kAdvice = "set ROPEWALK_COORDINATOR=host:port on every rank";
+constexpr const char* kPmiAdvice = "set ROPEWALK_COORDINATOR=host:port on every rank";
 constexpr size_t kAnswerBytesMax = 16 << 10;
 constexpr std::chrono::nanoseconds kGoodbyeMax = std::chrono::seconds(1);
 
-[[noreturn]] void fail(ErrorCode code, std::string reason) {
-  throw Error(code, "pmi", std::move(reason), kAdvice);
+[[noreturn]] void fail_pmi(ErrorCode code, std::string reason) {
+  throw Error(code, "pmi", std::move(reason), kPmiAdvice);
 }
 
 /// The longest value that PMI-2 must take; it is not asked for.
@@ -39,8 +39,8 @@ Pmi::Pmi(int fd, int rank, std::string job, std::chrono::nanoseconds timeout)
 void Pmi::begin_pmi1() {
   Answer answer = ask("init", {{"pmi_version", "1"}, {"pmi_subversion", "1"}}, "response_to_init");
   if (answer["pmi_version"] != "1")
-    fail(ErrorCode::unavailable,
-         fmt::format("the launcher speaks PMI {}, and not PMI 1", answer["pmi_version"]));
+    fail_pmi(ErrorCode::unavailable,
+             fmt::format("the launcher speaks PMI {}, and not PMI 1", answer["pmi_version"]));
   const std::string bytes = ask("get_maxes", {}, "maxes")["vallen_max"];
   std::from_chars(bytes.data(), bytes.data() + bytes.size(), value_bytes_max_);
   store_ = ask("get_my_kvsname", {}, "my_kvsname")["kvsname"];
@@ -50,9 +50,9 @@ void Pmi::begin_pmi1() {
 void Pmi::begin_pmi2(int rank) {
   Answer answer = exchange("cmd=init pmi_version=2 pmi_subversion=0\n", "response_to_init", ' ');
   if (answer["pmi_version"] != "2")
-    fail(ErrorCode::unavailable,
-         fmt::format("the launcher speaks PMI {}, and not PMI 2, as PMI_JOBID tells",
-                     answer["pmi_version"]));
+    fail_pmi(ErrorCode::unavailable,
+             fmt::format("the launcher speaks PMI {}, and not PMI 2, as PMI_JOBID tells",
+                         answer["pmi_version"]));
   ask("fullinit", {{"pmijobid", job_}, {"pmirank", std::to_string(rank)}, {"threaded", "FALSE"}});
   value_bytes_max_ = kPmi2ValueBytesMax;
 }
@@ -70,9 +70,9 @@ Pmi::~Pmi() {
 void Pmi::put(const std::string& key, const std::string& value) {
   assert((key + value).find_first_of(" =;\n") == std::string::npos);
   if (value.size() >= value_bytes_max_)
-    fail(ErrorCode::unavailable,
-         fmt::format("the launcher keeps values of {} bytes at most, and this has {}",
-                     value_bytes_max_, value.size()));
+    fail_pmi(ErrorCode::unavailable,
+             fmt::format("the launcher keeps values of {} bytes at most, and this has {}",
+                         value_bytes_max_, value.size()));
   if (speaks_pmi2())
     ask("kvs-put", {{"key", key}, {"value", value}});
   else
@@ -83,7 +83,7 @@ std::string Pmi::get(const std::string& key) {
   if (!speaks_pmi2()) return ask("get", {{"kvsname", store_}, {"key", key}}, "get_result")["value"];
   Answer answer = ask("kvs-get", {{"jobid", job_}, {"srcid", "-1"}, {"key", key}});
   if (answer["found"] != "TRUE")
-    fail(ErrorCode::unavailable, fmt::format("the launcher does not have rank 0's {}", key));
+    fail_pmi(ErrorCode::unavailable, fmt::format("the launcher does not have rank 0's {}", key));
   return answer["value"];
 }
 
@@ -108,8 +108,8 @@ Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, char
   // A request is short beside any socket's buffer.
   if (::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
-    fail(ErrorCode::unavailable,
-         fmt::format("cannot ask the launcher (PMI_FD={}): {}", fd_, errno_text(errno)));
+    fail_pmi(ErrorCode::unavailable,
+             fmt::format("cannot ask the launcher (PMI_FD={}): {}", fd_, errno_text(errno)));
   const std::string text = read_answer(shown, separator);
   Answer answer;
   std::istringstream words(text);
@@ -119,8 +119,8 @@ Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, char
   }
   const std::string& result = answer["rc"];
   if (answer["cmd"] != expected || (!result.empty() && result != "0"))
-    fail(ErrorCode::unavailable,
-         fmt::format("the launcher answers \"{}\" with \"{}\"", shown, text.substr(0, 200)));
+    fail_pmi(ErrorCode::unavailable,
+             fmt::format("the launcher answers \"{}\" with \"{}\"", shown, text.substr(0, 200)));
   return answer;
 }
 
@@ -142,7 +142,7 @@ std::string Pmi::read_answer(const std::string& request, char separator) {
       const char* const first =
           std::find_if_not(begin, begin + kLengthDigits, [](char c) { return c == ' '; });
       if (std::from_chars(first, begin + kLengthDigits, bytes).ec != std::errc() || bytes == 0)
-        fail(ErrorCode::unavailable, "the launcher sends what is no PMI-2");
+        fail_pmi(ErrorCode::unavailable, "the launcher sends what is no PMI-2");
       if (received_.size() >= kLengthDigits + bytes)
         return take(kLengthDigits, bytes, kLengthDigits + bytes);
     }
@@ -158,19 +158,19 @@ void Pmi::read_some(const std::string& request, std::chrono::steady_clock::time_
         ::poll(&ready, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000)));
     if (found < 0 && errno == EINTR) continue;
     if (found == 0 && left.count() <= 0)
-      fail(ErrorCode::timeout,
-           fmt::format("the launcher has not answered \"{}\" within {:.3g} s: have all ranks "
-                       "started?",
-                       request, std::chrono::duration<double>(timeout_).count()));
+      fail_pmi(ErrorCode::timeout,
+               fmt::format("the launcher has not answered \"{}\" within {:.3g} s: have all ranks "
+                           "started?",
+                           request, std::chrono::duration<double>(timeout_).count()));
     if (found == 0) continue;
     char bytes[1024];
     const ssize_t count = ::recv(fd_, bytes, sizeof(bytes), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0 || received_.size() > kAnswerBytesMax)
-      fail(ErrorCode::unavailable,
-           count < 0    ? fmt::format("cannot hear the launcher: {}", errno_text(errno))
-           : count == 0 ? std::string("the launcher has closed its socket (PMI_FD)")
-                        : std::string("the launcher sends what is no line"));
+      fail_pmi(ErrorCode::unavailable,
+               count < 0    ? fmt::format("cannot hear the launcher: {}", errno_text(errno))
+               : count == 0 ? std::string("the launcher has closed its socket (PMI_FD)")
+                            : std::string("the launcher sends what is no line"));
     received_.append(bytes, static_cast<size_t>(count));
     return;
   }

@@ -26,6 +26,7 @@ class Pmi final : public KeyValueStore {
   /// Says goodbye, except in a forked child.
   ~Pmi() override;
 
+  bool is_forked() const override { return process_.is_forked(); }
   void put(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key) override;
   void barrier() override;

@@ -14,7 +14,7 @@
 #include "base/log.h"
 
 namespace ropewalk::bootstrap {
-namespace {
+namespace pmix {
 
 // What the standard says of types and numbers, as its version 4 fixes them for every library that
 // is called libpmix.so.2.
@@ -96,9 +96,7 @@ struct PendingCall {
   }
 };
 
-}  // namespace
-
-struct Pmix::Library {
+struct Library {
   Library();
 
   void check(const char* call, Status status) const {
@@ -133,7 +131,7 @@ struct Pmix::Library {
   }
 };
 
-Pmix::Library::Library() : handle(open_library()) {
+Library::Library() : handle(open_library()) {
   if (handle == nullptr) {
     const char* why = ::dlerror();
     throw Error(ErrorCode::unavailable, "pmix",
@@ -152,7 +150,7 @@ Pmix::Library::Library() : handle(open_library()) {
   find("PMIx_Error_string", error_string);
 }
 
-Value* Pmix::Library::get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const {
+Value* Library::get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const {
   Value limit(kTypeInt);
   limit.integer = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(timeout).count());
   const Info info(kTimeout, limit);
@@ -161,8 +159,10 @@ Value* Pmix::Library::get(const Proc& of, const char* key, std::chrono::nanoseco
   return value;
 }
 
+}  // namespace pmix
+
 Pmix::Pmix(std::chrono::nanoseconds timeout)
-    : timeout_(timeout), library_(std::make_unique<Library>()) {
+    : timeout_(timeout), library_(std::make_unique<pmix::Library>()) {
   library_->check("PMIx_Init (PMIX_NAMESPACE, PMIX_RANK, PMIX_SERVER_*)",
                   library_->init(&library_->own, nullptr, 0));
 }
@@ -172,7 +172,7 @@ Pmix::~Pmix() {
 }
 
 std::string Pmix::library_path() {
-  const Library library;
+  const pmix::Library library;
   Dl_info info{};
   ::dladdr(reinterpret_cast<const void*>(library.init), &info);
   return info.dli_fname == nullptr ? "libpmix.so.2" : info.dli_fname;
@@ -183,48 +183,51 @@ int Pmix::rank() const {
 }
 
 int Pmix::size() {
-  Value* value = library_->get(library_->everyone(), kJobSize, timeout_);
-  const bool is_number = value->type == kTypeUint32;
+  pmix::Value* value = library_->get(library_->everyone(), pmix::kJobSize, timeout_);
+  const bool is_number = value->type == pmix::kTypeUint32;
   const uint32_t size = value->uint32;
   std::free(value);
   if (!is_number || size == 0 || size > INT32_MAX)
-    fail(ErrorCode::unavailable, "the launcher's PMIx does not tell the job's size");
+    pmix::fail(ErrorCode::unavailable, "the launcher's PMIx does not tell the job's size");
   return static_cast<int>(size);
 }
 
 void Pmix::put(const std::string& key, const std::string& value) {
-  Value text(kTypeString);
+  pmix::Value text(pmix::kTypeString);
   text.string = const_cast<char*>(value.c_str());  // it is copied
-  library_->check("PMIx_Put", library_->put(kScopeGlobal, key.c_str(), &text));
+  library_->check("PMIx_Put", library_->put(pmix::kScopeGlobal, key.c_str(), &text));
   library_->check("PMIx_Commit", library_->commit());
 }
 
 std::string Pmix::get(const std::string& key) {
-  Proc rank_zero = library_->own;
+  pmix::Proc rank_zero = library_->own;
   rank_zero.rank = 0;
-  Value* value = library_->get(rank_zero, key.c_str(), timeout_);
-  const bool is_text = value->type == kTypeString && value->string != nullptr;
+  pmix::Value* value = library_->get(rank_zero, key.c_str(), timeout_);
+  const bool is_text = value->type == pmix::kTypeString && value->string != nullptr;
   const std::string text = is_text ? value->string : "";
   if (is_text) std::free(value->string);
   std::free(value);
-  if (!is_text) fail(ErrorCode::unavailable, fmt::format("rank 0's {} is no text in PMIx", key));
+  if (!is_text)
+    pmix::fail(ErrorCode::unavailable, fmt::format("rank 0's {} is no text in PMIx", key));
   return text;
 }
 
 void Pmix::barrier() {
-  const auto pending = std::make_shared<PendingCall>();
-  auto* const owner = new std::shared_ptr<PendingCall>(pending);
-  const Info collect(kCollectData, flag());
-  const Status begun = library_->fence(nullptr, 0, &collect, 1, PendingCall::on_end, owner);
-  if (begun != kSuccess) delete owner;  // it is not called
-  if (begun == kOperationSucceeded) return;
+  const auto pending = std::make_shared<pmix::PendingCall>();
+  auto* const owner = new std::shared_ptr<pmix::PendingCall>(pending);
+  const pmix::Info collect(pmix::kCollectData, pmix::flag());
+  const pmix::Status begun =
+      library_->fence(nullptr, 0, &collect, 1, pmix::PendingCall::on_end, owner);
+  if (begun != pmix::kSuccess) delete owner;  // it is not called
+  if (begun == pmix::kOperationSucceeded) return;
   library_->check("PMIx_Fence_nb", begun);
   std::unique_lock lock(pending->mutex);
   if (!pending->changed.wait_for(lock, timeout_, [&] { return pending->status.has_value(); }))
-    fail(ErrorCode::timeout,
-         fmt::format("the launcher's PMIx_Fence has not ended within {:.3g} s: have all ranks "
-                     "started?",
-                     std::chrono::duration<double>(timeout_).count()));
+    pmix::fail(
+        ErrorCode::timeout,
+        fmt::format("the launcher's PMIx_Fence has not ended within {:.3g} s: have all ranks "
+                    "started?",
+                    std::chrono::duration<double>(timeout_).count()));
   library_->check("PMIx_Fence", *pending->status);
 }
 

@@ -13,6 +13,10 @@
 
 namespace ropewalk::bootstrap {
 
+namespace pmix {
+struct Library;
+}
+
 /// One client of the launcher's server, until its end. MPI in the same process may be another: PMIx
 /// counts them.
 class Pmix final : public KeyValueStore {
@@ -28,6 +32,7 @@ class Pmix final : public KeyValueStore {
   /// Which libpmix it would be. Throws Error(unavailable) where there is none.
   static std::string library_path();
 
+  bool is_forked() const override { return process_.is_forked(); }
   int rank() const;
   int size();
   void put(const std::string& key, const std::string& value) override;
@@ -35,10 +40,9 @@ class Pmix final : public KeyValueStore {
   void barrier() override;
 
  private:
-  struct Library;
   const std::chrono::nanoseconds timeout_;
   const ForkGuard process_;
-  const std::unique_ptr<Library> library_;
+  const std::unique_ptr<pmix::Library> library_;
 };
 
 }  // namespace ropewalk::bootstrap

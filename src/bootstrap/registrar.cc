@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalNs = 20 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
+constexpr int64_t kFollowNs = 50 * kMillisecond_ns;
 constexpr int64_t kTellAfterNs = 5000 * kMillisecond_ns;
 
 }  // namespace
@@ -28,7 +29,8 @@ Registrar::Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_n
       statements_(statements) {}
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
-  entries_.push_back({FrameStream(std::move(socket)), std::move(source), from, {}});
+  entries_.push_back(
+      {FrameStream(std::move(socket)), std::move(source), from, ++entries_made_, 0, {}});
   if (monitor_.failure() != nullptr) entries_.back().stream.send(statements_.failure_frame());
 }
 
@@ -38,13 +40,13 @@ void Registrar::prepare(PollSet& set, int64_t now_ns) {
     watches_all_next_ns_ =
         now_ns + kWatchIntervalNs + std::ssize(entries_) * kWatchIntervalPerRankNs;
   for (Entry& entry : entries_)
-    if (is_watched(entry)) entry.stream.prepare(set);
+    if (is_watched(entry, now_ns)) entry.stream.prepare(set);
   set.wake_at(watches_all_next_ns_);
 }
 
 void Registrar::advance(const PollSet& set, int64_t now_ns) {
   for (Entry& entry : entries_) {
-    if (!is_watched(entry)) continue;
+    if (!is_watched(entry, now_ns)) continue;
     for (const Frame& frame : entry.stream.advance(set)) handle(entry, frame, now_ns);
     if (entry.stream.is_open()) continue;
     if (entry.stream.forged()) {
@@ -113,19 +115,28 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
   // One comes again where its local registrar has gone, of which the other connection will tell.
   // Of two with one rank, which local registrars cannot always see, rank 0 tells.
   const bool is_taken = row.rank >= 0;
-  if (is_taken && row.verify_key != record.verify_key && !is_local())
+  const bool is_again = is_taken && is_same_record(row, record) && !complete();
+  if (is_taken && row.verify_key == record.verify_key && !is_again && !is_local())
+    return fail(ErrorCode::protocol,
+                fmt::format("rank {} at {} changes what {} has said", entry.from, entry.source,
+                            describe(row)),
+                kForgerAdvice, static_cast<int>(entry.from));
+  if (is_taken && !is_again && !is_local())
     return fail(ErrorCode::mismatch,
                 fmt::format("two processes are rank {}: {}, pid {} and {}, pid {}", record.rank,
                             row.host_name, row.pid, record.host_name, record.pid),
                 "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
                 record.rank);
-  row = record;
-  entry.ranks.push_back(record.rank);
-  joined_ += is_taken ? 0 : 1;
+  if (!is_taken) {
+    row = record;
+    ++joined_;
+  }
+  if (!entry.has(record.rank)) entry.ranks.push_back(record.rank);
+  entry.watched_until_ns = now_ns + kFollowNs;
   const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
-  if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns});
+  if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns, entry.number});
   log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
       table_.size());
 }
@@ -140,10 +151,14 @@ void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int
 }
 
 bool Registrar::withdraw(const Entry& entry) {
-  const auto is_of = [&](const Joined& joined) { return entry.has(joined.join.record.rank); };
-  if (std::erase_if(joined_here_, is_of) == 0) return false;
-  table_[entry.from] = {};
-  --joined_;
+  const auto joined = std::ranges::find(joined_here_, entry.number, &Joined::entry);
+  if (joined == joined_here_.end()) return false;
+  PeerRecord& row = table_[entry.from];
+  if (row.verify_key == joined->join.record.verify_key) {
+    row = {};
+    --joined_;
+  }
+  joined_here_.erase(joined);
   return true;
 }
 

@@ -49,6 +49,7 @@ class Registrar {
   struct Joined {
     Join join;
     int64_t deadline_ns;
+    uint32_t entry;  // over which it came
   };
   /// A local registrar's: how many have come since `take_joined`, and those, for rank 0.
   size_t joined_here() const { return joined_here_.size(); }
@@ -66,16 +67,18 @@ class Registrar {
     FrameStream stream;
     std::string source;
     uint32_t from;
-    std::vector<int> ranks =
-        {};  // whose records have come: its own, and a local registrar's others
+    uint32_t number;               // none is used twice
+    int64_t watched_until_ns = 0;  // what it passes on may follow its own
+    std::vector<int> ranks = {};   // whose records have come: its own first
 
     bool has(int rank) const { return std::ranges::count(ranks, rank) != 0; }
   };
   /// In this round: those that still have to say who they are. The others, of which there are many
   /// while the last are awaited, have nothing to say unless they fail: now and then.
-  bool is_watched(const Entry& entry) const {
+  bool is_watched(const Entry& entry, int64_t now_ns) const {
     const bool passes_on = entry.ranks.size() > 1 && entry.ranks.size() < kJoinGroup;
-    return entry.ranks.empty() || passes_on || watches_all_ || !entry.stream.idle();
+    return entry.ranks.empty() || passes_on || now_ns < entry.watched_until_ns || watches_all_ ||
+           !entry.stream.idle();
   }
   bool is_local() const { return own_ != 0; }
   /// Whether a rank that joins may come over the connection of that one.
@@ -94,6 +97,7 @@ class Registrar {
   JobMonitor& monitor_;
   Statements& statements_;
   size_t joined_ = 1;
+  uint32_t entries_made_ = 0;
   bool watches_all_ = false;
   int64_t watches_all_next_ns_ = 0;
   int64_t begun_ns_ = 0, tell_next_ns_ = 0;

@@ -340,6 +340,14 @@ std::string describe(const PeerRecord& record) {
   return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
 }
 
+bool is_same_record(const PeerRecord& a, const PeerRecord& b) {
+  const auto sorted = [](PeerRecord record) {
+    std::ranges::sort(record.addresses);
+    return encode(record);
+  };
+  return sorted(a) == sorted(b);
+}
+
 bool within_limits(const PeerRecord& record) {
   return record.rank >= 0 && static_cast<uint32_t>(record.rank) < kRanksMax &&
          record.host_name.size() <= kNameBytesMax && record.host_id.size() <= kNameBytesMax &&

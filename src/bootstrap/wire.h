@@ -210,6 +210,8 @@ Bytes frame(const Signed<Message>& said);
 inline constexpr const char* kForgedAdvice =
     "look at what lies between the two hosts: it changes bytes, or forges them";
 
+/// What one rank says of itself, in whatever order its addresses are.
+bool is_same_record(const PeerRecord& a, const PeerRecord& b);
 /// "rank 3 (host, pid 12)".
 std::string describe(const PeerRecord& record);
 

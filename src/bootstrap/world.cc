@@ -54,6 +54,10 @@ void check_descriptor_limit(const JobIdentity& identity) {
   const auto needed = static_cast<rlim_t>(join_group(identity.size)) + kOthers;
   raise_descriptor_limit();
   const rlimit limit = descriptor_limits();
+  const rlim_t most = static_cast<rlim_t>(identity.size) + kOthers;
+  if (identity.rank == 0 && needed <= limit.rlim_cur && limit.rlim_cur < most)
+    log(LogLevel::info, 0, "{} files may be open; if each rank is on a host of its own, {} will be",
+        limit.rlim_cur, most);
   if (identity.rank != 0 || limit.rlim_cur >= needed) return;
   fail(ErrorCode::exhausted, 0,
        fmt::format("{} ranks need {} open files at rank 0; the limit is {}", identity.size, needed,
@@ -123,11 +127,7 @@ std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
   auto listeners = listen_on_interfaces(socket_ifname, coordinator.port);
   std::string why;
   for (const SocketAddress& address : resolve(coordinator, why)) {
-    const auto is_same = [&](const LocalAddress& local) {
-      return local.address.ip() == address.ip();
-    };
-    const bool is_here = address.is_loopback() || std::ranges::any_of(local_addresses(""), is_same);
-    if (is_here && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
+    if (is_of_this_host(address) && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
           return local_address(fd.get()).ip() == address.ip();
         }))
       listeners.push_back(listen_at(address));

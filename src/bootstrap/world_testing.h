@@ -65,6 +65,13 @@ inline const Failure* await_failure(Monitor& monitor, int timeout_ms = 10'000) {
   return monitor.failure();
 }
 
+/// A listener there, where it is free.
+inline UniqueFd listen_if_free(const SocketAddress& address) {
+  UniqueFd fd;
+  EXPECT_EQ(try_listen(address, fd), 0);
+  return fd;
+}
+
 /// A connection that has not said anything yet.
 inline UniqueFd connect_to(const std::string& address) {
   UniqueFd fd;

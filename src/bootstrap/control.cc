@@ -108,7 +108,7 @@ void Control::prepare(int64_t now_ns) {
     if (host_probe_) host_probe_->prepare(set_);
     for (auto& [link, dialer] : dials_) dialer->prepare(set_);
     if (is_joined_ && parent_dial_) set_.wake_at(new_parent_deadline_ns_);
-    if (!is_joined_) set_.wake_at(registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns);
+    if (!is_joined_) set_.wake_at(join_deadline_ns());
     set_.wake_at(socket_broker_.next_deadline().first);
   }
   if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);

@@ -126,6 +126,7 @@ class Control {
   void take_records(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);
   void finish_joining(int64_t now_ns);
+  int64_t join_deadline_ns() const;
   void check_join_deadline(int64_t now_ns);
   void spread_join_failure();
   void mark_phase(std::string name);

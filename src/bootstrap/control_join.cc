@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
 /// A local registrar waits so long for another, and so long in all, before it passes on what came.
 constexpr int64_t kGatherPauseNs = 4 * kMillisecond_ns, kGatherMaxNs = 20 * kMillisecond_ns;
+/// What rank 0 says at the end of the time to join comes later through a local registrar.
+constexpr int64_t kPassedOnNs = 500 * kMillisecond_ns;
 constexpr int64_t kLookUpIntervalNs = 5000 * kMillisecond_ns;
 
 double milliseconds(int64_t time_ns) {
@@ -340,9 +342,13 @@ void Control::finish_joining(int64_t now_ns) {
       milliseconds(now_ns - start_ns_), phases_);
 }
 
+int64_t Control::join_deadline_ns() const {
+  if (registrar_) return registrar_->deadline_ns();
+  return setup_.deadline_ns + (is_through_local_ ? kPassedOnNs : 0);
+}
+
 void Control::check_join_deadline(int64_t now_ns) {
-  const int64_t deadline_ns = registrar_ ? registrar_->deadline_ns() : setup_.deadline_ns;
-  if (is_joined_ || monitor_.failure() != nullptr || now_ns < deadline_ns) return;
+  if (is_joined_ || monitor_.failure() != nullptr || now_ns < join_deadline_ns()) return;
   const std::string limit = fmt::format(
       "within {:.3g} s", std::chrono::duration<double>(setup_.config.time_to_join()).count());
   const auto late = [this](std::string reason, std::string advice, std::vector<int> peers) {

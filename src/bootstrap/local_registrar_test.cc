@@ -13,6 +13,7 @@
 #include "bootstrap/auth.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
+#include "tests/support/sanitized.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -95,6 +96,15 @@ TEST(LocalRegistrar, RankZeroHasOneConnectionForEachGroup) {
   const CountingProxy proxy(job.coordinator());
   expect_all_join(job, proxy.address());
   EXPECT_EQ(proxy.connections(), 3);
+}
+
+TEST(LocalRegistrar, AThousandRanksOfOneProgramJoin) {
+  constexpr int kGroups = kIsSanitized ? 16 : 64;
+  TestJob job(kGroups * kJoinGroup);
+  job.config.timeout = 300s;  // on a few CPUs, and under sanitizers
+  const CountingProxy proxy(job.coordinator());
+  expect_all_join(job, proxy.address());
+  EXPECT_EQ(proxy.connections(), kGroups);
 }
 
 TEST(LocalRegistrar, ServesOneJobAfterTheOther) {

@@ -11,6 +11,8 @@
 
 #include "bootstrap/acceptor.h"
 #include "bootstrap/auth.h"
+#include "bootstrap/dialer.h"
+#include "bootstrap/frame_stream.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
 #include "tests/support/sanitized.h"
@@ -136,6 +138,46 @@ TEST(LocalRegistrar, WhereItGoesAwayAnotherFollows) {
   expect_all_join(job, proxy.address());
   goes.join();
   EXPECT_EQ(proxy.connections(), 3);
+}
+
+/// Joins at `address` as `rank`, and is gone again.
+void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
+  Hello hello;
+  hello.from = static_cast<uint32_t>(rank);
+  Dialer dialer({address}, hello, job_key(job.config.job_key.text()));
+  const MonotonicClock clock;
+  PollSet set;
+  while (dialer.state() == Dialer::State::working) {
+    set.clear();
+    dialer.prepare(set);
+    set.wait(clock.now_ns());
+    dialer.advance(set, clock.now_ns());
+  }
+  ASSERT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
+  FrameStream stream(dialer.take());
+  PeerRecord record;
+  record.rank = rank;
+  record.host_name = record.host_id = "gone";
+  record.addresses = {"127.0.0.1:1"};
+  stream.send(frame(Join{static_cast<uint32_t>(job.size), 20'000, record}));
+  stream.flush();
+  std::this_thread::sleep_for(50ms);
+}
+
+// It took the whole group with it.
+TEST(LocalRegistrar, OneThatGoesBeforeRankZeroKnowsOfItIsNotMissed) {
+  constexpr int kGoing = 17;
+  const TestJob job(kThreeGroups);
+  std::atomic<bool> gone{false};
+  std::thread going([&] {
+    join_and_go(job, local_registrar(job, job.coordinator(), join_group(kGoing)), kGoing);
+    gone = true;
+  });
+  expect_no_errors(run_world_ranks(job.size, [&](int rank) {
+    while ((rank == 0 || rank == kGoing) && !gone) std::this_thread::sleep_for(1ms);
+    job.join(rank)->leave();
+  }));
+  going.join();
 }
 
 /// A process that listens at `address` as another user, and answers nothing; ends with the test.

@@ -7,7 +7,9 @@
 
 #include "ropewalk/status.h"
 
-// The header has macros of these names.
+// The header has macros of these names, which files that are compiled with this one need again.
+#pragma push_macro("ibv_get_device_list")
+#pragma push_macro("ibv_query_port")
 #undef ibv_get_device_list
 #undef ibv_query_port
 
@@ -107,3 +109,6 @@ void load_library() {
   }
 ROPEWALK_VERBS_FUNCTIONS(ROPEWALK_DEFINE)
 #undef ROPEWALK_DEFINE
+
+#pragma pop_macro("ibv_query_port")
+#pragma pop_macro("ibv_get_device_list")

@@ -46,8 +46,8 @@ std::string random_secret();
 /// The secret of a part of a job, from that of the whole and a nonce that anybody may read.
 std::string part_secret(std::string_view whole, std::string_view nonce);
 
-/// Where the ranks of a host that join through one of them find it: a name that nobody without the
-/// job's key can guess.
+/// Where the ranks of a host that join through one of them find it: a name that follows from the
+/// job's key. No secret: all users of the host can read it while somebody listens there.
 std::string local_registrar_name(const Key& join_key, std::string_view coordinator, int size,
                                  int group);
 

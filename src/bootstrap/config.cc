@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 
 #include "base/text.h"
@@ -153,10 +154,32 @@ std::optional<std::string_view> transport_named(std::string_view word) {
   return {};
 }
 
-const std::vector<VariableInfo>& variable_infos() {
+namespace {
+
+std::vector<VariableInfo> ib_variable_infos() {
+  return {
+      {"ROPEWALK_IB_HCA", "all that are usable",
+       "RDMA devices by name or prefix: mlx5_0,mlx5_1 or mlx5_0:1 (port 1); =mlx5_1 for exactly "
+       "this name; ^mlx5_3 for all but these"},
+      {"ROPEWALK_IB_GID_INDEX", "chosen",
+       "row of the ports' GID table, 0 to 255; see `ropewalk doctor`"},
+      {"ROPEWALK_IB_TC", "0", "RoCE: traffic class, 0 to 255; DSCP is its upper six bits"},
+      {"ROPEWALK_IB_SL", "0", "InfiniBand: service level; RoCE: priority; 0 to 15"},
+      {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},
+      {"ROPEWALK_IB_TIMEOUT", "by ROPEWALK_LINK_TIMEOUT: 19",
+       "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this"},
+      {"ROPEWALK_IB_RETRY", "6",
+       "0 to 7: how often it is sent again. A peer that answers nothing is lost after (this + 1) * "
+       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 15 s; some adapters take up to four times as long"},
+      {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
+      {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
+  };
+}
+
+std::vector<VariableInfo> general_variable_infos() {
   static const std::string algorithm_list = algorithm_words_text();
   static const std::string transport_help = transport_words_text() + "; the same on every rank";
-  static const std::vector<VariableInfo> infos = {
+  return {
       {"ROPEWALK_RANK", "from the launcher", "this process's rank, 0 to size-1"},
       {"ROPEWALK_SIZE", "from the launcher", "how many ranks the job has"},
       {"ROPEWALK_LOCAL_RANK", "from the launcher",
@@ -181,7 +204,8 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_TRANSPORT", "auto", transport_help},
       {"ROPEWALK_REQUIRE", "none", "rdma, shm, tcp: an error instead of a slower transport"},
       {"ROPEWALK_ALGORITHM", "auto", algorithm_list},
-      {"ROPEWALK_SOCKET_IFNAME", "all that are up", "interfaces to be dialed at: name or prefix"},
+      {"ROPEWALK_SOCKET_IFNAME", "all that are up",
+       "interface name or prefix whose addresses other ranks may dial"},
       {"ROPEWALK_TIMEOUT", "30", "longest wait: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_JOIN_TIMEOUT", "ROPEWALK_TIMEOUT", "longest wait until all ranks have come"},
       {"ROPEWALK_LINK_TIMEOUT", "22",
@@ -191,21 +215,6 @@ const std::vector<VariableInfo>& variable_infos() {
       {"ROPEWALK_TCP_STREAMS", "one a network",
        "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
        "that all hosts share"},
-      {"ROPEWALK_IB_HCA", "all that are usable",
-       "RDMA devices by name or prefix: mlx5_0,mlx5_1 or mlx5_0:1 (port 1); =mlx5_1 for exactly "
-       "this name; ^mlx5_3 for all but these"},
-      {"ROPEWALK_IB_GID_INDEX", "chosen",
-       "row of the ports' GID table: `ropewalk doctor`, 0 to 255"},
-      {"ROPEWALK_IB_TC", "0", "RoCE: traffic class, 0 to 255; DSCP is its upper six bits"},
-      {"ROPEWALK_IB_SL", "0", "InfiniBand: service level; RoCE: priority; 0 to 15"},
-      {"ROPEWALK_IB_PKEY", "0", "row of the ports' table of partition keys"},
-      {"ROPEWALK_IB_TIMEOUT", "by ROPEWALK_LINK_TIMEOUT: 19",
-       "1 to 22: a packet is sent again when no answer came for 4.096 us * 2^this"},
-      {"ROPEWALK_IB_RETRY", "6",
-       "0 to 7: how often it is sent again. A peer that answers nothing is lost after (this + 1) * "
-       "4.096 us * 2^ROPEWALK_IB_TIMEOUT: 15 s; some adapters take up to four times as long"},
-      {"ROPEWALK_IB_LANES", "one per port", "queue pairs per peer, 1 to 8; the same on every rank"},
-      {"ROPEWALK_IB_MTU", "4096", "longest packet: 256, 512, 1024, 2048 or 4096 bytes"},
       {"ROPEWALK_PROBE", "1",
        "0 or 1: in jobs on several hosts, measure the links between them at the start, some 50 ms, "
        "instead of taking the rate that the system tells of adapters; and try other algorithms in "
@@ -221,6 +230,16 @@ const std::vector<VariableInfo>& variable_infos() {
        "folder for the PyTorch backend, which is compiled when it is first used"},
       {"ROPEWALK_SEEDS", "all", "for Ropewalk's own tests: seeds of the simulation, 17 or 1:100"},
   };
+}
+
+}  // namespace
+
+const std::vector<VariableInfo>& variable_infos() {
+  static const std::vector<VariableInfo> infos = [] {
+    std::vector<VariableInfo> all = general_variable_infos();
+    std::ranges::copy(ib_variable_infos(), std::back_inserter(all));
+    return all;
+  }();
   return infos;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "base/log.h"
@@ -154,6 +155,7 @@ void Control::advance_local_registrar(int64_t now_ns) {
 }
 
 int64_t Control::gathered_until_ns() const {
+  assert(local_registrar_ && gathered_ > 0);
   if (local_registrar_->has_group()) return gathered_first_ns_;
   return std::min(gathered_last_ns_ + kGatherPauseNs, gathered_first_ns_ + kGatherMaxNs);
 }
@@ -312,7 +314,7 @@ void Control::take_records(const Frame& frame) {
         ErrorCode::protocol,
         "this rank's record was changed on the way to rank 0, by rank 0 or the rank of this "
         "host through which it has joined",
-        kForgerAdvice, 0);
+        kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
   record_frames_.push_back(bootstrap::frame(FrameType::records, frame.payload));
   tree_.flood(record_frames_.back(), tree_parent(setup_.rank));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -130,6 +131,7 @@ std::optional<std::string> Munge::decode(const std::string& credential, std::str
 
 CredentialServer::CredentialServer(UniqueFd listener, std::string text)
     : listener_(std::move(listener)), text_(std::move(text)) {
+  assert(listener_ && !text_.empty());
   munge_.encode(text_);  // where that fails, it is this rank that should tell
   thread_ = start_thread("bootstrap", "ropewalk-munge", [this] { run(); });
 }

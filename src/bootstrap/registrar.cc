@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -26,7 +27,10 @@ Registrar::Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_n
       own_(own),
       deadline_ns_(deadline_ns),
       monitor_(monitor),
-      statements_(statements) {}
+      statements_(statements) {
+  assert(own >= 0 && static_cast<size_t>(own) < table.size());
+  assert(table[static_cast<size_t>(own)].rank == own);
+}
 
 void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
   entries_.push_back(
@@ -170,6 +174,7 @@ std::vector<int> Registrar::missing() const {
 }
 
 void Registrar::send_places(const WorldId& world, const Digest& table) {
+  assert(complete() && !is_local());
   for (Entry& entry : entries_)
     for (const int rank : entry.ranks)
       entry.stream.send(
@@ -177,12 +182,14 @@ void Registrar::send_places(const WorldId& world, const Digest& table) {
 }
 
 bool Registrar::has_group() const {
+  assert(is_local());
   const int first = std::max(join_group(own_) * kJoinGroup, 1);
   const int end = std::min((join_group(own_) + 1) * kJoinGroup, static_cast<int>(table_.size()));
   return joined_ == static_cast<size_t>(end - first);
 }
 
 bool Registrar::pass_on(const Place& place) {
+  assert(is_local() && place.rank != own_);
   const auto entry = std::ranges::find_if(
       entries_, [&](const Entry& candidate) { return candidate.has(place.rank); });
   if (entry == entries_.end()) return false;

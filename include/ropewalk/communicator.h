@@ -16,9 +16,9 @@
 // must then be made equal on all ranks by the caller.
 // Forked children: the communicator stays the parent's. In the child every call throws
 // Error(invalid_argument), and destructors do nothing.
-// Errors: every call may throw Error. After peer_lost, timeout, mismatch or aborted the
+// Errors: every call may throw Error. After peer_lost, timeout, mismatch, aborted or revoked the
 // communicator is broken: buffers of unfinished operations have unspecified content and every later
-// call throws the same error.
+// call throws the same error, but `shrink`, which gives another of those who are left, and `agree`.
 #pragma once
 
 #include <chrono>
@@ -32,6 +32,7 @@
 
 #include "ropewalk/buffer.h"
 #include "ropewalk/call.h"
+#include "ropewalk/epoch.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
 
@@ -49,6 +50,7 @@ struct Options {
   std::optional<std::string> transport;  // "auto", "shm", "tcp", "verbs", "ucx"
   std::optional<bool> secure;            // seal what is sent between hosts; default off
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
+  std::optional<std::chrono::nanoseconds> join_timeout;  // of joining; default the timeout
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there
 };
@@ -219,6 +221,26 @@ class Communicator {
   /// The process whose end or abort broke this communicator, where it is another one of this host.
   /// For those who must not end before it has, lest they be taken for the cause.
   std::optional<int64_t> culprit_process() const;
+
+  // The next epoch (epoch.h, docs/elastic.md).
+  /// Ends this epoch on every rank: calls under way on any of its communicators, and all later
+  /// ones, throw Error(revoked), or what else had failed before. Returns at once. Any thread, in
+  /// any state.
+  void revoke(const std::string& reason);
+  /// Collective of those who are left of the whole job, after a failure or without one (then it
+  /// ends this epoch): a communicator of the next epoch, of all ranks that call this, in their
+  /// order. Ranks may die meanwhile. Returns as soon as all that are left have come; waits half of
+  /// `timeout` (default: the communicator's) for those of whom nothing is known. This communicator
+  /// may be destroyed then. Throws Error(no_quorum) where this rank cannot go on: not more than
+  /// half of this epoch's ranks were reached, or they have gone on without it. Not while another
+  /// thread is in a call. Memory from `allocate` may be used on, as any other.
+  std::unique_ptr<Communicator> shrink(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Collective of those who are left of the whole job, after a failure or without one: the AND of
+  /// the bits of all that take part, and who they are, the same on all, whoever dies meanwhile.
+  /// Throws as `shrink`.
+  Agreed agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Of this communicator; 0 as the job starts.
+  const Epoch& epoch() const;
 
   /// Collective: a communicator for each `color`, of the ranks that gave it, in the order of (key,
   /// rank); null where color is negative. It shares the connections and threads of this one, and

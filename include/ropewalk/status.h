@@ -23,6 +23,8 @@ enum class ErrorCode {
   protocol,          // a peer sent bytes that make no sense
   system,            // a system call failed
   aborted,           // this job was aborted, here or elsewhere
+  revoked,           // this epoch's communicators were ended, for the next epoch
+  no_quorum,         // too few members were left, or reached, to go on
 };
 std::string_view name_of(ErrorCode code);
 
@@ -53,6 +55,11 @@ class Error : public std::runtime_error {
   int rank() const noexcept { return failure_->rank; }
   int peer() const noexcept { return failure_->peer; }
   const std::vector<int>& peers() const noexcept { return failure_->peers; }
+  /// Whether the ranks that are left may go on with Communicator::shrink.
+  bool is_survivable() const noexcept {
+    return code() == ErrorCode::peer_lost || code() == ErrorCode::timeout ||
+           code() == ErrorCode::aborted || code() == ErrorCode::revoked;
+  }
 
  private:
   std::shared_ptr<const Failure> failure_;

@@ -1,7 +1,9 @@
 #include "bootstrap/control.h"
 
 #include <algorithm>
+#include <cassert>
 #include <exception>
+#include <utility>
 
 #include "base/descriptors.h"
 #include "base/log.h"
@@ -32,6 +34,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
           setup_.rank, setup_.size, setup_.flush_limit(),
           [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
       part_control_(setup_.rank, setup_.size, monitor, statements_, tree_, parts),
+      agreements_(setup_.rank, [this](int peer) { return dial(Purpose::agreement, peer, 0); }),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();
@@ -86,7 +89,7 @@ void Control::run() {
     monitor_.report({ErrorCode::system, "control", error.what(), {}, setup_.rank, -1});
   }
   const std::lock_guard lock(mutex_);
-  over_ = told_ = true;
+  over_ = told_ = has_ended_ = true;
   changed_.notify_all();
 }
 
@@ -97,6 +100,8 @@ void Control::prepare(int64_t now_ns) {
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
+  agreements_.prepare(set_);
+  if (!is_joined_ && setup_.predecessor) set_.add(setup_.predecessor->event_fd(), POLLIN);
   for (auto* registrar : {&registrar_, &local_registrar_})
     if (*registrar) (*registrar)->prepare(set_, now_ns);
   if (monitor_.failure() == nullptr) {
@@ -126,6 +131,7 @@ void Control::advance(int64_t now_ns) {
       part_control_.handle(peer, frame, now_ns);
     else
       handle_join_frame(peer, frame);
+  check_predecessor();
   const bool has_failed = monitor_.failure() != nullptr;
   if (!is_joined_ && !has_failed) advance_joining(now_ns);
   for (auto* registrar : {&registrar_, &local_registrar_})  // those who come late
@@ -138,6 +144,7 @@ void Control::advance(int64_t now_ns) {
   check_descriptors(now_ns);
   advance_host_probe(now_ns);
   advance_bypass(now_ns);
+  advance_agreements(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   part_control_.advance(now_ns);
@@ -167,7 +174,7 @@ bool Control::finished(int64_t now_ns) {
 }
 
 bool Control::flushed() const {
-  return tree_.flushed() && !is_half_linked() && bypass_.all_told() &&
+  return tree_.flushed() && !is_half_linked() && bypass_.all_told() && agreements_.flushed() &&
          (!registrar_ || registrar_->flushed()) &&
          (!local_registrar_ || local_registrar_->flushed()) &&
          (!registration_ || registration_->flushed());
@@ -190,6 +197,52 @@ void Control::notify_waiters() {
   all_left_ = is_joined_ && tree_.all_left();
   if (joined_ || over_) changed_.notify_all();
 }
+
+// ---- The next epoch ----
+
+AgreementEnd Control::agree(Agreement::Setup setup, int64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  assert(!agreement_call_ && !agreement_end_);
+  agreement_call_ = {std::move(setup), deadline_ns};
+  wake_.set();
+  changed_.wait(lock, [this] { return agreement_end_ || has_ended_; });
+  if (!agreement_end_) throw Error(*monitor_.failure());
+  return *std::exchange(agreement_end_, std::nullopt);
+}
+
+void Control::set_successor(std::shared_ptr<Predecessor> successor) {
+  const std::lock_guard lock(mutex_);
+  successor_ = std::move(successor);
+  wake_.set();
+}
+
+void Control::advance_agreements(int64_t now_ns) {
+  std::optional<AgreementCall> call;
+  std::shared_ptr<Predecessor> successor;
+  {
+    const std::lock_guard lock(mutex_);
+    call = std::exchange(agreement_call_, std::nullopt);
+    successor = successor_;
+  }
+  if (call) agreements_.begin(std::move(call->setup), call->deadline_ns);
+  agreements_.advance(set_, now_ns);
+  if (successor) successor->note_ended(agreements_.ended());
+  if (auto end = agreements_.take_end()) {
+    const std::lock_guard lock(mutex_);
+    agreement_end_ = std::move(end);
+    changed_.notify_all();
+  }
+}
+
+/// This rank joins a next epoch, of which one has ended meanwhile.
+void Control::check_predecessor() {
+  if (is_joined_ || !setup_.predecessor || monitor_.failure() != nullptr) return;
+  if (const auto rank = setup_.predecessor->ended())
+    fail(ErrorCode::peer_lost, fmt::format("rank {} ended as the epoch was joined", *rank), {},
+         *rank);
+}
+
+// ---- Failures ----
 
 void Control::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
   monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});

@@ -14,11 +14,13 @@
 
 #include "base/clock.h"
 #include "bootstrap/acceptor.h"
+#include "bootstrap/agreement_control.h"
 #include "bootstrap/bypass.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/host_probe.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/part_control.h"
+#include "bootstrap/predecessor.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/socket_broker.h"
 #include "bootstrap/statements.h"
@@ -41,6 +43,7 @@ struct ControlSetup {
   std::vector<size_t> coordinator_names;        // by address, as Dialer's
   std::string coordinator_text;                 // for messages
   int64_t deadline_ns = 0;                      // of joining
+  std::shared_ptr<Predecessor> predecessor;     // of a next epoch
 
   /// How long last words may take: who leaves has no more to do.
   std::chrono::nanoseconds flush_limit() const {
@@ -75,6 +78,11 @@ class Control {
   /// Announces the leave; returns when all have left, or after the timeout; on failure as soon as
   /// the neighbours' kernels know of it, at most after a second.
   void leave(const CallsMade& calls);
+  /// The next agreement of `setup.members`, all of which call this, with equal deadlines. Blocks
+  /// until its end: at `deadline_ns` (monotonic) at the latest.
+  AgreementEnd agree(Agreement::Setup setup, int64_t deadline_ns);
+  /// Who joins the next epoch is to hear of who has ended; null: nobody any more.
+  void set_successor(std::shared_ptr<Predecessor> successor);
   /// Complete and constant once joined.
   const std::vector<PeerRecord>& table() const { return table_; }
 
@@ -91,6 +99,8 @@ class Control {
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
   void check_descriptors(int64_t now_ns);
+  void advance_agreements(int64_t now_ns);
+  void check_predecessor();
   void fail_protocol(std::string reason, int peer);
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.
@@ -143,6 +153,7 @@ class Control {
   Tree tree_;
   Bypass bypass_;
   PartControl part_control_;
+  AgreementControl agreements_;
 
   // Joining.
   std::optional<Registrar> registrar_;        // rank 0
@@ -191,6 +202,14 @@ class Control {
   bool all_left_ = false;  // guarded by mutex_
   bool over_ = false;      // guarded by mutex_: a failure, or the thread has ended
   bool told_ = false;      // guarded by mutex_: nothing of that failure remains to be sent
+  bool has_ended_ = false;  // guarded by mutex_: the thread
+  struct AgreementCall {
+    Agreement::Setup setup;
+    int64_t deadline_ns;
+  };
+  std::optional<AgreementCall> agreement_call_;  // guarded by mutex_
+  std::optional<AgreementEnd> agreement_end_;    // guarded by mutex_
+  std::shared_ptr<Predecessor> successor_;       // guarded by mutex_
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -21,7 +21,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
     if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
     const bool is_other = from < setup_.size && from != setup_.rank;
     if (hello.purpose == Purpose::socket && is_other) verdict = socket_broker_.claim(link);
-    if (hello.purpose == Purpose::failure && is_other) verdict = Verdict::accepted;
+    if ((hello.purpose == Purpose::failure || hello.purpose == Purpose::agreement) && is_other)
+      verdict = Verdict::accepted;
   }
   const bool sent = send_verdict(incoming, verdict);
   if (verdict != Verdict::accepted) return;
@@ -33,6 +34,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
     this->link(from, incoming.connected(), now_ns);
   } else if (hello.purpose == Purpose::failure) {
     bypass_.hear(from, incoming.connected(), now_ns);
+  } else if (hello.purpose == Purpose::agreement) {
+    agreements_.hear(from, incoming.connected());
   } else {
     tune_control_stream(incoming.fd.get(), setup_.config.link_timeout);
     Registrar& registrar = registrar_ ? *registrar_ : *local_registrar_;

@@ -44,6 +44,7 @@ void Dialer::advance(const PollSet& set, int64_t now_ns) {
   } else if (set.take_ready(fd_.get())) {
     phase_ == Phase::connecting ? connect_done(now_ns) : receive(now_ns);
   } else if (now_ns >= until_ns_) {
+    was_silent_ = true;
     next_address(now_ns, phase_ == Phase::connecting ? "no answer" : "it stopped answering");
   }
 }
@@ -52,6 +53,7 @@ void Dialer::start(int64_t now_ns) {
   own_ = random_key_pair();
   hello_.public_key = own_.public_key;
   const int error = begin_connect(addresses_[current_], fd_);
+  was_refused_ |= error == ECONNREFUSED;
   if (error != EMFILE)
     exhausted_since_ns_ = 0;
   else if (exhausted_since_ns_ == 0)
@@ -63,6 +65,7 @@ void Dialer::start(int64_t now_ns) {
 
 void Dialer::connect_done(int64_t now_ns) {
   error_ = finish_connect(fd_.get());
+  was_refused_ |= error_ == ECONNREFUSED;
   if (error_ != 0) return next_address(now_ns, errno_text(error_));
   send(encode(hello_), Phase::reply, kReplyBytes, now_ns);
 }
@@ -145,6 +148,9 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   phase_ = Phase::pause;
   until_ns_ = now_ns;
   if (++current_ < addresses_.size()) return;
+  const bool is_refusal = std::exchange(was_refused_, false) && !was_silent_ && !answered_;
+  refused_rounds_ = is_refusal ? refused_rounds_ + 1 : 0;
+  was_silent_ = false;
   unanswered_rounds_ = std::exchange(answered_, false) ? 0 : unanswered_rounds_ + 1;
   // One of several names may mean another host here, such as a bridge's, where another job listens;
   // where all of them lead to another job it is the key. At a name's other addresses, such as

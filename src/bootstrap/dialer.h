@@ -41,6 +41,9 @@ class Dialer {
   int64_t exhausted_since_ns() const { return exhausted_since_ns_; }
   /// Why the last attempt failed, or why it was refused. Empty before.
   const std::string& why() const { return why_; }
+  /// Nothing listens at its addresses, as their hosts have said in kRoundsToGone rounds: the
+  /// process has ended.
+  bool is_gone() const { return refused_rounds_ >= kRoundsToGone; }
   /// Another user's process listens there: trying again is useless.
   bool is_denied() const { return error_ == EACCES; }
   /// An attempt has failed and the next has not begun.
@@ -86,6 +89,8 @@ class Dialer {
   bool found_job_ = false;
   bool answered_ = false;  // in this round
   int unanswered_rounds_ = 0;
+  bool was_refused_ = false, was_silent_ = false;  // in this round: at some address
+  int refused_rounds_ = 0;                         // in a row: refused, and nowhere silent
   std::string other_job_;
   std::string why_;
   int error_ = 0;  // errno of the last connect

@@ -53,8 +53,8 @@ class Writer {
       text(item, bytes_max);
     }
   }
-  /// Ranks in runs; those beyond kRankRunsMax of them are left out.
-  void ranks(const std::vector<int>& ascending, int first) {
+  /// Ranks in runs; those beyond `runs_max` of them are left out.
+  void ranks(const std::vector<int>& ascending, int first, size_t runs_max = kRankRunsMax) {
     std::vector<std::array<uint32_t, 2>> runs;  // first, count
     for (const int rank : ascending.empty() && first >= 0 ? std::vector{first} : ascending) {
       const auto next = static_cast<uint32_t>(rank);
@@ -63,7 +63,7 @@ class Writer {
       else
         runs.push_back({next, 1});
     }
-    runs.resize(std::min(runs.size(), kRankRunsMax));
+    runs.resize(std::min(runs.size(), runs_max));
     integer(static_cast<uint16_t>(runs.size()));
     for (const auto& [start, count] : runs) {
       integer(start);
@@ -137,9 +137,9 @@ class Reader {
     }
   }
   /// Ascending, no two runs that could be one.
-  void ranks(std::vector<int>& ascending, int& first) {
+  void ranks(std::vector<int>& ascending, int& first, size_t runs_max = kRankRunsMax) {
     uint16_t runs = 0;
-    integer(runs, uint16_t{0}, static_cast<uint16_t>(kRankRunsMax));
+    integer(runs, uint16_t{0}, static_cast<uint16_t>(runs_max));
     for (uint32_t i = 0, least = 0; i < runs && ok_; ++i) {
       uint32_t start = 0, count = 0;
       integer(start, least, kRanksMax - 1);
@@ -187,7 +187,7 @@ concept Is = std::same_as<std::remove_const_t<T>, Message>;
 void fields(auto& c, Is<Hello> auto& hello) {
   c.magic();
   c.integer(hello.version);
-  c.code(hello.purpose, Purpose::join, Purpose::failure);
+  c.code(hello.purpose, Purpose::join, Purpose::agreement);
   c.zeros(1);
   c.integer(hello.from, 0u, kRanksMax - 1);
   c.integer(hello.to, 0u, kRanksMax - 1);
@@ -211,7 +211,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::part_waits);
+  c.code(header.type, FrameType::join, FrameType::agreement);
 }
 
 void fields(auto& c, Is<PeerRecord> auto& record) {
@@ -249,7 +249,7 @@ void fields(auto& c, Is<Place> auto& place) {
 }
 
 void fields(auto& c, Is<Failure> auto& failure) {
-  c.code(failure.code, static_cast<ErrorCode>(1), ErrorCode::aborted);
+  c.code(failure.code, static_cast<ErrorCode>(1), ErrorCode::no_quorum);
   c.integer(failure.rank, 0, static_cast<int>(kRanksMax - 1));
   c.ranks(failure.peers, failure.peer);
   c.text(failure.operation, kOperationBytesMax);
@@ -321,6 +321,37 @@ void fields(auto& c, Is<PartWaits> auto& waits) {
 
 void fields(auto& c, Is<PartQuestion> auto& question) {
   c.integer(question.part, 1u, std::numeric_limits<uint32_t>::max());
+}
+
+void fields(auto& c, Is<Ballot> auto& ballot) {
+  c.integer(ballot.round);
+  c.integer(ballot.leader, 0u, kRanksMax - 1);
+}
+
+void fields(auto& c, Is<Decision> auto& decision) {
+  int first = -1;
+  c.ranks(decision.members, first);
+  c.ranks(decision.ended, first, kEndedRunsMax);
+  c.integer(decision.bits);
+  c.integer(decision.call);
+  c.text(decision.text, kReasonBytesMax);
+}
+
+/// Each kind has what it says.
+void fields(auto& c, Is<AgreementMessage> auto& message) {
+  using Kind = AgreementMessage::Kind;
+  c.code(message.kind, Kind::prepare, Kind::gave_up);
+  c.integer(message.instance);
+  fields(c, message.ballot);
+  if (message.kind == Kind::promise) {
+    c.integer(message.contribution.bits);
+    c.integer(message.contribution.call);
+    c.text(message.contribution.text, kReasonBytesMax);
+    fields(c, message.accepted_ballot);
+  }
+  const bool has_accepted = message.kind == Kind::promise && message.accepted_ballot.round > 0;
+  if (has_accepted || message.kind == Kind::accept || message.kind == Kind::decided)
+    fields(c, message.decision);
 }
 
 template <class T>
@@ -403,6 +434,7 @@ template std::optional<Signed<Failure>> decode(ByteSpan);
 template std::optional<Signed<Leave>> decode(ByteSpan);
 template std::optional<Signed<Waits>> decode(ByteSpan);
 template std::optional<PartQuestion> decode(ByteSpan);
+template std::optional<AgreementMessage> decode(ByteSpan);
 template std::optional<Signed<PartFailure>> decode(ByteSpan);
 template std::optional<Signed<PartLeave>> decode(ByteSpan);
 template std::optional<Signed<PartWaits>> decode(ByteSpan);
@@ -427,6 +459,9 @@ Bytes frame(const Heartbeat& heartbeat) {
 }
 Bytes frame(const PartQuestion& question) {
   return frame(FrameType::part_who_waits, encode(question));
+}
+Bytes frame(const AgreementMessage& message) {
+  return frame(FrameType::agreement, encode(message));
 }
 template <class Message>
 Bytes frame(const Signed<Message>& said) {

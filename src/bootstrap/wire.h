@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "bootstrap/agreement.h"
 #include "bootstrap/monitor.h"
 #include "bootstrap/world.h"
 #include "ropewalk/status.h"
@@ -20,7 +21,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 8;
+inline constexpr uint16_t kProtocolVersion = 9;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -32,7 +33,8 @@ inline constexpr size_t kTransportInfosMax = 16;
 inline constexpr size_t kTransportBytesMax = 4096;  // cpus and transport_infos together
 inline constexpr size_t kOperationBytesMax = 256;
 inline constexpr size_t kReasonBytesMax = 2048;
-inline constexpr size_t kRankRunsMax = 1024;  // of a failure's peers
+inline constexpr size_t kRankRunsMax = 1024;  // of a failure's peers, of a decision's members
+inline constexpr size_t kEndedRunsMax = 512;  // of those who ended before it
 inline constexpr uint32_t kRanksMax = 1u << 20;
 inline constexpr uint32_t kStreamsMax = 1024;
 
@@ -44,7 +46,7 @@ using WorldId = std::array<std::byte, 16>;
 using Digest = std::array<std::byte, 32>;     // BLAKE2b-256
 using Signature = std::array<std::byte, 64>;  // Ed25519
 
-enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3, failure = 4 };
+enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3, failure = 4, agreement = 5 };
 
 /// The first version with this handshake, which stays as it is.
 inline constexpr uint16_t kHandshakeVersion = 4;
@@ -109,6 +111,7 @@ enum class FrameType : uint8_t {
   part_leave = 12,      // Signed<PartLeave>
   part_who_waits = 13,  // PartQuestion
   part_waits = 14,      // Signed<PartWaits>
+  agreement = 15,       // over connections of its own: AgreementMessage
 };
 
 struct FrameHeader {
@@ -203,6 +206,7 @@ Bytes frame(const Place& place);
 Bytes frame(const Records& records);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const PartQuestion& question);
+Bytes frame(const AgreementMessage& message);
 /// Message: one for which there is a type_of.
 template <class Message>
 Bytes frame(const Signed<Message>& said);

@@ -200,7 +200,8 @@ World::World(int rank, int size, const Config& config)
 World::~World() = default;
 
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
-                                   TransportInfos transport_infos) {
+                                   TransportInfos transport_infos,
+                                   std::shared_ptr<Predecessor> predecessor) {
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   PeerRecord record = make_record(identity, config, std::move(transport_infos));
@@ -213,6 +214,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;
+  setup.predecessor = std::move(predecessor);
   setup.deadline_ns = MonotonicClock().now_ns() + config.time_to_join().count();
   open_listeners(identity, config, setup);
   std::string choice;
@@ -247,6 +249,20 @@ void World::leave(const CallsMade& calls) {
     control_->leave(calls);
   else
     monitor_->mark_left(rank_, calls);
+}
+
+AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
+  if (control_) return control_->agree(std::move(setup), deadline_ns);
+  return {Decision{.members = setup.members,
+                   .ended = {},
+                   .bits = setup.contribution.bits,
+                   .call = setup.contribution.call,
+                   .text = setup.contribution.text},
+          {}};
+}
+
+void World::set_successor(std::shared_ptr<Predecessor> successor) {
+  if (control_) control_->set_successor(std::move(successor));
 }
 
 std::shared_ptr<Part> World::add_part(uint32_t number, std::vector<int> members) {

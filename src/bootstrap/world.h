@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/agreement.h"
 #include "bootstrap/config.h"
 #include "bootstrap/monitor.h"
 #include "bootstrap/sockets.h"
@@ -77,6 +78,7 @@ class Control;
 class JobMonitor;
 class Part;
 class Parts;
+class Predecessor;
 class SocketBroker;
 }  // namespace bootstrap
 
@@ -88,8 +90,10 @@ class World {
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does.
-  static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
-                                     TransportInfos transport_infos);
+  /// A next epoch fails soon where a member of `predecessor` ends meanwhile.
+  static std::unique_ptr<World> join(
+      const JobIdentity& identity, const Config& config, TransportInfos transport_infos,
+      std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
   ~World();
 
   int rank() const { return rank_; }
@@ -103,6 +107,13 @@ class World {
   /// returns once the neighbours have been told, at the timeout it logs who still works. Destroying
   /// a world without it tells the others that this rank gave up.
   void leave(const CallsMade& calls = {});
+
+  /// The next agreement of `setup.members`, all of which call this (bootstrap/agreement.h). It goes
+  /// on where the job has failed, and with those who are left. Blocks until its end, at
+  /// `deadline_ns` (monotonic clock) at the latest. One at a time.
+  bootstrap::AgreementEnd agree(bootstrap::Agreement::Setup setup, int64_t deadline_ns);
+  /// Tells those who join the next epoch here who has ended; null: nobody any more.
+  void set_successor(std::shared_ptr<bootstrap::Predecessor> successor);
 
   /// A part of the job: some of its ranks, this one among them, in this order. `number` is of no
   /// other part of any of them, ever, and not 0. Nothing of it may be told before all have added

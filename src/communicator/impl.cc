@@ -45,8 +45,15 @@ TunedJob tuned_part(const Job& job, const Members& members, const TransportChoic
 
 }  // namespace
 
-Communicator::Impl::Impl(const Options& options)
-    : session(std::make_shared<Session>(options)),
+Costs inherited_costs(const Communicator::Impl& whole, const Job& job, const Members& members,
+                      const TransportChoice& choice, const std::vector<int>& ranks) {
+  return costs_of_part(whole.costs, whole.members.placement.hosts, ranks,
+                       tuned_part(job, members, choice, whole.costs.profile != nullptr));
+}
+
+Communicator::Impl::Impl(const Options& options,
+                         std::shared_ptr<bootstrap::Predecessor> predecessor)
+    : session(std::make_shared<Session>(options, std::move(predecessor))),
       members(members_of(session->job)),
       choice(session->job.choice()),
       owned_engine(session->make_engine(0, members, session->job.monitor())),
@@ -65,9 +72,7 @@ Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<
       owned_engine(
           session->make_engine(Session::communicator_of(part->number()), members, part->monitor())),
       driver(std::make_shared<Driver>(session->progress, engine, timeout_ns)),
-      costs(costs_of_part(
-          whole_->costs, whole_->members.placement.hosts, ranks,
-          tuned_part(session->job, members, choice, whole_->costs.profile != nullptr))),
+      costs(inherited_costs(*whole_, session->job, members, choice, ranks)),
       whole(whole_),
       ranks_in_whole(ranks) {
   have_tuner();

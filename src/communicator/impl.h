@@ -22,8 +22,9 @@ namespace ropewalk {
 /// it. Threads: as Communicator, unless said otherwise.
 class Communicator::Impl {
  public:
-  /// Of the whole job, which is joined. Throws Error.
-  explicit Impl(const Options& options);
+  /// Of the whole job, which is joined; of a next epoch with `predecessor`. Throws Error.
+  explicit Impl(const Options& options,
+                std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
   /// Of the ranks `ranks` of `whole`, which are `members`; `part` is theirs, from
   /// Session::add_part. Nothing may be sent before all have made theirs. Throws Error.
   Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks, Members members,
@@ -103,5 +104,9 @@ class Communicator::Impl {
   std::mutex cache_mutex_;          // guards cache_; taken before the engine's
   std::list<Cached> cache_;         // most recently used first
 };
+
+/// What those of `whole` say of its ranks `ranks`, which are `members` of `job`.
+Costs inherited_costs(const Communicator::Impl& whole, const Job& job, const Members& members,
+                      const TransportChoice& choice, const std::vector<int>& ranks);
 
 }  // namespace ropewalk

@@ -49,8 +49,9 @@ Members part_of(const Job& job, const Members& whole, const std::vector<int>& ra
   return part;
 }
 
-Session::Session(const Options& options)
-    : job(options),
+Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor> predecessor)
+    : options(options_),
+      job(options_, std::move(predecessor)),
       worker(job.rank(), job.transports(), job.route(), job.monitor()),
       progress(std::make_shared<Progress>(
           worker, clock, job.monitor().event_fd(),

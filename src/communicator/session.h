@@ -40,7 +40,8 @@ using OwnedEngine = std::unique_ptr<Engine, EndEngine>;
 class Session : public std::enable_shared_from_this<Session> {
  public:
   /// Joins the job. Throws Error.
-  explicit Session(const Options& options);
+  explicit Session(const Options& options,
+                   std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
 
   /// Of the communicator of a part, as engines number it.
   static uint16_t communicator_of(uint32_t part) {
@@ -63,6 +64,10 @@ class Session : public std::enable_shared_from_this<Session> {
   bool close() { return --open_ == 0; }
 
   const MonotonicClock clock;
+  const Options options;  // as they were given
+  Epoch epoch;
+  /// Tells late members of the epoch before how that was agreed upon.
+  std::shared_ptr<World> former_world;
   MemoryRegistry memories;
   Job job;
   Worker worker;

@@ -42,7 +42,8 @@ Config merge(Config config, const Options& options) {
 
 }  // namespace
 
-Job::Job(const Options& options) : config_(merge(config_from_environment(), options)) {
+Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predecessor)
+    : config_(merge(config_from_environment(), options)) {
   set_log_level(config_.log);
   for (const std::string& name : unknown_variables(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
@@ -61,7 +62,7 @@ Job::Job(const Options& options) : config_(merge(config_from_environment(), opti
     if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
     if (!costs.empty()) infos.emplace(kCosts, costs);
   }
-  world_ = World::join(identity, config_, std::move(infos));
+  world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
   make_transports(meet_others());
 }
 

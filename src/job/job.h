@@ -25,6 +25,7 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
   visit(options.transport, config.transport);
   visit(options.secure, config.secure);
   visit(options.timeout, config.timeout);
+  visit(options.join_timeout, config.join_timeout);
   visit(options.progress_thread, config.progress_thread);
   visit(options.progress_cpu, config.progress_cpu);
 }
@@ -34,7 +35,9 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
 class Job {
  public:
   /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
-  explicit Job(const Options& options);
+  /// Of a next epoch: with `predecessor`, as World's.
+  explicit Job(const Options& options,
+               std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -63,6 +66,7 @@ class Job {
   /// By peer: index into transports().
   const std::vector<int>& route() const { return route_; }
 
+  const std::shared_ptr<World>& world() const { return world_; }
   /// The process of `peer`, where that is a rank of this host.
   std::optional<int64_t> local_process(int peer) const;
 
@@ -95,7 +99,7 @@ class Job {
   Config config_;
   std::vector<TransportOffer> offers_;  // until the transports are made
   std::unique_ptr<Transport> within_;   // null where no memory is shared
-  std::unique_ptr<World> world_;
+  std::shared_ptr<World> world_;
   std::unique_ptr<Transport> between_;  // null where all is shared memory
   TransportChoice choice_;
   std::vector<Transport*> transports_;

@@ -1,0 +1,262 @@
+#include "bootstrap/agreement.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "base/clock.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+/// For those who are taken for dead, and may have been out of reach for a moment.
+constexpr int64_t kSuspectsWait_ns = 100 * kMillisecond_ns;
+
+}  // namespace
+
+Agreement::Agreement(Setup setup)
+    : setup_(std::move(setup)),
+      silence_max_ns_(std::max<int64_t>(1, (setup_.patient_until_ns - setup_.begun_ns) / 4)),
+      suspects_until_ns_(setup_.begun_ns + std::min(kSuspectsWait_ns, silence_max_ns_ / 2)),
+      suspects_(setup_.suspects.begin(), setup_.suspects.end()),
+      wake_at_ns_(setup_.begun_ns),
+      leader_heard_ns_(setup_.begun_ns) {
+  assert(std::ranges::is_sorted(setup_.members) && is_member(setup_.rank) && setup_.instance > 0);
+  suspects_.erase(setup_.rank);
+}
+
+bool Agreement::is_member(int rank) const {
+  return std::ranges::binary_search(setup_.members, rank);
+}
+
+bool Agreement::is_hopeless() const {
+  return !decision_ && !is_quorum(setup_.members.size() - ended_.size());
+}
+
+std::vector<int> Agreement::seen() const {
+  std::set<int> all = heard_;
+  all.insert(setup_.rank);
+  for (const int rank : ended_) all.erase(rank);
+  return {all.begin(), all.end()};
+}
+
+// ---- What happens ----
+
+void Agreement::hear(int from, const AgreementMessage& message, int64_t now_ns) {
+  if (message.instance != setup_.instance || !is_member(from) || from == setup_.rank || gave_up_ ||
+      ended_.contains(from))
+    return;
+  heard_.insert(from);
+  suspects_.erase(from);
+  if (from == leader_) leader_heard_ns_ = now_ns;
+  if (message.kind == Kind::gave_up) return note_ended(from);
+  if (message.kind == Kind::decided) return learn(message.decision);
+  if (decision_) return send(from, this->message(Kind::decided));
+  if (message.kind == Kind::prepare) answer_prepare(from, message);
+  if (message.kind == Kind::accept) answer_accept(from, message);
+  if (message.kind == Kind::refused) take_refusal(message, now_ns);
+  if (message.ballot != ballot_) return;
+  if (message.kind == Kind::promise && role_ == Role::preparing) promises_[from] = message;
+  if (message.kind == Kind::accepted && role_ == Role::accepting) accepts_.insert(from);
+  propose_if_ready(now_ns);
+}
+
+/// A leader greets whom it hears of, and whoever has decided tells.
+void Agreement::note_linked(int peer) {
+  if (!is_member(peer) || ended_.contains(peer) || !linked_.insert(peer).second) return;
+  if (gave_up_) return send(peer, message(Kind::gave_up));
+  if (decision_) return send(peer, message(Kind::decided));
+  if (role_ == Role::preparing) send(peer, message(Kind::prepare));
+  if (role_ == Role::accepting) send(peer, message(Kind::accept));
+}
+
+void Agreement::note_unlinked(int peer) {
+  linked_.erase(peer);
+}
+
+void Agreement::note_ended(int peer) {
+  if (!is_member(peer) || peer == setup_.rank) return;
+  linked_.erase(peer);
+  ended_.insert(peer);
+}
+
+void Agreement::give_up() {
+  if (std::exchange(gave_up_, true) || decision_) return;
+  broadcast(message(Kind::gave_up));
+}
+
+// ---- Followers ----
+
+int Agreement::candidate() const {
+  for (const int rank : setup_.members)
+    if (!ended_.contains(rank) && !suspects_.contains(rank)) return rank;
+  return setup_.rank;
+}
+
+/// The lowest member that is not taken for dead; this one, where all lower ones are.
+void Agreement::follow(int64_t now_ns) {
+  if (const int lowest = candidate(); lowest != leader_) {
+    leader_ = lowest;
+    leader_heard_ns_ = now_ns;
+  }
+  while (leader_ != setup_.rank && now_ns - leader_heard_ns_ >= silence_max_ns_) {
+    suspects_.insert(leader_);
+    leader_ = candidate();
+    leader_heard_ns_ = now_ns;
+  }
+}
+
+std::vector<int> Agreement::links_wanted() const {
+  std::vector<int> wanted;
+  if (decision_ || gave_up_ || leader_ < 0) return wanted;
+  if (leader_ != setup_.rank) return linked_.contains(leader_) ? wanted : std::vector{leader_};
+  for (const int rank : setup_.members)
+    if (rank != setup_.rank && !ended_.contains(rank) && !linked_.contains(rank))
+      wanted.push_back(rank);
+  return wanted;
+}
+
+void Agreement::advance(int64_t now_ns) {
+  wake_at_ns_ = std::numeric_limits<int64_t>::max();
+  if (decision_ || gave_up_) return;
+  follow(now_ns);
+  if (leader_ != setup_.rank) {
+    role_ = Role::follower;
+    wake_at_ns_ = leader_heard_ns_ + silence_max_ns_;
+    return;
+  }
+  if (role_ == Role::follower) prepare(now_ns);
+  propose_if_ready(now_ns);
+  if (decision_) return;
+  if (now_ns >= repeat_at_ns_) {  // also a sign of life
+    repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+    broadcast(message(role_ == Role::preparing ? Kind::prepare : Kind::accept));
+  }
+  wake_at_ns_ = repeat_at_ns_;
+  for (const int64_t until_ns : {suspects_until_ns_, setup_.patient_until_ns})
+    if (now_ns < until_ns) wake_at_ns_ = std::min(wake_at_ns_, until_ns);
+}
+
+// ---- Acceptors ----
+
+void Agreement::answer_prepare(int from, const AgreementMessage& message) {
+  if (message.ballot < promised_) return send(from, this->message(Kind::refused));
+  promised_ = message.ballot;
+  AgreementMessage promise = this->message(Kind::promise);
+  promise.ballot = message.ballot;
+  send(from, std::move(promise));
+}
+
+void Agreement::answer_accept(int from, const AgreementMessage& message) {
+  if (message.ballot < promised_) return send(from, this->message(Kind::refused));
+  promised_ = accepted_ballot_ = message.ballot;
+  accepted_ = message.decision;
+  AgreementMessage accepted = this->message(Kind::accepted);
+  accepted.ballot = message.ballot;
+  send(from, std::move(accepted));
+}
+
+// ---- Leaders ----
+
+void Agreement::prepare(int64_t now_ns) {
+  role_ = Role::preparing;
+  ballot_ = {promised_.round + 1, static_cast<uint32_t>(setup_.rank)};
+  promised_ = ballot_;
+  promises_.clear();
+  accepts_.clear();
+  promises_[setup_.rank] = message(Kind::promise);
+  repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+  broadcast(message(Kind::prepare));
+}
+
+/// Another has led meanwhile. It follows, once it has heard of this one, if that is lower.
+void Agreement::take_refusal(const AgreementMessage& message, int64_t now_ns) {
+  if (role_ == Role::follower || message.ballot <= ballot_) return;
+  promised_ = std::max(promised_, message.ballot);
+  prepare(now_ns);
+}
+
+void Agreement::propose_if_ready(int64_t now_ns) {
+  if (role_ == Role::preparing) {
+    const bool is_complete = std::ranges::all_of(setup_.members, [&](int rank) {
+      return promises_.contains(rank) || ended_.contains(rank) ||
+             (suspects_.contains(rank) && now_ns >= suspects_until_ns_);
+    });
+    if (!is_quorum(promises_.size()) || (!is_complete && now_ns < setup_.patient_until_ns)) return;
+    proposed_ = proposal();
+    role_ = Role::accepting;
+    accepted_ballot_ = ballot_;
+    accepted_ = proposed_;
+    accepts_ = {setup_.rank};
+    broadcast(message(Kind::accept));
+  }
+  if (role_ == Role::accepting && is_quorum(accepts_.size())) {
+    learn(proposed_);
+    broadcast(message(Kind::decided));
+  }
+}
+
+/// What may have been decided already, else a new list.
+Decision Agreement::proposal() const {
+  const auto latest =
+      std::ranges::max_element(promises_, {}, [](const auto& p) { return p.second.accepted_ballot; });
+  if (latest->second.accepted_ballot.round > 0) return latest->second.decision;
+  Decision fresh{.members = {},
+                 .ended = {ended_.begin(), ended_.end()},
+                 .bits = ~uint64_t{0},
+                 .call = setup_.contribution.call,
+                 .text = {}};
+  for (const auto& [rank, promise] : promises_) {
+    if (ended_.contains(rank)) continue;
+    const Contribution& brought = promise.contribution;
+    if (fresh.members.empty()) fresh.text = brought.text;
+    fresh.members.push_back(rank);
+    fresh.bits &= brought.bits;
+    if (brought.call != fresh.call) fresh.call = 0;
+  }
+  return fresh;
+}
+
+void Agreement::learn(const Decision& decision) {
+  assert(!decision_ || *decision_ == decision);
+  decision_ = decision;
+}
+
+AgreementMessage Agreement::message(Kind kind) const {
+  AgreementMessage message{.kind = kind, .instance = setup_.instance};
+  switch (kind) {
+    case Kind::prepare:
+      message.ballot = ballot_;
+      break;
+    case Kind::promise:
+      message.ballot = promised_;
+      message.contribution = setup_.contribution;
+      message.accepted_ballot = accepted_ballot_;
+      message.decision = accepted_;
+      break;
+    case Kind::accept:
+      message.ballot = ballot_;
+      message.decision = proposed_;
+      break;
+    case Kind::decided:
+      message.decision = *decision_;
+      break;
+    case Kind::accepted:
+    case Kind::refused:
+      message.ballot = promised_;
+      break;
+    case Kind::gave_up:
+      break;
+  }
+  return message;
+}
+
+void Agreement::send(int to, AgreementMessage message) {
+  outbox_.emplace_back(to, std::move(message));
+}
+
+void Agreement::broadcast(const AgreementMessage& message) {
+  for (const int rank : linked_) send(rank, message);
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,150 @@
+#include "bootstrap/agreement_control.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace ropewalk::bootstrap {
+
+void AgreementControl::begin(Agreement::Setup setup, int64_t deadline_ns) {
+  assert(is_over_ && !end_);
+  setup.instance = ++begun_;
+  deadline_ns_ = deadline_ns;
+  is_over_ = false;
+  const int64_t now_ns = setup.begun_ns;
+  agreement_.emplace(std::move(setup));
+  for (const int rank : ended_) agreement_->note_ended(rank);
+  for (const Link& link : links_)
+    if (link.stream) agreement_->note_linked(link.peer);
+  for (const auto& [peer, message] : std::exchange(early_, {}))
+    agreement_->hear(peer, message, now_ns);
+}
+
+void AgreementControl::hear(int peer, ConnectedSocket socket) {
+  links_.push_back({peer, nullptr, FrameStream(std::move(socket))});
+  if (agreement_) agreement_->note_linked(peer);
+}
+
+void AgreementControl::prepare(PollSet& set) {
+  for (Link& link : links_)
+    if (link.stream)
+      link.stream->prepare(set);
+    else
+      link.dialer->prepare(set);
+  if (is_over_) return;
+  set.wake_at(agreement_->wake_at_ns());
+  set.wake_at(deadline_ns_);
+}
+
+void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
+  for (auto link = links_.begin(); link != links_.end();)
+    link = is_over(*link, set, now_ns) ? links_.erase(link) : std::next(link);
+  if (agreement_ && !is_over_) {
+    agreement_->advance(now_ns);
+    dial_wanted();
+  }
+  send_messages();
+  check_end(now_ns);
+}
+
+/// A connection that its other end closed tells that the process is over: it keeps them.
+bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
+  if (ended_.contains(link.peer)) return true;
+  if (!link.stream) {
+    link.dialer->advance(set, now_ns);
+    if (link.dialer->state() == Dialer::State::connected) {
+      link.stream.emplace(link.dialer->take());
+      if (agreement_) agreement_->note_linked(link.peer);
+    } else if (link.dialer->is_gone()) {
+      note_ended(link.peer);
+      return true;
+    }
+    return link.dialer->state() != Dialer::State::working && !link.stream;
+  }
+  for (const Frame& frame : link.stream->advance(set)) take(link.peer, frame, now_ns);
+  if (link.stream->is_open()) return ended_.contains(link.peer);
+  const bool is_cut = link.stream->cut_off() || link.stream->nonsense() || link.stream->forged();
+  if (!is_cut)
+    note_ended(link.peer);
+  else if (agreement_)
+    agreement_->note_unlinked(link.peer);
+  return true;
+}
+
+void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
+  const auto message =
+      frame.type == FrameType::agreement ? decode<AgreementMessage>(frame.payload) : std::nullopt;
+  if (!message) return note_ended(peer);  // it is no member that others could go on with
+  if (message->instance == begun_ && agreement_)
+    agreement_->hear(peer, *message, now_ns);
+  else if (message->instance <= begun_)
+    answer_old(peer, *message);
+  else if (message->instance == begun_ + 1)
+    early_[peer] = *message;
+  // What is of later ones will be said again: this rank is told that it is late.
+}
+
+/// Somebody is late, and asks about what is over.
+void AgreementControl::answer_old(int peer, const AgreementMessage& message) {
+  using Kind = AgreementMessage::Kind;
+  if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
+  const auto decided = decisions_.find(message.instance);
+  AgreementMessage answer{.kind = Kind::gave_up, .instance = message.instance};
+  if (decided != decisions_.end()) {
+    answer.kind = Kind::decided;
+    answer.decision = decided->second;
+  }
+  send(peer, answer);
+}
+
+void AgreementControl::note_ended(int peer) {
+  ended_.insert(peer);
+  if (agreement_) agreement_->note_ended(peer);
+}
+
+bool AgreementControl::has_link(int peer, bool open) const {
+  return std::ranges::any_of(links_, [&](const Link& link) {
+    return link.peer == peer && (!open || link.stream);
+  });
+}
+
+void AgreementControl::dial_wanted() {
+  for (const int peer : agreement_->links_wanted()) {
+    if (has_link(peer, false)) continue;
+    if (auto dialer = dial_(peer)) links_.push_back({peer, std::move(dialer), std::nullopt});
+  }
+}
+
+void AgreementControl::send(int peer, const AgreementMessage& message) {
+  const auto link = std::ranges::find_if(
+      links_, [peer](const Link& link) { return link.peer == peer && link.stream; });
+  if (link != links_.end()) link->stream->send(frame(message));
+}
+
+void AgreementControl::send_messages() {
+  if (agreement_)
+    for (const auto& [peer, message] : agreement_->take_messages()) send(peer, message);
+  for (Link& link : links_)
+    if (link.stream) link.stream->flush();
+}
+
+void AgreementControl::check_end(int64_t now_ns) {
+  if (is_over_) return;
+  if (agreement_->decision()) {
+    decisions_[begun_] = *agreement_->decision();
+    end_ = AgreementEnd{agreement_->decision(), {}};
+  } else if (agreement_->is_hopeless() || now_ns >= deadline_ns_) {
+    end_ = AgreementEnd{{}, agreement_->seen()};
+    agreement_->give_up();
+    send_messages();
+  } else {
+    return;
+  }
+  is_over_ = true;
+}
+
+bool AgreementControl::flushed() const {
+  return std::ranges::all_of(links_,
+                             [](const Link& link) { return !link.stream || link.stream->flushed(); });
+}
+
+}  // namespace ropewalk::bootstrap

@@ -1,0 +1,67 @@
+// The agreements of an epoch's members, over connections made for them.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "bootstrap/agreement.h"
+#include "bootstrap/dialer.h"
+#include "bootstrap/frame_stream.h"
+
+namespace ropewalk::bootstrap {
+
+/// The control thread only. It answers the others about agreements that are over here as long as it
+/// lives, so it should as long as some may not have heard.
+class AgreementControl {
+ public:
+  using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;
+  AgreementControl(int rank, Dial dial) : rank_(rank), dial_(std::move(dial)) {}
+
+  /// The next, in the order in which all members begin them: `setup.instance` is set here.
+  void begin(Agreement::Setup setup, int64_t deadline_ns);
+  /// `peer` has dialed this rank.
+  void hear(int peer, ConnectedSocket socket);
+
+  void prepare(PollSet& set);
+  void advance(const PollSet& set, int64_t now_ns);
+  /// Of the agreement that was begun; once.
+  std::optional<AgreementEnd> take_end() { return std::exchange(end_, std::nullopt); }
+  /// Ranks whose processes have ended, or gave up, as connections told.
+  const std::set<int>& ended() const { return ended_; }
+  bool flushed() const;
+
+ private:
+  struct Link {
+    int peer;
+    std::unique_ptr<Dialer> dialer;     // until there is a stream
+    std::optional<FrameStream> stream;
+  };
+  bool is_over(Link& link, const PollSet& set, int64_t now_ns);
+  void take(int peer, const Frame& frame, int64_t now_ns);
+  void answer_old(int peer, const AgreementMessage& message);
+  void note_ended(int peer);
+  bool has_link(int peer, bool open) const;
+  void dial_wanted();
+  void send(int peer, const AgreementMessage& message);
+  void send_messages();
+  void check_end(int64_t now_ns);
+
+  const int rank_;
+  const Dial dial_;
+  std::list<Link> links_;
+  std::set<int> ended_;
+  uint32_t begun_ = 0;  // agreements
+  std::optional<Agreement> agreement_;
+  int64_t deadline_ns_ = 0;
+  std::optional<AgreementEnd> end_;
+  bool is_over_ = true;  // the last that was begun
+  std::map<uint32_t, Decision> decisions_;  // by instance; others' late questions are answered so
+  std::map<int, AgreementMessage> early_;   // of the next instance: the last from each peer
+};
+
+}  // namespace ropewalk::bootstrap

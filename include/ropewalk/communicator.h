@@ -50,9 +50,9 @@ struct Options {
   std::optional<std::string> transport;  // "auto", "shm", "tcp", "verbs", "ucx"
   std::optional<bool> secure;            // seal what is sent between hosts; default off
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
-  std::optional<std::chrono::nanoseconds> join_timeout;  // of joining; default the timeout
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there
+  std::optional<std::chrono::nanoseconds> join_timeout;  // of joining; default the timeout
 };
 
 class Group;  // src/engine/operation.h

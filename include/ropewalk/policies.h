@@ -44,6 +44,10 @@ class AllReduceSgd {
   /// bit for bit, once every rank has called it; until then this rank adds zeros to the others'
   /// steps. With no step since the last synchronization on any rank: those of rank 0.
   void synchronize_parameters(TensorList<T> parameters);
+  /// Collective on `next`, which `Communicator::shrink` gave, and with which the policy goes on: as
+  /// synchronize_parameters. So all have equal parameters, whichever of them had finished the step
+  /// in which a rank was lost.
+  void resume(Communicator& next, TensorList<T> parameters);
 
  private:
   class Impl;
@@ -72,6 +76,9 @@ class AllReduceEa {
   void synchronize_center(TensorList<T> parameters);
   /// The same wait; then the parameters are broadcast from rank 0 and become the center.
   void synchronize_parameters(TensorList<T> parameters);
+  /// Collective on `next`, which `Communicator::shrink` gave, and with which the policy goes on: as
+  /// synchronize_center. So all have the center of the lowest rank that is left.
+  void resume(Communicator& next, TensorList<T> parameters);
 
  private:
   class Impl;

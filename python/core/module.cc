@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -63,6 +64,20 @@ SessionPointer create_group(Session& session, const std::vector<int>& ranks,
   };
   nb::gil_scoped_release unlocked;
   return session.create_group(ranks, call, limit);
+}
+
+SessionPointer shrink(Session& session, std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  nb::gil_scoped_release unlocked;
+  return session.shrink(limit);
+}
+
+std::pair<uint64_t, std::vector<int>> agree(Session& session, uint64_t bits,
+                                            std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  nb::gil_scoped_release unlocked;
+  const Agreed agreed = session.agree(bits, limit);
+  return {agreed.bits, agreed.ranks};
 }
 
 void run(Session& session, const PreparedCall& prepared) {
@@ -157,8 +172,28 @@ void bind_session(nb::module_& module) {
       .def("abort", &Session::abort, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("create_group", create_group, "ranks"_a, "exchange"_a, "timeout"_a = nb::none())
       .def("split", &Session::split, "color"_a, "key"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("revoke", &Session::revoke, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("shrink", &shrink, "timeout"_a = nb::none())
+      .def("agree", &agree, "bits"_a, "timeout"_a = nb::none())
+      .def_prop_ro("epoch", [](const Session& session) { return session.epoch(); })
       .def("culprit_process", &Session::culprit_process)
       .def("close", &Session::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_epochs(nb::module_& module) {
+  nb::class_<Departure>(module, "Departure")
+      .def_ro("rank", &Departure::rank)
+      .def_ro("pid", &Departure::pid)
+      .def_ro("host_name", &Departure::host_name)
+      .def_ro("has_ended", &Departure::has_ended);
+  nb::class_<Epoch>(module, "Epoch")
+      .def_ro("number", &Epoch::number)
+      .def_ro("former_ranks", &Epoch::former_ranks)
+      .def_ro("departures", &Epoch::departures)
+      .def_ro("reason", &Epoch::reason)
+      .def_prop_ro("change_time", [](const Epoch& epoch) {
+        return std::chrono::duration<double>(epoch.change_time).count();
+      });
 }
 
 void bind_tasks(nb::module_& module) {
@@ -187,6 +222,7 @@ NB_MODULE(_core, module) {
   module.def("data_types", [] { return names<ropewalk::DataType>(ropewalk::kDataTypes); });
   module.def("library_path", &library_path);
   module.def("on_system_exit", &on_system_exit, "callback"_a);
+  bind_epochs(module);
   bind_session(module);
   bind_tasks(module);
   nb::module_::import_("atexit").attr("register")(

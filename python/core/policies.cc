@@ -40,6 +40,18 @@ class LazyPolicy {
     policy_ = {};
   }
 
+  /// Goes on with `next`: calls policy.resume.
+  void resume(std::shared_ptr<Session> next, const nb::sequence& list) {
+    {
+      nb::gil_scoped_release unlocked;
+      std::lock_guard lock(mutex_);
+      session_.swap(next);
+    }
+    apply(list, "parameters", [this](auto& policy, auto tensors) {
+      policy.resume(session_->open(), tensors);
+    });
+  }
+
   /// Calls `action(policy, tensors)` without the GIL.
   template <class Action>
   auto apply(const nb::sequence& list, const char* argument, Action action) {
@@ -159,12 +171,14 @@ void bind_policies(nb::module_& module) {
       .def(nb::init<std::shared_ptr<Session>>(), "session"_a)
       .def("sum_gradients", &Sgd::sum_gradients, "gradients"_a)
       .def("sum_and_normalize_gradients", &Sgd::sum_and_normalize_gradients, "gradients"_a)
-      .def("synchronize_parameters", &Sgd::synchronize_parameters, "parameters"_a);
+      .def("synchronize_parameters", &Sgd::synchronize_parameters, "parameters"_a)
+      .def("resume", &Sgd::resume, "session"_a, "parameters"_a);
   nb::class_<Ea>(module, "Ea")
       .def(nb::init<std::shared_ptr<Session>, int, double>(), "session"_a, "tau"_a, "alpha"_a)
       .def("average_parameters", &Ea::average_parameters, "parameters"_a)
       .def("synchronize_center", &Ea::synchronize_center, "parameters"_a)
-      .def("synchronize_parameters", &Ea::synchronize_parameters, "parameters"_a);
+      .def("synchronize_parameters", &Ea::synchronize_parameters, "parameters"_a)
+      .def("resume", &Ea::resume, "session"_a, "parameters"_a);
   bind_async_policy(module);
 }
 

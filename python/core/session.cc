@@ -66,6 +66,12 @@ std::shared_ptr<Session> Session::create_group(const std::vector<int>& ranks,
   return std::shared_ptr<Session>(new Session(open().create_group(ranks, exchange, timeout)));
 }
 
+std::shared_ptr<Session> Session::shrink(std::optional<std::chrono::nanoseconds> timeout) {
+  std::shared_ptr<Session> next(new Session(open().shrink(timeout)));
+  close();
+  return next;
+}
+
 void Session::close() {
   if (is_forked() || closed_.exchange(true)) return;
   for (const auto& task : live_tasks()) task->settle();

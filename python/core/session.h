@@ -56,6 +56,13 @@ class Session {
   std::shared_ptr<Session> create_group(const std::vector<int>& ranks,
                                         const Communicator::Exchange& exchange,
                                         std::optional<std::chrono::nanoseconds> timeout);
+  void revoke(const std::string& reason) { open().revoke(reason); }
+  Agreed agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout) {
+    return open().agree(bits, timeout);
+  }
+  /// As Communicator::shrink; then this session is closed.
+  std::shared_ptr<Session> shrink(std::optional<std::chrono::nanoseconds> timeout);
+  const Epoch& epoch() const { return communicator_->epoch(); }
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
   /// nothing.
   void close();

@@ -7,8 +7,8 @@ objects with the buffer protocol; they are never copied in silence.
 from . import _core
 from .communicator import Communicator
 from .errors import (AbortedError, Error, ExhaustedError, InvalidArgumentError, MismatchError,
-                     PeerLostError, ProtocolError, RefusedError, SystemCallError, TimeoutError,
-                     UnavailableError)
+                     NoQuorumError, PeerLostError, ProtocolError, RefusedError, RevokedError,
+                     SystemCallError, TimeoutError, UnavailableError)
 from .operations import Algorithm, Op, ScaledSum, scaled_sum
 from .paths import get_include, get_library
 from .policies import AllReduceEA, AllReduceSGD, AsyncEA
@@ -18,7 +18,7 @@ __version__: str = _core.__version__
 
 __all__ = [
     "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator", "Error",
-    "ExhaustedError", "InvalidArgumentError", "MismatchError", "Op", "PeerLostError", "Plan",
-    "ProtocolError", "RefusedError", "ScaledSum", "SystemCallError", "TimeoutError",
-    "UnavailableError", "Work", "__version__", "get_include", "get_library", "scaled_sum",
+    "ExhaustedError", "InvalidArgumentError", "MismatchError", "NoQuorumError", "Op",
+    "PeerLostError", "Plan", "ProtocolError", "RefusedError", "RevokedError", "ScaledSum",
+    "SystemCallError", "TimeoutError", "UnavailableError", "Work", "__version__", "get_include", "get_library", "scaled_sum",
 ]

@@ -180,6 +180,45 @@ class Communicator:
         group._adopt(session)
         return group
 
+    @property
+    def epoch(self) -> _core.Epoch:
+        """Which epoch of the job this is, and how it came to be.
+
+        `number`, from 0; `former_ranks`, by rank, in the epoch before; `departures`, each with rank,
+        pid, host_name, and has_ended: its process has ended, else it did not answer in time;
+        `reason`, why the epoch before ended; `change_time`, of shrink(), in seconds.
+        """
+        return self._session.epoch
+
+    def revoke(self, reason: str) -> None:
+        """Ends this epoch on every rank: calls raise RevokedError, until shrink(). Any thread."""
+        self._session.revoke(reason)
+
+    def shrink(self, timeout: Optional[float] = None) -> Communicator:
+        """A communicator of the ranks that are left, in their order, after a failure or revoke().
+
+            except ropewalk.Error as error:
+                if not error.is_survivable:
+                    raise
+                comm = comm.shrink()
+
+        All that are left call it; ranks may die meanwhile. This communicator is closed then. Raises
+        NoQuorumError where this rank cannot go on: not more than half of the ranks were reached, or
+        they have gone on without it. Waits half of `timeout` (seconds; default: the communicator's)
+        for ranks of which nothing is known.
+        """
+        session = self._session.shrink(timeout)
+        following = Communicator.__new__(Communicator)
+        following._adopt(session)
+        return following
+
+    def agree(self, bits: int, timeout: Optional[float] = None) -> tuple[int, list[int]]:
+        """The AND of the 64 bits of all ranks that are left, and which those are.
+
+        The same on all of them, whoever dies meanwhile; also after a failure. Raises as shrink().
+        """
+        return self._session.agree(bits, timeout)
+
     def barrier(self) -> None:
         """Returns when every rank has called it."""
         self._session.barrier()

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 class Error(RuntimeError):
     """A call failed.
 
-    After PeerLostError, TimeoutError, MismatchError and AbortedError the communicator is broken:
-    outputs of unfinished calls have unspecified content, and every later call raises the same.
+    After PeerLostError, TimeoutError, MismatchError, AbortedError and RevokedError the communicator
+    is broken: outputs of unfinished calls have unspecified content, and every later call raises the
+    same, but shrink(), which gives another of the ranks that are left, and agree().
     """
 
     def __init__(self, text: str, *, code: str = "", rank: int = -1,
                  peers: Sequence[int] = (), operation: str = "", reason: str = "", advice: str = "") -> None:
         super().__init__(text)
         #: What kind: "invalid argument", "mismatch", "timeout", "peer lost", "refused",
-        #: "unavailable", "exhausted", "protocol error", "system error" or "aborted".
+        #: "unavailable", "exhausted", "protocol error", "system error", "aborted", "revoked" or
+        #: "no quorum".
         self.code = code
         #: The rank that noticed, and has said so itself; or -1.
         self.rank = rank
@@ -33,6 +35,11 @@ class Error(RuntimeError):
         self.reason = reason
         #: What to do next; may be empty.
         self.advice = advice
+
+    @property
+    def is_survivable(self) -> bool:
+        """Whether the ranks that are left may go on with Communicator.shrink()."""
+        return self.code in ("peer lost", "timeout", "aborted", "revoked")
 
 
 class InvalidArgumentError(Error, ValueError):
@@ -75,6 +82,14 @@ class AbortedError(Error):
     """The job was aborted, here or elsewhere."""
 
 
+class RevokedError(Error):
+    """The epoch was ended; shrink() makes the next."""
+
+
+class NoQuorumError(Error):
+    """Too few ranks were left, or reached, to go on."""
+
+
 _CLASSES: dict[str, type[Error]] = {
     "invalid argument": InvalidArgumentError,
     "mismatch": MismatchError,
@@ -86,6 +101,8 @@ _CLASSES: dict[str, type[Error]] = {
     "protocol error": ProtocolError,
     "system error": SystemCallError,
     "aborted": AbortedError,
+    "revoked": RevokedError,
+    "no quorum": NoQuorumError,
 }
 
 

@@ -42,6 +42,13 @@ class AllReduceSGD:
         """
         self._policy.synchronize_parameters(list(parameters))
 
+    def resume(self, comm: Communicator, parameters: Iterable[Any]) -> None:
+        """Goes on with `comm`, which shrink() gave, on all of its ranks: as synchronize_parameters().
+
+        So all have equal parameters, whichever had finished the step in which a rank was lost.
+        """
+        self._policy.resume(comm._session, list(parameters))
+
 
 class AllReduceEA:
     """Elastic averaging (Zhang, Choromanska, LeCun 2015), synchronous form.
@@ -71,6 +78,10 @@ class AllReduceEA:
     def synchronize_parameters(self, parameters: Iterable[Any]) -> None:
         """Waits likewise; then the parameters of rank 0 become everybody's, and the center."""
         self._policy.synchronize_parameters(list(parameters))
+
+    def resume(self, comm: Communicator, parameters: Iterable[Any]) -> None:
+        """Goes on with `comm`, which shrink() gave, on all of its ranks: as synchronize_center()."""
+        self._policy.resume(comm._session, list(parameters))
 
 
 class AsyncEA:

@@ -3,6 +3,7 @@
 // All ranks move in rounds, one all_reduce each: see all_reduce_sgd.cc for why that cannot
 // deadlock. Here a rank contributes to a round at every tau-th step.
 #include <cstdint>
+#include <utility>
 
 #include "policies/tensor_list.h"
 
@@ -12,7 +13,7 @@ template <class T>
 class AllReduceEa<T>::Impl {
  public:
   Impl(Communicator& comm, int tau, double alpha)
-      : comm_(comm), fused_(comm, "AllReduceEa"), tau_(tau), alpha_(static_cast<Wide<T>>(alpha)) {
+      : comm_(&comm), fused_(comm, "AllReduceEa"), tau_(tau), alpha_(static_cast<Wide<T>>(alpha)) {
     check_elastic("AllReduceEa", tau, alpha);
   }
 
@@ -35,13 +36,23 @@ class AllReduceEa<T>::Impl {
   void synchronize_center(TensorList<T> parameters) {
     bind(parameters);
     wait_for_all(parameters);
-    comm_.broadcast(center_.span(), 0);
+    comm_->broadcast(center_.span(), 0);
+  }
+
+  void resume(Communicator& next, TensorList<T> parameters) {
+    comm_ = &next;
+    fused_.move_to(next);
+    Buffer<T> former = std::exchange(center_, {});
+    bind(parameters);
+    std::ranges::copy(former, center_.begin());
+    wait_for_all(parameters);
+    comm_->broadcast(center_.span(), 0);
   }
 
   void synchronize_parameters(TensorList<T> parameters) {
     bind(parameters);
     wait_for_all(parameters);
-    if (comm_.rank() == 0) fused_.pack(parameters);
+    if (comm_->rank() == 0) fused_.pack(parameters);
     fused_.broadcast(0);
     fused_.unpack(parameters);
     std::ranges::copy(fused_.elements(), center_.begin());
@@ -52,7 +63,7 @@ class AllReduceEa<T>::Impl {
   void bind(TensorList<T> parameters) {
     fused_.bind(parameters);
     if (center_.size() == fused_.elements().size()) return;
-    center_ = comm_.allocate<T>(fused_.elements().size());
+    center_ = comm_->template allocate<T>(fused_.elements().size());
     fused_.pack(parameters);
     std::ranges::copy(fused_.elements(), center_.begin());
   }
@@ -107,7 +118,7 @@ class AllReduceEa<T>::Impl {
   static T add(T a, T b) { return narrow<T>(widen(a) + widen(b)); }
   static T subtract(T a, T b) { return narrow<T>(widen(a) - widen(b)); }
 
-  Communicator& comm_;
+  Communicator* comm_;
   FusedList<T> fused_;  // holds differences, and their sum after a round
   Buffer<T> center_;
   const int tau_;
@@ -135,6 +146,11 @@ void AllReduceEa<T>::synchronize_center(TensorList<T> parameters) {
 template <class T>
 void AllReduceEa<T>::synchronize_parameters(TensorList<T> parameters) {
   impl_->synchronize_parameters(parameters);
+}
+
+template <class T>
+void AllReduceEa<T>::resume(Communicator& next, TensorList<T> parameters) {
+  impl_->resume(next, parameters);
 }
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AllReduceEa<type>;

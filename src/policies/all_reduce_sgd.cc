@@ -16,7 +16,7 @@ namespace ropewalk {
 template <class T>
 class AllReduceSgd<T>::Impl {
  public:
-  explicit Impl(Communicator& comm) : comm_(comm), fused_(comm, "AllReduceSgd") {}
+  explicit Impl(Communicator& comm) : comm_(&comm), fused_(comm, "AllReduceSgd") {}
 
   int step(TensorList<T> gradients, bool normalize) {
     fused_.bind(gradients);
@@ -32,10 +32,16 @@ class AllReduceSgd<T>::Impl {
     return contributors;
   }
 
+  void resume(Communicator& next, TensorList<T> parameters) {
+    comm_ = &next;
+    fused_.move_to(next);
+    synchronize(parameters);
+  }
+
   void synchronize(TensorList<T> parameters) {
     fused_.bind(parameters);
     const int root = rank_with_most_steps(wait_for_all());
-    if (comm_.rank() == root) fused_.pack(parameters);
+    if (comm_->rank() == root) fused_.pack(parameters);
     fused_.broadcast(root);
     fused_.unpack(parameters);
     steps_ = 0;
@@ -55,12 +61,12 @@ class AllReduceSgd<T>::Impl {
 
   int rank_with_most_steps(bool any_stepped) {
     if (!any_stepped) return 0;
-    std::vector<int64_t> steps(static_cast<size_t>(comm_.size()));
-    comm_.all_gather(std::span(&steps_, 1), steps);
+    std::vector<int64_t> steps(static_cast<size_t>(comm_->size()));
+    comm_->all_gather(std::span(&steps_, 1), steps);
     return static_cast<int>(std::ranges::max_element(steps) - steps.begin());  // lowest of equals
   }
 
-  Communicator& comm_;
+  Communicator* comm_;
   FusedList<T> fused_;
   int64_t steps_ = 0;  // of this rank, since the last synchronization
 };
@@ -84,6 +90,11 @@ int AllReduceSgd<T>::sum_and_normalize_gradients(TensorList<T> gradients) {
 template <class T>
 void AllReduceSgd<T>::synchronize_parameters(TensorList<T> parameters) {
   impl_->synchronize(parameters);
+}
+
+template <class T>
+void AllReduceSgd<T>::resume(Communicator& next, TensorList<T> parameters) {
+  impl_->resume(next, parameters);
 }
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AllReduceSgd<type>;

@@ -67,24 +67,32 @@ struct RoundCounts {
   int stepped = 0;      // ranks that made a step since the last synchronization
 };
 
-/// Not thread-safe. Buffer and plan are made at the first `bind` and kept.
+/// Not thread-safe. Buffer and plan are made at the first `bind` on a communicator, and
+/// kept.
 template <class T>
 class FusedList {
  public:
   /// `policy` names the caller in errors. Both must outlive this.
-  FusedList(Communicator& comm, const char* policy) : comm_(comm), policy_(policy) {}
+  FusedList(Communicator& comm, const char* policy) : comm_(&comm), policy_(policy) {}
+
+  /// Goes on with another communicator. What the elements are is lost.
+  void move_to(Communicator& comm) {
+    plan_ = {};
+    buffer_ = {};
+    comm_ = &comm;
+  }
 
   /// Call before anything is sent. The first list fixes the number of elements; throws
   /// Error(invalid_argument) when a later one has another.
   void bind(TensorList<T> list) {
-    if (!total_) {
-      const size_t total = elements_of(list);
-      counters_ = (static_cast<size_t>(comm_.size()) + kRanksPerCounter - 1) / kRanksPerCounter;
-      buffer_ = comm_.allocate<T>(total + 2 * counters_);
-      plan_ = comm_.plan(Call::all_reduce(buffer_));
-      total_ = total;
-    }
-    check_elements(policy_, list, *total_);
+    if (total_) check_elements(policy_, list, *total_);
+    if (buffer_.data() != nullptr) return;
+    const size_t total = elements_of(list);
+    counters_ = (static_cast<size_t>(comm_->size()) + kRanksPerCounter - 1) / kRanksPerCounter;
+    auto buffer = comm_->template allocate<T>(total + 2 * counters_);
+    plan_ = comm_->plan(Call::all_reduce(buffer));
+    buffer_ = std::move(buffer);
+    total_ = total;
   }
 
   /// The elements of all tensors, without the tails. Valid after `bind`.
@@ -97,14 +105,14 @@ class FusedList {
   /// One round: sums the elements over all ranks, in place, and counts the flags.
   RoundCounts all_reduce(bool contributes, bool stepped) {
     std::ranges::fill(buffer_.span().subspan(*total_), T{});
-    const size_t mine = static_cast<size_t>(comm_.rank()) / kRanksPerCounter;
+    const size_t mine = static_cast<size_t>(comm_->rank()) / kRanksPerCounter;
     if (contributes) tail(0)[mine] = narrow<T>(1);
     if (stepped) tail(1)[mine] = narrow<T>(1);
     plan_.run();
     return {count(tail(0)), count(tail(1))};
   }
 
-  void broadcast(int root) { comm_.broadcast(elements(), root); }
+  void broadcast(int root) { comm_->broadcast(elements(), root); }
 
  private:
   static constexpr size_t kRanksPerCounter = 128;
@@ -119,7 +127,7 @@ class FusedList {
     return sum;
   }
 
-  Communicator& comm_;
+  Communicator* comm_;
   const char* policy_;
   std::optional<size_t> total_;  // elements of the list; set by the first bind
   size_t counters_ = 0;          // elements of one tail

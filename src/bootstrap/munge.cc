@@ -1,6 +1,5 @@
 #include "bootstrap/munge.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/shared_library.h"
 #include "base/start_thread.h"
 
 namespace ropewalk::bootstrap {
@@ -64,29 +64,19 @@ struct Munge::Library {
 
  private:
   Library() {
-    handle_ = ::dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (handle_ == nullptr) {
-      const char* why = ::dlerror();
+    SharedLibrary library({"libmunge.so.2"});
+    library.find("munge_ctx_create", create);
+    library.find("munge_ctx_destroy", destroy);
+    library.find("munge_ctx_set", set);
+    library.find("munge_ctx_strerror", context_error);
+    library.find("munge_encode", encode);
+    library.find("munge_decode", decode);
+    library.find("munge_strerror", error);
+    if (!library.missing().empty())
       fail_munge(ErrorCode::unavailable,
                  fmt::format("there is no job key, and Slurm's ranks cannot agree on one: {}",
-                             why == nullptr ? "libmunge.so.2 cannot be loaded" : why));
-    }
-    find("munge_ctx_create", create);
-    find("munge_ctx_destroy", destroy);
-    find("munge_ctx_set", set);
-    find("munge_ctx_strerror", context_error);
-    find("munge_encode", encode);
-    find("munge_decode", decode);
-    find("munge_strerror", error);
+                             library.missing()));
   }
-  template <class Function>
-  void find(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(handle_, name));
-    if (function == nullptr)
-      fail_munge(ErrorCode::unavailable, fmt::format("libmunge.so.2 has no {}", name));
-  }
-
-  void* handle_ = nullptr;
 };
 
 Munge::Munge() : library_(Library::loaded()) {}

@@ -10,8 +10,9 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <vector>
 
-#include "base/log.h"
+#include "base/shared_library.h"
 
 namespace ropewalk::bootstrap {
 namespace pmix {
@@ -65,20 +66,17 @@ Value flag() {
   return value;
 }
 
-/// The one that this process has, MPI's, or else the launcher's, of just its version, where this
-/// process may look at what the launcher has mapped; or else the system's.
-void* open_library() {
-  constexpr const char* kName = "libpmix.so.2";
-  if (void* const loaded = ::dlopen(kName, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+/// The launcher's, of just its version, where this process may look at what the launcher has
+/// mapped; or else the system's. MPI may have loaded one, which is taken before any other.
+std::vector<std::string> library_names() {
+  const std::string name = "libpmix.so.2";
   std::ifstream maps(fmt::format("/proc/{}/maps", ::getppid()));
   for (std::string line; std::getline(maps, line);) {
     const size_t path = line.find('/');
-    if (path == std::string::npos || line.find(fmt::format("/{}", kName)) == std::string::npos)
-      continue;
-    if (void* const own = ::dlopen(line.substr(path).c_str(), RTLD_NOW | RTLD_LOCAL)) return own;
-    break;
+    if (path != std::string::npos && line.find('/' + name) != std::string::npos)
+      return {line.substr(path), name};
   }
-  return ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  return {name};
 }
 
 /// A call that the library ends on a thread of its own, perhaps after nobody waits any more.
@@ -112,7 +110,6 @@ struct Library {
   /// The caller has to free it, and what it points to.
   Value* get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const;
 
-  void* handle = nullptr;  // stays open: the library may have threads that still end
   Proc own;
   Status (*init)(Proc*, const Info*, size_t) = nullptr;
   Status (*finalize)(const Info*, size_t) = nullptr;
@@ -121,33 +118,24 @@ struct Library {
   Status (*fence)(const Proc*, size_t, const Info*, size_t, OnEnd, void*) = nullptr;
   Status (*get_value)(const Proc*, const char* key, const Info*, size_t, Value**) = nullptr;
   const char* (*error_string)(Status) = nullptr;
-
- private:
-  template <class Function>
-  void find(const char* name, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(handle, name));
-    if (function == nullptr)
-      fail(ErrorCode::unavailable, fmt::format("libpmix.so.2 has no {}", name));
-  }
 };
 
-Library::Library() : handle(open_library()) {
-  if (handle == nullptr) {
-    const char* why = ::dlerror();
+Library::Library() {
+  SharedLibrary library(library_names());
+  library.find("PMIx_Init", init);
+  library.find("PMIx_Finalize", finalize);
+  library.find("PMIx_Put", put);
+  library.find("PMIx_Commit", commit);
+  library.find("PMIx_Fence_nb", fence);
+  library.find("PMIx_Get", get_value);
+  library.find("PMIx_Error_string", error_string);
+  if (!library.missing().empty())
     throw Error(ErrorCode::unavailable, "pmix",
                 fmt::format("the launcher speaks PMIx (PMIX_NAMESPACE, PMIX_RANK), and its library "
                             "cannot be loaded: {}",
-                            why == nullptr ? "dlopen" : why),
+                            library.missing()),
                 "install libpmix2, or have LD_LIBRARY_PATH name its folder, or set "
                 "ROPEWALK_COORDINATOR=host:port on every rank");
-  }
-  find("PMIx_Init", init);
-  find("PMIx_Finalize", finalize);
-  find("PMIx_Put", put);
-  find("PMIx_Commit", commit);
-  find("PMIx_Fence_nb", fence);
-  find("PMIx_Get", get_value);
-  find("PMIx_Error_string", error_string);
 }
 
 Value* Library::get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const {

@@ -1,6 +1,5 @@
 #include "transports/ucx/library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -9,25 +8,11 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/shared_library.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::ucx {
 namespace {
-
-[[noreturn]] void fail() {
-  const char* reason = dlerror();
-  throw Error(
-      ErrorCode::unavailable, "ucx",
-      std::string("UCX cannot be loaded: ") + (reason != nullptr ? reason : "no reason given"),
-      "sudo apt-get install libucx0");
-}
-
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  void* address = dlsym(library, name);
-  if (address == nullptr) fail();
-  function = reinterpret_cast<Function>(address);
-}
 
 /// Puts the signal handlers back that loading UCX replaces: a crash of the program is the program's
 /// to tell. Not where the user asks UCX for its own.
@@ -54,13 +39,15 @@ class KeptSignalHandlers {
 
 Library load() {
   const KeptSignalHandlers kept;
+  // Brings the others, libuct and libucs, with it: their functions are found, too.
+  SharedLibrary library({"libucp.so.0"});
   Library loaded;
-  // Brings the others, libuct and libucs, with it: dlsym looks there, too.
-  void* const library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) fail();
-#define ROPEWALK_FIND(name) find(library, #name, loaded.name);
+#define ROPEWALK_FIND(name) library.find(#name, loaded.name);
   ROPEWALK_UCX_FUNCTIONS(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
+  if (!library.missing().empty())
+    throw Error(ErrorCode::unavailable, "ucx", "UCX cannot be loaded: " + library.missing(),
+                "sudo apt-get install libucx0");
   return loaded;
 }
 

@@ -1,10 +1,10 @@
 #include "transports/verbs/library.h"
 
-#include <dlfcn.h>
 #include <infiniband/verbs.h>
 
 #include <string>
 
+#include "base/shared_library.h"
 #include "ropewalk/status.h"
 
 // The header has macros of these names, which files that are compiled with this one need again.
@@ -64,28 +64,16 @@ struct Library {
 #undef ROPEWALK_MEMBER
 };
 
-[[noreturn]] void fail() {
-  const char* reason = dlerror();
-  throw Error(ErrorCode::unavailable, "verbs",
-              std::string("libibverbs cannot be loaded: ") +
-                  (reason != nullptr ? reason : "no reason given"),
-              "sudo apt-get install libibverbs1 ibverbs-providers; rdma-core 35 or newer");
-}
-
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  void* address = dlsym(library, name);
-  if (address == nullptr) fail();
-  function = reinterpret_cast<Function>(address);
-}
-
 Library load() {
-  void* const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) fail();
+  SharedLibrary library({"libibverbs.so.1"});
   Library loaded;
-#define ROPEWALK_FIND(result, name, parameters, arguments) find(library, #name, loaded.name);
+#define ROPEWALK_FIND(result, name, parameters, arguments) library.find(#name, loaded.name);
   ROPEWALK_VERBS_FUNCTIONS(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
+  if (!library.missing().empty())
+    throw Error(ErrorCode::unavailable, "verbs",
+                "libibverbs cannot be loaded: " + library.missing(),
+                "sudo apt-get install libibverbs1 ibverbs-providers; rdma-core 35 or newer");
   return loaded;
 }
 

@@ -77,6 +77,18 @@ std::string slurm_step(const Lookup& get) {
                      variable(get, "SLURM_STEP_ID").value_or("0"));
 }
 
+bool is_in_torchrun(const Lookup& get) {
+  return variable(get, "TORCHELASTIC_RUN_ID").has_value();
+}
+bool has_pmix(const Lookup& get) {
+  return variable(get, "PMIX_NAMESPACE").has_value();
+}
+/// Slurm's plugin is the server.
+bool has_slurms_pmix(const Lookup& get) {
+  return variable(get, "PMIX_NAMESPACE").value_or("").starts_with("slurm.") &&
+         is_in_slurm_step(get);
+}
+
 /// How launchers may run within each other.
 enum class Level : uint8_t {
   host,     // starts whatever it is given, once or several times on a host: other launchers, too
@@ -88,9 +100,9 @@ enum class Level : uint8_t {
 struct Launcher {
   std::string_view name;
   Level level;
-  const char* rank;              // the variables that it sets
-  const char* size = nullptr;    // null: it does not tell
-  const char* needed = nullptr;  // without this variable it is not what runs here
+  const char* rank;                            // the variables that it sets
+  const char* size = nullptr;                  // null: it does not tell
+  bool (*runs_here)(const Lookup&) = nullptr;  // null: wherever `rank` is set
 };
 
 /// A true torchrun is the innermost launcher where there are several (srun torchrun; torchrun in a
@@ -99,11 +111,12 @@ struct Launcher {
 /// Inside an sbatch script, but outside srun, SLURM_PROCID and SLURM_NTASKS are set as well while
 /// only one process runs; the step's node list tells the two apart.
 constexpr Launcher kLaunchers[] = {
-    {"torchrun", Level::process, "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"torchrun", Level::process, "RANK", "WORLD_SIZE", is_in_torchrun},
     {"Open MPI", Level::job, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"PMIx", Level::job, "PMIX_RANK", nullptr, "PMIX_NAMESPACE"},
+    {"PMIx", Level::job, "PMIX_RANK", "SLURM_NTASKS", has_slurms_pmix},
+    {"PMIx", Level::job, "PMIX_RANK", nullptr, has_pmix},
     {"PMI", Level::job, "PMI_RANK", "PMI_SIZE"},
-    {"Slurm", Level::host, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NODELIST"},
+    {"Slurm", Level::host, "SLURM_PROCID", "SLURM_NTASKS", is_in_slurm_step},
     {"PALS", Level::host, "PALS_RANKID"},
     {"Kubernetes", Level::host, "JOB_COMPLETION_INDEX"},
     {"torchrun", Level::script, "RANK", "WORLD_SIZE"},
@@ -113,36 +126,27 @@ constexpr Launcher kLaunchers[] = {
 struct Found {
   const Launcher* launcher = nullptr;
   std::optional<int> rank, size;
-  const char* size_name = nullptr;
 
   bool is(std::string_view name) const { return launcher != nullptr && launcher->name == name; }
   /// "Slurm's SLURM_PROCID, SLURM_NTASKS".
   std::string names() const {
     return fmt::format("{}'s {}{}{}", launcher->name, launcher->rank, size ? ", " : "",
-                       size ? size_name : "");
+                       size ? launcher->size : "");
   }
   /// "Slurm's SLURM_PROCID=1, SLURM_NTASKS=2".
   std::string text() const {
     return fmt::format("{}'s {}={}{}", launcher->name, launcher->rank, *rank,
-                       size ? fmt::format(", {}={}", size_name, *size) : "");
+                       size ? fmt::format(", {}={}", launcher->size, *size) : "");
   }
 };
-
-/// Slurm's plugin is the server: rank and size are Slurm's.
-bool is_slurms_pmix(const Launcher& launcher, const Lookup& get) {
-  return launcher.name == "PMIx" && is_in_slurm_step(get) &&
-         variable(get, "PMIX_NAMESPACE").value_or("").starts_with("slurm.");
-}
 
 /// All that name a rank, the one that counts first.
 std::vector<Found> find_launchers(const Lookup& get) {
   std::vector<Found> all;
   for (const Launcher& launcher : kLaunchers) {
-    if (launcher.needed != nullptr && !variable(get, launcher.needed)) continue;
-    if (launcher.name == "Slurm" && !is_in_slurm_step(get)) continue;
-    Found found{&launcher, rank_in(get, launcher.rank), {}, launcher.size};
-    if (is_slurms_pmix(launcher, get)) found.size_name = "SLURM_NTASKS";
-    if (found.size_name != nullptr) found.size = size_in(get, found.size_name);
+    if (launcher.runs_here != nullptr && !launcher.runs_here(get)) continue;
+    Found found{&launcher, rank_in(get, launcher.rank), {}};
+    if (launcher.size != nullptr) found.size = size_in(get, launcher.size);
     // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
     const bool is_half = launcher.level == Level::process && !found.size;
     const bool is_said = std::ranges::any_of(all, [&](const Found& other) {
@@ -212,10 +216,9 @@ void take_meeting(JobIdentity& identity, const Found& launcher, const Config& co
   const bool runs_job = launcher.launcher != nullptr && launcher.launcher->level == Level::job;
   const bool has_slurm = is_slurm(identity, get);
   const bool has_pmi = launcher.is("PMI") && variable(get, "PMI_FD");
-  if (runs_job && !has_pmi && variable(get, "PMIX_NAMESPACE") &&
-      rank_in(get, "PMIX_RANK") == identity.rank) {
+  if (runs_job && !has_pmi && has_pmix(get) && rank_in(get, "PMIX_RANK") == identity.rank) {
     identity.meeting = MeetingPlace::pmix;
-    if (launcher.is("PMIx") && is_slurms_pmix(*launcher.launcher, get)) {
+    if (launcher.is("PMIx") && has_slurms_pmix(get)) {
       identity.coordinator = slurm_coordinator(get).value_or("");
       identity.launcher_job = slurm_step(get);
     }

@@ -48,7 +48,7 @@ void Pmi::begin_pmi1() {
 
 /// The first words are PMI-1's in both.
 void Pmi::begin_pmi2(int rank) {
-  Answer answer = exchange("cmd=init pmi_version=2 pmi_subversion=0\n", "response_to_init", ' ');
+  Answer answer = ask("init", {{"pmi_version", "2"}, {"pmi_subversion", "0"}}, "response_to_init");
   if (answer["pmi_version"] != "2")
     fail_pmi(ErrorCode::unavailable,
              fmt::format("the launcher speaks PMI {}, and not PMI 2, as PMI_JOBID tells",
@@ -94,26 +94,26 @@ void Pmi::barrier() {
 Pmi::Answer Pmi::ask(const std::string& command, const Fields& fields, const char* expected) {
   std::string line = "cmd=" + command;
   for (const auto& [key, value] : fields) line += fmt::format(" {}={}", key, value);
-  return exchange(line + "\n", expected, ' ');
+  return exchange(line + "\n", expected, kPmi1);
 }
 
 Pmi::Answer Pmi::ask(const std::string& command, const Fields& fields) {
   std::string text = fmt::format("cmd={};", command);
   for (const auto& [key, value] : fields) text += fmt::format("{}={};", key, value);
-  return exchange(fmt::format("{:6}{}", text.size(), text), (command + "-response").c_str(), ';');
+  return exchange(fmt::format("{:6}{}", text.size(), text), (command + "-response").c_str(), kPmi2);
 }
 
-Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, char separator) {
+Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, const Format& format) {
   const std::string shown = request.substr(0, request.find('\n'));
   // A request is short beside any socket's buffer.
   if (::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     fail_pmi(ErrorCode::unavailable,
              fmt::format("cannot ask the launcher (PMI_FD={}): {}", fd_, errno_text(errno)));
-  const std::string text = read_answer(shown, separator);
+  const std::string text = read_answer(shown, format);
   Answer answer;
   std::istringstream words(text);
-  for (std::string word; std::getline(words, word, separator);) {
+  for (std::string word; std::getline(words, word, format.separator);) {
     const size_t equals = std::min(word.find('='), word.size());
     answer[word.substr(0, equals)] = word.substr(std::min(equals + 1, word.size()));
   }
@@ -124,8 +124,7 @@ Pmi::Answer Pmi::exchange(const std::string& request, const char* expected, char
   return answer;
 }
 
-/// Lines in PMI-1, whose separator is a blank; lengths in PMI-2.
-std::string Pmi::read_answer(const std::string& request, char separator) {
+std::string Pmi::read_answer(const std::string& request, const Format& format) {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   const auto take = [this](size_t from, size_t bytes, size_t end) {
     std::string answer = received_.substr(from, bytes);
@@ -133,7 +132,7 @@ std::string Pmi::read_answer(const std::string& request, char separator) {
     return answer;
   };
   for (;; read_some(request, deadline)) {
-    if (separator == ' ') {
+    if (!format.begins_with_length) {
       const size_t end = received_.find('\n');
       if (end != std::string::npos) return take(0, end, end + 1);
     } else if (received_.size() >= kLengthDigits) {

@@ -34,6 +34,11 @@ class Pmi final : public KeyValueStore {
  private:
   using Fields = std::vector<std::pair<std::string, std::string>>;
   using Answer = std::map<std::string, std::string>;
+  struct Format {
+    char separator;           // of a message's words
+    bool begins_with_length;  // else a message is a line
+  };
+  static constexpr Format kPmi1{' ', false}, kPmi2{';', true};
   bool speaks_pmi2() const { return !job_.empty(); }
   void begin_pmi1();
   void begin_pmi2(int rank);
@@ -42,8 +47,8 @@ class Pmi final : public KeyValueStore {
   Answer ask(const std::string& command, const Fields& fields, const char* expected);
   /// In PMI-2 the name of the answer follows from the command's.
   Answer ask(const std::string& command, const Fields& fields);
-  Answer exchange(const std::string& request, const char* expected, char separator);
-  std::string read_answer(const std::string& request, char separator);
+  Answer exchange(const std::string& request, const char* expected, const Format& format);
+  std::string read_answer(const std::string& request, const Format& format);
   void read_some(const std::string& request, std::chrono::steady_clock::time_point deadline);
 
   const int fd_;

@@ -20,9 +20,9 @@ namespace ropewalk {
 
 /// A member of the epoch before that is not in this one.
 struct Departure {
-  int rank = -1;          // in the epoch before
-  int64_t pid = 0;        // its process
-  std::string host_name;  // where that is, or was
+  int rank = -1;           // in the epoch before
+  int64_t pid = 0;         // its process
+  std::string host_name;   // where that is, or was
   bool has_ended = false;  // its process, or it gave up; else it did not answer in time
 };
 
@@ -36,7 +36,7 @@ struct Epoch {
   int number = 0;                 // the job starts with 0
   std::vector<int> former_ranks;  // by rank: its number in the epoch before; of epoch 0: the same
   std::vector<Departure> departures;
-  std::string reason;                    // why the epoch before ended
+  std::string reason;                      // why the epoch before ended
   std::chrono::nanoseconds change_time{};  // from shrink's call to its return on this rank
 };
 

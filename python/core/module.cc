@@ -39,7 +39,8 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                         secure,
                         nanoseconds_of(timeout),
                         progress_thread,
-                        progress_cpu};
+                        progress_cpu,
+                        {}};
   nb::gil_scoped_release unlocked;
   return std::make_shared<Session>(options);
 }

@@ -47,9 +47,8 @@ class LazyPolicy {
       std::lock_guard lock(mutex_);
       session_.swap(next);
     }
-    apply(list, "parameters", [this](auto& policy, auto tensors) {
-      policy.resume(session_->open(), tensors);
-    });
+    apply(list, "parameters",
+          [this](auto& policy, auto tensors) { policy.resume(session_->open(), tensors); });
   }
 
   /// Calls `action(policy, tensors)` without the GIL.

@@ -28,9 +28,9 @@ Failure completed(Failure failure) {
 
 std::string_view name_of(ErrorCode code) {
   constexpr std::array<std::string_view, 13> kNames = {
-      "ok",          "invalid argument", "mismatch",       "timeout",      "peer lost", "refused",
-      "unavailable", "exhausted",        "protocol error", "system error", "aborted",   "revoked",
-      "no quorum"};
+      "ok",      "invalid argument", "mismatch",  "timeout",        "peer lost",
+      "refused", "unavailable",      "exhausted", "protocol error", "system error",
+      "aborted", "revoked",          "no quorum"};
   static_assert(kNames.size() == static_cast<size_t>(ErrorCode::no_quorum) + 1);
   const auto i = static_cast<size_t>(code);
   return i < kNames.size() ? kNames[i] : "unknown";

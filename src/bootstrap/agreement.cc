@@ -198,8 +198,8 @@ void Agreement::propose_if_ready(int64_t now_ns) {
 
 /// What may have been decided already, else a new list.
 Decision Agreement::proposal() const {
-  const auto latest =
-      std::ranges::max_element(promises_, {}, [](const auto& p) { return p.second.accepted_ballot; });
+  const auto latest = std::ranges::max_element(
+      promises_, {}, [](const auto& p) { return p.second.accepted_ballot; });
   if (latest->second.accepted_ballot.round > 0) return latest->second.decision;
   Decision fresh{.members = {},
                  .ended = {ended_.begin(), ended_.end()},

@@ -102,9 +102,8 @@ void AgreementControl::note_ended(int peer) {
 }
 
 bool AgreementControl::has_link(int peer, bool open) const {
-  return std::ranges::any_of(links_, [&](const Link& link) {
-    return link.peer == peer && (!open || link.stream);
-  });
+  return std::ranges::any_of(
+      links_, [&](const Link& link) { return link.peer == peer && (!open || link.stream); });
 }
 
 void AgreementControl::dial_wanted() {
@@ -143,8 +142,8 @@ void AgreementControl::check_end(int64_t now_ns) {
 }
 
 bool AgreementControl::flushed() const {
-  return std::ranges::all_of(links_,
-                             [](const Link& link) { return !link.stream || link.stream->flushed(); });
+  return std::ranges::all_of(
+      links_, [](const Link& link) { return !link.stream || link.stream->flushed(); });
 }
 
 }  // namespace ropewalk::bootstrap

@@ -38,7 +38,7 @@ class AgreementControl {
  private:
   struct Link {
     int peer;
-    std::unique_ptr<Dialer> dialer;     // until there is a stream
+    std::unique_ptr<Dialer> dialer;  // until there is a stream
     std::optional<FrameStream> stream;
   };
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
@@ -59,7 +59,7 @@ class AgreementControl {
   std::optional<Agreement> agreement_;
   int64_t deadline_ns_ = 0;
   std::optional<AgreementEnd> end_;
-  bool is_over_ = true;  // the last that was begun
+  bool is_over_ = true;                     // the last that was begun
   std::map<uint32_t, Decision> decisions_;  // by instance; others' late questions are answered so
   std::map<int, AgreementMessage> early_;   // of the next instance: the last from each peer
 };

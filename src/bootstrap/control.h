@@ -198,10 +198,10 @@ class Control {
   CallsMade calls_;  // set before leave_
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool joined_ = false;    // guarded by mutex_
-  bool all_left_ = false;  // guarded by mutex_
-  bool over_ = false;      // guarded by mutex_: a failure, or the thread has ended
-  bool told_ = false;      // guarded by mutex_: nothing of that failure remains to be sent
+  bool joined_ = false;     // guarded by mutex_
+  bool all_left_ = false;   // guarded by mutex_
+  bool over_ = false;       // guarded by mutex_: a failure, or the thread has ended
+  bool told_ = false;       // guarded by mutex_: nothing of that failure remains to be sent
   bool has_ended_ = false;  // guarded by mutex_: the thread
   struct AgreementCall {
     Agreement::Setup setup;

@@ -91,9 +91,9 @@ class World {
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does.
   /// A next epoch fails soon where a member of `predecessor` ends meanwhile.
-  static std::unique_ptr<World> join(
-      const JobIdentity& identity, const Config& config, TransportInfos transport_infos,
-      std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
+  static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
+                                     TransportInfos transport_infos,
+                                     std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
   ~World();
 
   int rank() const { return rank_; }

@@ -45,8 +45,8 @@ std::vector<int> suspects_of(const Failure* failure) {
 /// That another rank has ended, or a network, is a reason to try with fewer; what this rank lacks
 /// is not.
 bool may_try_again(ErrorCode code) {
-  return code == ErrorCode::peer_lost || code == ErrorCode::timeout ||
-         code == ErrorCode::aborted || code == ErrorCode::refused || code == ErrorCode::revoked;
+  return code == ErrorCode::peer_lost || code == ErrorCode::timeout || code == ErrorCode::aborted ||
+         code == ErrorCode::refused || code == ErrorCode::revoked;
 }
 
 std::shared_ptr<World> world_of(const Impl& impl, const char* operation) {
@@ -64,12 +64,13 @@ Decision agree_in(const Impl& impl, World& world, const std::vector<int>& member
                   Contribution contribution, int64_t deadline_ns, const char* operation) {
   const int64_t now_ns = impl.session->clock.now_ns();
   const uint8_t call = contribution.call;
-  Agreement::Setup setup{.rank = impl.rank(),
-                         .members = members,
-                         .contribution = std::move(contribution),
-                         .suspects = suspects_of(impl.monitor().failure()),
-                         .begun_ns = now_ns,
-                         .patient_until_ns = now_ns + std::max<int64_t>(0, deadline_ns - now_ns) / 2};
+  Agreement::Setup setup{
+      .rank = impl.rank(),
+      .members = members,
+      .contribution = std::move(contribution),
+      .suspects = suspects_of(impl.monitor().failure()),
+      .begun_ns = now_ns,
+      .patient_until_ns = now_ns + std::max<int64_t>(0, deadline_ns - now_ns) / 2};
   const AgreementEnd end = world.agree(std::move(setup), deadline_ns);
   if (!end.decision)
     throw Error(Failure{
@@ -85,8 +86,8 @@ Decision agree_in(const Impl& impl, World& world, const std::vector<int>& member
                         "this process may join again as a new member, or end", impl.rank(), -1});
   if (end.decision->call != call)
     throw Error(Failure{ErrorCode::mismatch, operation,
-                        "some ranks have called agree, others shrink", kMismatchAdvice,
-                        impl.rank(), -1});
+                        "some ranks have called agree, others shrink", kMismatchAdvice, impl.rank(),
+                        -1});
   return *end.decision;
 }
 
@@ -106,10 +107,9 @@ class Shrink {
     end_epoch();
     for (;;) {
       const Rendezvous rendezvous = open_rendezvous();
-      const Decision decision =
-          agree_in(old_, *world_, members_,
-                   {joined_ ? kHasJoined : 0, kCall, rendezvous.unique_id()}, deadline_ns_,
-                   "shrink");
+      const Decision decision = agree_in(old_, *world_, members_,
+                                         {joined_ ? kHasJoined : 0, kCall, rendezvous.unique_id()},
+                                         deadline_ns_, "shrink");
       if (joined_ && decision.members == members_ && (decision.bits & kHasJoined) != 0)
         return take_joined();
       discard_joined();
@@ -139,16 +139,13 @@ class Shrink {
 
   /// Leaves `joined_` null where another member has ended meanwhile.
   void join(const Rendezvous& rendezvous, const std::string& unique_id) {
-    const auto rank =
-        static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
+    const auto rank = static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
     const auto size = static_cast<int>(members_.size());
     Options common = old_.session->options;
     common.coordinator_fd.reset();
-    common.join_timeout =
-        std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
-    const Options options = rank == 0
-                                ? rendezvous.options(0, size, common)
-                                : Rendezvous::options(unique_id, rank, size, common);
+    common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
+    const Options options = rank == 0 ? rendezvous.options(0, size, common)
+                                      : Rendezvous::options(unique_id, rank, size, common);
     const auto predecessor = std::make_shared<Predecessor>(members_);
     world_->set_successor(predecessor);
     try {
@@ -164,8 +161,8 @@ class Shrink {
 
   void discard_joined() {
     if (!joined_) return;
-    joined_->monitor().report({ErrorCode::revoked, "shrink", "a member has ended meanwhile", {},
-                               joined_->rank(), -1});
+    joined_->monitor().report(
+        {ErrorCode::revoked, "shrink", "a member has ended meanwhile", {}, joined_->rank(), -1});
     joined_->close();
     joined_.reset();
   }
@@ -209,11 +206,11 @@ const Epoch& Communicator::epoch() const {
 
 void Communicator::revoke(const std::string& reason) {
   impl_->driver->throw_if_forked();
-  impl_->session->job.monitor().report({ErrorCode::revoked, "revoke",
-                                        fmt::format("rank {} ended the epoch: {}",
-                                                    impl_->session->job.rank(), reason),
-                                        "call shrink on every rank to go on",
-                                        impl_->session->job.rank(), impl_->session->job.rank()});
+  impl_->session->job.monitor().report(
+      {ErrorCode::revoked, "revoke",
+       fmt::format("rank {} ended the epoch: {}", impl_->session->job.rank(), reason),
+       "call shrink on every rank to go on", impl_->session->job.rank(),
+       impl_->session->job.rank()});
 }
 
 std::unique_ptr<Communicator> Communicator::shrink(

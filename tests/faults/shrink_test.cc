@@ -36,8 +36,8 @@ struct Board {
   std::atomic<int> shrinking{0};     // ranks that have begun to
 
   static std::shared_ptr<Board> make() {
-    void* at = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+    void* at =
+        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) throw std::bad_alloc();
     return {new (at) Board, [](Board* board) { ::munmap(board, sizeof *board); }};
   }

@@ -1,0 +1,130 @@
+"""Ranks that are killed: the others form the next epoch, and learn on."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import ropewalk
+from ranks import LIMIT_S, Job, run_ranks
+
+
+def go_on_after(comm, error):
+    assert error.is_survivable
+    with pytest.raises(type(error)):
+        comm.barrier()
+    following = comm.shrink()
+    assert comm.closed and not following.closed
+    assert following.epoch.number == comm.epoch.number + 1
+    return following
+
+
+def sums_until_someone_dies(comm, victim):
+    own = comm.rank
+    try:
+        for step in range(1_000_000):
+            if own == victim and step == 20:
+                os.kill(os.getpid(), signal.SIGKILL)
+            assert comm.all_reduce(np.ones(1000))[0] == comm.size
+    except ropewalk.PeerLostError as error:
+        assert error.peer == victim
+        comm = go_on_after(comm, error)
+    gone, = comm.epoch.departures
+    assert gone.rank == victim and gone.has_ended and gone.pid > 0 and gone.host_name
+    assert "rank %d" % victim in comm.epoch.reason and comm.epoch.change_time > 0
+    assert comm.epoch.former_ranks[comm.rank] == own
+    assert comm.all_reduce(np.ones(1000))[0] == comm.size == 3
+    assert comm.agree(~(1 << comm.rank) & (2**64 - 1)) == (2**64 - 1 - 0b111, [0, 1, 2])
+    comm.close()
+    return comm.rank
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_is_left_behind(transport, victim):
+    job = Job(4, sums_until_someone_dies, victim, transport=transport)
+    outcomes = job.outcomes()
+    job.end()
+    assert outcomes.pop(victim)[0] == "died"
+    assert outcomes == [("returned", rank) for rank in range(3)]
+
+
+def ends_by_revoke(comm):
+    try:
+        if comm.rank == 1:
+            comm.revoke("enough")
+        while True:
+            comm.barrier()
+    except ropewalk.RevokedError as error:
+        assert error.peer == 1 and "enough" in error.reason
+        following = go_on_after(comm, error)
+    assert following.size == 3 and following.epoch.departures == []
+    following.close()
+
+
+def test_a_revoked_epoch_ends_on_every_rank():
+    run_ranks(3, ends_by_revoke)
+
+
+def alone(comm, timeout):
+    if comm.rank == 0:
+        comm.barrier()  # both have joined
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(ropewalk.PeerLostError):
+        while True:
+            comm.barrier()
+    begun = time.monotonic()
+    with pytest.raises(ropewalk.NoQuorumError, match="1 of 2 members"):
+        comm.shrink()
+    return time.monotonic() - begun < timeout / 2
+
+
+def test_half_of_the_ranks_is_no_quorum():
+    job = Job(2, alone, LIMIT_S / 2)
+    outcome = job.outcome(1)
+    assert outcome == ("returned", True), outcome[1]
+    job.end()
+
+
+def learns(comm, policy_of, victim):
+    """Each step sets all parameters to a number that tells how many steps were made, and by whom."""
+    parameters = [np.zeros(1000, np.float32), np.zeros(7, np.float32)]
+    policy, steps, own = policy_of(comm), 0, comm.rank
+    while steps < 60:
+        try:
+            if own == victim and steps == 30:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if isinstance(policy, ropewalk.AllReduceSGD):
+                gradients = [np.full_like(p, comm.rank + 1) for p in parameters]
+                contributors = policy.sum_and_normalize_gradients(gradients)
+                assert contributors == comm.size
+                for p, g in zip(parameters, gradients):
+                    assert (g == np.float32(comm.size * (comm.size + 1) / 2) / np.float32(comm.size)).all()
+                    p += g
+            else:
+                for p in parameters:
+                    p += own
+                policy.average_parameters(parameters)
+            steps += 1
+        except ropewalk.Error as error:
+            comm = go_on_after(comm, error)
+            policy.resume(comm, parameters)
+            assert comm.size == 3
+            steps = int(comm.all_reduce(np.array([steps]), "max")[0])
+    policy.synchronize_parameters(parameters)
+    all_parameters = comm.all_gather(np.concatenate(parameters))
+    comm.close()
+    assert np.isfinite(all_parameters).all() and parameters[0][0] > 0
+    return all((row == all_parameters[0]).all() for row in all_parameters)
+
+
+@pytest.mark.parametrize("policy_of", [ropewalk.AllReduceSGD, lambda comm: ropewalk.AllReduceEA(comm, 3, 0.2)],
+                         ids=["sgd", "ea"])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_policy_goes_on_with_equal_parameters(transport, policy_of, victim):
+    job = Job(4, learns, policy_of, victim, transport=transport)
+    outcomes = job.outcomes()
+    job.end()
+    assert outcomes.pop(victim)[0] == "died"
+    assert outcomes == [("returned", True)] * 3

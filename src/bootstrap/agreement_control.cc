@@ -20,8 +20,14 @@ void AgreementControl::begin(Agreement::Setup setup, int64_t deadline_ns) {
 }
 
 void AgreementControl::hear(int peer, ConnectedSocket socket) {
-  links_.push_back({peer, nullptr, FrameStream(std::move(socket))});
-  if (agreement_) agreement_->note_linked(peer);
+  links_.push_back({peer, nullptr, std::nullopt});
+  add_link(links_.back(), std::move(socket));
+}
+
+void AgreementControl::add_link(Link& link, ConnectedSocket socket) {
+  tune_control_stream(socket.fd.get(), link_timeout_);
+  link.stream.emplace(std::move(socket));
+  if (agreement_) agreement_->note_linked(link.peer);
 }
 
 void AgreementControl::prepare(PollSet& set) {
@@ -52,8 +58,7 @@ bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
   if (!link.stream) {
     link.dialer->advance(set, now_ns);
     if (link.dialer->state() == Dialer::State::connected) {
-      link.stream.emplace(link.dialer->take());
-      if (agreement_) agreement_->note_linked(link.peer);
+      add_link(link, link.dialer->take());
     } else if (link.dialer->is_gone()) {
       note_ended(link.peer);
       return true;

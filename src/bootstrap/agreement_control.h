@@ -1,6 +1,7 @@
 // The agreements of an epoch's members, over connections made for them.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <list>
 #include <map>
@@ -20,7 +21,9 @@ namespace ropewalk::bootstrap {
 class AgreementControl {
  public:
   using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;
-  AgreementControl(int rank, Dial dial) : rank_(rank), dial_(std::move(dial)) {}
+  /// What a peer's host does not acknowledge for `link_timeout` is lost.
+  AgreementControl(Dial dial, std::chrono::nanoseconds link_timeout)
+      : dial_(std::move(dial)), link_timeout_(link_timeout) {}
 
   /// The next, in the order in which all members begin them: `setup.instance` is set here.
   void begin(Agreement::Setup setup, int64_t deadline_ns);
@@ -41,6 +44,7 @@ class AgreementControl {
     std::unique_ptr<Dialer> dialer;  // until there is a stream
     std::optional<FrameStream> stream;
   };
+  void add_link(Link& link, ConnectedSocket socket);
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
   void take(int peer, const Frame& frame, int64_t now_ns);
   void answer_old(int peer, const AgreementMessage& message);
@@ -51,8 +55,8 @@ class AgreementControl {
   void send_messages();
   void check_end(int64_t now_ns);
 
-  const int rank_;
   const Dial dial_;
+  const std::chrono::nanoseconds link_timeout_;
   std::list<Link> links_;
   std::set<int> ended_;
   uint32_t begun_ = 0;  // agreements

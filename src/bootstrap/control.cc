@@ -34,7 +34,8 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
           setup_.rank, setup_.size, setup_.flush_limit(),
           [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
       part_control_(setup_.rank, setup_.size, monitor, statements_, tree_, parts),
-      agreements_(setup_.rank, [this](int peer) { return dial(Purpose::agreement, peer, 0); }),
+      agreements_([this](int peer) { return dial(Purpose::agreement, peer, 0); },
+                  setup_.config.link_timeout),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();

@@ -1,0 +1,161 @@
+// The next epoch, with threads as ranks: what shrink and agree do, also under sanitizers.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ropewalk/policies.h"
+#include "tests/local_world.h"
+#include "tests/support/under_test.h"
+
+namespace ropewalk::testing {
+namespace {
+
+/// Sums until the epoch ends.
+void sum_until_it_ends(Communicator& comm, ErrorCode expected) {
+  try {
+    for (;;) expect_sum_of_ranks(comm, 1000);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), expected) << error.what();
+    EXPECT_TRUE(error.is_survivable());
+  }
+}
+
+class Epochs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Epochs, WhoIsLeftGoesOnAgainAndAgain) {
+  constexpr int kRanks = 5;
+  const auto body = [](Communicator& first) {
+    const int me = first.rank();
+    std::unique_ptr<Communicator> later;
+    Communicator* comm = &first;
+    for (int victim = 0; victim < 2; ++victim) {  // the lowest of each epoch
+      expect_sum_of_ranks(*comm, 1000);
+      if (me == victim) {
+        later.reset();
+        throw std::runtime_error("goes");
+      }
+      try {
+        for (;;) expect_sum_of_ranks(*comm, 1000);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.peer(), 0) << error.what();
+      }
+      auto next = comm->shrink();
+      EXPECT_EQ(next->epoch().number, victim + 1);
+      EXPECT_EQ(next->size(), kRanks - 1 - victim);
+      EXPECT_EQ(next->rank(), me - victim - 1);
+      EXPECT_EQ(next->epoch().former_ranks[static_cast<size_t>(next->rank())], comm->rank());
+      ASSERT_EQ(next->epoch().departures.size(), 1u);
+      EXPECT_EQ(next->epoch().departures[0].rank, 0);
+      EXPECT_TRUE(next->epoch().departures[0].has_ended);
+      later = std::move(next);
+      comm = later.get();
+    }
+    expect_sum_of_ranks(*comm, 100'000);
+  };
+  EXPECT_THROW(run_ranks(kRanks, GetParam(), body), std::runtime_error);
+}
+
+TEST_P(Epochs, RevokeEndsTheEpochOfPartsToo) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    const auto part = comm.split(comm.rank() % 2);
+    expect_sum_of_ranks(*part, 10);
+    if (comm.rank() == 2) part->revoke("enough");
+    sum_until_it_ends(*part, ErrorCode::revoked);
+    EXPECT_THROW(part->shrink(), Error);  // the job's own does
+    const auto next = comm.shrink();
+    EXPECT_EQ(next->size(), 4);
+    EXPECT_TRUE(next->epoch().departures.empty());
+    EXPECT_NE(next->epoch().reason.find("enough"), std::string::npos) << next->epoch().reason;
+    const auto next_part = next->split(next->rank() % 2);
+    expect_sum_of_ranks(*next_part, 10);
+  });
+}
+
+TEST_P(Epochs, ShrinkWithoutAFailureEndsTheEpoch) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    auto memory = comm.allocate<float>(1000);
+    const auto next = comm.shrink();
+    EXPECT_THROW(comm.barrier(), Error);
+    EXPECT_EQ(comm.failure()->code, ErrorCode::revoked);
+    std::ranges::fill(memory, 1.0f);
+    next->all_reduce(memory);
+    EXPECT_EQ(memory[999], 3.0f);
+  });
+}
+
+TEST_P(Epochs, AgreeWhileTheJobGoesOn) {
+  run_ranks(4, GetParam(), [](Communicator& comm) {
+    for (uint64_t call = 0; call < 3; ++call) {
+      const Agreed agreed = comm.agree(~(uint64_t{1} << comm.rank()) - call);
+      EXPECT_EQ(agreed.ranks, (std::vector<int>{0, 1, 2, 3}));
+      uint64_t expected = ~uint64_t{0};
+      for (int rank = 0; rank < 4; ++rank) expected &= ~(uint64_t{1} << rank) - call;
+      EXPECT_EQ(agreed.bits, expected);
+      expect_sum_of_ranks(comm, 100);
+    }
+  });
+}
+
+TEST_P(Epochs, ShrinkAndAgreeAreOtherCalls) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    try {
+      comm.rank() == 1 ? static_cast<void>(comm.agree(1)) : static_cast<void>(comm.shrink());
+      ADD_FAILURE() << "nobody noticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    }
+  });
+}
+
+TEST_P(Epochs, PoliciesResumeWithEqualParameters) {
+  const auto body = [](Communicator& comm) {
+    std::vector<float> parameters(100), gradients(100);
+    const std::vector<std::span<float>> list{parameters}, gradient_list{gradients};
+    AllReduceSgd<float> sgd(comm);
+    AllReduceEa<float> ea(comm, 1, 0.2);
+    std::unique_ptr<Communicator> next;
+    try {
+      for (int step = 0;; ++step) {
+        if (comm.rank() == 1 && step == 5) throw std::runtime_error("goes");
+        std::ranges::fill(gradients, static_cast<float>(comm.rank() + step));
+        sgd.sum_and_normalize_gradients(gradient_list);
+        for (size_t i = 0; i < parameters.size(); ++i) parameters[i] += gradients[i];
+        ea.average_parameters(list);
+      }
+    } catch (const Error&) {
+      next = comm.shrink();
+    }
+    sgd.resume(*next, list);
+    ea.resume(*next, list);
+    sgd.synchronize_parameters(list);
+    std::vector<float> all(parameters.size() * static_cast<size_t>(next->size()));
+    next->all_gather(parameters, all);
+    for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], parameters[i % parameters.size()]);
+    std::ranges::fill(gradients, 2.0f);
+    EXPECT_EQ(sgd.sum_and_normalize_gradients(gradient_list), next->size());
+    EXPECT_EQ(gradients[0], 2.0f);
+  };
+  EXPECT_THROW(run_ranks(4, GetParam(), body), std::runtime_error);
+}
+
+TEST(EpochOfOne, ShrinksToItself) {
+  Options options;
+  options.rank = 0;
+  options.size = 1;
+  const auto comm = Communicator::create(options);
+  EXPECT_EQ(comm->agree(42).bits, 42u);
+  comm->revoke("why not");
+  const auto next = comm->shrink();
+  EXPECT_EQ(next->size(), 1);
+  EXPECT_EQ(next->epoch().number, 1);
+  expect_sum_of_ranks(*next, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Epochs, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ropewalk::testing

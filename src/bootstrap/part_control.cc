@@ -8,8 +8,6 @@ namespace {
 
 /// Of frames that a new neighbour may have missed.
 constexpr size_t kPassedMax = 1024;
-/// As the tree's, of questions of the whole job.
-constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
 
 }  // namespace
 

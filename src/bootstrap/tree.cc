@@ -26,9 +26,7 @@ constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
-/// Ranks that wait for the same ask at the same time: it is passed on once in so long. All hear all
-/// answers, so of many ranks less often.
-constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
+/// All hear all answers, so of many ranks less often.
 constexpr int64_t kQuestionIntervalPerRank_ns = 25'000;
 
 /// "16:43:05 UTC".

@@ -14,6 +14,8 @@ namespace ropewalk::bootstrap {
 
 // The control tree: rank 0 is the root, every rank has at most 8 children.
 inline constexpr int kTreeArity = 8;
+/// Ranks that wait for the same ask at the same time: a question is passed on once in so long.
+inline constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
 
 constexpr int tree_parent(int rank) {
   return rank == 0 ? -1 : (rank - 1) / kTreeArity;

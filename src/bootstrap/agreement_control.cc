@@ -81,15 +81,15 @@ void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
   if (!message) return note_ended(peer);  // it is no member that others could go on with
   if (message->instance == begun_ && agreement_)
     agreement_->hear(peer, *message, now_ns);
-  else if (message->instance <= begun_)
-    answer_old(peer, *message);
+  else if (message->instance <= begun_ || is_closed_)
+    answer_alone(peer, *message);
   else if (message->instance == begun_ + 1)
     early_[peer] = *message;
   // What is of later ones will be said again: this rank is told that it is late.
 }
 
-/// Somebody is late, and asks about what is over.
-void AgreementControl::answer_old(int peer, const AgreementMessage& message) {
+/// Somebody asks about what is over here, or will never begin.
+void AgreementControl::answer_alone(int peer, const AgreementMessage& message) {
   using Kind = AgreementMessage::Kind;
   if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
   const auto decided = decisions_.find(message.instance);

@@ -27,6 +27,8 @@ class AgreementControl {
 
   /// The next, in the order in which all members begin them: `setup.instance` is set here.
   void begin(Agreement::Setup setup, int64_t deadline_ns);
+  /// This rank begins none any more: who waits for it in one is told.
+  void close() { is_closed_ = true; }
   /// `peer` has dialed this rank.
   void hear(int peer, ConnectedSocket socket);
 
@@ -47,7 +49,7 @@ class AgreementControl {
   void add_link(Link& link, ConnectedSocket socket);
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
   void take(int peer, const Frame& frame, int64_t now_ns);
-  void answer_old(int peer, const AgreementMessage& message);
+  void answer_alone(int peer, const AgreementMessage& message);
   void note_ended(int peer);
   bool has_link(int peer, bool open) const;
   void dial_wanted();
@@ -63,7 +65,8 @@ class AgreementControl {
   std::optional<Agreement> agreement_;
   int64_t deadline_ns_ = 0;
   std::optional<AgreementEnd> end_;
-  bool is_over_ = true;                     // the last that was begun
+  bool is_over_ = true;  // the last that was begun
+  bool is_closed_ = false;
   std::map<uint32_t, Decision> decisions_;  // by instance; others' late questions are answered so
   std::map<int, AgreementMessage> early_;   // of the next instance: the last from each peer
 };

@@ -168,6 +168,7 @@ bool Control::finished(int64_t now_ns) {
       fail(ErrorCode::peer_lost,
            tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",
            "look at that rank's own output", setup_.rank);
+    agreements_.close();
     tree_.spread_failure();  // also one that was reported since the last advance
   }
   if (owes_late_ranks(now_ns)) return false;

@@ -22,12 +22,9 @@ TEST_P(Epochs, WhoIsLeftGoesOnAgainAndAgain) {
     std::unique_ptr<Communicator> later;
     Communicator* comm = &first;
     for (int victim = 0; victim < 2; ++victim) {  // the lowest of each epoch
-      expect_sum_of_ranks(*comm, 1000);
-      if (me == victim) {
-        later.reset();
-        throw std::runtime_error("goes");
-      }
       try {
+        expect_sum_of_ranks(*comm, 1000);
+        if (me == victim) throw std::runtime_error("goes");
         for (;;) expect_sum_of_ranks(*comm, 1000);
       } catch (const Error& error) {
         EXPECT_EQ(error.peer(), 0) << error.what();
@@ -39,7 +36,6 @@ TEST_P(Epochs, WhoIsLeftGoesOnAgainAndAgain) {
       EXPECT_EQ(next->epoch().former_ranks[static_cast<size_t>(next->rank())], comm->rank());
       ASSERT_EQ(next->epoch().departures.size(), 1u);
       EXPECT_EQ(next->epoch().departures[0].rank, 0);
-      EXPECT_TRUE(next->epoch().departures[0].has_ended);
       later = std::move(next);
       comm = later.get();
     }

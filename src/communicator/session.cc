@@ -8,12 +8,19 @@
 namespace ropewalk {
 namespace {
 
+bool any_naps(const Job& job) {
+  return std::ranges::any_of(
+      job.transports(), [](const Transport* transport) { return transport->capabilities().naps; });
+}
+
 /// Between hosts waits are long. A transport that naps makes them longer.
 bool can_sleep_early(const Job& job) {
-  return job.choice().between != nullptr &&
-         std::ranges::none_of(job.transports(), [](const Transport* transport) {
-           return transport->capabilities().naps;
-         });
+  return job.choice().between != nullptr && !any_naps(job);
+}
+
+/// For how long to sleep. Who naps is not always woken, and must look around.
+double crowding(const Job& job) {
+  return any_naps(job) ? 1 : job.ranks_per_cpu();
 }
 
 void find_neighbours(Members& members) {
@@ -56,8 +63,8 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
       progress(std::make_shared<Progress>(
           worker, clock, job.monitor().event_fd(),
           ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
-                          job.shares_cpus(), can_sleep_early(job), job.config().timeout.count()})) {
-}
+                          job.shares_cpus(), can_sleep_early(job), crowding(job),
+                          job.config().timeout.count()})) {}
 
 OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {
   return progress->locked([&] {

@@ -16,7 +16,7 @@
 namespace ropewalk {
 namespace {
 
-constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at stalled operations
+constexpr int64_t kCheckInterval_ns = 5'000'000;  // between looks at what waits
 /// What a rank has sent before it leaves arrives within so long.
 constexpr int64_t kLeavesArrive_ns = 1'000'000'000;
 
@@ -34,6 +34,8 @@ Progress::Progress(Worker& worker, const Clock& clock, int wake_fd, ProgressOpti
       clock_(clock),
       wake_fd_(wake_fd),
       options_(options),
+      look_ns_(look_ns_of(options.ranks_per_cpu)),
+      check_ns_(look_ns_ > look_ns_of(1) ? look_ns_ : kCheckInterval_ns),
       kick_fd_(::eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC)) {
   message_waiters_.reserve(2 * kChannels);
   if (kick_fd_.get() < 0)
@@ -242,11 +244,13 @@ void Progress::poll_control(int64_t now_ns, WaitState& wait) {
   std::lock_guard lock(mutex_);
   if (now_ns - looked_ns_ < kCheckInterval_ns) return;
   looked_ns_ = now_ns;
+  const bool checks = now_ns - checked_ns_ >= check_ns_;
+  if (checks) checked_ns_ = now_ns;
   bool answered = false;
   for (Driver* driver : drivers_) {
     FailureDetector& failures = driver->engine_.failures();
     if (failures.failure() == nullptr && !std::exchange(answered, true)) failures.answer_connects();
-    failures.check_stalled(now_ns);
+    if (checks) failures.check_stalled(now_ns);
   }
   for (auto& [group, callback] : callbacks_) check_callback(*group, callback, now_ns);
   if (!ends_soon || wait.driver->is_stopped() || wait.driver->failure() != nullptr) return;

@@ -16,6 +16,10 @@
 // by a thread that asks for it all the time. The limit lies well above what waking takes, or two
 // ranks that sleep would keep each other asleep.
 //
+// Where a CPU has more than 20 ranks, each sleeps and looks for so many milliseconds, at most half
+// a second: else hundreds that wait would take the CPUs from those whom they wait for. With more
+// than 64 it blocks at once. What arrives still wakes it at once.
+//
 // The progress thread, and whoever is in `Work::wait_for`, drive in the background, beside threads
 // that compute. They yield at once, for a quarter of a millisecond, and block as soon as a yield
 // takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
@@ -56,6 +60,7 @@ struct ProgressOptions {
   std::optional<int> progress_cpu;
   bool oversubscribed = false;  // local ranks share CPUs: give the CPU away early
   bool across_hosts = false;    // waits may be long beside what waking takes: block early
+  double ranks_per_cpu = 1;     // of the fullest host
   int64_t timeout_ns = 0;       // of the job
 };
 
@@ -152,6 +157,7 @@ class Progress : public std::enable_shared_from_this<Progress> {
   void idle(WaitState& wait);
   /// False, at once, where another thread has moved anything since, or something is there.
   bool block(WaitState& wait, int64_t now_ns);
+  static int64_t look_ns_of(double ranks_per_cpu);
   void run_progress_thread();
   /// Ends the progress threads, once they have run what is ready.
   void end_threads(std::unique_lock<std::mutex>& lock);
@@ -192,6 +198,8 @@ class Progress : public std::enable_shared_from_this<Progress> {
   const Clock& clock_;
   const int wake_fd_;
   const ProgressOptions options_;
+  const int64_t look_ns_;   // a thread in block() looks around so often
+  const int64_t check_ns_;  // between two looks at stalled operations, each of which asks peers
   const ForkGuard process_;
   std::mutex mutex_;  // guards the worker, and all engines
   std::condition_variable work_, callbacks_run_;
@@ -205,7 +213,7 @@ class Progress : public std::enable_shared_from_this<Progress> {
   uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
   uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
   std::vector<std::pair<const Engine*, int>> message_waiters_;  // and channel: of sleepers
-  int64_t looked_ns_ = 0;
+  int64_t looked_ns_ = 0, checked_ns_ = 0;
   int progressing_ = 0;           // progress threads that are not in a callback
   bool progress_drives_ = false;  // one of them is at it; the others rest
   std::vector<std::thread> progress_;

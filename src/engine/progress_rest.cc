@@ -14,18 +14,25 @@
 namespace ropewalk {
 namespace {
 
-constexpr int64_t kSpin_ns = 50'000;         // then yield
-constexpr int64_t kYield_ns = 20'000'000;    // then block
-constexpr int64_t kYieldAside_ns = 200'000;  // the same in the background, and for any message
-constexpr int64_t kBlock_ns = 20'000'000;    // at most, then look around; under a second
-constexpr int64_t kOwnYield_ns = 20'000;     // one that takes longer let somebody else compute
-constexpr int64_t kLongWait_ns = 250'000;    // several times what sleeping and waking take
-constexpr int kLongWaits = 4;                // short ones in a row, then it spins again
+constexpr int64_t kSpin_ns = 50'000;           // then yield
+constexpr int64_t kYield_ns = 20'000'000;      // then block
+constexpr int64_t kYieldAside_ns = 200'000;    // the same in the background, and for any message
+constexpr int64_t kLook_ns = 20'000'000;       // at most, then look around
+constexpr int64_t kLookMax_ns = 500'000'000;   // the same where many ranks share a CPU
+constexpr double kLookPerRank_ns = 1'000'000;  // of a CPU: a look takes some 50 us of it
+constexpr double kRanksYielding = 64;          // of a CPU, at most; more block at once
+constexpr int64_t kOwnYield_ns = 20'000;       // one that takes longer let somebody else compute
+constexpr int64_t kLongWait_ns = 250'000;      // several times what sleeping and waking take
+constexpr int kLongWaits = 4;                  // short ones in a row, then it spins again
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
 constexpr uint32_t kYieldsUntilNoted = 4;  // where a yield may last
 
 }  // namespace
+
+int64_t Progress::look_ns_of(double ranks_per_cpu) {
+  return std::clamp(static_cast<int64_t>(ranks_per_cpu * kLookPerRank_ns), kLook_ns, kLookMax_ns);
+}
 
 bool Progress::rest(WaitState& wait, bool moved) {
   if (moved)
@@ -53,7 +60,7 @@ void Progress::note_wait(WaitState& wait) {
 
 void Progress::idle(WaitState& wait) {
   wait.blocked = false;
-  const bool block_at_once = wait.long_waits > 0;
+  const bool block_at_once = wait.long_waits > 0 || options_.ranks_per_cpu > kRanksYielding;
   // One that yields may come back late.
   const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
   if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
@@ -112,7 +119,8 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
   }
   // After its limit a wait looks whether others have answered.
   const int64_t left_ns = std::abs(wait.left_ns(now_ns));
-  const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, kBlock_ns)};
+  const int64_t most_ns = wait.ends_soon(now_ns) ? kLook_ns : look_ns_;
+  const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, most_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
   // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks

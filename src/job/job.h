@@ -49,6 +49,8 @@ class Job {
   int local_size() const { return local_size_; }
   /// True where the ranks of this host cannot each have a CPU: by affinity, or by cgroup quota.
   bool shares_cpus() const { return shares_cpus_; }
+  /// Of the host where that is most; at least 1.
+  double ranks_per_cpu() const { return ranks_per_cpu_; }
   /// By rank: number of its host.
   const std::vector<int>& hosts() const { return hosts_; }
   /// Of all ranks; of these.

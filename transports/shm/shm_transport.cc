@@ -238,7 +238,7 @@ void ShmTransport::ring_if_asleep(Peer& peer) {
   if (asleep.exchange(0, std::memory_order_seq_cst) == 0) return;  // another sender rings
   if (!peer.doorbell) try {
       open_doorbell(peer);
-    } catch (const Error&) {  // who sends next rings; who sleeps looks again after 20 ms at most
+    } catch (const Error&) {  // who sends next rings; who sleeps looks again before long
       return asleep.store(1, std::memory_order_seq_cst);
     }
   // The descriptor is open for reading too, so a dead reader raises no SIGPIPE. A full pipe is

@@ -60,8 +60,13 @@ void Acceptor::prepare(PollSet& set, int64_t now_ns) {
 std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t now_ns) {
   std::vector<AuthenticatedSocket> incoming;
   replies_left_ = kRepliesAtOnce;
+  for (const Listener listener : {kCoordinator, kOwn})
+    for (const UniqueFd& fd : listeners_[listener])
+      if (set.take_ready(fd.get())) accept_all(fd.get(), listener, now_ns);
   for (auto connection = pending_.begin(); connection != pending_.end();) {
-    Progress progress = step(*connection, set.take_ready(connection->fd.get()));
+    // What a dialer says first is there, as a rule, when it is accepted.
+    const bool is_new = std::exchange(connection->is_new, false);
+    Progress progress = step(*connection, set.take_ready(connection->fd.get()) || is_new);
     if (progress == Progress::waiting && now_ns >= connection->since_ns + kHandshakeTimeoutNs)
       progress = refuse(*connection, "it did not finish the handshake in time", true);
     if (progress == Progress::complete) {
@@ -77,9 +82,6 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
     }
     connection = progress == Progress::waiting ? std::next(connection) : pending_.erase(connection);
   }
-  for (const Listener listener : {kCoordinator, kOwn})
-    for (const UniqueFd& fd : listeners_[listener])
-      if (set.take_ready(fd.get())) accept_all(fd.get(), listener, now_ns);
   return incoming;
 }
 

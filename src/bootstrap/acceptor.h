@@ -71,6 +71,7 @@ class Acceptor {
     UniqueFd fd;
     Listener listener = kOwn;
     bool is_on_spare = false;
+    bool is_new = true;  // not in the poll set yet
     std::string source;
     int64_t since_ns = 0;
     Bytes received;

@@ -165,11 +165,13 @@ void Control::advance_dials(int64_t now_ns) {
   const auto [deadline_ns, late] = socket_broker_.next_deadline();
   if (now_ns < deadline_ns || monitor_.failure() != nullptr) return;
   const auto dial = dials_.find(late);
-  monitor_.report({ErrorCode::peer_lost, "connect",
-                   fmt::format("no connection with {} (stream {}) within {:.3g} s{}",
-                               tree_.describe(late.peer), late.stream, setup_.timeout_s(),
-                               dial == dials_.end() ? "" : ": " + dial->second->why()),
-                   kFirewallAdvice, setup_.rank, late.peer});
+  monitor_.report(
+      {ErrorCode::peer_lost, "connect",
+       fmt::format(
+           "no connection with {} (stream {}) within {:.3g} s{}", tree_.describe(late.peer),
+           late.stream, setup_.timeout_s(),
+           dial == dials_.end() || dial->second->why().empty() ? "" : ": " + dial->second->why()),
+       kFirewallAdvice, setup_.rank, late.peer});
 }
 
 Hello Control::hello_for(Purpose purpose, int to, int stream) const {

@@ -1,12 +1,14 @@
 #include "bootstrap/dialer.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,6 +19,13 @@ namespace {
 constexpr int64_t kConnectTimeoutNs = 1000 * kMillisecond_ns;
 constexpr int64_t kPauseMinNs = 5 * kMillisecond_ns;
 constexpr int64_t kPauseMaxNs = 200 * kMillisecond_ns;
+constexpr int64_t kNoLimit_ns = std::numeric_limits<int64_t>::max();
+
+/// Within a host it is when connect returns.
+bool is_writable(int fd) {
+  pollfd one = {fd, POLLOUT, 0};
+  return ::poll(&one, 1, 0) == 1;
+}
 
 }  // namespace
 
@@ -61,6 +70,7 @@ void Dialer::start(int64_t now_ns) {
   if (error != 0) return next_address(now_ns, errno_text(error));
   phase_ = Phase::connecting;
   until_ns_ = now_ns + kConnectTimeoutNs;
+  if (is_writable(fd_.get())) connect_done(now_ns);
 }
 
 void Dialer::connect_done(int64_t now_ns) {
@@ -100,6 +110,7 @@ void Dialer::prove(int64_t now_ns) {
   if (!secrets_) return next_address(now_ns, "what listens there is not Ropewalk");
   peer_version_ = reply->version;
   send(secrets_->proof(), Phase::answer, kAnswerBytes, now_ns);
+  if (awaits_answer() && is_for_good()) until_ns_ = kNoLimit_ns;
 }
 
 void Dialer::take_answer(int64_t now_ns) {

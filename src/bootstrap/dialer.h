@@ -59,6 +59,11 @@ class Dialer {
 
  private:
   enum class Phase : uint8_t { pause, connecting, reply, answer };
+  /// Where the other end takes the connection for made once it has sent its answer, this end gives
+  /// it up no sooner: that may take long where many ranks share a CPU. The owner has a limit.
+  bool is_for_good() const {
+    return hello_.purpose == Purpose::socket || hello_.purpose == Purpose::tree;
+  }
   void start(int64_t now_ns);
   void connect_done(int64_t now_ns);
   void send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns);

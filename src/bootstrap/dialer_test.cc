@@ -65,5 +65,42 @@ TEST_F(Dialing, StrangersAtAllOfSeveralNamesAreRefused) {
   EXPECT_EQ(dialer.state(), Dialer::State::refused);
 }
 
+/// Dials a listener that replies and then says nothing, for an hour; whether it still waits.
+bool waits_for_its_answer(Purpose purpose) {
+  start_cryptography();
+  auto any = *numeric_address("127.0.0.1:1");
+  any.set_port(0);
+  const UniqueFd listener = listen_at(any);
+  Hello hello;
+  hello.purpose = purpose;
+  Dialer dialer({local_address(listener.get())}, hello, job_key("secret"));
+  const int64_t now_ns = MonotonicClock().now_ns();
+  PollSet set;
+  const auto advance = [&] {
+    set.clear();
+    dialer.prepare(set);
+    set.wait(now_ns);
+    dialer.advance(set, now_ns);
+  };
+  dialer.advance(set, now_ns);
+  const UniqueFd accepted(::accept(listener.get(), nullptr, nullptr));
+  const Bytes reply = encode(Reply{kProtocolVersion, random_key_pair().public_key});
+  EXPECT_EQ(::send(accepted.get(), reply.data(), reply.size(), 0),
+            static_cast<ssize_t>(reply.size()));
+  for (int turn = 0; turn < 3 && !dialer.awaits_answer(); ++turn) advance();
+  EXPECT_TRUE(dialer.awaits_answer()) << dialer.why();
+  set.clear();
+  dialer.advance(set, now_ns + 3600 * 1000 * kMillisecond_ns);
+  return dialer.awaits_answer();
+}
+
+// It gave up after 5 s, while the other end, which got no CPU for so long, took the connection for
+// made, and the rank for dead when it closed.
+TEST(DialerTest, WaitsForItsAnswerAsLongAsTheConnectionStands) {
+  EXPECT_TRUE(waits_for_its_answer(Purpose::socket));
+  EXPECT_TRUE(waits_for_its_answer(Purpose::tree));
+  EXPECT_FALSE(waits_for_its_answer(Purpose::join)) << "there are other addresses";
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

@@ -124,7 +124,8 @@ void Control::prepare(int64_t now_ns) {
 }
 
 void Control::advance(int64_t now_ns) {
-  for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()}) event->clear();
+  for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()})
+    if (set_.take_ready(event->fd())) event->clear();
   for (AuthenticatedSocket& incoming : acceptor_.advance(set_, now_ns)) admit(incoming, now_ns);
   const auto inbound = tree_.advance(set_, now_ns);
   for (const auto& [peer, frame] : inbound)

@@ -15,7 +15,9 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr int64_t kBeatMax_ns = 100 * kMillisecond_ns;
+constexpr int64_t kBeat_ns = 100 * kMillisecond_ns;
+/// The same for each rank of the host where those are many: who hears it takes some 50 us of a CPU.
+constexpr int64_t kBeatPerRank_ns = 1'600'000;
 constexpr int64_t kBeatsMissedMax = 8;
 /// Each rank sends a failure to all its neighbours, also to those who have sent it. Who needs
 /// longer may have stopped.
@@ -47,8 +49,8 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
            const std::vector<PeerRecord>& table)
     : rank_(rank),
       size_(size),
-      beat_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeatMax_ns)),
-      silence_max_ns_(std::max(timeout.count() / 2, kBeatsMissedMax * beat_ns_)),
+      beat_min_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeat_ns)),
+      silence_max_ns_(std::max(timeout.count() / 2, kBeatsMissedMax * beat_min_ns_)),
       network_silence_max_ns_(
           std::max(silence_max_ns_, std::min(int64_t{link_timeout.count()} + kKernelTells_ns,
                                              int64_t{timeout.count()} / 4 * 3))),
@@ -105,7 +107,7 @@ void Tree::flush() {
 std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   std::vector<Inbound> others;
   // When this process itself was stopped or starved, its neighbours were not silent: it was deaf.
-  const bool was_deaf = advanced_ns_ != 0 && now_ns - advanced_ns_ > 2 * beat_ns_;
+  const bool was_deaf = !links_.empty() && now_ns - next_beat_ns_ > beat_min_ns_;
   advanced_ns_ = now_ns;
   for (Edge& link : links_) {
     if (was_deaf) link.heard_ns = now_ns;
@@ -198,11 +200,19 @@ void Tree::spread_question() {
 
 void Tree::beat(int64_t now_ns) {
   if (now_ns < next_beat_ns_) return;
+  beat_ns_ = find_beat_ns();
   next_beat_ns_ = now_ns + beat_ns_;
   const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond_ns, 1));
   const Bytes heartbeat = frame(Heartbeat{interval_ms});
   for (Edge& link : links_)
     if (link.stream.idle()) link.stream.send(heartbeat);
+}
+
+int64_t Tree::find_beat_ns() const {
+  const std::string& host = table_[static_cast<size_t>(rank_)].host_id;
+  const int64_t wanted_ns =
+      kBeatPerRank_ns * std::ranges::count(table_, host, &PeerRecord::host_id);
+  return std::clamp(wanted_ns, beat_min_ns_, silence_max_ns_ / kBeatsMissedMax);
 }
 
 std::vector<int> Tree::take_unaware(int64_t now_ns) {

@@ -106,6 +106,7 @@ class Tree {
   /// neighbour that asks; -1: this rank does.
   void answer_question(int from);
   void beat(int64_t now_ns);
+  int64_t find_beat_ns() const;
   void check_silence(Edge& link, int64_t now_ns);
   /// At once where the other end is on this host or, as `silent` says, is known to have ended.
   void report(const Edge& link, bool silent, std::string reason, const char* advice);
@@ -115,18 +116,19 @@ class Tree {
   bool is_alone() const;
 
   const int rank_, size_;
-  const int64_t beat_ns_;                 // between two of our own heartbeats
+  const int64_t beat_min_ns_;             // between two of our own heartbeats; on a full host more
   const int64_t silence_max_ns_;          // longest time without one
   const int64_t network_silence_max_ns_;  // so that the kernel notices first that a path is cut
   JobMonitor& monitor_;
   Statements& statements_;
   const std::vector<PeerRecord>& table_;
   std::list<Edge> links_;
-  std::vector<bool> gone_;     // has left, and its link is closed
-  std::vector<int> unaware_;   // for take_unaware
-  std::vector<Bytes> leaves_;  // frames of those that have left
-  int parent_;                 // -1: none
-  int awaited_;                // how many have not left
+  std::vector<bool> gone_;          // has left, and its link is closed
+  std::vector<int> unaware_;        // for take_unaware
+  std::vector<Bytes> leaves_;       // frames of those that have left
+  int parent_;                      // -1: none
+  int awaited_;                     // how many have not left
+  int64_t beat_ns_ = beat_min_ns_;  // between this one and the next
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;
   int64_t gone_ns_ = 0;  // when the last neighbour went, or another leave came after that

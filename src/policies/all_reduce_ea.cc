@@ -42,9 +42,11 @@ class AllReduceEa<T>::Impl {
   void resume(Communicator& next, TensorList<T> parameters) {
     comm_ = &next;
     fused_.move_to(next);
-    Buffer<T> former = std::exchange(center_, {});
     bind(parameters);
-    std::ranges::copy(former, center_.begin());
+    // The center stays here where any of this throws: a later resume needs it.
+    Buffer<T> moved = next.template allocate<T>(center_.size());
+    std::ranges::copy(center_, moved.begin());
+    center_ = std::move(moved);
     wait_for_all(parameters);
     comm_->broadcast(center_.span(), 0);
   }

@@ -342,6 +342,23 @@ TEST(AllReduceEa, RefusesArgumentsThatMakeNoSense) {
   });
 }
 
+TEST(AllReduceEa, AFailedResumeKeepsTheCenter) {
+  run_ranks(1, "auto", [](Communicator& comm) {
+    AllReduceEa<float> ea(comm, 1, 0.5);
+    Tensors<float> parameters;
+    parameters.fill([](size_t) { return 1; });
+    ea.synchronize_parameters(parameters);  // the center, too
+    parameters.fill([](size_t) { return 3; });
+    const auto broken = comm.shrink();
+    broken->revoke("a death as it resumes");
+    EXPECT_EQ(code_of([&] { ea.resume(*broken, parameters); }), ErrorCode::revoked);
+    const auto next = broken->shrink();
+    ea.resume(*next, parameters);
+    ea.average_parameters(parameters);
+    for (const double value : parameters.values()) EXPECT_EQ(value, 2);
+  });
+}
+
 TEST(AllReduceEa, AFailedRoundLeavesTheParametersAsTheyWere) {
   run_ranks(2, "auto", [](Communicator& comm) {
     AllReduceEa<float> ea(comm, 2, 0.5);

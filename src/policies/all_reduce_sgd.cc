@@ -40,11 +40,11 @@ class AllReduceSgd<T>::Impl {
 
   void synchronize(TensorList<T> parameters) {
     fused_.bind(parameters);
-    const int root = rank_with_most_steps(wait_for_all());
+    const auto [root, steps] = most_steps(wait_for_all());
     if (comm_->rank() == root) fused_.pack(parameters);
     fused_.broadcast(root);
     fused_.unpack(parameters);
-    steps_ = 0;
+    steps_ = synchronized_steps_ = steps;
   }
 
  private:
@@ -54,21 +54,29 @@ class AllReduceSgd<T>::Impl {
     RoundCounts counts;
     do {
       fused_.fill_zero();
-      counts = fused_.all_reduce(false, steps_ > 0);
+      counts = fused_.all_reduce(false, steps_ > synchronized_steps_);
     } while (counts.contributed > 0);
     return counts.stepped > 0;
   }
 
-  int rank_with_most_steps(bool any_stepped) {
-    if (!any_stepped) return 0;
-    std::vector<int64_t> steps(static_cast<size_t>(comm_->size()));
-    comm_->all_gather(std::span(&steps_, 1), steps);
-    return static_cast<int>(std::ranges::max_element(steps) - steps.begin());  // lowest of equals
+  struct Most {
+    int rank = 0;
+    int64_t steps = 0;
+  };
+  Most most_steps(bool any_stepped) {
+    if (!any_stepped) return {0, steps_};
+    std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
+    comm_->all_gather(std::span(&steps_, 1), all);
+    const auto most = std::ranges::max_element(all);
+    return {static_cast<int>(most - all.begin()), *most};  // the lowest of equals
   }
 
   Communicator* comm_;
   FusedList<T> fused_;
-  int64_t steps_ = 0;  // of this rank, since the last synchronization
+  // Steps that the parameters have made. A synchronization may end on some ranks and fail on
+  // others: then the former have as many as the rank that made most, and no less.
+  int64_t steps_ = 0;
+  int64_t synchronized_steps_ = 0;  // with the last synchronization that ended here
 };
 
 template <class T>

@@ -146,6 +146,28 @@ TEST(AllReduceSgd, RefusesAListOfAnotherLength) {
   });
 }
 
+TEST(AllReduceSgd, AResumeThatFailedOnSomeRanksLosesNoStep) {
+  run_ranks(3, "auto", [](Communicator& comm) {
+    AllReduceSgd<float> sgd(comm);
+    Tensors<float> gradients, parameters;
+    const int steps = comm.rank() == 0 ? 6 : 5;
+    const auto fill = [&](int value) { parameters.fill([=](size_t) { return value; }); };
+    for (int step = 0; step < 5; ++step) sgd.sum_gradients(gradients);
+    // The others were lost in the sixth: here they add to rank 0's without counting it.
+    AllReduceSgd<float> uncounted(comm);
+    (comm.rank() == 0 ? sgd : uncounted).sum_gradients(gradients);
+    fill(steps);
+    // To rank 2 it comes too late, as if its resume had thrown.
+    const auto next = comm.split(0, 0);
+    AllReduceSgd<float> never(*next);
+    (comm.rank() == 2 ? never : sgd).resume(*next, parameters);
+    if (comm.rank() == 2) fill(steps);
+    const auto last = comm.split(0, 0);
+    sgd.resume(*last, parameters);
+    for (const double value : parameters.values()) EXPECT_EQ(value, 6) << "rank " << comm.rank();
+  });
+}
+
 TEST(AllReduceSgd, LengthsThatDifferBetweenRanksAreAMismatchOnEveryRank) {
   run_ranks(3, "auto", [](Communicator& comm) {
     AllReduceSgd<float> sgd(comm);

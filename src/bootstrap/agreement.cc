@@ -78,6 +78,7 @@ void Agreement::note_ended(int peer) {
   if (!is_member(peer) || peer == setup_.rank) return;
   linked_.erase(peer);
   ended_.insert(peer);
+  promises_.erase(peer);  // more than half of those in a decision are to go on
 }
 
 void Agreement::give_up() {
@@ -207,7 +208,6 @@ Decision Agreement::proposal() const {
                  .call = setup_.contribution.call,
                  .text = {}};
   for (const auto& [rank, promise] : promises_) {
-    if (ended_.contains(rank)) continue;
     const Contribution& brought = promise.contribution;
     if (fresh.members.empty()) fresh.text = brought.text;
     fresh.members.push_back(rank);

@@ -179,6 +179,7 @@ void Agreement::take_refusal(const AgreementMessage& message, int64_t now_ns) {
 
 void Agreement::propose_if_ready(int64_t now_ns) {
   if (role_ == Role::preparing) {
+    if (promised_ != ballot_) return prepare(now_ns);  // another has its word since
     const bool is_complete = std::ranges::all_of(setup_.members, [&](int rank) {
       return promises_.contains(rank) || ended_.contains(rank) ||
              (suspects_.contains(rank) && now_ns >= suspects_until_ns_);

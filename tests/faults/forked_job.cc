@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <thread>
 
 #include "base/clock.h"
@@ -98,6 +100,9 @@ void ForkedJob::run_rank(int rank, int listener, const Options& options,
     }
   } catch (const Error& error) {
     tell('e', &error);
+  } catch (const std::exception& exception) {  // or this process would run the tests that follow
+    const Error error(ErrorCode::system, "test", exception.what());
+    tell('v', &error);
   }
 }
 
@@ -134,6 +139,14 @@ std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
       verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
   }
   return verdicts;
+}
+
+void expect_success(const std::vector<Verdict>& verdicts, const std::vector<int>& except) {
+  for (int rank = 0; rank < static_cast<int>(verdicts.size()); ++rank) {
+    if (std::ranges::count(except, rank) != 0) continue;
+    const Verdict& verdict = verdicts[static_cast<size_t>(rank)];
+    EXPECT_TRUE(verdict.told && verdict.code == 0) << "rank " << rank << ": " << verdict.text;
+  }
 }
 
 void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit_s) {

@@ -48,6 +48,9 @@ class ForkedJob {
   double marked_s_ = 0;
 };
 
+/// Every rank but those has told that its body returned.
+void expect_success(const std::vector<Verdict>& verdicts, const std::vector<int>& except = {});
+
 /// Every verdict but the victim's names it as lost, within `limit_s` times `slowness()`.
 void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit_s);
 

@@ -56,6 +56,7 @@ std::shared_ptr<World> world_of(const Impl& impl, const char* operation) {
     throw Error(ErrorCode::invalid_argument, operation,
                 "this communicator was split from that of the job",
                 fmt::format("call {} on the communicator that was split", operation));
+  if (impl.session->end) throw *impl.session->end;
   return impl.session->job.world();
 }
 
@@ -215,7 +216,17 @@ void Communicator::revoke(const std::string& reason) {
 
 std::unique_ptr<Communicator> Communicator::shrink(
     std::optional<std::chrono::nanoseconds> timeout) {
-  return std::make_unique<Communicator>(Shrink(*impl_, deadline_after(*impl_, timeout)).run());
+  std::optional<Error>& end = impl_->session->end;
+  try {
+    auto next =
+        std::make_unique<Communicator>(Shrink(*impl_, deadline_after(*impl_, timeout)).run());
+    end = Error(ErrorCode::invalid_argument, "shrink", "this epoch has been followed by the next",
+                "call it on the communicator that shrink has given");
+    return next;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::no_quorum) end = error;
+    throw;
+  }
 }
 
 Agreed Communicator::agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout) {

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -68,6 +69,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Epoch epoch;
   /// Tells late members of the epoch before how that was agreed upon.
   std::shared_ptr<World> former_world;
+  /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
+  /// not. Of two that followed one epoch there would be two jobs.
+  std::optional<Error> end;
   MemoryRegistry memories;
   Job job;
   Worker worker;

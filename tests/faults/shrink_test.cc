@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -80,9 +81,10 @@ void go_on(Communicator& first, Board& board, int size_wanted) {
 
 class Shrinks : public ::testing::TestWithParam<std::string> {
  protected:
-  Options options() const {
+  Options options() const { return options_for(kMembers); }
+  static Options options_for(int size) {
     Options options;
-    options.size = kMembers;
+    options.size = size;
     options.transport = GetParam();
     options.timeout = std::chrono::seconds(20);
     return options;
@@ -228,6 +230,49 @@ TEST_P(Shrinks, HalfOfTheRanksIsNoQuorum) {
   for (int rank = kMembers / 2; rank < kMembers; ++rank)
     EXPECT_EQ(verdicts[static_cast<size_t>(rank)].code, static_cast<int>(ErrorCode::no_quorum))
         << verdicts[static_cast<size_t>(rank)].text;
+}
+
+TEST_P(Shrinks, AnEpochHasOneSuccessor) {
+  ForkedJob job(3, options_for(3), [&](Communicator& comm) {
+    const auto next = comm.shrink();
+    for (const auto& again : {std::function<void()>([&] { comm.shrink(); }),
+                              std::function<void()>([&] { comm.agree(0); })})
+      try {
+        again();
+        throw std::runtime_error("the epoch that has ended goes on twice");
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::invalid_argument) throw;
+      }
+    expect_sum(*next, 1000);
+    next->leave();
+  });
+  expect_success(job.verdicts(-1, 30 * slowness()));
+}
+
+/// Else two minorities, each told that others may have gone on, could meet.
+TEST_P(Shrinks, WhoHadNoQuorumTriesNoMore) {
+  const auto board = Board::make();
+  ForkedJob job(3, options_for(3), [&](Communicator& comm) {
+    if (comm.rank() == 2) {
+      EXPECT_THROW(comm.shrink(std::chrono::milliseconds(1)), Error);
+      board->shrinking = 1;
+      const double begun_s = now_s();
+      constexpr double kLimit_s = 8;
+      EXPECT_THROW(comm.shrink(std::chrono::milliseconds(int(1000 * kLimit_s))), Error);
+      const bool has_tried = now_s() - begun_s > kLimit_s / 2;
+      board->shrinking = 2;
+      if (has_tried) throw std::runtime_error("it has tried again");
+      comm.agree(0);
+    }
+    while (board->shrinking < 1) sleep_s(0.001);
+    const auto next = comm.shrink();
+    expect_sum(*next, 1000);
+    while (board->shrinking < 2) sleep_s(0.001);
+    next->leave();
+  });
+  const auto verdicts = job.verdicts(-1, 40 * slowness());
+  expect_success(verdicts, {2});
+  EXPECT_EQ(verdicts[2].code, static_cast<int>(ErrorCode::no_quorum)) << verdicts[2].text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Shrinks, ::testing::ValuesIn(transports_under_test()),

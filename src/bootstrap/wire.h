@@ -34,7 +34,7 @@ inline constexpr size_t kTransportBytesMax = 4096;  // cpus and transport_infos 
 inline constexpr size_t kOperationBytesMax = 256;
 inline constexpr size_t kReasonBytesMax = 2048;
 inline constexpr size_t kRankRunsMax = 1024;  // of a failure's peers, of a decision's members
-inline constexpr size_t kEndedRunsMax = 512;  // of those who ended before it
+inline constexpr size_t kEndedRunsMax = 500;  // of those who ended before it
 inline constexpr uint32_t kRanksMax = 1u << 20;
 inline constexpr uint32_t kStreamsMax = 1024;
 

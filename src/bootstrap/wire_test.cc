@@ -214,7 +214,7 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{15}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{16}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
 }
 
@@ -265,6 +265,82 @@ TEST(Wire, WaitsRoundTrip) {
   EXPECT_FALSE(decode<Signed<Waits>>(payload_of(frame(many)))) << "too many";
 }
 
+Decision full_decision() {
+  Decision decision{{}, {}, 0x123456789abcdef0, 2, std::string(kReasonBytesMax, 't')};
+  for (size_t run = 0; run < kRankRunsMax; ++run)
+    decision.members.push_back(static_cast<int>(3 * run));
+  for (size_t run = 0; run < kEndedRunsMax; ++run)
+    decision.ended.push_back(static_cast<int>(3 * run + 1));
+  return decision;
+}
+
+TEST(Wire, AgreementMessagesRoundTrip) {
+  using Kind = AgreementMessage::Kind;
+  const Decision decision{{0, 1, 2, 5}, {4}, 6, 1, "text"};
+  const std::vector<AgreementMessage> messages = {
+      {.kind = Kind::prepare, .instance = 1, .ballot = {2, 3}},
+      {.kind = Kind::promise,
+       .instance = 0xffffffff,
+       .ballot = {2, 3},
+       .contribution = {~uint64_t{0}, 255, "brought"}},
+      {.kind = Kind::promise,
+       .instance = 1,
+       .ballot = {0xffffffff, kRanksMax - 1},
+       .contribution = {5, 1, ""},
+       .accepted_ballot = {1, 0},
+       .decision = decision},
+      {.kind = Kind::accept, .instance = 1, .ballot = {2, 3}, .decision = decision},
+      {.kind = Kind::accepted, .instance = 1, .ballot = {2, 3}},
+      {.kind = Kind::decided, .instance = 1, .decision = decision},
+      {.kind = Kind::refused, .instance = 1, .ballot = {2, 3}},
+      {.kind = Kind::gave_up, .instance = 1}};
+  for (const AgreementMessage& message : messages) {
+    const Bytes bytes = frame(message);
+    EXPECT_EQ(bytes[4], std::byte{15});
+    EXPECT_EQ(decode<AgreementMessage>(payload_of(bytes)), message);
+    expect_exact(payload_of(bytes), decode<AgreementMessage>);
+  }
+}
+
+TEST(Wire, TheLongestAgreementMessageFitsIntoAFrame) {
+  AgreementMessage message{.kind = AgreementMessage::Kind::promise,
+                           .instance = 1,
+                           .ballot = {2, 3},
+                           .contribution = {1, 1, std::string(kReasonBytesMax, 'c')},
+                           .accepted_ballot = {1, 0},
+                           .decision = full_decision()};
+  const size_t payload_bytes = 13 + 8 + 1 + 2 + kReasonBytesMax + 8 +  // contribution, ballot
+                               2 + 8 * kRankRunsMax + 2 + 8 * kEndedRunsMax + 8 + 1 + 2 +
+                               kReasonBytesMax;
+  ASSERT_LE(payload_bytes, kFramePayloadMax);
+  EXPECT_EQ(frame(message).size(), kFrameHeaderBytes + payload_bytes);
+  EXPECT_EQ(decode<AgreementMessage>(payload_of(frame(message))), message);
+  const AgreementMessage full = message;
+  message.contribution.text += 'c';
+  message.decision.text += 't';
+  message.decision.members.push_back(kRanksMax - 1);
+  message.decision.ended.push_back(kRanksMax - 1);
+  EXPECT_EQ(decode<AgreementMessage>(payload_of(frame(message))), full) << "cut";
+}
+
+TEST(Wire, AgreementMessagesOutOfRangeAreRefused) {
+  AgreementMessage message{.kind = AgreementMessage::Kind::prepare, .instance = 1};
+  const auto decodes = [&](size_t at, int value) {
+    Bytes bytes = frame(message);
+    bytes[kFrameHeaderBytes + at] = static_cast<std::byte>(value);
+    return decode<AgreementMessage>(payload_of(bytes)).has_value();
+  };
+  EXPECT_FALSE(decodes(0, 0)) << "kinds are counted from 1";
+  EXPECT_TRUE(decodes(0, 7));
+  EXPECT_FALSE(decodes(0, 8)) << "no kind";
+  EXPECT_FALSE(decodes(11, 0x10)) << "a leader beyond the last rank";
+  message.kind = AgreementMessage::Kind::decided;
+  message.decision.members = {1, 2};
+  EXPECT_TRUE(decodes(19, 3)) << "how many ranks the run has";
+  EXPECT_FALSE(decodes(19, 0)) << "a run of none";
+  EXPECT_FALSE(decodes(14, 5)) << "more runs than are said";
+}
+
 /// docs/protocol.md shows these bytes.
 TEST(Wire, TheHelloOfTheProtocol) {
   const auto bytes = [](std::string_view text) {
@@ -277,7 +353,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x08\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x09\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {
@@ -303,7 +379,7 @@ TEST(Wire, HandshakeRoundTrip) {
   bad[0] = std::byte{'R'};
   EXPECT_FALSE(decode<Hello>(bad));
   bad = bytes;
-  bad[10] = std::byte{5};  // purpose
+  bad[10] = std::byte{6};  // purpose
   EXPECT_FALSE(decode<Hello>(bad));
 }
 

@@ -303,6 +303,12 @@ TEST(WireExample, FramesOfTheBootstrap) {
                   .peers = {3},
                   .peer_count = 1};
   EXPECT_EQ(said(0x33, bootstrap::Waits{1, {0, 8, {wait}}}), printed("waits"));
+  const bootstrap::AgreementMessage accept{
+      .kind = bootstrap::AgreementMessage::Kind::accept,
+      .instance = 1,
+      .ballot = {1, 0},
+      .decision = {.members = {0, 1, 2, 3, 8}, .ended = {9}, .bits = 0, .call = 2, .text = "id"}};
+  EXPECT_EQ(hex_of(bootstrap::frame(accept)), printed("agreement"));
 }
 
 TEST(WireExample, SealedRecordOverTcp) {

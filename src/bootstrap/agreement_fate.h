@@ -1,0 +1,67 @@
+// What a seed draws for agreements in virtual time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <random>
+
+#include "base/clock.h"
+
+namespace ropewalk::bootstrap {
+
+/// What a seed draws for a job.
+struct Fate {
+  explicit Fate(uint64_t seed) : random(seed) {}
+  std::mt19937_64 random;
+  uint64_t pick(uint64_t n) { return random() % n; }  // 0 to n - 1
+  bool chance(uint64_t percent) { return pick(100) < percent; }
+  int64_t time(int64_t most_ns) {
+    return static_cast<int64_t>(pick(static_cast<uint64_t>(most_ns)));
+  }
+
+  int ranks = 0;
+  uint32_t instances = 0;
+  int64_t patience_ns = 0, deadline_ns = 0;  // after a member's begin
+  int64_t faults_ns = 0;                     // faults begin in that time
+  int64_t delay_max_ns = 0;
+  uint64_t slow_percent = 0;    // messages that take up to a third of the patience
+  uint64_t wrong_percent = 0;   // of those alive whom a member takes for dead as it begins
+  bool has_duplicates = false;  // which may come later than what was sent after them
+  bool calls_differ = false;
+  bool ends_when_done = false;  // a process ends that has nothing more to agree upon
+};
+
+inline Fate draw(uint64_t seed) {
+  Fate fate(seed);
+  fate.ranks = 1 + static_cast<int>(fate.pick(9));
+  fate.instances = 2 + static_cast<uint32_t>(fate.pick(2));
+  constexpr int64_t kPatience_ms[] = {100, 400, 2000};
+  fate.patience_ns = kPatience_ms[fate.pick(3)] * kMillisecond_ns;
+  const int64_t windows_ns[] = {20 * kMillisecond_ns, fate.patience_ns, 3 * fate.patience_ns};
+  fate.faults_ns = windows_ns[fate.pick(3)];
+  // As Communicator::shrink does; or so late that nobody gives up who need not.
+  fate.deadline_ns =
+      fate.chance(50) ? 2 * fate.patience_ns : fate.faults_ns + 14 * fate.patience_ns;
+  fate.delay_max_ns = fate.chance(50) ? kMillisecond_ns / 5 : 2 * kMillisecond_ns;
+  constexpr uint64_t kSlow[] = {0, 0, 10, 40}, kWrong[] = {0, 5, 40};
+  fate.slow_percent = kSlow[fate.pick(4)];
+  fate.wrong_percent = kWrong[fate.pick(3)];
+  fate.has_duplicates = fate.chance(30);
+  fate.calls_differ = fate.chance(20);
+  fate.ends_when_done = fate.chance(20);
+  return fate;
+}
+
+/// One connection, as its two ends know it.
+struct SimulatedLink {
+  std::array<int, 2> ends = {};
+  bool is_broken = false;  // what is on its way is lost
+  std::array<bool, 2> is_open = {};
+  std::array<int64_t, 2> last_arrival_ns = {};  // at each end
+  int64_t& last_arrival_at(int rank) { return last_arrival_ns[ends[1] == rank]; }
+  bool is_between(int a, int b) const {
+    return (ends[0] == a && ends[1] == b) || (ends[0] == b && ends[1] == a);
+  }
+};
+
+}  // namespace ropewalk::bootstrap

@@ -42,8 +42,13 @@ void AgreementControl::prepare(PollSet& set) {
 }
 
 void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
-  for (auto link = links_.begin(); link != links_.end();)
-    link = is_over(*link, set, now_ns) ? links_.erase(link) : std::next(link);
+  for (auto link = links_.begin(); link != links_.end();) {
+    const auto it = link++;
+    if (!is_over(*it, set, now_ns)) continue;
+    const int peer = it->peer;
+    links_.erase(it);
+    if (agreement_ && !has_link(peer, true)) agreement_->note_unlinked(peer);
+  }
   if (agreement_ && !is_over_) {
     agreement_->advance(now_ns);
     dial_wanted();
@@ -68,10 +73,7 @@ bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
   for (const Frame& frame : link.stream->advance(set)) take(link.peer, frame, now_ns);
   if (link.stream->is_open()) return ended_.contains(link.peer);
   const bool is_cut = link.stream->cut_off() || link.stream->nonsense() || link.stream->forged();
-  if (!is_cut)
-    note_ended(link.peer);
-  else if (agreement_)
-    agreement_->note_unlinked(link.peer);
+  if (!is_cut) note_ended(link.peer);
   return true;
 }
 
@@ -118,10 +120,12 @@ void AgreementControl::dial_wanted() {
   }
 }
 
+/// Over the last: both may have dialed, and one that was cut may not have ended yet.
 void AgreementControl::send(int peer, const AgreementMessage& message) {
-  const auto link = std::ranges::find_if(
-      links_, [peer](const Link& link) { return link.peer == peer && link.stream; });
-  if (link != links_.end()) link->stream->send(frame(message));
+  const auto link = std::find_if(links_.rbegin(), links_.rend(), [peer](const Link& link) {
+    return link.peer == peer && link.stream;
+  });
+  if (link != links_.rend()) link->stream->send(frame(message));
 }
 
 void AgreementControl::send_messages() {

@@ -42,6 +42,7 @@ class LazyPolicy {
 
   /// Goes on with `next`: calls policy.resume.
   void resume(std::shared_ptr<Session> next, const nb::sequence& list) {
+    view_list(list, name_, "parameters");  // refuses a wrong list while all is as it was
     {
       nb::gil_scoped_release unlocked;
       std::lock_guard lock(mutex_);

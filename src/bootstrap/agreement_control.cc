@@ -28,6 +28,14 @@ void AgreementControl::add_link(Link& link, ConnectedSocket socket) {
   tune_control_stream(socket.fd.get(), link_timeout_);
   link.stream.emplace(std::move(socket));
   if (agreement_) agreement_->note_linked(link.peer);
+  if (!decisions_.empty() && decisions_.rbegin()->first + 1 == begun_) tell_last(*link.stream);
+}
+
+/// A member may have missed it, and the others are in the next agreement already.
+void AgreementControl::tell_last(FrameStream& stream) {
+  const auto& [instance, decision] = *decisions_.rbegin();
+  stream.send(frame(AgreementMessage{
+      .kind = AgreementMessage::Kind::decided, .instance = instance, .decision = decision}));
 }
 
 void AgreementControl::prepare(PollSet& set) {
@@ -46,18 +54,21 @@ void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
     const auto it = link++;
     if (!is_over(*it, set, now_ns)) continue;
     const int peer = it->peer;
+    const bool is_lost = it->stream && !ended_.contains(peer);
     links_.erase(it);
     if (agreement_ && !has_link(peer, true)) agreement_->note_unlinked(peer);
+    if (is_lost) dial(peer);
   }
   if (agreement_ && !is_over_) {
     agreement_->advance(now_ns);
-    dial_wanted();
+    for (const int peer : agreement_->links_wanted()) dial(peer);
   }
   send_messages();
   check_end(now_ns);
 }
 
-/// A connection that its other end closed tells that the process is over: it keeps them.
+/// A connection that its other end closed tells that this rank's world there is over: it keeps
+/// them. Where it was lost otherwise another is made, or its host tells that nothing listens.
 bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
   if (ended_.contains(link.peer)) return true;
   if (!link.stream) {
@@ -72,15 +83,15 @@ bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
   }
   for (const Frame& frame : link.stream->advance(set)) take(link.peer, frame, now_ns);
   if (link.stream->is_open()) return ended_.contains(link.peer);
-  const bool is_cut = link.stream->cut_off() || link.stream->nonsense() || link.stream->forged();
-  if (!is_cut) note_ended(link.peer);
+  if (link.stream->was_closed()) note_ended(link.peer);
   return true;
 }
 
 void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
   const auto message =
       frame.type == FrameType::agreement ? decode<AgreementMessage>(frame.payload) : std::nullopt;
-  if (!message) return note_ended(peer);  // it is no member that others could go on with
+  // Neither is a member that others could go on with.
+  if (!message || message->kind == AgreementMessage::Kind::gave_up) return note_ended(peer);
   if (message->instance == begun_ && agreement_)
     agreement_->hear(peer, *message, now_ns);
   else if (message->instance <= begun_ || is_closed_)
@@ -113,11 +124,9 @@ bool AgreementControl::has_link(int peer, bool open) const {
       links_, [&](const Link& link) { return link.peer == peer && (!open || link.stream); });
 }
 
-void AgreementControl::dial_wanted() {
-  for (const int peer : agreement_->links_wanted()) {
-    if (has_link(peer, false)) continue;
-    if (auto dialer = dial_(peer)) links_.push_back({peer, std::move(dialer), std::nullopt});
-  }
+void AgreementControl::dial(int peer) {
+  if (has_link(peer, false)) return;
+  if (auto dialer = dial_(peer)) links_.push_back({peer, std::move(dialer), std::nullopt});
 }
 
 /// Over the last: both may have dialed, and one that was cut may not have ended yet.

@@ -47,12 +47,13 @@ class AgreementControl {
     std::optional<FrameStream> stream;
   };
   void add_link(Link& link, ConnectedSocket socket);
+  void tell_last(FrameStream& stream);
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
   void take(int peer, const Frame& frame, int64_t now_ns);
   void answer_alone(int peer, const AgreementMessage& message);
   void note_ended(int peer);
   bool has_link(int peer, bool open) const;
-  void dial_wanted();
+  void dial(int peer);
   void send(int peer, const AgreementMessage& message);
   void send_messages();
   void check_end(int64_t now_ns);

@@ -20,7 +20,7 @@ std::pair<ConnectedSocket, ConnectedSocket> connected_pair() {
 
 /// Both ranks may dial, or one again before the other notices that a connection was cut.
 TEST(AgreementControl, APeerIsReachedAsLongAsOneOfItsConnectionsIs) {
-  AgreementControl control(0, [](int) { return nullptr; });
+  AgreementControl control([](int) { return nullptr; }, std::chrono::seconds(1));
   control.begin({.rank = 0,
                  .members = {0, 1},
                  .contribution = {0, 1, ""},

@@ -102,7 +102,8 @@ void Control::prepare(int64_t now_ns) {
   tree_.prepare(set_);
   bypass_.prepare(set_);
   agreements_.prepare(set_);
-  if (!is_joined_ && setup_.predecessor) set_.add(setup_.predecessor->event_fd(), POLLIN);
+  if (!is_joined_ && setup_.predecessor && monitor_.failure() == nullptr)
+    set_.add(setup_.predecessor->event_fd(), POLLIN);
   for (auto* registrar : {&registrar_, &local_registrar_})
     if (*registrar) (*registrar)->prepare(set_, now_ns);
   if (monitor_.failure() == nullptr) {
@@ -142,7 +143,7 @@ void Control::advance(int64_t now_ns) {
   // A parent that has taken this rank's link hears why it goes, or it would name this rank.
   if (!is_joined_ && has_failed && is_half_linked()) advance_parent_dial(now_ns);
   advance_dials(now_ns);
-  if (is_joined_ && monitor_.failure() == nullptr) advance_new_parent(now_ns);
+  if (is_joined_ && (monitor_.failure() == nullptr || is_half_linked())) advance_new_parent(now_ns);
   check_descriptors(now_ns);
   advance_host_probe(now_ns);
   advance_bypass(now_ns);
@@ -209,6 +210,7 @@ AgreementEnd Control::agree(Agreement::Setup setup, int64_t deadline_ns) {
   agreement_call_ = {std::move(setup), deadline_ns};
   wake_.set();
   changed_.wait(lock, [this] { return agreement_end_ || has_ended_; });
+  agreement_call_.reset();
   if (!agreement_end_) throw Error(*monitor_.failure());
   return *std::exchange(agreement_end_, std::nullopt);
 }

@@ -62,7 +62,7 @@ void Dialer::start(int64_t now_ns) {
   own_ = random_key_pair();
   hello_.public_key = own_.public_key;
   const int error = begin_connect(addresses_[current_], fd_);
-  was_refused_ |= error == ECONNREFUSED;
+  note_refusal(error);
   if (error != EMFILE)
     exhausted_since_ns_ = 0;
   else if (exhausted_since_ns_ == 0)
@@ -73,9 +73,16 @@ void Dialer::start(int64_t now_ns) {
   if (is_writable(fd_.get())) connect_done(now_ns);
 }
 
+/// Of a host that is there, and where nothing listens. What else went wrong tells nothing of that,
+/// but that this host has no such network.
+void Dialer::note_refusal(int error) {
+  if (error == ECONNREFUSED) was_refused_ = true;
+  if (error != 0 && error != ECONNREFUSED && error != ENETUNREACH) was_silent_ = true;
+}
+
 void Dialer::connect_done(int64_t now_ns) {
   error_ = finish_connect(fd_.get());
-  was_refused_ |= error_ == ECONNREFUSED;
+  note_refusal(error_);
   if (error_ != 0) return next_address(now_ns, errno_text(error_));
   send(encode(hello_), Phase::reply, kReplyBytes, now_ns);
 }
@@ -95,6 +102,7 @@ void Dialer::receive(int64_t now_ns) {
   std::array<std::byte, std::max(kReplyBytes, kAnswerBytes)> chunk;
   const ssize_t n = ::recv(fd_.get(), chunk.data(), wanted_bytes_ - received_.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) was_silent_ = true;
   if (n <= 0) return next_address(now_ns, n == 0 ? "it closed the connection" : errno_text(errno));
   received_.insert(received_.end(), chunk.begin(), chunk.begin() + n);
   if (received_.size() < wanted_bytes_) return;

@@ -65,6 +65,7 @@ class Dialer {
     return hello_.purpose == Purpose::socket || hello_.purpose == Purpose::tree;
   }
   void start(int64_t now_ns);
+  void note_refusal(int error);
   void connect_done(int64_t now_ns);
   void send(ByteSpan bytes, Phase next, size_t answer_bytes, int64_t now_ns);
   void receive(int64_t now_ns);
@@ -95,7 +96,7 @@ class Dialer {
   bool answered_ = false;  // in this round
   int unanswered_rounds_ = 0;
   bool was_refused_ = false, was_silent_ = false;  // in this round: at some address
-  int refused_rounds_ = 0;                         // in a row: refused, and nowhere silent
+  int refused_rounds_ = 0;                         // in a row: refused, and nowhere else wrong
   std::string other_job_;
   std::string why_;
   int error_ = 0;  // errno of the last connect

@@ -37,6 +37,8 @@ class FrameStream {
   bool idle() const { return unsent_.empty() && queue_.empty(); }
   /// "connection reset by peer"; says whose fault it is only as far as the kernel knows.
   const std::string& why() const { return why_; }
+  /// True when it is over because the other end has closed it, after all that it had to say.
+  bool was_closed() const { return !is_open_ && error_ == 0; }
   /// True when it is over because the other host no longer acknowledges.
   bool cut_off() const;
   /// True when it is over because what came is no frame.

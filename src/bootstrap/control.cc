@@ -185,11 +185,12 @@ bool Control::flushed() const {
 }
 
 /// Ranks start at different times: when joining fails early, rank 0 stays while others still come,
-/// to tell them why.
+/// to tell them why. Not those who are known to have ended.
 bool Control::owes_late_ranks(int64_t now_ns) const {
+  const auto ended = setup_.predecessor ? setup_.predecessor->ended() : std::set<int>();
   const Failure* failure = monitor_.failure();
   return registrar_ && failure != nullptr && failure->code != ErrorCode::timeout &&
-         !registrar_->all_have_come() && now_ns < registrar_->deadline_ns() &&
+         !registrar_->all_have_come_but(ended) && now_ns < registrar_->deadline_ns() &&
          (now_ns < closing_since_ns_ + kTellLateNs || acceptor_.has_half_open());
 }
 
@@ -242,9 +243,11 @@ void Control::advance_agreements(int64_t now_ns) {
 /// This rank joins a next epoch, of which one has ended meanwhile.
 void Control::check_predecessor() {
   if (is_joined_ || !setup_.predecessor || monitor_.failure() != nullptr) return;
-  if (const auto rank = setup_.predecessor->ended())
-    fail(ErrorCode::peer_lost, fmt::format("rank {} ended as the epoch was joined", *rank), {},
-         *rank);
+  const std::set<int> ended = setup_.predecessor->ended();
+  if (!ended.empty())
+    fail(ErrorCode::peer_lost,
+         fmt::format("rank {} ended as the epoch was joined", fmt::join(ended, ", ")), {},
+         *ended.begin());
 }
 
 // ---- Failures ----

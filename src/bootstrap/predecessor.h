@@ -1,8 +1,7 @@
 // Who of the members of a next epoch has ended while that is joined.
 #pragma once
 
-#include <atomic>
-#include <optional>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,16 +19,14 @@ class Predecessor {
 
   /// Of ranks of the epoch before.
   void note_ended(const std::set<int>& ranks) {
-    for (size_t i = 0; i < members_.size(); ++i) {
-      if (!ranks.contains(members_[i])) continue;
-      ended_ = static_cast<int>(i);
-      return event_.set();
-    }
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < members_.size(); ++i)
+      if (ranks.contains(members_[i]) && ended_.insert(static_cast<int>(i)).second) event_.set();
   }
-  /// The lowest of them, as the next epoch numbers it.
-  std::optional<int> ended() const {
-    const int rank = ended_;
-    return rank < 0 ? std::nullopt : std::optional(rank);
+  /// As the next epoch numbers them.
+  std::set<int> ended() const {
+    const std::lock_guard lock(mutex_);
+    return ended_;
   }
   /// Readable once there is one.
   int event_fd() const { return event_.fd(); }
@@ -37,7 +34,8 @@ class Predecessor {
  private:
   const std::vector<int> members_;
   Event event_;
-  std::atomic<int> ended_{-1};
+  mutable std::mutex mutex_;
+  std::set<int> ended_;  // guarded by mutex_
 };
 
 }  // namespace ropewalk::bootstrap

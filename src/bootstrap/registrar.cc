@@ -173,6 +173,12 @@ std::vector<int> Registrar::missing() const {
   return ranks;
 }
 
+bool Registrar::all_have_come_but(const std::set<int>& ended) const {
+  for (uint32_t rank = 1; rank < table_.size(); ++rank)
+    if (!come_.contains(rank) && !ended.contains(static_cast<int>(rank))) return false;
+  return true;
+}
+
 void Registrar::send_places(const WorldId& world, const Digest& table) {
   assert(complete() && !is_local());
   for (Entry& entry : entries_)

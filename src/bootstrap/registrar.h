@@ -36,8 +36,8 @@ class Registrar {
   void prepare(PollSet& set, int64_t now_ns);
   void advance(const PollSet& set, int64_t now_ns);
   bool complete() const { return joined_ == table_.size(); }
-  /// Whether the Join of every rank has come, at whatever time.
-  bool all_have_come() const { return come_.size() + 1 == table_.size(); }
+  /// Whether the Join of every rank but those has come, at whatever time.
+  bool all_have_come_but(const std::set<int>& ended) const;
   std::vector<int> missing() const;
   /// The earliest deadline of any rank that has joined, less a little, so that rank 0's answer
   /// reaches it in time.

@@ -199,6 +199,19 @@ int64_t deadline_after(const Impl& impl, std::optional<std::chrono::nanoseconds>
   return impl.session->clock.now_ns() + (timeout ? timeout->count() : impl.driver->timeout_ns());
 }
 
+/// Runs `body`, which agrees with others. A rank that could not is in step with them no more. Where
+/// all have heard that their calls differ they are.
+template <class Body>
+auto agree_or_end(Session& session, Body body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument && error.code() != ErrorCode::mismatch)
+      session.end = error;
+    throw;
+  }
+}
+
 }  // namespace
 
 const Epoch& Communicator::epoch() const {
@@ -216,25 +229,24 @@ void Communicator::revoke(const std::string& reason) {
 
 std::unique_ptr<Communicator> Communicator::shrink(
     std::optional<std::chrono::nanoseconds> timeout) {
-  std::optional<Error>& end = impl_->session->end;
-  try {
+  return agree_or_end(*impl_->session, [&] {
     auto next =
         std::make_unique<Communicator>(Shrink(*impl_, deadline_after(*impl_, timeout)).run());
-    end = Error(ErrorCode::invalid_argument, "shrink", "this epoch has been followed by the next",
-                "call it on the communicator that shrink has given");
+    impl_->session->end =
+        Error(ErrorCode::invalid_argument, "shrink", "this epoch has been followed by the next",
+              "call it on the communicator that shrink has given");
     return next;
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::no_quorum) end = error;
-    throw;
-  }
+  });
 }
 
 Agreed Communicator::agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout) {
   constexpr uint8_t kCall = 1;
-  const auto world = world_of(*impl_, "agree");
-  const Decision decision = agree_in(*impl_, *world, all_ranks(size()), {bits, kCall, {}},
-                                     deadline_after(*impl_, timeout), "agree");
-  return {decision.bits, decision.members};
+  return agree_or_end(*impl_->session, [&] {
+    const auto world = world_of(*impl_, "agree");
+    const Decision decision = agree_in(*impl_, *world, all_ranks(size()), {bits, kCall, {}},
+                                       deadline_after(*impl_, timeout), "agree");
+    return Agreed{decision.bits, decision.members};
+  });
 }
 
 }  // namespace ropewalk

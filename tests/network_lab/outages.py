@@ -4,7 +4,7 @@ import re
 import tempfile
 import unittest
 
-from outcome import RATE, ROPEWALK, Outcome
+from outcome import PYTHON, RATE, ROOT, ROPEWALK, Outcome
 
 
 class Outages(unittest.TestCase):
@@ -102,3 +102,39 @@ class Partitions(unittest.TestCase):
         for rank in set(self.RANKS) - {5}:
             self.assertRegex(failures.get(rank, "nothing"), r"rank \d gave rank 5 \(h2, pid \d+\) up", outcome)
             self.assertNotIn("cannot be reached", failures[rank], outcome)
+
+
+class Epochs(unittest.TestCase):
+    """Four hosts, of which some are cut off: those that are more than half form the next epoch."""
+
+    def said_after(self, cut):
+        """By rank, what it printed; H is the number of a rank's host."""
+        words = """
+            lose() { for host; do  # no adapter has that address
+                ip neigh replace 10.77.0.$((host + 1)) lladdr 02:00:00:00:00:01 dev eth0 nud permanent
+            done; }
+            joined() { for rank in 0 1 2 3; do test -e $folder/$rank || return 1; done; }
+            H=$ROPEWALK_RANK
+            { until joined; do sleep 0.1; done; sleep 0.3; %s; } &
+            %s %s/tests/network_lab/elastic_rank $folder/sums &
+            until test -e $folder/sums.$H; do sleep 0.05; done
+            touch $folder/$H
+            wait %%2""" % (cut, PYTHON, ROOT)
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = Outcome("--rate", RATE, "--hosts", "4", "--launcher", f"{ROPEWALK} run --no-prefix --grace 20s",
+                              "--", "bash", "-mc", f"folder={folder}; {words}",
+                              ROPEWALK_TIMEOUT="8", ROPEWALK_LINK_TIMEOUT="2")
+        rows = [json.loads(line) for line in outcome.out.splitlines()]
+        return {row["rank"]: row for row in rows}, outcome
+
+    def test_three_of_four_go_on_without_the_one_that_is_cut_off(self):
+        said, outcome = self.said_after("case $H in 0) lose 1 2 3;; *) lose 0;; esac")
+        for rank in (1, 2, 3):
+            row = said.get(rank, {})
+            self.assertEqual([row.get("lost"), row.get("size"), row.get("left")], [[0], 3, [[0, False]]], outcome)
+        self.assertIn("reached 1 of 4 members (0)", said.get(0, {}).get("no_quorum", ""), outcome)
+
+    def test_neither_half_goes_on(self):
+        said, outcome = self.said_after("case $H in 0|1) lose 2 3;; *) lose 0 1;; esac")
+        for rank in range(4):
+            self.assertIn("more than half must go on together", said.get(rank, {}).get("no_quorum", ""), outcome)

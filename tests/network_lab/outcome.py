@@ -6,6 +6,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NETLAB = ROOT / "tools/netlab"
+PYTHON = ROOT / ".cache/python/bin/python"  # with the package, as tests/python/run installs it
 ROPEWALK = ROOT / "build/tools/ropewalk"
 # A rate at which 1 MiB takes a moment, and emulation no time.
 RATE = "400mbit"

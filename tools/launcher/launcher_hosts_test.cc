@@ -12,6 +12,7 @@ namespace ropewalk::tools {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -134,8 +135,8 @@ TEST_F(HostsTest, AHostThatFallsSilentIsNamed) {
                                      "[ $ROPEWALK_RANK = 0 ] || kill -STOP $PPID; sleep 60");
   EXPECT_EQ(outcome.status, 255);
   EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("host b: nothing has come from its agent for 8 s"),
-                    HasSubstr("host b is lost: nothing has come from its agent for 2")));
+              AllOf(ContainsRegex("host b: nothing has come from its agent for [0-9]+ s; is it up"),
+                    ContainsRegex("host b is lost: nothing has come from its agent for [0-9]+ s")));
 }
 
 TEST_F(HostsTest, AHostThatSaysNothingForLongIsNotLost) {

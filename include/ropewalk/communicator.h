@@ -232,8 +232,9 @@ class Communicator {
   /// order. Ranks may die meanwhile. Returns as soon as all that are left have come; waits half of
   /// `timeout` (default: the communicator's) for those of whom nothing is known. This communicator
   /// may be destroyed then. Throws Error(no_quorum) where this rank cannot go on: not more than
-  /// half of this epoch's ranks were reached, or they have gone on without it: then for ever. An
-  /// epoch has one successor: the second call throws Error(invalid_argument). Not while another
+  /// half of this epoch's ranks were reached, or they have gone on without it. A rank on
+  /// which this or `agree` has failed agrees with the others of this epoch no more. An epoch has
+  /// one successor: after it has returned, a call throws Error(invalid_argument). Not while another
   /// thread is in a call. Memory from `allocate` may be used on, as any other.
   std::unique_ptr<Communicator> shrink(std::optional<std::chrono::nanoseconds> timeout = {});
   /// Collective of those who are left of the whole job, after a failure or without one: the AND of

@@ -6,9 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cassert>
 #include <memory>
 #include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "bootstrap/net.h"
@@ -84,7 +85,7 @@ Decision agree_in(const Impl& impl, World& world, const std::vector<int>& member
     throw Error(Failure{ErrorCode::no_quorum, operation,
                         fmt::format("ranks {} have gone on without rank {}, which was late",
                                     fmt::join(end.decision->members, ", "), impl.rank()),
-                        "this process may join again as a new member, or end", impl.rank(), -1});
+                        "end this process", impl.rank(), -1});
   if (end.decision->call != call)
     throw Error(Failure{ErrorCode::mismatch, operation,
                         "some ranks have called agree, others shrink", kMismatchAdvice, impl.rank(),
@@ -130,20 +131,27 @@ class Shrink {
     old_.driver->settle();
   }
 
+  /// What all members join with. The key is not kept but where it is protected.
+  Options common_options() const {
+    Options common = old_.session->options;
+    common.coordinator_fd.reset();
+    common.key = std::string(old_.config().job_key.text());
+    return common;
+  }
+
   Rendezvous open_rendezvous() const {
     const std::vector<std::string>& addresses = world_->record(old_.rank()).addresses;
     const bool this_host_only = std::ranges::all_of(addresses, [](const std::string& address) {
       return bootstrap::numeric_address(address)->is_loopback();
     });
-    return Rendezvous(old_.session->options, this_host_only);
+    return Rendezvous(common_options(), this_host_only);
   }
 
   /// Leaves `joined_` null where another member has ended meanwhile.
   void join(const Rendezvous& rendezvous, const std::string& unique_id) {
     const auto rank = static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
     const auto size = static_cast<int>(members_.size());
-    Options common = old_.session->options;
-    common.coordinator_fd.reset();
+    Options common = common_options();
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
     const Options options = rank == 0 ? rendezvous.options(0, size, common)
                                       : Rendezvous::options(unique_id, rank, size, common);

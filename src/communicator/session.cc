@@ -8,6 +8,11 @@
 namespace ropewalk {
 namespace {
 
+Options without_key(Options options) {
+  options.key.reset();
+  return options;
+}
+
 bool any_naps(const Job& job) {
   return std::ranges::any_of(
       job.transports(), [](const Transport* transport) { return transport->capabilities().naps; });
@@ -57,7 +62,7 @@ Members part_of(const Job& job, const Members& whole, const std::vector<int>& ra
 }
 
 Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor> predecessor)
-    : options(options_),
+    : options(without_key(options_)),
       job(options_, std::move(predecessor)),
       worker(job.rank(), job.transports(), job.route(), job.monitor()),
       progress(std::make_shared<Progress>(

@@ -65,7 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool close() { return --open_ == 0; }
 
   const MonotonicClock clock;
-  const Options options;  // as they were given
+  const Options options;  // as they were given, without the key, which is in job.config()
   Epoch epoch;
   /// Tells late members of the epoch before how that was agreed upon.
   std::shared_ptr<World> former_world;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <limits>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@ Agreement::Agreement(Setup setup)
       wake_at_ns_(setup_.begun_ns),
       leader_heard_ns_(setup_.begun_ns) {
   assert(std::ranges::is_sorted(setup_.members) && is_member(setup_.rank) && setup_.instance > 0);
+  assert(setup_.learners < setup_.members.size());
   suspects_.erase(setup_.rank);
 }
 
@@ -30,7 +32,9 @@ bool Agreement::is_member(int rank) const {
 }
 
 bool Agreement::is_hopeless() const {
-  return !decision_ && !is_quorum(setup_.members.size() - ended_.size());
+  std::vector<int> left;
+  std::ranges::set_difference(setup_.members, ended_, std::back_inserter(left));
+  return !decision_ && !is_quorum(left);
 }
 
 std::vector<int> Agreement::seen() const {
@@ -90,11 +94,12 @@ void Agreement::give_up() {
 
 int Agreement::candidate() const {
   for (const int rank : setup_.members)
-    if (!ended_.contains(rank) && !suspects_.contains(rank)) return rank;
-  return setup_.rank;
+    if (is_voter(rank) && !ended_.contains(rank) && !suspects_.contains(rank)) return rank;
+  return is_voter(setup_.rank) ? setup_.rank : -1;
 }
 
-/// The lowest member that is not taken for dead; this one, where all lower ones are.
+/// The lowest voter that is not taken for dead; this one, where all lower ones are. A learner that
+/// takes all for dead asks them again.
 void Agreement::follow(int64_t now_ns) {
   if (const int lowest = candidate(); lowest != leader_) {
     leader_ = lowest;
@@ -102,6 +107,11 @@ void Agreement::follow(int64_t now_ns) {
   }
   while (leader_ != setup_.rank && now_ns - leader_heard_ns_ >= silence_max_ns_) {
     suspects_.insert(leader_);
+    leader_ = candidate();
+    leader_heard_ns_ = now_ns;
+  }
+  if (leader_ < 0) {
+    suspects_.clear();
     leader_ = candidate();
     leader_heard_ns_ = now_ns;
   }
@@ -124,7 +134,7 @@ void Agreement::advance(int64_t now_ns) {
   if (leader_ != setup_.rank) {
     role_ = Role::follower;
     wake_at_ns_ = leader_heard_ns_ + silence_max_ns_;
-    return;
+    return ask(now_ns);
   }
   if (role_ == Role::follower) prepare(now_ns);
   propose_if_ready(now_ns);
@@ -136,6 +146,16 @@ void Agreement::advance(int64_t now_ns) {
   wake_at_ns_ = repeat_at_ns_;
   for (const int64_t until_ns : {suspects_until_ns_, setup_.patient_until_ns})
     if (now_ns < until_ns) wake_at_ns_ = std::min(wake_at_ns_, until_ns);
+}
+
+/// A voter that hears nothing leads in the end, and is told then.
+void Agreement::ask(int64_t now_ns) {
+  if (is_voter(setup_.rank)) return;
+  if (now_ns >= repeat_at_ns_) {
+    repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+    if (linked_.contains(leader_)) send(leader_, message(Kind::ask));
+  }
+  wake_at_ns_ = std::min(wake_at_ns_, repeat_at_ns_);
 }
 
 // ---- Acceptors ----
@@ -184,7 +204,9 @@ void Agreement::propose_if_ready(int64_t now_ns) {
       return promises_.contains(rank) || ended_.contains(rank) ||
              (suspects_.contains(rank) && now_ns >= suspects_until_ns_);
     });
-    if (!is_quorum(promises_.size()) || (!is_complete && now_ns < setup_.patient_until_ns)) return;
+    if (!is_quorum(promises_, &Promises::value_type::first) ||
+        (!is_complete && now_ns < setup_.patient_until_ns))
+      return;
     proposed_ = proposal();
     role_ = Role::accepting;
     accepted_ballot_ = ballot_;
@@ -192,7 +214,7 @@ void Agreement::propose_if_ready(int64_t now_ns) {
     accepts_ = {setup_.rank};
     broadcast(message(Kind::accept));
   }
-  if (role_ == Role::accepting && is_quorum(accepts_.size())) {
+  if (role_ == Role::accepting && is_quorum(accepts_)) {
     learn(proposed_);
     broadcast(message(Kind::decided));
   }
@@ -247,6 +269,7 @@ AgreementMessage Agreement::message(Kind kind) const {
       message.ballot = promised_;
       break;
     case Kind::gave_up:
+    case Kind::ask:
       break;
   }
   return message;

@@ -7,8 +7,10 @@
 // messages.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,6 +60,7 @@ struct AgreementMessage {
     decided = 5,   // anybody to anybody
     refused = 6,   // member to leader: it has promised the ballot in here
     gave_up = 7,   // to all: this member takes part no more
+    ask = 8,       // learner to member: what was decided?
   };
   Kind kind = Kind::prepare;
   uint32_t instance = 0;  // of the epoch's agreements, counted from 1
@@ -73,7 +76,8 @@ struct AgreementMessage {
 /// `links_wanted` names.
 /// Messages may be lost, come twice, late, and in any order.
 ///
-/// More than half of the members must take part. A leader waits for those that are not taken for
+/// More than half of the voters must take part; the other members are learners, who bring their
+/// contributions and ask. A leader waits for those that are not taken for
 /// dead, and for a moment for the others, at most until `patient_until_ns`. A member that has not
 /// heard of its leader for a quarter of that time follows the next.
 class Agreement {
@@ -81,6 +85,7 @@ class Agreement {
   struct Setup {
     int rank = 0;
     std::vector<int> members;  // ascending, this rank among them
+    size_t learners = 0;       // so many of them, the last, have no vote and never lead
     uint32_t instance = 1;
     Contribution contribution;
     std::vector<int> suspects;  // taken for dead, until they are heard
@@ -105,7 +110,7 @@ class Agreement {
     return std::exchange(outbox_, {});
   }
   const std::optional<Decision>& decision() const { return decision_; }
-  /// So many have ended that the rest is half of the members at most.
+  /// So many have ended that the rest is half of the voters at most.
   bool is_hopeless() const;
   /// For messages: who takes part, as this member knows. A leader knows most.
   std::vector<int> seen() const;
@@ -117,9 +122,18 @@ class Agreement {
   using Kind = AgreementMessage::Kind;
 
   bool is_member(int rank) const;
-  bool is_quorum(size_t count) const { return 2 * count > setup_.members.size(); }
+  size_t voters() const { return setup_.members.size() - setup_.learners; }
+  bool is_voter(int rank) const { return rank <= setup_.members[voters() - 1]; }
+  /// More than half of the voters are in `range`.
+  template <class Range, class RankOf = std::identity>
+  bool is_quorum(const Range& range, RankOf rank_of = {}) const {
+    const auto count = std::ranges::count_if(
+        range, [this](int rank) { return is_voter(rank); }, rank_of);
+    return 2 * static_cast<size_t>(count) > voters();
+  }
   int candidate() const;
   void follow(int64_t now_ns);
+  void ask(int64_t now_ns);
   void prepare(int64_t now_ns);
   void propose_if_ready(int64_t now_ns);
   Decision proposal() const;
@@ -151,10 +165,11 @@ class Agreement {
   // As a leader.
   Role role_ = Role::follower;
   Ballot ballot_;
-  std::map<int, AgreementMessage> promises_;  // of ballot_
-  std::set<int> accepts_;                     // of ballot_
+  using Promises = std::map<int, AgreementMessage>;
+  Promises promises_;      // of ballot_
+  std::set<int> accepts_;  // of ballot_
   Decision proposed_;
-  int64_t repeat_at_ns_ = 0;
+  int64_t repeat_at_ns_ = 0;  // also of a learner's questions
 };
 
 }  // namespace ropewalk::bootstrap

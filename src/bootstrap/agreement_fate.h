@@ -21,6 +21,7 @@ struct Fate {
 
   int ranks = 0;
   uint32_t instances = 0;
+  size_t learners = 0;                       // of the first instance
   int64_t patience_ns = 0, deadline_ns = 0;  // after a member's begin
   int64_t faults_ns = 0;                     // faults begin in that time
   int64_t delay_max_ns = 0;
@@ -49,6 +50,7 @@ inline Fate draw(uint64_t seed) {
   fate.has_duplicates = fate.chance(30);
   fate.calls_differ = fate.chance(20);
   fate.ends_when_done = fate.chance(20);
+  if (fate.chance(40)) fate.learners = fate.pick(static_cast<uint64_t>(fate.ranks));
   return fate;
 }
 

@@ -39,7 +39,11 @@ struct SimulatedProcess {
 class AgreementSimulation {
  public:
   explicit AgreementSimulation(uint64_t seed)
-      : fate_(draw(seed)), members_(static_cast<size_t>(fate_.ranks)), parts_(members_.size(), 0) {
+      : fate_(draw(seed)),
+        members_(static_cast<size_t>(fate_.ranks)),
+        parts_(members_.size(), 0),
+        all_(members_.size()) {
+    std::iota(all_.begin(), all_.end(), 0);
     draw_starts();
     if (fate_.chance(85)) draw_faults();
   }
@@ -88,14 +92,8 @@ class AgreementSimulation {
       if (fate_.chance(3)) continue;  // never
       const bool is_late = fate_.chance(8);
       after(fate_.time(is_late ? 3 * fate_.patience_ns : 20 * kMillisecond_ns),
-            [this, rank] { post(rank, [this, rank] { begin(rank, all_ranks()); }); });
+            [this, rank] { post(rank, [this, rank] { begin(rank, all_); }); });
     }
-  }
-
-  std::vector<int> all_ranks() const {
-    std::vector<int> all(members_.size());
-    std::iota(all.begin(), all.end(), 0);
-    return all;
   }
 
   void draw_faults() {
@@ -284,6 +282,7 @@ class AgreementSimulation {
     if (fate_.calls_differ) brought.call += static_cast<uint8_t>(fate_.chance(10));
     Agreement::Setup setup{.rank = rank,
                            .members = std::move(members),
+                           .learners = learners_in(instance),
                            .contribution = brought,
                            .suspects = {},
                            .begun_ns = now_ns_,
@@ -363,8 +362,7 @@ class AgreementSimulation {
   }
 
   void check_first_decision(int rank, uint32_t instance, const Decision& decision) {
-    expect(2 * decision.members.size() > member(rank).agreements.members().size(),
-           "half of the members or less");
+    expect(is_quorum(decision.members, instance), "half of the voters or less");
     expect(std::ranges::is_sorted(decision.members) && std::ranges::is_sorted(decision.ended),
            "not sorted");
     uint64_t bits = ~uint64_t{0};
@@ -385,16 +383,31 @@ class AgreementSimulation {
              fmt::format("rank {} has not ended", peer));
   }
 
+  size_t learners_in(uint32_t instance) const { return instance == 1 ? fate_.learners : 0; }
+  const std::vector<int>& members_in(uint32_t instance) {
+    return instance == 1 ? all_ : decided_[instance - 1].members;
+  }
+  /// Those who vote are more than half of all who do.
+  bool is_quorum(const std::vector<int>& ranks, uint32_t instance) {
+    const auto& members = members_in(instance);
+    if (members.empty()) return false;  // it was never decided who they are
+    const size_t voters = members.size() - learners_in(instance);
+    const int last = members[voters - 1];
+    const auto count = std::ranges::count_if(ranks, [last](int rank) { return rank <= last; });
+    return 2 * static_cast<size_t>(count) > voters;
+  }
+
   bool is_out(int rank, uint32_t instance) {
     return !member(rank).is_alive || member(rank).given_up_ns.contains(instance);
   }
 
   /// Who gives up before its deadline has a reason.
   void check_hopeless(int rank) {
-    const auto out = std::ranges::count_if(member(rank).agreements.members(), [&](int peer) {
-      return is_out(peer, member(rank).agreements.begun());
-    });
-    expect(2 * static_cast<size_t>(out) >= member(rank).agreements.members().size(),
+    const uint32_t instance = member(rank).agreements.begun();
+    std::vector<int> left;
+    for (const int peer : members_in(instance))
+      if (!is_out(peer, instance)) left.push_back(peer);
+    expect(!is_quorum(left, instance),
            fmt::format("rank {} has given up though more than half are there", rank));
   }
 
@@ -407,7 +420,7 @@ class AgreementSimulation {
   /// More than half who can reach each other decide soon after the last fault, the last of their
   /// begins, and the last of those who had given up before that was over.
   void check_termination(uint32_t instance) {
-    const auto& before = instance == 1 ? all_ranks() : decided_[instance - 1].members;
+    const std::vector<int>& before = members_in(instance);
     // Patience, and silence of all before the one that leads in the end.
     const int64_t most_ns = fate_.slow_percent > 0
                                 ? 12 * fate_.patience_ns
@@ -428,8 +441,10 @@ class AgreementSimulation {
         from_ns = std::max(from_ns, there.begin()->first);
         there.erase(there.begin());
       }
-      if (2 * there.size() <= before.size()) continue;
-      for (const auto& [_, rank] : there)
+      std::vector<int> all_there;
+      for (const auto& [_, rank] : there) all_there.push_back(rank);
+      if (!is_quorum(all_there, instance)) continue;
+      for (const int rank : all_there)
         expect(member(rank).decided_ns.contains(instance) &&
                    member(rank).decided_ns[instance] <= from_ns + most_ns,
                fmt::format("rank {} has not decided {} in time", rank, instance));
@@ -439,6 +454,7 @@ class AgreementSimulation {
   Fate fate_;
   std::vector<SimulatedProcess> members_;
   std::vector<int> parts_;  // by rank: of the network
+  std::vector<int> all_;    // ranks
   std::deque<SimulatedLink> links_;
   std::priority_queue<Event> events_;
   uint64_t events_made_ = 0;

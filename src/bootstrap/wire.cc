@@ -340,7 +340,7 @@ void fields(auto& c, Is<Decision> auto& decision) {
 /// Each kind has what it says.
 void fields(auto& c, Is<AgreementMessage> auto& message) {
   using Kind = AgreementMessage::Kind;
-  c.code(message.kind, Kind::prepare, Kind::gave_up);
+  c.code(message.kind, Kind::prepare, Kind::ask);
   c.integer(message.instance);
   fields(c, message.ballot);
   if (message.kind == Kind::promise) {

@@ -18,7 +18,8 @@
 // Error(invalid_argument), and destructors do nothing.
 // Errors: every call may throw Error. After peer_lost, timeout, mismatch, aborted or revoked the
 // communicator is broken: buffers of unfinished operations have unspecified content and every later
-// call throws the same error, but `shrink`, which gives another of those who are left, and `agree`.
+// call throws the same error, but `shrink` and `grow`, which give another of those who are left,
+// and `agree`.
 #pragma once
 
 #include <chrono>
@@ -53,6 +54,12 @@ struct Options {
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there
   std::optional<std::chrono::nanoseconds> join_timeout;  // of joining; default the timeout
+  /// Processes may join while the job runs (Communicator::grow): the first rank on a host of one of
+  /// the coordinator's addresses listens there as long as it lives. Alike on every rank.
+  std::optional<bool> elastic;
+  /// This process joins a job that runs, which is elastic, with its key: `create` returns once the
+  /// members have called `grow`. Rank and size do not count.
+  std::optional<bool> join_running;
 };
 
 class Group;  // src/engine/operation.h
@@ -237,6 +244,16 @@ class Communicator {
   /// one successor: after it has returned, a call throws Error(invalid_argument). Not while another
   /// thread is in a call. Memory from `allocate` may be used on, as any other.
   std::unique_ptr<Communicator> shrink(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Collective of the whole job, as `shrink`, and mixes with it: where nothing has failed and
+  /// nobody waits to join (Options::join_running), the epoch goes on, and this returns null on all
+  /// ranks. Else a communicator of the next epoch, in which those who wait are the last ranks.
+  /// Waits nearly all of `timeout` for ranks of which nothing is known. Where one of the newcomers
+  /// does not come the members go on without them; they wait again. All or part of who waits is
+  /// admitted.
+  std::unique_ptr<Communicator> grow(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// How many processes wait to join, as far as this rank has heard: ranks may differ for a moment.
+  /// Any thread.
+  int pending() const;
   /// Collective of those who are left of the whole job, after a failure or without one: the AND of
   /// the bits of all that take part, and who they are, the same on all, whoever dies meanwhile.
   /// Throws as `shrink`.
@@ -263,6 +280,8 @@ class Communicator {
   explicit Communicator(std::shared_ptr<Impl> impl);
 
  private:
+  std::unique_ptr<Communicator> next_epoch(bool admits,
+                                           std::optional<std::chrono::nanoseconds> timeout);
   std::shared_ptr<void> allocate_elements(size_t count, size_t element_bytes);
 
   std::shared_ptr<Impl> impl_;  // shared with what it has given out

@@ -159,7 +159,7 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
     if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
     if (connection.hello->version < kHandshakeVersion)
       return refuse(connection, "it has another version of Ropewalk", true);
-    if ((connection.hello->purpose == Purpose::join) != (connection.listener == kCoordinator))
+    if (is_for_joining(connection.hello->purpose) != (connection.listener == kCoordinator))
       return refuse(connection, "it asks for what there is at another port", true);
   }
   if (!connection.hello || connection.secrets || replies_left_ == 0) return Progress::waiting;
@@ -188,7 +188,7 @@ Acceptor::Progress Acceptor::check_proof(const HalfOpen& connection) {
 }
 
 const Key* Acceptor::key_for(const Hello& hello) const {
-  if (hello.purpose == Purpose::join) return &join_key_;
+  if (is_for_joining(hello.purpose)) return &join_key_;
   return session_key_ ? &*session_key_ : nullptr;
 }
 

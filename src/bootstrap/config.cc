@@ -186,7 +186,9 @@ std::vector<VariableInfo> general_variable_infos() {
        "set by `ropewalk run` for the program's own use: the rank among those of its host"},
       {"ROPEWALK_LOCAL_SIZE", "from the launcher",
        "set by `ropewalk run` for the program's own use: how many ranks its host has"},
-      {"ROPEWALK_COORDINATOR", "from the launcher", "host:port at which rank 0 listens"},
+      {"ROPEWALK_COORDINATOR", "from the launcher",
+       "host:port at which rank 0 listens; several with commas between, of which the first is on "
+       "rank 0's host"},
       {"ROPEWALK_COORDINATOR_FD", "none", "rank 0: an inherited socket that listens there already"},
       {"ROPEWALK_JOB_KEY", "none",
        "the job's secret, the same on every rank: openssl rand -hex 32. Wiped from the environment "
@@ -225,6 +227,11 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
+      {"ROPEWALK_ELASTIC", "0",
+       "1: processes may join while the job runs (docs/elastic.md); the same on every rank"},
+      {"ROPEWALK_JOIN_RUNNING", "0",
+       "1: this process joins a job that runs, with its ROPEWALK_COORDINATOR and key, instead of "
+       "having a rank from the start"},
       {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},
       {"ROPEWALK_TORCH_CACHE", "~/.cache/ropewalk",
        "folder for the PyTorch backend, which is compiled when it is first used"},
@@ -249,12 +256,14 @@ Config parse_config(const Lookup& get) {
   Config config;
   read.integer("ROPEWALK_RANK", config.rank, 0, kRanksMax - 1);
   read.integer("ROPEWALK_SIZE", config.size, 1, kRanksMax);
-  const auto if_endpoint = [](const std::string& text) {
-    return bootstrap::parse_endpoint(text) ? std::optional(text) : std::nullopt;
+  const auto if_endpoints = [](const std::string& text) {
+    return bootstrap::parse_endpoints(text).empty() ? std::nullopt : std::optional(text);
   };
-  read.parsed("ROPEWALK_COORDINATOR", config.coordinator,
-              "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535",
-              if_endpoint);
+  read.parsed(
+      "ROPEWALK_COORDINATOR", config.coordinator,
+      "host:port, 1.2.3.4:port or [v6-address]:port with a port from 1 to 65535, or several "
+      "of them with commas between",
+      if_endpoints);
   read.integer("ROPEWALK_COORDINATOR_FD", config.coordinator_fd, 0,
                std::numeric_limits<int>::max());
   read.integer("ROPEWALK_OPEN", config.open, 0, 1);
@@ -275,6 +284,8 @@ Config parse_config(const Lookup& get) {
   read.text("ROPEWALK_TUNING", config.tuning);
   read.integer("ROPEWALK_PROGRESS_THREAD", config.progress_thread, 0, 1);
   read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
+  read.integer("ROPEWALK_ELASTIC", config.elastic, 0, 1);
+  read.integer("ROPEWALK_JOIN_RUNNING", config.join_running, 0, 1);
   read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);
   return config;
 }

@@ -44,6 +44,8 @@ struct Config {
   size_t slice_bytes = 1 << 20;     // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
   bool progress_thread = true;      // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU
+  bool elastic = false;             // ROPEWALK_ELASTIC: 0 or 1
+  bool join_running = false;        // ROPEWALK_JOIN_RUNNING: 0 or 1
   LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug
 
   /// Until all ranks have come.

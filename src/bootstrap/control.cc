@@ -132,6 +132,8 @@ void Control::advance(int64_t now_ns) {
   for (const auto& [peer, frame] : inbound)
     if (PartControl::is_of_part(frame.type))
       part_control_.handle(peer, frame, now_ns);
+    else if (frame.type == FrameType::newcomers)
+      take_newcomers(peer, frame);
     else
       handle_join_frame(peer, frame);
   check_predecessor();
@@ -150,6 +152,7 @@ void Control::advance(int64_t now_ns) {
   advance_agreements(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
+  if (is_joined_) spread_newcomers();
   part_control_.advance(now_ns);
   if (monitor_.failure() != nullptr) {
     tree_.spread_failure();
@@ -248,6 +251,48 @@ void Control::check_predecessor() {
     fail(ErrorCode::peer_lost,
          fmt::format("rank {} ended as the epoch was joined", fmt::join(ended, ", ")), {},
          *ended.begin());
+}
+
+void Control::tell_newcomers(std::vector<uint32_t> numbers) {
+  const std::lock_guard lock(mutex_);
+  Newcomers& own = newcomers_[static_cast<uint32_t>(setup_.rank)];
+  own.rank = static_cast<uint32_t>(setup_.rank);
+  own.numbers = std::move(numbers);
+  ++own.revision;
+  newcomers_are_new_ = true;
+  wake_.set();
+}
+
+std::vector<Newcomer> Control::newcomers() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Newcomer> all;
+  for (const auto& [rank, there] : newcomers_)
+    for (const uint32_t number : there.numbers) all.push_back({static_cast<int>(rank), number});
+  return all;
+}
+
+void Control::spread_newcomers() {
+  Newcomers own;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(newcomers_are_new_, false)) return;
+    own = newcomers_[static_cast<uint32_t>(setup_.rank)];
+  }
+  tree_.flood(frame(statements_.sign(std::move(own))));
+}
+
+void Control::take_newcomers(int peer, const Frame& received) {
+  const auto said = decode<Signed<Newcomers>>(received.payload);
+  if (!said || said->message.rank >= static_cast<uint32_t>(setup_.size))
+    return tree_.protocol_fault(peer);
+  if (!statements_.is_genuine(*said, peer)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    Newcomers& known = newcomers_[said->message.rank];
+    if (said->message.revision <= known.revision) return;
+    known = said->message;
+  }
+  tree_.flood(frame(*said), peer);
 }
 
 // ---- Failures ----

@@ -83,6 +83,10 @@ class Control {
   AgreementEnd agree(Agreement::Setup setup, int64_t deadline_ns);
   /// Who joins the next epoch is to hear of who has ended; null: nobody any more.
   void set_successor(std::shared_ptr<Predecessor> successor);
+  /// All who wait at this rank to join the job; the others are told.
+  void tell_newcomers(std::vector<uint32_t> numbers);
+  /// All who wait, as far as this rank has heard.
+  std::vector<Newcomer> newcomers();
   /// Complete and constant once joined.
   const std::vector<PeerRecord>& table() const { return table_; }
 
@@ -101,6 +105,8 @@ class Control {
   void check_descriptors(int64_t now_ns);
   void advance_agreements(int64_t now_ns);
   void check_predecessor();
+  void spread_newcomers();
+  void take_newcomers(int peer, const Frame& frame);
   void fail_protocol(std::string reason, int peer);
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.
@@ -210,6 +216,8 @@ class Control {
   std::optional<AgreementCall> agreement_call_;  // guarded by mutex_
   std::optional<AgreementEnd> agreement_end_;    // guarded by mutex_
   std::shared_ptr<Predecessor> successor_;       // guarded by mutex_
+  std::map<uint32_t, Newcomers> newcomers_;      // by rank; guarded by mutex_
+  bool newcomers_are_new_ = false;               // guarded by mutex_: of this rank
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -19,6 +19,7 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
       if (is_first && closing_since_ns_ != 0) closing_since_ns_ = now_ns;
     }
     if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
+    if (hello.purpose == Purpose::join_running) verdict = Verdict::busy;  // it does not run yet
     const bool is_other = from < setup_.size && from != setup_.rank;
     if (hello.purpose == Purpose::socket && is_other) verdict = socket_broker_.claim(link);
     if ((hello.purpose == Purpose::failure || hello.purpose == Purpose::agreement) && is_other)

@@ -154,7 +154,7 @@ void Dialer::obey(Verdict verdict, int64_t now_ns) {
 
 /// What listens there does not have this job's key.
 void Dialer::reject_address(int64_t now_ns) {
-  if (hello_.purpose == Purpose::join) {
+  if (is_for_joining(hello_.purpose)) {
     other_job_ = addresses_[current_].text();
     in_other_job_[names_[current_]] = true;
   }

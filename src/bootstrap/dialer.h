@@ -24,7 +24,7 @@ class Dialer {
     working,
     connected,  // take() gives the socket
     yielded,    // the peer, the lower rank, is dialing this rank: wait for that
-    refused,    // Purpose::join only: another key or protocol version; trying again is useless
+    refused,    // joining only: another key or protocol version; trying again is useless
   };
 
   /// `addresses` most reachable first. `names`, by address: which of the names that were given for
@@ -54,7 +54,7 @@ class Dialer {
   int unanswered_rounds() const { return unanswered_rounds_; }
   /// True when some attempt found the job's key at the other end.
   bool found_job() const { return found_job_; }
-  /// Where another job answered last. Empty: nowhere. Purpose::join only.
+  /// Where another job answered last. Empty: nowhere. Joining only.
   const std::string& other_job() const { return other_job_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "bootstrap/net.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -400,6 +401,41 @@ std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t p
     cannot_listen(fmt::format("port {} of {}", port, prefix),
                   failure == 0 ? EADDRNOTAVAIL : failure);
   }
+}
+
+std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
+                                            const std::string& socket_ifname) {
+  std::vector<UniqueFd> listeners;
+  if (const auto local = loopback_literal(coordinator); local && socket_ifname.empty()) {
+    listeners.push_back(listen_at(*local));
+    return listeners;
+  }
+  if (socket_ifname.empty()) {
+    listeners.push_back(listen_everywhere(coordinator.port));
+    return listeners;
+  }
+  listeners = listen_on_interfaces(socket_ifname, coordinator.port);
+  std::string why;
+  for (const SocketAddress& address : resolve(coordinator, why)) {
+    if (is_of_this_host(address) && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
+          return local_address(fd.get()).ip() == address.ip();
+        }))
+      listeners.push_back(listen_at(address));
+  }
+  return listeners;
+}
+
+UniqueFd duplicate_listener(int inherited) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  UniqueFd fd(fcntl(inherited, F_DUPFD_CLOEXEC, 3));
+  if (!fd || getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
+      listens == 0)
+    throw Error(ErrorCode::invalid_argument, "bootstrap",
+                fmt::format("descriptor {} is not a listening socket", inherited),
+                "ROPEWALK_COORDINATOR_FD must be a socket that listens at ROPEWALK_COORDINATOR");
+  fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+  return fd;
 }
 
 SocketAddress local_address(int fd) {

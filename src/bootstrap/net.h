@@ -106,6 +106,14 @@ bool is_of_this_host(const SocketAddress& address);
 /// One each at the addresses of the interfaces whose names begin with `prefix`, kAddressesMax at
 /// most, all at the same port; 0: a free one.
 std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t port);
+/// Where rank 0 waits for the others, and members for newcomers: at the coordinator's port, of the
+/// interfaces that were asked for and of the coordinator's addresses where those are others of this
+/// host. Throws Error(unavailable).
+std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
+                                            const std::string& socket_ifname);
+/// The caller's descriptor stays open, so that a later job can use it again. Throws
+/// Error(invalid_argument) where it is no listening socket.
+UniqueFd duplicate_listener(int inherited);
 /// Where `fd` is bound; where `fd` is connected to. Unset (length 0) on error.
 SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);

@@ -23,6 +23,11 @@ class Predecessor {
     for (size_t i = 0; i < members_.size(); ++i)
       if (ranks.contains(members_[i]) && ended_.insert(static_cast<int>(i)).second) event_.set();
   }
+  /// A newcomer, of that rank in the next epoch.
+  void note_absent(int rank) {
+    const std::lock_guard lock(mutex_);
+    if (ended_.insert(rank).second) event_.set();
+  }
   /// As the next epoch numbers them.
   std::set<int> ended() const {
     const std::lock_guard lock(mutex_);

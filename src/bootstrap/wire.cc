@@ -3,183 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <concepts>
 #include <limits>
-#include <string_view>
 
-#include "base/little_endian.h"
-#include "base/text.h"
+#include "bootstrap/codec.h"
 #include "ropewalk/call.h"
 
 namespace ropewalk::bootstrap {
 namespace {
 
-constexpr std::string_view kMagic = "ropewalk";
 constexpr int kObjectsMax = 1 << 20;  // NUMA nodes, caches of a host
-
-// Writer and Reader have the same functions, so that `fields` tells each layout once, for both. The
-// limits are the reader's: only texts are cut where they are written.
-
-class Writer {
- public:
-  void raw(ByteSpan bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  void magic() { raw(std::as_bytes(std::span(kMagic))); }
-  void zeros(size_t count) {
-    for (size_t i = 0; i < count; ++i) integer(uint8_t{0});
-  }
-  template <std::integral T>
-  void integer(T value, T = 0, T = 0) {
-    little_endian::append(bytes_, value);
-  }
-  template <class Enum>
-  void code(Enum value, Enum, Enum) {
-    integer(static_cast<uint8_t>(value));
-  }
-  void text(std::string_view text, size_t bytes_max) {
-    text = cut(text, bytes_max);
-    integer(static_cast<uint16_t>(text.size()));
-    raw(std::as_bytes(std::span(text)));
-  }
-  void texts(const std::vector<std::string>& list, size_t, size_t bytes_max) {
-    integer(static_cast<uint16_t>(list.size()));
-    for (const std::string& item : list) text(item, bytes_max);
-  }
-  void texts_by_name(const TransportInfos& map, size_t, size_t bytes_max) {
-    integer(static_cast<uint16_t>(map.size()));
-    for (const auto& [name, item] : map) {
-      text(name, kNameBytesMax);
-      text(item, bytes_max);
-    }
-  }
-  /// Ranks in runs; those beyond `runs_max` of them are left out.
-  void ranks(const std::vector<int>& ascending, int first, size_t runs_max = kRankRunsMax) {
-    std::vector<std::array<uint32_t, 2>> runs;  // first, count
-    for (const int rank : ascending.empty() && first >= 0 ? std::vector{first} : ascending) {
-      const auto next = static_cast<uint32_t>(rank);
-      if (!runs.empty() && next == runs.back()[0] + runs.back()[1])
-        ++runs.back()[1];
-      else
-        runs.push_back({next, 1});
-    }
-    runs.resize(std::min(runs.size(), runs_max));
-    integer(static_cast<uint16_t>(runs.size()));
-    for (const auto& [start, count] : runs) {
-      integer(start);
-      integer(count);
-    }
-  }
-  void boolean(bool value) { integer(static_cast<uint8_t>(value)); }
-  void resize(const auto&, size_t) {}
-  void until_end(const auto& items, const auto& write) {
-    for (const auto& item : items) write(item);
-  }
-  void require(bool condition) {
-    assert(condition);
-    static_cast<void>(condition);
-  }
-
-  Bytes take() { return std::move(bytes_); }
-
- private:
-  Bytes bytes_;
-};
-
-/// Every read checks; after the first that fails all further ones give nothing and done() is false.
-class Reader {
- public:
-  explicit Reader(ByteSpan bytes) : rest_(bytes) {}
-
-  void raw(std::span<std::byte> into) {
-    const ByteSpan taken = take(into.size());
-    std::ranges::copy(taken, into.begin());
-  }
-  void magic() {
-    require(std::ranges::equal(take(kMagic.size()), std::as_bytes(std::span(kMagic))));
-  }
-  void zeros(size_t count) {
-    require(std::ranges::all_of(take(count), [](std::byte b) { return b == std::byte{0}; }));
-  }
-  template <std::integral T>
-  void integer(T& value, T least = std::numeric_limits<T>::min(),
-               T most = std::numeric_limits<T>::max()) {
-    const ByteSpan taken = take(sizeof value);
-    value = taken.empty() ? T{0} : little_endian::load<T>(taken.data());
-    require(value >= least && value <= most);
-  }
-  template <class Enum>
-  void code(Enum& value, Enum first, Enum last) {
-    uint8_t number = 0;
-    integer(number, static_cast<uint8_t>(first), static_cast<uint8_t>(last));
-    value = static_cast<Enum>(number);
-  }
-  void text(std::string& text, size_t bytes_max) {
-    uint16_t length = 0;
-    integer(length, uint16_t{0}, static_cast<uint16_t>(bytes_max));
-    const ByteSpan taken = take(ok_ ? length : 0);
-    text.assign(reinterpret_cast<const char*>(taken.data()), taken.size());
-  }
-  void texts(std::vector<std::string>& list, size_t items_max, size_t bytes_max) {
-    uint16_t items = 0;
-    integer(items, uint16_t{0}, static_cast<uint16_t>(items_max));
-    for (size_t i = 0; i < items && ok_; ++i) text(list.emplace_back(), bytes_max);
-  }
-  /// In the order of their names, each once.
-  void texts_by_name(TransportInfos& map, size_t items_max, size_t bytes_max) {
-    uint16_t items = 0;
-    integer(items, uint16_t{0}, static_cast<uint16_t>(items_max));
-    for (size_t i = 0; i < items && ok_; ++i) {
-      std::string name;
-      text(name, kNameBytesMax);
-      require(name > (map.empty() ? std::string() : map.rbegin()->first));
-      text(map[name], bytes_max);
-    }
-  }
-  /// Ascending, no two runs that could be one.
-  void ranks(std::vector<int>& ascending, int& first, size_t runs_max = kRankRunsMax) {
-    uint16_t runs = 0;
-    integer(runs, uint16_t{0}, static_cast<uint16_t>(runs_max));
-    for (uint32_t i = 0, least = 0; i < runs && ok_; ++i) {
-      uint32_t start = 0, count = 0;
-      integer(start, least, kRanksMax - 1);
-      integer(count, 1u, kRanksMax - start);
-      if (!ok_) return;
-      for (uint32_t rank = start; rank < start + count; ++rank)
-        ascending.push_back(static_cast<int>(rank));
-      least = start + count + 1;
-    }
-    first = ascending.empty() ? -1 : ascending.front();
-  }
-  void boolean(bool& value) {
-    uint8_t number = 0;
-    integer(number, uint8_t{0}, uint8_t{1});
-    value = number != 0;
-  }
-  void resize(auto& items, size_t count) {
-    if (ok_) items.resize(count);
-  }
-  /// One at least.
-  void until_end(auto& items, const auto& read) {
-    do read(items.emplace_back());
-    while (ok_ && !rest_.empty());
-  }
-  void require(bool condition) { ok_ = ok_ && condition; }
-
-  bool done() const { return ok_ && rest_.empty(); }
-
- private:
-  ByteSpan take(size_t count) {
-    require(count <= rest_.size());
-    if (!ok_) return {};
-    const ByteSpan taken = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return taken;
-  }
-
-  ByteSpan rest_;
-  bool ok_ = true;
-};
 
 template <class T, class Message>
 concept Is = std::same_as<std::remove_const_t<T>, Message>;
@@ -187,7 +21,7 @@ concept Is = std::same_as<std::remove_const_t<T>, Message>;
 void fields(auto& c, Is<Hello> auto& hello) {
   c.magic();
   c.integer(hello.version);
-  c.code(hello.purpose, Purpose::join, Purpose::agreement);
+  c.code(hello.purpose, Purpose::join, Purpose::join_running);
   c.zeros(1);
   c.integer(hello.from, 0u, kRanksMax - 1);
   c.integer(hello.to, 0u, kRanksMax - 1);
@@ -211,7 +45,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::agreement);
+  c.code(header.type, FrameType::join, FrameType::admission);
 }
 
 void fields(auto& c, Is<PeerRecord> auto& record) {
@@ -354,6 +188,28 @@ void fields(auto& c, Is<AgreementMessage> auto& message) {
     fields(c, message.decision);
 }
 
+void fields(auto& c, Is<Newcomers> auto& newcomers) {
+  c.integer(newcomers.rank, 0u, kRanksMax - 1);
+  c.integer(newcomers.revision);
+  auto count = static_cast<uint32_t>(newcomers.numbers.size());
+  c.integer(count, 0u, kNewcomersMax);
+  c.resize(newcomers.numbers, count);
+  for (auto& number : newcomers.numbers) c.integer(number);
+}
+
+void fields(auto& c, Is<Admission> auto& admission) {
+  int first = -1;
+  c.text(admission.unique_id, kReasonBytesMax);
+  c.integer(admission.rank, 1, static_cast<int>(kRanksMax - 1));
+  c.integer(admission.size, 2, static_cast<int>(kRanksMax));
+  c.integer(admission.remaining_ms);
+  c.integer(admission.epoch, 1, std::numeric_limits<int>::max());
+  c.ranks(admission.former_ranks, first);
+  c.text(admission.reason, kReasonBytesMax);
+  c.require(admission.former_ranks.size() <= static_cast<size_t>(admission.rank) &&
+            admission.rank < admission.size);
+}
+
 template <class T>
 concept IsSigned = requires(const T& said) {
   said.message;
@@ -413,6 +269,7 @@ template Bytes encode(const Waits&);
 template Bytes encode(const PartFailure&);
 template Bytes encode(const PartLeave&);
 template Bytes encode(const PartWaits&);
+template Bytes encode(const Newcomers&);
 
 template <class Message>
 std::optional<Message> decode(ByteSpan bytes) {
@@ -438,6 +295,8 @@ template std::optional<AgreementMessage> decode(ByteSpan);
 template std::optional<Signed<PartFailure>> decode(ByteSpan);
 template std::optional<Signed<PartLeave>> decode(ByteSpan);
 template std::optional<Signed<PartWaits>> decode(ByteSpan);
+template std::optional<Signed<Newcomers>> decode(ByteSpan);
+template std::optional<Admission> decode(ByteSpan);
 
 Bytes frame(FrameType type, ByteSpan payload) {
   assert(payload.size() <= kFramePayloadMax);
@@ -463,6 +322,9 @@ Bytes frame(const PartQuestion& question) {
 Bytes frame(const AgreementMessage& message) {
   return frame(FrameType::agreement, encode(message));
 }
+Bytes frame(const Admission& admission) {
+  return frame(FrameType::admission, encode(admission));
+}
 template <class Message>
 Bytes frame(const Signed<Message>& said) {
   return frame(type_of(said.message), encode(said));
@@ -473,5 +335,6 @@ template Bytes frame(const Signed<Waits>&);
 template Bytes frame(const Signed<PartFailure>&);
 template Bytes frame(const Signed<PartLeave>&);
 template Bytes frame(const Signed<PartWaits>&);
+template Bytes frame(const Signed<Newcomers>&);
 
 }  // namespace ropewalk::bootstrap

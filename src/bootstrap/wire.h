@@ -21,7 +21,7 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 9;
+inline constexpr uint16_t kProtocolVersion = 10;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -37,6 +37,7 @@ inline constexpr size_t kRankRunsMax = 1024;  // of a failure's peers, of a deci
 inline constexpr size_t kEndedRunsMax = 500;  // of those who ended before it
 inline constexpr uint32_t kRanksMax = 1u << 20;
 inline constexpr uint32_t kStreamsMax = 1024;
+inline constexpr uint32_t kNewcomersMax = 256;  // that wait at a rank
 
 // --- Handshake: fixed lengths, no frames --------------------------------------------------------
 
@@ -46,7 +47,19 @@ using WorldId = std::array<std::byte, 16>;
 using Digest = std::array<std::byte, 32>;     // BLAKE2b-256
 using Signature = std::array<std::byte, 64>;  // Ed25519
 
-enum class Purpose : uint8_t { join = 1, tree = 2, socket = 3, failure = 4, agreement = 5 };
+enum class Purpose : uint8_t {
+  join = 1,
+  tree = 2,
+  socket = 3,
+  failure = 4,
+  agreement = 5,
+  join_running = 6,  // of a newcomer, which has no rank
+};
+
+/// With the job's key; all others with the world's.
+constexpr bool is_for_joining(Purpose purpose) {
+  return purpose == Purpose::join || purpose == Purpose::join_running;
+}
 
 /// The first version with this handshake, which stays as it is.
 inline constexpr uint16_t kHandshakeVersion = 4;
@@ -112,6 +125,8 @@ enum class FrameType : uint8_t {
   part_who_waits = 13,  // PartQuestion
   part_waits = 14,      // Signed<PartWaits>
   agreement = 15,       // over connections of its own: AgreementMessage
+  newcomers = 16,       // both ways: Signed<Newcomers>
+  admission = 17,       // member -> newcomer: Admission
 };
 
 struct FrameHeader {
@@ -168,6 +183,21 @@ struct PartWaits {
   uint32_t rank = 0;
   RankWaits answer;
 };
+/// All who wait at `rank` to join the job that runs.
+struct Newcomers {
+  uint32_t rank = 0;
+  uint32_t revision = 0;  // counts what this rank has said of it
+  std::vector<uint32_t> numbers;
+};
+/// Of a newcomer to the next epoch, where it is one of the last ranks.
+struct Admission {
+  std::string unique_id;  // to join with
+  int rank = 1, size = 2;
+  uint32_t remaining_ms = 0;      // how long the members will wait
+  int epoch = 1;                  // the number of that
+  std::vector<int> former_ranks;  // of the members in the epoch before, ascending
+  std::string reason;             // why that ended
+};
 /// What the rank in it says (statements.h). A Failure's `rank` says it.
 template <class Message>
 struct Signed {
@@ -193,6 +223,10 @@ constexpr FrameType type_of(const PartWaits& /*message*/) {
   return FrameType::part_waits;
 }
 
+constexpr FrameType type_of(const Newcomers& /*message*/) {
+  return FrameType::newcomers;
+}
+
 /// Message: any of the structures above (Hello, Reply, Answer, FrameHeader, what follows a
 /// header).
 template <class Message>
@@ -207,6 +241,7 @@ Bytes frame(const Records& records);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const PartQuestion& question);
 Bytes frame(const AgreementMessage& message);
+Bytes frame(const Admission& admission);
 /// Message: one for which there is a type_of.
 template <class Message>
 Bytes frame(const Signed<Message>& said);

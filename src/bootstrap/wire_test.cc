@@ -214,7 +214,7 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{16}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{18}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
 }
 
@@ -293,7 +293,8 @@ TEST(Wire, AgreementMessagesRoundTrip) {
       {.kind = Kind::accepted, .instance = 1, .ballot = {2, 3}},
       {.kind = Kind::decided, .instance = 1, .decision = decision},
       {.kind = Kind::refused, .instance = 1, .ballot = {2, 3}},
-      {.kind = Kind::gave_up, .instance = 1}};
+      {.kind = Kind::gave_up, .instance = 1},
+      {.kind = Kind::ask, .instance = 1}};
   for (const AgreementMessage& message : messages) {
     const Bytes bytes = frame(message);
     EXPECT_EQ(bytes[4], std::byte{15});
@@ -331,14 +332,47 @@ TEST(Wire, AgreementMessagesOutOfRangeAreRefused) {
     return decode<AgreementMessage>(payload_of(bytes)).has_value();
   };
   EXPECT_FALSE(decodes(0, 0)) << "kinds are counted from 1";
-  EXPECT_TRUE(decodes(0, 7));
-  EXPECT_FALSE(decodes(0, 8)) << "no kind";
+  EXPECT_TRUE(decodes(0, 8));
+  EXPECT_FALSE(decodes(0, 9)) << "no kind";
   EXPECT_FALSE(decodes(11, 0x10)) << "a leader beyond the last rank";
   message.kind = AgreementMessage::Kind::decided;
   message.decision.members = {1, 2};
   EXPECT_TRUE(decodes(19, 3)) << "how many ranks the run has";
   EXPECT_FALSE(decodes(19, 0)) << "a run of none";
   EXPECT_FALSE(decodes(14, 5)) << "more runs than are said";
+}
+
+TEST(Wire, WhatIsSaidOfNewcomersRoundTrips) {
+  const Signed<Newcomers> said{{.rank = 3, .revision = 7, .numbers = {1, 5, 0xffffffff}}, {}};
+  const auto heard = decode<Signed<Newcomers>>(payload_of(frame(said)));
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->message.rank, 3u);
+  EXPECT_EQ(heard->message.revision, 7u);
+  EXPECT_EQ(heard->message.numbers, said.message.numbers);
+  expect_exact(payload_of(frame(said)), decode<Signed<Newcomers>>);
+  Signed<Newcomers> many = said;
+  many.message.numbers.resize(kNewcomersMax + 1);
+  EXPECT_FALSE(decode<Signed<Newcomers>>(payload_of(frame(many))));
+
+  Admission admission{.unique_id = "id",
+                      .rank = 4,
+                      .size = 6,
+                      .remaining_ms = 1000,
+                      .epoch = 2,
+                      .former_ranks = {0, 1, 2, 5},
+                      .reason = "why"};
+  expect_exact(payload_of(frame(admission)), decode<Admission>);
+  const auto admitted = decode<Admission>(payload_of(frame(admission)));
+  ASSERT_TRUE(admitted);
+  EXPECT_EQ(admitted->unique_id, "id");
+  EXPECT_EQ(admitted->former_ranks, admission.former_ranks);
+  EXPECT_EQ(admitted->epoch, 2);
+  admission.former_ranks.push_back(6);
+  EXPECT_FALSE(decode<Admission>(payload_of(frame(admission))))
+      << "a newcomer with a member's rank";
+  admission.former_ranks = {0};
+  admission.rank = admission.size;
+  EXPECT_FALSE(decode<Admission>(payload_of(frame(admission))));
 }
 
 /// docs/protocol.md shows these bytes.
@@ -353,7 +387,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x09\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x0a\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {
@@ -379,7 +413,7 @@ TEST(Wire, HandshakeRoundTrip) {
   bad[0] = std::byte{'R'};
   EXPECT_FALSE(decode<Hello>(bad));
   bad = bytes;
-  bad[10] = std::byte{6};  // purpose
+  bad[10] = std::byte{7};  // purpose
   EXPECT_FALSE(decode<Hello>(bad));
 }
 

@@ -1,6 +1,5 @@
 #include "bootstrap/world.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,20 +64,6 @@ void check_descriptor_limit(const JobIdentity& identity) {
        fmt::format("ulimit -n {}", needed));
 }
 
-/// A duplicate: the caller's descriptor stays open, so that a later job can use it again.
-UniqueFd inherited_listener(int inherited) {
-  int listens = 0;
-  socklen_t length = sizeof listens;
-  UniqueFd fd(fcntl(inherited, F_DUPFD_CLOEXEC, 3));
-  if (!fd || getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
-      listens == 0)
-    fail(ErrorCode::invalid_argument, 0,
-         fmt::format("descriptor {} is not a listening socket", inherited),
-         "ROPEWALK_COORDINATOR_FD must be a socket that listens at ROPEWALK_COORDINATOR");
-  fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
-  return fd;
-}
-
 /// The coordinator's address where that, or each of several, means this host only: then every rank
 /// is on this host, and nobody else needs to reach it.
 std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinators,
@@ -119,22 +104,6 @@ std::vector<UniqueFd> only(UniqueFd fd) {
   return fds;
 }
 
-/// Where rank 0 waits for the others: at the coordinator's port, of the interfaces that were asked
-/// for and of the coordinator's addresses where those are others of this host.
-std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
-                                            const std::string& socket_ifname) {
-  if (socket_ifname.empty()) return only(listen_everywhere(coordinator.port));
-  auto listeners = listen_on_interfaces(socket_ifname, coordinator.port);
-  std::string why;
-  for (const SocketAddress& address : resolve(coordinator, why)) {
-    if (is_of_this_host(address) && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
-          return local_address(fd.get()).ip() == address.ip();
-        }))
-      listeners.push_back(listen_at(address));
-  }
-  return listeners;
-}
-
 /// Rank 0 waits for the others at the coordinator's address. The other listener is at a free port,
 /// of this host only where the job is. Not at the coordinator's, which is free for the next job of
 /// this process as soon as all have joined.
@@ -147,7 +116,7 @@ void open_listeners(const JobIdentity& identity, const Config& config, ControlSe
   auto local = loopback_of(coordinators, config);
   if (identity.rank == 0) {
     setup.coordinator_listeners =
-        identity.coordinator_fd >= 0 ? only(inherited_listener(identity.coordinator_fd))
+        identity.coordinator_fd >= 0 ? only(duplicate_listener(identity.coordinator_fd))
         : local                      ? only(listen_at(*local))
                                      : listen_at_coordinator(coordinators[0], config.socket_ifname);
     const SocketAddress bound = local_address(setup.coordinator_listeners[0].get());
@@ -263,6 +232,14 @@ AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
 
 void World::set_successor(std::shared_ptr<Predecessor> successor) {
   if (control_) control_->set_successor(std::move(successor));
+}
+
+void World::tell_newcomers(std::vector<uint32_t> numbers) {
+  if (control_) control_->tell_newcomers(std::move(numbers));
+}
+
+std::vector<Newcomer> World::newcomers() const {
+  return control_ ? control_->newcomers() : std::vector<Newcomer>();
 }
 
 std::shared_ptr<Part> World::add_part(uint32_t number, std::vector<int> members) {

@@ -82,6 +82,12 @@ class Predecessor;
 class SocketBroker;
 }  // namespace bootstrap
 
+/// A process that waits to join the job while it runs.
+struct Newcomer {
+  int at_rank = 0;      // where it waits
+  uint32_t number = 0;  // there
+};
+
 class World {
  public:
   /// Joins; blocks until all ranks have, at most config.time_to_join(). Starts one control thread
@@ -114,6 +120,10 @@ class World {
   bootstrap::AgreementEnd agree(bootstrap::Agreement::Setup setup, int64_t deadline_ns);
   /// Tells those who join the next epoch here who has ended; null: nobody any more.
   void set_successor(std::shared_ptr<bootstrap::Predecessor> successor);
+  /// All who wait at this rank to join (bootstrap/newcomers.h); the others are told.
+  void tell_newcomers(std::vector<uint32_t> numbers);
+  /// All who wait, as far as this rank has heard, in the order of ranks and numbers.
+  std::vector<Newcomer> newcomers() const;
 
   /// A part of the job: some of its ranks, this one among them, in this order. `number` is of no
   /// other part of any of them, ever, and not 0. Nothing of it may be told before all have added

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "communicator/find_costs.h"
 #include "communicator/impl.h"
+#include "communicator/next_epoch.h"
 #include "ropewalk/fork.h"
 
 namespace ropewalk {
@@ -139,7 +140,14 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
+  if (merged_config(options).join_running) {
+    const auto joined = join_running_job(options);
+    auto communicator = std::make_unique<Communicator>(joined);
+    find_costs_anew(*communicator, *joined);
+    return communicator;
+  }
   const auto impl = std::make_shared<Impl>(options);
+  listen_for_newcomers(*impl, impl->session->job.coordinator());
   auto communicator = std::make_unique<Communicator>(impl);
   impl->set_costs(find_costs(*communicator, impl->session->job));
   return communicator;

@@ -12,10 +12,11 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "bootstrap/net.h"
+#include "bootstrap/newcomers.h"
 #include "bootstrap/predecessor.h"
-#include "communicator/find_costs.h"
-#include "communicator/impl.h"
+#include "communicator/next_epoch.h"
 #include "ropewalk/rendezvous.h"
 
 namespace ropewalk {
@@ -23,18 +24,16 @@ namespace {
 
 using bootstrap::Agreement;
 using bootstrap::AgreementEnd;
-using bootstrap::Contribution;
 using bootstrap::Decision;
 using bootstrap::Predecessor;
 using Impl = Communicator::Impl;
 
-constexpr uint64_t kHasJoined = 1;  // Contribution::bits of a shrink
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> all(static_cast<size_t>(size));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
+// Contribution::bits of a next epoch.
+constexpr uint64_t kHasJoined = 1;
+constexpr uint64_t kAdmits = 2;    // those who wait to join
+constexpr uint64_t kIsIntact = 4;  // the epoch has not failed, as far as the member knows
+/// Before the list of newcomers that follows a unique id.
+constexpr char kListMark = '\n';
 
 /// Whom nobody waits for long.
 std::vector<int> suspects_of(const Failure* failure) {
@@ -43,14 +42,7 @@ std::vector<int> suspects_of(const Failure* failure) {
   return are_lost ? failure->peers : std::vector<int>();
 }
 
-/// That another rank has ended, or a network, is a reason to try with fewer; what this rank lacks
-/// is not.
-bool may_try_again(ErrorCode code) {
-  return code == ErrorCode::peer_lost || code == ErrorCode::timeout || code == ErrorCode::aborted ||
-         code == ErrorCode::refused || code == ErrorCode::revoked;
-}
-
-std::shared_ptr<World> world_of(const Impl& impl, const char* operation) {
+void check_may_agree(const Impl& impl, const char* operation) {
   impl.driver->throw_if_forked();
   impl.driver->throw_if_stopped();
   if (impl.part != nullptr)
@@ -58,84 +50,110 @@ std::shared_ptr<World> world_of(const Impl& impl, const char* operation) {
                 "this communicator was split from that of the job",
                 fmt::format("call {} on the communicator that was split", operation));
   if (impl.session->end) throw *impl.session->end;
-  return impl.session->job.world();
 }
 
-/// One agreement of `members`, ranks of `impl`'s epoch. Throws where this rank does not go on.
-Decision agree_in(const Impl& impl, World& world, const std::vector<int>& members,
-                  Contribution contribution, int64_t deadline_ns, const char* operation) {
-  const int64_t now_ns = impl.session->clock.now_ns();
-  const uint8_t call = contribution.call;
-  Agreement::Setup setup{
-      .rank = impl.rank(),
-      .members = members,
-      .contribution = std::move(contribution),
-      .suspects = suspects_of(impl.monitor().failure()),
-      .begun_ns = now_ns,
-      .patient_until_ns = now_ns + std::max<int64_t>(0, deadline_ns - now_ns) / 2};
-  const AgreementEnd end = world.agree(std::move(setup), deadline_ns);
-  if (!end.decision)
-    throw Error(Failure{
-        ErrorCode::no_quorum, operation,
-        fmt::format("rank {} has reached {} of {} members ({}); more than half must go on together",
-                    impl.rank(), end.seen.size(), members.size(), fmt::join(end.seen, ", ")),
-        "look at the network, and at the others' output: they may go on without this rank",
-        impl.rank(), -1});
-  if (!std::ranges::binary_search(end.decision->members, impl.rank()))
-    throw Error(Failure{ErrorCode::no_quorum, operation,
-                        fmt::format("ranks {} have gone on without rank {}, which was late",
-                                    fmt::join(end.decision->members, ", "), impl.rank()),
-                        "end this process", impl.rank(), -1});
-  if (end.decision->call != call)
-    throw Error(Failure{ErrorCode::mismatch, operation,
-                        "some ranks have called agree, others shrink", kMismatchAdvice, impl.rank(),
-                        -1});
-  return *end.decision;
+/// "3:1,3:2,8:1": at which rank they wait, and their numbers there. As many as fit.
+std::string list_of(const std::vector<Newcomer>& newcomers, size_t bytes_max) {
+  std::string list;
+  for (const Newcomer& one : newcomers) {
+    const std::string text =
+        fmt::format("{}{}:{}", list.empty() ? "" : ",", one.at_rank, one.number);
+    if (list.size() + text.size() > bytes_max) break;
+    list += text;
+  }
+  return list;
 }
 
-/// What `shrink` knows while it goes on. Ranks are those of the epoch that ends.
-class Shrink {
+/// Of those, the ones that wait at one of `members`.
+std::vector<Newcomer> newcomers_in(std::string_view list, const std::vector<int>& members) {
+  std::vector<Newcomer> newcomers;
+  while (!list.empty()) {
+    const std::string_view one = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), one.size() + 1));
+    const size_t colon = std::min(one.find(':'), one.size());
+    const auto rank = parse_number<int>(one.substr(0, colon));
+    const auto number = parse_number<uint32_t>(one.substr(std::min(colon + 1, one.size())));
+    if (rank && number && std::ranges::binary_search(members, *rank))
+      newcomers.push_back({*rank, *number});
+  }
+  return newcomers;
+}
+
+/// Makes the next epoch. Ranks are those of the epoch that ends.
+class NextEpoch {
  public:
-  static constexpr uint8_t kCall = 2;
-
-  Shrink(Impl& old, int64_t deadline_ns)
+  NextEpoch(Impl& old, int64_t deadline_ns, bool admits)
       : old_(old),
-        world_(world_of(old, "shrink")),
+        operation_(admits ? "grow" : "shrink"),
+        admits_(admits),
         begun_ns_(old.session->clock.now_ns()),
         deadline_ns_(deadline_ns),
-        members_(all_ranks(old.size())) {}
+        members_(all_ranks(old.size())) {
+    check_may_agree(old, operation_);
+    world_ = old.session->job.world();
+  }
 
+  /// Null where all have come, nobody waits to join, and nothing has failed: the epoch goes on.
   std::shared_ptr<Impl> run() {
-    end_epoch();
-    for (;;) {
+    if (!admits_) end_epoch();
+    for (bool is_first = true;; is_first = false) {
       const Rendezvous rendezvous = open_rendezvous();
-      const Decision decision = agree_in(old_, *world_, members_,
-                                         {joined_ ? kHasJoined : 0, kCall, rendezvous.unique_id()},
-                                         deadline_ns_, "shrink");
+      const Decision decision =
+          agree_in(old_,
+                   {.call = AgreementCall::next_epoch,
+                    .members = members_,
+                    .deadline_ns = deadline_ns_,
+                    .is_patient = admits_ && is_first,
+                    .operation = operation_},
+                   bits(is_first), text_with(rendezvous.unique_id(), is_first));
       if (joined_ && decision.members == members_ && (decision.bits & kHasJoined) != 0)
         return take_joined();
       discard_joined();
+      const size_t mark = std::min(decision.text.find(kListMark), decision.text.size() - 1);
+      if ((decision.bits & kAdmits) != 0)
+        newcomers_ =
+            newcomers_in(std::string_view(decision.text).substr(mark + 1), decision.members);
+      if ((decision.bits & kIsIntact) != 0 && newcomers_.empty() && decision.members == members_)
+        return nullptr;
+      if (is_first && admits_) end_epoch();
       members_ = decision.members;
       ended_.insert(decision.ended.begin(), decision.ended.end());
-      join(rendezvous, decision.text);
+      join(rendezvous, decision.text.substr(0, mark));
     }
   }
+  bool has_newcomers() const { return !newcomers_.empty(); }
 
  private:
   /// Calls of the old epoch end on all ranks, and nothing touches their memory any more.
   void end_epoch() {
     if (old_.monitor().failure() == nullptr)
-      old_.monitor().report({ErrorCode::revoked, "shrink",
+      old_.monitor().report({ErrorCode::revoked, operation_,
                              fmt::format("rank {} has begun the next epoch", old_.rank()),
                              "call shrink on every rank", old_.rank(), -1});
     old_.driver->settle();
+  }
+
+  uint64_t bits(bool is_first) const {
+    uint64_t bits = joined_ ? kHasJoined : 0;
+    if (is_first && admits_) bits |= kAdmits;
+    if (is_first && admits_ && old_.monitor().failure() == nullptr) bits |= kIsIntact;
+    return bits;
+  }
+
+  /// What counts is what the first member says. With newcomers it is tried once: where one of them
+  /// does not come the others wait again.
+  std::string text_with(const std::string& unique_id, bool is_first) const {
+    std::string text = unique_id + kListMark;
+    if (is_first && admits_)
+      text += list_of(world_->newcomers(), bootstrap::kReasonBytesMax - text.size());
+    return text;
   }
 
   /// What all members join with. The key is not kept but where it is protected.
   Options common_options() const {
     Options common = old_.session->options;
     common.coordinator_fd.reset();
-    common.key = std::string(old_.config().job_key.text());
+    common.key = std::string(old_.session->first_key.text());
     return common;
   }
 
@@ -150,40 +168,64 @@ class Shrink {
   /// Leaves `joined_` null where another member has ended meanwhile.
   void join(const Rendezvous& rendezvous, const std::string& unique_id) {
     const auto rank = static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
-    const auto size = static_cast<int>(members_.size());
+    const auto size = static_cast<int>(members_.size() + newcomers_.size());
     Options common = common_options();
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
     const Options options = rank == 0 ? rendezvous.options(0, size, common)
                                       : Rendezvous::options(unique_id, rank, size, common);
     const auto predecessor = std::make_shared<Predecessor>(members_);
     world_->set_successor(predecessor);
+    admit_newcomers(unique_id, size, predecessor);
     try {
       joined_ = std::make_shared<Impl>(options, predecessor);
-      joined_->set_costs(inherited_costs(old_, joined_->session->job, joined_->members,
-                                         joined_->choice, members_));
     } catch (const Error& error) {
       joined_.reset();
       if (!may_try_again(error.code()) || remaining_ns() <= 0) throw;
     }
+    if (joined_ && newcomers_.empty())
+      joined_->set_costs(inherited_costs(old_, joined_->session->job, joined_->members,
+                                         joined_->choice, members_));
     world_->set_successor(nullptr);
   }
 
+  /// Those who wait at this rank. All learn who the members were, and why their epoch ended.
+  void admit_newcomers(const std::string& unique_id, int size,
+                       const std::shared_ptr<Predecessor>& predecessor) {
+    bootstrap::Admission admission{.unique_id = unique_id,
+                                   .rank = static_cast<int>(members_.size()),
+                                   .size = size,
+                                   .remaining_ms = static_cast<uint32_t>(
+                                       std::max<int64_t>(0, remaining_ns()) / 2 / kMillisecond_ns),
+                                   .epoch = old_.session->epoch.number + 1,
+                                   .former_ranks = members_,
+                                   .reason = old_.monitor().failure()->text()};
+    for (const Newcomer& one : newcomers_) {
+      if (one.at_rank == old_.rank())
+        old_.session->newcomers->admit(one.number, admission, predecessor);
+      ++admission.rank;
+    }
+  }
+
   void discard_joined() {
-    if (!joined_) return;
-    joined_->monitor().report(
-        {ErrorCode::revoked, "shrink", "a member has ended meanwhile", {}, joined_->rank(), -1});
-    joined_->close();
-    joined_.reset();
+    discard(std::exchange(joined_, nullptr));
+    newcomers_.clear();
+    if (old_.session->newcomers) old_.session->newcomers->forget_admitted();
   }
 
   std::shared_ptr<Impl> take_joined() {
     Session& session = *joined_->session;
+    if (!newcomers_.empty()) open_epoch(*joined_, newcomers_.size(), deadline_ns_);
     session.former_world = world_;
+    session.first_key = old_.session->first_key;
+    session.newcomers = old_.session->newcomers;
+    if (session.newcomers) session.newcomers->forget_admitted();
+    listen_for_newcomers(*joined_, {});
     session.epoch = {.number = old_.session->epoch.number + 1,
                      .former_ranks = members_,
                      .departures = {},
                      .reason = old_.monitor().failure()->text(),
                      .change_time = std::chrono::nanoseconds(session.clock.now_ns() - begun_ns_)};
+    session.epoch.former_ranks.resize(members_.size() + newcomers_.size(), -1);
     for (const int rank : all_ranks(old_.size())) {
       if (std::ranges::binary_search(members_, rank)) continue;
       const PeerRecord& record = world_->record(rank);
@@ -196,9 +238,12 @@ class Shrink {
   int64_t remaining_ns() const { return deadline_ns_ - old_.session->clock.now_ns(); }
 
   Impl& old_;
-  const std::shared_ptr<World> world_;
+  const char* const operation_;
+  const bool admits_;
   const int64_t begun_ns_, deadline_ns_;
+  std::shared_ptr<World> world_;
   std::vector<int> members_;  // agreed upon last
+  std::vector<Newcomer> newcomers_;
   std::set<int> ended_;
   std::shared_ptr<Impl> joined_;  // of the next epoch, as far as this rank knows
 };
@@ -222,6 +267,48 @@ auto agree_or_end(Session& session, Body body) {
 
 }  // namespace
 
+std::vector<int> all_ranks(int size) {
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+bool may_try_again(ErrorCode code) {
+  return code == ErrorCode::peer_lost || code == ErrorCode::timeout || code == ErrorCode::aborted ||
+         code == ErrorCode::refused || code == ErrorCode::revoked;
+}
+
+Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, std::string text) {
+  const int64_t now_ns = impl.session->clock.now_ns();
+  const int64_t time_ns = std::max<int64_t>(0, terms.deadline_ns - now_ns);
+  Agreement::Setup setup{
+      .rank = impl.rank(),
+      .members = terms.members,
+      .learners = terms.learners,
+      .contribution = {bits, static_cast<uint8_t>(terms.call), std::move(text)},
+      .suspects = suspects_of(impl.monitor().failure()),
+      .begun_ns = now_ns,
+      .patient_until_ns = now_ns + (terms.is_patient ? time_ns / 8 * 7 : time_ns / 2)};
+  const AgreementEnd end = impl.session->job.world()->agree(std::move(setup), terms.deadline_ns);
+  if (!end.decision)
+    throw Error(Failure{
+        ErrorCode::no_quorum, terms.operation,
+        fmt::format("rank {} has reached {} of {} members ({}); more than half must go on together",
+                    impl.rank(), end.seen.size(), terms.members.size(), fmt::join(end.seen, ", ")),
+        "look at the network, and at the others' output: they may go on without this rank",
+        impl.rank(), -1});
+  if (!std::ranges::binary_search(end.decision->members, impl.rank()))
+    throw Error(Failure{ErrorCode::no_quorum, terms.operation,
+                        fmt::format("ranks {} have gone on without rank {}, which was late",
+                                    fmt::join(end.decision->members, ", "), impl.rank()),
+                        "end this process", impl.rank(), -1});
+  if (end.decision->call != static_cast<uint8_t>(terms.call))
+    throw Error(Failure{ErrorCode::mismatch, terms.operation,
+                        "some ranks have called agree, others shrink or grow", kMismatchAdvice,
+                        impl.rank(), -1});
+  return *end.decision;
+}
+
 const Epoch& Communicator::epoch() const {
   return impl_->session->epoch;
 }
@@ -237,22 +324,38 @@ void Communicator::revoke(const std::string& reason) {
 
 std::unique_ptr<Communicator> Communicator::shrink(
     std::optional<std::chrono::nanoseconds> timeout) {
-  return agree_or_end(*impl_->session, [&] {
-    auto next =
-        std::make_unique<Communicator>(Shrink(*impl_, deadline_after(*impl_, timeout)).run());
-    impl_->session->end =
-        Error(ErrorCode::invalid_argument, "shrink", "this epoch has been followed by the next",
-              "call it on the communicator that shrink has given");
+  return next_epoch(false, timeout);
+}
+
+std::unique_ptr<Communicator> Communicator::grow(std::optional<std::chrono::nanoseconds> timeout) {
+  return next_epoch(true, timeout);
+}
+
+std::unique_ptr<Communicator> Communicator::next_epoch(
+    bool admits, std::optional<std::chrono::nanoseconds> timeout) {
+  return agree_or_end(*impl_->session, [&]() -> std::unique_ptr<Communicator> {
+    NextEpoch epoch(*impl_, deadline_after(*impl_, timeout), admits);
+    const auto joined = epoch.run();
+    if (!joined) return nullptr;
+    auto next = std::make_unique<Communicator>(joined);
+    impl_->session->end = Error(ErrorCode::invalid_argument, admits ? "grow" : "shrink",
+                                "this epoch has been followed by the next",
+                                "call it on the communicator that shrink or grow has given");
+    if (epoch.has_newcomers()) find_costs_anew(*next, *joined);
     return next;
   });
 }
 
+int Communicator::pending() const {
+  return static_cast<int>(impl_->session->job.world()->newcomers().size());
+}
+
 Agreed Communicator::agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout) {
-  constexpr uint8_t kCall = 1;
   return agree_or_end(*impl_->session, [&] {
-    const auto world = world_of(*impl_, "agree");
-    const Decision decision = agree_in(*impl_, *world, all_ranks(size()), {bits, kCall, {}},
-                                       deadline_after(*impl_, timeout), "agree");
+    check_may_agree(*impl_, "agree");
+    const Decision decision = agree_in(
+        *impl_, {.members = all_ranks(size()), .deadline_ns = deadline_after(*impl_, timeout)},
+        bits, {});
     return Agreed{decision.bits, decision.members};
   });
 }

@@ -69,7 +69,9 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
           worker, clock, job.monitor().event_fd(),
           ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
                           job.shares_cpus(), can_sleep_early(job), crowding(job),
-                          job.config().timeout.count()})) {}
+                          job.config().timeout.count()})) {
+  first_key = job.config().job_key;
+}
 
 OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {
   return progress->locked([&] {

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "bootstrap/newcomers.h"
 #include "bootstrap/part.h"
 #include "engine/driver.h"
 #include "job/job.h"
@@ -67,6 +68,10 @@ class Session : public std::enable_shared_from_this<Session> {
   const MonotonicClock clock;
   const Options options;  // as they were given, without the key, which is in job.config()
   Epoch epoch;
+  /// Of the job's first epoch: whoever joins later has that.
+  Secret first_key;
+  /// Goes from epoch to epoch; null where the job is not elastic.
+  std::shared_ptr<bootstrap::NewcomerListener> newcomers;
   /// Tells late members of the epoch before how that was agreed upon.
   std::shared_ptr<World> former_world;
   /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could

@@ -26,8 +26,10 @@ namespace {
 /// Between two looks at what peers still want of a rank that leaves.
 constexpr std::chrono::milliseconds kLeavePauseMin{1}, kLeavePauseMax{16};
 
-/// Options win over the environment.
-Config merge(Config config, const Options& options) {
+}  // namespace
+
+Config merged_config(const Options& options) {
+  Config config = config_from_environment();
   visit_settings(options, config, [](const auto& option, auto& setting) {
     if (option) setting = *option;
   });
@@ -40,10 +42,8 @@ Config merge(Config config, const Options& options) {
   return config;
 }
 
-}  // namespace
-
 Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predecessor)
-    : config_(merge(config_from_environment(), options)) {
+    : config_(merged_config(options)) {
   set_log_level(config_.log);
   for (const std::string& name : unknown_variables(environ))
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
@@ -62,6 +62,7 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
     if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
     if (!costs.empty()) infos.emplace(kCosts, costs);
   }
+  coordinator_ = identity.coordinator;
   world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
   make_transports(meet_others());
 }

@@ -28,7 +28,11 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
   visit(options.join_timeout, config.join_timeout);
   visit(options.progress_thread, config.progress_thread);
   visit(options.progress_cpu, config.progress_cpu);
+  visit(options.elastic, config.elastic);
+  visit(options.join_running, config.join_running);
 }
+/// The environment's, where the options do not say otherwise. Throws Error.
+Config merged_config(const Options& options);
 
 /// Threads: one at a time, but for `monitor()`. What registers memory or uses a transport must end
 /// before the job.
@@ -69,6 +73,8 @@ class Job {
   const std::vector<int>& route() const { return route_; }
 
   const std::shared_ptr<World>& world() const { return world_; }
+  /// Where rank 0 has listened: host:port, or several with commas between; or empty.
+  const std::string& coordinator() const { return coordinator_; }
   /// The process of `peer`, where that is a rank of this host.
   std::optional<int64_t> local_process(int peer) const;
 
@@ -102,6 +108,7 @@ class Job {
   std::vector<TransportOffer> offers_;  // until the transports are made
   std::unique_ptr<Transport> within_;   // null where no memory is shared
   std::shared_ptr<World> world_;
+  std::string coordinator_;
   std::unique_ptr<Transport> between_;  // null where all is shared memory
   TransportChoice choice_;
   std::vector<Transport*> transports_;

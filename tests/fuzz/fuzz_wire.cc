@@ -40,6 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto leave = decode<Signed<PartLeave>>(bytes)) same_payload(bytes, frame(*leave));
   if (const auto waits = decode<Signed<PartWaits>>(bytes)) same_payload(bytes, frame(*waits));
   if (const auto message = decode<AgreementMessage>(bytes)) same_payload(bytes, frame(*message));
+  if (const auto said = decode<Signed<Newcomers>>(bytes)) same_payload(bytes, frame(*said));
+  if (const auto admission = decode<Admission>(bytes)) same_payload(bytes, frame(*admission));
   if (const auto question = decode<PartQuestion>(bytes)) same_payload(bytes, frame(*question));
   return 0;
 }

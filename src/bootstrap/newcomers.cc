@@ -1,0 +1,257 @@
+#include "bootstrap/newcomers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/start_thread.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+/// A member tells who waits that it is there, and tries to listen where another process does.
+constexpr int64_t kBeat_ns = 1000 * kMillisecond_ns;
+/// Of a member that says nothing.
+constexpr int64_t kSilenceMax_ns = 5 * kBeat_ns;
+
+std::vector<UniqueFd> only_if_open(UniqueFd fd) {
+  std::vector<UniqueFd> fds;
+  if (fd) fds.push_back(std::move(fd));
+  return fds;
+}
+
+bool is_of_this_host(const Endpoint& endpoint) {
+  std::string why;
+  return std::ranges::any_of(resolve(endpoint, why), [](const SocketAddress& address) {
+    return bootstrap::is_of_this_host(address);
+  });
+}
+
+}  // namespace
+
+// ---- Members ----
+
+NewcomerListener::NewcomerListener(std::string coordinator, UniqueFd inherited,
+                                   const Config& config)
+    : coordinators_(parse_endpoints(coordinator)),
+      socket_ifname_(config.socket_ifname),
+      link_timeout_(config.link_timeout),
+      listens_(inherited),
+      acceptor_({}, only_if_open(std::move(inherited)), -1, job_key(config.job_key.text())) {
+  thread_ = start_thread("newcomers", "ropewalk-new", [this] { run(); });
+}
+
+NewcomerListener::~NewcomerListener() {
+  stop_ = true;
+  wake_.set();
+  thread_.join();
+}
+
+void NewcomerListener::serve(const std::shared_ptr<World>& world, bool is_first) {
+  const std::lock_guard lock(mutex_);
+  world_ = world;
+  is_told_ = false;
+  may_listen_ = is_first;
+  wake_.set();
+}
+
+void NewcomerListener::admit(uint32_t number, Admission admission,
+                             std::shared_ptr<Predecessor> predecessor) {
+  const std::lock_guard lock(mutex_);
+  admitted_.push_back({number, std::move(admission), std::move(predecessor), std::nullopt});
+  wake_.set();
+}
+
+void NewcomerListener::forget_admitted() {
+  const std::lock_guard lock(mutex_);
+  admitted_.clear();
+  wake_.set();
+}
+
+void NewcomerListener::run() {
+  while (!stop_) {
+    const int64_t now_ns = clock_.now_ns();
+    listen_where_missing(now_ns);
+    set_.clear();
+    set_.add(wake_.fd(), POLLIN);
+    set_.wake_at(waiting_.empty() ? listen_at_ns_ : std::min(listen_at_ns_, beat_at_ns_));
+    acceptor_.prepare(set_, now_ns);
+    for (Waiting& one : waiting_) one.stream.prepare(set_);
+    {
+      const std::lock_guard lock(mutex_);
+      for (Admitted& one : admitted_)
+        if (one.stream) one.stream->prepare(set_);
+    }
+    set_.wait(now_ns);
+    if (set_.take_ready(wake_.fd())) wake_.clear();
+    for (AuthenticatedSocket& incoming : acceptor_.advance(set_, clock_.now_ns())) take(incoming);
+    advance_waiting(clock_.now_ns());
+    send_admissions();
+    tell_world();
+  }
+}
+
+void NewcomerListener::listen_where_missing(int64_t now_ns) {
+  bool may_listen = false;
+  {
+    const std::lock_guard lock(mutex_);
+    may_listen = may_listen_;
+  }
+  listen_at_ns_ = listens_ || !may_listen ? INT64_MAX : std::max(listen_at_ns_, now_ns);
+  if (now_ns < listen_at_ns_) return;
+  listen_at_ns_ = now_ns + kBeat_ns;
+  for (const Endpoint& endpoint : coordinators_) {
+    if (!is_of_this_host(endpoint)) continue;
+    try {
+      for (UniqueFd& listener : listen_at_coordinator(endpoint, socket_ifname_))
+        acceptor_.listen_for_joins(std::move(listener));
+      listens_ = true;
+    } catch (const Error& error) {
+      log(LogLevel::debug, -1, "cannot listen for newcomers yet: {}", error.what());
+    }
+  }
+}
+
+void NewcomerListener::take(AuthenticatedSocket& incoming) {
+  const bool is_newcomer = incoming.hello.purpose == Purpose::join_running;
+  const Verdict verdict = !is_newcomer || waiting_.size() >= kNewcomersMax ? Verdict::busy
+                          : incoming.hello.version != kProtocolVersion ? Verdict::wrong_version
+                                                                       : Verdict::accepted;
+  if (!send_verdict(incoming, verdict) || verdict != Verdict::accepted) return;
+  tune_control_stream(incoming.fd.get(), link_timeout_);
+  waiting_.push_back({++last_number_, FrameStream(incoming.connected())});
+  beat_at_ns_ = 0;
+  log(LogLevel::info, -1, "a process at {} waits to join", incoming.source);
+  const std::lock_guard lock(mutex_);
+  is_told_ = false;
+}
+
+void NewcomerListener::advance_waiting(int64_t now_ns) {
+  const bool is_time = now_ns >= beat_at_ns_;
+  if (is_time) beat_at_ns_ = now_ns + kBeat_ns;
+  const std::lock_guard lock(mutex_);
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    one->stream.advance(set_);  // it has nothing to say
+    if (is_time) one->stream.send(frame(Heartbeat{kBeat_ns / kMillisecond_ns}));
+    one->stream.flush();
+    if (!one->stream.is_open()) is_told_ = false;
+    one = one->stream.is_open() ? std::next(one) : waiting_.erase(one);
+  }
+  for (Admitted& one : admitted_) {
+    if (!one.stream) continue;
+    one.stream->advance(set_);
+    if (!one.stream->is_open()) one.predecessor->note_absent(one.admission.rank);
+  }
+}
+
+void NewcomerListener::send_admissions() {
+  const std::lock_guard lock(mutex_);
+  for (Admitted& one : admitted_) {
+    if (one.stream) continue;
+    const auto waits = std::ranges::find(waiting_, one.number, &Waiting::number);
+    if (waits == waiting_.end()) {
+      one.predecessor->note_absent(one.admission.rank);
+      continue;
+    }
+    waits->stream.send(frame(one.admission));
+    waits->stream.flush();
+    one.stream.emplace(std::move(waits->stream));
+    waiting_.erase(waits);
+    is_told_ = false;
+  }
+}
+
+void NewcomerListener::tell_world() {
+  std::shared_ptr<World> world;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(is_told_, true)) world = world_.lock();
+  }
+  if (!world) return;
+  std::vector<uint32_t> numbers;
+  for (const Waiting& one : waiting_) numbers.push_back(one.number);
+  world->tell_newcomers(std::move(numbers));
+}
+
+// ---- Newcomers ----
+
+AdmissionRequest::AdmissionRequest(std::string coordinator, const Config& config)
+    : coordinator_(std::move(coordinator)), config_(config) {
+  if (parse_endpoints(coordinator_).empty())
+    throw Error(ErrorCode::invalid_argument, "join",
+                coordinator_.empty() ? "nothing says where the job is that runs"
+                                     : fmt::format("\"{}\" is no address", coordinator_),
+                "set ROPEWALK_COORDINATOR=host:port, as the job's first ranks have it");
+}
+
+Admission AdmissionRequest::wait() {
+  for (;;) {
+    stream_.reset();
+    connect();
+    int64_t heard_ns = clock_.now_ns();
+    while (stream_->is_open() && clock_.now_ns() < heard_ns + kSilenceMax_ns) {
+      PollSet set;
+      stream_->prepare(set);
+      set.wake_at(heard_ns + kSilenceMax_ns);
+      set.wait(clock_.now_ns());
+      for (const Frame& frame : stream_->advance(set)) {
+        heard_ns = clock_.now_ns();
+        if (frame.type != FrameType::admission) continue;
+        if (auto admission = decode<Admission>(frame.payload)) return std::move(*admission);
+      }
+    }
+    log(LogLevel::info, -1, "waits to join elsewhere: {}",
+        stream_->is_open() ? "the member has fallen silent" : stream_->why());
+  }
+}
+
+/// Names may have other addresses later.
+std::unique_ptr<Dialer> AdmissionRequest::dial(std::string& why) const {
+  std::vector<SocketAddress> addresses;
+  std::vector<size_t> names;
+  const auto endpoints = parse_endpoints(coordinator_);
+  for (size_t name = 0; name < endpoints.size(); ++name) {
+    std::ranges::copy(resolve(endpoints[name], why), std::back_inserter(addresses));
+    names.resize(addresses.size(), name);
+  }
+  if (addresses.empty()) return nullptr;
+  return std::make_unique<Dialer>(std::move(addresses), Hello{.purpose = Purpose::join_running},
+                                  job_key(config_.job_key.text()), std::move(names));
+}
+
+void AdmissionRequest::connect() {
+  const int64_t deadline_ns = clock_.now_ns() + config_.time_to_join().count();
+  std::unique_ptr<Dialer> dialer;
+  std::string why;
+  while (clock_.now_ns() < deadline_ns) {
+    const int64_t again_ns = std::min(deadline_ns, clock_.now_ns() + kSilenceMax_ns);
+    dialer = dial(why);
+    while (dialer && dialer->state() == Dialer::State::working && clock_.now_ns() < again_ns) {
+      PollSet set;
+      dialer->prepare(set);
+      set.wake_at(again_ns);
+      set.wait(clock_.now_ns());
+      dialer->advance(set, clock_.now_ns());
+    }
+    if (!dialer) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      continue;
+    }
+    why = dialer->why();
+    if (dialer->state() == Dialer::State::refused)
+      throw Error(ErrorCode::refused, "join", fmt::format("{} has {}", coordinator_, why),
+                  "is ROPEWALK_JOB_KEY, and the version, the same as the job's?");
+    if (dialer->state() != Dialer::State::connected) continue;
+    stream_.emplace(dialer->take());
+    return;
+  }
+  throw Error(ErrorCode::timeout, "join",
+              fmt::format("no member of a job listened for newcomers at {} within {:.3g} s ({})",
+                          coordinator_, 1e-9 * static_cast<double>(config_.time_to_join().count()),
+                          why),
+              "does the job still run, with ROPEWALK_ELASTIC=1?");
+}
+
+}  // namespace ropewalk::bootstrap

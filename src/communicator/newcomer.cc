@@ -1,0 +1,109 @@
+// A process that joins a job that runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "bootstrap/net.h"
+#include "bootstrap/newcomers.h"
+#include "communicator/find_costs.h"
+#include "communicator/next_epoch.h"
+#include "ropewalk/rendezvous.h"
+
+namespace ropewalk {
+namespace {
+
+using Impl = Communicator::Impl;
+
+/// What the members have agreed for this process.
+Options options_for(const bootstrap::Admission& admission, const Options& own,
+                    const Config& config) {
+  Options common = own;
+  common.coordinator_fd.reset();
+  common.key = std::string(config.job_key.text());
+  common.elastic = true;
+  common.join_running.reset();
+  common.join_timeout = std::chrono::milliseconds(std::max(1u, admission.remaining_ms));
+  return Rendezvous::options(admission.unique_id, admission.rank, admission.size, common);
+}
+
+Epoch epoch_of(const bootstrap::Admission& admission, int64_t waited_ns) {
+  Epoch epoch{.number = admission.epoch,
+              .former_ranks = admission.former_ranks,
+              .departures = {},
+              .reason = admission.reason,
+              .change_time = std::chrono::nanoseconds(waited_ns)};
+  epoch.former_ranks.resize(static_cast<size_t>(admission.size), -1);
+  return epoch;
+}
+
+}  // namespace
+
+std::shared_ptr<Impl> join_running_job(const Options& options) {
+  const Config config = merged_config(options);
+  set_log_level(config.log);
+  const std::string coordinator =
+      options.coordinator.value_or(config.coordinator.value_or(std::string()));
+  const MonotonicClock clock;
+  bootstrap::start_cryptography();
+  bootstrap::AdmissionRequest request(coordinator, config);
+  for (;;) {
+    const bootstrap::Admission admission = request.wait();
+    const int64_t admitted_ns = clock.now_ns();
+    std::shared_ptr<Impl> joined;
+    try {
+      joined = std::make_shared<Impl>(options_for(admission, options, config));
+      open_epoch(*joined, static_cast<size_t>(admission.size) - admission.former_ranks.size(),
+                 admitted_ns + config.timeout.count());
+      joined->session->epoch = epoch_of(admission, clock.now_ns() - admitted_ns);
+      joined->session->first_key = config.job_key;
+      listen_for_newcomers(*joined, coordinator);
+      return joined;
+    } catch (const Error& error) {
+      discard(std::move(joined));
+      if (!may_try_again(error.code()) && error.code() != ErrorCode::no_quorum) throw;
+      log(LogLevel::info, -1, "was admitted, and waits again: {}", error.what());
+    }
+  }
+}
+
+void open_epoch(const Impl& joined, size_t newcomers, int64_t deadline_ns) {
+  agree_in(joined,
+           {.call = AgreementCall::opening,
+            .members = all_ranks(joined.size()),
+            .learners = newcomers,
+            .deadline_ns = deadline_ns,
+            .operation = "join"},
+           0, {});
+}
+
+void discard(std::shared_ptr<Impl> joined) {
+  if (!joined) return;
+  joined->monitor().report(
+      {ErrorCode::revoked, "shrink", "a member has ended meanwhile", {}, joined->rank(), -1});
+  joined->close();
+}
+
+void find_costs_anew(Communicator& communicator, Impl& impl) {
+  try {
+    impl.set_costs(find_costs(communicator, impl.session->job));
+  } catch (const Error& error) {
+    if (!error.is_survivable()) throw;
+  }
+}
+
+void listen_for_newcomers(Impl& impl, const std::string& coordinator) {
+  Session& session = *impl.session;
+  if (!impl.config().elastic) return;
+  if (!session.newcomers) {
+    const int inherited = session.options.coordinator_fd.value_or(
+        impl.config().coordinator_fd.value_or(-1));
+    session.newcomers = std::make_shared<bootstrap::NewcomerListener>(
+        coordinator, inherited >= 0 ? bootstrap::duplicate_listener(inherited) : UniqueFd(),
+        impl.config());
+  }
+  session.newcomers->serve(session.job.world(), impl.members.local_rank == 0);
+}
+
+}  // namespace ropewalk

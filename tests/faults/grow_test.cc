@@ -1,0 +1,234 @@
+// Processes that join a job that runs, with threads as ranks: also under sanitizers.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ropewalk/policies.h"
+#include "tests/local_world.h"
+#include "tests/support/under_test.h"
+
+namespace ropewalk::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A job to which newcomers find: its coordinator's socket outlives rank 0.
+class Growing : public ::testing::TestWithParam<std::string> {
+ protected:
+  Growing() { listener_ = listen_on_loopback(address_); }
+  ~Growing() override { ::close(listener_); }
+
+  void run_members(int ranks, const std::function<void(Communicator&)>& body) {
+    run_ranks(ranks, GetParam(), body, [this](int, Options& options) {
+      options.coordinator = address_;
+      options.coordinator_fd = listener_;
+      options.elastic = true;
+      options.key = "growing";
+    });
+  }
+
+  /// `body` in a thread, once it has been admitted.
+  std::future<void> start_newcomer(const std::function<void(Communicator&)>& body,
+                                   const std::string& key = "growing") {
+    Options options;
+    options.coordinator = address_;
+    options.transport = GetParam();
+    options.key = key;
+    options.join_running = true;
+    options.timeout = 20s;
+    return std::async(std::launch::async, [body, options] {
+      const auto comm = Communicator::create(options);
+      body(*comm);
+    });
+  }
+
+  std::string address_;
+  int listener_ = -1;
+};
+
+/// On all ranks: grows once `count` wait.
+std::unique_ptr<Communicator> grow_by(Communicator& comm, int count) {
+  for (;;) {
+    int waiting = comm.pending();
+    comm.broadcast(std::span(&waiting, 1), 0);
+    if (waiting >= count) return comm.grow();
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+void expect_grown(Communicator& comm, int number, int members, int newcomers) {
+  EXPECT_EQ(comm.epoch().number, number);
+  ASSERT_EQ(comm.size(), members + newcomers);
+  std::vector<int> former;
+  for (int rank = 0; rank < members; ++rank) former.push_back(rank);
+  former.resize(static_cast<size_t>(comm.size()), -1);
+  EXPECT_EQ(comm.epoch().former_ranks, former);
+  expect_sum_of_ranks(comm, 100'000);
+  comm.agree(0);  // all have that
+}
+
+TEST_P(Growing, NewcomersJoinAndHaveAVote) {
+  constexpr int kMembers = 3, kNewcomers = 2;
+  const auto shrink_to = [](Communicator& comm, int size) {
+    try {
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.is_survivable()) << error.what();
+    }
+    const auto next = comm.shrink();
+    EXPECT_EQ(next->size(), size);
+    expect_sum_of_ranks(*next, 1000);
+  };
+  const auto late = [&](Communicator& comm) {
+    expect_grown(comm, 1, kMembers, kNewcomers);
+    shrink_to(comm, kMembers + kNewcomers - 2);  // three of five: with the members alone it were one
+  };
+  std::vector<std::future<void>> newcomers;
+  for (int i = 0; i < kNewcomers; ++i) newcomers.push_back(start_newcomer(late));
+  const auto body = [&](Communicator& comm) {
+    const auto next = grow_by(comm, kNewcomers);
+    expect_grown(*next, 1, kMembers, kNewcomers);
+    EXPECT_TRUE(next->epoch().departures.empty());
+    EXPECT_THROW(comm.barrier(), Error);
+    if (next->rank() < 2) throw std::runtime_error("goes");
+    shrink_to(*next, kMembers + kNewcomers - 2);
+  };
+  EXPECT_THROW(run_members(kMembers, body), std::runtime_error);
+  for (auto& newcomer : newcomers) newcomer.get();
+}
+
+TEST_P(Growing, WithoutNewcomersTheEpochGoesOn) {
+  run_members(3, [](Communicator& comm) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(comm.grow(), nullptr);
+      expect_sum_of_ranks(comm, 1000);
+    }
+    EXPECT_EQ(comm.epoch().number, 0);
+    comm.agree(0);  // all have their sums
+    EXPECT_EQ(comm.shrink()->epoch().number, 1);
+  });
+}
+
+TEST_P(Growing, AfterADeathGrowAndShrinkAreOne) {
+  const auto body = [](Communicator& comm) {
+    if (comm.rank() == 0) throw std::runtime_error("goes");
+    try {
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error&) {
+    }
+    const auto next = comm.rank() % 2 == 0 ? comm.grow() : comm.shrink();
+    ASSERT_NE(next, nullptr);
+    EXPECT_EQ(next->size(), 3);
+    EXPECT_EQ(next->epoch().departures.size(), 1u);
+    expect_sum_of_ranks(*next, 1000);
+  };
+  EXPECT_THROW(run_members(4, body), std::runtime_error);
+}
+
+TEST_P(Growing, AProcessJoinsInPlaceOfRankZero) {
+  constexpr int kMembers = 4;
+  std::future<void> newcomer;
+  const auto body = [&](Communicator& comm) {
+    if (comm.rank() == 0) throw std::runtime_error("goes");
+    try {
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error&) {
+    }
+    const auto fewer = comm.shrink();
+    if (comm.rank() == 1)
+      newcomer = start_newcomer([](Communicator& late) { expect_grown(late, 2, kMembers - 1, 1); });
+    const auto next = grow_by(*fewer, 1);
+    expect_grown(*next, 2, kMembers - 1, 1);
+  };
+  EXPECT_THROW(run_members(kMembers, body), std::runtime_error);
+  newcomer.get();
+}
+
+TEST_P(Growing, WhoCameInGoesOnToTheNextAndTakesInOthers) {
+  constexpr int kEpochs = 3;
+  std::vector<std::future<void>> newcomers(kEpochs);
+  std::function<void(Communicator&, int)> go_on = [&](Communicator& comm, int epoch) {
+    if (epoch == kEpochs) return;
+    if (comm.rank() == 0)
+      newcomers[static_cast<size_t>(epoch)] = start_newcomer([&, epoch](Communicator& late) {
+        expect_grown(late, epoch + 1, 2 + epoch, 1);
+        go_on(late, epoch + 1);
+      });
+    const auto next = grow_by(comm, 1);
+    expect_grown(*next, epoch + 1, 2 + epoch, 1);
+    go_on(*next, epoch + 1);
+  };
+  run_members(2, [&](Communicator& comm) { go_on(comm, 0); });
+  for (auto& newcomer : newcomers) newcomer.get();
+}
+
+TEST_P(Growing, PoliciesGiveTheirParametersToNewcomers) {
+  const auto train = [](Communicator& comm, AllReduceSgd<float>& sgd,
+                        std::vector<float>& parameters) {
+    const std::vector<std::span<float>> list{parameters};
+    sgd.resume(comm, list);
+    std::vector<float> all(parameters.size() * static_cast<size_t>(comm.size()));
+    comm.all_gather(parameters, all);
+    for (const float value : all) EXPECT_EQ(value, 7.0f);
+    std::vector<float> gradients(parameters.size(), 2);
+    EXPECT_EQ(sgd.sum_and_normalize_gradients(std::vector<std::span<float>>{gradients}), 3);
+  };
+  auto newcomer = start_newcomer([&](Communicator& comm) {
+    std::vector<float> parameters(100, -1);
+    AllReduceSgd<float> sgd(comm);
+    train(comm, sgd, parameters);
+  });
+  run_members(2, [&](Communicator& comm) {
+    std::vector<float> parameters(100, 7), gradients(100, 1);
+    AllReduceSgd<float> sgd(comm);
+    sgd.sum_and_normalize_gradients(std::vector<std::span<float>>{gradients});
+    const auto next = grow_by(comm, 1);
+    train(*next, sgd, parameters);
+  });
+  newcomer.get();
+}
+
+TEST_P(Growing, AnotherKeyIsRefused) {
+  run_members(2, [&](Communicator& comm) {
+    if (comm.rank() == 0) {
+      try {
+        start_newcomer([](Communicator&) {}, "another").get();
+        ADD_FAILURE() << "it was let in";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::refused) << error.what();
+      }
+    }
+    comm.barrier();
+    EXPECT_EQ(comm.pending(), 0);
+  });
+}
+
+TEST(JoinRunning, WithoutAJobItIsAnErrorInTime) {
+  std::string address;
+  ::close(listen_on_loopback(address));
+  Options options;
+  options.coordinator = address;
+  options.join_running = true;
+  options.join_timeout = 100ms;
+  try {
+    Communicator::create(options);
+    ADD_FAILURE() << "it has joined";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Growing, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ropewalk::testing

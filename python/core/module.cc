@@ -29,7 +29,9 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<std::string> coordinator, std::optional<int> coordinator_fd,
                     std::optional<std::string> key, std::optional<std::string> transport,
                     std::optional<bool> secure, std::optional<double> timeout,
-                    std::optional<bool> progress_thread, std::optional<int> progress_cpu) {
+                    std::optional<bool> progress_thread, std::optional<int> progress_cpu,
+                    std::optional<double> join_timeout, std::optional<bool> elastic,
+                    std::optional<bool> join_running) {
   const Options options{rank,
                         size,
                         std::move(coordinator),
@@ -40,7 +42,9 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                         nanoseconds_of(timeout),
                         progress_thread,
                         progress_cpu,
-                        {}};
+                        nanoseconds_of(join_timeout),
+                        elastic,
+                        join_running};
   nb::gil_scoped_release unlocked;
   return std::make_shared<Session>(options);
 }
@@ -71,6 +75,12 @@ SessionPointer shrink(Session& session, std::optional<double> timeout) {
   const auto limit = nanoseconds_of(timeout);
   nb::gil_scoped_release unlocked;
   return session.shrink(limit);
+}
+
+SessionPointer grow(Session& session, std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  nb::gil_scoped_release unlocked;
+  return session.grow(limit);
 }
 
 std::pair<uint64_t, std::vector<int>> agree(Session& session, uint64_t bits,
@@ -152,7 +162,8 @@ std::string library_path() {
 
 void bind_session(nb::module_& module) {
   module.def("join", &join, "rank"_a, "size"_a, "coordinator"_a, "coordinator_fd"_a, "key"_a,
-             "transport"_a, "secure"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a);
+             "transport"_a, "secure"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a,
+             "join_timeout"_a, "elastic"_a, "join_running"_a);
   nb::class_<Session>(module, "Session")
       .def_ro("rank", &Session::rank)
       .def_ro("size", &Session::size)
@@ -175,6 +186,8 @@ void bind_session(nb::module_& module) {
       .def("split", &Session::split, "color"_a, "key"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("revoke", &Session::revoke, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("shrink", &shrink, "timeout"_a = nb::none())
+      .def("grow", &grow, "timeout"_a = nb::none())
+      .def("pending", &Session::pending)
       .def("agree", &agree, "bits"_a, "timeout"_a = nb::none())
       .def_prop_ro("epoch", [](const Session& session) { return session.epoch(); })
       .def("culprit_process", &Session::culprit_process)

@@ -72,6 +72,14 @@ std::shared_ptr<Session> Session::shrink(std::optional<std::chrono::nanoseconds>
   return next;
 }
 
+std::shared_ptr<Session> Session::grow(std::optional<std::chrono::nanoseconds> timeout) {
+  auto grown = open().grow(timeout);
+  if (!grown) return nullptr;
+  std::shared_ptr<Session> next(new Session(std::move(grown)));
+  close();
+  return next;
+}
+
 void Session::close() {
   if (is_forked() || closed_.exchange(true)) return;
   for (const auto& task : live_tasks()) task->settle();

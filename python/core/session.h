@@ -62,6 +62,9 @@ class Session {
   }
   /// As Communicator::shrink; then this session is closed.
   std::shared_ptr<Session> shrink(std::optional<std::chrono::nanoseconds> timeout);
+  /// As Communicator::grow; this session is closed then, unless that gave null.
+  std::shared_ptr<Session> grow(std::optional<std::chrono::nanoseconds> timeout);
+  int pending() { return open().pending(); }
   const Epoch& epoch() const { return communicator_->epoch(); }
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
   /// nothing.

@@ -62,7 +62,8 @@ class Communicator:
                  key: Optional[str] = None, transport: Optional[str] = None,
                  secure: Optional[bool] = None, timeout: Optional[float] = None,
                  progress_thread: Optional[bool] = None,
-                 progress_cpu: Optional[int] = None) -> None:
+                 progress_cpu: Optional[int] = None, join_timeout: Optional[float] = None,
+                 elastic: Optional[bool] = None, join_running: Optional[bool] = None) -> None:
         """Joins the job; returns when all ranks have.
 
         What is None comes from ROPEWALK_* variables, then from the launcher (`ropewalk run`,
@@ -76,9 +77,14 @@ class Communicator:
         timeout: seconds, of every wait; default 30.
         progress_thread: drive started operations in the background; default True.
         progress_cpu: bind that thread to this CPU.
+        join_timeout: seconds, until all ranks have come; default the timeout.
+        elastic: processes may join while the job runs (see grow()); the same on every rank.
+        join_running: join a job that runs and is elastic; returns once its ranks have called
+            grow(). Rank and size do not count. TimeoutError after join_timeout without such a job.
         """
         self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, secure,
-                               timeout, progress_thread, progress_cpu))
+                               timeout, progress_thread, progress_cpu, join_timeout, elastic,
+                               join_running))
 
     def _adopt(self, session: _core.Session) -> None:
         self._session = session
@@ -184,7 +190,7 @@ class Communicator:
     def epoch(self) -> _core.Epoch:
         """Which epoch of the job this is, and how it came to be.
 
-        `number`, from 0; `former_ranks`, by rank, in the epoch before; `departures`, each with rank,
+        `number`, from 0; `former_ranks`, by rank, in the epoch before, of newcomers -1; `departures`, each with rank,
         pid, host_name, and has_ended: its process has ended, else it did not answer in time;
         `reason`, why the epoch before ended; `change_time`, of shrink(), in seconds.
         """
@@ -211,6 +217,34 @@ class Communicator:
         following = Communicator.__new__(Communicator)
         following._adopt(session)
         return following
+
+    def grow(self, timeout: Optional[float] = None) -> Optional[Communicator]:
+        """A communicator of all ranks and of those that wait to join, which are its last ranks.
+
+            if step % 100 == 0:
+                grown = comm.grow()
+                if grown is not None:
+                    comm = grown
+                    policy.resume(comm, parameters)
+
+        Collective, and mixes with shrink(). None, on all ranks, where nobody waits and nothing has
+        failed: then this communicator goes on, else it is closed. Waits nearly all of `timeout` for
+        ranks of which nothing is known.
+        """
+        session = self._session.grow(timeout)
+        if session is None:
+            return None
+        following = Communicator.__new__(Communicator)
+        following._adopt(session)
+        return following
+
+    @property
+    def pending(self) -> int:
+        """How many processes wait to join, as far as this rank has heard.
+
+        Ranks may differ for a moment: where it decides, broadcast rank 0's.
+        """
+        return self._session.pending()
 
     def agree(self, bits: int, timeout: Optional[float] = None) -> tuple[int, list[int]]:
         """The AND of the 64 bits of all ranks that are left, and which those are.

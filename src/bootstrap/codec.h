@@ -1,6 +1,6 @@
-// What encodes and what decodes, with the same functions, so that a template `fields(c, message)` tells
-// each layout once, for both (wire.cc). The limits are the reader's: only texts and runs are cut
-// where they are written.
+// What encodes and what decodes, with the same functions, so that a template `fields(c, message)`
+// tells each layout once, for both (wire.cc). The limits are the reader's: only texts and runs are
+// cut where they are written.
 #pragma once
 
 #include <algorithm>

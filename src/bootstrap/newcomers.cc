@@ -117,8 +117,8 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
 void NewcomerListener::take(AuthenticatedSocket& incoming) {
   const bool is_newcomer = incoming.hello.purpose == Purpose::join_running;
   const Verdict verdict = !is_newcomer || waiting_.size() >= kNewcomersMax ? Verdict::busy
-                          : incoming.hello.version != kProtocolVersion ? Verdict::wrong_version
-                                                                       : Verdict::accepted;
+                          : incoming.hello.version != kProtocolVersion     ? Verdict::wrong_version
+                                                                           : Verdict::accepted;
   if (!send_verdict(incoming, verdict) || verdict != Verdict::accepted) return;
   tune_control_stream(incoming.fd.get(), link_timeout_);
   waiting_.push_back({++last_number_, FrameStream(incoming.connected())});
@@ -247,11 +247,11 @@ void AdmissionRequest::connect() {
     stream_.emplace(dialer->take());
     return;
   }
-  throw Error(ErrorCode::timeout, "join",
-              fmt::format("no member of a job listened for newcomers at {} within {:.3g} s ({})",
-                          coordinator_, 1e-9 * static_cast<double>(config_.time_to_join().count()),
-                          why),
-              "does the job still run, with ROPEWALK_ELASTIC=1?");
+  throw Error(
+      ErrorCode::timeout, "join",
+      fmt::format("no member of a job listened for newcomers at {} within {:.3g} s ({})",
+                  coordinator_, 1e-9 * static_cast<double>(config_.time_to_join().count()), why),
+      "does the job still run, with ROPEWALK_ELASTIC=1?");
 }
 
 }  // namespace ropewalk::bootstrap

@@ -97,8 +97,8 @@ void listen_for_newcomers(Impl& impl, const std::string& coordinator) {
   Session& session = *impl.session;
   if (!impl.config().elastic) return;
   if (!session.newcomers) {
-    const int inherited = session.options.coordinator_fd.value_or(
-        impl.config().coordinator_fd.value_or(-1));
+    const int inherited =
+        session.options.coordinator_fd.value_or(impl.config().coordinator_fd.value_or(-1));
     session.newcomers = std::make_shared<bootstrap::NewcomerListener>(
         coordinator, inherited >= 0 ? bootstrap::duplicate_listener(inherited) : UniqueFd(),
         impl.config());

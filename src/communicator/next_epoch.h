@@ -41,7 +41,8 @@ void open_epoch(const Communicator::Impl& joined, size_t newcomers, int64_t dead
 /// failed already nothing is measured; the next call tells why.
 void find_costs_anew(Communicator& communicator, Communicator::Impl& impl);
 
-/// Waits until the members of a job that runs take this process into their next epoch. Throws Error.
+/// Waits until the members of a job that runs take this process into their next epoch. Throws
+/// Error.
 std::shared_ptr<Communicator::Impl> join_running_job(const Options& options);
 /// In an elastic job, from its first epoch on.
 void listen_for_newcomers(Communicator::Impl& impl, const std::string& coordinator);

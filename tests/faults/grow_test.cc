@@ -90,7 +90,8 @@ TEST_P(Growing, NewcomersJoinAndHaveAVote) {
   };
   const auto late = [&](Communicator& comm) {
     expect_grown(comm, 1, kMembers, kNewcomers);
-    shrink_to(comm, kMembers + kNewcomers - 2);  // three of five: with the members alone it were one
+    shrink_to(comm,
+              kMembers + kNewcomers - 2);  // three of five: with the members alone it were one
   };
   std::vector<std::future<void>> newcomers;
   for (int i = 0; i < kNewcomers; ++i) newcomers.push_back(start_newcomer(late));

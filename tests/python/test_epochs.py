@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import time
 
 import numpy as np
 import pytest
 
+import processes
 import ropewalk
 from ranks import LIMIT_S, Job, run_ranks
 
@@ -128,3 +130,76 @@ def test_a_policy_goes_on_with_equal_parameters(transport, policy_of, victim):
     job.end()
     assert outcomes.pop(victim)[0] == "died"
     assert outcomes == [("returned", True)] * 3
+
+
+STEPS = 200
+
+
+def grows_and_shrinks(comm, victim, size_in_the_end):
+    """A killed rank is replaced; the parameters tell how many steps were made, whoever made them."""
+    parameters, step, resumes = np.zeros(100, np.float32), 0, comm.epoch.number > 0
+    policy = ropewalk.AllReduceSGD(comm)
+    while step < STEPS or comm.size < size_in_the_end:
+        try:
+            if resumes:
+                policy.resume(comm, [parameters])
+                step, resumes = int(comm.all_reduce(np.array([step]), "max")[0]), False
+            if comm.epoch.number == 0 and comm.rank == victim and step == STEPS // 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            gradients = np.ones_like(parameters)
+            policy.sum_and_normalize_gradients([gradients])
+            parameters += gradients
+            step += 1
+            if comm.broadcast(np.array([comm.pending]), 0)[0] > 0:
+                grown = comm.grow()
+                assert grown is not None and comm.closed
+                comm, resumes = grown, True
+        except ropewalk.Error as error:
+            assert error.is_survivable
+            comm, resumes = comm.shrink(), True
+    policy.synchronize_parameters([parameters])
+    size = comm.size
+    comm.close()
+    return size, float(parameters.min()), float(parameters.max())
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_process_joins_in_place_of_a_killed_one(transport, victim):
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        options = dict(coordinator="127.0.0.1:%d" % listener.getsockname()[1], transport=transport,
+                       coordinator_fd=listener.fileno(), timeout=LIMIT_S / 2, key="k", elastic=True)
+
+        def member(rank):
+            return grows_and_shrinks(ropewalk.Communicator(rank=rank, size=3, **options), victim, 3)
+
+        def newcomer(rank):
+            comm = ropewalk.Communicator(join_running=True, **options)
+            assert comm.epoch.former_ranks[comm.rank] == -1 and comm.epoch.number == 2
+            return grows_and_shrinks(comm, victim, 3)
+
+        members = processes.Job(3, member, LIMIT_S)
+        members.processes[victim].join(LIMIT_S)
+        late = processes.Job(1, newcomer, LIMIT_S)
+        outcomes = members.outcomes() + late.outcomes()
+        members.end()
+        late.end()
+    assert outcomes.pop(victim)[0] == "died"
+    for outcome, said in outcomes:
+        assert outcome == "returned", said
+        size, least, most = said
+        assert size == 3 and least == most >= STEPS
+
+
+def test_grow_without_newcomers_goes_on(transport):
+    def body(comm):
+        assert comm.grow() is None and comm.pending == 0
+        return comm.all_reduce(np.ones(10))[0]
+
+    assert run_ranks(3, body, transport=transport) == [3, 3, 3]
+
+
+def test_join_running_without_a_job_is_an_error_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "127.0.0.1:%d" % free.getsockname()[1]
+    with pytest.raises(ropewalk.TimeoutError, match="no member of a job"):
+        ropewalk.Communicator(coordinator=address, join_running=True, join_timeout=0.1)

@@ -46,10 +46,11 @@ struct Options {
   std::optional<int> size;
   /// "host:port" at which rank 0 listens; several, with commas between, are tried in turn.
   std::optional<std::string> coordinator;
-  std::optional<int> coordinator_fd;     // rank 0 only: a socket that listens there already
-  std::optional<std::string> key;        // the job's secret, the same on every rank
-  std::optional<std::string> transport;  // "auto", "shm", "tcp", "verbs", "ucx"
-  std::optional<bool> secure;            // seal what is sent between hosts; default off
+  /// A socket that listens there already. Rank 0 only; in an elastic job any rank on its host.
+  std::optional<int> coordinator_fd;
+  std::optional<std::string> key;                   // the job's secret, the same on every rank
+  std::optional<std::string> transport;             // "auto", "shm", "tcp", "verbs", "ucx"
+  std::optional<bool> secure;                       // seal what is sent between hosts; default off
   std::optional<std::chrono::nanoseconds> timeout;  // of every wait; default 30 s
   std::optional<bool> progress_thread;  // drive started operations in the background; default on
   std::optional<int> progress_cpu;      // bind progress threads to this CPU; on_done runs there

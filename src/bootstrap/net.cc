@@ -435,6 +435,10 @@ UniqueFd duplicate_listener(int inherited) {
                 fmt::format("descriptor {} is not a listening socket", inherited),
                 "ROPEWALK_COORDINATOR_FD must be a socket that listens at ROPEWALK_COORDINATOR");
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+  // Another process listens there once those that have this socket are gone, whatever connections
+  // they had.
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   return fd;
 }
 

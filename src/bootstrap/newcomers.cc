@@ -33,13 +33,13 @@ bool is_of_this_host(const Endpoint& endpoint) {
 
 // ---- Members ----
 
-NewcomerListener::NewcomerListener(std::string coordinator, UniqueFd inherited,
-                                   const Config& config)
+NewcomerListener::NewcomerListener(const std::string& coordinator, UniqueFd inherited,
+                                   const Secret& key, const Config& config)
     : coordinators_(parse_endpoints(coordinator)),
       socket_ifname_(config.socket_ifname),
       link_timeout_(config.link_timeout),
       listens_(inherited),
-      acceptor_({}, only_if_open(std::move(inherited)), -1, job_key(config.job_key.text())) {
+      acceptor_({}, only_if_open(std::move(inherited)), -1, job_key(key.text())) {
   thread_ = start_thread("newcomers", "ropewalk-new", [this] { run(); });
 }
 
@@ -73,10 +73,10 @@ void NewcomerListener::forget_admitted() {
 void NewcomerListener::run() {
   while (!stop_) {
     const int64_t now_ns = clock_.now_ns();
-    listen_where_missing(now_ns);
     set_.clear();
     set_.add(wake_.fd(), POLLIN);
-    set_.wake_at(waiting_.empty() ? listen_at_ns_ : std::min(listen_at_ns_, beat_at_ns_));
+    listen_where_missing(now_ns);
+    if (!waiting_.empty()) set_.wake_at(beat_at_ns_);
     acceptor_.prepare(set_, now_ns);
     for (Waiting& one : waiting_) one.stream.prepare(set_);
     {
@@ -99,9 +99,11 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
     const std::lock_guard lock(mutex_);
     may_listen = may_listen_;
   }
-  listen_at_ns_ = listens_ || !may_listen ? INT64_MAX : std::max(listen_at_ns_, now_ns);
+  if (listens_ || !may_listen) return;
+  set_.wake_at(listen_at_ns_);
   if (now_ns < listen_at_ns_) return;
   listen_at_ns_ = now_ns + kBeat_ns;
+  set_.wake_at(listen_at_ns_);
   for (const Endpoint& endpoint : coordinators_) {
     if (!is_of_this_host(endpoint)) continue;
     try {

@@ -26,9 +26,10 @@ namespace ropewalk::bootstrap {
 /// first of the job there. Thread-safe.
 class NewcomerListener {
  public:
-  /// `coordinator`: as ROPEWALK_COORDINATOR. `inherited`: listens there already; or empty. Throws
-  /// Error.
-  NewcomerListener(std::string coordinator, UniqueFd inherited, const Config& config);
+  /// `coordinator`: as ROPEWALK_COORDINATOR. `inherited`: listens there already; or empty. `key`:
+  /// of the job's first epoch. Throws Error.
+  NewcomerListener(const std::string& coordinator, UniqueFd inherited, const Secret& key,
+                   const Config& config);
   ~NewcomerListener();
 
   /// Tells the ranks of `world` from now on. `is_first`: of the ranks of its host.

@@ -147,7 +147,7 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
     return communicator;
   }
   const auto impl = std::make_shared<Impl>(options);
-  listen_for_newcomers(*impl, impl->session->job.coordinator());
+  listen_for_newcomers(*impl, impl->session->job.coordinator(), options.coordinator_fd);
   auto communicator = std::make_unique<Communicator>(impl);
   impl->set_costs(find_costs(*communicator, impl->session->job));
   return communicator;

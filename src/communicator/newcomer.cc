@@ -58,7 +58,7 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
                  admitted_ns + config.timeout.count());
       joined->session->epoch = epoch_of(admission, clock.now_ns() - admitted_ns);
       joined->session->first_key = config.job_key;
-      listen_for_newcomers(*joined, coordinator);
+      listen_for_newcomers(*joined, coordinator, options.coordinator_fd);
       return joined;
     } catch (const Error& error) {
       discard(std::move(joined));
@@ -93,15 +93,14 @@ void find_costs_anew(Communicator& communicator, Impl& impl) {
   }
 }
 
-void listen_for_newcomers(Impl& impl, const std::string& coordinator) {
+void listen_for_newcomers(Impl& impl, const std::string& coordinator, std::optional<int> listens) {
   Session& session = *impl.session;
   if (!impl.config().elastic) return;
   if (!session.newcomers) {
-    const int inherited =
-        session.options.coordinator_fd.value_or(impl.config().coordinator_fd.value_or(-1));
+    const int inherited = listens.value_or(impl.config().coordinator_fd.value_or(-1));
     session.newcomers = std::make_shared<bootstrap::NewcomerListener>(
         coordinator, inherited >= 0 ? bootstrap::duplicate_listener(inherited) : UniqueFd(),
-        impl.config());
+        session.first_key, impl.config());
   }
   session.newcomers->serve(session.job.world(), impl.members.local_rank == 0);
 }

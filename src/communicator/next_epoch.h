@@ -44,7 +44,8 @@ void find_costs_anew(Communicator& communicator, Communicator::Impl& impl);
 /// Waits until the members of a job that runs take this process into their next epoch. Throws
 /// Error.
 std::shared_ptr<Communicator::Impl> join_running_job(const Options& options);
-/// In an elastic job, from its first epoch on.
-void listen_for_newcomers(Communicator::Impl& impl, const std::string& coordinator);
+/// In an elastic job, from its first epoch on. `listens`: Options::coordinator_fd.
+void listen_for_newcomers(Communicator::Impl& impl, const std::string& coordinator,
+                          std::optional<int> listens = {});
 
 }  // namespace ropewalk

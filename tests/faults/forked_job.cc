@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "tests/local_world.h"
@@ -38,23 +39,17 @@ void sleep_s(double seconds) {
 
 ForkedJob::ForkedJob(int ranks, const Options& options,
                      const std::function<void(Communicator&)>& body) {
-  const int listener = listen_on_loopback(coordinator_);
-  for (int rank = 0; rank < ranks; ++rank) {
-    int ends[2];
-    if (::pipe(ends) != 0) throw Error(ErrorCode::system, "test", "pipe failed");
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (int fd : pipes_) ::close(fd);
-      ::close(ends[0]);
-      run_rank(rank, listener, options, body, ends[1]);
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    pids_.push_back(pid);
-    pipes_.push_back(ends[0]);
-  }
-  ::close(listener);
+  listener_ = listen_on_loopback(coordinator_);
+  for (int rank = 0; rank < ranks; ++rank)
+    start([&](int pipe_fd) {
+      Options own = options;
+      own.rank = rank;
+      own.coordinator = coordinator_;
+      own.key = "test";
+      if (rank == 0 || own.elastic.value_or(false)) own.coordinator_fd = listener_;
+      run_rank(own, body, pipe_fd);
+    });
+  if (!options.elastic.value_or(false)) ::close(std::exchange(listener_, -1));
   for (int fd : pipes_) {
     Message message;
     pollfd wait{fd, POLLIN, 0};
@@ -64,14 +59,44 @@ ForkedJob::ForkedJob(int ranks, const Options& options,
   }
 }
 
+void ForkedJob::start(const std::function<void(int pipe_fd)>& run) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw Error(ErrorCode::system, "test", "pipe failed");
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int fd : pipes_) ::close(fd);
+    ::close(ends[0]);
+    run(ends[1]);
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  pids_.push_back(pid);
+  pipes_.push_back(ends[0]);
+}
+
+int ForkedJob::add_newcomer(const Options& options,
+                            const std::function<void(Communicator&)>& body) {
+  start([&](int pipe_fd) {
+    Options own = options;
+    own.coordinator = coordinator_;
+    own.key = "test";
+    own.coordinator_fd = listener_;
+    own.join_running = true;
+    run_rank(own, body, pipe_fd);
+  });
+  return static_cast<int>(pids_.size()) - 1;
+}
+
 ForkedJob::~ForkedJob() {
   for (pid_t pid : pids_) ::kill(pid, SIGKILL);
   for (pid_t pid : pids_) ::waitpid(pid, nullptr, 0);
   for (int fd : pipes_) ::close(fd);
+  if (listener_ >= 0) ::close(listener_);
 }
 
-void ForkedJob::run_rank(int rank, int listener, const Options& options,
-                         const std::function<void(Communicator&)>& body, int pipe_fd) {
+void ForkedJob::run_rank(const Options& options, const std::function<void(Communicator&)>& body,
+                         int pipe_fd) {
   const auto tell = [&](char kind, const Error* error) {
     Message message;
     message.at_s = now_s();
@@ -84,13 +109,7 @@ void ForkedJob::run_rank(int rank, int listener, const Options& options,
     [[maybe_unused]] const ssize_t written = ::write(pipe_fd, &message, sizeof(message));
   };
   try {
-    Options own = options;
-    own.rank = rank;
-    own.size = static_cast<int>(*options.size);
-    own.coordinator = coordinator_;
-    own.key = "test";
-    if (rank == 0) own.coordinator_fd = listener;
-    const auto comm = Communicator::create(own);
+    const auto comm = Communicator::create(options);
     tell('j', nullptr);
     try {
       body(*comm);
@@ -129,14 +148,17 @@ std::vector<Verdict> ForkedJob::verdicts(int except, double limit_s) {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     if (static_cast<int>(rank) == except) continue;
     pollfd wait{pipes_[rank], POLLIN, 0};
-    const int left_ms = std::max(0, static_cast<int>((end_s - now_s()) * 1000));
     Message message;
-    if (::poll(&wait, 1, left_ms) != 1)
-      verdicts[rank].text = "it hangs";
-    else if (::read(pipes_[rank], &message, sizeof(message)) <= 0)
-      verdicts[rank].text = end_of(rank);
-    else
-      verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
+    do {  // a newcomer may not have told yet that it has joined
+      const int left_ms = std::max(0, static_cast<int>((end_s - now_s()) * 1000));
+      message.kind = 0;
+      if (::poll(&wait, 1, left_ms) != 1)
+        verdicts[rank].text = "it hangs";
+      else if (::read(pipes_[rank], &message, sizeof(message)) <= 0)
+        verdicts[rank].text = end_of(rank);
+      else
+        verdicts[rank] = {true, message.peer, message.code, message.at_s - marked_s_, message.text};
+    } while (message.kind == 'j');
   }
   return verdicts;
 }

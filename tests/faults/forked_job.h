@@ -26,6 +26,9 @@ class ForkedJob {
   ForkedJob(int ranks, const Options& options, const std::function<void(Communicator&)>& body);
   ForkedJob(const ForkedJob&) = delete;
   ForkedJob& operator=(const ForkedJob&) = delete;
+  /// One more process, which joins while the job runs: `options.elastic`. Returns its number, after
+  /// those of the ranks; does not wait.
+  int add_newcomer(const Options& options, const std::function<void(Communicator&)>& body);
   /// Kills what still lives.
   ~ForkedJob();
 
@@ -39,10 +42,12 @@ class ForkedJob {
  private:
   struct Message;  // what a rank writes to its pipe
   std::string end_of(size_t rank) const;
-  void run_rank(int rank, int listener, const Options& options,
-                const std::function<void(Communicator&)>& body, int pipe_fd);
+  void start(const std::function<void(int pipe_fd)>& run);
+  void run_rank(const Options& options, const std::function<void(Communicator&)>& body,
+                int pipe_fd);
 
   std::string coordinator_;
+  int listener_ = -1;  // there; in an elastic job newcomers get it, too
   std::vector<pid_t> pids_;
   std::vector<int> pipes_;  // read ends
   double marked_s_ = 0;

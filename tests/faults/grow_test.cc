@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ropewalk/policies.h"
@@ -27,10 +28,13 @@ class Growing : public ::testing::TestWithParam<std::string> {
   Growing() { listener_ = listen_on_loopback(address_); }
   ~Growing() override { ::close(listener_); }
 
-  void run_members(int ranks, const std::function<void(Communicator&)>& body) {
-    run_ranks(ranks, GetParam(), body, [this](int, Options& options) {
+  /// `all_inherit`: the socket, or rank 0 alone.
+  void run_members(int ranks, const std::function<void(Communicator&)>& body,
+                   bool all_inherit = true) {
+    run_ranks(ranks, GetParam(), body, [this, all_inherit](int rank, Options& options) {
       options.coordinator = address_;
-      options.coordinator_fd = listener_;
+      options.coordinator_fd.reset();
+      if (all_inherit || rank == 0) options.coordinator_fd = listener_;
       options.elastic = true;
       options.key = "growing";
     });
@@ -151,6 +155,27 @@ TEST_P(Growing, AProcessJoinsInPlaceOfRankZero) {
     expect_grown(*next, 2, kMembers - 1, 1);
   };
   EXPECT_THROW(run_members(kMembers, body), std::runtime_error);
+  newcomer.get();
+}
+
+TEST_P(Growing, AnotherProcessListensOnceTheFirstIsGone) {
+  std::future<void> newcomer;
+  const auto body = [&](Communicator& comm) {
+    comm.agree(0);  // all have joined
+    if (comm.rank() == 0) {
+      ::close(std::exchange(listener_, -1));
+      throw std::runtime_error("goes");
+    }
+    try {
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error&) {
+    }
+    const auto fewer = comm.shrink();
+    if (comm.rank() == 1)
+      newcomer = start_newcomer([](Communicator& late) { expect_grown(late, 2, 2, 1); });
+    expect_grown(*grow_by(*fewer, 1), 2, 2, 1);
+  };
+  EXPECT_THROW(run_members(3, body, false), std::runtime_error);
   newcomer.get();
 }
 

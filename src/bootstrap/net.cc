@@ -406,12 +406,9 @@ std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t p
 std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
                                             const std::string& socket_ifname) {
   std::vector<UniqueFd> listeners;
-  if (const auto local = loopback_literal(coordinator); local && socket_ifname.empty()) {
-    listeners.push_back(listen_at(*local));
-    return listeners;
-  }
   if (socket_ifname.empty()) {
-    listeners.push_back(listen_everywhere(coordinator.port));
+    const auto local = loopback_literal(coordinator);
+    listeners.push_back(local ? listen_at(*local) : listen_everywhere(coordinator.port));
     return listeners;
   }
   listeners = listen_on_interfaces(socket_ifname, coordinator.port);
@@ -423,6 +420,11 @@ std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
       listeners.push_back(listen_at(address));
   }
   return listeners;
+}
+
+bool is_loopback(const std::vector<Endpoint>& endpoints) {
+  const auto is_local = [](const Endpoint& at) { return loopback_literal(at).has_value(); };
+  return !endpoints.empty() && std::ranges::all_of(endpoints, is_local);
 }
 
 UniqueFd duplicate_listener(int inherited) {

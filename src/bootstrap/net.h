@@ -101,6 +101,8 @@ UniqueFd listen_at(const SocketAddress& address);
 UniqueFd listen_everywhere(uint16_t port);
 /// A listener there, and 0; or errno, which is EADDRINUSE where there is one already.
 int try_listen(const SocketAddress& address, UniqueFd& into);
+/// There are some, and all mean this host only.
+bool is_loopback(const std::vector<Endpoint>& endpoints);
 /// Loopback, or of an interface here, up or not.
 bool is_of_this_host(const SocketAddress& address);
 /// One each at the addresses of the interfaces whose names begin with `prefix`, kAddressesMax at

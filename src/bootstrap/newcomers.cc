@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kBeat_ns = 1000 * kMillisecond_ns;
 /// Of a member that says nothing.
 constexpr int64_t kSilenceMax_ns = 5 * kBeat_ns;
+/// A member looks whether one of the addresses has become this host's.
+constexpr int64_t kLookUpInterval_ns = 60 * kBeat_ns;
 
 std::vector<UniqueFd> only_if_open(UniqueFd fd) {
   std::vector<UniqueFd> fds;
@@ -102,10 +104,10 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
   if (listens_ || !may_listen) return;
   set_.wake_at(listen_at_ns_);
   if (now_ns < listen_at_ns_) return;
-  listen_at_ns_ = now_ns + kBeat_ns;
-  set_.wake_at(listen_at_ns_);
+  listen_at_ns_ = now_ns + kLookUpInterval_ns;
   for (const Endpoint& endpoint : coordinators_) {
     if (!is_of_this_host(endpoint)) continue;
+    listen_at_ns_ = now_ns + kBeat_ns;
     try {
       for (UniqueFd& listener : listen_at_coordinator(endpoint, socket_ifname_))
         acceptor_.listen_for_joins(std::move(listener));
@@ -114,6 +116,7 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
       log(LogLevel::debug, -1, "cannot listen for newcomers yet: {}", error.what());
     }
   }
+  set_.wake_at(listen_at_ns_);
 }
 
 void NewcomerListener::take(AuthenticatedSocket& incoming) {

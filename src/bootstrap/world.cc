@@ -68,34 +68,8 @@ void check_descriptor_limit(const JobIdentity& identity) {
 /// is on this host, and nobody else needs to reach it.
 std::optional<SocketAddress> loopback_of(const std::vector<Endpoint>& coordinators,
                                          const Config& config) {
-  const auto is_loopback = [](const Endpoint& endpoint) {
-    return loopback_literal(endpoint).has_value();
-  };
-  if (coordinators.empty() || !config.socket_ifname.empty() ||
-      !std::ranges::all_of(coordinators, is_loopback))
-    return {};
+  if (!config.socket_ifname.empty() || !is_loopback(coordinators)) return {};
   return loopback_literal(coordinators[0]);
-}
-
-/// Where rank 0 can be reached from elsewhere, only who has a key may join, and one that cannot be
-/// guessed.
-void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank) {
-  if (config.secure && config.job_key.empty())
-    fail(ErrorCode::invalid_argument, rank,
-         "ROPEWALK_SECURE=1 and no job key: whoever is on the network could join",
-         fmt::format("{} (`ropewalk run` makes one)", kKeyAdvice));
-  if (is_local || config.job_key.is_strong()) return;
-  if (!config.job_key.empty()) refuse_weak_key(rank);
-  if (!config.open)
-    fail(ErrorCode::invalid_argument, rank,
-         fmt::format("there is no job key, and {} can be reached from other hosts: whoever does "
-                     "could join, read and write",
-                     coordinator),
-         fmt::format("{} (`ropewalk run` makes one); or 127.0.0.1 as the coordinator's host, for "
-                     "ranks of one host; or ROPEWALK_OPEN=1 for a job that is open to all",
-                     kKeyAdvice));
-  log(LogLevel::warn, rank, "ROPEWALK_OPEN=1 and no job key: anyone who reaches {} can join",
-      coordinator);
 }
 
 std::vector<UniqueFd> only(UniqueFd fd) {
@@ -158,6 +132,29 @@ void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
 }
 
 }  // namespace
+
+namespace bootstrap {
+
+void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank) {
+  if (config.secure && config.job_key.empty())
+    fail(ErrorCode::invalid_argument, rank,
+         "ROPEWALK_SECURE=1 and no job key: whoever is on the network could join",
+         fmt::format("{} (`ropewalk run` makes one)", kKeyAdvice));
+  if (is_local || config.job_key.is_strong()) return;
+  if (!config.job_key.empty()) refuse_weak_key(rank);
+  if (!config.open)
+    fail(ErrorCode::invalid_argument, rank,
+         fmt::format("there is no job key, and {} can be reached from other hosts: whoever does "
+                     "could join, read and write",
+                     coordinator),
+         fmt::format("{} (`ropewalk run` makes one); or 127.0.0.1 as the coordinator's host, for "
+                     "ranks of one host; or ROPEWALK_OPEN=1 for a job that is open to all",
+                     kKeyAdvice));
+  log(LogLevel::warn, rank, "ROPEWALK_OPEN=1 and no job key: anyone who reaches {} can join",
+      coordinator);
+}
+
+}  // namespace bootstrap
 
 World::World(int rank, int size, const Config& config)
     : rank_(rank),
@@ -235,11 +232,16 @@ void World::set_successor(std::shared_ptr<Predecessor> successor) {
 }
 
 void World::tell_newcomers(std::vector<uint32_t> numbers) {
-  if (control_) control_->tell_newcomers(std::move(numbers));
+  if (control_) return control_->tell_newcomers(std::move(numbers));
+  const std::lock_guard lock(newcomers_mutex_);
+  newcomers_here_.clear();
+  for (const uint32_t number : numbers) newcomers_here_.push_back({rank_, number});
 }
 
 std::vector<Newcomer> World::newcomers() const {
-  return control_ ? control_->newcomers() : std::vector<Newcomer>();
+  if (control_) return control_->newcomers();
+  const std::lock_guard lock(newcomers_mutex_);
+  return newcomers_here_;
 }
 
 std::shared_ptr<Part> World::add_part(uint32_t number, std::vector<int> members) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,10 @@ class Part;
 class Parts;
 class Predecessor;
 class SocketBroker;
+
+/// Where this rank can be reached at `coordinator` from elsewhere, only who has a key may join, and
+/// one that cannot be guessed: throws Error(invalid_argument) where that is not so.
+void check_key(const Config& config, const std::string& coordinator, bool is_local, int rank);
 }  // namespace bootstrap
 
 /// A process that waits to join the job while it runs.
@@ -138,7 +143,9 @@ class World {
   const std::unique_ptr<bootstrap::JobMonitor> monitor_;
   const std::unique_ptr<bootstrap::Parts> parts_;
   const std::unique_ptr<bootstrap::SocketBroker> socket_broker_;
-  PeerRecord alone_;                             // in a world of one
+  PeerRecord alone_;  // in a world of one
+  mutable std::mutex newcomers_mutex_;
+  std::vector<Newcomer> newcomers_here_;         // of a world of one; guarded by newcomers_mutex_
   std::unique_ptr<bootstrap::Control> control_;  // else; last: its thread uses the others
 };
 

@@ -159,9 +159,12 @@ class NextEpoch {
 
   Rendezvous open_rendezvous() const {
     const std::vector<std::string>& addresses = world_->record(old_.rank()).addresses;
-    const bool this_host_only = std::ranges::all_of(addresses, [](const std::string& address) {
-      return bootstrap::numeric_address(address)->is_loopback();
-    });
+    const bool this_host_only =
+        addresses.empty()  // an epoch of one
+            ? bootstrap::is_loopback(bootstrap::parse_endpoints(old_.session->coordinator))
+            : std::ranges::all_of(addresses, [](const std::string& address) {
+                return bootstrap::numeric_address(address)->is_loopback();
+              });
     return Rendezvous(common_options(), this_host_only);
   }
 
@@ -219,7 +222,7 @@ class NextEpoch {
     session.first_key = old_.session->first_key;
     session.newcomers = old_.session->newcomers;
     if (session.newcomers) session.newcomers->forget_admitted();
-    listen_for_newcomers(*joined_, {});
+    listen_for_newcomers(*joined_, old_.session->coordinator);
     session.epoch = {.number = old_.session->epoch.number + 1,
                      .former_ranks = members_,
                      .departures = {},

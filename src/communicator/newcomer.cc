@@ -96,8 +96,12 @@ void find_costs_anew(Communicator& communicator, Impl& impl) {
 void listen_for_newcomers(Impl& impl, const std::string& coordinator, std::optional<int> listens) {
   Session& session = *impl.session;
   if (!impl.config().elastic) return;
+  session.coordinator = coordinator;
   if (!session.newcomers) {
     const int inherited = listens.value_or(impl.config().coordinator_fd.value_or(-1));
+    if (impl.size() == 1)
+      bootstrap::check_key(impl.config(), coordinator,
+                           bootstrap::is_loopback(bootstrap::parse_endpoints(coordinator)), 0);
     session.newcomers = std::make_shared<bootstrap::NewcomerListener>(
         coordinator, inherited >= 0 ? bootstrap::duplicate_listener(inherited) : UniqueFd(),
         session.first_key, impl.config());

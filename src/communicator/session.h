@@ -70,6 +70,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Epoch epoch;
   /// Of the job's first epoch: whoever joins later has that.
   Secret first_key;
+  /// Where newcomers come: host:port, or several with commas between.
+  std::string coordinator;
   /// Goes from epoch to epoch; null where the job is not elastic.
   std::shared_ptr<bootstrap::NewcomerListener> newcomers;
   /// Tells late members of the epoch before how that was agreed upon.

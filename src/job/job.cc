@@ -62,7 +62,9 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
     if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
     if (!costs.empty()) infos.emplace(kCosts, costs);
   }
-  coordinator_ = identity.coordinator;
+  coordinator_ = !identity.coordinator.empty()
+                     ? identity.coordinator
+                     : options.coordinator.value_or(config_.coordinator.value_or(std::string()));
   world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
   make_transports(meet_others());
 }

@@ -223,6 +223,16 @@ TEST_P(Growing, PoliciesGiveTheirParametersToNewcomers) {
   newcomer.get();
 }
 
+TEST_P(Growing, AJobOfOneGrows) {
+  auto newcomer = start_newcomer([](Communicator& late) { expect_grown(late, 1, 1, 1); });
+  run_members(1, [](Communicator& comm) {
+    std::unique_ptr<Communicator> next;
+    while (!next) next = comm.grow();
+    expect_grown(*next, 1, 1, 1);
+  });
+  newcomer.get();
+}
+
 TEST_P(Growing, AnotherKeyIsRefused) {
   run_members(2, [&](Communicator& comm) {
     if (comm.rank() == 0) {

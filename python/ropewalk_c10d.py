@@ -29,7 +29,8 @@ def _create(options, _):
     _let_ddp_allocate()
     process_end.watch(extension.abort_all, extension.leave_all)
     return extension.ProcessGroupRopewalk(options.store, options.group_rank, options.group_size,
-                                          options.timeout.total_seconds(), options.global_ranks_in_group)
+                                          options.timeout.total_seconds(), options.global_ranks_in_group,
+                                          getattr(options, "enable_reconfigure", False))  # since 2.14
 
 
 def _let_ddp_allocate():

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "group.h"
+#include "meeting_point.h"
 #include "tensor.h"
 #include "work.h"
 
@@ -29,11 +32,14 @@ struct Request {
 
 class Backend final : public c10d::Backend {
  public:
-  /// Meets the other ranks through `store`, which is the group's own. `global_ranks`: by rank, the
-  /// rank in the default group, whose connections and threads it then shares, as long as all are in
-  /// that; empty: this is the default group; nothing: neither. Raises DistBackendError.
+  /// Meets the other ranks through `store`, as `join_group` tells, unless it is to wait for
+  /// `reconfigure`. Raises DistBackendError.
   Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-          std::chrono::milliseconds timeout, const std::optional<std::vector<int>>& global_ranks);
+          std::chrono::milliseconds timeout, const std::optional<std::vector<int>>& global_ranks,
+          bool awaits_reconfigure = false);
+  /// Where `joined` has met the others already.
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, Joined joined,
+          std::chrono::milliseconds timeout, bool is_default);
   ~Backend() override;
 
   const std::string getBackendName() const override { return "ropewalk"; }
@@ -93,10 +99,50 @@ class Backend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;  // Membership::leave
 
+  // Other members; elastic.cc.
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  /// Those who are left meet through the store, whose host must be there. This group stays as it
+  /// is, or is aborted where the flags say so.
+  bool supportsShrinking() const override {
+    return true;
+  }
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                           const c10::intrusive_ptr<Options>& options) override;
+  bool supportsReconfigure() const override {
+    return true;
+  }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  /// Ends when all members have met. The group before is left then; where they do not meet in time,
+  /// it stays as it is.
+  WorkPtr reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+#ifdef C10D_BACKEND_HAS_HOOKS
+  bool supportsAbortHooks() const override {
+    return true;
+  }
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override;
+  void unregisterAbortHook(int64_t id) override {
+    hooks_->remove_on_abort(id);
+  }
+  bool supportsCompletionHooks() const override {
+    return true;
+  }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(int64_t id) override {
+    hooks_->remove_on_completion(id);
+  }
+#endif
+
  private:
-  Caller caller(const char* operation) const { return {getRank(), operation}; }
-  /// Throws after shutdown.
+  Caller caller(const char* operation) const {
+    return {getRank(), operation};
+  }
+  /// Throws after shutdown, and before the first `reconfigure`.
   Membership::Parts parts(const char* operation) const;
+  /// Null before the first `reconfigure`.
+  std::shared_ptr<Membership> membership() const;
+  /// Becomes a member of this group, and of no other.
+  void enter(Joined joined);
   template <class CallOptions>
   WorkPtr submit(Request request, const CallOptions& options) {
     const auto timeout =
@@ -108,7 +154,15 @@ class Backend final : public c10d::Backend {
   WorkPtr start(Request request, std::chrono::milliseconds timeout, bool is_async);
   WorkPtr message(Collective direction, Tensors& tensors, int peer, int tag);
 
-  c10::intrusive_ptr<Options> options_;
+  const OwnProcess process_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const c10::intrusive_ptr<Options> options_;
+  const bool is_default_;
+  const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
+  const std::shared_ptr<MeetingPoint> meeting_point_;
+  std::string job_;                      // Joined::job
+  int shrinks_ = 0;                      // of its members
+  mutable std::mutex membership_mutex_;  // guards membership_
   std::shared_ptr<Membership> membership_;
   std::atomic<uint64_t> sequence_{0};
   std::optional<Request> collected_;  // between startCoalescing and endCoalescing

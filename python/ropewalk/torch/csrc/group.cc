@@ -14,6 +14,7 @@ namespace {
 
 constexpr auto kCallsEndMax = std::chrono::seconds(5);
 constexpr auto kLeaveMax = std::chrono::seconds(1);
+constexpr auto kRetireMax = std::chrono::seconds(5);
 // For threads whose calls have just failed. Python ends a thread that comes back to it too late,
 // and where C++ is on its stack the process with it ("terminate called without an active
 // exception").
@@ -29,7 +30,7 @@ struct Process {
   std::string default_job;               // DefaultGroup::job
   std::vector<int64_t> culprits;         // of broken groups that were left
 
-  /// Threads that leave a job.
+  /// Threads that leave a job, or do something else that is to be done before the end.
   std::mutex departing_mutex;  // guards what follows
   std::condition_variable changed;
   int departing = 0;
@@ -52,11 +53,20 @@ Process& this_process() {
   return current.compare_exchange_strong(known, fresh.get()) ? *fresh.release() : *known;
 }
 
-/// Ends what `leave` has begun.
-void depart(std::shared_ptr<Group> group, bool wait) {
+}  // namespace
+
+/// Ends what `end` has begun.
+void Membership::depart(std::shared_ptr<Group> group, Departure departure) {
   Process& all = this_process();
   auto has_left = std::make_shared<bool>(false);
   std::unique_lock lock(all.departing_mutex);
+  if (departure == Departure::retired)
+    std::thread([&all, group, has_left] {
+      std::unique_lock lock(all.departing_mutex);
+      if (all.changed.wait_for(lock, kRetireMax, [&] { return *has_left; })) return;
+      lock.unlock();
+      group->comm->abort("it has gone on in another group");
+    }).detach();
   std::thread([&all, group = std::move(group), has_left]() mutable {
     try {
       group->comm->leave();
@@ -69,10 +79,9 @@ void depart(std::shared_ptr<Group> group, bool wait) {
     --all.departing;
     all.changed.notify_all();
   }).detach();
-  if (wait) all.changed.wait_for(lock, kLeaveMax, [&] { return *has_left; });
+  if (departure == Departure::awaited)
+    all.changed.wait_for(lock, kLeaveMax, [&] { return *has_left; });
 }
-
-}  // namespace
 
 void OwnProcess::require(int rank, const char* operation) const {
   if (is_forked())
@@ -82,9 +91,10 @@ void OwnProcess::require(int rank, const char* operation) const {
 }
 
 std::shared_ptr<Membership> Membership::begin(std::unique_ptr<Communicator> joined,
-                                              const std::string& default_job) {
+                                              const std::string& default_job,
+                                              std::shared_ptr<const Hooks> hooks) {
   auto fresh = std::make_shared<Membership>();
-  auto calls = std::make_shared<OutstandingCalls>(*joined);
+  auto calls = std::make_shared<OutstandingCalls>(*joined, std::move(hooks));
   fresh->parts_ = {std::make_shared<Group>(std::move(joined)), std::move(calls)};
   Process& all = this_process();
   std::lock_guard lock(all.mutex);
@@ -114,6 +124,16 @@ Membership::Parts Membership::parts() const {
 }
 
 void Membership::leave(bool wait) {
+  end(kCallsEndMax, "the process group was destroyed while calls were under way",
+      wait ? Departure::awaited : Departure::in_background);
+}
+
+void Membership::retire() {
+  end(std::chrono::milliseconds(0), "the process group was reconfigured while calls were under way",
+      Departure::retired);
+}
+
+void Membership::end(std::chrono::milliseconds limit, const char* reason, Departure departure) {
   if (process_.is_forked()) return;
   Process& all = this_process();
   Parts left;
@@ -123,14 +143,25 @@ void Membership::leave(bool wait) {
     if (!left.group) return;
     ++all.departing;
   }
-  left.calls->stop(kCallsEndMax, [&comm = *left.group->comm] {
-    comm.abort("the process group was destroyed while calls were under way");
-  });
+  left.calls->stop(limit, [&comm = *left.group->comm, reason] { comm.abort(reason); });
   if (const auto culprit = left.group->comm->culprit_process()) {
     std::lock_guard lock(all.mutex);
     all.culprits.push_back(*culprit);
   }
-  depart(std::move(left.group), wait);
+  depart(std::move(left.group), departure);
+}
+
+void run_before_end(std::function<void()> task) {
+  Process& all = this_process();
+  const std::lock_guard lock(all.departing_mutex);
+  ++all.departing;
+  std::thread([&all, task = std::move(task)]() mutable {
+    task();
+    task = nullptr;
+    const std::lock_guard lock(all.departing_mutex);
+    --all.departing;
+    all.changed.notify_all();
+  }).detach();
 }
 
 std::vector<int64_t> abort_all(const std::string& reason) {

@@ -9,7 +9,8 @@
 namespace ropewalk::pytorch {
 namespace {
 
-constexpr const char* kDestroyed = "the process group was destroyed before the call ended";
+constexpr const char* kDestroyed =
+    "the process group was destroyed, or made anew, before the call ended";
 constexpr size_t kCallsMin = 64;
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pending_call.h"
@@ -42,9 +43,11 @@ class CallbackThreads {
 class OutstandingCalls {
  public:
   /// `comm` outlives `stop`.
-  explicit OutstandingCalls(Communicator& comm) : comm_(comm) {}
+  OutstandingCalls(Communicator& comm, std::shared_ptr<const Hooks> hooks)
+      : comm_(comm), hooks_(std::move(hooks)) {}
   ~OutstandingCalls() { stop(std::chrono::milliseconds(0)); }
 
+  const std::shared_ptr<const Hooks>& hooks() const { return hooks_; }
   /// One that `stop` is to wait for.
   void add(const std::shared_ptr<PendingCall>& call);
   /// `receive` is from whichever rank sends first: `call` begins when there is a message. A thread
@@ -71,6 +74,7 @@ class OutstandingCalls {
   std::deque<FromAny> take_from_any();
 
   Communicator& comm_;
+  const std::shared_ptr<const Hooks> hooks_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<std::weak_ptr<PendingCall>> calls_;

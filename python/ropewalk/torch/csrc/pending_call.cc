@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,11 @@ std::string timeout_advice(const Failure& failure) {
                                                            " still computing, or in another call?");
   return c10::str(question, question.empty() ? "" : " ",
                   "init_process_group(timeout=...) or new_group(timeout=...) sets the limit");
+}
+
+uint64_t next_key() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
 }
 
 }  // namespace
@@ -43,6 +49,16 @@ std::exception_ptr as_backend_error(const Error& error, int rank, const char* ti
     return std::current_exception();
   }
 }
+
+PendingCall::PendingCall(const std::shared_ptr<OutstandingCalls>& calls,
+                         std::vector<at::Tensor> outputs, const WorkInfo& info,
+                         std::function<void()> record_end)
+    : outputs_(std::move(outputs)),
+      info_(info),
+      key_(next_key()),
+      calls_(calls),
+      hooks_(calls->hooks()),
+      record_end_(std::move(record_end)) {}
 
 std::string PendingCall::name() const {
   return call_name(info_.title);
@@ -86,6 +102,7 @@ PendingCall::Future PendingCall::attempt(const Step& step) {
   try {
     if (!step()) return {};
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::timeout) hooks_->tell_of_abort();
     return end_first(as_backend_error(error, info_.rank, info_.title));
   } catch (...) {
     return end_first(std::current_exception());
@@ -174,6 +191,7 @@ PendingCall::Future PendingCall::end_first(std::exception_ptr error) {
   } catch (...) {
     error = std::current_exception();
   }
+  const bool has_succeeded = !error;
   Future future;
   {
     std::lock_guard lock(mutex_);
@@ -182,6 +200,7 @@ PendingCall::Future PendingCall::end_first(std::exception_ptr error) {
     future = future_;
   }
   changed_.notify_all();
+  if (has_succeeded) hooks_->tell_of_completion(key_);
   if (record_end) record_end();
   return future;
 }

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "hooks.h"
+
 namespace ropewalk::pytorch {
 
 class OutstandingCalls;
@@ -32,14 +34,12 @@ struct WorkInfo {
 class PendingCall : public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(const std::shared_ptr<OutstandingCalls>& calls, std::vector<at::Tensor> outputs,
-              const WorkInfo& info, std::function<void()> record_end)
-      : outputs_(std::move(outputs)),
-        info_(info),
-        calls_(calls),
-        record_end_(std::move(record_end)) {}
+              const WorkInfo& info, std::function<void()> record_end);
 
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
   const WorkInfo& info() const { return info_; }
+  /// Of no other call of the process.
+  uint64_t key() const { return key_; }
   std::string name() const;  // "all_reduce"
   bool has_ended() const;
   std::exception_ptr error() const;
@@ -61,8 +61,8 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   void test();
   /// Waits to the end; fails the call after `timeout`.
   void wait(std::chrono::milliseconds timeout);
-  /// Of a call that is no operation.
-  void end() { settle(end_first(nullptr)); }
+  /// Of a call that is no operation, or could not become one.
+  void end(std::exception_ptr error = nullptr) { settle(end_first(std::move(error))); }
 
   // For other threads: the future's callbacks run in a callback thread.
   /// At most for `limit`, without failing then.
@@ -90,7 +90,9 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
 
   const std::vector<at::Tensor> outputs_;
   const WorkInfo info_;
+  const uint64_t key_;
   const std::weak_ptr<OutstandingCalls> calls_;
+  const std::shared_ptr<const Hooks> hooks_;
   mutable std::mutex mutex_;  // guards what follows; work_, once there, stays
   std::condition_variable changed_;
   std::function<void()> finish_;  // holds memory that work_ uses, so it goes after that

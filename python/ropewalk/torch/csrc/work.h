@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>  // says what there is to override
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
@@ -32,6 +33,11 @@ class PendingWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return call_->info().sequence; }
   std::chrono::milliseconds getTimeout() const override { return call_->info().timeout; }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  uint64_t getCompletionKey() const override {
+    return call_->key();
+  }
+#endif
 
  private:
   const std::shared_ptr<Group> group_;

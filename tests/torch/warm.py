@@ -66,7 +66,8 @@ def order(how, address, argv):
         socket.send_fds(server, [json.dumps(said).encode()], said["files"])
         code = int(server.recv(100))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL's cannot be set
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 

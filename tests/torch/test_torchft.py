@@ -1,0 +1,147 @@
+"""torchft's managers over Ropewalk: a replica is killed, started again, and has what the others have."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+import warm
+from ropewalk.torch import build
+
+torchft = pytest.importorskip("torchft")
+build.load()  # once, not by every replica
+LIMIT_S = 240
+
+# Replica 1 is killed within its third step with all, the first time. The others go on; all stop after
+# five steps with the new replica 1.
+REPLICA = """
+import datetime, hashlib, os, signal, sys
+import torch, torch.distributed as dist
+from torchft import DistributedDataParallel, Manager, Optimizer
+from torchft.local_sgd import LocalSGD
+from ropewalk.torch.torchft import ProcessGroupRopewalk
+torch.set_num_threads(1)
+number, lighthouse, is_first = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "first"
+limit = datetime.timedelta(seconds=60)
+store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+torch.manual_seed(number)  # the others' parameters come from one of them
+model = torch.nn.Linear(20, 3)
+adam = torch.optim.AdamW(model.parameters())
+
+def load(state):
+    print("healed", flush=True)
+    model.load_state_dict(state["model"])
+    adam.load_state_dict(state["adam"])
+
+manager = Manager(
+    pg=ProcessGroupRopewalk(timeout=limit), min_replica_size=2, load_state_dict=load,
+    state_dict=lambda: {"model": model.state_dict(), "adam": adam.state_dict()},
+    replica_id=f"replica{number}", store_addr="localhost", store_port=store.port, rank=0,
+    world_size=1, lighthouse_addr=lighthouse, timeout=limit, quorum_timeout=limit,
+    connect_timeout=limit, use_async_quorum=%(asynchronous)s)
+
+before_loss, is_after_loss, after_loss = 0, not is_first, 0  # steps of all three
+
+def is_over():
+    return after_loss == 5
+
+def dies():
+    if is_first and number == 1 and before_loss == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def count(before):
+    global before_loss, is_after_loss, after_loss
+    if manager.current_step() == before:
+        return  # it was not committed
+    is_whole = manager.num_participants() == 3
+    is_after_loss = is_after_loss or (before_loss > 0 and not is_whole)
+    after_loss += is_whole and is_after_loss
+    before_loss += is_whole and not is_after_loss
+
+def forward(module):
+    torch.manual_seed(100 * manager.current_step() + number)
+    return module(torch.randn(8, 20)).square().mean()
+
+%(training)s
+digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters()))
+print("ended with", digest.hexdigest(), "at step", manager.current_step(), flush=True)
+manager.shutdown(wait=False)
+os._exit(0)
+"""
+DDP = """
+ddp, optimizer = DistributedDataParallel(manager, model), Optimizer(manager, adam)
+while not is_over():
+    before = manager.current_step()
+    optimizer.zero_grad()
+    loss = forward(ddp)
+    dies()
+    loss.backward()
+    optimizer.step()
+    count(before)
+"""
+LOCAL_SGD = """
+with LocalSGD(manager, model, adam, sync_every=2):
+    while not is_over():
+        before = manager.current_step()
+        adam.zero_grad()
+        forward(model).backward()
+        dies()
+        adam.step()
+        count(before)
+"""
+
+
+class Replicas:
+    def __init__(self, folder, program):
+        self.folder, self.program = folder, program
+        self.lighthouse = torchft._torchft.LighthouseServer(
+            bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=10_000, heartbeat_timeout_ms=3000)
+        self.processes = {}
+
+    def start(self, number, which):
+        with open(self.folder / f"{number}-{which}", "w") as log:
+            self.processes[number, which] = subprocess.Popen(
+                [*warm.python(), "-c", self.program, str(number), self.lighthouse.address(), which],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env={**os.environ, "ROPEWALK_TRANSPORT": "shm"})
+
+    def output(self, number, which):
+        return (self.folder / f"{number}-{which}").read_text()
+
+    def wait(self, number, which, deadline):
+        """Its exit code."""
+        try:
+            return self.processes[number, which].wait(max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise AssertionError("\n".join(
+                f"{one}:\n{self.output(*one)[-3000:]}" for one in self.processes)) from None
+
+    def end(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.lighthouse.shutdown()
+
+
+@pytest.mark.parametrize("training", ["DDP", "LOCAL_SGD"])
+def test_a_replica_is_killed_and_heals(training, tmp_path):
+    program = REPLICA % {"training": globals()[training], "asynchronous": training == "DDP"}
+    replicas = Replicas(tmp_path, program)
+    deadline = time.monotonic() + LIMIT_S
+    try:
+        for number in range(3):
+            replicas.start(number, "first")
+        assert replicas.wait(1, "first", deadline) == -signal.SIGKILL, replicas.output(1, "first")
+        replicas.start(1, "second")
+        ended = []
+        for one in [(0, "first"), (1, "second"), (2, "first")]:
+            code, output = replicas.wait(*one, deadline), replicas.output(*one)
+            assert code == 0, output
+            ended.append(re.findall(r"ended with (\w+) at step (\d+)", output))
+        assert "healed" in replicas.output(1, "second")
+        assert len(ended[0]) == 1 and ended[0] == ended[1] == ended[2], ended
+    finally:
+        replicas.end()

@@ -405,13 +405,13 @@ std::vector<UniqueFd> listen_on_interfaces(const std::string& prefix, uint16_t p
 
 std::vector<UniqueFd> listen_at_coordinator(const Endpoint& coordinator,
                                             const std::string& socket_ifname) {
-  std::vector<UniqueFd> listeners;
   if (socket_ifname.empty()) {
     const auto local = loopback_literal(coordinator);
-    listeners.push_back(local ? listen_at(*local) : listen_everywhere(coordinator.port));
-    return listeners;
+    std::vector<UniqueFd> one;
+    one.push_back(local ? listen_at(*local) : listen_everywhere(coordinator.port));
+    return one;
   }
-  listeners = listen_on_interfaces(socket_ifname, coordinator.port);
+  auto listeners = listen_on_interfaces(socket_ifname, coordinator.port);
   std::string why;
   for (const SocketAddress& address : resolve(coordinator, why)) {
     if (is_of_this_host(address) && std::ranges::none_of(listeners, [&](const UniqueFd& fd) {
@@ -437,8 +437,7 @@ UniqueFd duplicate_listener(int inherited) {
                 fmt::format("descriptor {} is not a listening socket", inherited),
                 "ROPEWALK_COORDINATOR_FD must be a socket that listens at ROPEWALK_COORDINATOR");
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
-  // Another process listens there once those that have this socket are gone, whatever connections
-  // they had.
+  // Else connections that were made there hold the address when those that listened are gone.
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   return fd;

@@ -93,6 +93,10 @@ struct AsyncEaOptions {
   /// 0.7 MB and two descriptors at either end: beyond some hundred ranks use servers, and where
   /// there are as many links raise the limit of open files (ulimit -n).
   int servers = 0;
+  /// Each worker keeps the center as its last exchange has left it: with these copies `resume`
+  /// restores what an owner that has died had. It costs memory as large as the parameters, and
+  /// writing that at every exchange; nothing more is sent. Without, the center ends with an owner.
+  bool replicated = true;
 };
 
 /// Elastic averaging, asynchronous form: the center is there once, cut into parts that lie in the
@@ -100,11 +104,11 @@ struct AsyncEaOptions {
 /// worker: each rank answers from a thread of its own, also while it computes or sleeps. A rank
 /// that is slow therefore slows nobody, and nobody's update is lost or applied twice.
 ///
-/// Collective, on all ranks alike: the constructor, synchronize_*, center, and leaving. All
+/// Collective, on all ranks alike: the constructor, synchronize_*, center, resume, and leaving. All
 /// except the constructor, which has the deadline of `comm`, wait for the slowest rank, however
 /// long it takes, as long as it lives. Calls that differ throw Error(mismatch) on every rank.
 ///
-/// Memory: twice the parameters, and the part of the center.
+/// Memory: three times the parameters, twice where not `replicated`, and the part of the center.
 template <class T>
 class AsyncEa {
  public:
@@ -130,6 +134,22 @@ class AsyncEa {
   void center(TensorList<T> center);
   /// Servers only: answers until the workers destroy their policies.
   void serve();
+  /// Collective on `next`, which `Communicator::shrink` gave, and with which the policy goes on,
+  /// after any call has thrown an Error that is survivable. The center has every exchange that has
+  /// ended on a rank that is left, once. Ranks that are new here, because they have just made their
+  /// policy of `next`, or because there was no center yet, get the center as their `parameters`;
+  /// where nobody has one it is those of the first worker. The others' parameters stay as they are.
+  /// Servers go on as servers and give no parameters; with none left every worker owns a part.
+  ///
+  /// An exchange that has thrown on this rank may be in the center, whole or in pieces, once: other
+  /// ranks may have seen it. Returns of how many parameters that is so; 0 where none has thrown. Of
+  /// a rank that has died the center has what the owners that are left, or a rank that exchanged
+  /// with its own part later, have seen.
+  ///
+  /// Throws Error(unavailable), the same on every rank, where a part of the center is lost: see
+  /// AsyncEaOptions::replicated. Then, as at first, a synchronization makes a new center. After
+  /// another death, call it on what `shrink` gives next.
+  size_t resume(Communicator& next, TensorList<T> parameters);
   /// Waits until every rank has come here, and answers the others until then. While an exception is
   /// being thrown, or after a failure, it does not wait: the others' calls then throw
   /// Error(aborted) that names this rank. Afterwards calls throw Error(invalid_argument). The

@@ -22,13 +22,13 @@ class AllReduceEa<T>::Impl {
     ++step_;
     if (step_ % tau_ != 0) return;
     for_each(parameters, [this](T& parameter, T& center, T& moved) {
-      moved = elastic_difference(parameter, center);
+      moved = elastic_difference(parameter, center, alpha_);
     });
     fused_.all_reduce(true, true);
     // The sum has taken the difference's place, so compute that again (the same bits). Touching the
     // parameters only now leaves them as they were when the round fails.
     for_each(parameters, [this](T& parameter, T& center, T& moved) {
-      parameter = subtract(parameter, elastic_difference(parameter, center));
+      parameter = subtract(parameter, elastic_difference(parameter, center, alpha_));
       center = add(center, moved);
     });
   }
@@ -86,7 +86,7 @@ class AllReduceEa<T>::Impl {
     RoundCounts counts = fused_.all_reduce(false, stepped);
     if (!stepped && counts.stepped > 0) {
       for_each(parameters, [this](T& parameter, T& center, T&) {
-        parameter = subtract(parameter, elastic_difference(parameter, center));
+        parameter = subtract(parameter, elastic_difference(parameter, center, alpha_));
       });
     }
     while (counts.contributed > 0) {
@@ -100,7 +100,7 @@ class AllReduceEa<T>::Impl {
   /// Moves the parameters toward the center and leaves the difference to be summed.
   void move(TensorList<T> parameters) {
     for_each(parameters, [this](T& parameter, T& center, T& moved) {
-      moved = elastic_difference(parameter, center);
+      moved = elastic_difference(parameter, center, alpha_);
       parameter = subtract(parameter, moved);
     });
   }
@@ -113,12 +113,6 @@ class AllReduceEa<T>::Impl {
     for (const std::span<T>& tensor : parameters)
       for (T& parameter : tensor) visit(parameter, *center++, *moved++);
   }
-
-  T elastic_difference(T parameter, T center) const {
-    return narrow<T>(alpha_ * (widen(parameter) - widen(center)));
-  }
-  static T add(T a, T b) { return narrow<T>(widen(a) + widen(b)); }
-  static T subtract(T a, T b) { return narrow<T>(widen(a) - widen(b)); }
 
   Communicator* comm_;
   FusedList<T> fused_;  // holds differences, and their sum after a round

@@ -3,20 +3,27 @@
 // Where ranks meet (synchronizing, reading the center, leaving) a rank's own exchanges have ended
 // before it comes, so none is under way once all are there. Nobody's exchange can change the center
 // before it has been copied for the others: a rank goes on only when it has all copies.
+//
+// After a failure a rank keeps what it has of the center until `resume` has ended here: that may
+// fail, too, and on some ranks only. Then the others have the next generation already, and what
+// they have is what all go on with.
 #include <fmt/format.h>
 
-#include <array>
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "policies/center_pieces.h"
 #include "policies/center_shard.h"
+#include "policies/exchange.h"
+#include "policies/meeting.h"
+#include "policies/past_center.h"
 #include "policies/tensor_list.h"
 #include "ropewalk/fork.h"
 
@@ -30,161 +37,19 @@ constexpr size_t kPieceBytes = 1 << 20;
   throw Error(ErrorCode::invalid_argument, kName, std::move(reason), std::move(advice));
 }
 
-// Where the ranks meet: what each was called for, and whether all agree.
-
-enum class EaOperation : int64_t {
-  synchronize_center,
-  synchronize_parameters,
-  center,
-  leave,
-  serve
-};
-
-/// What ranks tell each other: trivially copyable, without padding.
-struct EaCall {
-  EaOperation operation;
-  uint64_t elements;
-  int64_t servers;
-  uint64_t alpha;  // its bits
-};
-static_assert(sizeof(EaCall) == 4 * sizeof(int64_t));
-
-const char* name_of(EaOperation operation) {
-  constexpr std::array kNames = {"synchronize_center", "synchronize_parameters", "center", "leave",
-                                 "serve"};
-  return kNames[static_cast<size_t>(operation)];
-}
-
-bool serves(const EaCall& call) {
-  return call.operation == EaOperation::serve;
-}
-
-bool agree(const EaCall& a, const EaCall& b) {
-  if (a.servers != b.servers || a.alpha != b.alpha) return false;
-  if (serves(a) || serves(b)) return true;
-  return a.operation == b.operation && a.elements == b.elements;
-}
-
-std::string describe(const EaCall& call, size_t rank) {
-  return fmt::format("rank {} called {} ({} elements, alpha {}, {} servers)", rank,
-                     name_of(call.operation), call.elements, std::bit_cast<double>(call.alpha),
-                     call.servers);
-}
-
-/// Collective. Waits until every rank has come, as long as they live, and returns what they have
-/// come for: those who serve learn from the others, of whom there must be one. Throws the same
-/// Error(mismatch) on every rank where they do not agree.
-EaCall meet_all(Communicator& comm, const EaCall& own) {
-  constexpr std::chrono::hours kLong(1);
-  std::vector<EaCall> calls(static_cast<size_t>(comm.size()));
-  Work work = comm.start(Call::all_gather(
-      std::span(reinterpret_cast<const uint8_t*>(&own), sizeof(own)),
-      std::span(reinterpret_cast<uint8_t*>(calls.data()), calls.size() * sizeof(own))));
-  while (!work.wait_for(kLong)) {
-  }
-
-  size_t first = 0;
-  while (first + 1 < calls.size() && serves(calls[first])) ++first;
-  for (size_t rank = 0; rank < calls.size(); ++rank)
-    if (!agree(calls[first], calls[rank]))
-      throw Error(
-          ErrorCode::mismatch, "AsyncEa",
-          fmt::format("{}, but {}", describe(calls[first], first), describe(calls[rank], rank)),
-          "call the same on every rank, with equal tensors and options");
-  return calls[first];
-}
-
 }  // namespace
-
-/// The worker's end: an exchange with all owners at once. Plans are made once, before anything is
-/// sent.
-template <class T>
-class Exchange {
- public:
-  /// `vector`, in memory that `comm` allocated, is what is sent: all parameters, one behind the
-  /// other. Both outlive this.
-  Exchange(Communicator& comm, const Shards& shards, std::span<T> vector)
-      : comm_(comm),
-        shards_(shards),
-        vector_(vector),
-        delta_(comm.allocate<T>(vector.size())),
-        trips_(static_cast<size_t>(shards.owners())) {
-    for (int owner = 0; owner < shards.owners(); ++owner)
-      for (size_t index = 0; owner != comm.rank() && index < shards.pieces(owner); ++index)
-        trips_[static_cast<size_t>(owner)].push_back(plan(owner, shards.piece(owner, index)));
-  }
-
-  /// What came back.
-  std::span<const T> delta() const { return delta_.span(); }
-
-  /// Exchanges the vector and returns when `delta()` is complete. `own` is this rank's shard, or
-  /// null where it has none. Where it throws some owners may have added their delta; then the
-  /// communicator is broken, and the center with it.
-  void run(CenterShard<T>* own) {
-    try {
-      const size_t pieces = shards_.pieces_max();
-      for (size_t index = 0; index < pieces + kPiecesUnderWay; ++index)
-        for (int owner = 0; owner < shards_.owners(); ++owner) {
-          if (index < shards_.pieces(owner)) start(owner, index, own);
-          if (index >= kPiecesUnderWay && index - kPiecesUnderWay < shards_.pieces(owner))
-            finish(owner, index - kPiecesUnderWay);
-        }
-    } catch (const std::exception& error) {
-      comm_.abort(error.what());
-      throw;
-    }
-  }
-
- private:
-  static constexpr size_t kPiecesUnderWay = 8;  // with each owner
-
-  struct Trip {
-    Plan answer, request;
-  };
-
-  Trip plan(int owner, Part part) {
-    return {comm_.plan(Call::recv(part_of(delta_.span(), part), owner, kAnswers)),
-            comm_.plan(Call::send(part_of(vector_, part), owner, kRequests))};
-  }
-
-  void start(int owner, size_t index, CenterShard<T>* own) {
-    if (owner == comm_.rank()) {
-      const Part part = shards_.piece(owner, index);
-      return own->exchange(index, part_of(vector_, part), part_of(delta_.span(), part));
-    }
-    Trip& trip = trips_[static_cast<size_t>(owner)][index];
-    trip.answer.start();  // first: the owner never waits to be rid of it
-    trip.request.start();
-  }
-
-  void finish(int owner, size_t index) {
-    if (owner == comm_.rank()) return;
-    Trip& trip = trips_[static_cast<size_t>(owner)][index];
-    trip.request.wait();
-    trip.answer.wait();
-  }
-
-  static std::span<T> part_of(std::span<T> whole, Part part) {
-    return whole.subspan(part.begin, part.size);
-  }
-
-  Communicator& comm_;
-  const Shards shards_;
-  const std::span<T> vector_;
-  Buffer<T> delta_;
-  std::vector<std::vector<Trip>> trips_;  // by owner and piece; they use the buffers: die first
-};
 
 template <class T>
 class AsyncEa<T>::Impl {
  public:
   Impl(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options)
-      : tau_(tau), alpha_(alpha), servers_(options.servers) {
+      : tau_(tau), alpha_(alpha), options_(options), servers_(options.servers) {
     check_elastic(kName, tau, alpha);
     if (servers_ < 0 || servers_ >= comm.size())
       refuse(fmt::format("{} servers of {} ranks", servers_, comm.size()),
              "leave at least one rank to work");
-    comm_ = comm.split(0, comm.rank());
+    is_server_ = comm.rank() < servers_;
+    comm_ = comm.split(0, key_in(comm));
   }
 
   ~Impl() { leave(); }
@@ -203,9 +68,8 @@ class AsyncEa<T>::Impl {
       log(LogLevel::warn, comm_->rank(), "the end of an AsyncEa: {}", error.what());
       comm_->abort("its AsyncEa has ended");  // nobody answers the others any more
     }
-    shard_.reset();  // answers the others until here
-    exchange_.reset();
-    vector_ = {};
+    close_center();  // answers the others until here
+    past_.reset();
     try {
       comm_->leave();
     } catch (const Error& error) {
@@ -215,29 +79,27 @@ class AsyncEa<T>::Impl {
 
   void abort(std::string_view reason) {
     throw_if_forked();
+    std::lock_guard lock(comm_mutex_);
     aborted_ = true;
-    comm_->abort(std::string(reason));
+    abort_reason_ = reason;
+    comm_->abort(abort_reason_);
   }
 
   bool average(TensorList<T> parameters) {
     require_role(true);
     check_length(parameters);
-    if (shard_) shard_->throw_if_failed();
-    ++step_;
-    if (step_ % tau_ != 0) return false;
-    pack(parameters, vector_.data());
-    exchange_->run(shard_.get());
-    const T* delta = exchange_->delta().data();
-    for (const std::span<T>& tensor : parameters)
-      for (T& parameter : tensor) parameter = narrow<T>(widen(parameter) - widen(*delta++));
-    return true;
+    throw_if_failed();
+    const bool exchanges = (step_ + 1) % tau_ == 0;
+    if (exchanges) exchange(parameters);
+    ++step_;  // not where it throws: the next one exchanges then
+    return exchanges;
   }
 
   void synchronize(EaOperation operation, TensorList<T> parameters) {
     require_role(true);
-    if (shards_) check_length(parameters);
-    meet(operation, elements_of(parameters));
-    if (!shards_) make_center(elements_of(parameters), parameters);
+    if (layout_) check_length(parameters);
+    const Meeting meeting = meet(operation, elements_of(parameters));
+    if (!layout_) make_center(meeting, parameters);
     step_ = 0;
     if (operation == EaOperation::synchronize_parameters) read_center(parameters);
   }
@@ -252,18 +114,45 @@ class AsyncEa<T>::Impl {
   void serve() {
     require_role(false);
     while (!workers_left_) {
-      const EaCall call = meet(EaOperation::serve, 0);
-      workers_left_ = call.operation == EaOperation::leave;
+      const Meeting meeting = meet(EaOperation::serve, EaCall::kAnyElements);
+      workers_left_ = meeting.operation == EaOperation::leave;
       if (workers_left_) break;
-      if (!shards_) make_center(call.elements, {});
-      if (call.operation != EaOperation::synchronize_center) gather();
+      if (!layout_) make_center(meeting, {});
+      if (meeting.operation != EaOperation::synchronize_center) gather();
     }
     shard_.reset();  // nobody is left to answer
   }
 
+  size_t resume(Communicator& next, TensorList<T> parameters) {
+    throw_if_forked();
+    if (ended_ || workers_left_) refuse("it has ended", "make every call before leave()");
+    const std::optional<size_t> known = known_elements();
+    if (known && !is_server_) check_elements(kName, parameters, *known);
+    end_epoch();
+    move_to(next);
+    const Meeting meeting =
+        meet(EaOperation::resume,
+             is_server_ ? known.value_or(EaCall::kAnyElements) : elements_of(parameters));
+    servers_ = meeting.servers;
+    if (meeting.center.generation < 0)
+      make_center(meeting, parameters);
+    else
+      restore_center(meeting);
+    if (!known && !is_server_) unpack<T>(vector_.data(), parameters);
+    return std::exchange(failed_elements_, 0);
+  }
+
  private:
-  bool works() const { return comm_->rank() >= servers_; }
-  bool owns() const { return servers_ == 0 || !works(); }
+  bool owns() const { return servers_ == 0 || is_server_; }
+  /// Owners are the first ranks of comm_, whatever their ranks in `comm`.
+  int key_in(const Communicator& comm) const {
+    return is_server_ ? comm.rank() - comm.size() : comm.rank();
+  }
+  std::optional<size_t> known_elements() const {
+    if (layout_) return layout_->shards().total();
+    if (past_) return past_->layout.shards().total();
+    return {};
+  }
 
   /// A child has no thread that answers, and its locks are as they were.
   void throw_if_forked() const {
@@ -272,10 +161,16 @@ class AsyncEa<T>::Impl {
              "make calls in the process that made the policy");
   }
 
+  /// Also where this call would send nothing: whoever is to go on should soon know.
+  void throw_if_failed() const {
+    if (shard_) shard_->throw_if_failed();
+    if (const std::optional<Failure> failure = comm_->failure()) throw Error(*failure);
+  }
+
   void require_role(bool worker) const {
     throw_if_forked();
     if (ended_) refuse("this rank has left it", "make every call before leave()");
-    if (works() == worker) return;
+    if (is_server_ != worker) return;
     if (worker)
       refuse(fmt::format("rank {} is a server", comm_->rank()), "call nothing but serve on it");
     refuse(fmt::format("rank {} is a worker", comm_->rank()),
@@ -283,51 +178,163 @@ class AsyncEa<T>::Impl {
   }
 
   void check_length(TensorList<T> list) const {
-    if (!shards_) refuse("there is no center yet", "call synchronize_parameters first");
-    check_elements(kName, list, shards_->total());
+    if (!layout_ && past_)
+      refuse("the center has not been restored", "call shrink and resume, or synchronize_center");
+    if (!layout_) refuse("there is no center yet", "call synchronize_parameters first");
+    check_elements(kName, list, layout_->shards().total());
   }
 
-  EaCall meet(EaOperation operation, size_t elements) {
+  Meeting meet(EaOperation operation, size_t elements) {
     if (shard_) shard_->throw_if_failed();
-    return meet_all(*comm_, {operation, elements, servers_, std::bit_cast<uint64_t>(alpha_)});
+    is_fresh_ = false;
+    const CenterId known = layout_ ? id_ : past_ ? past_->id : CenterId();
+    return meet_all(*comm_, {operation, elements, options_.servers, std::bit_cast<uint64_t>(alpha_),
+                             is_server_ ? 1 : 0, known});
   }
 
-  /// Of `total` elements: the first worker's `parameters`. Where this rank cannot, the others must
-  /// not wait for it: they are at it, too.
-  void make_center(size_t total, TensorList<T> parameters) {
+  void exchange(TensorList<T> parameters) {
+    pack(parameters, vector_.data());
+    ++exchanges_;
+    exchange_failed_ = true;
+    exchange_->run(shard_.get());
+    exchange_->apply(parameters, static_cast<Wide<T>>(alpha_), copy_);
+    exchange_failed_ = false;
+  }
+
+  /// Where this rank cannot do `body`, the others must not wait for it: they are at it, too.
+  template <class Body>
+  void run_or_abort(Body body) {
     try {
-      vector_ = comm_->allocate<T>(total);
-      pack(parameters, vector_.data());
-      const int owners = servers_ > 0 ? servers_ : comm_->size();
-      const Shards shards(total, owners, kPieceBytes / sizeof(T));
-      if (total > 0) comm_->broadcast(vector_.span(), servers_);
-      // Requests that come before this rank has its shard wait until it answers.
-      if (works()) exchange_.emplace(*comm_, shards, vector_.span());
-      if (owns()) shard_ = std::make_unique<CenterShard<T>>(*comm_, shards, alpha_, part(shards));
-      shards_ = shards;
+      body();
     } catch (const std::exception& error) {
       comm_->abort(error.what());
       throw;
     }
   }
 
+  /// The first worker's `parameters`.
+  void make_center(const Meeting& meeting, TensorList<T> parameters) {
+    run_or_abort([&] {
+      vector_ = comm_->allocate<T>(meeting.elements);
+      pack(parameters, vector_.data());
+      if (meeting.elements > 0) comm_->broadcast(vector_.span(), servers_);
+      open_center(meeting);
+    });
+    failed_elements_ = 0;
+  }
+
+  /// The latest that those who are left have.
+  void restore_center(const Meeting& meeting) {
+    const CopyLayout<T> layout(shards_of(meeting.elements, meeting.center.owners),
+                               static_cast<int>(meeting.center.ranks));
+    const bool has_it = past_ && past_->id.generation == meeting.center.generation;
+    size_t lost = 0;
+    run_or_abort([&] {
+      Restoration<T> restoration(*comm_, layout, has_it ? &*past_ : nullptr);
+      lost = restoration.lost_elements();
+      if (lost > 0) return;
+      const size_t failed = restoration.failed_elements();
+      if (has_it) failed_elements_ = failed;
+      vector_ = comm_->allocate<T>(meeting.elements);
+      restoration.collect(vector_);
+      // A rank that has failed from here on learns the rest from those who have not.
+      comm_->barrier();
+      open_center(meeting);
+    });
+    if (lost > 0)
+      throw Error(ErrorCode::unavailable, kName,
+                  fmt::format("{} of {} elements of the center have died with their owners", lost,
+                              meeting.elements),
+                  "set AsyncEaOptions::replicated; synchronize_center makes a new center");
+  }
+
+  /// Of vector_, which has it on every rank. The rest of what there is of the last one goes.
+  void open_center(const Meeting& meeting) {
+    const int owners = servers_ > 0 ? servers_ : comm_->size();
+    try {
+      layout_.emplace(shards_of(meeting.elements, owners), comm_->size());
+      if (options_.replicated && !is_server_) copy_ = new_copy();
+      if (!is_server_) exchange_.emplace(*comm_, *layout_, vector_.span());
+      // Requests that come before this rank has its shard wait until it answers. Nothing may fail
+      // after this.
+      if (owns()) shard_ = std::make_unique<CenterShard<T>>(*comm_, *layout_, alpha_, own_part());
+    } catch (...) {
+      close_center();
+      throw;
+    }
+    id_ = {meeting.center.generation + 1, owners, comm_->size()};
+    exchanges_ = 0;
+    exchange_failed_ = false;
+    past_.reset();
+  }
+
+  void close_center() {
+    shard_.reset();
+    exchange_.reset();
+    copy_ = {};
+    vector_ = {};
+    layout_.reset();
+  }
+
+  std::vector<T> new_copy() const {
+    std::vector<T> copy(layout_->size());
+    for (size_t number = 0; number < layout_->pieces(); ++number) {
+      const Part part = layout_->part(number);
+      std::copy_n(vector_.data() + part.begin, part.size, layout_->slot(copy, number).begin());
+      layout_->write_record(layout_->slot(copy, number), PieceRecord(comm_->size()));
+    }
+    return copy;
+  }
+
+  /// Nothing of the center changes here from now on; what this rank has of it is kept.
+  void end_epoch() {
+    {
+      std::lock_guard lock(comm_mutex_);
+      aborted_ = false;
+    }
+    if (!layout_) return;
+    if (!comm_->failure()) comm_->abort("it goes on with another communicator");
+    copy_.resize(layout_->size());
+    if (shard_) {
+      shard_->stop();
+      shard_->write_to(copy_);
+    }
+    past_.emplace(PastCenter<T>{id_, *layout_, std::move(copy_), comm_->rank(), {}});
+    if (exchange_failed_) past_->failed_is_odd = exchanges_ % 2 != 0;
+    close_center();
+  }
+
+  /// A policy that has been made of `next` and not been used is there already.
+  void move_to(Communicator& next) {
+    if (is_fresh_ && !comm_->failure() && comm_->epoch().number == next.epoch().number) return;
+    std::unique_ptr<Communicator> comm = next.split(0, key_in(next));
+    std::lock_guard lock(comm_mutex_);
+    comm_.swap(comm);
+    if (aborted_) comm_->abort(abort_reason_);
+  }
+
+  static Shards shards_of(size_t total, int64_t owners) {
+    return Shards(total, static_cast<int>(owners), kPieceBytes / sizeof(T));
+  }
+
   /// The center into vector_, on every rank.
   void gather() {
-    if (shards_->total() == 0) return;
+    const Shards& shards = layout_->shards();
+    if (shards.total() == 0) return;
     std::vector<size_t> counts(static_cast<size_t>(comm_->size()));
-    for (int owner = 0; owner < shards_->owners(); ++owner)
-      counts[static_cast<size_t>(owner)] = shards_->shard(owner).size;
+    for (int owner = 0; owner < shards.owners(); ++owner)
+      counts[static_cast<size_t>(owner)] = shards.shard(owner).size;
     std::span<T> own;
     if (shard_) {
-      own = part(*shards_);
+      own = own_part();
       shard_->copy_to(own);
     }
     comm_->run(Call::all_gather_v(own, vector_, std::move(counts)));
   }
 
   /// This rank's shard of vector_.
-  std::span<T> part(const Shards& shards) const {
-    const Part own = shards.shard(comm_->rank());
+  std::span<T> own_part() const {
+    const Part own = layout_->shards().shard(comm_->rank());
     return vector_.span().subspan(own.begin, own.size);
   }
 
@@ -338,19 +345,31 @@ class AsyncEa<T>::Impl {
 
   const int tau_;
   const double alpha_;
-  const int servers_;
+  const AsyncEaOptions options_;
+  int servers_;  // that are left; with none every rank owns a part
+  bool is_server_ = false;
   const int exceptions_ = std::uncaught_exceptions();
   const ForkGuard process_;
   int64_t step_ = 0;           // of this rank, since the last synchronization
   bool workers_left_ = false;  // on servers
   bool ended_ = false;
+  bool is_fresh_ = true;   // the ranks have not met
+  std::mutex comm_mutex_;  // guards what follows from `abort`
   std::atomic<bool> aborted_{false};
+  std::string abort_reason_;
   std::unique_ptr<Communicator> comm_;
-  // From the first synchronization on; shards_ is set last:
-  std::optional<Shards> shards_;
+  // What is left of the last center, until there is one:
+  std::optional<PastCenter<T>> past_;
+  size_t failed_elements_ = 0;  // that the next `resume` which ends is to tell
+  // The center; layout_ tells whether there is one:
+  std::optional<CopyLayout<T>> layout_;
+  CenterId id_;
   Buffer<T> vector_;                       // of an exchange, or the center for `gather`
+  std::vector<T> copy_;                    // as this rank's last exchange has left it; or empty
   std::optional<Exchange<T>> exchange_;    // workers
   std::unique_ptr<CenterShard<T>> shard_;  // owners; answers the others, so it goes first
+  uint64_t exchanges_ = 0;                 // that this rank has begun
+  bool exchange_failed_ = false;           // the last of them
 };
 
 template <class T>
@@ -385,6 +404,11 @@ void AsyncEa<T>::center(TensorList<T> center) {
 template <class T>
 void AsyncEa<T>::serve() {
   impl_->serve();
+}
+
+template <class T>
+size_t AsyncEa<T>::resume(Communicator& next, TensorList<T> parameters) {
+  return impl_->resume(next, parameters);
 }
 
 template <class T>

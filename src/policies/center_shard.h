@@ -1,11 +1,12 @@
 // The owner's end of asynchronous elastic averaging: a shard of the center, and the thread that
-// answers for it. The vector of all parameters is cut into a shard for each owner, and each shard
-// into pieces, which travel one by one.
+// answers for it.
 //
-// An exchange of one piece: a worker sends its parameters on channel 0; the owner computes
-// delta = alpha (parameters - center), adds it to the center and answers with it on channel 1. Each
-// request is applied by one thread, once, and its answer is the delta that was applied. So nothing
-// is lost, applied twice, or computed from a center that has moved on.
+// An exchange of one piece: a worker sends its parameters on channel 0; the owner answers on
+// channel 1 with the center as it is then, and adds delta = alpha (parameters - center) to it. Each
+// request is applied by one thread, once, and the worker computes the same delta of the answer. So
+// nothing is lost, applied twice, or computed from a center that has moved on; and the worker knows
+// the center as its own exchange has left it, with all that came before: should the owner die, the
+// latest of these copies is its shard.
 //
 // Nothing waits in a circle: the thread waits for a request that has begun to arrive, and for
 // answers, for which their worker has started a recv before it sent.
@@ -23,88 +24,66 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "reduce/element.h"
+#include "policies/center_pieces.h"
+#include "policies/tensor_list.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
 
 constexpr int kRequests = 0, kAnswers = 1;  // channels
 
-/// A part of the vector, in elements.
-struct Part {
-  size_t begin = 0, size = 0;
-};
-
-/// Pure. Shards differ by one element at most; only the last piece of a shard may be short.
-class Shards {
- public:
-  Shards(size_t total, int owners, size_t piece)
-      : total_(total), owners_(static_cast<size_t>(owners)), piece_(piece) {}
-
-  size_t total() const { return total_; }
-  int owners() const { return static_cast<int>(owners_); }
-
-  Part shard(int owner) const {
-    const size_t begin = bound(static_cast<size_t>(owner));
-    return {begin, bound(static_cast<size_t>(owner) + 1) - begin};
-  }
-  size_t pieces(int owner) const { return (shard(owner).size + piece_ - 1) / piece_; }
-  /// Of the largest shard.
-  size_t pieces_max() const {
-    size_t most = 0;
-    for (int owner = 0; owner < owners(); ++owner) most = std::max(most, pieces(owner));
-    return most;
-  }
-  /// Where piece `index` of the shard of `owner` lies in the vector.
-  Part piece(int owner, size_t index) const {
-    const Part whole = shard(owner);
-    const size_t begin = index * piece_;
-    return {whole.begin + begin, std::min(piece_, whole.size - begin)};
-  }
-
- private:
-  /// Without the overflow of total * owner.
-  size_t bound(size_t owner) const {
-    return total_ / owners_ * owner + std::min(owner, total_ % owners_);
-  }
-
-  size_t total_, owners_, piece_;
-};
-
 /// Thread-safe, but for the constructor's and destructor's thread: it starts and ends the other.
 template <class T>
 class CenterShard {
  public:
   /// Answers requests for this rank's shard from here on. `initial` is what the shard holds first;
-  /// `comm` outlives this.
-  CenterShard(Communicator& comm, const Shards& shards, double alpha, std::span<const T> initial)
+  /// `comm` and `layout` outlive this.
+  CenterShard(Communicator& comm, const CopyLayout<T>& layout, double alpha,
+              std::span<const T> initial)
       : comm_(comm),
-        shards_(shards),
+        layout_(layout),
+        shards_(layout.shards()),
         alpha_(static_cast<Wide<T>>(alpha)),
         center_(comm.allocate<T>(initial.size())),
+        records_(shards_.pieces(comm.rank()), PieceRecord(comm.size())),
         next_piece_(static_cast<size_t>(comm.size())) {
     std::ranges::copy(initial, center_.begin());
     if (comm.size() == 1 || initial.empty()) return;
-    for (Slot& slot : slots_) slot.memory = comm.allocate<T>(shards.piece(comm.rank(), 0).size);
+    for (Slot& slot : slots_)
+      slot.memory = comm.allocate<T>(shards_.piece(comm.rank(), 0).size + layout.record_elements());
     thread_ = start_thread("AsyncEa", "ropewalk-center", [this] { serve_until_stopped(); });
   }
-  /// All exchanges must have ended, or the communicator be broken.
-  ~CenterShard() {
+  ~CenterShard() { stop(); }
+
+  /// Answers no more. All exchanges must have ended, or the communicator be broken.
+  void stop() {
     stopping_ = true;
     if (!thread_.joinable()) return;
     comm_.interrupt_next_sender(kRequests);
     thread_.join();
   }
 
-  /// An exchange of this rank with its own shard: piece `index`.
-  void exchange(size_t index, std::span<const T> parameters, std::span<T> delta) {
-    std::ranges::copy(parameters, delta.begin());
-    apply(index, delta);
+  /// An exchange of this rank with its own shard: piece `index`. `answer`: a slot.
+  void exchange(size_t index, std::span<const T> parameters, std::span<T> answer) {
+    std::ranges::copy(parameters, answer.begin());
+    apply(comm_.rank(), index, answer);
   }
 
   void copy_to(std::span<T> out) {
     std::lock_guard lock(mutex_);
     std::ranges::copy(center_, out.begin());
+  }
+  /// The same, with records, into a copy of the whole center.
+  void write_to(std::span<T> copy) {
+    std::lock_guard lock(mutex_);
+    const T* center = center_.data();
+    for (size_t index = 0; index < records_.size(); ++index) {
+      const size_t number = layout_.number(comm_.rank(), index);
+      const std::span<T> elements = layout_.elements(copy, number);
+      std::copy_n(center, elements.size(), elements.begin());
+      center += elements.size();
+      layout_.write_record(layout_.slot(copy, number), records_[index]);
+    }
   }
 
   /// Throws what ended the thread before its time.
@@ -139,9 +118,10 @@ class CenterShard {
     size_t& next = next_piece_[static_cast<size_t>(worker)];
     const size_t index = next;
     next = (next + 1) % shards_.pieces(comm_.rank());
-    const std::span<T> data = slot.memory.span().first(shards_.piece(comm_.rank(), index).size);
-    comm_.run(Call::recv(data, worker, kRequests));
-    apply(index, data);
+    const size_t size = shards_.piece(comm_.rank(), index).size;
+    const std::span<T> data = slot.memory.span().first(size + layout_.record_elements());
+    comm_.run(Call::recv(data.first(size), worker, kRequests));
+    apply(worker, index, data);
     slot.answer = comm_.start(Call::send(data, worker, kAnswers));
   }
 
@@ -159,24 +139,28 @@ class CenterShard {
     }
   }
 
-  /// In: parameters; out: delta.
-  void apply(size_t index, std::span<T> data) {
-    const size_t begin =
-        shards_.piece(comm_.rank(), index).begin - shards_.shard(comm_.rank()).begin;
-    T* center = center_.data() + begin;
+  /// In: parameters of `worker`, and room for a record; out: the center before, the record after.
+  void apply(int worker, size_t index, std::span<T> data) {
+    const Part piece = shards_.piece(comm_.rank(), index);
+    T* center = center_.data() + (piece.begin - shards_.shard(comm_.rank()).begin);
     std::lock_guard lock(mutex_);
-    for (T& value : data) {
-      value = narrow<T>(alpha_ * (widen(value) - widen(*center)));
-      *center = narrow<T>(widen(*center) + widen(value));
+    for (T& value : data.first(piece.size)) {
+      const T before = *center;
+      *center = add(before, elastic_difference(value, before, alpha_));
+      value = before;
       ++center;
     }
+    records_[index].change(worker);
+    layout_.write_record(data, records_[index]);
   }
 
   Communicator& comm_;
-  const Shards shards_;
+  const CopyLayout<T>& layout_;
+  const Shards& shards_;
   const Wide<T> alpha_;
-  std::mutex mutex_;  // guards the elements of center_
+  std::mutex mutex_;  // guards the elements of center_, and records_
   Buffer<T> center_;
+  std::vector<PieceRecord> records_;  // of its pieces
   std::atomic<bool> stopping_{false};
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  // written before failed_ is set

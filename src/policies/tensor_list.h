@@ -51,6 +51,29 @@ void unpack(const T* from, TensorList<T> list) {
   }
 }
 
+/// Goes through the elements of a list, from the first on.
+template <class T>
+class ListReader {
+ public:
+  explicit ListReader(TensorList<T> list) : list_(list) {}
+
+  /// The next ones that lie together, one at least and `most` at most. Some must be left.
+  std::span<T> next(size_t most) {
+    while (at_ == list_[tensor_].size()) {
+      ++tensor_;
+      at_ = 0;
+    }
+    const std::span<T> rest = list_[tensor_].subspan(at_);
+    const std::span<T> taken = rest.first(std::min(most, rest.size()));
+    at_ += taken.size();
+    return taken;
+  }
+
+ private:
+  TensorList<T> list_;
+  size_t tensor_ = 0, at_ = 0;  // of the next element
+};
+
 /// Of both kinds of elastic averaging.
 inline void check_elastic(const char* policy, int tau, double alpha) {
   if (tau < 1)
@@ -59,6 +82,21 @@ inline void check_elastic(const char* policy, int tau, double alpha) {
   if (!(alpha > 0 && alpha < 1))  // catches NaN too
     throw Error(ErrorCode::invalid_argument, policy, fmt::format("alpha is {}", alpha),
                 "use a moving rate between 0 and 1, both excluded");
+}
+
+/// What elastic averaging moves by. The same bits wherever it is computed: meson.build sees to
+/// that.
+template <class T>
+T elastic_difference(T parameter, T center, Wide<T> alpha) {
+  return narrow<T>(alpha * (widen(parameter) - widen(center)));
+}
+template <class T>
+T add(T a, T b) {
+  return narrow<T>(widen(a) + widen(b));
+}
+template <class T>
+T subtract(T a, T b) {
+  return narrow<T>(widen(a) - widen(b));
 }
 
 /// How many ranks raised each flag in one round.

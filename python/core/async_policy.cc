@@ -31,6 +31,7 @@ class AsyncTask final : public Task {
     closed_ = true;
     std::visit([](auto& policy) { policy->leave(); }, policy_);
   }
+  bool outlives_epoch() const noexcept override { return true; }
   /// Without the lock, which a thread may hold that waits for other ranks.
   void abandon(const std::string& reason) noexcept override {
     std::visit([&](auto& policy) { policy->abort(reason); }, policy_);
@@ -57,38 +58,43 @@ class AsyncTask final : public Task {
   bool closed_ = false;
 };
 
-AnyAsyncEa make(Session& session, DataType type, int tau, double alpha, int servers) {
+AnyAsyncEa make(Session& session, DataType type, int tau, double alpha,
+                const AsyncEaOptions& options) {
   return visit_type(type, [&]<class T>(std::type_identity<T>) -> AnyAsyncEa {
     if constexpr (!std::is_integral_v<T>)
-      return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha,
-                                          AsyncEaOptions{.servers = servers});
+      return std::make_unique<AsyncEa<T>>(session.open(), tau, alpha, options);
     reject(kName, fmt::format("dtype is {}", name_of(type)), floating_types_advice());
   });
 }
 
 class AsyncPolicy {
  private:
-  template <class Action>
-  auto apply(const nb::sequence& list, const char* argument, Action action) {
-    const std::vector<Array> arrays = view_list(list, kName, argument);
+  std::vector<Array> view(const nb::sequence& list, const char* argument) const {
+    std::vector<Array> arrays = view_list(list, kName, argument);
     session_->require_own_process();
     if (arrays[0].type != task_->type())
       reject(kName,
              fmt::format("{}[0] has dtype {}, not {}", argument, name_of(arrays[0].type),
                          name_of(task_->type())),
              "give the policy the arrays' dtype");
+    return arrays;
+  }
+  template <class Action>
+  auto apply(const nb::sequence& list, const char* argument, Action action) {
+    const std::vector<Array> arrays = view(list, argument);
     nb::gil_scoped_release unlocked;
     return task_->apply(arrays, action);
   }
 
  public:
   AsyncPolicy(std::shared_ptr<Session> session, const std::string& dtype, int tau, double alpha,
-              int servers)
+              int servers, bool replicated)
       : session_(std::move(session)) {
     const auto type = data_type_named(dtype);
     if (!type) reject(kName, fmt::format("dtype is {}", dtype), floating_types_advice());
     nb::gil_scoped_release unlocked;
-    task_ = std::make_shared<AsyncTask>(make(*session_, *type, tau, alpha, servers), *type);
+    task_ = std::make_shared<AsyncTask>(make(*session_, *type, tau, alpha, {servers, replicated}),
+                                        *type);
     session_->settle_at_close(task_);
   }
   AsyncPolicy(const AsyncPolicy&) = delete;
@@ -122,6 +128,18 @@ class AsyncPolicy {
     nb::gil_scoped_release unlocked;
     task_->apply({}, [](auto& policy, auto) { policy.serve(); });
   }
+  /// Goes on with `next`. Servers give no arrays.
+  size_t resume(std::shared_ptr<Session> next, const nb::sequence& list) {
+    std::vector<Array> arrays;
+    if (nb::len(list) > 0) arrays = view(list, "parameters");
+    Communicator& comm = next->open();
+    nb::gil_scoped_release unlocked;
+    next->settle_at_close(task_);
+    const size_t elements = task_->apply(
+        arrays, [&](auto& policy, auto tensors) { return policy.resume(comm, tensors); });
+    session_.swap(next);
+    return elements;
+  }
   void close() {
     if (session_->is_forked()) return;
     nb::gil_scoped_release unlocked;
@@ -144,13 +162,14 @@ class AsyncPolicy {
 void bind_async_policy(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<AsyncPolicy>(module, "AsyncEa")
-      .def(nb::init<std::shared_ptr<Session>, const std::string&, int, double, int>(), "session"_a,
-           "dtype"_a, "tau"_a, "alpha"_a, "servers"_a)
+      .def(nb::init<std::shared_ptr<Session>, const std::string&, int, double, int, bool>(),
+           "session"_a, "dtype"_a, "tau"_a, "alpha"_a, "servers"_a, "replicated"_a)
       .def("average_parameters", &AsyncPolicy::average_parameters, "parameters"_a)
       .def("synchronize_center", &AsyncPolicy::synchronize_center, "parameters"_a)
       .def("synchronize_parameters", &AsyncPolicy::synchronize_parameters, "parameters"_a)
       .def("center", &AsyncPolicy::center, "center"_a)
       .def("serve", &AsyncPolicy::serve)
+      .def("resume", &AsyncPolicy::resume, "session"_a, "parameters"_a)
       .def("close", &AsyncPolicy::close)
       .def("abandon", &AsyncPolicy::abandon);
 }

@@ -68,7 +68,7 @@ std::shared_ptr<Session> Session::create_group(const std::vector<int>& ranks,
 
 std::shared_ptr<Session> Session::shrink(std::optional<std::chrono::nanoseconds> timeout) {
   std::shared_ptr<Session> next(new Session(open().shrink(timeout)));
-  close();
+  end(true);
   return next;
 }
 
@@ -76,13 +76,14 @@ std::shared_ptr<Session> Session::grow(std::optional<std::chrono::nanoseconds> t
   auto grown = open().grow(timeout);
   if (!grown) return nullptr;
   std::shared_ptr<Session> next(new Session(std::move(grown)));
-  close();
+  end(true);
   return next;
 }
 
-void Session::close() {
+void Session::end(bool is_followed) {
   if (is_forked() || closed_.exchange(true)) return;
-  for (const auto& task : live_tasks()) task->settle();
+  for (const auto& task : live_tasks())
+    if (!is_followed || !task->outlives_epoch()) task->settle();
   communicator_->leave();
 }
 

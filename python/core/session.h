@@ -27,6 +27,8 @@ class Task {
   /// Where the job is aborted: ends waits for other ranks, also those of calls that are under way
   /// in other threads.
   virtual void abandon(const std::string& /*reason*/) noexcept {}
+  /// Whether it may go on with the next epoch: `shrink` does not settle it.
+  virtual bool outlives_epoch() const noexcept { return false; }
 };
 
 /// Thread-safe. Destroyed with the GIL held.
@@ -68,7 +70,7 @@ class Session {
   const Epoch& epoch() const { return communicator_->epoch(); }
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
   /// nothing.
-  void close();
+  void close() { end(false); }
   bool is_closed() const { return closed_; }
 
   // Known for good, also when closed.
@@ -77,6 +79,7 @@ class Session {
 
  private:
   explicit Session(std::unique_ptr<Communicator> communicator);
+  void end(bool is_followed);
   std::vector<std::shared_ptr<Task>> live_tasks();
 
   const ForkGuard guard_;

@@ -99,14 +99,18 @@ class AsyncEA:
     each rank has 0.7 MB and two open files for every other one. Each rank answers the others from a thread of
     its own, also while it computes or sleeps. An update is applied once.
 
-    Collective, on all ranks alike: the constructor, synchronize_*(), center() and close(). They wait
+    Collective, on all ranks alike: the constructor, synchronize_*(), center(), resume() and close(). They wait
     for the slowest rank, however long it takes, as long as it lives.
     """
 
     def __init__(self, comm: Communicator, tau: int, alpha: float, *, dtype: Any = "float32",
-                 servers: int = 0) -> None:
-        """`dtype` is that of all arrays; `tau` and `alpha` as for AllReduceEA."""
-        self._policy = _core.AsyncEa(comm._session, dtype_name(dtype), tau, alpha, servers)
+                 servers: int = 0, replicated: bool = True) -> None:
+        """`dtype` is that of all arrays; `tau` and `alpha` as for AllReduceEA.
+
+        `replicated`: each worker keeps the center as its last exchange has left it, so that resume() can
+        restore what a rank that has died had. It costs memory as large as the parameters.
+        """
+        self._policy = _core.AsyncEa(comm._session, dtype_name(dtype), tau, alpha, servers, replicated)
 
     def __enter__(self) -> AsyncEA:
         return self
@@ -146,6 +150,20 @@ class AsyncEA:
     def serve(self) -> None:
         """Servers only: answers until the workers close their policies."""
         self._policy.serve()
+
+    def resume(self, comm: Communicator, parameters: Iterable[Any] = ()) -> int:
+        """Goes on with `comm`, which shrink() gave, on all of its ranks.
+
+        The center has every exchange that has ended on a rank that is left, once. Ranks that are new, or
+        had no center yet, get the center as their `parameters` (where nobody has one, those of the first
+        rank that works); the others' stay as they are. Servers go on as servers and give none; with none
+        left every rank owns a part.
+
+        An exchange that has raised on this rank may be in the center, whole or in pieces, once. Returns of
+        how many parameters that is so. Raises UnavailableError on every rank where a part of the center is
+        lost (see `replicated`); then a synchronization makes a new one.
+        """
+        return self._policy.resume(comm._session, list(parameters))
 
     def close(self) -> None:
         """Waits until every rank calls it; the communicator's close() calls it.

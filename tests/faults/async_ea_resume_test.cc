@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,7 @@
 #include "tests/faults/exchange_ledger.h"
 #include "tests/faults/forked_job.h"
 #include "tests/local_world.h"
+#include "tests/support/tensors.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -45,6 +47,8 @@ struct ResumeCase {
   std::vector<int> victims;  // of the first epoch's ranks
   int servers = 0;
   bool large = false;  // several pieces for each owner
+  /// With threads the victim throws, in the second epoch.
+  bool throws = false;
   /// Whole lanes for each owner, whoever is left.
   size_t elements() const { return ExchangeLedger::kLanes * (large ? 2100 : 420); }
   int left() const { return ranks - static_cast<int>(victims.size()); }
@@ -103,6 +107,9 @@ class ElasticWorker {
     const bool all_have_died = comm_->size() == wanted_.left();
     if (all_have_died && since_resume_ >= 20) return end();
     ++since_resume_;
+    if (wanted_.throws && wanted_.is_victim(me_) && comm_->epoch().number == 1 &&
+        since_resume_ > 10)
+      throw std::runtime_error("it dies");
     if (!all_have_died && exchange_ > ExchangeLedger::kLanes - 60) return wait_for_death();
     board_.ledger.begin(me_, exchange_, values_);
     ea_.average_parameters(parameters());
@@ -217,7 +224,7 @@ TEST_P(AsyncEaSurvives, TwoAtOnce) {
 }
 
 TEST_P(AsyncEaSurvives, OneMoreWhileTheCenterIsRestored) {
-  for (int i = 0; i < resume_kills(12) && !HasFailure(); ++i)
+  for (int i = 0; i < resume_kills(8) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i % 5, (i + 1 + i / 5 % 3) % 5}, .large = i % 2 == 1},
          static_cast<unsigned>(i), [](ResumeBoard& board, std::mt19937& random) {
            const double limit_s = now_s() + 20 * slowness();
@@ -227,6 +234,128 @@ TEST_P(AsyncEaSurvives, OneMoreWhileTheCenterIsRestored) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, AsyncEaSurvives, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& info) { return info.param; });
+
+/// With threads: named so that tests/faults/meson.build has them run under sanitizers.
+class AsyncEaEpochs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AsyncEaEpochs, EndInTheMiddleOfExchanges) {
+  const ResumeCase wanted{.victims = {1}, .throws = true};
+  const auto board = ResumeBoard::make();
+  run_ranks(wanted.ranks, GetParam(), [&](Communicator& comm) {
+    std::thread revoker;
+    if (comm.rank() == 2)
+      revoker = std::thread([&] {
+        while (board->exchanging < wanted.ranks) sleep_s(0.001);
+        sleep_s(0.01);
+        comm.revoke("enough");
+      });
+    try {
+      ElasticWorker worker(comm, *board, wanted);
+      worker.run();
+      EXPECT_NE(comm.rank(), 1);
+    } catch (const std::exception& error) {
+      EXPECT_EQ(comm.rank(), 1) << error.what();
+    }
+    if (revoker.joinable()) revoker.join();
+  });
+}
+
+/// As where a rank joins a job that runs: it has just made its policy.
+void check_newcomer(const std::string& transport, int servers) {
+  std::atomic<bool> has_exchanged = false;
+  run_ranks(3, transport, [&](Communicator& comm) {
+    const bool is_new = comm.rank() == 2, serves = comm.rank() < servers;
+    const AsyncEaOptions options{.servers = servers};
+    std::vector<double> values(10'000, comm.rank()), center(values.size());
+    const std::array all = {std::span(values)}, into = {std::span(center)};
+    const auto part = comm.split(is_new ? 1 : 0);
+    std::optional<AsyncEa<double>> ea;
+    if (!is_new) ea.emplace(*part, 1, 0.5, options);
+    try {
+      if (serves) ea->serve();
+      if (!is_new) ea->synchronize_center(all);
+      if (comm.rank() == 1) has_exchanged = ea->average_parameters(all);
+      while (!has_exchanged) sleep_s(0.001);
+      if (is_new) comm.revoke("another joins");
+      for (;;) comm.barrier();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::revoked) << error.what();
+    }
+    const auto next = comm.shrink();
+    if (is_new) ea.emplace(*next, 1, 0.5, options);
+    const std::vector<double> before = values;
+    EXPECT_EQ(ea->resume(*next, serves ? TensorList<double>() : all), 0u);
+    if (serves) return ea->serve();
+    ea->center(into);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(center[i], servers == 0 ? 0.5 : 1);  // rank 1 has gone half of the way to 0
+      ASSERT_EQ(values[i], is_new ? center[i] : before[i]);
+    }
+    EXPECT_TRUE(ea->average_parameters(all));
+    ea->leave();
+  });
+}
+
+TEST_P(AsyncEaEpochs, GiveTheCenterToWhoIsNew) {
+  check_newcomer(GetParam(), 0);
+  check_newcomer(GetParam(), 1);
+}
+
+TEST_P(AsyncEaEpochs, EndTheCenterThatIsNotReplicated) {
+  std::atomic<int> have_gone_on = 0;
+  const auto body = [&](Communicator& comm) {
+    std::vector<float> values(10'000, 1);
+    const std::array all = {std::span(values)};
+    AsyncEa<float> ea(comm, 1, 0.5, {.replicated = false});
+    ea.synchronize_center(all);
+    try {
+      comm.barrier();
+      if (comm.rank() == 1) throw std::runtime_error("it dies");
+      for (;;) ea.average_parameters(all);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.is_survivable()) << error.what();
+    }
+    const auto next = comm.shrink();
+    EXPECT_EQ(code_of([&] { ea.resume(*next, all); }), ErrorCode::unavailable);
+    EXPECT_EQ(code_of([&] { ea.average_parameters(all); }), ErrorCode::invalid_argument);
+    ea.synchronize_center(all);  // a new one
+    EXPECT_TRUE(ea.average_parameters(all));
+    ea.leave();
+    ++have_gone_on;
+  };
+  try {
+    run_ranks(4, GetParam(), body);
+    ADD_FAILURE() << "nobody has died";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "it dies");
+  }
+  EXPECT_EQ(have_gone_on, 3);
+}
+
+TEST_P(AsyncEaEpochs, MayLastLongerThanACenter) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    std::vector<float> values(10'000, 1);
+    const std::array all = {std::span(values)};
+    AsyncEa<float> ea(comm, 1, 0.5);
+    ea.resume(comm, all);  // as a synchronization
+    for (int round = 0; round < 3; ++round) {
+      try {
+        ea.average_parameters(all);
+        if (comm.rank() == round) ea.abort("enough");
+        for (;;) ea.average_parameters(all);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::aborted) << error.what();
+        EXPECT_EQ(error.peer(), round) << error.what();
+      }
+      ea.resume(comm, all);
+    }
+    EXPECT_TRUE(ea.average_parameters(all));
+    ea.leave();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, AsyncEaEpochs, ::testing::ValuesIn(transports_under_test()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 import time
 
 import numpy as np
@@ -126,6 +127,55 @@ def learns(comm, policy_of, victim):
 @pytest.mark.parametrize("victim", [0, 3])
 def test_a_policy_goes_on_with_equal_parameters(transport, policy_of, victim):
     job = Job(4, learns, policy_of, victim, transport=transport)
+    outcomes = job.outcomes()
+    job.end()
+    assert outcomes.pop(victim)[0] == "died"
+    assert outcomes == [("returned", True)] * 3
+
+
+def exchanges(comm, victim, servers):
+    """Until three are left, and have exchanged again; the victim dies in the middle of it."""
+    own, left, resumes = comm.rank, 20, True
+    parameters = [np.full(100_000, own, np.float64), np.full(7, own, np.float64)]
+    policy = ropewalk.AsyncEA(comm, 1, 0.5, dtype="float64", servers=servers)
+    while left > 0:
+        before = [p.copy() for p in parameters]
+        try:
+            if resumes:
+                told = policy.resume(comm, parameters if own >= servers else ())
+                assert 0 <= told <= 100_007
+                if comm.size == 4 and own >= servers:  # a new policy: the parameters of the first that works
+                    assert told == 0 and all((p == servers).all() for p in parameters)
+                else:
+                    assert all((p == b).all() for p, b in zip(parameters, before))
+                resumes, before = False, [p.copy() for p in parameters]
+                comm.barrier()  # everyone has the center
+                if own == victim:
+                    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if own < servers:
+                policy.serve()
+                break
+            assert policy.average_parameters(parameters)
+            for p in parameters:
+                p += own
+            left -= comm.size == 3
+        except ropewalk.Error as error:
+            assert all((p == b).all() for p, b in zip(parameters, before))
+            comm = go_on_after(comm, error)
+            resumes = True
+    if own >= servers:
+        center = [np.zeros_like(p) for p in parameters]
+        policy.center(center)
+        policy.synchronize_parameters(parameters)
+        assert all((p == c).all() and (c > 0).all() for p, c in zip(parameters, center))
+    policy.close()
+    comm.close()
+    return True
+
+
+@pytest.mark.parametrize("victim, servers", [(0, 0), (2, 0), (0, 1), (1, 2), (3, 2)])
+def test_an_asynchronous_policy_goes_on(transport, victim, servers):
+    job = Job(4, exchanges, victim, servers, transport=transport)
     outcomes = job.outcomes()
     job.end()
     assert outcomes.pop(victim)[0] == "died"

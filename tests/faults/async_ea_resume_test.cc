@@ -199,12 +199,12 @@ class AsyncEaSurvives : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(AsyncEaSurvives, OneThatWorksAndOwns) {
-  for (int i = 0; i < resume_kills(12) && !HasFailure(); ++i)
+  for (int i = 0; i < resume_kills(4) && !HasFailure(); ++i)
     kill({.victims = {i % 4}, .large = i % 3 == 2}, i);
 }
 
 TEST_P(AsyncEaSurvives, AServer) {
-  for (int i = 0; i < resume_kills(4) && !HasFailure(); ++i)
+  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i / 2 % 2}, .servers = 2, .large = i % 2 == 1}, i);
 }
 
@@ -219,12 +219,12 @@ TEST_P(AsyncEaSurvives, AWorkerOfServers) {
 }
 
 TEST_P(AsyncEaSurvives, TwoAtOnce) {
-  for (int i = 0; i < resume_kills(6) && !HasFailure(); ++i)
+  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i % 5, (i + 1) % 5}}, i);
 }
 
 TEST_P(AsyncEaSurvives, OneMoreWhileTheCenterIsRestored) {
-  for (int i = 0; i < resume_kills(8) && !HasFailure(); ++i)
+  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i % 5, (i + 1 + i / 5 % 3) % 5}, .large = i % 2 == 1},
          static_cast<unsigned>(i), [](ResumeBoard& board, std::mt19937& random) {
            const double limit_s = now_s() + 20 * slowness();

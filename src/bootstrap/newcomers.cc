@@ -212,7 +212,8 @@ Admission AdmissionRequest::wait() {
   }
 }
 
-/// Names may have other addresses later.
+/// Names may have other addresses later, but each has its turn: one where nobody answers takes as
+/// long as a handshake may.
 std::unique_ptr<Dialer> AdmissionRequest::dial(std::string& why) const {
   std::vector<SocketAddress> addresses;
   std::vector<size_t> names;
@@ -233,10 +234,11 @@ void AdmissionRequest::connect() {
   while (clock_.now_ns() < deadline_ns) {
     const int64_t again_ns = std::min(deadline_ns, clock_.now_ns() + kSilenceMax_ns);
     dialer = dial(why);
-    while (dialer && dialer->state() == Dialer::State::working && clock_.now_ns() < again_ns) {
+    const auto until_ns = [&] { return dialer->unanswered_rounds() == 0 ? deadline_ns : again_ns; };
+    while (dialer && dialer->state() == Dialer::State::working && clock_.now_ns() < until_ns()) {
       PollSet set;
       dialer->prepare(set);
-      set.wake_at(again_ns);
+      set.wake_at(until_ns());
       set.wait(clock_.now_ns());
       dialer->advance(set, clock_.now_ns());
     }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -42,9 +43,10 @@ class Growing : public ::testing::TestWithParam<std::string> {
 
   /// `body` in a thread, once it has been admitted.
   std::future<void> start_newcomer(const std::function<void(Communicator&)>& body,
-                                   const std::string& key = "growing") {
+                                   const std::string& key = "growing",
+                                   const std::string& coordinator = {}) {
     Options options;
-    options.coordinator = address_;
+    options.coordinator = coordinator.empty() ? address_ : coordinator;
     options.transport = GetParam();
     options.key = key;
     options.join_running = true;
@@ -246,6 +248,50 @@ TEST_P(Growing, AnotherKeyIsRefused) {
     comm.barrier();
     EXPECT_EQ(comm.pending(), 0);
   });
+}
+
+// A newcomer that came to listen refused others: it asked for the key of the epoch that it had
+// joined.
+TEST_P(Growing, WhoCameInLetsOthersInWithTheKeyOfTheJob) {
+  constexpr int kMembers = 2, kNewcomers = 3;
+  ASSERT_EQ(setenv("ROPEWALK_COORDINATOR_FD", std::to_string(listener_).c_str(), 1), 0);
+  std::future<void> last;
+  const auto stay = [&](Communicator& comm) {
+    try {
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error&) {
+    }
+    const auto fewer = comm.shrink();
+    if (fewer->rank() == 0)
+      last = start_newcomer([](Communicator& late) { expect_grown(late, 3, kNewcomers, 1); });
+    expect_grown(*grow_by(*fewer, 1), 3, kNewcomers, 1);
+  };
+  std::vector<std::future<void>> newcomers;
+  for (int i = 0; i < kNewcomers; ++i)
+    newcomers.push_back(start_newcomer([&](Communicator& comm) {
+      expect_grown(comm, 1, kMembers, kNewcomers);
+      stay(comm);
+    }));
+  const auto body = [&](Communicator& comm) {
+    const auto next = grow_by(comm, kNewcomers);
+    expect_grown(*next, 1, kMembers, kNewcomers);
+    throw std::runtime_error("goes");
+  };
+  EXPECT_THROW(run_members(kMembers, body), std::runtime_error);
+  for (auto& newcomer : newcomers) newcomer.get();
+  last.get();
+  unsetenv("ROPEWALK_COORDINATOR_FD");
+}
+
+// It dialed the first of several addresses for ever: a handshake there took as long as a turn.
+TEST_P(Growing, ANewcomerPassesByAnAddressWhereNobodyAnswers) {
+  std::string silent;
+  const int listener = listen_on_loopback(silent);
+  auto newcomer = start_newcomer([](Communicator& late) { expect_grown(late, 1, 2, 1); }, "growing",
+                                 silent + "," + address_);
+  run_members(2, [&](Communicator& comm) { expect_grown(*grow_by(comm, 1), 1, 2, 1); });
+  newcomer.get();
+  ::close(listener);
 }
 
 TEST(JoinRunning, WithoutAJobItIsAnErrorInTime) {

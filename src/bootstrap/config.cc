@@ -232,6 +232,9 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_JOIN_RUNNING", "0",
        "1: this process joins a job that runs, with its ROPEWALK_COORDINATOR and key, instead of "
        "having a rank from the start"},
+      {"ROPEWALK_JOINED_FD", "none",
+       "from the launcher: an inherited descriptor at which such a process says that it has "
+       "joined"},
       {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},
       {"ROPEWALK_TORCH_CACHE", "~/.cache/ropewalk",
        "folder for the PyTorch backend, which is compiled when it is first used"},

@@ -1,10 +1,13 @@
 // A process that joins a job that runs.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "bootstrap/net.h"
 #include "bootstrap/newcomers.h"
 #include "communicator/find_costs.h"
@@ -38,6 +41,14 @@ Epoch epoch_of(const bootstrap::Admission& admission, int64_t waited_ns) {
   return epoch;
 }
 
+/// Which may have started this process, and then asks to hear of this.
+void tell_launcher() {
+  const char* const text = getenv("ROPEWALK_JOINED_FD");
+  const auto fd = parse_number<int>(text != nullptr ? text : "");
+  if (!fd || *fd < 0) return;
+  [[maybe_unused]] const ssize_t sent = ::write(*fd, "+", 1);
+}
+
 }  // namespace
 
 std::shared_ptr<Impl> join_running_job(const Options& options) {
@@ -59,6 +70,7 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
       joined->session->epoch = epoch_of(admission, clock.now_ns() - admitted_ns);
       joined->session->first_key = config.job_key;
       listen_for_newcomers(*joined, coordinator, options.coordinator_fd);
+      tell_launcher();
       return joined;
     } catch (const Error& error) {
       discard(std::move(joined));

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -37,9 +38,11 @@ constexpr milliseconds kLeftoversInterval{10};
 // Descriptors: three per rank (output, error, pidfd), and what the agent itself has at most.
 
 struct Rank {
-  int rank = 0;
+  int rank = 0;   // or, of one that was started again, its number
+  int index = 0;  // of its place among the ranks of the part
   RankProcess process;
   UniqueFd pidfd;
+  UniqueFd joined;  // of one that was started again: readable once it is in the job
   bool running = false;
 };
 
@@ -56,7 +59,11 @@ class Agent {
   void handle(const Frame& frame);
   void prepare(const Frame& frame);
   void start_ranks(const std::string& coordinator);
-  bool start_one(int index, const std::string& coordinator, int cpu);
+  void start_again(const Frame& frame);
+  bool start_one(int number, RankRole role);
+  void give_stdin(RankStart& start, UniqueFd& stdin_read);
+  void watch(Rank& rank);
+  void hear_joined(Rank& rank);
   void reap();
   void rank_ended(Rank& rank, int wait_status);
   void pass_on(Rank& rank, UniqueFd& fd, FrameKind kind, size_t bytes_max);
@@ -71,7 +78,8 @@ class Agent {
   UniqueFd rank0_stdin_;        // handed to rank 0
   UniqueFd rank0_stdin_write_;  // forwarded input goes here
   UniqueFd signals_, dead_;     // signalfd; epoll set of pidfds, which gives deaths in their order
-  UniqueFd listener_;
+  UniqueFd listener_;           // in an elastic job as long as that runs
+  std::vector<int> cpus_;       // by local rank, where ranks are bound
   DescriptorLimit descriptor_limit_;
   JobPart part_;
   std::vector<Rank> ranks_;
@@ -126,6 +134,7 @@ void Agent::poll_once() {
   for (const Rank& rank : ranks_) {
     polled.push_back({has_room() ? rank.process.out.get() : -1, POLLIN, 0});
     polled.push_back({has_room() ? rank.process.err.get() : -1, POLLIN, 0});
+    polled.push_back({rank.joined.get(), POLLIN, 0});
   }
   const size_t rank_count = ranks_.size();
   const auto timeout = leftovers_ ? kLeftoversInterval : kAliveInterval;
@@ -135,12 +144,10 @@ void Agent::poll_once() {
   if (polled[1].revents & (POLLERR | POLLHUP)) launcher_gone_ = true;
   if (polled[3].revents) feed_stdin();
   for (size_t i = 0; i < rank_count; ++i) {
-    if (polled[4 + 2 * i].revents) {
-      pass_on(ranks_[i], ranks_[i].process.out, FrameKind::out, 1);
-    }
-    if (polled[5 + 2 * i].revents) {
-      pass_on(ranks_[i], ranks_[i].process.err, FrameKind::err, 1);
-    }
+    const pollfd* const of_rank = &polled[4 + 3 * i];
+    if (of_rank[0].revents) pass_on(ranks_[i], ranks_[i].process.out, FrameKind::out, 1);
+    if (of_rank[1].revents) pass_on(ranks_[i], ranks_[i].process.err, FrameKind::err, 1);
+    if (of_rank[2].revents) hear_joined(ranks_[i]);
   }
   if (polled[2].revents) reap();
   if (polled[0].revents) {
@@ -187,6 +194,8 @@ void Agent::handle(const Frame& frame) {
     case FrameKind::resume:
       held_ = false;
       return;
+    case FrameKind::restart:
+      return start_again(frame);
     case FrameKind::finish:
       leftovers_.emplace(milliseconds(number_in(frame.payload)));
       return;
@@ -215,53 +224,85 @@ void Agent::prepare(const Frame& frame) {
 void Agent::start_ranks(const std::string& coordinator) {
   if (!prepared_ || started_) throw Error(ErrorCode::protocol, "agent", "start out of order");
   started_ = true;
-  const std::vector<int> cpus = part_.bind ? cpus_for_ranks(part_.local_size) : std::vector<int>{};
+  if (part_.bind) cpus_ = cpus_for_ranks(part_.local_size);
   ranks_.reserve(static_cast<size_t>(part_.ranks));
   for (int i = 0; i < part_.ranks; ++i) {
-    const auto local_rank = static_cast<size_t>(part_.first_local_rank + i);
-    if (!start_one(i, coordinator, cpus.empty() ? -1 : cpus[local_rank])) break;
+    if (!start_one(part_.first_rank + i, {.index = i, .coordinator = coordinator})) break;
   }
-  listener_.reset();  // rank 0 has it now
+  if (!part_.elastic) listener_.reset();  // rank 0 has it now
   rank0_stdin_.reset();
 }
 
-bool Agent::start_one(int index, const std::string& coordinator, int cpu) {
+void Agent::start_again(const Frame& frame) {
+  const int lost = number_in(frame.payload);
+  const auto former = std::ranges::find(ranks_, lost, &Rank::rank);
+  if (former == ranks_.end() || former->running)
+    throw Error(ErrorCode::protocol, "agent", "a rank that is not lost is to be started again");
+  kill(-former->process.pid, SIGKILL);  // what it left behind is not to go on without it
+  start_one(frame.rank, {.index = former->index,
+                         .coordinator = frame.payload.substr(frame.payload.find(' ') + 1)});
+}
+
+bool Agent::start_one(int number, RankRole role) {
   RankStart start;
-  const int rank = part_.first_rank + index;
   start.program = part_.program;
   start.workdir = part_.workdir;
-  start.cpu = cpu;
+  if (!cpus_.empty()) start.cpu = cpus_[static_cast<size_t>(part_.first_local_rank + role.index)];
   start.descriptor_limit = descriptor_limit_;
-  UniqueFd stdin_read;
-  if (rank == 0) {
-    start.inherited_fd = listener_.get();
-    if (part_.forward_stdin) {
-      int ends[2];
-      if (pipe2(ends, O_CLOEXEC) == 0) {
-        stdin_read = UniqueFd(ends[0]);
-        rank0_stdin_write_ = UniqueFd(ends[1]);
-        fcntl(ends[1], F_SETFL, O_NONBLOCK);
-      }
-    }
-    start.stdin_fd = stdin_read ? stdin_read.get() : rank0_stdin_.get();
+  if ((number == 0 || part_.elastic) && listener_) {
+    role.coordinator_fd = listener_.get();
+    start.inherited_fds.push_back(listener_.get());
   }
-  start.environment = rank_environment(part_, index, coordinator, start.inherited_fd);
+  UniqueFd stdin_read, joined_read, joined_write;
+  if (number == 0) give_stdin(start, stdin_read);
+  if (number != part_.first_rank + role.index) {  // it is started again
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+      channel_.send({FrameKind::start_failed, number, fmt::format("{} pipe", errno)});
+      return false;
+    }
+    joined_read = UniqueFd(ends[0]);
+    joined_write = UniqueFd(ends[1]);
+    role.joined_fd = ends[1];
+    start.inherited_fds.push_back(ends[1]);
+  }
+  start.environment = rank_environment(part_, role);
 
-  Rank started{rank, start_rank(start), UniqueFd(), true};
+  Rank started{number, role.index, start_rank(start), UniqueFd(), std::move(joined_read), true};
   if (started.process.error != 0) {
-    channel_.send({FrameKind::start_failed, rank,
+    channel_.send({FrameKind::start_failed, number,
                    fmt::format("{} {}", started.process.error, started.process.failed_step)});
     return false;
   }
-  // Where the kernel has no pidfd the rank is still reaped, only not in the exact order.
-  started.pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, started.process.pid, 0)));
-  if (started.pidfd) {
-    epoll_event event{EPOLLIN, {.u64 = ranks_.size()}};
-    epoll_ctl(dead_.get(), EPOLL_CTL_ADD, started.pidfd.get(), &event);
-  }
-  channel_.send({FrameKind::started, rank, std::to_string(started.process.pid)});
+  watch(started);
+  channel_.send({FrameKind::started, number, std::to_string(started.process.pid)});
   ranks_.push_back(std::move(started));
   return true;
+}
+
+void Agent::give_stdin(RankStart& start, UniqueFd& stdin_read) {
+  int ends[2];
+  if (part_.forward_stdin && pipe2(ends, O_CLOEXEC) == 0) {
+    stdin_read = UniqueFd(ends[0]);
+    rank0_stdin_write_ = UniqueFd(ends[1]);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  }
+  start.stdin_fd = stdin_read ? stdin_read.get() : rank0_stdin_.get();
+}
+
+// Where the kernel has no pidfd the rank is still reaped, only not in the exact order.
+void Agent::watch(Rank& rank) {
+  rank.pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, rank.process.pid, 0)));
+  if (!rank.pidfd) return;
+  epoll_event event{EPOLLIN, {.u64 = ranks_.size()}};
+  epoll_ctl(dead_.get(), EPOLL_CTL_ADD, rank.pidfd.get(), &event);
+}
+
+void Agent::hear_joined(Rank& rank) {
+  char byte;
+  const ssize_t n = rank.joined ? ::read(rank.joined.get(), &byte, 1) : 0;
+  if (n == 1) channel_.send({FrameKind::joined, rank.rank, {}});
+  if (n == 0) rank.joined.reset();  // not before: it may write again
 }
 
 void Agent::reap() {
@@ -293,6 +334,7 @@ void Agent::rank_ended(Rank& rank, int wait_status) {
   rank.running = false;
   rank.pidfd.reset();
   drain(rank);  // before its end is told
+  hear_joined(rank);
   channel_.send({FrameKind::exited, rank.rank, std::to_string(wait_status)});
   if (rank.rank == 0 && rank0_stdin_write_) {
     stdin_ended_ = true;

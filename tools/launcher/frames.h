@@ -26,13 +26,16 @@ enum class FrameKind : uint8_t {
   stdin_end,   // rank 0's input ends
   hold,        // read no more output of the ranks: who reads ours is slow
   resume,      // read on
+  restart,     // rank: a number of its own; payload: number of the lost rank in whose place it is
+               // started, a blank, the coordinator's addresses
   finish,      // no rank runs: end what they left, then say done; payload: the grace of leftovers
                // in milliseconds
   // agent to launcher
-  ready,         // payload: "port address" of rank 0's listener where asked for, else empty
+  ready,         // payload: "port address" of its listener where asked for, else empty
   refused,       // payload: why the job cannot run here
   started,       // payload: the rank's pid in decimal
   start_failed,  // payload: errno in decimal, a blank, what failed
+  joined,        // a rank that was started again is in the job
   out,           // standard output of a rank; empty: it has ended
   err,           // standard error of a rank; empty: it has ended
   exited,        // payload: the wait status in decimal
@@ -49,7 +52,7 @@ struct Frame {
 };
 
 inline constexpr size_t kFramePayloadMax = size_t{4} << 20;
-inline constexpr int kAgentVersion = 4;
+inline constexpr int kAgentVersion = 5;
 inline constexpr std::chrono::milliseconds kAliveInterval{1000};
 
 /// Both directions of one conversation. Never blocks: sets its descriptors non-blocking.

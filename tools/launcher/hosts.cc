@@ -72,9 +72,14 @@ std::vector<HostSlots> parse_hosts(std::string_view text) {
   }
 }
 
-std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks) {
+int64_t slots_of(const std::vector<HostSlots>& hosts) {
   int64_t slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
+  return slots;
+}
+
+std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks) {
+  const int64_t slots = slots_of(hosts);
   if (ranks > slots || slots > kRanksMax) {
     throw Error(ErrorCode::invalid_argument, "--hosts",
                 fmt::format("{} ranks asked for, but the hosts offer {}", ranks, slots),

@@ -1,6 +1,7 @@
 // Where ranks go: "--hosts a:2,b:2".
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ inline constexpr int kRanksMax = 65536;
 /// "a:2,b,user@c:4" (1 slot where no number is given; an IPv6 address in brackets). Throws
 /// Error(invalid_argument) that quotes the entry at fault.
 std::vector<HostSlots> parse_hosts(std::string_view text);
+
+/// Of all together.
+int64_t slots_of(const std::vector<HostSlots>& hosts);
 
 /// Hosts for exactly `ranks` ranks: the last ones cut or dropped. `ranks` == 0: all slots. Throws
 /// Error(invalid_argument) where there are too few slots.

@@ -18,8 +18,8 @@ std::string reason_of(const OutputQueue& queue) {
 
 }  // namespace
 
-void JobOutput::add_rank() {
-  const std::string prefix = fmt::format("[{}] ", lines_.size());
+void JobOutput::add_rank(const std::string& label) {
+  const std::string prefix = fmt::format("[{}] ", label);
   lines_.push_back({LinePrefixer(prefix), LinePrefixer(prefix)});
 }
 

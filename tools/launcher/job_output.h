@@ -16,7 +16,8 @@ class JobOutput {
   /// `command` is how messages name the launcher.
   JobOutput(std::string command, bool prefix) : command_(std::move(command)), prefix_(prefix) {}
 
-  void add_rank();
+  /// Ranks are numbered as they are added; `label` stands before their lines.
+  void add_rank(const std::string& label);
   /// `text` empty: the stream has ended, and with it its last line.
   void append(int rank, bool is_err, std::string_view text);
   /// What the rank has begun to print is shown now, before what is said next.

@@ -36,9 +36,9 @@ std::vector<std::string> take_list(std::string_view& from) {
 
 std::string encode(const JobPart& part) {
   std::string bytes;
-  for (const int number :
-       {part.size, part.first_rank, part.ranks, part.first_local_rank, part.local_size,
-        int{part.listen}, int{part.loopback}, int{part.bind}, int{part.forward_stdin}}) {
+  for (const int number : {part.size, part.first_rank, part.ranks, part.first_local_rank,
+                           part.local_size, int{part.listen}, int{part.elastic}, int{part.loopback},
+                           int{part.bind}, int{part.forward_stdin}}) {
     put(bytes, std::to_string(number));
   }
   put(bytes, part.job_key);
@@ -58,6 +58,7 @@ JobPart decode_job_part(std::string_view bytes) {
   part.first_local_rank = take_number(bytes, 0, part.first_rank);
   part.local_size = take_number(bytes, part.first_local_rank + part.ranks, part.size);
   part.listen = take_number(bytes, 0, 1) == 1;
+  part.elastic = take_number(bytes, 0, 1) == 1;
   part.loopback = take_number(bytes, 0, 1) == 1;
   part.bind = take_number(bytes, 0, 1) == 1;
   part.forward_stdin = take_number(bytes, 0, 1) == 1;

@@ -13,7 +13,8 @@ struct JobPart {
   int ranks = 0;
   int first_local_rank = 0;    // of those of the host, of which it may have several agents
   int local_size = 0;          // all ranks of the host
-  bool listen = false;         // make the listener of rank 0
+  bool listen = false;         // make a listener for rank 0, or for newcomers
+  bool elastic = false;        // every rank gets it, and those that are started again
   bool loopback = false;       // the whole job is on this machine: listen on 127.0.0.1 only
   bool bind = false;           // one rank per core while there are cores
   bool forward_stdin = false;  // rank 0's input comes as stdin_data

@@ -23,6 +23,7 @@
 #include "tools/launcher/launcher_state.h"
 #include "tools/launcher/processes.h"
 #include "tools/launcher/rank_environment.h"
+#include "tools/launcher/ranks.h"
 #include "tools/launcher/signals.h"
 #include "tools/launcher/start_failure.h"
 
@@ -59,19 +60,19 @@ class Launcher {
   void on_signal();
   void on_frame(Host& host, const Frame& frame);
   void on_exited(Host& host, int rank, int wait_status);
-  void on_start_failed(const Host& host, const Frame& frame);
+  void on_start_failed(Host& host, const Frame& frame);
   void serve(Host& host, short in_events);
-  void lose(Host& host);
+  void lose(Host& host, std::string why);
+  void lose_ranks(const Host& host, const std::vector<int>& lost, int status,
+                  const std::string& text);
+  void start_again(int lost);
   void forward_stdin();
   void enter(Phase phase, std::optional<milliseconds> time);
   void stop(int signal_number, milliseconds time);
   void signal_ranks(int signal_number);
   void fail(int status, const std::string& text);
   void say(const std::string& text) { output_.say(text); }
-  std::vector<int> running_ranks() const;
-  bool any_running() const;
   bool all_closed() const;
-  void send_to_all(const Frame& frame);
   void watch_output();
   void finish();
   void expect_end();
@@ -82,8 +83,7 @@ class Launcher {
   SignalScope signals_;
   DescriptorLimit descriptor_limit_;
   std::vector<Host> hosts_;
-  std::vector<RankState> ranks_;  // by rank; those of nodes before this one never run here
-  std::string listener_text_;     // "port address" of rank 0's listener, from its agent
+  Ranks ranks_;
   JobOutput output_;
   bool holds_ = false;  // agents have been told to hold output back
   Phase phase_ = Phase::starting;
@@ -100,9 +100,12 @@ class Launcher {
 Launcher::Launcher(const JobSpec& job)
     : job_(job),
       hosts_(hosts_of(job, ranks_per_agent(descriptor_limit_.most()))),
+      ranks_(job.elastic),
       output_(job.command, job.prefix) {
-  ranks_.resize(static_cast<size_t>(hosts_.back().first_rank + hosts_.back().ranks));
-  for (size_t i = 0; i < ranks_.size(); ++i) output_.add_rank();
+  for (int rank = 0; rank < hosts_[0].first_rank; ++rank) ranks_.add(-1);
+  for (size_t i = 0; i < hosts_.size(); ++i)
+    for (int rank = 0; rank < hosts_[i].ranks; ++rank) ranks_.add(static_cast<int>(i));
+  for (int i = 0; i < ranks_.count(); ++i) output_.add_rank(ranks_[i].label);
 }
 
 int Launcher::run() {
@@ -111,7 +114,7 @@ int Launcher::run() {
   if (job_.time_limit) time_limit_ = Clock::now() + *job_.time_limit;
   while (!all_closed()) loop();
   if (!kill_descendants(kAbandonTimeout)) say("some processes could not be killed");
-  for (size_t i = 0; i < ranks_.size(); ++i) output_.end_lines(static_cast<int>(i));
+  for (int i = 0; i < ranks_.count(); ++i) output_.end_lines(i);
   enter(Phase::finishing, {});
   while (!output_.out().empty()) loop();
   output_.tell_losses();
@@ -148,18 +151,6 @@ void Launcher::start_agents() {
 
 bool Launcher::all_closed() const {
   return std::ranges::all_of(hosts_, &Host::closed);
-}
-
-std::vector<int> Launcher::running_ranks() const {
-  std::vector<int> running;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].running) running.push_back(static_cast<int>(i));
-  }
-  return running;
-}
-
-bool Launcher::any_running() const {
-  return !running_ranks().empty();
 }
 
 void Launcher::enter(Phase phase, std::optional<milliseconds> time) {
@@ -204,7 +195,8 @@ void Launcher::loop() {
   for (size_t i = 0; i < hosts_.size(); ++i) serve(hosts_[i], polled[4 + 2 * i].revents);
   watch_output();
   on_time();
-  if (phase_ != Phase::starting && phase_ != Phase::finishing && !any_running()) finish();
+  if (phase_ == Phase::running && ranks_.has_only_latecomers()) enter(Phase::grace, job_.grace);
+  if (phase_ != Phase::starting && phase_ != Phase::finishing && ranks_.running().empty()) finish();
 }
 
 void Launcher::watch_output() {
@@ -220,7 +212,7 @@ void Launcher::watch_output() {
   if (give_up_ && Clock::now() >= *give_up_) output_.give_up();
   if (holds_ ? output_.has_room() : output_.is_full()) {
     holds_ = !holds_;
-    send_to_all({holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
+    send_to_all(hosts_, {holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
   }
 }
 
@@ -247,9 +239,8 @@ void Launcher::check_silence(Clock::time_point now) {
     const std::string told = fmt::format("nothing has come from its agent for {:.0f} s",
                                          std::chrono::duration<double>(silence).count());
     if (silence > kSilenceLost) {
-      fail(kStatusHostLost, fmt::format("host {} is lost: {}", host.name, told));
       kill(host.agent.pid, SIGKILL);
-      lose(host);
+      lose(host, fmt::format("host {} is lost: {}", host.name, told));
     } else if (silence > kSilenceTold && !std::exchange(host.silence_told, true)) {
       say(fmt::format("host {}: {}; is it up, and the network to it?", host.name, told));
     }
@@ -261,7 +252,7 @@ void Launcher::finish() {
   phase_ = Phase::finishing;
   expect_end();
   const milliseconds grace = is_ending_early_ ? milliseconds(0) : job_.grace;
-  send_to_all({FrameKind::finish, -1, std::to_string(grace.count())});
+  send_to_all(hosts_, {FrameKind::finish, -1, std::to_string(grace.count())});
 }
 
 void Launcher::expect_end() {
@@ -273,31 +264,26 @@ void Launcher::end_early() {
   if (phase_ == Phase::finishing) finish();
 }
 
-void Launcher::send_to_all(const Frame& frame) {
-  for (Host& host : hosts_) {
-    if (!host.closed) host.agent.channel.send(frame);
-  }
-}
-
 void Launcher::serve(Host& host, short in_events) {
   if (host.closed) return;
   FrameChannel& channel = host.agent.channel;
   bool is_open = true;
+  std::string why;
   channel.flush();  // where it has gone, what it has sent is read first
   try {
     if (in_events) is_open = channel.receive();
     if (in_events) host.heard = Clock::now(), host.silence_told = false;
     while (auto frame = channel.next()) on_frame(host, *frame);
   } catch (const Error& error) {
-    fail(kStatusHostLost, fmt::format("host {}: {}", host.name, error.what()));
+    why = fmt::format("host {}: {}", host.name, error.what());
     is_open = false;
   }
-  if (!is_open) lose(host);
+  if (!is_open) lose(host, why);
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
-  const bool is_of_rank =
-      frame.rank >= host.first_rank && frame.rank < host.first_rank + host.ranks;
+  const bool is_of_rank = frame.rank >= 0 && frame.rank < ranks_.count() &&
+                          ranks_[frame.rank].host == &host - hosts_.data();
   if (phase_ == Phase::finishing && frame.kind != FrameKind::alive) expect_end();  // it goes on
   switch (frame.kind) {
     case FrameKind::out:
@@ -306,11 +292,14 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
       return;
     case FrameKind::ready:
       host.ready = true;
-      if (&host == &hosts_[0]) listener_text_ = frame.payload;
+      host.listener_text = frame.payload;
       if (std::ranges::all_of(hosts_, &Host::ready)) start_ranks();
       return;
     case FrameKind::started:
-      if (is_of_rank) ranks_[static_cast<size_t>(frame.rank)].pid = number_in(frame.payload);
+      if (is_of_rank) ranks_[frame.rank].pid = number_in(frame.payload);
+      return;
+    case FrameKind::joined:
+      if (is_of_rank) ranks_[frame.rank].is_member = true;
       return;
     case FrameKind::start_failed:
       return on_start_failed(host, frame);
@@ -330,7 +319,7 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
         say(fmt::format(
             "host {}: ended the processes that ranks {} had left behind and that still held "
             "their output; --grace gives them more time",
-            host.name, frame.payload));
+            host.name, ranks_.labels_in(frame.payload)));
       }
       return;
     default:
@@ -340,37 +329,65 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
 
 void Launcher::start_ranks() {
   if (phase_ != Phase::starting) return;
-  for (size_t i = static_cast<size_t>(hosts_[0].first_rank); i < ranks_.size(); ++i)
-    ranks_[i].running = true;
-  send_to_all({FrameKind::start, -1, coordinator_of(job_, hosts_[0], listener_text_)});
+  ranks_.note_started();
+  send_to_all(hosts_, {FrameKind::start, -1, coordinator_of(job_, hosts_[0])});
   enter(Phase::running, {});
 }
 
 void Launcher::on_exited(Host& host, int rank, int wait_status) {
-  RankState& state = ranks_[static_cast<size_t>(rank)];
-  state.running = false;
-  int status = exit_status_of(wait_status);
+  ranks_[rank].running = false;
+  const int status = exit_status_of(wait_status);
+  if (status == 0) ranks_.note_success(rank);
   if (status == 0 || failure_) return;
   if (stop_signal_ != 0) {  // what the user asked for is no failure that needs telling
     failure_ = status == 128 + SIGKILL ? 128 + stop_signal_ : status;
     return;
   }
   output_.end_lines(rank);
-  fail(status, fmt::format("rank {} (pid {}, host {}) {}", rank, state.pid, host.name,
-                           describe_exit(wait_status)));
+  lose_ranks(host, {rank}, status,
+             fmt::format("rank {} (pid {}, host {}) {}", ranks_[rank].label, ranks_[rank].pid,
+                         host.name, describe_exit(wait_status)));
 }
 
-void Launcher::on_start_failed(const Host& host, const Frame& frame) {
-  for (int rank = std::max(0, frame.rank); rank < host.first_rank + host.ranks; ++rank) {
-    ranks_[static_cast<size_t>(rank)].running = false;
+void Launcher::lose_ranks(const Host& host, const std::vector<int>& lost, int status,
+                          const std::string& text) {
+  const bool goes_on = job_.elastic && phase_ != Phase::starting && phase_ != Phase::finishing;
+  if (!goes_on || failure_ || stop_signal_ != 0) return fail(status, text);
+  const Ranks::Ruling ruling = ranks_.rule(lost, !host.closed);  // a host that is lost starts none
+  const std::string told = ruling.why.empty() ? text : fmt::format("{}; {}", text, ruling.why);
+  if (ruling.meaning == Ranks::Ruling::ends_job) return fail(status, told);
+  say(told);
+  for (int i = 0; i < ruling.restarts; ++i) start_again(lost[static_cast<size_t>(i)]);
+}
+
+void Launcher::start_again(int lost) {
+  const int number = ranks_.add_in_place_of(lost);
+  const RankState& rank = ranks_[number];
+  Host& host = hosts_[static_cast<size_t>(rank.host)];
+  output_.add_rank(rank.label);
+  host.agent.channel.send(
+      {FrameKind::restart, number,
+       fmt::format("{} {}", lost, addresses_for_newcomers(job_, hosts_, ranks_))});
+  say(fmt::format("rank {} is started in its place on host {}; {} restart{} left", rank.label,
+                  host.name, ranks_.restarts_left(),
+                  ranks_.restarts_left() == 1 ? " is" : "s are"));
+}
+
+void Launcher::on_start_failed(Host& host, const Frame& frame) {
+  const int first = std::clamp(frame.rank, 0, ranks_.count() - 1);
+  const StartFailure failure =
+      describe_start_failure(frame.payload, ranks_[first].label, host.name, job_.program[0],
+                             part_of(job_, hosts_, host).workdir);
+  if (first >= hosts_.back().first_rank + hosts_.back().ranks) {  // it was started again
+    ranks_[first].running = false;
+    return lose_ranks(host, {first}, failure.status, failure.text);
   }
-  const StartFailure failure = describe_start_failure(
-      frame.payload, frame.rank, host.name, job_.program[0], part_of(job_, hosts_, host).workdir);
+  for (int rank = first; rank < host.first_rank + host.ranks; ++rank) ranks_[rank].running = false;
   fail(failure.status, failure.text);
   stop(SIGTERM, job_.grace);  // the job can never be complete: no need to wait for errors
 }
 
-void Launcher::lose(Host& host) {
+void Launcher::lose(Host& host, std::string why) {
   host.closed = true;
   host.agent.channel.close();
   int wait_status = 0;
@@ -378,24 +395,12 @@ void Launcher::lose(Host& host) {
     kill(host.agent.pid, SIGKILL);
     wait_for(host.agent.pid, milliseconds(1000), wait_status);
   }
-  for (int i = 0; i < host.ranks; ++i) {
-    RankState& rank = ranks_[static_cast<size_t>(host.first_rank + i)];
-    rank.running = false;
-  }
+  const std::vector<int> lost = ranks_.running(static_cast<int>(&host - hosts_.data()));
+  for (const int rank : lost) ranks_[rank].running = false;
   if (host.done) return;
-  if (!host.is_remote) {
-    return fail(kStatusHostLost,
-                fmt::format("the agent of this machine (pid {}) {}, and its ranks with it",
-                            host.agent.pid, describe_exit(wait_status)));
-  }
-  std::string advice;
-  if (!host.agent.channel.greeted()) {
-    advice = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127
-                 ? "; install ropewalk there, or say where it is: --remote-ropewalk PATH"
-                 : fmt::format("; try: ssh -o BatchMode=yes {} true", host.name);
-  }
-  fail(kStatusHostLost,
-       fmt::format("host {} is lost: ssh {}{}", host.name, describe_exit(wait_status), advice));
+  if (why.empty()) why = describe_loss(host, wait_status);
+  if (job_.elastic && !lost.empty()) why += fmt::format(" (ranks {})", ranks_.labels_of(lost));
+  lose_ranks(host, lost, kStatusHostLost, why);
 }
 
 void Launcher::forward_stdin() {
@@ -412,7 +417,7 @@ void Launcher::forward_stdin() {
 }
 
 void Launcher::signal_ranks(int signal_number) {
-  send_to_all({FrameKind::signal, -1, std::to_string(signal_number)});
+  send_to_all(hosts_, {FrameKind::signal, -1, std::to_string(signal_number)});
 }
 
 void Launcher::stop(int signal_number, milliseconds time) {
@@ -450,7 +455,7 @@ void Launcher::on_signal() {
 }
 
 void Launcher::on_deadline() {
-  const auto running = running_ranks();
+  const std::string running = ranks_.labels_of(ranks_.running());
   switch (phase_) {
     case Phase::starting:
       for (const Host& host : hosts_) {
@@ -463,10 +468,10 @@ void Launcher::on_deadline() {
       }
       return enter(Phase::running, {});
     case Phase::grace:
-      say(fmt::format("still running: ranks {}; sending them SIGTERM", fmt::join(running, ", ")));
+      say(fmt::format("still running: ranks {}; sending them SIGTERM", running));
       return stop(SIGTERM, job_.grace);
     case Phase::terminating:
-      say(fmt::format("still running: ranks {}; killing them", fmt::join(running, ", ")));
+      say(fmt::format("still running: ranks {}; killing them", running));
       signal_ranks(SIGKILL);
       return enter(Phase::killing, kAbandonTimeout);
     case Phase::running:
@@ -477,7 +482,7 @@ void Launcher::on_deadline() {
       for (Host& host : hosts_) {
         if (host.closed) continue;
         kill(host.agent.pid, SIGKILL);
-        lose(host);
+        lose(host, {});
       }
       return;
   }

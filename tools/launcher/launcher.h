@@ -2,7 +2,8 @@
 //
 // One process with one loop: every host has an agent (agent.h), or several, that run its ranks;
 // this side holds the policy. When a rank fails it is named; the others get `grace` to end with
-// errors of their own (the library tells them within a second), then SIGTERM, then SIGKILL. SIGINT,
+// errors of their own (the library tells them within a second), then SIGTERM, then SIGKILL. In an
+// elastic job they go on, and the rank may be started again (elastic.h). SIGINT,
 // SIGTERM and SIGHUP are passed on to the ranks. Nothing of the job outlives the launcher, even
 // when it is killed.
 //
@@ -21,15 +22,22 @@
 
 namespace ropewalk::tools {
 
+/// A job that goes on without ranks that are lost.
+struct Elastic {
+  int ranks_min = 1;  // with fewer it is ended
+  int restarts = 0;   // so many lost ranks, in all, are started again
+};
+
 struct JobSpec {
-  std::string command = "ropewalk run";   // how messages name the launcher
-  std::vector<std::string> program;       // with its arguments
-  int ranks = 1;                          // that this launcher starts
-  Node node;                              // among several launchers of one job
-  std::vector<HostSlots> hosts;           // exactly `ranks` slots; empty: all on this machine
-  bool bind = false;                      // one rank per core, while there are cores
-  bool prefix = true;                     // "[rank] " before each line of output
-  bool give_stdin = true;                 // rank 0 reads the launcher's standard input
+  std::string command = "ropewalk run";  // how messages name the launcher
+  std::vector<std::string> program;      // with its arguments
+  int ranks = 1;                         // that this launcher starts
+  Node node;                             // among several launchers of one job
+  std::vector<HostSlots> hosts;          // exactly `ranks` slots; empty: all on this machine
+  bool bind = false;                     // one rank per core, while there are cores
+  bool prefix = true;                    // "[rank] " before each line of output
+  bool give_stdin = true;                // rank 0 reads the launcher's standard input
+  std::optional<Elastic> elastic = {};
   std::vector<std::string> environment;   // "NAME=value", for every rank
   std::string workdir;                    // empty: the launcher's
   std::string remote_ropewalk;            // path on the other hosts; empty: this program's own

@@ -1,4 +1,5 @@
 // The command line of `ropewalk run`: what is ours, what the program's, and what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tools/launcher/launcher_fixture.h"
@@ -76,6 +77,19 @@ TEST_F(RunCommandTest, BadNumbersOfRanksHostsAndVariablesAreRefused) {
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err, HasSubstr("no program given"));
   }
+}
+
+TEST_F(RunCommandTest, BadSizesOfAnElasticJobAreRefused) {
+  for (const char* range : {"", "2", "0:2", "3:2", "2:x", "2:4:6", "1:99999"})
+    EXPECT_THAT(refusal({"-n", "2", "--elastic", range}),
+                AllOf(HasSubstr(fmt::format("--elastic \"{}\"", range)), HasSubstr("MIN:MAX")));
+  EXPECT_THAT(refusal({"-n", "2", "--elastic", "3:4"}), HasSubstr("would start with 2 ranks"));
+  EXPECT_THAT(refusal({"-n", "5", "--elastic", "3:4"}), HasSubstr("would start with 5 ranks"));
+  EXPECT_THAT(refusal({"--hosts", "a:2", "--elastic", "3:4"}), HasSubstr("start with 2 ranks"));
+  EXPECT_THAT(refusal({"-n", "2", "--restart", "4"}), HasSubstr("--elastic"));
+  for (const char* restarts : {"", "-1", "x"})
+    EXPECT_THAT(refusal({"--elastic", "1:2", "--restart", restarts}), HasSubstr("--restart \""));
+  EXPECT_THAT(refusal({"-n", "2", "--elastic", "1:4", "--nnodes", "2"}), HasSubstr("--nnodes"));
 }
 
 TEST_F(RunCommandTest, HelpNamesEveryExitStatus) {

@@ -129,6 +129,34 @@ TEST_F(HostsTest, ALostConnectionEndsTheJobAndTheRanksBehindIt) {
   for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return has_ended(pid); }));
 }
 
+TEST_F(HostsTest, AnElasticJobGoesOnWithoutAHostThatIsLost) {
+  const pid_t launcher = start(
+      {"--hosts", "a:2,b:2", "--elastic", "2:4", "--restart", "4", "--", "sh", "-c",
+       "echo $$ >> " + path("pids") + "; until [ -e " + path("end") + " ]; do sleep 0.01; done"});
+  const auto pids = pids_in("pids", 4);
+  kill(pids_in("ssh_pids", 2)[1], SIGKILL);
+  EXPECT_TRUE(eventually([&] { return read("stderr").find("is lost") != std::string::npos; }));
+  std::ofstream(path("end")) << "now";
+  const Outcome outcome = wait(launcher);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(ContainsRegex("host [ab] is lost: .* \\(ranks ., .\\); 2 go on"),
+                                 Not(HasSubstr("in its place"))));
+}
+
+// A newcomer found no job once the first host had gone.
+TEST_F(HostsTest, ANewcomerIsToldTheListenersOfAllHosts) {
+  const Outcome outcome =
+      run_script({"--hosts", "a,b", "--elastic", "1:2", "--restart", "1"},
+                 "cd " + path(".") +
+                     "; case ${ROPEWALK_RANK-again} in"
+                     " 0) until [ -e joined ]; do sleep 0.01; done;;"
+                     " 1) exit 1;;"
+                     " again) echo $ROPEWALK_COORDINATOR; echo >/proc/self/fd/$ROPEWALK_JOINED_FD;"
+                     " touch joined;; esac");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("^\\[1.1\\] a:[0-9]+,b:[0-9]+\n$"));
+}
+
 // Only ssh's end told of a host that was lost, and ssh waits for hours.
 TEST_F(HostsTest, AHostThatFallsSilentIsNamed) {
   const Outcome outcome = run_script({"--hosts", "a,b", "--grace", "1"},

@@ -1,6 +1,8 @@
 #include "tools/launcher/launcher_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cassert>
@@ -8,6 +10,7 @@
 
 #include "ropewalk/status.h"
 #include "tools/launcher/agent.h"
+#include "tools/launcher/processes.h"
 #include "tools/launcher/rank_environment.h"
 
 namespace ropewalk::tools {
@@ -47,7 +50,9 @@ JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& 
   part.ranks = host.ranks;
   part.first_local_rank = host.first_local_rank;
   part.local_size = host.local_size;
-  part.listen = host.first_rank == 0 && job.node.count == 1;
+  part.elastic = job.elastic.has_value();
+  part.listen =
+      part.elastic ? host.first_local_rank == 0 : host.first_rank == 0 && job.node.count == 1;
   part.loopback = host.local_size == part.size && !host.is_remote;
   part.bind = job.bind;
   part.workdir = job.workdir;
@@ -58,13 +63,45 @@ JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& 
   return part;
 }
 
-std::string coordinator_of(const JobSpec& job, const Host& first, std::string_view listener_text) {
+std::string coordinator_of(const JobSpec& job, const Host& first) {
   if (job.node.count > 1) return job.node.coordinator;
+  const std::string_view listener_text = first.listener_text;
   const size_t blank = std::min(listener_text.find(' '), listener_text.size());
   std::string address(listener_text.substr(std::min(blank + 1, listener_text.size())));
   if (address.empty()) address = first.name.substr(first.name.find('@') + 1);
   if (address.find(':') != std::string::npos) address = "[" + address + "]";
   return fmt::format("{}:{}", address, number_in(listener_text.substr(0, blank)));
+}
+
+std::string addresses_for_newcomers(const JobSpec& job, const std::vector<Host>& hosts,
+                                    const Ranks& ranks) {
+  std::vector<std::string> in_use, others;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (hosts[i].closed || hosts[i].listener_text.empty()) continue;
+    (ranks.members(static_cast<int>(i)) > 0 ? in_use : others)
+        .push_back(coordinator_of(job, hosts[i]));
+  }
+  in_use.insert(in_use.end(), others.begin(), others.end());
+  return fmt::format("{}", fmt::join(in_use, ","));
+}
+
+void send_to_all(std::vector<Host>& hosts, const Frame& frame) {
+  for (Host& host : hosts) {
+    if (!host.closed) host.agent.channel.send(frame);
+  }
+}
+
+std::string describe_loss(const Host& host, int wait_status) {
+  if (!host.is_remote)
+    return fmt::format("the agent of this machine (pid {}) {}, and its ranks with it",
+                       host.agent.pid, describe_exit(wait_status));
+  std::string advice;
+  if (!host.agent.channel.greeted()) {
+    advice = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127
+                 ? "; install ropewalk there, or say where it is: --remote-ropewalk PATH"
+                 : fmt::format("; try: ssh -o BatchMode=yes {} true", host.name);
+  }
+  return fmt::format("host {} is lost: ssh {}{}", host.name, describe_exit(wait_status), advice);
 }
 
 std::chrono::steady_clock::duration Host::silence(std::chrono::steady_clock::time_point now) const {

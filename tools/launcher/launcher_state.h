@@ -12,13 +12,9 @@
 #include "tools/launcher/agent_link.h"
 #include "tools/launcher/job_part.h"
 #include "tools/launcher/launcher.h"
+#include "tools/launcher/ranks.h"
 
 namespace ropewalk::tools {
-
-struct RankState {
-  pid_t pid = -1;
-  bool running = false;
-};
 
 /// One that an agent serves. This machine may need several, which are entries here one by one.
 struct Host {
@@ -29,6 +25,7 @@ struct Host {
   int first_local_rank = 0;
   int local_size = 0;  // ranks of the whole host
   AgentLink agent;
+  std::string listener_text = {};  // "port address" of the agent's listener, where it has one
   bool ready = false, done = false, closed = false;
   std::chrono::steady_clock::time_point heard = {};  // once it is ready
   bool silence_told = false;                         // since then
@@ -40,8 +37,15 @@ struct Host {
 /// The hosts of a job, and which ranks each has; of this machine at most so many to an agent, as
 /// its limit on descriptors allows. Throws Error(invalid_argument).
 std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent);
-/// Where rank 0 listens. `listener_text`: "port address" of the agent's listener.
-std::string coordinator_of(const JobSpec& job, const Host& first, std::string_view listener_text);
+/// Where rank 0 listens, which has the listener of `first`; host:port.
+std::string coordinator_of(const JobSpec& job, const Host& first);
+/// Where a process finds the job that runs: host:port of its hosts, with commas between; those
+/// first where somebody listens.
+std::string addresses_for_newcomers(const JobSpec& job, const std::vector<Host>& hosts,
+                                    const Ranks& ranks);
+void send_to_all(std::vector<Host>& hosts, const Frame& frame);
+/// That its agent, or ssh, has ended so.
+std::string describe_loss(const Host& host, int wait_status);
 /// With so many descriptors.
 int ranks_per_agent(rlim_t descriptors);
 /// What the agent of one of them is told, but for the job's key.

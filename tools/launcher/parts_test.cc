@@ -92,7 +92,7 @@ TEST(JobPart, ManyRanksOfThisMachineHaveSeveralAgents) {
     EXPECT_EQ(part.local_size, 600);
     EXPECT_EQ(part.listen, i == 0);
     EXPECT_TRUE(part.loopback);
-    const auto environment = rank_environment(part, 1, "h:1", -1);
+    const auto environment = rank_environment(part, {.index = 1, .coordinator = "h:1"});
     EXPECT_THAT(environment,
                 testing::IsSupersetOf({fmt::format("ROPEWALK_LOCAL_RANK={}", 250 * i + 1),
                                        std::string("ROPEWALK_LOCAL_SIZE=600")}));
@@ -197,7 +197,7 @@ TEST(RankEnvironment, LaterEntriesReplaceEarlierOnes) {
   part.ranks = 2;
   part.local_size = 2;
   part.environment = {"PARTS_TEST=new"};
-  const auto environment = rank_environment(part, 1, "h:1", -1);
+  const auto environment = rank_environment(part, {.index = 1, .coordinator = "h:1"});
   EXPECT_THAT(environment,
               testing::IsSupersetOf({"PARTS_TEST=new", "ROPEWALK_RANK=3", "ROPEWALK_SIZE=4",
                                      "ROPEWALK_LOCAL_RANK=1", "ROPEWALK_LOCAL_SIZE=2"}));

@@ -10,9 +10,10 @@
 namespace ropewalk::tools {
 namespace {
 
-constexpr std::array<std::string_view, 6> kIdentity = {
-    "ROPEWALK_RANK",       "ROPEWALK_SIZE",        "ROPEWALK_LOCAL_RANK",
-    "ROPEWALK_LOCAL_SIZE", "ROPEWALK_COORDINATOR", "ROPEWALK_COORDINATOR_FD"};
+constexpr std::array<std::string_view, 8> kIdentity = {
+    "ROPEWALK_RANK",         "ROPEWALK_SIZE",        "ROPEWALK_LOCAL_RANK",
+    "ROPEWALK_LOCAL_SIZE",   "ROPEWALK_COORDINATOR", "ROPEWALK_COORDINATOR_FD",
+    "ROPEWALK_JOIN_RUNNING", "ROPEWALK_JOINED_FD"};
 
 std::string_view name_part(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -36,8 +37,7 @@ std::vector<std::string> ropewalk_environment() {
   return entries;
 }
 
-std::vector<std::string> rank_environment(const JobPart& part, int index,
-                                          const std::string& coordinator, int coordinator_fd) {
+std::vector<std::string> rank_environment(const JobPart& part, const RankRole& role) {
   std::map<std::string, std::string, std::less<>> by_name;
   const auto set = [&by_name](std::string_view entry) {
     by_name.insert_or_assign(std::string(name_part(entry)), std::string(entry));
@@ -46,13 +46,18 @@ std::vector<std::string> rank_environment(const JobPart& part, int index,
     if (!is_identity_variable(name_part(*entry))) set(*entry);
   }
   for (const std::string& entry : part.environment) set(entry);
-  set(fmt::format("ROPEWALK_RANK={}", part.first_rank + index));
-  set(fmt::format("ROPEWALK_SIZE={}", part.size));
-  set(fmt::format("ROPEWALK_LOCAL_RANK={}", part.first_local_rank + index));
+  if (role.joined_fd >= 0) {
+    set("ROPEWALK_JOIN_RUNNING=1");
+    set(fmt::format("ROPEWALK_JOINED_FD={}", role.joined_fd));
+  } else {
+    set(fmt::format("ROPEWALK_RANK={}", part.first_rank + role.index));
+    set(fmt::format("ROPEWALK_SIZE={}", part.size));
+  }
+  set(fmt::format("ROPEWALK_LOCAL_RANK={}", part.first_local_rank + role.index));
   set(fmt::format("ROPEWALK_LOCAL_SIZE={}", part.local_size));
-  set("ROPEWALK_COORDINATOR=" + coordinator);
+  set("ROPEWALK_COORDINATOR=" + role.coordinator);
   set("ROPEWALK_JOB_KEY=" + part.job_key);
-  if (coordinator_fd >= 0) set(fmt::format("ROPEWALK_COORDINATOR_FD={}", coordinator_fd));
+  if (role.coordinator_fd >= 0) set(fmt::format("ROPEWALK_COORDINATOR_FD={}", role.coordinator_fd));
   std::vector<std::string> environment;
   for (auto& [name, entry] : by_name) environment.push_back(std::move(entry));
   return environment;

@@ -16,10 +16,16 @@ bool is_identity_variable(std::string_view name);
 /// remote ranks need besides their own host's environment. Without identity and key.
 std::vector<std::string> ropewalk_environment();
 
-/// This process's environment, then `part.environment`, then the rank's identity: ROPEWALK_RANK,
-/// _SIZE, _LOCAL_RANK, _LOCAL_SIZE, _COORDINATOR, _JOB_KEY and, where `coordinator_fd` >= 0,
-/// _COORDINATOR_FD. Later entries replace earlier ones.
-std::vector<std::string> rank_environment(const JobPart& part, int index,
-                                          const std::string& coordinator, int coordinator_fd);
+struct RankRole {
+  int index = 0;            // among the ranks of the part
+  std::string coordinator;  // host:port, or several of them
+  int coordinator_fd = -1;  // listens there; -1: none
+  int joined_fd = -1;       // a newcomer's, which has no rank: tells the agent that it has joined
+};
+
+/// This process's environment, then `part.environment`, then the rank's identity: ROPEWALK_RANK and
+/// _SIZE, or _JOIN_RUNNING and _JOINED_FD; _LOCAL_RANK, _LOCAL_SIZE, _COORDINATOR, _JOB_KEY and,
+/// where there is one, _COORDINATOR_FD. Later entries replace earlier ones.
+std::vector<std::string> rank_environment(const JobPart& part, const RankRole& role);
 
 }  // namespace ropewalk::tools

@@ -52,7 +52,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   }
   // All of the agent's descriptors are close-on-exec; this catches what it inherited itself.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (start.inherited_fd >= 0) fcntl(start.inherited_fd, F_SETFD, 0);
+  for (const int fd : start.inherited_fds) fcntl(fd, F_SETFD, 0);
   if (!start.workdir.empty() && chdir(start.workdir.c_str()) != 0) {
     fail_in_child(report, "enter directory");
   }

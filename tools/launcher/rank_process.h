@@ -16,7 +16,7 @@ struct RankStart {
   std::vector<std::string> environment;  // all of it, "NAME=value"
   std::string workdir;                   // empty: the caller's
   int stdin_fd = -1;                     // -1: /dev/null
-  int inherited_fd = -1;                 // kept open across exec under its number; -1: none
+  std::vector<int> inherited_fds;        // kept open across exec under their numbers
   int cpu = -1;                          // bound to it; -1: not bound
   DescriptorLimit descriptor_limit;      // for the program
 };

@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
 #include "bootstrap/config.h"
 #include "ropewalk/status.h"
 #include "tools/command/command.h"
@@ -22,6 +23,7 @@ namespace {
 
 struct RunFlags {
   std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
+  std::optional<std::string> elastic, restarts;
   NodeFlags node;
   std::string grace = "2";
   std::vector<std::string> exports;
@@ -33,6 +35,8 @@ constexpr const char* kRunExamples =
     "  ropewalk run -n 4 -- ./train --epochs 3\n"
     "  ropewalk run -n 4 --bind --transport shm -- python3 train.py\n"
     "  ropewalk run --hosts node1:2,node2:2 -x PYTHONPATH -- python3 train.py\n"
+    "  ropewalk run --elastic 2:4 --restart 10 -- ./train    # goes on without ranks that are "
+    "lost\n"
     "  ropewalk run --nnodes 4 -n 2 -- ./train    # in each pod of an Indexed Job of Kubernetes\n"
     "Options stand before the program; every word after its name is the program's own.\n"
     "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 126: it, "
@@ -52,13 +56,50 @@ constexpr std::chrono::hours kTimeMax{365 * 24};
 }
 
 int count_of_ranks(const std::string& text) {
-  int ranks = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
-  if (error != std::errc() || stop != end || ranks < 1 || ranks > kRanksMax) {
+  const auto ranks = parse_number<int>(text);
+  if (!ranks || *ranks < 1 || *ranks > kRanksMax)
     refuse("-n", text, fmt::format("the number of ranks must be 1 to {}", kRanksMax), "write -n 4");
-  }
+  return *ranks;
+}
+
+struct RankRange {
+  int min = 1, max = 1;
+};
+
+RankRange range_of(const std::string& text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const auto min = parse_number<int>(text.substr(0, colon));
+  const auto max = parse_number<int>(text.substr(std::min(colon + 1, text.size())));
+  if (!min || !max || *min < 1 || *min > *max || *max > kRanksMax)
+    refuse("--elastic", text,
+           fmt::format("it must be MIN:MAX with 1 <= MIN <= MAX <= {}", kRanksMax),
+           "write --elastic 2:4");
+  return {*min, *max};
+}
+
+/// How many ranks an elastic job starts with. `ranks`, `slots`: 0 where not given.
+int elastic_ranks(const RunFlags& flags, int ranks, int64_t slots) {
+  const RankRange range = range_of(*flags.elastic);
+  if (flags.node.nnodes)
+    refuse("--elastic", *flags.elastic, "with --nnodes no launcher knows all ranks",
+           "leave one of them out");
+  if (ranks == 0)
+    ranks = slots == 0 ? range.max : static_cast<int>(std::min<int64_t>(range.max, slots));
+  if (ranks < range.min || ranks > range.max)
+    refuse("--elastic", *flags.elastic, fmt::format("the job would start with {} ranks", ranks),
+           "write MIN:MAX with that number between, or another -n");
   return ranks;
+}
+
+std::optional<Elastic> elastic_of(const RunFlags& flags) {
+  const auto restarts = parse_number<int>(flags.restarts.value_or("0"));
+  if (!restarts || *restarts < 0)
+    refuse("--restart", *flags.restarts, "it must be a number of restarts", "write --restart 10");
+  if (flags.restarts && !flags.elastic)
+    refuse("--restart", *flags.restarts, "only in an elastic job can ranks join again",
+           "write --elastic 2:4 with it");
+  if (!flags.elastic) return {};
+  return Elastic{range_of(*flags.elastic).min, *restarts};
 }
 
 std::chrono::milliseconds time_of(const char* flag, const std::string& text, bool may_be_zero) {
@@ -120,6 +161,7 @@ std::vector<std::string> environment_of(const RunFlags& flags) {
   };
   add("--transport", "ROPEWALK_TRANSPORT", flags.transport);
   add("--timeout", "ROPEWALK_TIMEOUT", flags.timeout);
+  if (flags.elastic) entries.push_back("ROPEWALK_ELASTIC=1");
   if (flags.secure) entries.push_back("ROPEWALK_SECURE=1");
   return entries;
 }
@@ -136,9 +178,13 @@ void check_nodes(const RunFlags& flags, const JobSpec& job) {
 
 JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   JobSpec job;
-  const int ranks = flags.ranks ? count_of_ranks(*flags.ranks) : 0;
+  int ranks = flags.ranks ? count_of_ranks(*flags.ranks) : 0;
+  std::vector<HostSlots> hosts;
+  if (flags.hosts) hosts = parse_hosts(*flags.hosts);
+  job.elastic = elastic_of(flags);
+  if (job.elastic) ranks = elastic_ranks(flags, ranks, slots_of(hosts));
   if (flags.hosts) {
-    job.hosts = assign_ranks(parse_hosts(*flags.hosts), ranks);
+    job.hosts = assign_ranks(std::move(hosts), ranks);
     job.ranks = 0;
     for (const HostSlots& host : job.hosts) job.ranks += host.slots;
   } else {
@@ -184,6 +230,12 @@ void add_flags(Command run, RunFlags& flags) {
       .type_name(type_of(transport_words()));
   run.add_flag("--secure", flags.secure,
                "seal what is sent between hosts, which takes TCP (ROPEWALK_SECURE=1)");
+  run.add_option(
+      "--elastic", flags.elastic,
+      "MIN:MAX ranks: the job, which starts with -n or MAX of them, goes on without those "
+      "that are lost as long as MIN are left (ROPEWALK_ELASTIC=1)");
+  run.add_option("--restart", flags.restarts,
+                 "with --elastic: so many lost ranks, in all, are started again, and join the job");
   run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
   run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
   run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");

@@ -9,8 +9,9 @@
 
 namespace ropewalk::tools {
 
-StartFailure describe_start_failure(std::string_view payload, int rank, std::string_view host,
-                                    std::string_view program, std::string_view workdir) {
+StartFailure describe_start_failure(std::string_view payload, std::string_view rank,
+                                    std::string_view host, std::string_view program,
+                                    std::string_view workdir) {
   const int error = number_in(payload);
   const std::string_view step = payload.substr(payload.find(' ') + 1);
   const bool is_program = step == "start";

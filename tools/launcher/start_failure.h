@@ -12,7 +12,8 @@ struct StartFailure {
 };
 
 /// `payload` is that of a frame `start_failed` (frames.h); `program` and `workdir` are the job's.
-StartFailure describe_start_failure(std::string_view payload, int rank, std::string_view host,
-                                    std::string_view program, std::string_view workdir);
+StartFailure describe_start_failure(std::string_view payload, std::string_view rank,
+                                    std::string_view host, std::string_view program,
+                                    std::string_view workdir);
 
 }  // namespace ropewalk::tools

@@ -1,0 +1,98 @@
+#include "tools/launcher/ranks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/text.h"
+
+namespace ropewalk::tools {
+
+Ranks::Ranks(std::optional<Elastic> elastic)
+    : elastic_(elastic), restarts_left_(elastic ? elastic->restarts : 0) {}
+
+void Ranks::add(int host) {
+  ranks_.push_back({.label = std::to_string(count()), .place = count(), .host = host});
+  times_restarted_.push_back(0);
+}
+
+int Ranks::add_in_place_of(int lost) {
+  assert(restarts_left_ > 0);
+  --restarts_left_;
+  const auto [place, host] = std::pair((*this)[lost].place, (*this)[lost].host);
+  const int times = ++times_restarted_[static_cast<size_t>(place)];
+  ranks_.push_back({.label = fmt::format("{}.{}", place, times),
+                    .place = place,
+                    .host = host,
+                    .running = true,
+                    .is_member = false});
+  return count() - 1;
+}
+
+void Ranks::note_started() {
+  for (RankState& rank : ranks_) rank.running = rank.host >= 0;
+}
+
+void Ranks::note_success(int number) {
+  if ((*this)[number].is_member) has_success_ = true;
+}
+
+std::vector<int> Ranks::running(int host) const {
+  std::vector<int> numbers;
+  for (int i = 0; i < count(); ++i) {
+    const RankState& rank = (*this)[i];
+    if (rank.running && (host < 0 || rank.host == host)) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+int Ranks::members(int host) const {
+  const std::vector<int> numbers = running(host);
+  return static_cast<int>(
+      std::ranges::count_if(numbers, [this](int number) { return (*this)[number].is_member; }));
+}
+
+std::string Ranks::labels_of(const std::vector<int>& numbers) const {
+  std::vector<std::string> labels;
+  for (const int number : numbers) labels.push_back((*this)[number].label);
+  return fmt::format("{}", fmt::join(labels, ", "));
+}
+
+std::string Ranks::labels_in(std::string_view numbers) const {
+  std::vector<int> known;
+  for (const std::string_view word : split(numbers, ',')) {
+    const auto number =
+        parse_number<int>(word.substr(std::min(word.find_first_not_of(' '), word.size())));
+    if (number && *number >= 0 && *number < count()) known.push_back(*number);
+  }
+  return labels_of(known);
+}
+
+bool Ranks::has_only_latecomers() const {
+  return has_success_ && !running().empty() && members() == 0;
+}
+
+Ranks::Ruling Ranks::rule(const std::vector<int>& lost, bool can_restart) const {
+  assert(elastic_);
+  if (has_success_) {
+    const auto is_member = [this](int number) { return (*this)[number].is_member; };
+    if (std::ranges::any_of(lost, is_member)) return {Ruling::ends_job};
+    return {Ruling::does_not_count, "the job is at its end, and had not taken it in"};
+  }
+  const auto runs = static_cast<int>(running().size());
+  const auto was_started = [this](int number) { return (*this)[number].pid > 0; };
+  const int restarts = can_restart && std::ranges::all_of(lost, was_started)
+                           ? std::min(static_cast<int>(lost.size()), restarts_left_)
+                           : 0;
+  if (members() == 0)
+    return {Ruling::ends_job, "no rank is left that those started again could join"};
+  if (runs + restarts < elastic_->ranks_min)
+    return {Ruling::ends_job, fmt::format("{} rank{} left, and --elastic demands {}", runs,
+                                          runs == 1 ? " is" : "s are", elastic_->ranks_min)};
+  return {Ruling::goes_on, fmt::format("{} go on", runs), restarts};
+}
+
+}  // namespace ropewalk::tools

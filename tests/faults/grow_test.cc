@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/net.h"
 #include "ropewalk/policies.h"
 #include "tests/local_world.h"
 #include "tests/support/under_test.h"
@@ -26,7 +27,18 @@ using namespace std::chrono_literals;
 /// A job to which newcomers find: its coordinator's socket outlives rank 0.
 class Growing : public ::testing::TestWithParam<std::string> {
  protected:
-  Growing() { listener_ = listen_on_loopback(address_); }
+  Growing() {
+    // Below the ephemeral ports: of those a connection may take one that nobody listens at for a
+    // moment.
+    auto address = *bootstrap::numeric_address("127.0.0.1:20000");
+    UniqueFd listener;
+    for (int port = 20000 + ::getpid() % 5000; !listener; ++port) {
+      address.set_port(static_cast<uint16_t>(port));
+      bootstrap::try_listen(address, listener);
+    }
+    address_ = address.text();
+    listener_ = listener.release();
+  }
   ~Growing() override { ::close(listener_); }
 
   /// `all_inherit`: the socket, or rank 0 alone.
@@ -63,7 +75,9 @@ class Growing : public ::testing::TestWithParam<std::string> {
 
 /// On all ranks: grows once `count` wait.
 std::unique_ptr<Communicator> grow_by(Communicator& comm, int count) {
+  const auto end = std::chrono::steady_clock::now() + 60s;
   for (;;) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("nobody comes");
     int waiting = comm.pending();
     comm.broadcast(std::span(&waiting, 1), 0);
     if (waiting >= count) return comm.grow();

@@ -44,6 +44,7 @@ manager = Manager(
     connect_timeout=limit, use_async_quorum=%(asynchronous)s)
 
 before_loss, is_after_loss, after_loss = 0, not is_first, 0  # steps of all three
+whole_quorum = None  # the first with all three; the new replica may be in the very next
 
 def is_over():
     return after_loss == 5
@@ -53,11 +54,13 @@ def dies():
         os.kill(os.getpid(), signal.SIGKILL)
 
 def count(before):
-    global before_loss, is_after_loss, after_loss
+    global before_loss, is_after_loss, after_loss, whole_quorum
     if manager.current_step() == before:
         return  # it was not committed
     is_whole = manager.num_participants() == 3
-    is_after_loss = is_after_loss or (before_loss > 0 and not is_whole)
+    if is_whole and whole_quorum is None:
+        whole_quorum = manager._quorum_id
+    is_after_loss = is_after_loss or whole_quorum not in (None, manager._quorum_id)
     after_loss += is_whole and is_after_loss
     before_loss += is_whole and not is_after_loss
 

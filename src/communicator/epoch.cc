@@ -161,7 +161,8 @@ class NextEpoch {
     const std::vector<std::string>& addresses = world_->record(old_.rank()).addresses;
     const bool this_host_only =
         addresses.empty()  // an epoch of one
-            ? bootstrap::is_loopback(bootstrap::parse_endpoints(old_.session->coordinator))
+            ? !old_.config().elastic ||
+                  bootstrap::is_loopback(bootstrap::parse_endpoints(old_.session->coordinator))
             : std::ranges::all_of(addresses, [](const std::string& address) {
                 return bootstrap::numeric_address(address)->is_loopback();
               });

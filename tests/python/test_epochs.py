@@ -189,7 +189,7 @@ def grows_and_shrinks(comm, victim, size_in_the_end):
     """A killed rank is replaced; the parameters tell how many steps were made, whoever made them."""
     parameters, step, resumes = np.zeros(100, np.float32), 0, comm.epoch.number > 0
     policy = ropewalk.AllReduceSGD(comm)
-    while step < STEPS or comm.size < size_in_the_end:
+    while resumes or step < STEPS or comm.size < size_in_the_end:
         try:
             if resumes:
                 policy.resume(comm, [parameters])

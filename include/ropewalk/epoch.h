@@ -33,9 +33,10 @@ struct Agreed {
 };
 
 struct Epoch {
-  int number = 0;                 // the job starts with 0
-  std::vector<int> former_ranks;  // by rank: its number in the epoch before; of epoch 0: the same
-  std::vector<Departure> departures;
+  int number = 0;  // the job starts with 0
+  /// By rank: its number in the epoch before, -1 of a newcomer; of epoch 0: the same.
+  std::vector<int> former_ranks;
+  std::vector<Departure> departures;       // a newcomer hears of none
   std::string reason;                      // why the epoch before ended
   std::chrono::nanoseconds change_time{};  // from shrink's call to its return on this rank
 };

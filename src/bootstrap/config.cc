@@ -289,6 +289,7 @@ Config parse_config(const Lookup& get) {
   read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
   read.integer("ROPEWALK_ELASTIC", config.elastic, 0, 1);
   read.integer("ROPEWALK_JOIN_RUNNING", config.join_running, 0, 1);
+  read.integer("ROPEWALK_JOINED_FD", config.joined_fd, 0, std::numeric_limits<int>::max());
   read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);
   return config;
 }

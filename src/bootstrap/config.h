@@ -46,6 +46,7 @@ struct Config {
   std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU
   bool elastic = false;             // ROPEWALK_ELASTIC: 0 or 1
   bool join_running = false;        // ROPEWALK_JOIN_RUNNING: 0 or 1
+  std::optional<int> joined_fd;     // ROPEWALK_JOINED_FD: hears when it has
   LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug
 
   /// Until all ranks have come.

@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cassert>
 #include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "bootstrap/net.h"
 #include "bootstrap/newcomers.h"
 #include "communicator/find_costs.h"
@@ -42,10 +41,8 @@ Epoch epoch_of(const bootstrap::Admission& admission, int64_t waited_ns) {
 }
 
 /// Which may have started this process, and then asks to hear of this.
-void tell_launcher() {
-  const char* const text = getenv("ROPEWALK_JOINED_FD");
-  const auto fd = parse_number<int>(text != nullptr ? text : "");
-  if (!fd || *fd < 0) return;
+void tell_launcher(std::optional<int> fd) {
+  if (!fd) return;
   [[maybe_unused]] const ssize_t sent = ::write(*fd, "+", 1);
 }
 
@@ -70,7 +67,7 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
       joined->session->epoch = epoch_of(admission, clock.now_ns() - admitted_ns);
       joined->session->first_key = config.job_key;
       listen_for_newcomers(*joined, coordinator, options.coordinator_fd);
-      tell_launcher();
+      tell_launcher(config.joined_fd);
       return joined;
     } catch (const Error& error) {
       discard(std::move(joined));
@@ -81,6 +78,7 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
 }
 
 void open_epoch(const Impl& joined, size_t newcomers, int64_t deadline_ns) {
+  assert(newcomers > 0 && newcomers < static_cast<size_t>(joined.size()));
   agree_in(joined,
            {.call = AgreementCall::opening,
             .members = all_ranks(joined.size()),

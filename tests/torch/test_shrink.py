@@ -1,5 +1,6 @@
 """torch.distributed.shrink_group, and hooks of aborts and completed calls."""
 
+import datetime
 import os
 import pickle
 import signal
@@ -9,6 +10,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend as C10dBackend
 
 from groups import outcomes_of, run_group
 
@@ -53,10 +55,11 @@ def test_shrinks_a_group_of_new_group():
 
 def shrinks_after_a_death(flags):
     if dist.get_rank() == 1:
+        dist.barrier()  # all have joined
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         while True:
-            dist.all_reduce(torch.ones(3))
+            dist.barrier()
     dist.shrink_group([1], shrink_flags=flags)
     expect_sum(2)
     return dist.get_rank()
@@ -66,6 +69,18 @@ def shrinks_after_a_death(flags):
 def test_shrinks_after_a_death(flags):
     outcomes = outcomes_of(3, shrinks_after_a_death, flags)
     assert outcomes == [("returned", 0), ("died", -9), ("returned", 1)]
+
+
+def shrinks_without_rank_0():
+    if dist.get_rank() == 1:
+        within = C10dBackend.Options("ropewalk", timeout=datetime.timedelta(seconds=1))
+        with pytest.raises(dist.DistBackendError, match="rank 0 of the group has not come"):
+            dist.shrink_group([2], pg_options=within)
+    expect_sum(3)
+
+
+def test_shrinking_waits_no_longer_than_its_timeout():
+    run_group(3, shrinks_without_rank_0)
 
 
 def shrinks_and_aborts():

@@ -19,6 +19,24 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
+/// What rank 0 has set. The store's own timeout may be much longer. Throws Error.
+std::string unique_id_in(c10d::Store& store, int rank, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  try {
+    store.wait({kUniqueIdKey}, timeout);
+  } catch (const std::exception&) {
+    if (std::chrono::steady_clock::now() < deadline) throw;  // something else
+    throw Error(Failure{ErrorCode::timeout, "process group",
+                        "rank 0 of the group has not come to the store within the timeout",
+                        "look at that rank's output", rank, 0});
+  }
+  const std::vector<uint8_t> bytes = store.get(kUniqueIdKey);
+  std::string unique_id(bytes.begin(), bytes.end());
+  if (unique_id.starts_with(kNoRendezvous))
+    throw Error(ErrorCode::unavailable, "process group", unique_id.substr(kNoRendezvous.size()));
+  return unique_id;
+}
+
 }  // namespace
 
 Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -38,10 +56,7 @@ Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     }
     options = rendezvous->options(rank, size);
   } else if (size > 1) {
-    const std::vector<uint8_t> bytes = store->get(kUniqueIdKey);
-    unique_id.assign(bytes.begin(), bytes.end());
-    if (unique_id.starts_with(kNoRendezvous))
-      throw Error(ErrorCode::unavailable, "process group", unique_id.substr(kNoRendezvous.size()));
+    unique_id = unique_id_in(*store, rank, timeout);
     options = Rendezvous::options(unique_id, rank, size);
   }
   options.timeout = timeout;

@@ -40,11 +40,14 @@ class HandmadeRank {
   }
 
   /// Takes the join of one rank of its group, as its local registrar, passes it on after `change`,
-  /// and the places of both back.
-  void join_another(const TestJob& job, const std::function<void(PeerRecord&)>& change) {
+  /// and the places of both back. Sets `listens` once it does: who comes before is the local
+  /// registrar.
+  void join_another(const TestJob& job, const std::function<void(PeerRecord&)>& change,
+                    std::atomic<bool>& listens) {
     std::vector<UniqueFd> listeners;
     listeners.push_back(listen_if_free(SocketAddress::abstract(
         local_registrar_name(job_key_, job.coordinator(), size_, join_group(rank_)))));
+    listens = true;
     ASSERT_TRUE(listeners[0]);
     Acceptor acceptor({}, std::move(listeners), rank_, job_key_);
     std::optional<FrameStream> other;
@@ -302,8 +305,7 @@ void expect_change_is_found(const std::function<void(PeerRecord&)>& change) {
   expect_no_errors(run_world_ranks(kSize, [&](int rank) {
     if (rank == kLocal) {
       HandmadeRank forger(job, kLocal);
-      listens = true;
-      forger.join_another(job, change);
+      forger.join_another(job, change, listens);
       while (told < kSize - 1) std::this_thread::sleep_for(1ms);
       return;
     }

@@ -355,12 +355,12 @@ TEST(Wire, WhatIsSaidOfNewcomersRoundTrips) {
   EXPECT_FALSE(decode<Signed<Newcomers>>(payload_of(frame(many))));
 
   const Admission admission{.unique_id = "id",
-                      .rank = 4,
-                      .size = 6,
-                      .remaining_ms = 1000,
-                      .epoch = 2,
-                      .former_ranks = {0, 1, 2, 5},
-                      .reason = "why"};
+                            .rank = 4,
+                            .size = 6,
+                            .remaining_ms = 1000,
+                            .epoch = 2,
+                            .former_ranks = {0, 1, 2, 5},
+                            .reason = "why"};
   expect_exact(payload_of(frame(admission)), decode<Admission>);
   const auto admitted = decode<Admission>(payload_of(frame(admission)));
   ASSERT_TRUE(admitted);

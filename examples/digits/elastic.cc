@@ -47,17 +47,19 @@ class Trainer {
     change(Communicator::create());
     if (config_.policy == "ea")
       ea_.emplace(*comm_, config_.tau, config_.alpha);
+    else if (config_.policy == "async-ea")
+      async_ea_.emplace(*comm_, config_.tau, config_.alpha);
     else
       sgd_.emplace(*comm_);
     for (bool ends = false; !ends;) try {
-        if (!is_equal_) become_equal();
+        if (!has_resumed_) resume();
         if (step_ < config_.steps)
           take_in_who_waits_or_step();
         else
           ends = finish();
       } catch (const ropewalk::Error& error) {
         if (!error.is_survivable()) throw;
-        change(comm_->shrink());
+        change(comm_->grow());  // without those that died, with those who wait
       }
   }
 
@@ -75,40 +77,51 @@ class Trainer {
 
   void take_in_who_waits_or_step() {
     int waiting = comm_->pending();
+    if (async_ea_) {  // ranks are at different steps
+      if (waiting > 0) comm_->revoke("others wait to join");
+      return step();
+    }
     comm_->broadcast(std::span(&waiting, 1), 0);  // ranks may differ in what they have heard
     if (waiting > 0) {
       if (auto next = comm_->grow()) change(std::move(next));
       return;
     }
     step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(config_.pause_ms));
   }
 
   void change(std::unique_ptr<Communicator> next) {
     comm_ = std::move(next);
-    is_equal_ = false;
+    has_resumed_ = false;
     if (comm_->rank() != 0) return;
     fmt::print("epoch {} has {} ranks, at step {}\n", comm_->epoch().number, comm_->size(), step_);
     std::fflush(stdout);
   }
 
-  /// All go on from the step of the one that made most, with its momentum.
-  void become_equal() {
+  /// With the others of the epoch.
+  void resume() {
     if (sgd_) {
       sgd_->resume(*comm_, parameter_list_);
-    } else {
+    } else if (ea_) {
       ea_->resume(*comm_, parameter_list_);
       ea_->synchronize_parameters(parameter_list_);  // newcomers have none of their own
+    } else {
+      async_ea_->resume(*comm_, parameter_list_);
     }
-    std::vector<int64_t> steps(static_cast<size_t>(comm_->size()));
-    comm_->all_gather(std::span(&step_, 1), steps);
-    const auto most = std::ranges::max_element(steps);
-    comm_->broadcast(std::span(velocity_), static_cast<int>(most - steps.begin()));
-    step_ = *most;
+    take_over_last_step();
     const auto part = digits::part_of_rank(split_.training, comm_->rank(), comm_->size());
     mine_.assign(part.begin(), part.end());
     next_image_ = mine_.size();
-    is_equal_ = true;
+    has_resumed_ = true;
+  }
+
+  /// All go on from the step of the one that made most, with its momentum. Where each rank has
+  /// steps of its own, newcomers do alone.
+  void take_over_last_step() {
+    std::vector<int64_t> steps(static_cast<size_t>(comm_->size()));
+    comm_->all_gather(std::span(&step_, 1), steps);
+    const auto most = std::ranges::max_element(steps);
+    if (!async_ea_) comm_->broadcast(std::span(velocity_), static_cast<int>(most - steps.begin()));
+    if (!async_ea_ || step_ == 0) step_ = *most;
   }
 
   const digits::Image& next_image() {
@@ -126,7 +139,9 @@ class Trainer {
     if (sgd_) sgd_->sum_and_normalize_gradients(gradient_list_);
     descend();
     if (ea_) ea_->average_parameters(parameter_list_);
+    if (async_ea_) async_ea_->average_parameters(parameter_list_);
     ++step_;
+    std::this_thread::sleep_for(std::chrono::milliseconds(config_.pause_ms));
   }
 
   void descend() {
@@ -141,6 +156,7 @@ class Trainer {
   /// True, on all ranks, where all have come here with equal parameters.
   bool finish() {
     if (ea_) ea_->synchronize_parameters(parameter_list_);
+    if (async_ea_) async_ea_->synchronize_parameters(parameter_list_);
     return comm_->agree(1).ranks.size() == static_cast<size_t>(comm_->size());
   }
 
@@ -155,8 +171,9 @@ class Trainer {
   const digits::Split split_;
   digits::Random random_{std::random_device()()};  // the order of this rank's images
   std::unique_ptr<Communicator> comm_;
-  std::optional<ropewalk::AllReduceSgd<float>> sgd_;  // one of the two
+  std::optional<ropewalk::AllReduceSgd<float>> sgd_;  // one of the three
   std::optional<ropewalk::AllReduceEa<float>> ea_;
+  std::optional<ropewalk::AsyncEa<float>> async_ea_;
   Net net_;
   std::vector<float> parameters_ = std::vector<float>(Net::kParameters);
   std::vector<float> gradients_ = parameters_, velocity_ = parameters_;
@@ -165,7 +182,7 @@ class Trainer {
   std::vector<digits::Image> mine_;  // this rank's part of the training images
   size_t next_image_ = 0;
   int64_t step_ = 0;
-  bool is_equal_ = false;  // the parameters, on all ranks
+  bool has_resumed_ = false;  // in the epoch
 };
 
 }  // namespace
@@ -175,8 +192,9 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a small convolutional net on handwritten digits while ranks come and go.");
   app.option_defaults()->always_capture_default();
   app.add_option("--policy", config.policy,
-                 "what the ranks average: gradients (sgd) or parameters (ea)")
-      ->check(CLI::IsMember({"sgd", "ea"}));
+                 "what the ranks average: gradients (sgd), parameters (ea), or each its own with a "
+                 "center when it likes (async-ea)")
+      ->check(CLI::IsMember({"sgd", "ea", "async-ea"}));
   app.add_option("--steps", config.steps, "of the job")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--batch", config.batch, "images a rank and step")->check(CLI::Range(1, 1000));
   app.add_option("--pause-ms", config.pause_ms, "after each step")->check(CLI::Range(0, 10'000));

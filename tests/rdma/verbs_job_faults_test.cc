@@ -28,7 +28,7 @@ Options over_verbs() {
 }
 
 void expect_told_of_the_adapter(ForkedJob& job) {
-  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+  for (const Verdict& verdict : job.verdicts(-1, 5 * slowness())) {
     ASSERT_TRUE(verdict.told) << verdict.text;
     // Unavailable: it had not linked with all yet.
     EXPECT_TRUE(verdict.code == static_cast<int>(ErrorCode::peer_lost) ||
@@ -56,7 +56,7 @@ TEST(VerbsJobFaults, AnUnpluggedLinkIsNotThePeersFault) {
   std::this_thread::sleep_for(std::chrono::seconds(1));
   job.mark();
   const Unplugged unplugged;
-  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+  for (const Verdict& verdict : job.verdicts(-1, 5 * slowness())) {
     ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_NE(verdict.text.find("port 1 is down"), std::string::npos) << verdict.text;
   }
@@ -171,7 +171,7 @@ TEST(VerbsJobFaults, TooLittleMemlockIsNamedWithTheWayOut) {
   job.mark();
   bool told_of_memlock = false;
   std::string texts;
-  for (const Verdict& verdict : job.verdicts(-1, 5)) {
+  for (const Verdict& verdict : job.verdicts(-1, 5 * slowness())) {
     ASSERT_TRUE(verdict.told) << verdict.text;
     EXPECT_NE(verdict.code, 0) << verdict.text;
     texts += verdict.text + "\n";

@@ -61,6 +61,10 @@ struct Options {
   /// This process joins a job that runs, which is elastic, with its key: `create` returns once the
   /// members have called `grow`. Rank and size do not count.
   std::optional<bool> join_running;
+  /// Who may go on after a failure (Communicator::shrink): more than half of the ranks; with
+  /// `tie_breaker` also half of them, the lowest among them; in any case `quorum_min` at least.
+  std::optional<bool> tie_breaker;  // default false
+  std::optional<int> quorum_min;    // default 1
 };
 
 class Group;  // src/engine/operation.h
@@ -239,8 +243,8 @@ class Communicator {
   /// ends this epoch): a communicator of the next epoch, of all ranks that call this, in their
   /// order. Ranks may die meanwhile. Returns as soon as all that are left have come; waits half of
   /// `timeout` (default: the communicator's) for those of whom nothing is known. This communicator
-  /// may be destroyed then. Throws Error(no_quorum) where this rank cannot go on: not more than
-  /// half of this epoch's ranks were reached, or they have gone on without it. A rank on
+  /// may be destroyed then. Throws Error(no_quorum) where this rank cannot go on: no quorum of this
+  /// epoch's ranks was reached (Options::tie_breaker), or it has gone on without it. A rank on
   /// which this or `agree` has failed agrees with the others of this epoch no more. An epoch has
   /// one successor: after it has returned, a call throws Error(invalid_argument). Not while another
   /// thread is in a call. Memory from `allocate` may be used on, as any other.

@@ -31,7 +31,8 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<bool> secure, std::optional<double> timeout,
                     std::optional<bool> progress_thread, std::optional<int> progress_cpu,
                     std::optional<double> join_timeout, std::optional<bool> elastic,
-                    std::optional<bool> join_running) {
+                    std::optional<bool> join_running, std::optional<bool> tie_breaker,
+                    std::optional<int> quorum_min) {
   const Options options{rank,
                         size,
                         std::move(coordinator),
@@ -44,7 +45,9 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                         progress_cpu,
                         nanoseconds_of(join_timeout),
                         elastic,
-                        join_running};
+                        join_running,
+                        tie_breaker,
+                        quorum_min};
   nb::gil_scoped_release unlocked;
   return std::make_shared<Session>(options);
 }
@@ -163,7 +166,7 @@ std::string library_path() {
 void bind_session(nb::module_& module) {
   module.def("join", &join, "rank"_a, "size"_a, "coordinator"_a, "coordinator_fd"_a, "key"_a,
              "transport"_a, "secure"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a,
-             "join_timeout"_a, "elastic"_a, "join_running"_a);
+             "join_timeout"_a, "elastic"_a, "join_running"_a, "tie_breaker"_a, "quorum_min"_a);
   nb::class_<Session>(module, "Session")
       .def_ro("rank", &Session::rank)
       .def_ro("size", &Session::size)

@@ -63,7 +63,8 @@ class Communicator:
                  secure: Optional[bool] = None, timeout: Optional[float] = None,
                  progress_thread: Optional[bool] = None,
                  progress_cpu: Optional[int] = None, join_timeout: Optional[float] = None,
-                 elastic: Optional[bool] = None, join_running: Optional[bool] = None) -> None:
+                 elastic: Optional[bool] = None, join_running: Optional[bool] = None,
+                 tie_breaker: Optional[bool] = None, quorum_min: Optional[int] = None) -> None:
         """Joins the job; returns when all ranks have.
 
         What is None comes from ROPEWALK_* variables, then from the launcher (`ropewalk run`,
@@ -81,10 +82,12 @@ class Communicator:
         elastic: processes may join while the job runs (see grow()); the same on every rank.
         join_running: join a job that runs and is elastic; returns once its ranks have called
             grow(). Rank and size do not count. TimeoutError after join_timeout without such a job.
+        tie_breaker, quorum_min: who may go on after a failure (see shrink()): more than half of
+            the ranks, or half with the lowest if tie_breaker; quorum_min at least; defaults False, 1.
         """
         self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, secure,
                                timeout, progress_thread, progress_cpu, join_timeout, elastic,
-                               join_running))
+                               join_running, tie_breaker, quorum_min))
 
     def _adopt(self, session: _core.Session) -> None:
         self._session = session

@@ -45,6 +45,18 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+/// How many must take part. No two groups that have nobody in common are both enough, even where
+/// their members go by different rules.
+struct Quorum {
+  bool tie_breaker = false;  // half is enough, with the lowest; else only more than half
+  int least = 1;             // and so many at least
+
+  bool is_met(size_t present, size_t all, bool has_lowest) const {
+    return (2 * present > all || (tie_breaker && has_lowest && 2 * present == all)) &&
+           present >= static_cast<size_t>(least);
+  }
+};
+
 /// How an agreement ended for this rank.
 struct AgreementEnd {
   std::optional<Decision> decision;  // nothing: there was no quorum in time
@@ -76,7 +88,7 @@ struct AgreementMessage {
 /// `links_wanted` names.
 /// Messages may be lost, come twice, late, and in any order.
 ///
-/// More than half of the voters must take part; the other members are learners, who bring their
+/// A quorum of the voters must take part; the other members are learners, who bring their
 /// contributions and ask. A leader waits for those that are not taken for
 /// dead, and for a moment for the others, at most until `patient_until_ns`. A member that has not
 /// heard of its leader for a quarter of that time follows the next.
@@ -86,6 +98,7 @@ class Agreement {
     int rank = 0;
     std::vector<int> members;  // ascending, this rank among them
     size_t learners = 0;       // so many of them, the last, have no vote and never lead
+    Quorum quorum = {};        // of the voters
     uint32_t instance = 1;
     Contribution contribution;
     std::vector<int> suspects;  // taken for dead, until they are heard
@@ -110,7 +123,7 @@ class Agreement {
     return std::exchange(outbox_, {});
   }
   const std::optional<Decision>& decision() const { return decision_; }
-  /// So many have ended that the rest is half of the voters at most.
+  /// So many have ended that the rest is no quorum.
   bool is_hopeless() const;
   /// For messages: who takes part, as this member knows. A leader knows most.
   std::vector<int> seen() const;
@@ -124,12 +137,13 @@ class Agreement {
   bool is_member(int rank) const;
   size_t voters() const { return setup_.members.size() - setup_.learners; }
   bool is_voter(int rank) const { return rank <= setup_.members[voters() - 1]; }
-  /// More than half of the voters are in `range`.
+  /// Of the voters in `range`.
   template <class Range, class RankOf = std::identity>
   bool is_quorum(const Range& range, RankOf rank_of = {}) const {
     const auto count = std::ranges::count_if(
         range, [this](int rank) { return is_voter(rank); }, rank_of);
-    return 2 * static_cast<size_t>(count) > voters();
+    const bool has_lowest = std::ranges::find(range, setup_.members[0], rank_of) != range.end();
+    return setup_.quorum.is_met(static_cast<size_t>(count), voters(), has_lowest);
   }
   int candidate() const;
   void follow(int64_t now_ns);

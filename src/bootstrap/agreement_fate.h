@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/agreement.h"
 
 namespace ropewalk::bootstrap {
 
@@ -22,6 +24,7 @@ struct Fate {
   int ranks = 0;
   uint32_t instances = 0;
   size_t learners = 0;                       // of the first instance
+  std::vector<Quorum> quorums;               // by rank
   int64_t patience_ns = 0, deadline_ns = 0;  // after a member's begin
   int64_t faults_ns = 0;                     // faults begin in that time
   int64_t delay_max_ns = 0;
@@ -51,6 +54,10 @@ inline Fate draw(uint64_t seed) {
   fate.calls_differ = fate.chance(20);
   fate.ends_when_done = fate.chance(20);
   if (fate.chance(40)) fate.learners = fate.pick(static_cast<uint64_t>(fate.ranks));
+  const bool breaks_ties = fate.chance(40), rules_differ = fate.chance(10);
+  const int least = fate.chance(20) ? 1 + static_cast<int>(fate.pick(fate.ranks)) : 1;
+  for (int rank = 0; rank < fate.ranks; ++rank)
+    fate.quorums.push_back({rules_differ ? fate.chance(50) : breaks_ties, least});
   return fate;
 }
 

@@ -283,6 +283,7 @@ class AgreementSimulation {
     Agreement::Setup setup{.rank = rank,
                            .members = std::move(members),
                            .learners = learners_in(instance),
+                           .quorum = fate_.quorums[static_cast<size_t>(rank)],
                            .contribution = brought,
                            .suspects = {},
                            .begun_ns = now_ns_,
@@ -362,7 +363,7 @@ class AgreementSimulation {
   }
 
   void check_first_decision(int rank, uint32_t instance, const Decision& decision) {
-    expect(is_quorum(decision.members, instance), "half of the voters or less");
+    expect(is_quorum(decision.members, instance, /*whoever=*/true), "too few");
     expect(std::ranges::is_sorted(decision.members) && std::ranges::is_sorted(decision.ended),
            "not sorted");
     uint64_t bits = ~uint64_t{0};
@@ -387,14 +388,23 @@ class AgreementSimulation {
   const std::vector<int>& members_in(uint32_t instance) {
     return instance == 1 ? all_ : decided_[instance - 1].members;
   }
-  /// Those who vote are more than half of all who do.
-  bool is_quorum(const std::vector<int>& ranks, uint32_t instance) {
+  /// Those who vote are enough by the rules of all members, or of one.
+  bool is_quorum(const std::vector<int>& ranks, uint32_t instance, bool whoever = false) {
     const auto& members = members_in(instance);
     if (members.empty()) return false;  // it was never decided who they are
     const size_t voters = members.size() - learners_in(instance);
     const int last = members[voters - 1];
     const auto count = std::ranges::count_if(ranks, [last](int rank) { return rank <= last; });
-    return 2 * static_cast<size_t>(count) > voters;
+    const int twice = 2 * static_cast<int>(count);
+    const bool is_half =
+        twice == static_cast<int>(voters) && std::ranges::count(ranks, members[0]) > 0;
+    const auto is_enough = [&](int rank) {
+      const Quorum& rule = fate_.quorums[static_cast<size_t>(rank)];
+      return (twice > static_cast<int>(voters) || (is_half && rule.tie_breaker)) &&
+             count >= rule.least;
+    };
+    return whoever ? std::ranges::any_of(members, is_enough)
+                   : std::ranges::all_of(members, is_enough);
   }
 
   bool is_out(int rank, uint32_t instance) {
@@ -408,7 +418,7 @@ class AgreementSimulation {
     for (const int peer : members_in(instance))
       if (!is_out(peer, instance)) left.push_back(peer);
     expect(!is_quorum(left, instance),
-           fmt::format("rank {} has given up though more than half are there", rank));
+           fmt::format("rank {} has given up though enough are there", rank));
   }
 
   void check_all_ended() {
@@ -417,7 +427,7 @@ class AgreementSimulation {
              fmt::format("rank {} waits for ever in {}", rank, member(rank).agreements.begun()));
   }
 
-  /// More than half who can reach each other decide soon after the last fault, the last of their
+  /// A quorum who can reach each other decide soon after the last fault, the last of their
   /// begins, and the last of those who had given up before that was over.
   void check_termination(uint32_t instance) {
     const std::vector<int>& before = members_in(instance);

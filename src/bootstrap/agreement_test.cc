@@ -20,7 +20,7 @@ constexpr int64_t kSilence_ns = kPatience_ns / 4;
 constexpr int64_t kGrace_ns = 100 * kMillisecond_ns;
 
 Contribution contribution_of(int rank) {
-  return {~(uint64_t{1} << rank), 1, fmt::format("rank {}", rank)};
+  return {~(uint64_t{1} << rank % 64), 1, fmt::format("rank {}", rank)};
 }
 
 /// Members, what is on its way between them, and what they have sent.
@@ -96,21 +96,36 @@ TEST(Agreement, OneAloneDecidesAtOnce) {
   EXPECT_EQ(table[0].decision(), decision_of({0}));
 }
 
+/// However many there are; a barrier of 512 ranks is nine messages deep.
 TEST(Agreement, FourDelaysAndFiveMessagesEachWhereNobodyFails) {
-  constexpr int kSize = 7;
-  AgreementTable table(kSize);
-  table.begin_all();
-  table.link_all();
-  table.steps(4);
-  table.advance(0);
-  EXPECT_EQ(table[0].decision(), decision_of({0, 1, 2, 3, 4, 5, 6}));
-  table.step();
-  for (int rank = 1; rank < kSize; ++rank) EXPECT_EQ(table[rank].decision(), table[0].decision());
-  for (const Kind kind : {Kind::prepare, Kind::promise, Kind::accept, Kind::accepted})
-    EXPECT_EQ(table.sent[kind], kSize - 1) << static_cast<int>(kind);
-  // Those whose answer came after the leader's decision are told once more.
-  EXPECT_LE(table.sent[Kind::decided], 2 * (kSize - 1));
-  EXPECT_EQ(table.sent[Kind::refused] + table.sent[Kind::gave_up], 0);
+  for (const int size : {7, 512}) {
+    AgreementTable table(static_cast<size_t>(size));
+    table.begin_all();
+    for (int rank = 1; rank < size; ++rank) table.link(0, rank);
+    table.steps(4);
+    table.advance(0);
+    std::vector<int> all(static_cast<size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(table[0].decision(), decision_of(all));
+    table.step();
+    for (int rank = 1; rank < size; ++rank) EXPECT_EQ(table[rank].decision(), table[0].decision());
+    for (const Kind kind : {Kind::prepare, Kind::promise, Kind::accept, Kind::accepted})
+      EXPECT_EQ(table.sent[kind], size - 1) << static_cast<int>(kind);
+    // Those whose answer came after the leader's decision are told once more.
+    EXPECT_LE(table.sent[Kind::decided], 2 * (size - 1));
+    EXPECT_EQ(table.sent[Kind::refused] + table.sent[Kind::gave_up], 0);
+  }
+}
+
+TEST(Agreement, HalfWithTheLowestIsAQuorumWhereThatBreaksTies) {
+  const Quorum half_with_lowest{.tie_breaker = true};
+  EXPECT_TRUE(half_with_lowest.is_met(2, 4, true));
+  EXPECT_FALSE(half_with_lowest.is_met(2, 4, false));
+  EXPECT_TRUE(half_with_lowest.is_met(3, 4, false));
+  EXPECT_FALSE(half_with_lowest.is_met(2, 5, true));
+  EXPECT_FALSE(Quorum{}.is_met(2, 4, true));
+  EXPECT_FALSE((Quorum{.least = 4}.is_met(3, 4, true)));
+  EXPECT_TRUE((Quorum{.least = 4}.is_met(4, 4, true)));
 }
 
 TEST(Agreement, OnlyTheLeaderWantsAllLinks) {

@@ -229,6 +229,10 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
       {"ROPEWALK_ELASTIC", "0",
        "1: processes may join while the job runs (docs/elastic.md); the same on every rank"},
+      {"ROPEWALK_QUORUM_TIE_BREAKER", "0",
+       "1: after a failure half of the ranks may go on, where the lowest is among them; else only "
+       "more than half; the same on every rank"},
+      {"ROPEWALK_QUORUM_MIN", "1", "and so many at least; the same on every rank"},
       {"ROPEWALK_JOIN_RUNNING", "0",
        "1: this process joins a job that runs, with its ROPEWALK_COORDINATOR and key, instead of "
        "having a rank from the start"},
@@ -288,6 +292,8 @@ Config parse_config(const Lookup& get) {
   read.integer("ROPEWALK_PROGRESS_THREAD", config.progress_thread, 0, 1);
   read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
   read.integer("ROPEWALK_ELASTIC", config.elastic, 0, 1);
+  read.integer("ROPEWALK_QUORUM_TIE_BREAKER", config.tie_breaker, 0, 1);
+  read.integer("ROPEWALK_QUORUM_MIN", config.quorum_min, 1, kRanksMax);
   read.integer("ROPEWALK_JOIN_RUNNING", config.join_running, 0, 1);
   read.integer("ROPEWALK_JOINED_FD", config.joined_fd, 0, std::numeric_limits<int>::max());
   read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);

@@ -45,6 +45,8 @@ struct Config {
   bool progress_thread = true;      // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU
   bool elastic = false;             // ROPEWALK_ELASTIC: 0 or 1
+  bool tie_breaker = false;         // ROPEWALK_QUORUM_TIE_BREAKER: 0 or 1
+  int quorum_min = 1;               // ROPEWALK_QUORUM_MIN: members that go on, at least
   bool join_running = false;        // ROPEWALK_JOIN_RUNNING: 0 or 1
   std::optional<int> joined_fd;     // ROPEWALK_JOINED_FD: hears when it has
   LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug

@@ -282,6 +282,17 @@ bool may_try_again(ErrorCode code) {
          code == ErrorCode::refused || code == ErrorCode::revoked;
 }
 
+namespace {
+
+std::string text_of(const bootstrap::Quorum& quorum, int lowest) {
+  std::string text = "more than half";
+  if (quorum.tie_breaker) text = fmt::format("more than half, or half with rank {},", lowest);
+  if (quorum.least > 1) text += fmt::format(" and {} at least", quorum.least);
+  return text;
+}
+
+}  // namespace
+
 Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, std::string text) {
   const int64_t now_ns = impl.session->clock.now_ns();
   const int64_t time_ns = std::max<int64_t>(0, terms.deadline_ns - now_ns);
@@ -289,18 +300,20 @@ Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, 
       .rank = impl.rank(),
       .members = terms.members,
       .learners = terms.learners,
+      .quorum = {impl.config().tie_breaker, impl.config().quorum_min},
       .contribution = {bits, static_cast<uint8_t>(terms.call), std::move(text)},
       .suspects = suspects_of(impl.monitor().failure()),
       .begun_ns = now_ns,
       .patient_until_ns = now_ns + (terms.is_patient ? time_ns / 8 * 7 : time_ns / 2)};
-  const AgreementEnd end = impl.session->job.world()->agree(std::move(setup), terms.deadline_ns);
+  const AgreementEnd end = impl.session->job.world()->agree(setup, terms.deadline_ns);
   if (!end.decision)
-    throw Error(Failure{
-        ErrorCode::no_quorum, terms.operation,
-        fmt::format("rank {} has reached {} of {} members ({}); more than half must go on together",
-                    impl.rank(), end.seen.size(), terms.members.size(), fmt::join(end.seen, ", ")),
-        "look at the network, and at the others' output: they may go on without this rank",
-        impl.rank(), -1});
+    throw Error(
+        Failure{ErrorCode::no_quorum, terms.operation,
+                fmt::format("rank {} has reached {} of {} members ({}); {} must go on together",
+                            impl.rank(), end.seen.size(), terms.members.size(),
+                            fmt::join(end.seen, ", "), text_of(setup.quorum, terms.members[0])),
+                "look at the network, and at the others' output: they may go on without this rank",
+                impl.rank(), -1});
   if (!std::ranges::binary_search(end.decision->members, impl.rank()))
     throw Error(Failure{ErrorCode::no_quorum, terms.operation,
                         fmt::format("ranks {} have gone on without rank {}, which was late",

@@ -29,6 +29,8 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
   visit(options.progress_thread, config.progress_thread);
   visit(options.progress_cpu, config.progress_cpu);
   visit(options.elastic, config.elastic);
+  visit(options.tie_breaker, config.tie_breaker);
+  visit(options.quorum_min, config.quorum_min);
   visit(options.join_running, config.join_running);
 }
 /// The environment's, where the options do not say otherwise. Throws Error.

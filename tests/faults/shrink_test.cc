@@ -232,6 +232,52 @@ TEST_P(Shrinks, HalfOfTheRanksIsNoQuorum) {
         << verdicts[static_cast<size_t>(rank)].text;
 }
 
+TEST_P(Shrinks, HalfGoesOnWithTheLowestWhereThatBreaksTies) {
+  Options options = options_for(4);
+  options.tie_breaker = true;
+  for (const bool lowest_is_left : {true, false}) {
+    ForkedJob job(4, options, [&](Communicator& comm) {
+      try {
+        for (;;) expect_sum(comm, 1000);
+      } catch (const Error&) {
+      }
+      const auto next = comm.shrink();
+      if (next->size() != 2) throw std::runtime_error("not of two");
+      expect_sum(*next, 1000);
+    });
+    const int first_killed = lowest_is_left ? 2 : 0;
+    for (int rank = first_killed; rank < first_killed + 2; ++rank) job.signal(rank, SIGKILL);
+    const auto verdicts = job.verdicts(-1, 30 * slowness());
+    for (const size_t rank :
+         lowest_is_left ? std::array<size_t, 2>{0, 1} : std::array<size_t, 2>{2, 3}) {
+      EXPECT_EQ(verdicts[rank].code,
+                static_cast<int>(lowest_is_left ? ErrorCode::ok : ErrorCode::no_quorum))
+          << verdicts[rank].text;
+      if (!lowest_is_left) {
+        EXPECT_NE(std::string(verdicts[rank].text).find("half with rank 0"), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_P(Shrinks, FewerThanTheQuorumsLeastDoNotGoOn) {
+  Options options = options_for(4);
+  options.quorum_min = 4;
+  ForkedJob job(4, options, [&](Communicator& comm) {
+    try {
+      for (;;) expect_sum(comm, 1000);
+    } catch (const Error&) {
+    }
+    comm.shrink();
+  });
+  job.signal(1, SIGKILL);
+  const auto verdicts = job.verdicts(-1, 30 * slowness());
+  for (const size_t rank : {0, 2, 3}) {
+    EXPECT_EQ(verdicts[rank].code, static_cast<int>(ErrorCode::no_quorum)) << verdicts[rank].text;
+    EXPECT_NE(std::string(verdicts[rank].text).find("4 at least"), std::string::npos);
+  }
+}
+
 TEST_P(Shrinks, AnEpochHasOneSuccessor) {
   ForkedJob job(3, options_for(3), [&](Communicator& comm) {
     const auto next = comm.shrink();

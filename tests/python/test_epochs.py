@@ -90,6 +90,24 @@ def test_half_of_the_ranks_is_no_quorum():
     job.end()
 
 
+def alone_with_a_tie_breaker(comm):
+    if comm.rank == 1:
+        comm.barrier()  # both have joined
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(ropewalk.PeerLostError):
+        while True:
+            comm.barrier()
+    comm = comm.shrink()
+    return comm.size, float(comm.all_reduce(np.ones(3))[0])
+
+
+def test_the_lowest_breaks_a_tie():
+    job = Job(2, alone_with_a_tie_breaker, tie_breaker=True)
+    outcomes = job.outcomes()
+    job.end()
+    assert outcomes[0] == ("returned", (1, 1.0)), outcomes[0]
+
+
 def learns(comm, policy_of, victim):
     """Each step sets all parameters to a number that tells how many steps were made, and by whom."""
     parameters = [np.zeros(1000, np.float32), np.zeros(7, np.float32)]

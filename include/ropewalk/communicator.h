@@ -216,6 +216,19 @@ class Communicator {
   void send(Elements auto&& in, int to) { run(Call::send(in, to)); }
   void recv(MutableElements auto&& out, int from) { run(Call::recv(out, from)); }
   void barrier();
+  /// In place, on all ranks that are left or on none: when this throws on one, it does on each, and
+  /// `inout` is on each as it was, also where a peer had written over RDMA before it died. Then the
+  /// epoch has ended. Error(no_quorum) is the exception: this rank cannot know what the others
+  /// have. Beside all_reduce it takes a barrier, a copy, and memory of the library as large as the
+  /// largest call. `timeout` (default: the communicator's) is of the sum and of the barrier each;
+  /// where they fail, those who are left agree within as much again, and wait half of it for
+  /// ranks of which nothing is known. A communicator of the whole job.
+  void all_reduce_committed(MutableElements auto&& inout, ReduceOp op = kSum,
+                            std::optional<std::chrono::nanoseconds> timeout = {}) {
+    run_committed(Call::all_reduce(inout, op), timeout);
+  }
+  /// The same of a Call that is an all_reduce, also out of place: then it is `out` that stays.
+  void run_committed(const Call& call, std::optional<std::chrono::nanoseconds> timeout = {});
 
   /// The rank whose next message on `channel` is here, or begins to arrive, where no recv has been
   /// started that takes it; nothing when none has come within `limit`. So a rank can receive from

@@ -100,6 +100,13 @@ void run(Session& session, const PreparedCall& prepared) {
   communicator.run(prepared.call);
 }
 
+void run_committed(Session& session, const PreparedCall& prepared, std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  Communicator& communicator = session.open();
+  nb::gil_scoped_release unlocked;
+  communicator.run_committed(prepared.call, limit);
+}
+
 std::unique_ptr<StartedWork> start(SessionPointer session, std::vector<PreparedCall> prepared) {
   std::vector<Call> calls;
   for (const PreparedCall& one : prepared) calls.push_back(one.call);
@@ -178,6 +185,7 @@ void bind_session(nb::module_& module) {
       .def("prepare", &prepare, "collective"_a, "x"_a.none(), "out"_a.none(), "op"_a, "scale"_a,
            "root"_a, "counts"_a, "recv_counts"_a, "algorithm"_a)
       .def("run", &run, "call"_a)
+      .def("run_committed", &run_committed, "call"_a, "timeout"_a = nb::none())
       .def("start", &start, "calls"_a)
       .def("plan", &plan, "call"_a)
       .def("allocate", &allocate, "shape"_a, "dtype"_a)

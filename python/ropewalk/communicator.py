@@ -280,6 +280,17 @@ class Communicator:
         call = self._prepare("all_reduce", x, out, op=op, algorithm=algorithm)
         return self._issue([call], x if out is None else out, async_op)
 
+    def all_reduce_committed(self, x: Any, op: OpLike = "sum", *,
+                             timeout: Optional[float] = None) -> Any:
+        """all_reduce of x, in place, on all ranks that are left or on none.
+
+        When it raises on one rank it does on each, and x is on each as it was; then the epoch has ended.
+        NoQuorumError is the exception: this rank cannot know what the others have. `timeout`, in
+        seconds: of the sum; where that fails, those who are left agree within as much again. Returns x.
+        """
+        self._session.run_committed(self._prepare("all_reduce", x, None, op=op), timeout)
+        return x
+
     def all_reduce_group(self, arrays: Sequence[Any], op: OpLike = "sum", *,
                          algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
         """Many all_reduces in place, as one operation; small ones of equal dtype are fused.

@@ -188,10 +188,12 @@ Plan Communicator::plan(const Call& call) {
 }
 
 void Communicator::barrier() {
-  Call call =
-      Call::all_reduce(std::span(reinterpret_cast<uint8_t*>(&impl_->barrier_byte), 1), kMax);
-  call.collective = Collective::barrier;
-  run(call);
+  run(impl_->barrier_call());
+}
+
+void Communicator::run_committed(const Call& call,
+                                 std::optional<std::chrono::nanoseconds> timeout) {
+  impl_->committed.run(*impl_, call, timeout ? timeout->count() : impl_->driver->timeout_ns());
 }
 
 std::optional<int> Communicator::next_sender(std::chrono::nanoseconds limit, int channel) {

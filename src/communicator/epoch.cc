@@ -32,6 +32,12 @@ using Impl = Communicator::Impl;
 constexpr uint64_t kHasJoined = 1;
 constexpr uint64_t kAdmits = 2;    // those who wait to join
 constexpr uint64_t kIsIntact = 4;  // the epoch has not failed, as far as the member knows
+// Contribution::bits of settling. Of committed calls, which are numbered from 1, the last whose sum
+// this rank has differs by one at most between ranks, so that its parity tells which it is.
+constexpr uint64_t kNobodyWaits = 4;
+constexpr uint64_t has_sum_bit(uint32_t call) {
+  return uint64_t{1} << call % 2;
+}
 /// Before the list of newcomers that follows a unique id.
 constexpr char kListMark = '\n';
 
@@ -40,16 +46,6 @@ std::vector<int> suspects_of(const Failure* failure) {
   const bool are_lost = failure != nullptr && (failure->code == ErrorCode::peer_lost ||
                                                failure->code == ErrorCode::timeout);
   return are_lost ? failure->peers : std::vector<int>();
-}
-
-void check_may_agree(const Impl& impl, const char* operation) {
-  impl.driver->throw_if_forked();
-  impl.driver->throw_if_stopped();
-  if (impl.part != nullptr)
-    throw Error(ErrorCode::invalid_argument, operation,
-                "this communicator was split from that of the job",
-                fmt::format("call {} on the communicator that was split", operation));
-  if (impl.session->end) throw *impl.session->end;
 }
 
 /// "3:1,3:2,8:1": at which rank they wait, and their numbers there. As many as fit.
@@ -291,9 +287,8 @@ std::string text_of(const bootstrap::Quorum& quorum, int lowest) {
   return text;
 }
 
-}  // namespace
-
-Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, std::string text) {
+/// `Decision::call` may be 0.
+Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, std::string text) {
   const int64_t now_ns = impl.session->clock.now_ns();
   const int64_t time_ns = std::max<int64_t>(0, terms.deadline_ns - now_ns);
   Agreement::Setup setup{
@@ -319,11 +314,53 @@ Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, 
                         fmt::format("ranks {} have gone on without rank {}, which was late",
                                     fmt::join(end.decision->members, ", "), impl.rank()),
                         "end this process", impl.rank(), -1});
-  if (end.decision->call != static_cast<uint8_t>(terms.call))
-    throw Error(Failure{ErrorCode::mismatch, terms.operation,
-                        "some ranks have called agree, others shrink or grow", kMismatchAdvice,
-                        impl.rank(), -1});
   return *end.decision;
+}
+
+}  // namespace
+
+// Where calls differ all settle, and try again unless nobody was waiting for that: a rank that has
+// the sum of a committed call may be in `agree` or `shrink` already when that fails on another one.
+Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, std::string text) {
+  for (;;) {
+    const Decision decision = decide(impl, terms, bits, text);
+    if (decision.call == static_cast<uint8_t>(terms.call)) return decision;
+    const bool waits = terms.call == AgreementCall::settle;
+    AgreementTerms settling = terms;
+    settling.call = AgreementCall::settle;
+    settling.members = decision.members;
+    settling.learners = 0;
+    const uint64_t own = has_sum_bit(impl.session->sums_to_commit) | kNobodyWaits;
+    const Decision settled = decide(impl, settling, waits ? bits : own, {});
+    const bool is_mixed = settled.call != static_cast<uint8_t>(AgreementCall::settle);
+    if (is_mixed || (settled.bits & kNobodyWaits) != 0)
+      throw Error(Failure{ErrorCode::mismatch, terms.operation,
+                          "some ranks have called agree, others shrink or grow", kMismatchAdvice,
+                          impl.rank(), -1});
+    if (waits) return settled;
+  }
+}
+
+void check_may_agree(const Impl& impl, const char* operation) {
+  impl.driver->throw_if_forked();
+  impl.driver->throw_if_stopped();
+  if (impl.part != nullptr)
+    throw Error(ErrorCode::invalid_argument, operation,
+                "this communicator was split from that of the job",
+                fmt::format("call {} on the communicator that was split", operation));
+  if (impl.session->end) throw *impl.session->end;
+}
+
+bool settle(const Impl& impl, uint32_t call, int64_t deadline_ns) {
+  return agree_or_end(*impl.session, [&] {
+    const Decision decision = agree_in(impl,
+                                       {.call = AgreementCall::settle,
+                                        .members = all_ranks(impl.size()),
+                                        .deadline_ns = deadline_ns,
+                                        .operation = "all_reduce_committed"},
+                                       has_sum_bit(impl.session->sums_to_commit), {});
+    return (decision.bits & has_sum_bit(call)) != 0;
+  });
 }
 
 const Epoch& Communicator::epoch() const {

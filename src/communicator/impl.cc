@@ -200,19 +200,21 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
   return group;
 }
 
-/// Where this rank lacks what the call needs, peers may be in the call already: they fail with
-/// this rank's reason instead of waiting for it.
 std::shared_ptr<Group> Communicator::Impl::find_or_fail(std::span<const Call> calls) {
   std::lock_guard lock(cache_mutex_);
   try {
     return find(calls);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::system) throw;
-    Failure failure = error.failure();
-    failure.rank = failure.peer = rank();
-    monitor().report(failure);
-    throw Error(failure);
+    throw lacks(error);
   }
+}
+
+Error Communicator::Impl::lacks(const Error& error) {
+  if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::system) return error;
+  Failure failure = error.failure();
+  failure.rank = failure.peer = rank();
+  monitor().report(failure);
+  return Error(failure);
 }
 
 /// A prepared operation for `calls`, from the cache where an idle one of equal calls is there.
@@ -330,6 +332,12 @@ AutoTuner::Parts Communicator::Impl::parts_for_tuner() {
               [this](const Call& call, Algorithm algorithm, size_t slice_bytes) {
                 return engine.prepare(call, schedule_of(call, algorithm), algorithm, slice_bytes);
               }};
+}
+
+Call Communicator::Impl::barrier_call() {
+  Call call = Call::all_reduce(std::span(reinterpret_cast<uint8_t*>(&barrier_byte), 1), kMax);
+  call.collective = Collective::barrier;
+  return call;
 }
 
 std::shared_ptr<RegisteredMemory> Communicator::Impl::allocate(size_t bytes) {

@@ -11,6 +11,7 @@
 
 #include "bootstrap/part.h"
 #include "communicator/auto_tuner.h"
+#include "communicator/committed.h"
 #include "communicator/part.h"
 #include "communicator/session.h"
 #include "job/costs.h"
@@ -60,6 +61,10 @@ class Communicator::Impl {
   std::shared_ptr<Group> start(std::span<const Call> calls, bool in_background);
   std::shared_ptr<Group> prepare(std::span<const Call> calls);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
+  Call barrier_call();
+  /// `error`, why this rank cannot make a call, as what to throw. Peers may be in the call already:
+  /// where it is something that this rank lacks they fail with its reason instead of waiting.
+  Error lacks(const Error& error);
 
   const std::shared_ptr<Session> session;
   const std::shared_ptr<bootstrap::Part> part;  // of the job; null: all of it
@@ -73,6 +78,7 @@ class Communicator::Impl {
   const std::weak_ptr<Impl> whole;        // that was split; of a part
   const std::vector<int> ranks_in_whole;  // its members there
   Blame blamed;
+  CommittedCalls committed;  // of the whole job's
 
  private:
   void report_exception();

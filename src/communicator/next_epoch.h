@@ -12,7 +12,7 @@
 namespace ropewalk {
 
 /// What members call for as they agree: Contribution::call.
-enum class AgreementCall : uint8_t { agree = 1, next_epoch = 2, opening = 3 };
+enum class AgreementCall : uint8_t { agree = 1, next_epoch = 2, opening = 3, settle = 4 };
 
 /// One agreement of `members`, ranks of `impl`'s epoch, of which the last `learners` have no vote.
 struct AgreementTerms {
@@ -23,9 +23,15 @@ struct AgreementTerms {
   bool is_patient = false;  // waits nearly until then for who is not known to be lost; else half
   const char* operation = "agree";
 };
-/// Throws Error(no_quorum) where this rank does not go on, Error(mismatch) where calls differ.
+/// Throws Error(no_quorum) where this rank does not go on, Error(mismatch) where calls differ and
+/// nobody is in `settle`; where somebody is, tells it first.
 bootstrap::Decision agree_in(const Communicator::Impl& impl, const AgreementTerms& terms,
                              uint64_t bits, std::string text);
+/// Throws Error(invalid_argument) where this rank agrees with nobody, or no more.
+void check_may_agree(const Communicator::Impl& impl, const char* operation);
+/// Of a committed call that has failed here, number `call`: whether all that are left, and may have
+/// gone on to other calls, have its sum. The same on all of them. Throws Error(no_quorum).
+bool settle(const Communicator::Impl& impl, uint32_t call, int64_t deadline_ns);
 
 /// 0 to size - 1.
 std::vector<int> all_ranks(int size);

@@ -2,6 +2,7 @@
 // the control tree, the memory that is registered, and the threads that drive all of it.
 #pragma once
 
+#include <atomic>
 #include <cassert>
 #include <memory>
 #include <mutex>
@@ -79,6 +80,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
   /// not. Of two that followed one epoch there would be two jobs.
   std::optional<Error> end;
+  /// The number of the last committed call whose sum this rank has (committed.h).
+  std::atomic<uint32_t> sums_to_commit{0};
   MemoryRegistry memories;
   Job job;
   Worker worker;

@@ -10,6 +10,7 @@ from .errors import (AbortedError, Error, ExhaustedError, InvalidArgumentError, 
                      NoQuorumError, PeerLostError, ProtocolError, RefusedError, RevokedError,
                      SystemCallError, TimeoutError, UnavailableError)
 from .operations import Algorithm, Op, ScaledSum, scaled_sum
+from .partial import PartialAllReduce
 from .paths import get_include, get_library
 from .policies import AllReduceEA, AllReduceSGD, AsyncEA
 from .work import Plan, Work
@@ -19,6 +20,6 @@ __version__: str = _core.__version__
 __all__ = [
     "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator", "Error",
     "ExhaustedError", "InvalidArgumentError", "MismatchError", "NoQuorumError", "Op",
-    "PeerLostError", "Plan", "ProtocolError", "RefusedError", "RevokedError", "ScaledSum",
+    "PartialAllReduce", "PeerLostError", "Plan", "ProtocolError", "RefusedError", "RevokedError", "ScaledSum",
     "SystemCallError", "TimeoutError", "UnavailableError", "Work", "__version__", "get_include", "get_library", "scaled_sum",
 ]

@@ -1,6 +1,7 @@
 // What all_reduces of elastic jobs cost beside plain ones: all of them in turn, in one run.
 //
 //   ropewalk run -n 4 -- build/bench/micro/elastic_bench
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -29,6 +30,7 @@ void measure(Communicator& comm, size_t bytes) {
   const int calls = bytes < (1 << 20) ? 300 : 4;
   auto data = comm.allocate<float>(bytes / sizeof(float));
   ropewalk::PartialAllReduce<float> partial(comm, data.size());
+  constexpr const char* kNames[] = {"all_reduce", "committed", "partial", "agree"};
   const std::function<void()> kinds[] = {
       [&] { comm.all_reduce(data); },
       [&] { comm.all_reduce_committed(data); },
@@ -43,15 +45,19 @@ void measure(Communicator& comm, size_t bytes) {
     }
   partial.finish(data);
   if (comm.rank() != 0) return;
-  std::printf(
-      "%10zu B: all_reduce %9.1f us, committed %9.1f us, partial %9.1f us; agree %9.1f us\n", bytes,
-      median(times_us[0]), median(times_us[1]), median(times_us[2]), median(times_us[3]));
+  const auto best = [&](size_t kind) { return *std::ranges::min_element(times_us[kind]); };
+  std::printf("%10zu B:", bytes);
+  for (size_t kind = 0; kind < std::size(kinds); ++kind)
+    std::printf(" %s %.0f (%.0f) us", kNames[kind], median(times_us[kind]), best(kind));
+  std::printf("\n");
 }
 
 }  // namespace
 
 int main() {
   const auto comm = Communicator::create();
-  if (comm->rank() == 0) std::printf("%d ranks over %s\n", comm->size(), comm->transport().c_str());
+  if (comm->rank() == 0)
+    std::printf("%d ranks over %s: the median of the turns (the best of them)\n", comm->size(),
+                comm->transport().c_str());
   for (const size_t bytes : {size_t{8}, size_t{64} << 10, size_t{16} << 20}) measure(*comm, bytes);
 }

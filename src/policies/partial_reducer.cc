@@ -1,7 +1,7 @@
 // Partial all_reduces: see round_decider.h for when a round is summed.
 //
-// Rank 0's thread decides. Ranks tell it by a message that they have a contribution, or have
-// finished; it broadcasts who is in the next round, and all threads sum what those have given.
+// Rank 0 decides. Ranks tell it by a message that they have a contribution, or have finished; it
+// broadcasts who is in the next round, and all sum what those have given.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,9 +29,10 @@ namespace {
 constexpr const char* kPartialName = "PartialAllReduce";
 constexpr int kReadyChannel = 0;
 constexpr int64_t kHasFinished = -1;  // in place of a patience
-constexpr std::chrono::hours kPatienceMax(24 * 365);
+constexpr std::chrono::nanoseconds kPatienceMax = std::chrono::hours(24 * 365);
+constexpr std::chrono::nanoseconds kLong = std::chrono::hours(1);
 
-/// The first byte of a decision; a byte for each rank follows, as RoundDecider gives them.
+/// The first byte of a decision; what RoundDecider gives follows, a byte for each rank.
 enum class DecisionKind : uint8_t { round = 1, end = 2 };
 
 [[noreturn]] void refuse_partial(std::string reason, std::string advice) {
@@ -46,11 +47,8 @@ class PartialReducer::Impl {
       : count_(count),
         type_(type),
         comm_(comm.split(0)),
-        given_(comm_->allocate<std::byte>(bytes())),
         zeros_(comm_->allocate<std::byte>(bytes())),
         sum_(comm_->allocate<std::byte>(bytes())),
-        with_given_(comm_->plan(sum_of(given_.data()))),
-        with_zeros_(comm_->plan(sum_of(zeros_.data()))),
         held_sum_(bytes()),
         held_(nothing()),
         decision_(1 + static_cast<size_t>(comm_->size())),
@@ -82,24 +80,9 @@ class PartialReducer::Impl {
   PartialSum all_reduce(void* data, size_t count, std::chrono::nanoseconds patience) {
     require_open(count);
     if (comm_->size() == 1) return {{1}, 1};
-    auto* const elements = static_cast<std::byte*>(data);
-    std::copy_n(elements, bytes(), given_.data());
-    {
-      std::lock_guard lock(mutex_);
-      if (error_) std::rethrow_exception(error_);
-      waiting_ = elements;
-      waits_ = true;
-    }
-    try {
-      tell(std::clamp<std::chrono::nanoseconds>(patience, {}, kPatienceMax).count());
-    } catch (...) {
-      std::lock_guard lock(mutex_);
-      waits_ = false;  // nothing is written to `data` any more
-      throw;
-    }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !waits_ || error_; });
-    if (std::exchange(waits_, false)) std::rethrow_exception(error_);
+    const int64_t patience_ns =
+        std::clamp(patience, std::chrono::nanoseconds(), kPatienceMax).count();
+    take_part(patience_ns, static_cast<std::byte*>(data), [this] { return !gives_; });
     return std::move(result_);
   }
 
@@ -107,13 +90,8 @@ class PartialReducer::Impl {
     require_open(count);
     finished_ = true;
     if (comm_->size() > 1) {
-      {
-        std::lock_guard lock(mutex_);
-        if (error_) std::rethrow_exception(error_);
-      }
-      tell(kHasFinished);
+      take_part(kHasFinished, nullptr, [this] { return ended_; });
       thread_.join();
-      if (error_) std::rethrow_exception(error_);
     }
     if (rest != nullptr) {
       auto* const elements = static_cast<std::byte*>(rest);
@@ -131,18 +109,19 @@ class PartialReducer::Impl {
   }
 
  private:
+  /// What a thread waits for, without turn_.
+  struct Wait {
+    std::shared_ptr<Work> decision;    // not rank 0
+    std::chrono::nanoseconds limit{};  // rank 0: for the next message, of which `sender` tells
+    uint64_t messages_read = 0;        // when it began
+    std::optional<int> sender = {};
+  };
+
   size_t bytes() const { return count_ * size_of(type_); }
   PartialSum nothing() const {
     return {std::vector<uint32_t>(static_cast<size_t>(comm_->size())), 0};
   }
-  Call sum_of(const std::byte* in) const {
-    Call call;
-    call.in = in;
-    call.out = sum_.data();
-    call.count = call.in_count = call.out_count = count_;
-    call.type = type_;
-    return call;
-  }
+  bool decides() const { return comm_->rank() == 0; }
 
   void require_open(size_t count) const {
     if (is_forked())
@@ -154,98 +133,122 @@ class PartialReducer::Impl {
                      "give as many as it was made for");
   }
 
-  /// Rank 0's thread that this rank has a contribution, or none any more.
-  void tell(int64_t patience_ns) {
-    if (comm_->rank() != 0) {
-      comm_->run(Call::send(std::span<const int64_t>(&patience_ns, 1), 0, kReadyChannel));
-      return;
+  // ---- The caller's thread ----
+
+  /// Tells that this rank has `data` to give, or nothing any more, and takes part until `done()`,
+  /// which is asked under turn_.
+  template <class Done>
+  void take_part(int64_t patience_ns, std::byte* data, const Done& done) {
+    try {
+      {
+        std::lock_guard lock(turn_);
+        if (error_) std::rethrow_exception(error_);
+        caller_takes_part_ = true;
+        given_ = data;
+        gives_ = patience_ns != kHasFinished;
+        if (decides()) note(0, patience_ns);
+      }
+      if (!decides())
+        comm_->run(Call::send(std::span<const int64_t>(&patience_ns, 1), 0, kReadyChannel));
+      Wait wait;
+      const auto advances = [&] {
+        std::lock_guard lock(turn_);
+        advance(wait);
+        return !ended_ && !done();
+      };
+      while (advances()) wait_for(wait, false);
+    } catch (const std::exception& error) {
+      fail(error.what());
+      throw;
     }
-    {
-      std::lock_guard lock(mutex_);
-      told_here_ = patience_ns;
-    }
-    comm_->interrupt_next_sender(kReadyChannel);
+    std::lock_guard lock(turn_);
+    caller_takes_part_ = false;
+    caller_has_gone_.notify_one();
+    // The thread waits for messages, and has not heard of the last deadline, or of the end.
+    if (decides() && (ended_ || decider_.deadline_ns() != RoundDecider::kNever_ns))
+      comm_->interrupt_next_sender(kReadyChannel);
   }
 
-  // ---- The thread ----
+  // ---- The library's thread ----
 
   void serve() {
     try {
-      for (;;) {
-        if (comm_->rank() == 0) decide();
-        share_decision();
-        if (decision_[0] != static_cast<uint8_t>(DecisionKind::round)) return;
-        const std::span contributors = std::span(decision_).subspan(1);
-        const bool gives = contributors[static_cast<size_t>(comm_->rank())] != 0;
-        (gives ? with_given_ : with_zeros_).run();
-        take_sum(contributors, gives);
-      }
+      Wait wait;
+      const auto advances = [&] {
+        std::unique_lock lock(turn_);
+        caller_has_gone_.wait(lock, [this] { return !caller_takes_part_; });
+        advance(wait);
+        return !ended_;
+      };
+      while (advances()) wait_for(wait, true);
     } catch (const std::exception& error) {
-      comm_->abort(error.what());  // where it is not the communicator's failure: tells the others
-      std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-    }
-    changed_.notify_all();
-  }
-
-  /// Waits as long as the ranks live.
-  void share_decision() {
-    constexpr std::chrono::hours kLong(1);
-    const Call call = Call::broadcast(decision_);
-    if (comm_->rank() == 0) return comm_->run(call);
-    Work work = comm_->start(call);
-    while (!work.wait_for(kLong)) {
+      fail(error.what());
     }
   }
 
-  /// Adds the round to what this rank has not got yet, and gives it that where it waits for this
-  /// round.
-  void take_sum(std::span<const uint8_t> contributors, bool gives) {
-    std::lock_guard lock(mutex_);
-    for (size_t rank = 0; rank < contributors.size(); ++rank)
-      held_.contributions[rank] += contributors[rank];
-    ++held_.rounds;
-    std::byte* const to = gives && waits_ ? waiting_ : held_sum_.data();
-    const std::array<std::byte*, 1> out{to};
-    const std::array<const std::byte*, 2> in{sum_.data(), held_sum_.data()};
-    reduce(out, std::span(in).first(held_.rounds > 1 ? 2 : 1), count_, type_, kSum);
-    if (!gives || !waits_) return;
-    result_ = std::exchange(held_, nothing());
-    waits_ = false;
-    changed_.notify_all();
+  // ---- Either thread, without turn_ ----
+
+  /// As long as the ranks live. In the background: makes room for threads that compute.
+  void wait_for(Wait& wait, bool in_background) {
+    if (decides())
+      wait.sender = comm_->next_sender(wait.limit, kReadyChannel);
+    else if (in_background)
+      wait.decision->wait_for(kLong);
+    else
+      wait.decision->wait(kPatienceMax);
   }
 
-  /// Rank 0: what is next, into decision_.
-  void decide() {
-    constexpr std::chrono::nanoseconds kLong = std::chrono::hours(1);
-    for (;;) {
-      take_told_here();
-      const int64_t now_ns = clock_.now_ns();
-      if (decider_.all_have_finished()) {
-        decision_[0] = static_cast<uint8_t>(DecisionKind::end);
-        return;
-      }
-      if (const auto contributors = decider_.decide(now_ns)) {
-        decision_[0] = static_cast<uint8_t>(DecisionKind::round);
-        std::ranges::copy(*contributors, decision_.begin() + 1);
-        return;
-      }
-      const std::chrono::nanoseconds left(decider_.deadline_ns() - now_ns);
-      if (const auto rank = comm_->next_sender(std::min(left, kLong), kReadyChannel)) {
-        int64_t patience_ns = 0;
-        comm_->run(Call::recv(std::span(&patience_ns, 1), *rank, kReadyChannel));
-        note(*rank, patience_ns);
-      }
-    }
+  /// What has gone wrong has for both threads, and on all ranks.
+  void fail(const char* reason) {
+    comm_->abort(reason);  // where it is not the communicator's failure: tells the others
+    std::lock_guard lock(turn_);
+    if (!error_) error_ = std::current_exception();
+    caller_takes_part_ = false;
+    caller_has_gone_.notify_one();
   }
 
-  void take_told_here() {
-    std::optional<int64_t> told;
-    {
-      std::lock_guard lock(mutex_);
-      told = std::exchange(told_here_, {});
+  // ---- Either thread, under turn_ ----
+
+  /// Does what can be done without waiting, after `wait`, which then tells what to wait for.
+  void advance(Wait& wait) {
+    if (error_) std::rethrow_exception(error_);
+    if (ended_) return;
+    if (decides() ? decide(wait) : has_decision(wait)) run_decision();
+    if (ended_) return;
+    if (!decides() && !pending_)
+      pending_ = std::make_shared<Work>(comm_->start(Call::broadcast(decision_)));
+    wait = {.decision = pending_, .messages_read = messages_read_};
+    if (decides())
+      wait.limit = std::chrono::nanoseconds(
+          std::clamp<int64_t>(decider_.deadline_ns() - clock_.now_ns(), 0, kLong.count()));
+  }
+
+  /// Not rank 0: whether decision_ has come. The other thread may have acted on the one that this
+  /// one has waited for.
+  bool has_decision(const Wait& wait) {
+    if (!pending_ || pending_ != wait.decision || !pending_->test()) return false;
+    pending_.reset();
+    return true;
+  }
+
+  /// Rank 0: whether it is time, and then for what, into decision_.
+  bool decide(const Wait& wait) {
+    if (wait.sender && wait.messages_read == messages_read_) {
+      int64_t patience_ns = 0;
+      comm_->run(Call::recv(std::span(&patience_ns, 1), *wait.sender, kReadyChannel));
+      ++messages_read_;
+      note(*wait.sender, patience_ns);
     }
-    if (told) note(0, *told);
+    if (decider_.all_have_finished()) {
+      decision_[0] = static_cast<uint8_t>(DecisionKind::end);
+    } else {
+      const auto contributors = decider_.decide(clock_.now_ns());
+      if (!contributors) return false;
+      decision_[0] = static_cast<uint8_t>(DecisionKind::round);
+      std::ranges::copy(*contributors, decision_.begin() + 1);
+    }
+    comm_->run(Call::broadcast(decision_));
+    return true;
   }
 
   void note(int rank, int64_t patience_ns) {
@@ -255,30 +258,63 @@ class PartialReducer::Impl {
       decider_.note_ready(rank, clock_.now_ns() + patience_ns);
   }
 
+  void run_decision() {
+    if (decision_[0] != static_cast<uint8_t>(DecisionKind::round)) {
+      ended_ = true;
+      return;
+    }
+    const std::span contributors = std::span(decision_).subspan(1);
+    const bool gives = contributors[static_cast<size_t>(comm_->rank())] != 0;
+    assert(!gives || gives_);
+    Call call;
+    call.in = gives ? given_ : zeros_.data();
+    call.out = sum_.data();
+    call.count = call.in_count = call.out_count = count_;
+    call.type = type_;
+    comm_->run(call);
+    take_sum(contributors, gives);
+  }
+
+  /// Adds the round to what this rank has not got yet, and gives it all where it was in the round.
+  void take_sum(std::span<const uint8_t> contributors, bool gives) {
+    for (size_t rank = 0; rank < contributors.size(); ++rank)
+      held_.contributions[rank] += contributors[rank];
+    ++held_.rounds;
+    const std::array<std::byte*, 1> to{gives ? given_ : held_sum_.data()};
+    const std::array<const std::byte*, 2> from{sum_.data(), held_sum_.data()};
+    reduce(to, std::span(from).first(held_.rounds > 1 ? 2 : 1), count_, type_, kSum);
+    if (!gives) return;
+    result_ = std::exchange(held_, nothing());
+    gives_ = false;
+    given_ = nullptr;
+  }
+
   const size_t count_;
   const DataType type_;
   const int exceptions_ = std::uncaught_exceptions();
   const ForkGuard process_;
   const MonotonicClock clock_;
-  bool finished_ = false;
+  bool finished_ = false;  // the caller's thread has called finish
   const std::unique_ptr<Communicator> comm_;
-  // What this rank brings next, while it waits; what it brings else; the sum of a round.
-  const Buffer<std::byte> given_, zeros_, sum_;
-  Plan with_given_, with_zeros_;  // they use the buffers: die first
 
-  std::mutex mutex_;  // guards what follows, as long as the thread lives
-  std::condition_variable changed_;
-  bool waits_ = false;                // a call has told rank 0, and waits for its round
-  std::byte* waiting_ = nullptr;      // its data
-  PartialSum result_;                 // of the last call
-  std::vector<std::byte> held_sum_;   // of rounds since the last that gave this rank a sum
-  PartialSum held_;                   // which
-  std::optional<int64_t> told_here_;  // on rank 0, as a message from itself
-  std::exception_ptr error_;          // what has ended the thread
-
-  // The thread's own:
-  std::vector<uint8_t> decision_;
-  RoundDecider decider_;
+  // Whoever has it runs rounds: the caller's thread as long as it is in a call, which spares waking
+  // another; else the library's.
+  std::mutex turn_;
+  std::condition_variable caller_has_gone_;
+  // Under it:
+  bool caller_takes_part_ = false;
+  bool gives_ = false;          // a call waits for its round
+  std::byte* given_ = nullptr;  // its data
+  PartialSum result_;           // of the last call
+  const Buffer<std::byte> zeros_, sum_;
+  std::vector<std::byte> held_sum_;  // of rounds since the last that gave this rank a sum
+  PartialSum held_;                  // which
+  std::vector<uint8_t> decision_;    // a DecisionKind, and what RoundDecider gives
+  std::shared_ptr<Work> pending_;    // not rank 0: the next decision
+  RoundDecider decider_;             // rank 0's, as the next
+  uint64_t messages_read_ = 0;
+  bool ended_ = false;        // all ranks have finished
+  std::exception_ptr error_;  // what has ended it
   std::thread thread_;
 };
 

@@ -81,9 +81,9 @@ TEST_P(PartialOver, EveryContributionIsInTheSumsOfEachRankOnce) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     if (ranks > rank_counts_under_test().back()) break;
     run_ranks(ranks, GetParam(), [&](Communicator& comm) {
-      check_totals(comm, 1, 60, seed);
-      check_totals(comm, 5000, 30, seed + 1);
-      check_totals(comm, 200'000, 8, seed + 2);
+      check_totals(comm, 1, 30, seed);
+      check_totals(comm, 5000, 15, seed + 1);
+      check_totals(comm, 200'000, 6, seed + 2);
     });
     seed += 3;
   }

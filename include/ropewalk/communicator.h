@@ -34,6 +34,7 @@
 #include "ropewalk/buffer.h"
 #include "ropewalk/call.h"
 #include "ropewalk/epoch.h"
+#include "ropewalk/state_sync.h"
 #include "ropewalk/status.h"
 #include "ropewalk/types.h"
 
@@ -279,6 +280,20 @@ class Communicator {
   /// Of this communicator; 0 as the job starts.
   const Epoch& epoch() const;
 
+  // State for those who lack it (state_sync.h, docs/elastic.md).
+  /// Collective: whoever lacks the state of `source` gets it from all who have it. Returns once all
+  /// have told what they have: the time to hash `buffers`, and to copy what this rank sends. Who
+  /// has the state may change it from then on, others touch their buffers after StateSync::wait.
+  /// Other calls may go on meanwhile. Buffers whose bytes are right already are not sent. Throws
+  /// the same Error(mismatch) on all ranks where names, sizes, `source` or two states of the chosen
+  /// revision differ; then nothing has changed.
+  StateSync start_sync_state(std::span<const NamedBuffer> buffers, uint64_t revision,
+                             StateSource source = StateSource::newest());
+  /// The same, and waits: without a copy. `timeout`: as StateSync::wait.
+  StateReport sync_state(std::span<const NamedBuffer> buffers, uint64_t revision,
+                         StateSource source = StateSource::newest(),
+                         std::optional<std::chrono::nanoseconds> timeout = {});
+
   /// Collective: a communicator for each `color`, of the ranks that gave it, in the order of (key,
   /// rank); null where color is negative. It shares the connections and threads of this one, and
   /// costs no descriptor. Its deadlines, failures and order of calls are its own: it may fail while
@@ -301,6 +316,8 @@ class Communicator {
   std::unique_ptr<Communicator> next_epoch(bool admits,
                                            std::optional<std::chrono::nanoseconds> timeout);
   std::shared_ptr<void> allocate_elements(size_t count, size_t element_bytes);
+  StateSync start_state(std::span<const NamedBuffer> buffers, uint64_t revision, StateSource source,
+                        bool is_copied);
 
   std::shared_ptr<Impl> impl_;  // shared with what it has given out
 };

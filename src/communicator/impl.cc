@@ -104,6 +104,7 @@ void Communicator::Impl::leave() {
     }
   } stop{*this};
   driver->finish_all();
+  forget_state_part();
   const CallHistory& made = engine.failures().calls();
   const CallsMade calls{made.count, made.digest, engine.failures().last_call()};
   if (part)
@@ -124,6 +125,12 @@ void Communicator::Impl::forget() {
   left_ = true;
   driver->stop();
   session->close();
+}
+
+void Communicator::Impl::forget_state_part() {
+  if (!state_part || state_part->impl_->left_) return;
+  state_part->impl_->driver->finish_all();
+  state_part->impl_->forget();
 }
 
 /// Who leaves serves those who have not, as long as it waits for them.

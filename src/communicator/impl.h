@@ -41,6 +41,8 @@ class Communicator::Impl {
   void leave();
   /// Of a part that was not made everywhere: says nothing.
   void forget();
+  /// States that were sent may be on their way; whoever waits for them goes on.
+  void forget_state_part();
   uint32_t calls_made() {
     return driver->locked([this] { return engine.failures().calls().count; });
   }
@@ -79,6 +81,7 @@ class Communicator::Impl {
   const std::vector<int> ranks_in_whole;  // its members there
   Blame blamed;
   CommittedCalls committed;  // of the whole job's
+  std::unique_ptr<Communicator> state_part;  // in which states go; made when the first does
 
  private:
   void report_exception();

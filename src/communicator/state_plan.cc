@@ -1,0 +1,108 @@
+#include "communicator/state_plan.h"
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+
+namespace ropewalk {
+namespace {
+
+/// Parts of a long buffer begin at multiples of it.
+constexpr size_t kStripeAlignment = 4096;
+
+bool is_alike(const StateCard& a, const StateCard& b) {
+  return a.revision == b.revision && a.state == b.state;
+}
+
+/// Another rank whose state is as new, and which `counts` as much.
+template <class Count>
+std::optional<int> rival_of(int chosen, std::span<const StateCard> cards, const Count& count) {
+  const StateCard& best = cards[static_cast<size_t>(chosen)];
+  for (size_t rank = 0; rank < cards.size(); ++rank)
+    if (cards[rank].revision == best.revision && !(cards[rank].state == best.state) &&
+        count(cards[rank]) == count(best))
+      return static_cast<int>(rank);
+  return {};
+}
+
+void add_piece(StateShare& share, StatePiece piece) {
+  piece.at = share.bytes;
+  share.bytes += piece.bytes;
+  share.pieces.push_back(piece);
+}
+
+void cut(size_t buffer, size_t size, std::vector<StateShare>& shares) {
+  const size_t equal = (size + shares.size() - 1) / shares.size();
+  const size_t part = (equal + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
+  size_t offset = 0;
+  for (StateShare& share : shares) {
+    const size_t bytes = std::min(part, size - offset);
+    if (bytes > 0) add_piece(share, {buffer, offset, bytes, 0});
+    offset += bytes;
+  }
+}
+
+}  // namespace
+
+std::string StateHash::text() const {
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+StateHash hash_of(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+StateChoice choose_state(std::span<const StateCard> cards) {
+  const StateSource::Kind kind = cards.front().kind;
+  if (kind == StateSource::Kind::rank) return {cards.front().of_rank, {}};
+  const auto count = [&](const StateCard& card) {
+    return kind == StateSource::Kind::newest
+               ? 1
+               : std::ranges::count_if(cards,
+                                       [&](const StateCard& one) { return is_alike(card, one); });
+  };
+  const auto best = std::ranges::max_element(cards, [&](const StateCard& a, const StateCard& b) {
+    return std::pair(count(a), a.revision) < std::pair(count(b), b.revision);
+  });
+  const int rank = static_cast<int>(best - cards.begin());
+  return {rank, rival_of(rank, cards, count)};
+}
+
+std::vector<StateShare> share_out(std::span<const size_t> sizes, const std::vector<bool>& wanted,
+                                  size_t sources) {
+  std::vector<StateShare> shares(sources);
+  for (size_t buffer = 0; buffer < sizes.size(); ++buffer)
+    if (wanted[buffer] && sizes[buffer] > 0 && sizes[buffer] <= kPackedBytesMax)
+      add_piece(*std::ranges::min_element(shares, {}, &StateShare::bytes),
+                {buffer, 0, sizes[buffer], 0});
+  for (StateShare& share : shares) {
+    share.packed = share.pieces.size();
+    share.packed_bytes = share.bytes;
+  }
+  for (size_t buffer = 0; buffer < sizes.size(); ++buffer)
+    if (wanted[buffer] && sizes[buffer] > kPackedBytesMax) cut(buffer, sizes[buffer], shares);
+  return shares;
+}
+
+std::vector<StateMessage> messages_of(const StateShare& share, const std::vector<bool>& lacks) {
+  std::vector<StateMessage> messages;
+  bool continues = false;  // the last message, with a packed piece that follows
+  for (size_t i = 0; i < share.pieces.size(); ++i) {
+    const StatePiece& piece = share.pieces[i];
+    const bool is_packed = i < share.packed;
+    if (lacks[piece.buffer]) {
+      if (is_packed && continues)
+        messages.back().bytes += piece.bytes;
+      else
+        messages.push_back({piece.at, piece.bytes, is_packed ? nullptr : &piece});
+    }
+    continues = is_packed && lacks[piece.buffer];
+  }
+  return messages;
+}
+
+}  // namespace ropewalk

@@ -11,7 +11,7 @@ namespace ropewalk {
 namespace {
 
 /// Parts of a long buffer begin at multiples of it.
-constexpr size_t kStripeAlignment = 4096;
+constexpr size_t kPartAlignment = 4096;
 
 bool is_alike(const StateCard& a, const StateCard& b) {
   return a.revision == b.revision && a.state == b.state;
@@ -34,15 +34,15 @@ void add_piece(StateShare& share, StatePiece piece) {
   share.pieces.push_back(piece);
 }
 
+StateShare& least(std::vector<StateShare>& shares) {
+  return *std::ranges::min_element(shares, {}, &StateShare::bytes);
+}
+
 void cut(size_t buffer, size_t size, std::vector<StateShare>& shares) {
-  const size_t equal = (size + shares.size() - 1) / shares.size();
-  const size_t part = (equal + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
-  size_t offset = 0;
-  for (StateShare& share : shares) {
-    const size_t bytes = std::min(part, size - offset);
-    if (bytes > 0) add_piece(share, {buffer, offset, bytes, 0});
-    offset += bytes;
-  }
+  const size_t parts = std::min(shares.size(), size / kShortBytesMax);
+  const size_t part = (size / parts + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  for (size_t offset = 0; offset < size; offset += part)
+    add_piece(least(shares), {buffer, offset, std::min(part, size - offset), 0});
 }
 
 }  // namespace
@@ -76,15 +76,14 @@ std::vector<StateShare> share_out(std::span<const size_t> sizes, const std::vect
                                   size_t sources) {
   std::vector<StateShare> shares(sources);
   for (size_t buffer = 0; buffer < sizes.size(); ++buffer)
-    if (wanted[buffer] && sizes[buffer] > 0 && sizes[buffer] <= kPackedBytesMax)
-      add_piece(*std::ranges::min_element(shares, {}, &StateShare::bytes),
-                {buffer, 0, sizes[buffer], 0});
+    if (wanted[buffer] && sizes[buffer] > 0 && sizes[buffer] <= kShortBytesMax)
+      add_piece(least(shares), {buffer, 0, sizes[buffer], 0});
   for (StateShare& share : shares) {
     share.packed = share.pieces.size();
     share.packed_bytes = share.bytes;
   }
   for (size_t buffer = 0; buffer < sizes.size(); ++buffer)
-    if (wanted[buffer] && sizes[buffer] > kPackedBytesMax) cut(buffer, sizes[buffer], shares);
+    if (wanted[buffer] && sizes[buffer] > kShortBytesMax) cut(buffer, sizes[buffer], shares);
   return shares;
 }
 

@@ -54,8 +54,9 @@ struct StateShare {
   size_t packed = 0;                   // pieces of short buffers
   size_t packed_bytes = 0, bytes = 0;  // of those; of all
 };
-/// Buffers of more bytes than this are cut into a part for each source.
-inline constexpr size_t kPackedBytesMax = 256 << 10;
+/// Short buffers have at most as many bytes, long ones are cut into parts that have more: over
+/// shared memory each message takes up to 4 MiB for itself, whatever its length.
+inline constexpr size_t kShortBytesMax = 4 << 20;
 /// `sizes` of all buffers; those that are `wanted` by anybody are shared out. A share per source.
 std::vector<StateShare> share_out(std::span<const size_t> sizes, const std::vector<bool>& wanted,
                                   size_t sources);

@@ -70,8 +70,8 @@ void expect_whole(const std::vector<size_t>& sizes, const std::vector<bool>& wan
 }
 
 TEST(StatePlan, SourcesShareEvenlyWhatIsWanted) {
-  const std::vector<size_t> sizes{100,     kPackedBytesMax + 1, 0, 5'000'001, 7,
-                                  900'000, kPackedBytesMax,     1};
+  const std::vector<size_t> sizes{100,     kShortBytesMax + 1, 0, 13'000'001, 7,
+                                  900'000, kShortBytesMax,     1};
   std::vector<bool> wanted(sizes.size(), true);
   for (const size_t sources : {1, 2, 3, 7}) {
     for (const bool is_first_wanted : {true, false}) {
@@ -79,13 +79,13 @@ TEST(StatePlan, SourcesShareEvenlyWhatIsWanted) {
       const auto shares = share_out(sizes, wanted, sources);
       expect_whole(sizes, wanted, shares);
       const auto [least, most] = std::ranges::minmax(shares, {}, &StateShare::bytes);
-      EXPECT_LE(most.bytes - least.bytes, kPackedBytesMax + sources * 3 * 4096);
+      EXPECT_LE(most.bytes - least.bytes, 2 * kShortBytesMax);
     }
   }
 }
 
 TEST(StatePlan, PackedBuffersThatFollowEachOtherGoAsOneMessage) {
-  const std::vector<size_t> sizes{10, 20, 30, 1'000'000, 40};
+  const std::vector<size_t> sizes{10, 20, 30, 5'000'000, 40};
   const auto share = share_out(sizes, std::vector<bool>(5, true), 1).front();
   EXPECT_EQ(share.packed, 4u);
   EXPECT_EQ(share.packed_bytes, 100u);
@@ -93,7 +93,7 @@ TEST(StatePlan, PackedBuffersThatFollowEachOtherGoAsOneMessage) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].bytes, 100u);
   EXPECT_EQ(all[0].long_piece, nullptr);
-  EXPECT_EQ(all[1].bytes, 1'000'000u);
+  EXPECT_EQ(all[1].bytes, 5'000'000u);
   EXPECT_EQ(all[1].long_piece, &share.pieces[4]);
   const auto some = messages_of(share, {true, false, true, false, true});
   ASSERT_EQ(some.size(), 2u);

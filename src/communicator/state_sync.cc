@@ -215,8 +215,15 @@ class StateSync::Impl {
     }
   }
 
-  /// In `part`. `is_copied`: the caller may change the buffers at once.
-  void start(Communicator& part, const States& states, int64_t timeout_ns, bool is_copied);
+  /// What rank `rank` sends and receives. `is_copied`: the caller may change the buffers at once.
+  std::vector<Call> calls(const States& states, int rank, bool is_copied);
+  /// Once those have been started.
+  void follow(Work work, int64_t timeout_ns) {
+    work_ = std::move(work);
+    timeout_ns_ = timeout_ns + kLongest_ns_per_byte * static_cast<int64_t>(report_.bytes_sent +
+                                                                           report_.bytes_received);
+    has_ended_ = false;
+  }
   bool done() { return has_ended_ || work_.test(); }
   const StateReport& wait(std::optional<std::chrono::nanoseconds> timeout);
 
@@ -226,8 +233,9 @@ class StateSync::Impl {
     std::span<std::byte> to;
   };
 
-  void add_sends(const StateShare& share, const States& states, bool is_copied);
-  void add_receives(const StateShare& share, int source);
+  void add_sends(const StateShare& share, const States& states, bool is_copied,
+                 std::vector<Call>& calls);
+  void add_receives(const StateShare& share, int source, std::vector<Call>& calls);
   std::byte* address(const StatePiece& piece) const {
     return buffers_[piece.buffer].bytes.data() + piece.offset;
   }
@@ -238,7 +246,6 @@ class StateSync::Impl {
   std::vector<StateHash> hashes_;  // that those are to have
   StateReport report_;
   int64_t timeout_ns_ = 0;
-  std::vector<Call> calls_;
   std::vector<RawMemory> memory_;  // from which, and into which, they go
   std::vector<Arrival> arrivals_;  // packed buffers
   Work work_;                      // goes before the memory
@@ -246,30 +253,27 @@ class StateSync::Impl {
   std::optional<Error> failure_;
 };
 
-void StateSync::Impl::start(Communicator& part, const States& states, int64_t timeout_ns,
-                            bool is_copied) {
+std::vector<Call> StateSync::Impl::calls(const States& states, int rank, bool is_copied) {
   std::vector<size_t> sizes;
   for (const NamedBuffer& buffer : buffers_) sizes.push_back(buffer.bytes.size());
   std::vector<bool> wanted(buffers_.size());
-  for (int rank = 0; rank < part.size(); ++rank) {
-    const std::vector<bool> lacks = states.lacks(rank);
+  for (int other = 0; other < static_cast<int>(states.cards.size()); ++other) {
+    const std::vector<bool> lacks = states.lacks(other);
     for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = wanted[i] || lacks[i];
   }
   const auto shares = share_out(sizes, wanted, report_.sources.size());
+  std::vector<Call> calls;
   for (size_t i = 0; i < shares.size(); ++i) {
-    if (!states.has_chosen(part.rank()))
-      add_receives(shares[i], report_.sources[i]);
-    else if (report_.sources[i] == part.rank())
-      add_sends(shares[i], states, is_copied);
+    if (!states.has_chosen(rank))
+      add_receives(shares[i], report_.sources[i], calls);
+    else if (report_.sources[i] == rank)
+      add_sends(shares[i], states, is_copied, calls);
   }
-  timeout_ns_ = timeout_ns + kLongest_ns_per_byte *
-                                 static_cast<int64_t>(report_.bytes_sent + report_.bytes_received);
-  if (calls_.empty()) return;
-  work_ = part.start_group(calls_);
-  has_ended_ = false;
+  return calls;
 }
 
-void StateSync::Impl::add_sends(const StateShare& share, const States& states, bool is_copied) {
+void StateSync::Impl::add_sends(const StateShare& share, const States& states, bool is_copied,
+                                std::vector<Call>& calls) {
   const size_t copied = is_copied ? share.pieces.size() : share.packed;
   std::byte* const base = memory_.emplace_back(is_copied ? share.bytes : share.packed_bytes).data();
   for (const StatePiece& piece : std::span(share.pieces).first(copied))
@@ -278,19 +282,19 @@ void StateSync::Impl::add_sends(const StateShare& share, const States& states, b
     for (const StateMessage& message : messages_of(share, states.lacks(rank))) {
       const bool lies_in_buffer = message.long_piece != nullptr && !is_copied;
       std::byte* const from = lies_in_buffer ? address(*message.long_piece) : base + message.at;
-      calls_.push_back(Call::send(elements(from, message.bytes), rank));
+      calls.push_back(Call::send(elements(from, message.bytes), rank));
       report_.bytes_sent += message.bytes;
     }
 }
 
-void StateSync::Impl::add_receives(const StateShare& share, int source) {
+void StateSync::Impl::add_receives(const StateShare& share, int source, std::vector<Call>& calls) {
   std::byte* const base = memory_.emplace_back(share.packed_bytes).data();
   for (const StatePiece& piece : std::span(share.pieces).first(share.packed))
     if (lacks_[piece.buffer]) arrivals_.push_back({base + piece.at, {address(piece), piece.bytes}});
   for (const StateMessage& message : messages_of(share, lacks_)) {
     std::byte* const to =
         message.long_piece != nullptr ? address(*message.long_piece) : base + message.at;
-    calls_.push_back(Call::recv(elements(to, message.bytes), source));
+    calls.push_back(Call::recv(elements(to, message.bytes), source));
     report_.bytes_received += message.bytes;
   }
 }
@@ -352,11 +356,20 @@ StateSync Communicator::start_state(std::span<const NamedBuffer> buffers, uint64
     part = split(0, rank());
   }
   try {
-    sync->start(*part, states, impl_->driver->timeout_ns(), is_copied);
+    const std::vector<Call> calls = sync->calls(states, rank(), is_copied);
+    if (!calls.empty()) {
+      // Not from the cache: its staging memory and registrations go when it has ended.
+      const auto group = part->impl_->prepare(calls);
+      part->impl_->driver->start(*group, true);
+      sync->follow(Work(part->impl_, group), impl_->driver->timeout_ns());
+    }
   } catch (const std::bad_alloc&) {
     part->abort("there is no memory left to copy the state");
     throw Error(ErrorCode::exhausted, kOperation, "there is no memory left to copy the state",
                 "give the process more, or call the blocking sync_state");
+  } catch (const Error& error) {
+    part->abort(error.failure().reason);
+    throw;
   }
   return StateSync(std::move(sync));
 }

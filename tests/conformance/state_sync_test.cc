@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 /// Long ones, which are cut, and short ones, which are packed; all of them made of a seed.
 class State {
  public:
-  explicit State(uint32_t seed, size_t long_bytes = 3'000'001) {
+  explicit State(uint32_t seed, size_t long_bytes = 9'000'001) {
     for (const size_t size : {size_t{17}, size_t{0}, long_bytes, size_t{1000}, size_t{700'000}}) {
       auto& buffer = buffers_.emplace_back(size);
       for (size_t i = 0; i < size; ++i)
@@ -158,7 +158,7 @@ TEST_P(StateSyncOver, OtherNamesSizesAndSourcesAreNamed) {
     if (differs) named[2].bytes = named[2].bytes.first(5);
     expect_mismatch(
         comm, [&] { comm.start_sync_state(named, 0); },
-        "buffer 2 of rank 2 is \"buffer 2\" of 5 bytes, of rank 0 \"buffer 2\" of 3000001 bytes");
+        "buffer 2 of rank 2 is \"buffer 2\" of 5 bytes, of rank 0 \"buffer 2\" of 9000001 bytes");
     named = state.named();
     if (differs) named.pop_back();
     expect_mismatch(

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -235,6 +236,67 @@ TEST_P(Growing, PoliciesGiveTheirParametersToNewcomers) {
     sgd.sum_and_normalize_gradients(std::vector<std::span<float>>{gradients});
     const auto next = grow_by(comm, 1);
     train(*next, sgd, parameters);
+  });
+  newcomer.get();
+}
+
+/// The recipe of docs/elastic.md.
+class Healing {
+ public:
+  explicit Healing(bool has_state) : has_state_(has_state) {
+    if (has_state) std::ranges::fill(parameters_, 1.0f);
+  }
+
+  void train(Communicator& comm) {
+    const std::vector<NamedBuffer> state{{"parameters", parameters_}, {"momentum", momentum_}};
+    StateSync sync = comm.start_sync_state(state, step_);
+    std::vector<std::vector<float>> sums;
+    for (int late = 1; late != 0;) {
+      sums.push_back(add_up(comm));
+      late = static_cast<int>(sums.back()[kLate]);
+      if (!has_state_ && sync.done()) {
+        step_ = sync.wait().revision;
+        has_state_ = true;
+      }
+      if (!has_state_) continue;
+      for (const auto& sum : sums) apply(sum);
+      sums.clear();
+    }
+    EXPECT_EQ(comm.sync_state(state, step_).sources.size(), static_cast<size_t>(comm.size()));
+  }
+
+ private:
+  static constexpr size_t kContributors = 100, kLate = 101;
+
+  std::vector<float> add_up(Communicator& comm) const {
+    std::vector<float> gradients(kLate + 1);
+    for (size_t i = 0; has_state_ && i < kContributors; ++i)
+      gradients[i] = 0.1f * parameters_[i] + static_cast<float>(comm.rank());
+    gradients[kContributors] = has_state_ ? 1 : 0;
+    gradients[kLate] = has_state_ ? 0 : 1;
+    comm.all_reduce(gradients);
+    return gradients;
+  }
+  void apply(const std::vector<float>& sum) {
+    for (size_t i = 0; i < kContributors; ++i) {
+      momentum_[i] = 0.9f * momentum_[i] + sum[i] / sum[kContributors];
+      parameters_[i] -= 0.1f * momentum_[i];
+    }
+    ++step_;
+  }
+
+  std::vector<float> parameters_ = std::vector<float>(3'000'000);
+  std::vector<float> momentum_ = std::vector<float>(1000);
+  bool has_state_;
+  uint64_t step_ = 0;
+};
+
+TEST_P(Growing, ANewcomerMakesTheStepsThatItHasMissedOnceItHasTheState) {
+  auto newcomer = start_newcomer([](Communicator& comm) { Healing(false).train(comm); });
+  run_members(2, [](Communicator& comm) {
+    Healing trainer(true);
+    trainer.train(comm);
+    trainer.train(*grow_by(comm, 1));
   });
   newcomer.get();
 }

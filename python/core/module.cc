@@ -16,6 +16,7 @@
 #include "policies.h"
 #include "seconds.h"
 #include "session.h"
+#include "state_sync.h"
 #include "system_exit.h"
 #include "work.h"
 
@@ -250,6 +251,7 @@ NB_MODULE(_core, module) {
   bind_epochs(module);
   bind_session(module);
   bind_tasks(module);
+  bind_state_sync(module);
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&end_callbacks, nb::call_guard<nb::gil_scoped_release>()));
   bind_policies(module);

@@ -5,6 +5,7 @@ objects with the buffer protocol; they are never copied in silence.
 """
 
 from . import _core
+from ._core import StateReport, StateSync
 from .communicator import Communicator
 from .errors import (AbortedError, Error, ExhaustedError, InvalidArgumentError, MismatchError,
                      NoQuorumError, PeerLostError, ProtocolError, RefusedError, RevokedError,
@@ -21,5 +22,6 @@ __all__ = [
     "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator", "Error",
     "ExhaustedError", "InvalidArgumentError", "MismatchError", "NoQuorumError", "Op",
     "PartialAllReduce", "PeerLostError", "Plan", "ProtocolError", "RefusedError", "RevokedError", "ScaledSum",
-    "SystemCallError", "TimeoutError", "UnavailableError", "Work", "__version__", "get_include", "get_library", "scaled_sum",
+    "StateReport", "StateSync", "SystemCallError", "TimeoutError", "UnavailableError", "Work", "__version__",
+    "get_include", "get_library", "scaled_sum",
 ]

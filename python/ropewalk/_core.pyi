@@ -1,4 +1,4 @@
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import Error
 
@@ -55,6 +55,34 @@ class Epoch:
     @property
     def change_time(self) -> float: ...
 
+class StateReport:
+    """What came of sync_state(): `revision` and `hash` (32 hexadecimal digits) of the state that was chosen, which this
+    rank has now; `sources`, the ranks that had it; `changed`, the names of the arrays that this rank has received, whose
+    hashes are right; `bytes_received` and `bytes_sent`, by this rank."""
+    @property
+    def revision(self) -> int: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def sources(self) -> list[int]: ...
+    @property
+    def changed(self) -> list[str]: ...
+    @property
+    def bytes_received(self) -> int: ...
+    @property
+    def bytes_sent(self) -> int: ...
+
+class StateSync:
+    """A synchronization under way. Dropping it waits for its end."""
+    def done(self) -> bool:
+        """True when wait() does not wait for others; raises Error when this failed."""
+    def wait(self, timeout: Optional[float] = None) -> StateReport:
+        """Returns once this rank has the state, and has sent what others get from it.
+
+        `timeout`, in seconds; default: the communicator's, and a second for each 4 MB. After it, or another Error,
+        arrays that were to be received have unspecified content. May be called again.
+        """
+
 class Session:
     @property
     def rank(self) -> int: ...
@@ -92,6 +120,11 @@ class Session:
     def epoch(self) -> Epoch: ...
     def culprit_process(self) -> Optional[int]: ...
     def close(self) -> None: ...
+
+def start_sync_state(session: Session, buffers: Sequence[tuple[str, Any]], revision: int,
+                     source: Union[str, int]) -> StateSync: ...
+def sync_state(session: Session, buffers: Sequence[tuple[str, Any]], revision: int,
+               source: Union[str, int], timeout: Optional[float]) -> StateReport: ...
 
 class Sgd:
     def __init__(self, session: Session) -> None: ...

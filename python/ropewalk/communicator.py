@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -255,6 +255,23 @@ class Communicator:
         The same on all of them, whoever dies meanwhile; also after a failure. Raises as shrink().
         """
         return self._session.agree(bits, timeout)
+
+    def start_sync_state(self, buffers: Mapping[str, Any], revision: int,
+                         source: Union[str, int] = "newest") -> _core.StateSync:
+        """Starts to give the state to ranks that lack it: see docs/elastic.md.
+
+        Collective. All get the arrays of `source`: the highest revision ("newest"), what most ranks
+        have ("majority"), or those of a rank (its number). Who has them sends, and may change them
+        at once; others touch theirs after StateSync.wait(). Names and sizes are the same on all
+        ranks, else all get MismatchError. Other calls may go on meanwhile.
+        """
+        return _core.start_sync_state(self._session, list(buffers.items()), revision, source)
+
+    def sync_state(self, buffers: Mapping[str, Any], revision: int,
+                   source: Union[str, int] = "newest",
+                   timeout: Optional[float] = None) -> _core.StateReport:
+        """start_sync_state(), and waits; without the copy that lets sources go on."""
+        return _core.sync_state(self._session, list(buffers.items()), revision, source, timeout)
 
     def barrier(self) -> None:
         """Returns when every rank has called it."""

@@ -43,6 +43,7 @@ void lose_a_source(Communicator& comm) {
   const auto next = comm.shrink();
   const StateReport report = next->sync_state(buffers, has_state ? 1 : 0);
   require(report.sources == std::vector{0} && state == wanted, "not all have the state");
+  comm.leave();
   next->leave();
 }
 

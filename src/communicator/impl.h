@@ -80,7 +80,7 @@ class Communicator::Impl {
   const std::weak_ptr<Impl> whole;        // that was split; of a part
   const std::vector<int> ranks_in_whole;  // its members there
   Blame blamed;
-  CommittedCalls committed;  // of the whole job's
+  CommittedCalls committed;                  // of the whole job's
   std::unique_ptr<Communicator> state_part;  // in which states go; made when the first does
 
  private:

@@ -1,8 +1,6 @@
 #include "communicator/state_plan.h"
 
 #include <fmt/format.h>
-
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>

@@ -27,7 +27,7 @@ class RawMemory {
  public:
   explicit RawMemory(size_t bytes) {
     const size_t alignment = bytes >= kHugePage ? kHugePage : alignof(std::max_align_t);
-    const size_t size = (bytes + alignment - 1) / alignment * alignment;
+    const size_t size = (bytes / alignment + 1) * alignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, size)));
     if (!data_) throw std::bad_alloc();
     if (alignment == kHugePage) ::madvise(data_.get(), size, MADV_HUGEPAGE);

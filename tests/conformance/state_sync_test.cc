@@ -24,8 +24,11 @@ class State {
   explicit State(uint32_t seed, size_t long_bytes = 9'000'001) {
     for (const size_t size : {size_t{17}, size_t{0}, long_bytes, size_t{1000}, size_t{700'000}}) {
       auto& buffer = buffers_.emplace_back(size);
-      for (size_t i = 0; i < size; ++i)
+      for (size_t i = 0; i < std::min(size, kTile); ++i)
         buffer[i] = static_cast<uint8_t>((i * 2654435761u + seed * 40503u) >> 11);
+      for (size_t i = kTile; i < size; i += kTile)
+        std::copy_n(buffer.begin(), std::min(kTile, size - i),
+                    buffer.begin() + static_cast<ptrdiff_t>(i));
     }
   }
 
@@ -47,6 +50,8 @@ class State {
   bool operator==(const State&) const = default;
 
  private:
+  static constexpr size_t kTile = 4093;  // a part that comes to another place is noticed
+
   std::vector<std::vector<uint8_t>> buffers_;
 };
 

@@ -33,9 +33,11 @@ class CatchingUp(unittest.TestCase):
         taken, sent = int(counters[3][1]), [int(words[9]) for words in counters[:3]]
 
         link_bytes_s = float(RATE.removesuffix("mbit")) * 1e6 / 8
-        seconds = newcomer["arrived_s"] - max(member["begun_s"] for member in members)
-        used = newcomer["received"] / seconds / link_bytes_s
-        print(f"\n{STATE_MB} MB at {RATE}: {seconds:.2f} s, {used:.2f} of the link; members' stop "
+        begun = sorted(member["begun_s"] for member in members)
+        since_first, since_last = (newcomer["received"] / (newcomer["arrived_s"] - at) / link_bytes_s
+                                   for at in (begun[0], begun[-1]))
+        print(f"\n{STATE_MB} MB at {RATE}: {newcomer['arrived_s'] - begun[0]:.2f} s since the first member sent, "
+              f"{since_first:.2f} of the link; {since_last:.2f} since the last did; members' stop "
               f"{max(member['start_ms'] for member in members):.0f} ms "
               f"({max(member['start_cpu_ms'] for member in members):.0f} ms of a CPU), then "
               f"{newcomer['steps_meanwhile']} steps, the longest "
@@ -43,7 +45,7 @@ class CatchingUp(unittest.TestCase):
               f"members sent {[number // 1_000_000 for number in sent]} MB, it took {taken // 1_000_000} MB")
         state = STATE_MB * 1_000_000
         self.assertEqual(newcomer["received"], state)
-        self.assertGreater(used, 0.8, outcome)
+        self.assertGreater(since_last, 0.8, outcome)
         self.assertLess(taken, 1.15 * state, outcome)
         for number in sent:  # each about a third
             self.assertGreater(number, state / 4, outcome)

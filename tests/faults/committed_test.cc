@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -186,8 +187,8 @@ class CommittingRank {
   }
 
   void commit() {
-    constexpr size_t kCounts[] = {1, 20'000, 1, 500'000};
-    std::vector<int64_t> data(kCounts[committed_ % 4]);
+    constexpr std::array<size_t, 6> kCounts = {1, 20'000, 1, 1, 1, 300'000};
+    std::vector<int64_t> data(kCounts[static_cast<size_t>(committed_) % kCounts.size()]);
     const int64_t first = committed_ * 1000 + comm_->rank();
     std::iota(data.begin(), data.end(), first);
     bool ends_well = true;
@@ -237,7 +238,7 @@ TEST_P(Committed, OnAllThatAreLeftOrOnNone) {
   for (int round = 0; round < rounds; ++round) {
     const int epoch = board->epoch;
     for (int kill = 0; kill <= round % 2; ++kill) {
-      sleep_s(std::uniform_real_distribution<>(0.0, 0.04)(random));
+      sleep_s(std::uniform_real_distribution<>(0.0, 0.1)(random));
       const auto victim = living.begin() + static_cast<long>(random() % living.size());
       job.signal(*victim, SIGKILL);
       victims.push_back(*victim);

@@ -115,6 +115,23 @@ TEST(WaitingForAnotherThread, AllocatesNothingWhenItIsLate) {
     expect_no_allocation_while_waiting(count, 3, 150);
 }
 
+TEST(CommittedCalls, AllocateNothingFromTheSecondOn) {
+  if (!kWatchable) GTEST_SKIP() << kWhyNotWatchable;
+  run_ranks(2, "shm", [](Communicator& comm) {
+    std::vector<float> large(256 << 10), small(2);
+    const auto calls = [&](int runs) {
+      for (int i = 0; i < runs; ++i) {
+        comm.all_reduce_committed(large);
+        comm.all_reduce_committed(small);
+      }
+    };
+    calls(kWarmUps);
+    const std::string found = allocations_during([&] { calls(kRuns); });
+    EXPECT_TRUE(found.empty()) << found;
+    comm.barrier();
+  });
+}
+
 // --- that the watches see what they are to see ---
 
 TEST(Watches, SeeAllocations) {

@@ -134,6 +134,29 @@ TEST_P(PartialOver, WhoIsAwayGetsWhatItHasMissed) {
   });
 }
 
+/// No wait for callers has a deadline but their patience: in a call, in `finish`, and of the
+/// library's threads.
+TEST_P(PartialOver, WaitsLongerThanTheCommunicatorsTimeout) {
+  const std::chrono::milliseconds timeout(static_cast<int>(2000 * slowness()));
+  run_ranks(
+      3, GetParam(),
+      [&](Communicator& comm) {
+        PartialAllReduce<float> reducer(comm, 1);
+        std::vector<float> data{1};
+        if (comm.rank() == 1) std::this_thread::sleep_for(timeout + 500ms);
+        if (comm.rank() < 2) {
+          EXPECT_EQ(reducer.all_reduce(data, kPatient).total(), 2u);
+        }
+        const PartialSum rest = reducer.finish(data);
+        EXPECT_EQ(rest.total(), comm.rank() < 2 ? 0u : 2u);
+        EXPECT_EQ(data[0], static_cast<float>(rest.total()));
+      },
+      [&](int, Options& options) {
+        options.join_timeout = kPatient;
+        options.timeout = timeout;
+      });
+}
+
 template <class T>
 void check_type(Communicator& comm) {
   PartialAllReduce<T> reducer(comm, 100);

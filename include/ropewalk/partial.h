@@ -63,10 +63,11 @@ class PartialReducer {
 
 /// T: any element type. Neither copied nor moved.
 /// Threads: one at a time, but for `abort`; each rank has a thread of the library besides.
-/// Memory: three times `count` elements; what `comm` allocated is read and summed without a copy
-/// more. Errors: as those of any call, on every rank; then it is broken, and the data of calls that
-/// throw are as they were. Whether what they brought is in a sum that another rank has got is not
-/// known: after `shrink` make the parameters equal again, and a new PartialAllReduce.
+/// Memory: three times `count` elements. Peers may read the data of a call until it returns: in
+/// place what `comm` has allocated.
+/// Errors: as those of any call, on every rank; then it is broken, and the data of calls that throw
+/// are as they were. Whether what they brought is in a sum that another rank has got is not known:
+/// after `shrink` make the parameters equal again, and a new PartialAllReduce.
 template <class T>
 class PartialAllReduce {
  public:

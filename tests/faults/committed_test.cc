@@ -135,10 +135,6 @@ struct CommitBoard {
   }
 };
 
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
-
 /// One rank of the job. `committed_` counts calls that ended well here: were a call to end well on
 /// some ranks alone, ranks would differ in it.
 class CommittingRank {

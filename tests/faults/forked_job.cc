@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -35,6 +36,10 @@ double now_s() {
 
 void sleep_s(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
 }
 
 ForkedJob::ForkedJob(int ranks, const Options& options,

@@ -65,5 +65,7 @@ void reduce_for_ever(Communicator& comm);
 /// Seconds on the monotonic clock, the same in all processes.
 double now_s();
 void sleep_s(double seconds);
+/// Throws std::runtime_error where it does not hold: of what a rank finds out.
+void require(bool holds, const char* what);
 
 }  // namespace ropewalk::testing

@@ -18,10 +18,6 @@ class StateSyncFaults : public ::testing::TestWithParam<std::string> {};
 
 constexpr int kVictim = 1;
 
-void require(bool holds, const char* text) {
-  if (!holds) throw std::runtime_error(text);
-}
-
 /// Ranks 0 and 1 have the state.
 void lose_a_source(Communicator& comm) {
   const bool has_state = comm.rank() < 2;

@@ -2,6 +2,7 @@
 // session, so the communicator dies last.
 #pragma once
 
+#include <nanobind/nanobind.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -89,5 +90,14 @@ class Session {
   std::mutex tasks_mutex_;  // guards tasks_
   std::vector<std::weak_ptr<Task>> tasks_;
 };
+
+/// Waits for its end, after which what it uses may go; in a forked child gives it up. With the GIL.
+template <class T>
+void end_task(const Session& session, std::shared_ptr<T>& task) {
+  if (session.is_forked()) return abandon(std::move(task));
+  nanobind::gil_scoped_release unlocked;
+  task->settle();
+  task.reset();
+}
 
 }  // namespace ropewalk::python

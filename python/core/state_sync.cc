@@ -79,15 +79,7 @@ class StartedSync {
   StartedSync(const StartedSync&) = delete;
   StartedSync& operator=(const StartedSync&) = delete;
   /// Waits for the end: only then may the arrays go.
-  ~StartedSync() {
-    if (session_->is_forked()) {
-      abandon(std::move(task_));
-      return;
-    }
-    nb::gil_scoped_release unlocked;
-    task_->settle();
-    task_.reset();
-  }
+  ~StartedSync() { end_task(*session_, task_); }
 
   bool done() {
     session_->require_own_process();

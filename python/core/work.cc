@@ -18,13 +18,7 @@ StartedWork::StartedWork(std::shared_ptr<Session> session, std::vector<PreparedC
 
 /// Also where another thread, in close(), is waiting for it: only then may the arrays go.
 StartedWork::~StartedWork() {
-  if (session_->is_forked()) {
-    abandon(std::move(task_));
-    return;
-  }
-  nb::gil_scoped_release unlocked;
-  task_->settle();
-  task_.reset();
+  end_task(*session_, task_);
 }
 
 bool StartedWork::test() {
@@ -109,13 +103,7 @@ RepeatedPlan::RepeatedPlan(std::shared_ptr<Session> session, PreparedCall call, 
 }
 
 RepeatedPlan::~RepeatedPlan() {
-  if (session_->is_forked()) {
-    abandon(std::move(task_));
-    return;
-  }
-  nb::gil_scoped_release unlocked;
-  task_->settle();
-  task_.reset();
+  end_task(*session_, task_);
 }
 
 void RepeatedPlan::run() {

@@ -23,7 +23,7 @@ Agreement::Agreement(Setup setup)
       wake_at_ns_(setup_.begun_ns),
       leader_heard_ns_(setup_.begun_ns) {
   assert(std::ranges::is_sorted(setup_.members) && is_member(setup_.rank) && setup_.instance > 0);
-  assert(setup_.learners < setup_.members.size());
+  assert(setup_.learners < setup_.members.size() && setup_.quorum.least >= 1);
   suspects_.erase(setup_.rank);
 }
 

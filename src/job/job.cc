@@ -39,6 +39,9 @@ Config merged_config(const Options& options) {
                 fmt::format("there is no transport \"{}\"", config.transport),
                 "use one of: " + transport_words_text());
   config.transport = *transport;
+  if (config.quorum_min < 1)
+    throw Error(ErrorCode::invalid_argument, "communicator",
+                fmt::format("quorum_min is {}", config.quorum_min), "give 1 or more");
   return config;
 }
 

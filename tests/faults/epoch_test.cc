@@ -135,6 +135,19 @@ TEST_P(Epochs, PoliciesResumeWithEqualParameters) {
   EXPECT_THROW(run_ranks(4, GetParam(), body), std::runtime_error);
 }
 
+TEST(EpochOfOne, AQuorumOfNobodyIsRefused) {
+  Options options;
+  options.rank = 0;
+  options.size = 1;
+  options.quorum_min = 0;
+  try {
+    Communicator::create(options);
+    ADD_FAILURE() << "it was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+  }
+}
+
 TEST(EpochOfOne, ShrinksToItself) {
   Options options;
   options.rank = 0;

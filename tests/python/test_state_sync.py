@@ -98,7 +98,8 @@ def loses_a_source(comm):
         comm.barrier()
     assert lost.value.peer == 1
     comm = comm.shrink()
-    assert comm.sync_state(state, int(has_state)).sources == [0]
+    # Others are among them where all that rank 1 had to send has left it before it died.
+    assert 0 in comm.sync_state(state, int(has_state)).sources
     assert state["state"].all()
     comm.close()
 

@@ -140,7 +140,7 @@ TEST(LocalRegistrar, WhereItGoesAwayAnotherFollows) {
   EXPECT_EQ(proxy.connections(), 3);
 }
 
-/// Joins at `address` as `rank`, and is gone again.
+/// Joins at `address` as `rank`, and is gone again; returns when that was noticed there.
 void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
   Hello hello;
   hello.from = static_cast<uint32_t>(rank);
@@ -154,7 +154,9 @@ void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
     dialer.advance(set, clock.now_ns());
   }
   ASSERT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
-  FrameStream stream(dialer.take());
+  ConnectedSocket socket = dialer.take();
+  const UniqueFd end(::dup(socket.fd.get()));
+  FrameStream stream(std::move(socket));
   PeerRecord record;
   record.rank = rank;
   record.host_name = record.host_id = "gone";
@@ -162,6 +164,9 @@ void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
   stream.send(frame(Join{static_cast<uint32_t>(job.size), 20'000, record}));
   stream.flush();
   std::this_thread::sleep_for(50ms);
+  ::shutdown(end.get(), SHUT_WR);
+  pollfd closed = {end.get(), POLLRDHUP, 0};
+  EXPECT_EQ(::poll(&closed, 1, 10'000), 1) << "nobody saw it go";
 }
 
 // It took the whole group with it.

@@ -19,6 +19,7 @@ class Contender:
     variant: str = ""
     launcher_options: tuple = ()
     options: tuple = ()  # of the program
+    build: object = None  # its build folder, where that is another one than of the comparison
 
     @property
     def key(self):
@@ -37,6 +38,7 @@ class Contender:
 
     def command(self, build, case, segment):
         """The command line that measures `case`; `segment`: a file that is not there yet."""
+        build = self.build or build
         words = [*self.start(build, case, segment.parent), build / PROGRAMS / self.program,
                  "--ranks", case.ranks, "--collective", case.collective,
                  "--transport", case.transport, "--sizes", case.sizes, *self.options]

@@ -58,6 +58,7 @@ void Agreement::hear(int from, const AgreementMessage& message, int64_t now_ns) 
   if (decision_) return send(from, this->message(Kind::decided));
   if (message.kind == Kind::prepare) answer_prepare(from, message);
   if (message.kind == Kind::accept) answer_accept(from, message);
+  if (message.kind == Kind::ask) askers_.insert(from);
   if (message.kind == Kind::refused) take_refusal(message, now_ns);
   if (message.ballot != ballot_) return;
   if (message.kind == Kind::promise && role_ == Role::preparing) promises_[from] = message;
@@ -99,8 +100,11 @@ int Agreement::candidate() const {
 }
 
 /// The lowest voter that is not taken for dead; this one, where all lower ones are. A learner that
-/// takes all for dead asks them again.
+/// takes all for dead asks them again. One that follows another than before may have missed what
+/// was decided, and whom it follows has no reason to say that over a link that both have had
+/// before.
 void Agreement::follow(int64_t now_ns) {
+  const int before = leader_;
   if (const int lowest = candidate(); lowest != leader_) {
     leader_ = lowest;
     leader_heard_ns_ = now_ns;
@@ -115,6 +119,8 @@ void Agreement::follow(int64_t now_ns) {
     leader_ = candidate();
     leader_heard_ns_ = now_ns;
   }
+  const bool is_another = before >= 0 && leader_ != before;
+  if (is_another && linked_.contains(leader_)) send(leader_, message(Kind::ask));
 }
 
 std::vector<int> Agreement::links_wanted() const {
@@ -148,7 +154,7 @@ void Agreement::advance(int64_t now_ns) {
     if (now_ns < until_ns) wake_at_ns_ = std::min(wake_at_ns_, until_ns);
 }
 
-/// A voter that hears nothing leads in the end, and is told then.
+/// A learner. A voter that hears nothing leads in the end, and is told then.
 void Agreement::ask(int64_t now_ns) {
   if (is_voter(setup_.rank)) return;
   if (now_ns >= repeat_at_ns_) {
@@ -243,6 +249,7 @@ Decision Agreement::proposal() const {
 void Agreement::learn(const Decision& decision) {
   assert(!decision_ || *decision_ == decision);
   decision_ = decision;
+  for (const int asker : std::exchange(askers_, {})) send(asker, message(Kind::decided));
 }
 
 AgreementMessage Agreement::message(Kind kind) const {

@@ -72,7 +72,7 @@ struct AgreementMessage {
     decided = 5,   // anybody to anybody
     refused = 6,   // member to leader: it has promised the ballot in here
     gave_up = 7,   // to all: this member takes part no more
-    ask = 8,       // learner to member: what was decided?
+    ask = 8,       // to whom a member follows: what was decided?
   };
   Kind kind = Kind::prepare;
   uint32_t instance = 0;  // of the epoch's agreements, counted from 1
@@ -163,6 +163,7 @@ class Agreement {
   const int64_t silence_max_ns_;
   const int64_t suspects_until_ns_;  // so long a leader waits for those
   std::set<int> ended_, suspects_, linked_, heard_;
+  std::set<int> askers_;  // to be told what is decided
   std::vector<std::pair<int, AgreementMessage>> outbox_;
   int64_t wake_at_ns_ = 0;
   std::optional<Decision> decision_;

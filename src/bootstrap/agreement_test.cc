@@ -298,6 +298,31 @@ TEST(Agreement, WhoIsLateHearsWhatWasDecided) {
   EXPECT_EQ(table[2].decision(), decision_of({0, 1}));
 }
 
+// Where the leader had decided and died before all had heard of it they waited for the next one's
+// silence: that had nothing to lead any more, and their links to it were old.
+TEST(Agreement, WhoMissesTheLastWordsOfALeaderIsTheNextOnesToTell) {
+  for (const bool is_told_first : {true, false}) {
+    AgreementTable table(4);
+    table.begin_all();
+    table.link_all();
+    table.steps(4);
+    table.advance(0);
+    ASSERT_TRUE(table[0].decision());
+    table.on_way.erase({0, 3});
+    const auto tell = [&] {
+      for (const int rank : {1, 2}) table.deliver(0, rank);
+    };
+    if (is_told_first) tell();
+    table[3].note_ended(0);
+    table.advance(3);
+    table.deliver(3, 1);
+    if (!is_told_first) tell();
+    for (const int rank : {1, 2}) table[rank].note_ended(0);
+    table.steps(2);
+    EXPECT_EQ(table[3].decision(), table[0].decision()) << is_told_first;
+  }
+}
+
 TEST(Agreement, CallsThatDifferAreNone) {
   for (const uint8_t last : {uint8_t{1}, uint8_t{2}}) {
     AgreementTable table(3);

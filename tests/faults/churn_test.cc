@@ -111,7 +111,7 @@ TEST_P(Churn, KilledRanksAreReplacedWheneverTheyDie) {
          kChurning, times_s.size(), 1e3 * times_s[times_s.size() / 2], 1e3 * times_s.back());
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Churn, ::testing::ValuesIn(transports_under_test()),
+INSTANTIATE_TEST_SUITE_P(Transports, Churn, ::testing::ValuesIn(transports_of_jobs()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

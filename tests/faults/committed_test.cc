@@ -256,7 +256,7 @@ TEST_P(Committed, OnAllThatAreLeftOrOnNone) {
 
 INSTANTIATE_TEST_SUITE_P(Transports, CommittedCall, ::testing::ValuesIn(transports_under_test()),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Transports, Committed, ::testing::ValuesIn(transports_under_test()),
+INSTANTIATE_TEST_SUITE_P(Transports, Committed, ::testing::ValuesIn(transports_of_jobs()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

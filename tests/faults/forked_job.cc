@@ -1,7 +1,9 @@
 #include "tests/faults/forked_job.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -42,9 +44,40 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
+std::vector<std::string> transports_of_jobs() {
+  auto transports = transports_under_test();
+  if (transports.size() > 1) transports.emplace_back(kMixed);
+  return transports;
+}
+
+namespace {
+
+/// A new user namespace, held open.
+int new_user_namespace() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::unshare(CLONE_NEWUSER) != 0) ::_exit(1);
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, WUNTRACED);
+  const std::string path = "/proc/" + std::to_string(pid) + "/ns/user";
+  const int fd = WIFSTOPPED(status) ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1;
+  if (WIFSTOPPED(status)) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  if (fd < 0) throw Error(ErrorCode::system, "test", "no user namespaces here");
+  return fd;
+}
+
+}  // namespace
+
 ForkedJob::ForkedJob(int ranks, const Options& options,
                      const std::function<void(Communicator&)>& body) {
   listener_ = listen_on_loopback(coordinator_);
+  if (options.transport == kMixed) second_host_ = new_user_namespace();
   for (int rank = 0; rank < ranks; ++rank)
     start([&](int pipe_fd) {
       Options own = options;
@@ -52,6 +85,7 @@ ForkedJob::ForkedJob(int ranks, const Options& options,
       own.coordinator = coordinator_;
       own.key = "test";
       if (rank == 0 || own.elastic.value_or(false)) own.coordinator_fd = listener_;
+      enter_host(own, rank);
       run_rank(own, body, pipe_fd);
     });
   if (!options.elastic.value_or(false)) ::close(std::exchange(listener_, -1));
@@ -80,6 +114,12 @@ void ForkedJob::start(const std::function<void(int pipe_fd)>& run) {
   pipes_.push_back(ends[0]);
 }
 
+void ForkedJob::enter_host(Options& options, int number) const {
+  if (second_host_ < 0) return;
+  options.transport = "auto";
+  if (number % 2 != 0 && ::setns(second_host_, CLONE_NEWUSER) != 0) ::_exit(1);
+}
+
 int ForkedJob::add_newcomer(const Options& options,
                             const std::function<void(Communicator&)>& body) {
   start([&](int pipe_fd) {
@@ -88,6 +128,7 @@ int ForkedJob::add_newcomer(const Options& options,
     own.key = "test";
     own.coordinator_fd = listener_;
     own.join_running = true;
+    enter_host(own, static_cast<int>(pids_.size()));
     run_rank(own, body, pipe_fd);
   });
   return static_cast<int>(pids_.size()) - 1;
@@ -98,6 +139,7 @@ ForkedJob::~ForkedJob() {
   for (pid_t pid : pids_) ::waitpid(pid, nullptr, 0);
   for (int fd : pipes_) ::close(fd);
   if (listener_ >= 0) ::close(listener_);
+  if (second_host_ >= 0) ::close(second_host_);
 }
 
 void ForkedJob::run_rank(const Options& options, const std::function<void(Communicator&)>& body,

@@ -20,6 +20,12 @@ struct Verdict {
   std::string text;
 };
 
+/// For `Options::transport` of a ForkedJob: two hosts, so that "auto" uses shm within and tcp
+/// between them. Ranks with odd numbers are in a user namespace of their own, which makes a host.
+inline constexpr const char* kMixed = "mixed";
+/// `transports_under_test`, and both at once.
+std::vector<std::string> transports_of_jobs();
+
 class ForkedJob {
  public:
   /// Forks `ranks` processes that join and run `body`. Returns when all have joined.
@@ -43,11 +49,14 @@ class ForkedJob {
   struct Message;  // what a rank writes to its pipe
   std::string end_of(size_t rank) const;
   void start(const std::function<void(int pipe_fd)>& run);
+  /// The calling process: on the second host, with the others that have an odd number.
+  void enter_host(Options& options, int number) const;
   void run_rank(const Options& options, const std::function<void(Communicator&)>& body,
                 int pipe_fd);
 
   std::string coordinator_;
-  int listener_ = -1;  // there; in an elastic job newcomers get it, too
+  int listener_ = -1;     // there; in an elastic job newcomers get it, too
+  int second_host_ = -1;  // its user namespace, where there is one
   std::vector<pid_t> pids_;
   std::vector<int> pipes_;  // read ends
   double marked_s_ = 0;

@@ -188,7 +188,7 @@ TEST_P(Faults, ARankThatLeavesBeforeItsFirstCallIsNamed) {
   expect_named(job.verdicts(3, 5), 3, 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::ValuesIn(transports_under_test()));
+INSTANTIATE_TEST_SUITE_P(Transports, Faults, ::testing::ValuesIn(transports_of_jobs()));
 
 }  // namespace
 }  // namespace ropewalk::testing

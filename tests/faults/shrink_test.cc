@@ -203,6 +203,7 @@ TEST_P(Shrinks, WhoIsLeftAgreesWhoeverDies) {
 
 TEST_P(Shrinks, ARevokedEpochEndsEverywhereAndAllGoOn) {
   ForkedJob job(kMembers, options(), [&](Communicator& comm) {
+    comm.agree(0);  // a rank that still joins has nothing to shrink
     try {
       if (comm.rank() == 3) comm.revoke("a sample was bad");
       for (;;) expect_sum(comm, 1000);
@@ -280,6 +281,7 @@ TEST_P(Shrinks, FewerThanTheQuorumsLeastDoNotGoOn) {
 
 TEST_P(Shrinks, AnEpochHasOneSuccessor) {
   ForkedJob job(3, options_for(3), [&](Communicator& comm) {
+    comm.agree(0);  // a rank that still joins has nothing to shrink
     const auto next = comm.shrink();
     for (const auto& again : {std::function<void()>([&] { comm.shrink(); }),
                               std::function<void()>([&] { comm.agree(0); })})
@@ -321,7 +323,7 @@ TEST_P(Shrinks, WhoHadNoQuorumTriesNoMore) {
   EXPECT_EQ(verdicts[2].code, static_cast<int>(ErrorCode::no_quorum)) << verdicts[2].text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Shrinks, ::testing::ValuesIn(transports_under_test()),
+INSTANTIATE_TEST_SUITE_P(Transports, Shrinks, ::testing::ValuesIn(transports_of_jobs()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -32,6 +32,8 @@ bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
 Acceptor::Acceptor(std::vector<UniqueFd> own, std::vector<UniqueFd> coordinator, int rank,
                    const Key& join_key)
     : listeners_{std::move(own), std::move(coordinator)}, rank_(rank), join_key_(join_key) {
+  for (const auto& listeners : listeners_)
+    for (const UniqueFd& fd : listeners) close_on_fork(fd.get());
   keep_spare();
 }
 
@@ -114,7 +116,9 @@ bool Acceptor::make_room(Listener listener, int64_t now_ns) {
 
 UniqueFd Acceptor::accept_one(int listener_fd, bool& is_on_spare) {
   const auto accept = [&] {
-    return UniqueFd(::accept4(listener_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd(::accept4(listener_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    close_on_fork(fd.get());
+    return fd;
   };
   keep_spare();
   UniqueFd fd = accept();

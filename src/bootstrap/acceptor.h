@@ -48,6 +48,7 @@ class Acceptor {
 
   /// Another socket at which ranks join: of this host.
   void listen_for_joins(UniqueFd listener) {
+    close_on_fork(listener.get());
     listeners_[kCoordinator].push_back(std::move(listener));
   }
   /// Once all have joined. Others of this process may then accept there, for the next job.

@@ -62,6 +62,7 @@ void Dialer::start(int64_t now_ns) {
   own_ = random_key_pair();
   hello_.public_key = own_.public_key;
   const int error = begin_connect(addresses_[current_], fd_);
+  close_on_fork(fd_.get());
   note_refusal(error);
   if (error != EMFILE)
     exhausted_since_ns_ = 0;

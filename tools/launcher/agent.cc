@@ -39,7 +39,7 @@ constexpr milliseconds kLeftoversInterval{10};
 
 struct Rank {
   int rank = 0;   // or, of one that was started again, its number
-  int index = 0;  // of its place among the ranks of the part
+  int index = 0;  // of its slot among those of the part
   RankProcess process;
   UniqueFd pidfd;
   UniqueFd joined;  // of one that was started again: readable once it is in the job
@@ -68,10 +68,13 @@ class Agent {
   void rank_ended(Rank& rank, int wait_status);
   void pass_on(Rank& rank, UniqueFd& fd, FrameKind kind, size_t bytes_max);
   void drain(Rank& rank);
-  bool has_room() const { return !held_ && channel_.queued_bytes() < kQueueBytesMax; }
+  bool has_room() const {
+    return !held_ && !tells_done_ && channel_.queued_bytes() < kQueueBytesMax;
+  }
   void feed_stdin();
   void see_to_leftovers();
   void show_life();
+  void look_for_launcher();
   void finish();
 
   FrameChannel channel_;
@@ -90,7 +93,8 @@ class Agent {
   std::optional<Leftovers> leftovers_;  // once no rank runs anywhere
   std::vector<int> cut_off_ranks_;      // whose leftovers had to be ended while they could write
   std::chrono::steady_clock::time_point next_alive_;
-  bool done_ = false, launcher_gone_ = false;
+  std::chrono::steady_clock::time_point heard_, looked_;  // the launcher, for it
+  bool tells_done_ = false, done_ = false, launcher_gone_ = false;
 };
 
 void Agent::take_over_process() {
@@ -152,12 +156,15 @@ void Agent::poll_once() {
   if (polled[2].revents) reap();
   if (polled[0].revents) {
     const bool open = channel_.receive();
+    heard_ = std::chrono::steady_clock::now();
     while (auto frame = channel_.next()) handle(*frame);
     if (!open) launcher_gone_ = true;
   }
-  if (leftovers_) see_to_leftovers();
+  if (leftovers_ && !tells_done_) see_to_leftovers();
   show_life();
+  look_for_launcher();
   if (!channel_.flush()) launcher_gone_ = true;
+  if (tells_done_ && !channel_.wants_to_write()) done_ = true;
 }
 
 void Agent::show_life() {
@@ -165,6 +172,15 @@ void Agent::show_life() {
   if (!prepared_ || now < next_alive_) return;
   next_alive_ = now + kAliveInterval;
   if (!channel_.wants_to_write()) channel_.send({FrameKind::alive, -1, {}});  // else that tells
+}
+
+// A network that is cut ends no connection: without the launcher nobody would end the ranks here.
+void Agent::look_for_launcher() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
+  if (was_deaf) heard_ = now;
+  const milliseconds timeout(part_.launcher_timeout_ms);
+  if (timeout.count() > 0 && now - heard_ > timeout) launcher_gone_ = true;
 }
 
 void Agent::handle(const Frame& frame) {
@@ -196,6 +212,8 @@ void Agent::handle(const Frame& frame) {
       return;
     case FrameKind::restart:
       return start_again(frame);
+    case FrameKind::alive:
+      return;
     case FrameKind::finish:
       leftovers_.emplace(milliseconds(number_in(frame.payload)));
       return;
@@ -208,7 +226,7 @@ void Agent::prepare(const Frame& frame) {
   if (prepared_) throw Error(ErrorCode::protocol, "agent", "two jobs");
   prepared_ = true;
   part_ = decode_job_part(frame.payload);
-  const auto ranks = static_cast<rlim_t>(part_.ranks);
+  const auto ranks = static_cast<rlim_t>(part_.slots);
   descriptor_limit_.raise_to(
       kAgentDescriptors + kDescriptorsPerRank * ranks,
       fmt::format("the agent that starts {} rank{}", ranks, ranks == 1 ? "" : "s"));
@@ -224,8 +242,8 @@ void Agent::prepare(const Frame& frame) {
 void Agent::start_ranks(const std::string& coordinator) {
   if (!prepared_ || started_) throw Error(ErrorCode::protocol, "agent", "start out of order");
   started_ = true;
-  if (part_.bind) cpus_ = cpus_for_ranks(part_.local_size);
-  ranks_.reserve(static_cast<size_t>(part_.ranks));
+  if (part_.bind) cpus_ = cpus_for_ranks(part_.local_slots);
+  ranks_.reserve(static_cast<size_t>(part_.slots));
   for (int i = 0; i < part_.ranks; ++i) {
     if (!start_one(part_.first_rank + i, {.index = i, .coordinator = coordinator})) break;
   }
@@ -234,13 +252,17 @@ void Agent::start_ranks(const std::string& coordinator) {
 }
 
 void Agent::start_again(const Frame& frame) {
-  const int lost = number_in(frame.payload);
-  const auto former = std::ranges::find(ranks_, lost, &Rank::rank);
-  if (former == ranks_.end() || former->running)
-    throw Error(ErrorCode::protocol, "agent", "a rank that is not lost is to be started again");
-  kill(-former->process.pid, SIGKILL);  // what it left behind is not to go on without it
-  start_one(frame.rank, {.index = former->index,
-                         .coordinator = frame.payload.substr(frame.payload.find(' ') + 1)});
+  const int slot = number_in(frame.payload);
+  if (!started_ || slot < 0 || slot >= part_.slots)
+    throw Error(ErrorCode::protocol, "agent", "there is no such slot");
+  const auto former = std::find_if(ranks_.rbegin(), ranks_.rend(),
+                                   [slot](const Rank& rank) { return rank.index == slot; });
+  if (former != ranks_.rend()) {
+    if (former->running) throw Error(ErrorCode::protocol, "agent", "the slot is not free");
+    kill(-former->process.pid, SIGKILL);  // what it left behind is not to go on without it
+  }
+  start_one(frame.rank,
+            {.index = slot, .coordinator = frame.payload.substr(frame.payload.find(' ') + 1)});
 }
 
 bool Agent::start_one(int number, RankRole role) {
@@ -255,7 +277,8 @@ bool Agent::start_one(int number, RankRole role) {
   }
   UniqueFd stdin_read, joined_read, joined_write;
   if (number == 0) give_stdin(start, stdin_read);
-  if (number != part_.first_rank + role.index) {  // it is started again
+  if (role.index >= part_.ranks ||
+      number != part_.first_rank + role.index) {  // of one that is lost
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
       channel_.send({FrameKind::start_failed, number, fmt::format("{} pipe", errno)});
@@ -403,12 +426,7 @@ void Agent::see_to_leftovers() {
 void Agent::finish() {
   for (Rank& rank : ranks_) drain(rank);  // who wrote has ended
   channel_.send({FrameKind::done, -1, fmt::format("{}", fmt::join(cut_off_ranks_, ", "))});
-  while (channel_.flush() && channel_.wants_to_write()) {
-    pollfd writable{channel_.out_fd(), POLLOUT, 0};
-    pollfd both[2] = {writable, {channel_.in_fd(), 0, 0}};
-    if (::poll(both, 2, -1) > 0 && (both[0].revents & POLLERR || both[1].revents & POLLHUP)) break;
-  }
-  done_ = true;
+  tells_done_ = true;
 }
 
 }  // namespace

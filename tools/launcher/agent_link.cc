@@ -18,6 +18,10 @@
 namespace ropewalk::tools {
 namespace {
 
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kSshInterval{5};
+
 struct Pipes {
   UniqueFd agent_in, launcher_out, launcher_in, agent_out;
 };
@@ -63,8 +67,13 @@ void close_all_but(std::array<int, 3> kept) {
   _exit(run_agent(std::move(pipes.agent_in), std::move(pipes.agent_out), std::move(rank0_stdin)));
 }
 
-[[noreturn]] void become_ssh(const Pipes& pipes, const std::string& host,
-                             const std::string& command) {
+struct SshCall {
+  std::string host, command;
+  std::chrono::milliseconds timeout;
+  bool may_speak;
+};
+
+[[noreturn]] void become_ssh(const Pipes& pipes, const SshCall& call) {
   setsid();  // a terminal's Ctrl-C must reach the ranks by way of the launcher, not cut the line
   sigset_t none;
   sigemptyset(&none);
@@ -72,9 +81,13 @@ void close_all_but(std::array<int, 3> kept) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(pipes.agent_in.get(), STDIN_FILENO);
   dup2(pipes.agent_out.get(), STDOUT_FILENO);
-  execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
-         "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", host.c_str(), "--",
-         command.c_str(), nullptr);
+  if (!call.may_speak) dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+  const std::string count = fmt::format(
+      "ServerAliveCountMax={}",
+      std::max<int64_t>(1, (call.timeout + kSshInterval - milliseconds(1)) / kSshInterval));
+  const std::string interval = fmt::format("ServerAliveInterval={}", kSshInterval.count());
+  execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", interval.c_str(),
+         "-o", count.c_str(), call.host.c_str(), "--", call.command.c_str(), nullptr);
   constexpr std::string_view kText =
       "ropewalk run: cannot start ssh; install it: apt-get install openssh-client\n";
   [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, kText.data(), kText.size());
@@ -97,14 +110,16 @@ AgentLink start_local_agent(int stdin_fd, const DescriptorLimit& own_limit) {
 }
 
 AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk,
+                             milliseconds timeout, bool may_speak,
                              const DescriptorLimit& own_limit) {
   Pipes pipes = make_pipes();
-  const std::string command = fmt::format("exec {} run-agent", shell_quote(ropewalk));
+  const SshCall call{host, fmt::format("exec {} run-agent", shell_quote(ropewalk)), timeout,
+                     may_speak};
   const pid_t pid = fork();
   if (pid < 0) fail_start("fork");
   if (pid == 0) {
     own_limit.restore();
-    become_ssh(pipes, host, command);
+    become_ssh(pipes, call);
   }
   AgentLink link{pid, FrameChannel(std::move(pipes.launcher_in), std::move(pipes.launcher_out))};
   link.channel.expect_greeting();

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 
 #include "tools/command/descriptors.h"
@@ -19,9 +20,11 @@ struct AgentLink {
 /// thread only. `own_limit` holds what the agent gets. Throws Error(system).
 AgentLink start_local_agent(int stdin_fd, const DescriptorLimit& own_limit);
 
-/// Starts `ropewalk run-agent` on `host` by ssh; `ropewalk` is the program's path there. Throws
-/// Error(system) where ssh itself cannot be started.
+/// Starts `ropewalk run-agent` on `host` by ssh; `ropewalk` is the program's path there. ssh ends
+/// where the host is silent for `timeout`, and says why where it `may_speak`. Throws Error(system)
+/// where ssh itself cannot be started.
 AgentLink start_remote_agent(const std::string& host, const std::string& ropewalk,
+                             std::chrono::milliseconds timeout, bool may_speak,
                              const DescriptorLimit& own_limit);
 
 }  // namespace ropewalk::tools

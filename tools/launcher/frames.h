@@ -26,10 +26,11 @@ enum class FrameKind : uint8_t {
   stdin_end,   // rank 0's input ends
   hold,        // read no more output of the ranks: who reads ours is slow
   resume,      // read on
-  restart,     // rank: a number of its own; payload: number of the lost rank in whose place it is
-               // started, a blank, the coordinator's addresses
-  finish,      // no rank runs: end what they left, then say done; payload: the grace of leftovers
-               // in milliseconds
+  restart,  // starts a rank that joins the job; rank: a number of its own; payload: the slot that
+            // it
+            // takes (JobPart::slots), a blank, the coordinator's addresses
+  finish,   // no rank runs: end what they left, then say done; payload: the grace of leftovers
+            // in milliseconds
   // agent to launcher
   ready,         // payload: "port address" of its listener where asked for, else empty
   refused,       // payload: why the job cannot run here
@@ -42,7 +43,8 @@ enum class FrameKind : uint8_t {
   stdin_taken,   // rank 0 has (or will never take) the last stdin_data
   done,          // nothing of the job is left on this host; payload: ranks whose leftovers had to
                  // be ended while they could still write, "0, 2"
-  alive,         // every kAliveInterval, once it has a job
+  // both
+  alive,  // every kAliveInterval, once the agent has a job
 };
 
 struct Frame {
@@ -52,7 +54,7 @@ struct Frame {
 };
 
 inline constexpr size_t kFramePayloadMax = size_t{4} << 20;
-inline constexpr int kAgentVersion = 5;
+inline constexpr int kAgentVersion = 6;
 inline constexpr std::chrono::milliseconds kAliveInterval{1000};
 
 /// Both directions of one conversation. Never blocks: sets its descriptors non-blocking.

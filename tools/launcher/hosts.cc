@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <utility>
 
 #include "ropewalk/status.h"
 
@@ -78,7 +79,7 @@ int64_t slots_of(const std::vector<HostSlots>& hosts) {
   return slots;
 }
 
-std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks) {
+std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks, bool keeps_spares) {
   const int64_t slots = slots_of(hosts);
   if (ranks > slots || slots > kRanksMax) {
     throw Error(ErrorCode::invalid_argument, "--hosts",
@@ -88,8 +89,9 @@ std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks) {
   if (ranks == 0) return hosts;
   std::vector<HostSlots> assigned;
   for (HostSlots& host : hosts) {
-    if (ranks == 0) break;
-    host.slots = std::min(host.slots, ranks);
+    if (ranks == 0 && !keeps_spares) break;
+    const int offered = std::exchange(host.slots, std::min(host.slots, ranks));
+    if (keeps_spares) host.spare_slots = offered - host.slots;
     ranks -= host.slots;
     assigned.push_back(std::move(host));
   }

@@ -12,6 +12,7 @@ namespace ropewalk::tools {
 struct HostSlots {
   std::string host;  // as ssh takes it: "node1", "user@node1", "[fe80::1]"
   int slots = 1;
+  int spare_slots = 0;  // more, for ranks that are lost elsewhere
 
   bool operator==(const HostSlots&) const = default;
 };
@@ -25,9 +26,11 @@ std::vector<HostSlots> parse_hosts(std::string_view text);
 /// Of all together.
 int64_t slots_of(const std::vector<HostSlots>& hosts);
 
-/// Hosts for exactly `ranks` ranks: the last ones cut or dropped. `ranks` == 0: all slots. Throws
-/// Error(invalid_argument) where there are too few slots.
-std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks);
+/// Hosts for exactly `ranks` ranks: the last ones cut or dropped, or with `keeps_spares` what is
+/// left of them kept as spare slots. `ranks` == 0: all slots. Throws Error(invalid_argument) where
+/// there are too few slots.
+std::vector<HostSlots> assign_ranks(std::vector<HostSlots> hosts, int ranks,
+                                    bool keeps_spares = false);
 
 /// True for "localhost" and for this machine's own name: started without ssh.
 bool is_this_machine(std::string_view host);

@@ -1,5 +1,8 @@
 #include "tools/launcher/job_part.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "ropewalk/status.h"
 #include "tools/launcher/frames.h"
 #include "tools/launcher/hosts.h"
@@ -36,9 +39,10 @@ std::vector<std::string> take_list(std::string_view& from) {
 
 std::string encode(const JobPart& part) {
   std::string bytes;
-  for (const int number : {part.size, part.first_rank, part.ranks, part.first_local_rank,
-                           part.local_size, int{part.listen}, int{part.elastic}, int{part.loopback},
-                           int{part.bind}, int{part.forward_stdin}}) {
+  for (const int number :
+       {part.size, part.first_rank, part.ranks, part.slots, part.first_local_rank, part.local_size,
+        part.local_slots, part.launcher_timeout_ms, int{part.listen}, int{part.elastic},
+        int{part.loopback}, int{part.bind}, int{part.forward_stdin}}) {
     put(bytes, std::to_string(number));
   }
   put(bytes, part.job_key);
@@ -53,10 +57,13 @@ std::string encode(const JobPart& part) {
 JobPart decode_job_part(std::string_view bytes) {
   JobPart part;
   part.size = take_number(bytes, 1, kRanksMax);
-  part.first_rank = take_number(bytes, 0, part.size - 1);
-  part.ranks = take_number(bytes, 1, part.size - part.first_rank);
-  part.first_local_rank = take_number(bytes, 0, part.first_rank);
-  part.local_size = take_number(bytes, part.first_local_rank + part.ranks, part.size);
+  part.first_rank = take_number(bytes, 0, part.size);
+  part.ranks = take_number(bytes, 0, part.size - part.first_rank);
+  part.slots = take_number(bytes, std::max(1, part.ranks), kRanksMax);
+  part.first_local_rank = take_number(bytes, 0, kRanksMax);
+  part.local_size = take_number(bytes, part.ranks, part.size);
+  part.local_slots = take_number(bytes, part.first_local_rank + part.slots, kRanksMax);
+  part.launcher_timeout_ms = take_number(bytes, 0, std::numeric_limits<int>::max());
   part.listen = take_number(bytes, 0, 1) == 1;
   part.elastic = take_number(bytes, 0, 1) == 1;
   part.loopback = take_number(bytes, 0, 1) == 1;

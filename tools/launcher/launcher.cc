@@ -16,105 +16,38 @@
 
 #include "ropewalk/status.h"
 #include "tools/command/descriptors.h"
-#include "tools/launcher/agent_link.h"
-#include "tools/launcher/job_key.h"
-#include "tools/launcher/job_output.h"
-#include "tools/launcher/job_part.h"
-#include "tools/launcher/launcher_state.h"
+#include "tools/launcher/launcher_loop.h"
 #include "tools/launcher/processes.h"
-#include "tools/launcher/rank_environment.h"
-#include "tools/launcher/ranks.h"
-#include "tools/launcher/signals.h"
-#include "tools/launcher/start_failure.h"
 
 namespace ropewalk::tools {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kStartTimeout{30000};   // for all agents to answer
 constexpr milliseconds kAbandonTimeout{8000};  // from SIGKILL, or a sign of life, to giving up
 constexpr milliseconds kFlushTimeout{2000};    // for the reader of our output, once stopped
-constexpr milliseconds kSilenceTold{8000};     // of a remote host; ssh's TCP may try again
-constexpr milliseconds kSilenceLost{26000};    // ranks take 24 s to say whom they lost
 constexpr size_t kStdinBytes = 32 << 10;
 constexpr int kStatusTimeLimit = 124;  // as timeout(1)
-constexpr int kStatusHostLost = 255;   // as ssh(1)
-constexpr rlim_t kLauncherDescriptors = 16;
-constexpr rlim_t kDescriptorsPerAgent = 2;
 
-class Launcher {
- public:
-  explicit Launcher(const JobSpec& job);
-  int run();
-
- private:
-  void start_agents();
-  void start_ranks();
-  void loop();
-  int poll_timeout_ms() const;
-  void on_time();
-  void check_silence(Clock::time_point now);
-  void on_deadline();
-  void on_signal();
-  void on_frame(Host& host, const Frame& frame);
-  void on_exited(Host& host, int rank, int wait_status);
-  void on_start_failed(Host& host, const Frame& frame);
-  void serve(Host& host, short in_events);
-  void lose(Host& host, std::string why);
-  void lose_ranks(const Host& host, const std::vector<int>& lost, int status,
-                  const std::string& text);
-  void start_again(int lost);
-  void forward_stdin();
-  void enter(Phase phase, std::optional<milliseconds> time);
-  void stop(int signal_number, milliseconds time);
-  void signal_ranks(int signal_number);
-  void fail(int status, const std::string& text);
-  void say(const std::string& text) { output_.say(text); }
-  bool all_closed() const;
-  void watch_output();
-  void finish();
-  void expect_end();
-  void end_early();
-  int exit_status() const;
-
-  const JobSpec& job_;
-  SignalScope signals_;
-  DescriptorLimit descriptor_limit_;
-  std::vector<Host> hosts_;
-  Ranks ranks_;
-  JobOutput output_;
-  bool holds_ = false;  // agents have been told to hold output back
-  Phase phase_ = Phase::starting;
-  std::optional<Clock::time_point> deadline_, time_limit_;
-  Clock::time_point looked_;                  // for silent hosts
-  std::optional<Clock::time_point> give_up_;  // then output that nobody takes is dropped
-  bool is_ending_early_ = false;              // the user or the time limit wants it
-  std::optional<int> failure_;                // the job's exit status, once something has failed
-  int stop_signal_ = 0;                       // the signal that a user sent
-  bool forwards_stdin_ = false;               // rank 0 is remote and its input not at its end yet
-  bool stdin_in_flight_ = false;              // rank 0 has not taken the last piece yet
-};
+}  // namespace
 
 Launcher::Launcher(const JobSpec& job)
-    : job_(job),
-      hosts_(hosts_of(job, ranks_per_agent(descriptor_limit_.most()))),
-      ranks_(job.elastic),
-      output_(job.command, job.prefix) {
-  for (int rank = 0; rank < hosts_[0].first_rank; ++rank) ranks_.add(-1);
+    : job_(job), agents_(job), ranks_(job.elastic), output_(job.command, job.prefix) {
+  for (int rank = 0; rank < hosts_[0].first_rank; ++rank) ranks_.add(-1, 0);
   for (size_t i = 0; i < hosts_.size(); ++i)
-    for (int rank = 0; rank < hosts_[i].ranks; ++rank) ranks_.add(static_cast<int>(i));
+    for (int slot = 0; slot < hosts_[i].ranks; ++slot) ranks_.add(static_cast<int>(i), slot);
   for (int i = 0; i < ranks_.count(); ++i) output_.add_rank(ranks_[i].label);
 }
 
 int Launcher::run() {
   become_subreaper();
-  start_agents();
+  enter(Phase::starting, kStartTimeout);
+  agents_.start_first();
   if (job_.time_limit) time_limit_ = Clock::now() + *job_.time_limit;
-  while (!all_closed()) loop();
+  while (!agents_.all_closed()) loop();
   if (!kill_descendants(kAbandonTimeout)) say("some processes could not be killed");
   for (int i = 0; i < ranks_.count(); ++i) output_.end_lines(i);
+  tell_losses();
   enter(Phase::finishing, {});
   while (!output_.out().empty()) loop();
   output_.tell_losses();
@@ -129,30 +62,6 @@ int Launcher::exit_status() const {
   return output_.out().reader_gone() ? 128 + SIGPIPE : kStatusOutputLost;
 }
 
-void Launcher::start_agents() {
-  enter(Phase::starting, kStartTimeout);
-  descriptor_limit_.raise_to(kLauncherDescriptors + kDescriptorsPerAgent * hosts_.size(),
-                             fmt::format("a job with {} agents", hosts_.size()));
-  const std::string key = job_key(job_.node.count == 1);
-  const bool has_stdin = job_.give_stdin && stdin_is_ours();
-  const std::string path = job_.remote_ropewalk.empty() ? own_path() : job_.remote_ropewalk;
-  for (Host& host : hosts_) {
-    const bool is_first = &host == &hosts_[0];
-    host.agent = host.is_remote ? start_remote_agent(host.name, path, descriptor_limit_)
-                                : start_local_agent(is_first && has_stdin ? STDIN_FILENO : -1,
-                                                    descriptor_limit_);
-    JobPart part = part_of(job_, hosts_, host);
-    part.job_key = key;
-    part.forward_stdin = is_first && host.is_remote && has_stdin;
-    if (part.forward_stdin) forwards_stdin_ = true;
-    host.agent.channel.send({FrameKind::job, -1, encode(part)});
-  }
-}
-
-bool Launcher::all_closed() const {
-  return std::ranges::all_of(hosts_, &Host::closed);
-}
-
 void Launcher::enter(Phase phase, std::optional<milliseconds> time) {
   phase_ = phase;
   deadline_.reset();
@@ -161,11 +70,12 @@ void Launcher::enter(Phase phase, std::optional<milliseconds> time) {
 
 int Launcher::poll_timeout_ms() const {
   std::optional<Clock::time_point> next = deadline_;
-  for (const auto& other : {time_limit_, output_.empty() ? std::nullopt : give_up_}) {
+  for (const auto& other :
+       {time_limit_, output_.empty() ? std::nullopt : give_up_, restarts_.next_dial()}) {
     if (other && (!next || *other < *next)) next = other;
   }
   const auto is_remote = [](const Host& host) { return host.is_remote && !host.closed; };
-  const auto look = looked_ + kAliveInterval;
+  const auto look = Clock::now() + kAliveInterval;
   if (std::ranges::any_of(hosts_, is_remote) && (!next || look < *next)) next = look;
   if (!next) return -1;
   const auto left = std::chrono::ceil<milliseconds>(*next - Clock::now()).count();
@@ -179,7 +89,8 @@ void Launcher::loop() {
   polled.push_back({signals_.fd(), POLLIN, 0});
   polled.push_back({out.empty() ? -1 : out.fd(), POLLOUT, 0});
   polled.push_back({err.empty() ? -1 : err.fd(), POLLOUT, 0});
-  const bool reads_stdin = forwards_stdin_ && !stdin_in_flight_ && phase_ == Phase::running;
+  const bool reads_stdin =
+      agents_.forwards_stdin() && !stdin_ended_ && !stdin_in_flight_ && phase_ == Phase::running;
   polled.push_back({reads_stdin ? STDIN_FILENO : -1, POLLIN, 0});
   for (Host& host : hosts_) {
     FrameChannel& channel = host.agent.channel;
@@ -195,6 +106,7 @@ void Launcher::loop() {
   for (size_t i = 0; i < hosts_.size(); ++i) serve(hosts_[i], polled[4 + 2 * i].revents);
   watch_output();
   on_time();
+  start_waiting();
   if (phase_ == Phase::running && ranks_.has_only_latecomers()) enter(Phase::grace, job_.grace);
   if (phase_ != Phase::starting && phase_ != Phase::finishing && ranks_.running().empty()) finish();
 }
@@ -212,7 +124,7 @@ void Launcher::watch_output() {
   if (give_up_ && Clock::now() >= *give_up_) output_.give_up();
   if (holds_ ? output_.has_room() : output_.is_full()) {
     holds_ = !holds_;
-    send_to_all(hosts_, {holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
+    agents_.send_to_all({holds_ ? FrameKind::hold : FrameKind::resume, -1, {}});
   }
 }
 
@@ -228,23 +140,8 @@ void Launcher::on_time() {
     }
   }
   check_silence(now);
+  agents_.show_life(now);
   if (deadline_ && now >= *deadline_) on_deadline();
-}
-
-void Launcher::check_silence(Clock::time_point now) {
-  const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
-  for (Host& host : hosts_) {
-    if (was_deaf) host.heard = now;
-    const auto silence = host.silence(now);
-    const std::string told = fmt::format("nothing has come from its agent for {:.0f} s",
-                                         std::chrono::duration<double>(silence).count());
-    if (silence > kSilenceLost) {
-      kill(host.agent.pid, SIGKILL);
-      lose(host, fmt::format("host {} is lost: {}", host.name, told));
-    } else if (silence > kSilenceTold && !std::exchange(host.silence_told, true)) {
-      say(fmt::format("host {}: {}; is it up, and the network to it?", host.name, told));
-    }
-  }
 }
 
 // No rank runs any more.
@@ -252,7 +149,13 @@ void Launcher::finish() {
   phase_ = Phase::finishing;
   expect_end();
   const milliseconds grace = is_ending_early_ ? milliseconds(0) : job_.grace;
-  send_to_all(hosts_, {FrameKind::finish, -1, std::to_string(grace.count())});
+  restarts_.forget();
+  for (Host& host : hosts_) {
+    if (!job_.elastic || !host.is_dialled()) continue;
+    kill(host.agent.pid, SIGKILL);  // nobody needs it any more
+    agents_.close(host);
+  }
+  agents_.send_to_all({FrameKind::finish, -1, std::to_string(grace.count())});
 }
 
 void Launcher::expect_end() {
@@ -275,7 +178,7 @@ void Launcher::serve(Host& host, short in_events) {
     if (in_events) host.heard = Clock::now(), host.silence_told = false;
     while (auto frame = channel.next()) on_frame(host, *frame);
   } catch (const Error& error) {
-    why = fmt::format("host {}: {}", host.name, error.what());
+    why = error.what();
     is_open = false;
   }
   if (!is_open) lose(host, why);
@@ -291,10 +194,7 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
       if (is_of_rank) output_.append(frame.rank, frame.kind == FrameKind::err, frame.payload);
       return;
     case FrameKind::ready:
-      host.ready = true;
-      host.listener_text = frame.payload;
-      if (std::ranges::all_of(hosts_, &Host::ready)) start_ranks();
-      return;
+      return on_ready(host, frame.payload);
     case FrameKind::started:
       if (is_of_rank) ranks_[frame.rank].pid = number_in(frame.payload);
       return;
@@ -312,7 +212,9 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
     case FrameKind::alive:
       return;
     case FrameKind::refused:
-      return fail(1, fmt::format("host {}: {}", host.name, frame.payload));
+      if (phase_ == Phase::starting || !job_.elastic)
+        return fail(1, fmt::format("host {}: {}", host.name, frame.payload));
+      throw Error(ErrorCode::refused, "agent", frame.payload);
     case FrameKind::done:
       host.done = true;
       if (!frame.payload.empty()) {
@@ -330,77 +232,36 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
 void Launcher::start_ranks() {
   if (phase_ != Phase::starting) return;
   ranks_.note_started();
-  send_to_all(hosts_, {FrameKind::start, -1, coordinator_of(job_, hosts_[0])});
+  for (Host& host : hosts_) host.had_ranks = !host.closed;
+  agents_.send_to_all({FrameKind::start, -1, coordinator_of(job_, hosts_[0])});
   enter(Phase::running, {});
+}
+
+void Launcher::on_ready(Host& host, const std::string& listener_text) {
+  host.ready = true;
+  host.listener_text = listener_text;
+  if (phase_ == Phase::starting && agents_.all_ready()) return start_ranks();
+  if (phase_ == Phase::starting) return;
+  if (host.tries > 0) say(fmt::format("host {} is there again", host.name));
+  host.tries = 0;
+  host.agent.channel.send({FrameKind::start, -1, {}});  // of none yet
+  if (holds_) host.agent.channel.send({FrameKind::hold, -1, {}});
 }
 
 void Launcher::on_exited(Host& host, int rank, int wait_status) {
   ranks_[rank].running = false;
   const int status = exit_status_of(wait_status);
   if (status == 0) ranks_.note_success(rank);
+  if (ranks_.has_success() && !success_) success_ = Clock::now();
   if (status == 0 || failure_) return;
   if (stop_signal_ != 0) {  // what the user asked for is no failure that needs telling
     failure_ = status == 128 + SIGKILL ? 128 + stop_signal_ : status;
     return;
   }
   output_.end_lines(rank);
-  lose_ranks(host, {rank}, status,
+  lose_ranks({rank}, status,
              fmt::format("rank {} (pid {}, host {}) {}", ranks_[rank].label, ranks_[rank].pid,
                          host.name, describe_exit(wait_status)));
-}
-
-void Launcher::lose_ranks(const Host& host, const std::vector<int>& lost, int status,
-                          const std::string& text) {
-  const bool goes_on = job_.elastic && phase_ != Phase::starting && phase_ != Phase::finishing;
-  if (!goes_on || failure_ || stop_signal_ != 0) return fail(status, text);
-  const Ranks::Ruling ruling = ranks_.rule(lost, !host.closed);  // a host that is lost starts none
-  const std::string told = ruling.why.empty() ? text : fmt::format("{}; {}", text, ruling.why);
-  if (ruling.meaning == Ranks::Ruling::ends_job) return fail(status, told);
-  say(told);
-  for (int i = 0; i < ruling.restarts; ++i) start_again(lost[static_cast<size_t>(i)]);
-}
-
-void Launcher::start_again(int lost) {
-  const int number = ranks_.add_in_place_of(lost);
-  const RankState& rank = ranks_[number];
-  Host& host = hosts_[static_cast<size_t>(rank.host)];
-  output_.add_rank(rank.label);
-  host.agent.channel.send(
-      {FrameKind::restart, number,
-       fmt::format("{} {}", lost, addresses_for_newcomers(job_, hosts_, ranks_))});
-  say(fmt::format("rank {} is started in its place on host {}; {} restart{} left", rank.label,
-                  host.name, ranks_.restarts_left(),
-                  ranks_.restarts_left() == 1 ? " is" : "s are"));
-}
-
-void Launcher::on_start_failed(Host& host, const Frame& frame) {
-  const int first = std::clamp(frame.rank, 0, ranks_.count() - 1);
-  const StartFailure failure =
-      describe_start_failure(frame.payload, ranks_[first].label, host.name, job_.program[0],
-                             part_of(job_, hosts_, host).workdir);
-  if (first >= hosts_.back().first_rank + hosts_.back().ranks) {  // it was started again
-    ranks_[first].running = false;
-    return lose_ranks(host, {first}, failure.status, failure.text);
-  }
-  for (int rank = first; rank < host.first_rank + host.ranks; ++rank) ranks_[rank].running = false;
-  fail(failure.status, failure.text);
-  stop(SIGTERM, job_.grace);  // the job can never be complete: no need to wait for errors
-}
-
-void Launcher::lose(Host& host, std::string why) {
-  host.closed = true;
-  host.agent.channel.close();
-  int wait_status = 0;
-  if (!wait_for(host.agent.pid, milliseconds(1000), wait_status)) {
-    kill(host.agent.pid, SIGKILL);
-    wait_for(host.agent.pid, milliseconds(1000), wait_status);
-  }
-  const std::vector<int> lost = ranks_.running(static_cast<int>(&host - hosts_.data()));
-  for (const int rank : lost) ranks_[rank].running = false;
-  if (host.done) return;
-  if (why.empty()) why = describe_loss(host, wait_status);
-  if (job_.elastic && !lost.empty()) why += fmt::format(" (ranks {})", ranks_.labels_of(lost));
-  lose_ranks(host, lost, kStatusHostLost, why);
 }
 
 void Launcher::forward_stdin() {
@@ -408,7 +269,7 @@ void Launcher::forward_stdin() {
   const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n <= 0) {
-    forwards_stdin_ = false;
+    stdin_ended_ = true;
     return hosts_[0].agent.channel.send({FrameKind::stdin_end, 0, {}});
   }
   stdin_in_flight_ = true;
@@ -417,7 +278,7 @@ void Launcher::forward_stdin() {
 }
 
 void Launcher::signal_ranks(int signal_number) {
-  send_to_all(hosts_, {FrameKind::signal, -1, std::to_string(signal_number)});
+  agents_.send_to_all({FrameKind::signal, -1, std::to_string(signal_number)});
 }
 
 void Launcher::stop(int signal_number, milliseconds time) {
@@ -459,7 +320,7 @@ void Launcher::on_deadline() {
   switch (phase_) {
     case Phase::starting:
       for (const Host& host : hosts_) {
-        if (!host.ready) {
+        if (host.is_dialled()) {
           return fail(kStatusHostLost,
                       fmt::format("host {}: no agent answered within {} s; try: ssh -o "
                                   "BatchMode=yes {} true",
@@ -487,8 +348,6 @@ void Launcher::on_deadline() {
       return;
   }
 }
-
-}  // namespace
 
 int launch(const JobSpec& job) {
   occupy_standard_descriptors();

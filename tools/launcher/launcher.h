@@ -3,7 +3,7 @@
 // One process with one loop: every host has an agent (agent.h), or several, that run its ranks;
 // this side holds the policy. When a rank fails it is named; the others get `grace` to end with
 // errors of their own (the library tells them within a second), then SIGTERM, then SIGKILL. In an
-// elastic job they go on, and the rank may be started again (elastic.h). SIGINT,
+// elastic job they go on, and the rank may be started again (restarts.h). SIGINT,
 // SIGTERM and SIGHUP are passed on to the ranks. Nothing of the job outlives the launcher, even
 // when it is killed.
 //
@@ -33,7 +33,8 @@ struct JobSpec {
   std::vector<std::string> program;      // with its arguments
   int ranks = 1;                         // that this launcher starts
   Node node;                             // among several launchers of one job
-  std::vector<HostSlots> hosts;          // exactly `ranks` slots; empty: all on this machine
+  std::vector<HostSlots> hosts;          // exactly `ranks` slots, and spare ones where the job is
+                                         // elastic; empty: all on this machine
   bool bind = false;                     // one rank per core, while there are cores
   bool prefix = true;                    // "[rank] " before each line of output
   bool give_stdin = true;                // rank 0 reads the launcher's standard input
@@ -42,6 +43,8 @@ struct JobSpec {
   std::string workdir;                    // empty: the launcher's
   std::string remote_ropewalk;            // path on the other hosts; empty: this program's own
   std::chrono::milliseconds grace{2000};  // between failure, SIGTERM, SIGKILL; for leftovers
+  std::chrono::milliseconds host_timeout{26000};  // a host that is silent for so long is lost;
+                                                  // ranks take 24 s to say whom they lost
   std::optional<std::chrono::milliseconds> time_limit;  // then the job is ended with status 124
 };
 

@@ -55,6 +55,8 @@ TEST_F(RunCommandTest, BadTransportsAndTimesAreRefusedAsTheUserWroteThem) {
   EXPECT_THAT(refusal({"-n", "2", "--grace", "x"}), HasSubstr("--grace \"x\""));
   EXPECT_THAT(refusal({"-n", "2", "--time-limit", "-1"}), HasSubstr("--time-limit \"-1\""));
   EXPECT_THAT(refusal({"-n", "2", "--time-limit", "0"}), HasSubstr("above 0"));
+  for (const char* time : {"2", "25h", "soon"})
+    EXPECT_THAT(refusal({"--hosts", "a", "--host-timeout", time}), HasSubstr("--host-timeout \""));
   for (const char* flag : {"--transport=", "--timeout=", "--workdir="}) {
     EXPECT_THAT(refusal({"-n", "2", flag}), HasSubstr("it is empty"));
   }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,39 @@ std::vector<pid_t> LauncherTest::pids_in(const std::string& name, size_t lines) 
   });
   EXPECT_TRUE(complete) << "only " << pids.size() << " of " << lines << " lines in " << name;
   return pids;
+}
+
+HostsTest::HostsTest() {
+  // Options, host, "--", command: as ssh takes them. A login shell prints a greeting first.
+  make_ssh(
+      "host=; while [ \"$1\" != -- ]; do host=$1; shift; done; shift\n"
+      "cd " +
+      path(".") +
+      "\n"
+      "echo \"$host $*\" >>calls\n"
+      "[ ! -e down.$host ] || { echo No route to host >&2; exit 255; }\n"
+      "echo $$ >>ssh_pids; echo $$ >ssh_pid.$host\n"
+      "echo 'Welcome!'\n"
+      "unset SSH_CONNECTION; exec sh -c \"cd /; HOSTNAME_SEEN=$host; "
+      "export HOSTNAME_SEEN; $1\"\n");
+  environment_ = {"PATH=" + path("bin") + ":" + getenv("PATH")};
+}
+
+void HostsTest::make_ssh(const std::string& body) {
+  mkdir(path("bin").c_str(), 0700);
+  std::ofstream(path("bin/ssh")) << "#!/bin/sh\n" << body;
+  chmod(path("bin/ssh").c_str(), 0700);
+}
+
+void HostsTest::set_reachable(const std::string& host, bool is_reachable) {
+  if (is_reachable)
+    std::filesystem::remove(path("down." + host));
+  else
+    std::ofstream(path("down." + host)) << "";
+}
+
+pid_t HostsTest::agent_on(const std::string& host) {
+  return pids_in("ssh_pid." + host, 1).at(0);
 }
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds timeout) {

@@ -47,6 +47,18 @@ class LauncherTest : public testing::Test {
   std::string directory_;
 };
 
+/// With hosts: `ssh` is a script that notes how it was called and runs the command here.
+class HostsTest : public LauncherTest {
+ protected:
+  HostsTest();
+
+  void make_ssh(const std::string& body);
+  /// Whether ssh finds the host from now on.
+  void set_reachable(const std::string& host, bool is_reachable);
+  /// What serves it: as its last ssh, and its agent.
+  pid_t agent_on(const std::string& host);
+};
+
 /// Polls until `condition` holds; false after `timeout`.
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::milliseconds timeout = std::chrono::seconds(10));

@@ -1,7 +1,6 @@
-// Jobs on several hosts. `ssh` is a script that notes how it was called and runs the command here.
+// Jobs on several hosts.
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -15,31 +14,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
-
-class HostsTest : public LauncherTest {
- protected:
-  HostsTest() {
-    // Options, host, "--", command: as ssh takes them. A login shell prints a greeting first.
-    make_ssh(
-        "host=; while [ \"$1\" != -- ]; do host=$1; shift; done; shift\n"
-        "echo \"$host $*\" >> " +
-        path("calls") +
-        "\n"
-        "echo $$ >> " +
-        path("ssh_pids") +
-        "\n"
-        "echo 'Welcome!'\n"
-        "unset SSH_CONNECTION; exec sh -c \"cd /; HOSTNAME_SEEN=$host; "
-        "export HOSTNAME_SEEN; $1\"\n");
-    environment_ = {"PATH=" + path("bin") + ":" + getenv("PATH")};
-  }
-
-  void make_ssh(const std::string& body) {
-    mkdir(path("bin").c_str(), 0700);
-    std::ofstream(path("bin/ssh")) << "#!/bin/sh\n" << body;
-    chmod(path("bin/ssh").c_str(), 0700);
-  }
-};
 
 TEST_F(HostsTest, RanksAreSpreadInOrderWithLocalRanks) {
   const Outcome outcome =
@@ -127,20 +101,6 @@ TEST_F(HostsTest, ALostConnectionEndsTheJobAndTheRanksBehindIt) {
   EXPECT_EQ(outcome.status, 255);
   EXPECT_THAT(outcome.err, HasSubstr("is lost: ssh exited with status 255"));
   for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return has_ended(pid); }));
-}
-
-TEST_F(HostsTest, AnElasticJobGoesOnWithoutAHostThatIsLost) {
-  const pid_t launcher = start(
-      {"--hosts", "a:2,b:2", "--elastic", "2:4", "--restart", "4", "--", "sh", "-c",
-       "echo $$ >> " + path("pids") + "; until [ -e " + path("end") + " ]; do sleep 0.01; done"});
-  const auto pids = pids_in("pids", 4);
-  kill(pids_in("ssh_pids", 2)[1], SIGKILL);
-  EXPECT_TRUE(eventually([&] { return read("stderr").find("is lost") != std::string::npos; }));
-  std::ofstream(path("end")) << "now";
-  const Outcome outcome = wait(launcher);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(ContainsRegex("host [ab] is lost: .* \\(ranks ., .\\); 2 go on"),
-                                 Not(HasSubstr("in its place"))));
 }
 
 // A newcomer found no job once the first host had gone.

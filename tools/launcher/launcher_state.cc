@@ -33,27 +33,40 @@ std::vector<Host> hosts_of(const JobSpec& job, int local_ranks_per_agent) {
   int first = job.node.rank * job.ranks;
   for (const HostSlots& entry : slots) {
     const bool is_remote = !is_this_machine(entry.host);
-    const int most = is_remote ? entry.slots : local_ranks_per_agent;
-    for (int local = 0; local < entry.slots; local += most) {
-      const int ranks = std::min(most, entry.slots - local);
-      hosts.push_back({entry.host, is_remote, first, ranks, local, entry.slots, {}});
+    const int total = entry.slots + entry.spare_slots;
+    const int most = is_remote ? total : local_ranks_per_agent;
+    for (int local = 0; local < total; local += most) {
+      const int ranks = std::clamp(entry.slots - local, 0, most);
+      hosts.push_back({.name = entry.host,
+                       .is_remote = is_remote,
+                       .first_rank = first,
+                       .ranks = ranks,
+                       .slots = std::min(most, total - local),
+                       .first_local_rank = local,
+                       .local_size = entry.slots,
+                       .local_slots = total});
       first += ranks;
     }
   }
   return hosts;
 }
 
-JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host) {
+JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host,
+                bool has_begun) {
   JobPart part;
   part.size = job.node.count * (hosts.back().first_rank + hosts.back().ranks - hosts[0].first_rank);
   part.first_rank = host.first_rank;
-  part.ranks = host.ranks;
+  part.ranks = has_begun ? 0 : host.ranks;
+  part.slots = host.slots;
   part.first_local_rank = host.first_local_rank;
   part.local_size = host.local_size;
+  part.local_slots = host.local_slots;
   part.elastic = job.elastic.has_value();
   part.listen =
       part.elastic ? host.first_local_rank == 0 : host.first_rank == 0 && job.node.count == 1;
-  part.loopback = host.local_size == part.size && !host.is_remote;
+  part.loopback = host.local_size == part.size && std::ranges::none_of(hosts, &Host::is_remote);
+  if (part.elastic && host.is_remote)
+    part.launcher_timeout_ms = static_cast<int>(job.host_timeout.count());
   part.bind = job.bind;
   part.workdir = job.workdir;
   if (part.workdir.empty() && host.is_remote) part.workdir = std::filesystem::current_path();
@@ -85,23 +98,17 @@ std::string addresses_for_newcomers(const JobSpec& job, const std::vector<Host>&
   return fmt::format("{}", fmt::join(in_use, ","));
 }
 
-void send_to_all(std::vector<Host>& hosts, const Frame& frame) {
-  for (Host& host : hosts) {
-    if (!host.closed) host.agent.channel.send(frame);
-  }
-}
-
-std::string describe_loss(const Host& host, int wait_status) {
+std::string describe_end(const Host& host, int wait_status) {
   if (!host.is_remote)
     return fmt::format("the agent of this machine (pid {}) {}, and its ranks with it",
                        host.agent.pid, describe_exit(wait_status));
   std::string advice;
-  if (!host.agent.channel.greeted()) {
+  if (!host.ready) {
     advice = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 127
                  ? "; install ropewalk there, or say where it is: --remote-ropewalk PATH"
                  : fmt::format("; try: ssh -o BatchMode=yes {} true", host.name);
   }
-  return fmt::format("host {} is lost: ssh {}{}", host.name, describe_exit(wait_status), advice);
+  return fmt::format("ssh {}{}", describe_exit(wait_status), advice);
 }
 
 std::chrono::steady_clock::duration Host::silence(std::chrono::steady_clock::time_point now) const {

@@ -18,20 +18,30 @@ namespace ropewalk::tools {
 
 /// One that an agent serves. This machine may need several, which are entries here one by one.
 struct Host {
+  using Time = std::chrono::steady_clock::time_point;
+
   std::string name;
   bool is_remote = false;
   int first_rank = 0;
-  int ranks = 0;
+  int ranks = 0;  // at the start of the job
+  int slots = 0;  // so many at once, the spare ones among them
   int first_local_rank = 0;
-  int local_size = 0;  // ranks of the whole host
-  AgentLink agent;
+  int local_size = 0, local_slots = 0;  // ranks and slots of the whole host
+  AgentLink agent = {};
   std::string listener_text = {};  // "port address" of the agent's listener, where it has one
-  bool ready = false, done = false, closed = false;
-  std::chrono::steady_clock::time_point heard = {};  // once it is ready
-  bool silence_told = false;                         // since then
+  bool closed = true;              // it has no agent: not yet, or not any more
+  bool ready = false, done = false;
+  bool had_ranks = false;     // of this agent
+  bool is_unfit = false;      // a rank could not be started there
+  Time dialled = {};          // the agent was started
+  Time heard = {};            // once it is ready
+  bool silence_told = false;  // since then
+  int tries = 0;              // how often it was lost or dialled in vain since it was last there
+  Time dial_at = {};          // not before, once it was
 
+  bool is_dialled() const { return !closed && !ready; }
   /// For how long not even a sign of life has come from the agent of a remote host.
-  std::chrono::steady_clock::duration silence(std::chrono::steady_clock::time_point now) const;
+  std::chrono::steady_clock::duration silence(Time now) const;
 };
 
 /// The hosts of a job, and which ranks each has; of this machine at most so many to an agent, as
@@ -43,13 +53,14 @@ std::string coordinator_of(const JobSpec& job, const Host& first);
 /// first where somebody listens.
 std::string addresses_for_newcomers(const JobSpec& job, const std::vector<Host>& hosts,
                                     const Ranks& ranks);
-void send_to_all(std::vector<Host>& hosts, const Frame& frame);
-/// That its agent, or ssh, has ended so.
-std::string describe_loss(const Host& host, int wait_status);
+/// How its agent, or ssh, has ended.
+std::string describe_end(const Host& host, int wait_status);
 /// With so many descriptors.
 int ranks_per_agent(rlim_t descriptors);
-/// What the agent of one of them is told, but for the job's key.
-JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host);
+/// What the agent of one of them is told, but for the job's key; `has_begun`: it has no ranks of
+/// the job's start.
+JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host,
+                bool has_begun = false);
 
 enum class Phase {
   starting,     // waiting for agents

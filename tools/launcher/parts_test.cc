@@ -41,6 +41,8 @@ TEST(Hosts, RefusesAndQuotesWhatIsWrong) {
 TEST(Hosts, AssignsInOrder) {
   EXPECT_THAT(assign_ranks(parse_hosts("a:2,b:2,c:2"), 3),
               ElementsAre(HostSlots{"a", 2}, HostSlots{"b", 1}));
+  EXPECT_THAT(assign_ranks(parse_hosts("a:2,b:2,c:2"), 3, true),
+              ElementsAre(HostSlots{"a", 2}, HostSlots{"b", 1, 1}, HostSlots{"c", 0, 2}));
   EXPECT_EQ(assign_ranks(parse_hosts("a:2,b:2"), 0).size(), 2U);
   EXPECT_THROW(assign_ranks(parse_hosts("a:2"), 3), Error);
 }
@@ -55,8 +57,11 @@ TEST(JobPart, SurvivesTheTrip) {
   part.size = 7;
   part.first_rank = 2;
   part.ranks = 3;
+  part.slots = 5;
   part.first_local_rank = 1;
   part.local_size = 4;
+  part.local_slots = 6;
+  part.launcher_timeout_ms = 26'000;
   part.listen = part.forward_stdin = true;
   part.job_key = "key";
   part.workdir = "/a dir";
@@ -67,7 +72,7 @@ TEST(JobPart, SurvivesTheTrip) {
 
 TEST(JobPart, EveryCutIsRefused) {
   JobPart part;
-  part.size = part.ranks = part.local_size = 1;
+  part.size = part.ranks = part.slots = part.local_size = part.local_slots = 1;
   part.program = {"prog"};
   part.environment = {"A=1"};
   const std::string bytes = encode(part);

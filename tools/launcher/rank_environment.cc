@@ -46,7 +46,8 @@ std::vector<std::string> rank_environment(const JobPart& part, const RankRole& r
     if (!is_identity_variable(name_part(*entry))) set(*entry);
   }
   for (const std::string& entry : part.environment) set(entry);
-  if (role.joined_fd >= 0) {
+  const bool is_newcomer = role.joined_fd >= 0;
+  if (is_newcomer) {
     set("ROPEWALK_JOIN_RUNNING=1");
     set(fmt::format("ROPEWALK_JOINED_FD={}", role.joined_fd));
   } else {
@@ -54,7 +55,7 @@ std::vector<std::string> rank_environment(const JobPart& part, const RankRole& r
     set(fmt::format("ROPEWALK_SIZE={}", part.size));
   }
   set(fmt::format("ROPEWALK_LOCAL_RANK={}", part.first_local_rank + role.index));
-  set(fmt::format("ROPEWALK_LOCAL_SIZE={}", part.local_size));
+  set(fmt::format("ROPEWALK_LOCAL_SIZE={}", is_newcomer ? part.local_slots : part.local_size));
   set("ROPEWALK_COORDINATOR=" + role.coordinator);
   set("ROPEWALK_JOB_KEY=" + part.job_key);
   if (role.coordinator_fd >= 0) set(fmt::format("ROPEWALK_COORDINATOR_FD={}", role.coordinator_fd));

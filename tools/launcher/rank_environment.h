@@ -17,7 +17,7 @@ bool is_identity_variable(std::string_view name);
 std::vector<std::string> ropewalk_environment();
 
 struct RankRole {
-  int index = 0;            // among the ranks of the part
+  int index = 0;            // among the slots of the part
   std::string coordinator;  // host:port, or several of them
   int coordinator_fd = -1;  // listens there; -1: none
   int joined_fd = -1;       // a newcomer's, which has no rank: tells the agent that it has joined

@@ -14,19 +14,22 @@ namespace ropewalk::tools {
 Ranks::Ranks(std::optional<Elastic> elastic)
     : elastic_(elastic), restarts_left_(elastic ? elastic->restarts : 0) {}
 
-void Ranks::add(int host) {
-  ranks_.push_back({.label = std::to_string(count()), .place = count(), .host = host});
+void Ranks::add(int host, int slot) {
+  ranks_.push_back(
+      {.label = std::to_string(count()), .place = count(), .host = host, .slot = slot});
   times_restarted_.push_back(0);
+  ++first_count_;
 }
 
-int Ranks::add_in_place_of(int lost) {
+int Ranks::add_in_place_of(int lost, int host, int slot) {
   assert(restarts_left_ > 0);
   --restarts_left_;
-  const auto [place, host] = std::pair((*this)[lost].place, (*this)[lost].host);
+  const int place = (*this)[lost].place;
   const int times = ++times_restarted_[static_cast<size_t>(place)];
   ranks_.push_back({.label = fmt::format("{}.{}", place, times),
                     .place = place,
                     .host = host,
+                    .slot = slot,
                     .running = true,
                     .is_member = false});
   return count() - 1;
@@ -75,24 +78,29 @@ bool Ranks::has_only_latecomers() const {
   return has_success_ && !running().empty() && members() == 0;
 }
 
-Ranks::Ruling Ranks::rule(const std::vector<int>& lost, bool can_restart) const {
+std::string Ranks::too_few_with(int more) const {
+  assert(elastic_);
+  const auto runs = static_cast<int>(running().size());
+  if (runs + more >= elastic_->ranks_min) return {};
+  return fmt::format("{} rank{} left, and --elastic demands {}", runs, runs == 1 ? " is" : "s are",
+                     elastic_->ranks_min);
+}
+
+Ranks::Ruling Ranks::rule(const std::vector<int>& lost, const Room& room, bool had_left) const {
   assert(elastic_);
   if (has_success_) {
+    if (had_left) return {Ruling::does_not_count, "the job has ended without them"};
     const auto is_member = [this](int number) { return (*this)[number].is_member; };
     if (std::ranges::any_of(lost, is_member)) return {Ruling::ends_job};
     return {Ruling::does_not_count, "the job is at its end, and had not taken it in"};
   }
-  const auto runs = static_cast<int>(running().size());
-  const auto was_started = [this](int number) { return (*this)[number].pid > 0; };
-  const int restarts = can_restart && std::ranges::all_of(lost, was_started)
-                           ? std::min(static_cast<int>(lost.size()), restarts_left_)
-                           : 0;
+  const int restarts =
+      room.is_any ? std::min(static_cast<int>(lost.size()), restarts_left_ - room.waiting) : 0;
   if (members() == 0)
     return {Ruling::ends_job, "no rank is left that those started again could join"};
-  if (runs + restarts < elastic_->ranks_min)
-    return {Ruling::ends_job, fmt::format("{} rank{} left, and --elastic demands {}", runs,
-                                          runs == 1 ? " is" : "s are", elastic_->ranks_min)};
-  return {Ruling::goes_on, fmt::format("{} go on", runs), restarts};
+  if (std::string why = too_few_with(std::min(room.waiting + restarts, room.slots)); !why.empty())
+    return {Ruling::ends_job, std::move(why)};
+  return {Ruling::goes_on, fmt::format("{} go on", running().size()), restarts};
 }
 
 }  // namespace ropewalk::tools

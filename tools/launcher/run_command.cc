@@ -23,7 +23,7 @@ namespace {
 
 struct RunFlags {
   std::optional<std::string> ranks, hosts, transport, timeout, workdir, remote_ropewalk, time_limit;
-  std::optional<std::string> elastic, restarts;
+  std::optional<std::string> elastic, restarts, host_timeout;
   NodeFlags node;
   std::string grace = "2";
   std::vector<std::string> exports;
@@ -37,6 +37,7 @@ constexpr const char* kRunExamples =
     "  ropewalk run --hosts node1:2,node2:2 -x PYTHONPATH -- python3 train.py\n"
     "  ropewalk run --elastic 2:4 --restart 10 -- ./train    # goes on without ranks that are "
     "lost\n"
+    "  ropewalk run --hosts a:4,b:4,c:4,d:4 --elastic 6:12 --restart 100 -- ./train    # d: spare\n"
     "  ropewalk run --nnodes 4 -n 2 -- ./train    # in each pod of an Indexed Job of Kubernetes\n"
     "Options stand before the program; every word after its name is the program's own.\n"
     "Exit status: that of the first rank to fail (128 + signal); 127: program not found; 126: it, "
@@ -48,6 +49,8 @@ constexpr const char* kRunExamples =
     "goes on); 141: standard output was closed, which ends the job.";
 
 constexpr std::chrono::hours kTimeMax{365 * 24};
+constexpr std::chrono::seconds kHostTimeoutMin{3};  // agents show life each second
+constexpr std::chrono::hours kHostTimeoutMax{24};
 
 [[noreturn]] void refuse(const std::string& flag, const std::string& value, const std::string& why,
                          const std::string& advice) {
@@ -111,6 +114,15 @@ std::chrono::milliseconds time_of(const char* flag, const std::string& text, boo
            fmt::format("write {0} 30 (seconds), {0} 500ms or {0} 2m", flag));
   }
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
+
+std::chrono::milliseconds host_timeout_of(const std::string& text) {
+  const auto time = time_of("--host-timeout", text, false);
+  if (time < kHostTimeoutMin || time > kHostTimeoutMax)
+    refuse("--host-timeout", text,
+           fmt::format("it must be {} s to {} h", kHostTimeoutMin.count(), kHostTimeoutMax.count()),
+           "write --host-timeout 26");
+  return time;
 }
 
 // "NAME" takes this process's value; "NAME=value" is taken as it is.
@@ -184,7 +196,7 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   job.elastic = elastic_of(flags);
   if (job.elastic) ranks = elastic_ranks(flags, ranks, slots_of(hosts));
   if (flags.hosts) {
-    job.hosts = assign_ranks(std::move(hosts), ranks);
+    job.hosts = assign_ranks(std::move(hosts), ranks, job.elastic.has_value());
     job.ranks = 0;
     for (const HostSlots& host : job.hosts) job.ranks += host.slots;
   } else {
@@ -201,6 +213,7 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   }
   job.remote_ropewalk = flags.remote_ropewalk.value_or("");
   job.grace = time_of("--grace", flags.grace, true);
+  if (flags.host_timeout) job.host_timeout = host_timeout_of(*flags.host_timeout);
   if (flags.time_limit) job.time_limit = time_of("--time-limit", *flags.time_limit, false);
   job.environment = environment_of(flags);
   job.program = std::move(program);
@@ -216,7 +229,8 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
 
 void add_flags(Command run, RunFlags& flags) {
   run.add_option("-n,--np,--ranks", flags.ranks, "how many ranks; with --hosts: at most its slots");
-  run.add_option("--hosts", flags.hosts, "hosts and their ranks, by ssh: node1:2,node2:2");
+  run.add_option("--hosts", flags.hosts,
+                 "hosts and their ranks, by ssh: node1:2,node2:2; they are filled in this order");
   run.add_option("--nnodes", flags.node.nnodes,
                  "nodes that no ssh reaches: each runs this command, with equal -n, for its ranks");
   run.add_option("--node-rank", flags.node.node_rank,
@@ -235,7 +249,10 @@ void add_flags(Command run, RunFlags& flags) {
       "MIN:MAX ranks: the job, which starts with -n or MAX of them, goes on without those "
       "that are lost as long as MIN are left (ROPEWALK_ELASTIC=1)");
   run.add_option("--restart", flags.restarts,
-                 "with --elastic: so many lost ranks, in all, are started again, and join the job");
+                 "with --elastic: so many lost ranks, in all, are started again, and join the job; "
+                 "those of a lost host in slots of --hosts that are free");
+  run.add_option("--host-timeout", flags.host_timeout,
+                 "a host of which the launcher hears nothing for so long is lost; default: 26");
   run.add_flag("--bind", flags.bind, "bind one rank to a core, while there are cores");
   run.add_flag("--no-prefix", flags.no_prefix, "print output as it comes, without \"[rank] \"");
   run.add_flag("--no-stdin", flags.no_stdin, "give rank 0 /dev/null instead of standard input");

@@ -29,6 +29,8 @@ class AgreementControl {
   void begin(Agreement::Setup setup, int64_t deadline_ns);
   /// This rank begins none any more: who waits for it in one is told.
   void close() { is_closed_ = true; }
+  /// The process of `peer` has ended, or takes part no more.
+  void note_ended(int peer);
   /// `peer` has dialed this rank.
   void hear(int peer, ConnectedSocket socket);
 
@@ -51,7 +53,6 @@ class AgreementControl {
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
   void take(int peer, const Frame& frame, int64_t now_ns);
   void answer_alone(int peer, const AgreementMessage& message);
-  void note_ended(int peer);
   bool has_link(int peer, bool open) const;
   void dial(int peer);
   void send(int peer, const AgreementMessage& message);

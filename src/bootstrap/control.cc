@@ -16,6 +16,8 @@ constexpr int64_t kClosingPollNs = 1'000'000;
 /// So long after the last that came late rank 0 waits for another: less than launchers leave it.
 constexpr int64_t kTellLateNs = 1'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
+/// So long after a death its neighbours may take to say what they know of it.
+constexpr int64_t kNewsTravelNs = 5'000'000;
 
 }  // namespace
 
@@ -89,6 +91,7 @@ void Control::run() {
   } catch (const std::exception& error) {
     monitor_.report({ErrorCode::system, "control", error.what(), {}, setup_.rank, -1});
   }
+  setup_.death_watch->leave();
   const std::lock_guard lock(mutex_);
   over_ = told_ = has_ended_ = true;
   changed_.notify_all();
@@ -98,6 +101,9 @@ void Control::prepare(int64_t now_ns) {
   set_.clear();
   for (Event* event : {&wake_, &monitor_.news(), &socket_broker_.news()})
     set_.add(event->fd(), POLLIN);
+  set_.add(setup_.death_watch->event_fd(), POLLIN);
+  if (!deaths_.empty()) set_.wake_at(now_ns);
+  for (const auto& [rank, since_ns] : distant_deaths_) set_.wake_at(since_ns + kNewsTravelNs);
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
@@ -136,6 +142,7 @@ void Control::advance(int64_t now_ns) {
       take_newcomers(peer, frame);
     else
       handle_join_frame(peer, frame);
+  note_deaths(now_ns);
   check_predecessor();
   const bool has_failed = monitor_.failure() != nullptr;
   if (!is_joined_ && !has_failed) advance_joining(now_ns);
@@ -203,6 +210,7 @@ void Control::notify_waiters() {
   over_ = monitor_.failure() != nullptr;
   told_ = tree_.failure_is_spread() && flushed();
   all_left_ = is_joined_ && tree_.all_left();
+  if (all_left_) setup_.death_watch->leave();  // this process may end at once
   if (joined_ || over_) changed_.notify_all();
 }
 
@@ -235,6 +243,11 @@ void Control::advance_agreements(int64_t now_ns) {
   }
   if (call) agreements_.begin(std::move(call->setup), call->deadline_ns);
   agreements_.advance(set_, now_ns);
+  if (!deaths_.empty()) {
+    for (const int rank : std::exchange(deaths_, {})) agreements_.note_ended(rank);
+    agreements_.advance(set_, now_ns);
+  }
+  if (set_.take_ready(setup_.death_watch->event_fd())) deaths_ = setup_.death_watch->take_deaths();
   if (successor) successor->note_ended(agreements_.ended());
   if (auto end = agreements_.take_end()) {
     const std::lock_guard lock(mutex_);
@@ -299,6 +312,20 @@ void Control::take_newcomers(int peer, const Frame& received) {
 
 void Control::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
   monitor_.report({code, "bootstrap", std::move(reason), std::move(advice), setup_.rank, peer});
+}
+
+/// What the last round has found, so that all has been read that came before: a rank may say why
+/// it ends. Its neighbours know first. Where there is none on this host, or none gets to run,
+/// another rank tells.
+void Control::note_deaths(int64_t now_ns) {
+  for (const int rank : deaths_)
+    if (!tree_.note_died(rank)) distant_deaths_.emplace(rank, now_ns);
+  std::erase_if(distant_deaths_, [&](const auto& death) {
+    const auto [rank, since_ns] = death;
+    if (now_ns < since_ns + kNewsTravelNs) return false;
+    if (!monitor_.has_left(rank)) tree_.report_death(rank);
+    return true;
+  });
 }
 
 /// The others wait for a link with this rank: they hear why there is none, unless it was a moment.

@@ -16,6 +16,7 @@
 #include "bootstrap/acceptor.h"
 #include "bootstrap/agreement_control.h"
 #include "bootstrap/bypass.h"
+#include "bootstrap/death_watch.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/host_probe.h"
 #include "bootstrap/job_monitor.h"
@@ -37,6 +38,7 @@ struct ControlSetup {
   int size = 2;
   Config config;
   PeerRecord record;  // this rank's
+  std::unique_ptr<DeathWatch> death_watch;
   std::vector<UniqueFd> listeners;
   std::vector<UniqueFd> coordinator_listeners;  // rank 0
   std::vector<SocketAddress> coordinator;       // ranks other than 0
@@ -103,6 +105,7 @@ class Control {
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
   void check_descriptors(int64_t now_ns);
+  void note_deaths(int64_t now_ns);
   void advance_agreements(int64_t now_ns);
   void check_predecessor();
   void spread_newcomers();
@@ -191,6 +194,8 @@ class Control {
   const int64_t start_ns_;
   int64_t phase_start_ns_;
 
+  std::vector<int> deaths_;                // as the last round has found them
+  std::map<int, int64_t> distant_deaths_;  // of no neighbours: since when they are known
   std::map<SocketBroker::SocketId, std::unique_ptr<Dialer>> dials_;
   std::optional<HostProbe> host_probe_;  // while the monitor has a silence
   int new_parent_ = -1;                  // whom parent_dial_ dials, once joined

@@ -324,6 +324,7 @@ void Control::pass_on_readiness(int64_t now_ns) {
   const bool linked = records_known_ == setup_.size && children_not_ready_.empty();
   if (is_joined_ || ready_sent_ || !linked) return;
   ready_sent_ = true;
+  setup_.death_watch->enter(table_, setup_.rank);
   if (setup_.rank != 0) {
     mark_phase("linked");
     return tree_.send(tree_parent(setup_.rank), frame(FrameType::ready));
@@ -335,6 +336,7 @@ void Control::pass_on_readiness(int64_t now_ns) {
 void Control::finish_joining(int64_t now_ns) {
   tree_.flood(frame(FrameType::go), tree_parent(setup_.rank));
   is_joined_ = true;
+  setup_.death_watch->begin();
   registrar_.reset();
   local_registrar_.reset();
   if (!is_through_local_) registration_.reset();

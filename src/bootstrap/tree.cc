@@ -28,6 +28,7 @@ constexpr int64_t kOrphansCome_ns = 2000 * kMillisecond_ns;
 constexpr int64_t kKernelTells_ns = 2000 * kMillisecond_ns;
 constexpr const char* kDeadAdvice =
     "look at that rank's own output and at its host's kernel log (out of memory?)";
+constexpr const char* kHasEnded = "died: its process has ended";
 /// All hear all answers, so of many ranks less often.
 constexpr int64_t kQuestionIntervalPerRank_ns = 25'000;
 
@@ -76,6 +77,19 @@ void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
 
 bool Tree::has(int peer) const {
   return std::ranges::count(links_, peer, &Edge::peer) != 0;
+}
+
+bool Tree::note_died(int peer) {
+  const auto link = std::ranges::find(links_, peer, &Edge::peer);
+  if (link == links_.end()) return false;
+  close(*link, kHasEnded);
+  links_.erase(link);
+  return true;
+}
+
+void Tree::report_death(int rank) {
+  monitor_.report({ErrorCode::peer_lost, "control", fmt::format("{} {}", describe(rank), kHasEnded),
+                   kDeadAdvice, rank_, rank});
 }
 
 void Tree::send(int peer, const Bytes& frame) {

@@ -54,6 +54,11 @@ class Tree {
   /// Nothing listens at `peer` any more, which has left, or this rank has.
   void note_gone(int peer);
   bool has(int peer) const;
+  /// The process of `peer` has ended, as its kernel says; its connections may stay open for long.
+  /// False where it is no neighbour: then nothing is done.
+  bool note_died(int peer);
+  /// Of one that is none.
+  void report_death(int rank);
   void send(int peer, const Bytes& frame);
   /// To every neighbour except one.
   void flood(const Bytes& frame, int except = -1);

@@ -170,13 +170,16 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
                                    std::shared_ptr<Predecessor> predecessor) {
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
-  PeerRecord record = make_record(identity, config, std::move(transport_infos));
   if (identity.size == 1) {
-    world->alone_ = std::move(record);
+    world->alone_ = make_record(identity, config, std::move(transport_infos));
     return world;
   }
   check_descriptor_limit(identity);
   ControlSetup setup;
+  setup.death_watch = std::make_unique<DeathWatch>(identity.size);
+  if (std::string address = setup.death_watch->address(); !address.empty())
+    transport_infos.emplace(DeathWatch::kInfo, std::move(address));
+  PeerRecord record = make_record(identity, config, std::move(transport_infos));
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;

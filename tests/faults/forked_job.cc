@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "memory/memfd.h"
 #include "tests/local_world.h"
 #include "tests/support/under_test.h"
 
@@ -176,6 +178,11 @@ void ForkedJob::signal(int rank, int number) const {
   ::kill(pid(rank), number);
 }
 
+bool ForkedJob::has_closed_descriptors(int rank) const {
+  pollfd pipe{pipes_[static_cast<size_t>(rank)], POLLIN, 0};
+  return ::poll(&pipe, 1, 0) != 0;
+}
+
 void ForkedJob::mark() {
   marked_s_ = now_s();
 }
@@ -237,6 +244,16 @@ void reduce_for_ever(Communicator& comm) {
     comm.all_reduce(small.span());
     comm.all_reduce(std::span<float>(large.data(), 5000));
     for (float& x : large) x = 1;
+  }
+}
+
+void map_much() {
+  constexpr size_t kBytes = size_t{64} << 20, kTimes = 64;
+  const UniqueFd file = create_memfd("test", "much", kBytes);
+  for (size_t i = 0; i < kTimes; ++i) {
+    void* const at =
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+    require(at != MAP_FAILED, "cannot map much");
   }
 }
 

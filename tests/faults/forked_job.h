@@ -40,6 +40,9 @@ class ForkedJob {
 
   pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
   void signal(int rank, int number) const;
+  /// Whether its kernel has closed the descriptors of a rank that was killed, its sockets or those
+  /// that it had before them.
+  bool has_closed_descriptors(int rank) const;
   /// The instant from which verdicts are timed: the fault.
   void mark();
   /// Waits at most `limit_s` for the verdicts of all ranks but `except` (-1: of all).
@@ -70,6 +73,10 @@ void expect_named(const std::vector<Verdict>& verdicts, int victim, double limit
 
 /// All-reduces of several sizes until something fails: a body.
 void reduce_for_ever(Communicator& comm);
+
+/// Gives this process so much to unmap that its end takes long, and little memory: the same pages
+/// many times.
+void map_much();
 
 /// Seconds on the monotonic clock, the same in all processes.
 double now_s();

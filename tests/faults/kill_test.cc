@@ -113,6 +113,23 @@ TEST_P(Faults, EveryKillIsNamedWithinASecond) {
   EXPECT_LE(leftovers.remove(), of_ucx ? static_cast<size_t>(kills) / 4 : 0);
 }
 
+// The kernel takes a rank's memory down before it closes its sockets.
+TEST_P(Faults, AKillIsNamedWhileTheRanksMemoryIsTakenDown) {
+  for (const int victim : {0, 2}) {
+    const auto body = [victim](Communicator& comm) {
+      if (comm.rank() == victim) map_much();
+      comm.barrier();
+      if (comm.rank() == victim) ::raise(SIGKILL);
+      reduce_for_ever(comm);
+    };
+    ForkedJob job(kRanks, options_for(GetParam(), 30), body);
+    job.mark();
+    const auto verdicts = job.verdicts(victim, 20 * slowness());
+    EXPECT_FALSE(job.has_closed_descriptors(victim));
+    expect_named(verdicts, victim, 20);
+  }
+}
+
 TEST_P(Faults, AStopIsNamedWithinTheTimeout) {
   constexpr double kTimeout_s = 2;
   for (int victim : {0, 3}) {

@@ -137,6 +137,23 @@ TEST_P(Shrinks, EveryKillLeavesAJobThatGoesOn) {
   print_times("one of 8 killed", times_s);
 }
 
+// Its sockets are open as long.
+TEST_P(Shrinks, TheOthersGoOnWhileTheMemoryOfWhoDiedIsTakenDown) {
+  ForkedJob job(3, options_for(3), [&](Communicator& comm) {
+    if (comm.rank() == 1) map_much();
+    comm.barrier();
+    if (comm.rank() == 1) ::raise(SIGKILL);
+    try {
+      for (;;) expect_sum(comm, 1000);
+    } catch (const Error&) {
+    }
+    expect_sum(*comm.shrink(), 1000);
+  });
+  const auto verdicts = job.verdicts(1, 30 * slowness());
+  EXPECT_FALSE(job.has_closed_descriptors(1));
+  expect_success(verdicts, {1});
+}
+
 TEST_P(Shrinks, TwoAtOnceAndOneMoreDuringRecovery) {
   std::vector<double> times_s;
   for (int round = 0; round < kills_wanted(8); ++round) {

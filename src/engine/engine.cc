@@ -80,7 +80,7 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
 void Engine::bind(Operation& op) {
   MemoryBinder binder(op, links_, memories_);
   op.executor->bind(binder);
-  binder.allocate_windows(op.signature.slice_bytes, worker_.staging());
+  binder.allocate_windows(worker_.staging());
   op.memory.bound = true;
 }
 

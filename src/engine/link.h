@@ -23,7 +23,8 @@
 
 namespace ropewalk {
 
-/// A circle of staging slots of slice_bytes each.
+/// A circle of staging slots of slice_bytes each; of those that a block needs, where it needs
+/// fewer.
 struct Window {
   std::byte* base = nullptr;
   RemoteBuffer at{{}, 0, kWindowSlots, 1};

@@ -76,16 +76,18 @@ RemoteBuffer MemoryBinder::target(const Link& link, std::byte* address, size_t b
   return name_in(find_or_register(link, address, bytes), address);
 }
 
-void MemoryBinder::allocate_windows(size_t slice_bytes, StagingPool& staging) {
-  const auto is_missing = [](const auto& entry) { return entry.second->base == nullptr; };
+void MemoryBinder::allocate_windows(StagingPool& staging) {
+  const auto is_missing = [](const auto& wanted) { return wanted.window->base == nullptr; };
   if (std::ranges::none_of(windows_, is_missing)) return;
-  const size_t window_bytes = kWindowSlots * slice_bytes;
-  memory_.windows = staging.take(windows_.size() * window_bytes);
+  size_t all_bytes = 0;
+  for (WantedWindow& wanted : windows_)
+    all_bytes += wanted.bytes = round_up(wanted.bytes, page_bytes());
+  memory_.windows = staging.take(all_bytes);
   std::byte* base = memory_.windows->data();
-  for (const auto& [link, window] : windows_) {
+  for (const auto& [link, window, bytes] : windows_) {
     const auto transport = static_cast<size_t>(link->transport_index());
     const RemoteBuffer at = name_in(*memory_.windows->registrations()[transport], base);
-    window->base = std::exchange(base, base + window_bytes);
+    window->base = std::exchange(base, base + bytes);
     window->at.key = at.key;
     window->at.offset = at.offset;
   }

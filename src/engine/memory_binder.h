@@ -40,10 +40,12 @@ class MemoryBinder {
   /// operation: its input or output as a whole.
   const MemoryRegistration& find_or_register(const Link& link, const std::byte* address,
                                              size_t bytes);
-  /// `window`, which stays where it is, gets kWindowSlots slots when binding ends.
-  void add_window(const Link& link, Window& window) { windows_.emplace_back(&link, &window); }
-  /// Ends binding. `slice_bytes`: of a slot.
-  void allocate_windows(size_t slice_bytes, StagingPool& staging);
+  /// `window`, which stays where it is, gets so much memory when binding ends.
+  void add_window(const Link& link, Window& window, size_t bytes) {
+    windows_.push_back({&link, &window, bytes});
+  }
+  /// Ends binding.
+  void allocate_windows(StagingPool& staging);
 
  private:
   const MemoryRegistration* find(const Link& link, const std::byte* address, size_t bytes);
@@ -52,7 +54,12 @@ class MemoryBinder {
   const LinkTable& links_;
   MemoryRegistry& memories_;
   Region in_, out_;
-  std::vector<std::pair<const Link*, Window*>> windows_;
+  struct WantedWindow {
+    const Link* link;
+    Window* window;
+    size_t bytes;
+  };
+  std::vector<WantedWindow> windows_;
 };
 
 }  // namespace ropewalk

@@ -21,6 +21,11 @@ std::byte* window_slot(const OwnerPeer& owner, uint32_t index, size_t slice_byte
   return owner.window.base + index % kWindowSlots * slice_bytes;
 }
 
+/// One block goes through it, which may be shorter than its slots.
+size_t window_bytes(const OwnerProgram& program, size_t block_bytes) {
+  return std::min(kWindowSlots * program.slice_bytes, block_bytes);
+}
+
 /// What lies where in one slice of an owned block.
 struct SliceBuffers {
   std::array<const std::byte*, kReduceFanMax> sources;
@@ -60,7 +65,8 @@ void OwnerExecutor::bind(MemoryBinder& binder) {
     if (peer.bytes == 0) continue;
     if (peer.in != nullptr) peer.in_at = binder.source(*peer.link, peer.in, peer.bytes);
     if (peer.out != nullptr) peer.out_at = binder.target(*peer.link, peer.out, peer.bytes);
-    if (peer.stages_in() || peer.stages_out()) binder.add_window(*peer.link, peer.window);
+    if (peer.stages_in() || peer.stages_out())
+      binder.add_window(*peer.link, peer.window, window_bytes(program_, peer.bytes));
   }
 }
 
@@ -160,7 +166,8 @@ bool OwnerExecutor::accept_descriptor(OwnerPeer& contributor) {
   std::memcpy(&descriptor, payload_of(*header, sizeof(descriptor)), sizeof(descriptor));
   const auto map = [&](const RemoteBuffer& place, std::byte*& address) {
     if (place.known == 0 || block.bytes == 0) return true;
-    address = link.map(place, program_.slice_bytes, block.bytes);
+    address = link.map(place.key, place.offset,
+                       place.window > 0 ? window_bytes(program_, block.bytes) : block.bytes);
     return address != nullptr;
   };
   contributor.their_in = contributor.their_out = nullptr;

@@ -29,7 +29,8 @@ void PipelinedExecutor::bind(MemoryBinder& binder) {
   for (StreamState& stream : streams_) {
     bool needs_window = false;
     for (uint32_t i : stream.program->steps) needs_window |= bind_step(stream, i, binder);
-    if (needs_window) binder.add_window(*stream.link, stream.window);
+    if (needs_window)
+      binder.add_window(*stream.link, stream.window, kWindowSlots * program_.slice_bytes);
   }
 }
 

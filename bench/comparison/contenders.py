@@ -127,6 +127,17 @@ PACKAGES = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Wheel:
+    """A package of PyPI in a virtual environment."""
+    package: str
+    environment: pathlib.Path
+
+    def version(self):
+        found = self.environment.glob(f"lib/python3*/site-packages/{self.package}-*.dist-info")
+        return next((path.stem.split("-")[1] for path in found), "unknown")
+
+
 def is_there(what):
     if what.endswith(".pc"):
         return subprocess.run(["pkg-config", "--exists", what[:-3]], check=False).returncode == 0

@@ -95,6 +95,7 @@ def summarize(measurements):
                  "median_us": statistics.median(run["median_us"] for run in runs),
                  "by_round": [[run["round"], run["median_us"]] for run in runs],
                  "min_us": min(run["min_us"] for run in runs),
+                 "max_us": max(run["p99_us"] for run in runs),
                  "wrong": sum(run["wrong"] for run in runs)}
         best = entries.get((group, name, size))
         if best is None or entry["median_us"] < best["median_us"]:

@@ -79,12 +79,14 @@ def lines_of(head, word):
     return Column(head, lambda _row, _entries, found: "<br>".join(map(word, found)), "---")
 
 
+JUDGEMENTS = (lines_of("Ropewalk is", lambda one: one.measured),
+              lines_of("wanted", lambda one: one.wanted),
+              lines_of("verdict", lambda one: "met" if one.met else "missed"))
+
+
 def judged(*contenders):
     """The columns: Ropewalk's time, those of the contenders, and what was wanted of it."""
-    return (Column("Ropewalk", own_time), *map(time_of, contenders),
-            lines_of("Ropewalk is", lambda one: one.measured),
-            lines_of("wanted", lambda one: one.wanted),
-            lines_of("verdict", lambda one: "met" if one.met else "missed"))
+    return (Column("Ropewalk", own_time), *map(time_of, contenders), *JUDGEMENTS)
 
 
 def judged_rows(rows, summary):

@@ -125,7 +125,13 @@ class Predictor {
   }
 
   size_t slice_bytes(const Choice& choice, size_t bytes) const {
-    const size_t slice = request_.mapped ? mapped_slice_bytes() : sent_slice_bytes(choice, bytes);
+    const size_t block =
+        bytes /
+        descriptor_of(choice.algorithm).blocks(choice.collective, groups_for(choice.algorithm));
+    const size_t wanted =
+        request_.mapped ? mapped_slice_bytes() : sent_slice_bytes(choice, bytes, block);
+    // Staging slots are as long as a slice: no longer than what they hold.
+    const size_t slice = std::min(wanted, (block / kSliceAlign + 1) * kSliceAlign);
     const size_t most = std::max<size_t>(request_.slice_bytes_max, 1);
     if (slice <= most) return slice;
     return most < kSliceAlign ? most : most / kSliceAlign * kSliceAlign;
@@ -247,18 +253,14 @@ class Predictor {
     return std::clamp(std::bit_floor(most), kMappedSliceMin, kMappedSliceMax);
   }
 
-  size_t sent_slice_bytes(const Choice& choice, size_t bytes) const {
-    const size_t block =
-        bytes /
-        descriptor_of(choice.algorithm).blocks(choice.collective, groups_for(choice.algorithm));
+  size_t sent_slice_bytes(const Choice& choice, size_t bytes, size_t block) const {
     const size_t least = sent_slice_min(link_);
     size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
     // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
     while (slice / 2 >= least &&
            modelled_s(choice, bytes, slice / 2) <= kWorthHalving * modelled_s(choice, bytes, slice))
       slice /= 2;
-    // Staging slots are as long as a slice: no longer than what they hold.
-    return std::min(slice, (block / kSliceAlign + 1) * kSliceAlign);
+    return slice;
   }
 
   const PlanRequest& request_;

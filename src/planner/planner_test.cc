@@ -320,6 +320,8 @@ TEST(Planner, SlicesAreNoLongerThanBlocks) {
   EXPECT_EQ(choose(q).slice_bytes, 100'032u);
   q.bytes = 8;
   EXPECT_EQ(choose(q).slice_bytes, 64u);
+  const PlanRequest mapped = mapped_question(Collective::all_reduce, 64 * kKiB, 8);
+  EXPECT_LE(choose(mapped).slice_bytes, 8 * kKiB + 64);
 }
 
 TEST(Planner, MappedSlicesFitIntoHalfOfL2Together) {

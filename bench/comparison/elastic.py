@@ -38,7 +38,7 @@ class Survivors(c.Contender):
                 "--elastic", f"1:{case.ranks}", "-n", case.ranks, "--"]
 
     def command(self, build, case, segment):
-        kills = min(case.iterations_min, case.ranks)
+        kills = min(case.iterations_min // 2, case.ranks)  # with --quick one
         return [str(word) for word in (
             KILLER, "--folder", segment.parent, "--ranks", case.ranks, "--kills", kills,
             "--bytes", case.sizes, "--", *self.start(build, case, segment.parent),
@@ -65,7 +65,7 @@ OVER_TORCH = (torch("Ropewalk", "reconfigure", "ropewalk"), torch(GLOO, "reconfi
 
 
 def case(group, contenders, ranks):
-    return Case(group, BYTES, contenders, ranks=ranks, iterations_min=RANKS, quick_sizes=BYTES)
+    return Case(group, BYTES, contenders, ranks=ranks, iterations_min=2 * RANKS, quick_sizes=BYTES)
 
 
 CASES = [

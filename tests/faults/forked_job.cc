@@ -178,9 +178,10 @@ void ForkedJob::signal(int rank, int number) const {
   ::kill(pid(rank), number);
 }
 
-bool ForkedJob::has_closed_descriptors(int rank) const {
+double ForkedJob::closed_after_s(int rank) const {
   pollfd pipe{pipes_[static_cast<size_t>(rank)], POLLIN, 0};
-  return ::poll(&pipe, 1, 0) != 0;
+  ::poll(&pipe, 1, 60'000);
+  return now_s() - marked_s_;
 }
 
 void ForkedJob::mark() {

@@ -40,9 +40,9 @@ class ForkedJob {
 
   pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
   void signal(int rank, int number) const;
-  /// Whether its kernel has closed the descriptors of a rank that was killed, its sockets or those
-  /// that it had before them.
-  bool has_closed_descriptors(int rank) const;
+  /// When the kernel closed the descriptors of a rank that was killed: seconds from `mark`, as in
+  /// verdicts. Waits for it.
+  double closed_after_s(int rank) const;
   /// The instant from which verdicts are timed: the fault.
   void mark();
   /// Waits at most `limit_s` for the verdicts of all ranks but `except` (-1: of all).

@@ -116,18 +116,25 @@ TEST_P(Faults, EveryKillIsNamedWithinASecond) {
 // The kernel takes a rank's memory down before it closes its sockets.
 TEST_P(Faults, AKillIsNamedWhileTheRanksMemoryIsTakenDown) {
   for (const int victim : {0, 2}) {
-    const auto body = [victim](Communicator& comm) {
-      if (comm.rank() == victim) map_much();
-      comm.barrier();
-      if (comm.rank() == victim) ::raise(SIGKILL);
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    const auto body = [&](Communicator& comm) {
+      if (comm.rank() == victim) {
+        map_much();
+        require(::write(ready[1], "r", 1) == 1, "cannot tell");
+      }
       reduce_for_ever(comm);
     };
     ForkedJob job(kRanks, options_for(GetParam(), 30), body);
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
     job.mark();
+    job.signal(victim, SIGKILL);
     const double closed_after_s = job.closed_after_s(victim);
-    const auto verdicts = job.verdicts(victim, 20 * slowness());
+    const auto verdicts = job.verdicts(victim, 20);
     expect_named(verdicts, victim, 20);
-    for (const Verdict& verdict : verdicts) EXPECT_LT(verdict.after_s, closed_after_s);
+    for (const Verdict& verdict : verdicts) EXPECT_LT(verdict.after_s, closed_after_s / 2);
+    for (const int fd : ready) ::close(fd);
   }
 }
 

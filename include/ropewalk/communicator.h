@@ -270,6 +270,10 @@ class Communicator {
   /// does not come the members go on without them; they wait again. All or part of who waits is
   /// admitted.
   std::unique_ptr<Communicator> grow(std::optional<std::chrono::nanoseconds> timeout = {});
+  /// Collective with the others' `shrink` or `grow`, for which it ends this epoch: they go on
+  /// without this rank, however few they are, as it has agreed to that. Afterwards destroy this
+  /// communicator. Throws as `shrink`.
+  void depart(std::optional<std::chrono::nanoseconds> timeout = {});
   /// How many processes wait to join, as far as this rank has heard: ranks may differ for a moment.
   /// Any thread.
   int pending() const;

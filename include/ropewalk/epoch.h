@@ -23,7 +23,7 @@ struct Departure {
   int rank = -1;           // in the epoch before
   int64_t pid = 0;         // its process
   std::string host_name;   // where that is, or was
-  bool has_ended = false;  // its process, or it gave up; else it did not answer in time
+  bool has_ended = false;  // its process, or it left; else it did not answer in time
 };
 
 /// What `agree` gives: the same on all members that take part.

@@ -231,18 +231,27 @@ Decision Agreement::proposal() const {
   const auto latest = std::ranges::max_element(
       promises_, {}, [](const auto& p) { return p.second.accepted_ballot; });
   if (latest->second.accepted_ballot.round > 0) return latest->second.decision;
-  Decision fresh{.members = {},
-                 .ended = {ended_.begin(), ended_.end()},
-                 .bits = ~uint64_t{0},
-                 .call = setup_.contribution.call,
-                 .text = {}};
+  return fresh_proposal();
+}
+
+Decision Agreement::fresh_proposal() const {
+  Decision fresh{.members = {}, .ended = {}, .bits = ~uint64_t{0}, .call = kDepartCall, .text = {}};
+  std::set<int> out = ended_;
   for (const auto& [rank, promise] : promises_) {
     const Contribution& brought = promise.contribution;
-    if (fresh.members.empty()) fresh.text = brought.text;
+    if (brought.call == kDepartCall) {
+      out.insert(rank);
+      continue;
+    }
+    if (fresh.members.empty()) {
+      fresh.text = brought.text;
+      fresh.call = brought.call;
+    }
     fresh.members.push_back(rank);
     fresh.bits &= brought.bits;
     if (brought.call != fresh.call) fresh.call = 0;
   }
+  fresh.ended.assign(out.begin(), out.end());
   return fresh;
 }
 

@@ -27,18 +27,22 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
+/// Contribution::call of a member that votes, and is not to be in the decision: the others go on
+/// without it, and are enough however few they are.
+constexpr uint8_t kDepartCall = 5;
+
 /// What a member brings.
 struct Contribution {
   uint64_t bits = 0;
-  uint8_t call = 0;  // what the member agrees for: the same on all, not 0
+  uint8_t call = 0;  // what the member agrees for: the same on all who stay, not 0
   std::string text;
   bool operator==(const Contribution&) const = default;
 };
 
 /// What is decided: the same on all members that hear of it.
 struct Decision {
-  std::vector<int> members;  // that took part, ascending
-  std::vector<int> ended;    // of the others: their processes have ended, or gave up
+  std::vector<int> members;  // that took part, and stay, ascending
+  std::vector<int> ended;    // of the others: their processes have ended, gave up, or departed
   uint64_t bits = 0;         // the AND of the members'
   uint8_t call = 0;          // the members'; 0 where they differ
   std::string text;          // of the first member
@@ -151,6 +155,7 @@ class Agreement {
   void prepare(int64_t now_ns);
   void propose_if_ready(int64_t now_ns);
   Decision proposal() const;
+  Decision fresh_proposal() const;
   void learn(const Decision& decision);
   void answer_prepare(int from, const AgreementMessage& message);
   void answer_accept(int from, const AgreementMessage& message);

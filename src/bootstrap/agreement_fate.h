@@ -32,6 +32,7 @@ struct Fate {
   uint64_t wrong_percent = 0;   // of those alive whom a member takes for dead as it begins
   bool has_duplicates = false;  // which may come later than what was sent after them
   bool calls_differ = false;
+  uint64_t depart_percent = 0;  // members that depart
   bool ends_when_done = false;  // a process ends that has nothing more to agree upon
 };
 
@@ -58,6 +59,7 @@ inline Fate draw(uint64_t seed) {
   const int least = fate.chance(20) ? 1 + static_cast<int>(fate.pick(fate.ranks)) : 1;
   for (int rank = 0; rank < fate.ranks; ++rank)
     fate.quorums.push_back({rules_differ ? fate.chance(50) : breaks_ties, least});
+  if (fate.chance(30)) fate.depart_percent = 1 + fate.pick(60);
   return fate;
 }
 

@@ -280,6 +280,7 @@ class AgreementSimulation {
     Contribution& brought = self.brought[instance];
     brought = {fate_.random(), 1, fmt::format("rank {} in {}", rank, instance)};
     if (fate_.calls_differ) brought.call += static_cast<uint8_t>(fate_.chance(10));
+    if (fate_.chance(fate_.depart_percent)) brought.call = kDepartCall;
     Agreement::Setup setup{.rank = rank,
                            .members = std::move(members),
                            .learners = learners_in(instance),
@@ -363,14 +364,17 @@ class AgreementSimulation {
   }
 
   void check_first_decision(int rank, uint32_t instance, const Decision& decision) {
-    expect(is_quorum(decision.members, instance, /*whoever=*/true), "too few");
+    std::vector<int> voted = decision.members;
+    for (const int peer : decision.ended)
+      if (departs(peer, instance)) voted.push_back(peer);
+    expect(is_quorum(voted, instance, /*whoever=*/true), "too few");
     expect(std::ranges::is_sorted(decision.members) && std::ranges::is_sorted(decision.ended),
            "not sorted");
     uint64_t bits = ~uint64_t{0};
     std::set<uint8_t> calls;
     for (const int peer : decision.members) {
       const auto brought = member(peer).brought.find(instance);
-      if (brought == member(peer).brought.end() ||
+      if (brought == member(peer).brought.end() || departs(peer, instance) ||
           !std::ranges::binary_search(member(rank).agreements.members(), peer))
         return expect(false, fmt::format("rank {} is in, and did not take part", peer));
       bits &= brought->second.bits;
@@ -378,9 +382,11 @@ class AgreementSimulation {
       if (peer == decision.members[0]) expect(decision.text == brought->second.text, "text");
     }
     expect(decision.bits == bits, "bits");
+    if (decision.members.empty()) calls.insert(kDepartCall);
     expect(decision.call == (calls.size() == 1 ? *calls.begin() : 0), "call");
     for (const int peer : decision.ended)
-      expect(!std::ranges::binary_search(decision.members, peer) && is_out(peer, instance),
+      expect(!std::ranges::binary_search(decision.members, peer) &&
+                 (is_out(peer, instance) || departs(peer, instance)),
              fmt::format("rank {} has not ended", peer));
   }
 
@@ -407,6 +413,7 @@ class AgreementSimulation {
                    : std::ranges::all_of(members, is_enough);
   }
 
+  bool departs(int rank, uint32_t in) { return member(rank).brought[in].call == kDepartCall; }
   bool is_out(int rank, uint32_t instance) {
     return !member(rank).is_alive || member(rank).given_up_ns.contains(instance);
   }

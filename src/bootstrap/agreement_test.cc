@@ -333,6 +333,28 @@ TEST(Agreement, CallsThatDifferAreNone) {
   }
 }
 
+TEST(Agreement, WhoDepartsVotesAndIsNotInTheDecision) {
+  for (const int stays : {0, 1, 2}) {
+    AgreementTable table(3);
+    for (int rank = 0; rank < 3; ++rank) table.begin(rank, {}, rank == stays ? 1 : kDepartCall);
+    table.link_all();
+    table.steps(5);
+    std::vector<int> departed{0, 1, 2};
+    departed.erase(departed.begin() + stays);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(table[rank].decision(), decision_of({stays}, departed)) << rank;
+  }
+}
+
+TEST(Agreement, AllMayDepart) {
+  AgreementTable table(2);
+  for (int rank = 0; rank < 2; ++rank) table.begin(rank, {}, kDepartCall);
+  table.link_all();
+  table.steps(5);
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(table[rank].decision(), (Decision{{}, {0, 1}, ~uint64_t{0}, kDepartCall, {}}));
+}
+
 TEST(Agreement, HalfIsHopeless) {
   AgreementTable table(4);
   table.begin_all();

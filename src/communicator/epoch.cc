@@ -75,6 +75,15 @@ std::vector<Newcomer> newcomers_in(std::string_view list, const std::vector<int>
   return newcomers;
 }
 
+/// Calls of the epoch end on all ranks, and nothing touches their memory any more.
+void end_epoch(const Impl& old, const char* operation, const char* what) {
+  if (old.monitor().failure() == nullptr)
+    old.monitor().report({ErrorCode::revoked, operation,
+                          fmt::format("rank {} has {}", old.rank(), what),
+                          "call shrink on every rank", old.rank(), -1});
+  old.driver->settle();
+}
+
 /// Makes the next epoch. Ranks are those of the epoch that ends.
 class NextEpoch {
  public:
@@ -91,7 +100,7 @@ class NextEpoch {
 
   /// Null where all have come, nobody waits to join, and nothing has failed: the epoch goes on.
   std::shared_ptr<Impl> run() {
-    if (!admits_) end_epoch();
+    if (!admits_) end_old();
     for (bool is_first = true;; is_first = false) {
       const Rendezvous rendezvous = open_rendezvous();
       const Decision decision =
@@ -111,7 +120,7 @@ class NextEpoch {
             newcomers_in(std::string_view(decision.text).substr(mark + 1), decision.members);
       if ((decision.bits & kIsIntact) != 0 && newcomers_.empty() && decision.members == members_)
         return nullptr;
-      if (is_first && admits_) end_epoch();
+      if (is_first && admits_) end_old();
       members_ = decision.members;
       ended_.insert(decision.ended.begin(), decision.ended.end());
       join(rendezvous, decision.text.substr(0, mark));
@@ -120,14 +129,7 @@ class NextEpoch {
   bool has_newcomers() const { return !newcomers_.empty(); }
 
  private:
-  /// Calls of the old epoch end on all ranks, and nothing touches their memory any more.
-  void end_epoch() {
-    if (old_.monitor().failure() == nullptr)
-      old_.monitor().report({ErrorCode::revoked, operation_,
-                             fmt::format("rank {} has begun the next epoch", old_.rank()),
-                             "call shrink on every rank", old_.rank(), -1});
-    old_.driver->settle();
-  }
+  void end_old() const { end_epoch(old_, operation_, "begun the next epoch"); }
 
   uint64_t bits(bool is_first) const {
     uint64_t bits = joined_ ? kHasJoined : 0;
@@ -309,7 +311,8 @@ Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, st
                             fmt::join(end.seen, ", "), text_of(setup.quorum, terms.members[0])),
                 "look at the network, and at the others' output: they may go on without this rank",
                 impl.rank(), -1});
-  if (!std::ranges::binary_search(end.decision->members, impl.rank()))
+  if (terms.call != AgreementCall::depart &&
+      !std::ranges::binary_search(end.decision->members, impl.rank()))
     throw Error(Failure{ErrorCode::no_quorum, terms.operation,
                         fmt::format("ranks {} have gone on without rank {}, which was late",
                                     fmt::join(end.decision->members, ", "), impl.rank()),
@@ -397,6 +400,23 @@ std::unique_ptr<Communicator> Communicator::next_epoch(
                                 "call it on the communicator that shrink or grow has given");
     if (epoch.has_newcomers()) find_costs_anew(*next, *joined);
     return next;
+  });
+}
+
+void Communicator::depart(std::optional<std::chrono::nanoseconds> timeout) {
+  agree_or_end(*impl_->session, [&] {
+    check_may_agree(*impl_, "depart");
+    const int64_t deadline_ns = deadline_after(*impl_, timeout);
+    end_epoch(*impl_, "depart", "departed");
+    // Whatever the others agree on: they have heard.
+    decide(*impl_,
+           {.call = AgreementCall::depart,
+            .members = all_ranks(size()),
+            .deadline_ns = deadline_ns,
+            .operation = "depart"},
+           0, {});
+    impl_->session->end = Error(ErrorCode::invalid_argument, "depart", "this rank has departed",
+                                "make no call afterwards");
   });
 }
 

@@ -12,7 +12,13 @@
 namespace ropewalk {
 
 /// What members call for as they agree: Contribution::call.
-enum class AgreementCall : uint8_t { agree = 1, next_epoch = 2, opening = 3, settle = 4 };
+enum class AgreementCall : uint8_t {
+  agree = 1,
+  next_epoch = 2,
+  opening = 3,
+  settle = 4,
+  depart = bootstrap::kDepartCall
+};
 
 /// One agreement of `members`, ranks of `impl`'s epoch, of which the last `learners` have no vote.
 struct AgreementTerms {

@@ -97,6 +97,9 @@ struct AsyncEaOptions {
   /// restores what an owner that has died had. It costs memory as large as the parameters, and
   /// writing that at every exchange; nothing more is sent. Without, the center ends with an owner.
   bool replicated = true;
+  /// What the center lacks of an exchange that has thrown `resume` adds to it, and moves that much
+  /// of the parameters by it. So the center has it once, in every element.
+  bool completes = false;
 };
 
 /// Elastic averaging, asynchronous form: the center is there once, cut into parts that lie in the
@@ -140,9 +143,11 @@ class AsyncEa {
   /// policy of `next`, or because there was no center yet, get the center as their `parameters`;
   /// where nobody has one it is those of the first worker. The others' parameters stay as they are.
   /// Servers go on as servers and give no parameters; with none left every worker owns a part.
+  /// Workers that had a center before may give none, too: then only the center is restored.
   ///
   /// An exchange that has thrown on this rank may be in the center, whole or in pieces, once: other
-  /// ranks may have seen it. Returns of how many parameters that is so; 0 where none has thrown. Of
+  /// ranks may have seen it. Returns of how many parameters that is so; 0 where none has thrown.
+  /// See AsyncEaOptions::completes. Of
   /// a rank that has died the center has what the owners that are left, or a rank that exchanged
   /// with its own part later, have seen.
   ///

@@ -127,18 +127,18 @@ class AsyncEa<T>::Impl {
     throw_if_forked();
     if (ended_ || workers_left_) refuse("it has ended", "make every call before leave()");
     const std::optional<size_t> known = known_elements();
-    if (known && !is_server_) check_elements(kName, parameters, *known);
+    if (known && !parameters.empty()) check_elements(kName, parameters, *known);
     end_epoch();
     move_to(next);
-    const Meeting meeting =
-        meet(EaOperation::resume,
-             is_server_ ? known.value_or(EaCall::kAnyElements) : elements_of(parameters));
+    const size_t own = is_server_ ? EaCall::kAnyElements : elements_of(parameters);
+    const Meeting meeting = meet(EaOperation::resume, known.value_or(own));
     servers_ = meeting.servers;
     if (meeting.center.generation < 0)
       make_center(meeting, parameters);
     else
       restore_center(meeting);
     if (!known && !is_server_) unpack<T>(vector_.data(), parameters);
+    if (!parameters.empty()) move_by(std::exchange(moves_, {}), parameters);
     return std::exchange(failed_elements_, 0);
   }
 
@@ -234,9 +234,10 @@ class AsyncEa<T>::Impl {
       lost = restoration.lost_elements();
       if (lost > 0) return;
       const size_t failed = restoration.failed_elements();
-      if (has_it) failed_elements_ = failed;
       vector_ = comm_->allocate<T>(meeting.elements);
       restoration.collect(vector_);
+      const bool completed = complete(has_it ? restoration.missing() : std::vector<Part>());
+      if (has_it) failed_elements_ = completed ? meeting.elements : failed;
       // A rank that has failed from here on learns the rest from those who have not.
       comm_->barrier();
       open_center(meeting);
@@ -246,6 +247,32 @@ class AsyncEa<T>::Impl {
                   fmt::format("{} of {} elements of the center have died with their owners", lost,
                               meeting.elements),
                   "set AsyncEaOptions::replicated; synchronize_center makes a new center");
+  }
+
+  /// Adds to the center, in vector_, what it lacks of the exchanges that have failed on any rank
+  /// and are to be completed; of this rank's `missing`. Collective. True where this rank's is.
+  bool complete(const std::vector<Part>& missing) {
+    const bool completes = past_ && !past_->sent.empty();
+    if (completes) moves_.clear();
+    uint8_t lacks = completes && !missing.empty() ? 1 : 0;
+    comm_->all_reduce(std::span(&lacks, 1), kMax);
+    if (lacks == 0) return completes;
+    Buffer<T> deltas = comm_->allocate<T>(vector_.size());  // zeros
+    for (const Part& part : completes ? missing : std::vector<Part>())
+      for (size_t i = part.begin; i < part.begin + part.size; ++i)
+        deltas[i] = elastic_difference(past_->sent[i], vector_[i], static_cast<Wide<T>>(alpha_));
+    // Where this rank fails now the others may have all of it in the next center.
+    if (completes) moves_.assign(deltas.begin(), deltas.end());
+    comm_->all_reduce(deltas.span());
+    for (size_t i = 0; i < vector_.size(); ++i) vector_[i] = add(vector_[i], deltas[i]);
+    return completes;
+  }
+
+  static void move_by(const std::vector<T>& moves, TensorList<T> parameters) {
+    if (moves.empty()) return;
+    const T* move = moves.data();
+    for (const std::span<T>& tensor : parameters)
+      for (T& value : tensor) value = subtract(value, *move++);
   }
 
   /// Of vector_, which has it on every rank. The rest of what there is of the last one goes.
@@ -299,8 +326,11 @@ class AsyncEa<T>::Impl {
       shard_->stop();
       shard_->write_to(copy_);
     }
-    past_.emplace(PastCenter<T>{id_, *layout_, std::move(copy_), comm_->rank(), {}});
-    if (exchange_failed_) past_->failed_is_odd = exchanges_ % 2 != 0;
+    past_.emplace(PastCenter<T>{id_, *layout_, std::move(copy_), comm_->rank(), {}, {}});
+    if (exchange_failed_) {
+      past_->failed_is_odd = exchanges_ % 2 != 0;
+      if (options_.completes) past_->sent.assign(vector_.begin(), vector_.end());
+    }
     close_center();
   }
 
@@ -361,6 +391,7 @@ class AsyncEa<T>::Impl {
   // What is left of the last center, until there is one:
   std::optional<PastCenter<T>> past_;
   size_t failed_elements_ = 0;  // that the next `resume` which ends is to tell
+  std::vector<T> moves_;        // of the parameters, then
   // The center; layout_ tells whether there is one:
   std::optional<CopyLayout<T>> layout_;
   CenterId id_;

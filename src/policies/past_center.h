@@ -26,6 +26,7 @@ struct PastCenter {
   int rank = -1;        // of this rank, in records
   /// Set where this rank's last exchange has failed: whether it was an odd one, counted from 1.
   std::optional<bool> failed_is_odd;
+  std::vector<T> sent;  // of that exchange, where it is to be completed: all parameters
 };
 
 /// Collective; a value, the same on every rank, tells where each piece comes from.
@@ -60,15 +61,21 @@ class Restoration {
       if (sources_[number] == comm_.rank())
         std::ranges::copy(record(number).words(), words_at(number).begin());
     if (!records.empty()) comm_.all_reduce(records);  // the others have zeros
+    if (own_ == nullptr || !own_->failed_is_odd) return 0;
     size_t elements = 0;
-    if (own_ == nullptr || !own_->failed_is_odd) return elements;
     for (size_t number = 0; number < layout_.pieces(); ++number) {
       PieceRecord latest(layout_.ranks());
       std::ranges::copy(words_at(number), latest.words().begin());
-      if (latest.is_odd(own_->rank) == *own_->failed_is_odd) elements += layout_.part(number).size;
+      const Part part = layout_.part(number);
+      if (latest.is_odd(own_->rank) == *own_->failed_is_odd)
+        elements += part.size;
+      else
+        missing_.push_back(part);
     }
     return elements;
   }
+  /// After that: where it is not.
+  const std::vector<Part>& missing() const { return missing_; }
 
   /// Collective: the whole center, on every rank. Pieces that lie together and come from one rank
   /// travel together.
@@ -111,6 +118,7 @@ class Restoration {
   const CopyLayout<T>& layout_;
   PastCenter<T>* const own_;
   std::vector<int> sources_;  // by piece
+  std::vector<Part> missing_;
   size_t lost_elements_ = 0;
 };
 

@@ -19,6 +19,7 @@
 #include "net.h"
 #include "random.h"
 #include "ropewalk/communicator.h"
+#include "ropewalk/elastic_async_ea.h"
 #include "ropewalk/policies.h"
 
 namespace {
@@ -44,11 +45,10 @@ class Trainer {
 
   /// Throws ropewalk::Error where this rank cannot go on.
   void train() {
+    if (config_.policy == "async-ea") return train_at_own_pace();
     change(Communicator::create());
     if (config_.policy == "ea")
       ea_.emplace(*comm_, config_.tau, config_.alpha);
-    else if (config_.policy == "async-ea")
-      async_ea_.emplace(*comm_, config_.tau, config_.alpha);
     else
       sgd_.emplace(*comm_);
     for (bool ends = false; !ends;) try {
@@ -65,22 +65,34 @@ class Trainer {
 
   void report() {
     const auto digest = digits::digest_of(std::as_bytes(std::span(parameters_)));
-    fmt::print("rank {} parameters {}\n", comm_->rank(), digits::hex(digest));
-    if (comm_->rank() == 0)
-      fmt::print("{} ranks, epoch {}: held-out accuracy {:.1f} %\n", comm_->size(),
-                 comm_->epoch().number, 100 * accuracy());
+    fmt::print("rank {} parameters {}\n", membership_.rank, digits::hex(digest));
+    if (membership_.rank == 0)
+      fmt::print("{} ranks, epoch {}: held-out accuracy {:.1f} %\n", membership_.size,
+                 membership_.epoch, 100 * accuracy());
     std::fflush(stdout);
   }
 
  private:
   using Net = digits::Net<float>;
 
+  /// Others come and go meanwhile; the library sees to that.
+  void train_at_own_pace() {
+    ropewalk::ElasticAsyncEa<float> ea(Communicator::create(), config_.tau, config_.alpha,
+                                       parameter_list_);
+    take_images(ea.membership());
+    for (; ea.steps() < static_cast<uint64_t>(config_.steps); pause()) {
+      learn();
+      descend();
+      ea.average_parameters(parameter_list_);
+      step_ = static_cast<int64_t>(ea.steps());
+      if (const auto now = ea.membership(); now.epoch != membership_.epoch) take_images(now);
+    }
+    ea.finish(parameter_list_);
+    membership_ = ea.membership();
+  }
+
   void take_in_who_waits_or_step() {
     int waiting = comm_->pending();
-    if (async_ea_) {  // ranks are at different steps
-      if (waiting > 0) comm_->revoke("others wait to join");
-      return step();
-    }
     comm_->broadcast(std::span(&waiting, 1), 0);  // ranks may differ in what they have heard
     if (waiting > 0) {
       if (auto next = comm_->grow()) change(std::move(next));
@@ -92,8 +104,16 @@ class Trainer {
   void change(std::unique_ptr<Communicator> next) {
     comm_ = std::move(next);
     has_resumed_ = false;
-    if (comm_->rank() != 0) return;
-    fmt::print("epoch {} has {} ranks, at step {}\n", comm_->epoch().number, comm_->size(), step_);
+    take_images({comm_->epoch().number, comm_->rank(), comm_->size()});
+  }
+
+  void take_images(const ropewalk::Membership& membership) {
+    membership_ = membership;
+    const auto part = digits::part_of_rank(split_.training, membership.rank, membership.size);
+    mine_.assign(part.begin(), part.end());
+    next_image_ = mine_.size();
+    if (membership.rank != 0) return;
+    fmt::print("epoch {} has {} ranks, at step {}\n", membership.epoch, membership.size, step_);
     std::fflush(stdout);
   }
 
@@ -101,27 +121,21 @@ class Trainer {
   void resume() {
     if (sgd_) {
       sgd_->resume(*comm_, parameter_list_);
-    } else if (ea_) {
+    } else {
       ea_->resume(*comm_, parameter_list_);
       ea_->synchronize_parameters(parameter_list_);  // newcomers have none of their own
-    } else {
-      async_ea_->resume(*comm_, parameter_list_);
     }
     take_over_last_step();
-    const auto part = digits::part_of_rank(split_.training, comm_->rank(), comm_->size());
-    mine_.assign(part.begin(), part.end());
-    next_image_ = mine_.size();
     has_resumed_ = true;
   }
 
-  /// All go on from the step of the one that made most, with its momentum. Where each rank has
-  /// steps of its own, newcomers do alone.
+  /// All go on from the step of the one that made most, with its momentum.
   void take_over_last_step() {
     std::vector<int64_t> steps(static_cast<size_t>(comm_->size()));
     comm_->all_gather(std::span(&step_, 1), steps);
     const auto most = std::ranges::max_element(steps);
-    if (!async_ea_) comm_->broadcast(std::span(velocity_), static_cast<int>(most - steps.begin()));
-    if (!async_ea_ || step_ == 0) step_ = *most;
+    comm_->broadcast(std::span(velocity_), static_cast<int>(most - steps.begin()));
+    step_ = *most;
   }
 
   const digits::Image& next_image() {
@@ -133,16 +147,21 @@ class Trainer {
   }
 
   void step() {
-    std::ranges::fill(gradients_, 0.0f);
-    for (int i = 0; i < config_.batch; ++i) net_.learn(parameters_, next_image(), gradients_);
-    for (float& gradient : gradients_) gradient /= static_cast<float>(config_.batch);
+    learn();
     if (sgd_) sgd_->sum_and_normalize_gradients(gradient_list_);
     descend();
     if (ea_) ea_->average_parameters(parameter_list_);
-    if (async_ea_) async_ea_->average_parameters(parameter_list_);
     ++step_;
-    std::this_thread::sleep_for(std::chrono::milliseconds(config_.pause_ms));
+    pause();
   }
+
+  void learn() {
+    std::ranges::fill(gradients_, 0.0f);
+    for (int i = 0; i < config_.batch; ++i) net_.learn(parameters_, next_image(), gradients_);
+    for (float& gradient : gradients_) gradient /= static_cast<float>(config_.batch);
+  }
+
+  void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds(config_.pause_ms)); }
 
   void descend() {
     const auto rate = static_cast<float>(config_.learning_rate);
@@ -156,7 +175,6 @@ class Trainer {
   /// True, on all ranks, where all have come here with equal parameters.
   bool finish() {
     if (ea_) ea_->synchronize_parameters(parameter_list_);
-    if (async_ea_) async_ea_->synchronize_parameters(parameter_list_);
     return comm_->agree(1).ranks.size() == static_cast<size_t>(comm_->size());
   }
 
@@ -170,10 +188,10 @@ class Trainer {
   const Config config_;
   const digits::Split split_;
   digits::Random random_{std::random_device()()};  // the order of this rank's images
-  std::unique_ptr<Communicator> comm_;
-  std::optional<ropewalk::AllReduceSgd<float>> sgd_;  // one of the three
+  ropewalk::Membership membership_;
+  std::unique_ptr<Communicator> comm_;                // not of async-ea
+  std::optional<ropewalk::AllReduceSgd<float>> sgd_;  // or the next, or neither
   std::optional<ropewalk::AllReduceEa<float>> ea_;
-  std::optional<ropewalk::AsyncEa<float>> async_ea_;
   Net net_;
   std::vector<float> parameters_ = std::vector<float>(Net::kParameters);
   std::vector<float> gradients_ = parameters_, velocity_ = parameters_;

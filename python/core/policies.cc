@@ -180,6 +180,7 @@ void bind_policies(nb::module_& module) {
       .def("synchronize_parameters", &Ea::synchronize_parameters, "parameters"_a)
       .def("resume", &Ea::resume, "session"_a, "parameters"_a);
   bind_async_policy(module);
+  bind_elastic_policy(module);
   bind_partial(module);
 }
 

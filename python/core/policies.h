@@ -14,6 +14,7 @@ namespace ropewalk::python {
 
 void bind_policies(nanobind::module_& module);
 void bind_async_policy(nanobind::module_& module);
+void bind_elastic_policy(nanobind::module_& module);
 void bind_partial(nanobind::module_& module);
 
 /// The arrays of one call, of one type, to be written to.

@@ -13,14 +13,14 @@ from .errors import (AbortedError, Error, ExhaustedError, InvalidArgumentError, 
 from .operations import Algorithm, Op, ScaledSum, scaled_sum
 from .partial import PartialAllReduce
 from .paths import get_include, get_library
-from .policies import AllReduceEA, AllReduceSGD, AsyncEA
+from .policies import AllReduceEA, AllReduceSGD, AsyncEA, ElasticAsyncEA
 from .work import Plan, Work
 
 __version__: str = _core.__version__
 
 __all__ = [
-    "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator", "Error",
-    "ExhaustedError", "InvalidArgumentError", "MismatchError", "NoQuorumError", "Op",
+    "AbortedError", "Algorithm", "AllReduceEA", "AllReduceSGD", "AsyncEA", "Communicator",
+    "ElasticAsyncEA", "Error", "ExhaustedError", "InvalidArgumentError", "MismatchError", "NoQuorumError", "Op",
     "PartialAllReduce", "PeerLostError", "Plan", "ProtocolError", "RefusedError", "RevokedError", "ScaledSum",
     "StateReport", "StateSync", "SystemCallError", "TimeoutError", "UnavailableError", "Work", "__version__",
     "get_include", "get_library", "scaled_sum",

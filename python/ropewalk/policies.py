@@ -5,7 +5,7 @@ A list may also be a generator, and hold arrays of any shapes, the same on every
 float32, float64, float16 or bfloat16 (halves are computed in float32). Arrays are changed in place.
 A step moves the whole list at once. Ranks may take different numbers of steps, also none. One
 AllReduceSGD or AllReduceEA at a time may be between synchronizations on one communicator; an
-AsyncEA is a communicator of its own. After a failed step the arrays of that call are as they were.
+AsyncEA is a communicator of its own; an ElasticAsyncEA takes over the one that it is given. After a failed step the arrays of that call are as they were.
 """
 
 from __future__ import annotations
@@ -172,3 +172,85 @@ class AsyncEA:
         ranks get AbortedError.
         """
         self._policy.close()
+
+
+class ElasticAsyncEA:
+    """Asynchronous elastic averaging in a job whose members come and go: nobody has a part in that
+    but a thread of the library on each member.
+
+        parameters = ...                              # and whatever else takes time, first
+        with ropewalk.ElasticAsyncEA(ropewalk.Communicator(), parameters, tau=10, alpha=0.2) as ea:
+            while ea.steps < steps:
+                step(parameters)
+                ea.average_parameters(parameters)     # at every tenth: one round trip
+            ea.finish(parameters)                     # the center, the same bits on every rank
+
+    A member that dies is left out, and the center restored; a process that waits to join
+    (Communicator(join_running=True)) is taken in as soon as a member has heard of it. That takes
+    milliseconds, however long a step is. An exchange that comes meanwhile waits for its end; steps
+    between exchanges wait for nothing.
+
+    No call raises because another member has died or left. What ends the policy on this rank is
+    raised by the call under way and all later ones: NoQuorumError where too few are left, and what
+    else is not a death. The communicator is for nothing else from then on.
+    """
+
+    def __init__(self, comm: Communicator, parameters: Iterable[Any], tau: int, alpha: float, *,
+                 timeout: float = 30.0) -> None:
+        """Collective: a founder's `parameters` become those of rank 0, a newcomer's the center.
+
+        Members wait for a newcomer from its admission until it is here. `tau` and `alpha` as for
+        AllReduceEA. `timeout`: seconds, of a change of the members, all tries together; who does not answer
+        is waited for half of it.
+        """
+        self._policy = _core.ElasticAsyncEa(comm._session, list(parameters), tau, alpha, timeout)
+
+    def __enter__(self) -> ElasticAsyncEA:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if error is None:
+            self.leave()
+        else:
+            self._policy.abandon()
+
+    def average_parameters(self, parameters: Iterable[Any]) -> bool:
+        """Call after every local step; at every tau-th, pulls parameters and center together: True.
+
+        When it returns the exchange is in the center, once, also where a change of the members has cut it
+        off. Of pieces that the center had already then, the parameters have not moved.
+        """
+        return self._policy.average_parameters(list(parameters))
+
+    @property
+    def steps(self) -> int:
+        """How many this rank has made; a newcomer begins with those of the member that has made most."""
+        return self._policy.steps
+
+    @property
+    def epoch(self) -> int:
+        """The number of the job's epoch: it grows with each change of the members."""
+        return self._policy.epoch
+
+    @property
+    def rank(self) -> int:
+        """This process's number among the members, until they change."""
+        return self._policy.rank
+
+    @property
+    def size(self) -> int:
+        """How many members there are, until they change."""
+        return self._policy.size
+
+    def finish(self, parameters: Iterable[Any]) -> None:
+        """The end: waits until all members have come here or gone. Then `parameters` are the center."""
+        self._policy.finish(list(parameters))
+
+    def leave(self) -> None:
+        """This member leaves alone, and the others go on. What it has brought stays in the center.
+
+        A `with` block calls it; where an exception ends the block this rank is to the others as one that
+        has died. After finish() it does nothing.
+        """
+        self._policy.leave()

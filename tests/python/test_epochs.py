@@ -258,6 +258,77 @@ def test_a_process_joins_in_place_of_a_killed_one(transport, victim):
         assert size == 3 and least == most >= STEPS
 
 
+def moves_at_its_own_pace(comm, victim):
+    """Without a call that any of them makes for the others' sake."""
+    rank, is_founder = comm.rank, comm.epoch.number == 0
+    parameters = [np.full(50_000, rank, np.float64), np.full(7, rank, np.float64)]
+    ea = ropewalk.ElasticAsyncEA(comm, parameters, tau=2, alpha=0.3)
+    if is_founder and ea.epoch == 0:
+        assert all((p == 0).all() for p in parameters)
+    has_died = not is_founder
+    while ea.steps < STEPS or not has_died or ea.size < 3:
+        if is_founder and rank == victim and ea.steps == STEPS // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if is_founder and rank == (victim + 1) % 3 and ea.steps == STEPS // 2:
+            time.sleep(0.5)  # it computes
+        assert ea.average_parameters(parameters) == (ea.steps % 2 == 0)
+        for p in parameters:
+            p += 1
+        has_died |= ea.epoch > 0
+        time.sleep(0.001)
+    ea.finish(parameters)
+    ea.leave()
+    with pytest.raises(ropewalk.InvalidArgumentError, match="it has finished"):
+        ea.average_parameters(parameters)
+    comm.close()
+    return ea.size, [p.tobytes() for p in parameters]
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_an_elastic_policy_goes_on_by_itself(transport, victim):
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        options = dict(coordinator="127.0.0.1:%d" % listener.getsockname()[1], transport=transport,
+                       coordinator_fd=listener.fileno(), timeout=LIMIT_S / 2, key="k", elastic=True)
+
+        def member(rank):
+            return moves_at_its_own_pace(ropewalk.Communicator(rank=rank, size=3, **options), victim)
+
+        def newcomer(rank):
+            return moves_at_its_own_pace(ropewalk.Communicator(join_running=True, **options), victim)
+
+        members = processes.Job(3, member, LIMIT_S)
+        members.processes[victim].join(LIMIT_S)
+        late = processes.Job(1, newcomer, LIMIT_S)
+        outcomes = members.outcomes() + late.outcomes()
+        members.end()
+        late.end()
+    assert outcomes.pop(victim)[0] == "died"
+    assert all(outcome == "returned" for outcome, _ in outcomes), outcomes
+    sizes, bits = zip(*(said for _, said in outcomes))
+    assert sizes == (3, 3, 3) and bits[0] == bits[1] == bits[2]
+
+
+def leaves(comm, failing):
+    rank, parameters = comm.rank, np.zeros(1000, np.float32)
+    try:
+        with ropewalk.ElasticAsyncEA(comm, [parameters], tau=1, alpha=0.5) as ea:
+            ea.average_parameters([parameters])
+            if rank == 2 and failing:
+                raise RuntimeError("on its own")
+            while rank < 2 and ea.size > 2:
+                ea.average_parameters([parameters])
+            if rank < 2:
+                ea.finish([parameters])
+    except RuntimeError:
+        return failing
+    return not failing or rank < 2
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_member_of_an_elastic_policy_leaves_alone(failing):
+    assert run_ranks(3, leaves, failing) == [True] * 3
+
+
 def test_grow_without_newcomers_goes_on(transport):
     def body(comm):
         assert comm.grow() is None and comm.pending == 0

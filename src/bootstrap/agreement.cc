@@ -119,8 +119,11 @@ void Agreement::follow(int64_t now_ns) {
     leader_ = candidate();
     leader_heard_ns_ = now_ns;
   }
-  const bool is_another = before >= 0 && leader_ != before;
-  if (is_another && linked_.contains(leader_)) send(leader_, message(Kind::ask));
+  if (before >= 0 && leader_ != before) asks_leader_ = true;
+  if (asks_leader_ && linked_.contains(leader_)) {
+    send(leader_, message(Kind::ask));
+    asks_leader_ = false;
+  }
 }
 
 std::vector<int> Agreement::links_wanted() const {

@@ -180,6 +180,7 @@ class Agreement {
 
   // As a follower.
   int leader_ = -1;
+  bool asks_leader_ = false;  // what was decided, once they are linked
   int64_t leader_heard_ns_ = 0;
 
   // As a leader.

@@ -304,7 +304,8 @@ TEST(Agreement, WhoMissesTheLastWordsOfALeaderIsTheNextOnesToTell) {
   for (const bool is_told_first : {true, false}) {
     AgreementTable table(4);
     table.begin_all();
-    table.link_all();
+    for (const int rank : {1, 2, 3}) table.link(0, rank);
+    table[1].note_linked(3);  // the other way round they are still connecting
     table.steps(4);
     table.advance(0);
     ASSERT_TRUE(table[0].decision());
@@ -314,6 +315,9 @@ TEST(Agreement, WhoMissesTheLastWordsOfALeaderIsTheNextOnesToTell) {
     };
     if (is_told_first) tell();
     table[3].note_ended(0);
+    table.advance(3);
+    EXPECT_EQ(table[3].links_wanted(), (std::vector{1}));
+    table[3].note_linked(1);
     table.advance(3);
     table.deliver(3, 1);
     if (!is_told_first) tell();

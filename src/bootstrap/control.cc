@@ -46,9 +46,13 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
   thread_ = start_thread("bootstrap", "ropewalk-ctl", [this] { run(); });
 }
 
-Control::~Control() {
+void Control::close() {
   stop_ = true;
   wake_.set();
+}
+
+Control::~Control() {
+  close();
   thread_.join();
 }
 

@@ -73,6 +73,8 @@ class Control {
   Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBroker& socket_broker);
   /// Without a leave or a failure before: tells the others that this rank gave up.
   ~Control();
+  /// Begins what the destructor waits for.
+  void close();
 
   /// Blocks until every rank has joined; throws Error with the job's failure. The control thread
   /// keeps the deadline.

@@ -12,11 +12,11 @@ namespace ropewalk::bootstrap {
 namespace {
 
 /// A member tells who waits that it is there, and tries to listen where another process does.
-constexpr int64_t kBeat_ns = 1000 * kMillisecond_ns;
+constexpr int64_t kNewcomerBeat_ns = 1000 * kMillisecond_ns;
 /// Of a member that says nothing.
-constexpr int64_t kSilenceMax_ns = 5 * kBeat_ns;
+constexpr int64_t kSilenceMax_ns = 5 * kNewcomerBeat_ns;
 /// A member looks whether one of the addresses has become this host's.
-constexpr int64_t kLookUpInterval_ns = 60 * kBeat_ns;
+constexpr int64_t kLookUpInterval_ns = 60 * kNewcomerBeat_ns;
 
 std::vector<UniqueFd> only_if_open(UniqueFd fd) {
   std::vector<UniqueFd> fds;
@@ -107,7 +107,7 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
   listen_at_ns_ = now_ns + kLookUpInterval_ns;
   for (const Endpoint& endpoint : coordinators_) {
     if (!is_of_this_host(endpoint)) continue;
-    listen_at_ns_ = now_ns + kBeat_ns;
+    listen_at_ns_ = now_ns + kNewcomerBeat_ns;
     try {
       for (UniqueFd& listener : listen_at_coordinator(endpoint, socket_ifname_))
         acceptor_.listen_for_joins(std::move(listener));
@@ -135,11 +135,11 @@ void NewcomerListener::take(AuthenticatedSocket& incoming) {
 
 void NewcomerListener::advance_waiting(int64_t now_ns) {
   const bool is_time = now_ns >= beat_at_ns_;
-  if (is_time) beat_at_ns_ = now_ns + kBeat_ns;
+  if (is_time) beat_at_ns_ = now_ns + kNewcomerBeat_ns;
   const std::lock_guard lock(mutex_);
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     one->stream.advance(set_);  // it has nothing to say
-    if (is_time) one->stream.send(frame(Heartbeat{kBeat_ns / kMillisecond_ns}));
+    if (is_time) one->stream.send(frame(Heartbeat{kNewcomerBeat_ns / kMillisecond_ns}));
     one->stream.flush();
     if (!one->stream.is_open()) is_told_ = false;
     one = one->stream.is_open() ? std::next(one) : waiting_.erase(one);

@@ -1,6 +1,7 @@
 // Who of the members of a next epoch has ended while that is joined.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -36,11 +37,16 @@ class Predecessor {
   /// Readable once there is one.
   int event_fd() const { return event_.fd(); }
 
+  /// The world that could not be joined, for a moment: it still tells those who come late why.
+  void leave_behind(std::shared_ptr<void> world) { left_behind_ = std::move(world); }
+  std::shared_ptr<void> take_left_behind() { return std::exchange(left_behind_, nullptr); }
+
  private:
   const std::vector<int> members_;
   Event event_;
   mutable std::mutex mutex_;
-  std::set<int> ended_;  // guarded by mutex_
+  std::set<int> ended_;                // guarded by mutex_
+  std::shared_ptr<void> left_behind_;  // of the thread that joins
 };
 
 }  // namespace ropewalk::bootstrap

@@ -183,7 +183,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.rank = identity.rank;
   setup.size = identity.size;
   setup.config = config;
-  setup.predecessor = std::move(predecessor);
+  setup.predecessor = predecessor;
   setup.deadline_ns = MonotonicClock().now_ns() + config.time_to_join().count();
   open_listeners(identity, config, setup);
   std::string choice;
@@ -197,7 +197,13 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.record = std::move(record);
   world->control_ = std::make_unique<Control>(std::move(setup), *world->monitor_, *world->parts_,
                                               *world->socket_broker_);
-  world->control_->wait_joined();
+  try {
+    world->control_->wait_joined();
+  } catch (const Error&) {
+    world->control_->close();
+    if (predecessor) predecessor->leave_behind(std::move(world));  // the others agree meanwhile
+    throw;
+  }
   return world;
 }
 
@@ -228,6 +234,10 @@ AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
                    .call = setup.contribution.call,
                    .text = setup.contribution.text},
           {}};
+}
+
+void World::keep(std::shared_ptr<void> object) {
+  kept_.push_back(std::move(object));
 }
 
 void World::set_successor(std::shared_ptr<Predecessor> successor) {

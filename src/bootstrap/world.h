@@ -123,6 +123,8 @@ class World {
   /// on where the job has failed, and with those who are left. Blocks until its end, at
   /// `deadline_ns` (monotonic clock) at the latest. One at a time.
   bootstrap::AgreementEnd agree(bootstrap::Agreement::Setup setup, int64_t deadline_ns);
+  /// Until this world ends.
+  void keep(std::shared_ptr<void> object);
   /// Tells those who join the next epoch here who has ended; null: nobody any more.
   void set_successor(std::shared_ptr<bootstrap::Predecessor> successor);
   /// All who wait at this rank to join (bootstrap/newcomers.h); the others are told.
@@ -145,7 +147,8 @@ class World {
   const std::unique_ptr<bootstrap::SocketBroker> socket_broker_;
   PeerRecord alone_;  // in a world of one
   mutable std::mutex newcomers_mutex_;
-  std::vector<Newcomer> newcomers_here_;         // of a world of one; guarded by newcomers_mutex_
+  std::vector<Newcomer> newcomers_here_;  // of a world of one; guarded by newcomers_mutex_
+  std::vector<std::shared_ptr<void>> kept_;
   std::unique_ptr<bootstrap::Control> control_;  // else; last: its thread uses the others
 };
 

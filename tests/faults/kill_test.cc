@@ -1,6 +1,7 @@
 // Ranks that are killed, stopped or cut off in the middle of collectives: every survivor names the
 // culprit, in time, and nothing is left behind.
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/shm.h>
@@ -155,14 +156,16 @@ TEST_P(Faults, ACutConnectionIsNamedWithinASecond) {
     if (comm.rank() != 2) return reduce_for_ever(comm);
     std::thread cutter([] {
       sleep_s(0.1);
-      // By a child, which has the same sockets, while this process stands still until the others
+      // By a child, which has the same sockets (by other numbers, since children do not get a
+      // communicator's), while this process stands still until the others
       // have seen it: else it may tell them first, over a new connection or one not shut yet, that
       // it has lost them.
+      for (int fd = 3; fd < 256; ++fd) ::fcntl(fd, F_DUPFD_CLOEXEC, 256);
       const pid_t child = ::fork();
       if (child == 0) {
         ::kill(::getppid(), SIGSTOP);
         ::usleep(2000);
-        for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
+        for (int fd = 256; fd < 512; ++fd) ::shutdown(fd, SHUT_RDWR);
         ::usleep(100'000);
         ::kill(::getppid(), SIGCONT);
         ::_exit(0);

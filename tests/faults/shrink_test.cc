@@ -138,7 +138,10 @@ TEST_P(Shrinks, EveryKillLeavesAJobThatGoesOn) {
 }
 
 // Its sockets are open as long.
-TEST_P(Shrinks, TheOthersGoOnWhileTheMemoryOfWhoDiedIsTakenDown) {
+/// On the host of a rank that has died.
+class ShrinksThere : public Shrinks {};
+
+TEST_P(ShrinksThere, TheOthersGoOnWhileTheMemoryOfWhoDiedIsTakenDown) {
   const auto board = Board::make();
   ForkedJob job(3, options_for(3), [&](Communicator& comm) {
     if (comm.rank() == 1) map_much();
@@ -345,6 +348,8 @@ TEST_P(Shrinks, WhoHadNoQuorumTriesNoMore) {
   EXPECT_EQ(verdicts[2].code, static_cast<int>(ErrorCode::no_quorum)) << verdicts[2].text;
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, ShrinksThere, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Transports, Shrinks, ::testing::ValuesIn(transports_of_jobs()),
                          [](const auto& info) { return info.param; });
 

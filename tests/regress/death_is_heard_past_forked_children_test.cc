@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, PastForkedChildren, ::testing::ValuesIn(tra
 
 TEST_P(PastForkedChildren, ADeathIsHeard) {
   constexpr int kRanks = 2, kVictim = 1;  // where hosts differ, each alone on its own
-  std::array<int, 2> lives;  // readable in the child at the test's end
+  std::array<int, 2> lives;               // readable in the child at the test's end
   ASSERT_EQ(::pipe(lives.data()), 0);
   Options options;
   options.size = kRanks;

@@ -140,17 +140,8 @@ class AsyncPolicy {
     session_.swap(next);
     return elements;
   }
-  void close() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->settle();
-  }
-  void abandon() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->abandon("an exception ended its AsyncEA");
-    task_->settle();
-  }
+  void close() { settle_task(*session_, *task_); }
+  void abandon() { abandon_task(*session_, *task_, "AsyncEA"); }
 
  private:
   std::shared_ptr<Session> session_;  // first: goes last

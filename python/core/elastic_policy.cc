@@ -116,17 +116,8 @@ class ElasticPolicy {
   int epoch() const { return task_->membership().epoch; }
   int rank() const { return task_->membership().rank; }
   int size() const { return task_->membership().size; }
-  void leave() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->settle();
-  }
-  void abandon() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->abandon("an exception ended its ElasticAsyncEA");
-    task_->settle();
-  }
+  void leave() { settle_task(*session_, *task_); }
+  void abandon() { abandon_task(*session_, *task_, "ElasticAsyncEA"); }
 
  private:
   std::shared_ptr<Session> session_;  // first: goes last

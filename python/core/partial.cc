@@ -85,17 +85,8 @@ class Partial {
     nb::gil_scoped_release unlocked;
     return task_->apply([&](auto& reducer) { return reducer.finish(array.data, array.count); });
   }
-  void close() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->settle();
-  }
-  void abandon() {
-    if (session_->is_forked()) return;
-    nb::gil_scoped_release unlocked;
-    task_->abandon("an exception ended its PartialAllReduce");
-    task_->settle();
-  }
+  void close() { settle_task(*session_, *task_); }
+  void abandon() { abandon_task(*session_, *task_, "PartialAllReduce"); }
 
  private:
   Array view(nb::handle x) const {

@@ -91,6 +91,19 @@ class Session {
   std::vector<std::weak_ptr<Task>> tasks_;
 };
 
+/// A method of the object that has it. With the GIL; nothing in a forked child.
+inline void settle_task(const Session& session, Task& task) {
+  if (session.is_forked()) return;
+  nanobind::gil_scoped_release unlocked;
+  task.settle();
+}
+/// Likewise, after an exception in its block.
+inline void abandon_task(const Session& session, Task& task, const char* name) {
+  if (session.is_forked()) return;
+  nanobind::gil_scoped_release unlocked;
+  task.abandon(std::string("an exception ended its ") + name);
+  task.settle();
+}
 /// Waits for its end, after which what it uses may go; in a forked child gives it up. With the GIL.
 template <class T>
 void end_task(const Session& session, std::shared_ptr<T>& task) {

@@ -90,7 +90,8 @@ void DeathWatch::enter(const std::vector<PeerRecord>& table, int rank) {
 
 bool DeathWatch::map(const PeerRecord& owner) {
   const auto info = owner.transport_infos.find(kInfo);
-  const auto words = split(info == owner.transport_infos.end() ? "" : info->second, ':');
+  if (info == owner.transport_infos.end()) return false;
+  const auto words = split(info->second, ':');
   const auto fd = parse_number<int>(words[0]);
   const auto inode = parse_number<uint64_t>(words.back());
   if (words.size() != 2 || !fd || !inode) return false;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <thread>
 #include <utility>
@@ -237,6 +238,7 @@ AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
 }
 
 void World::keep(std::shared_ptr<void> object) {
+  assert(object);
   kept_.push_back(std::move(object));
 }
 

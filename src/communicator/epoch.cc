@@ -182,7 +182,7 @@ class NextEpoch {
       joined_ = std::make_shared<Impl>(options, predecessor);
     } catch (const Error& error) {
       joined_.reset();
-      world_->keep(predecessor->take_left_behind());
+      if (auto failed = predecessor->take_left_behind()) world_->keep(std::move(failed));
       if (!may_try_again(error.code()) || remaining_ns() <= 0) throw;
     }
     if (joined_ && newcomers_.empty())

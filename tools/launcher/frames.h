@@ -26,11 +26,10 @@ enum class FrameKind : uint8_t {
   stdin_end,   // rank 0's input ends
   hold,        // read no more output of the ranks: who reads ours is slow
   resume,      // read on
-  restart,  // starts a rank that joins the job; rank: a number of its own; payload: the slot that
-            // it
-            // takes (JobPart::slots), a blank, the coordinator's addresses
-  finish,   // no rank runs: end what they left, then say done; payload: the grace of leftovers
-            // in milliseconds
+  restart,     // starts a rank that joins; rank: a number of its own; payload: the slot that it
+               // takes (JobPart::slots), a blank, the coordinator's addresses
+  finish,      // no rank runs: end what they left, then say done; payload: the grace of leftovers
+               // in milliseconds
   // agent to launcher
   ready,         // payload: "port address" of its listener where asked for, else empty
   refused,       // payload: why the job cannot run here

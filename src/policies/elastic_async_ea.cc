@@ -233,6 +233,8 @@ class ElasticAsyncEa<T>::Impl {
         meet((deadline - Time::now()) / 2);
         if (!ea_) ea_.emplace(*comm_, 1, alpha_, AsyncEaOptions{.completes = true});
         applied_elements_ += ea_->resume(*comm_, parameters);
+        // Else one that leaves now could be the only one that has restored the center.
+        comm_->barrier();
         has_exchanged_ = false;
         break;
       } catch (const Error& error) {

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "memory/memfd.h"
 #include "tests/local_world.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -48,7 +49,7 @@ void require(bool holds, const char* what) {
 
 std::vector<std::string> transports_of_jobs() {
   auto transports = transports_under_test();
-  if (transports.size() > 1) transports.emplace_back(kMixed);
+  if (transports.size() > 1 && !kHasThreadSanitizer) transports.emplace_back(kMixed);
   return transports;
 }
 

@@ -23,7 +23,8 @@ struct Verdict {
 /// For `Options::transport` of a ForkedJob: two hosts, so that "auto" uses shm within and tcp
 /// between them. Ranks with odd numbers are in a user namespace of their own, which makes a host.
 inline constexpr const char* kMixed = "mixed";
-/// `transports_under_test`, and both at once.
+/// `transports_under_test`, and both at once. Not with ThreadSanitizer, which has a thread of its
+/// own in every process: only one with a single thread can enter a user namespace.
 std::vector<std::string> transports_of_jobs();
 
 class ForkedJob {

@@ -28,30 +28,27 @@ class SlowRank : public ::testing::TestWithParam<std::tuple<std::string, int>> {
     const auto [transport, ranks] = GetParam();
     const std::string who = fmt::format("rank {} {} not called all_reduce #1 yet",
                                         fmt::join(slow, ", "), slow.size() == 1 ? "has" : "have");
-    std::latch given_up(ranks - std::ssize(slow));
-    run_ranks(
-        ranks, transport,
-        [&](Communicator& comm) {
-          std::vector<float> data(kCount);
-          comm.barrier();
-          const bool is_slow = std::ranges::find(slow, comm.rank()) != slow.end();
-          if (is_slow) given_up.wait();
-          Call call = Call::all_reduce(std::span(data));
-          call.algorithm = algorithm;
-          try {
-            comm.run(call);
-            ADD_FAILURE() << "rank " << comm.rank() << " did not fail";
-          } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
-            EXPECT_EQ(error.failure().peer, slow.front()) << error.what();
-            EXPECT_NE(std::string(error.what()).find(who), std::string::npos) << error.what();
-          }
-          if (!is_slow) given_up.count_down();
-        },
-        [](int, Options& options) {
-          options.timeout =
-              std::chrono::duration_cast<std::chrono::nanoseconds>(slowness() * 300ms);
-        });
+    const std::ptrdiff_t waiters = ranks - std::ssize(slow);
+    std::latch all_wait(waiters), given_up(waiters);
+    run_ranks(ranks, transport, [&](Communicator& comm) {
+      std::vector<float> data(kCount);
+      comm.barrier();
+      const bool is_slow = std::ranges::find(slow, comm.rank()) != slow.end();
+      if (is_slow) given_up.wait();
+      Call call = Call::all_reduce(std::span(data));
+      call.algorithm = algorithm;
+      try {
+        Work work = comm.start(call);
+        if (!is_slow) all_wait.arrive_and_wait();  // nobody else is late
+        work.wait(std::chrono::duration_cast<std::chrono::nanoseconds>(slowness() * 300ms));
+        ADD_FAILURE() << "rank " << comm.rank() << " did not fail";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::timeout) << error.what();
+        EXPECT_EQ(error.failure().peer, slow.front()) << error.what();
+        EXPECT_NE(std::string(error.what()).find(who), std::string::npos) << error.what();
+      }
+      if (!is_slow) given_up.count_down();
+    });
   }
 };
 

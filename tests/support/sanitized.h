@@ -1,15 +1,23 @@
-// Whether this program is built with AddressSanitizer or ThreadSanitizer.
+// Whether this program is built with a sanitizer that changes how processes and memory behave.
 #pragma once
 
 namespace ropewalk {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kIsSanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool kIsSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#if defined(__has_feature)  // clang
+inline constexpr bool kHasAddressSanitizer = __has_feature(address_sanitizer);
+inline constexpr bool kHasThreadSanitizer = __has_feature(thread_sanitizer);
 #else
-inline constexpr bool kIsSanitized = false;
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kHasAddressSanitizer = true;
+#else
+inline constexpr bool kHasAddressSanitizer = false;
 #endif
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kHasThreadSanitizer = true;
+#else
+inline constexpr bool kHasThreadSanitizer = false;
+#endif
+#endif
+inline constexpr bool kIsSanitized = kHasAddressSanitizer || kHasThreadSanitizer;
 
 }  // namespace ropewalk

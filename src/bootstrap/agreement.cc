@@ -12,6 +12,9 @@ namespace {
 
 /// For those who are taken for dead, and may have been out of reach for a moment.
 constexpr int64_t kSuspectsWait_ns = 100 * kMillisecond_ns;
+/// A leader dials those who have not dialed it within so long: two links of a pair cost two
+/// handshakes.
+constexpr int64_t kFollowersDial_ns = 10 * kMillisecond_ns;
 
 }  // namespace
 
@@ -130,6 +133,7 @@ std::vector<int> Agreement::links_wanted() const {
   std::vector<int> wanted;
   if (decision_ || gave_up_ || leader_ < 0) return wanted;
   if (leader_ != setup_.rank) return linked_.contains(leader_) ? wanted : std::vector{leader_};
+  if (!dials_) return wanted;
   for (const int rank : setup_.members)
     if (rank != setup_.rank && !ended_.contains(rank) && !linked_.contains(rank))
       wanted.push_back(rank);
@@ -142,18 +146,23 @@ void Agreement::advance(int64_t now_ns) {
   follow(now_ns);
   if (leader_ != setup_.rank) {
     role_ = Role::follower;
+    dials_ = false;
     wake_at_ns_ = leader_heard_ns_ + silence_max_ns_;
     return ask(now_ns);
   }
-  if (role_ == Role::follower) prepare(now_ns);
+  if (role_ == Role::follower) {
+    dials_at_ns_ = now_ns + std::min(kFollowersDial_ns, silence_max_ns_ / 2);
+    prepare(now_ns);
+  }
   propose_if_ready(now_ns);
   if (decision_) return;
   if (now_ns >= repeat_at_ns_) {  // also a sign of life
     repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
     broadcast(message(role_ == Role::preparing ? Kind::prepare : Kind::accept));
   }
+  dials_ = now_ns >= dials_at_ns_;
   wake_at_ns_ = repeat_at_ns_;
-  for (const int64_t until_ns : {suspects_until_ns_, setup_.patient_until_ns})
+  for (const int64_t until_ns : {suspects_until_ns_, setup_.patient_until_ns, dials_at_ns_})
     if (now_ns < until_ns) wake_at_ns_ = std::min(wake_at_ns_, until_ns);
 }
 

@@ -191,6 +191,8 @@ class Agreement {
   std::set<int> accepts_;  // of ballot_
   Decision proposed_;
   int64_t repeat_at_ns_ = 0;  // also of a learner's questions
+  int64_t dials_at_ns_ = 0;   // those who have not dialed this leader
+  bool dials_ = false;
 };
 
 }  // namespace ropewalk::bootstrap

@@ -81,17 +81,21 @@ bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
     }
     return link.dialer->state() != Dialer::State::working && !link.stream;
   }
-  for (const Frame& frame : link.stream->advance(set)) take(link.peer, frame, now_ns);
+  for (const Frame& frame : link.stream->advance(set)) take(link, frame, now_ns);
   if (link.stream->is_open()) return ended_.contains(link.peer);
   if (link.stream->was_closed()) note_ended(link.peer);
   return true;
 }
 
-void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
+void AgreementControl::take(Link& link, const Frame& frame, int64_t now_ns) {
+  const int peer = link.peer;
   const auto message =
       frame.type == FrameType::agreement ? decode<AgreementMessage>(frame.payload) : std::nullopt;
+  using Kind = AgreementMessage::Kind;
+  if (message && (message->kind == Kind::decided || message->kind == Kind::gave_up))
+    link.stream->acknowledge();  // who goes waits for that
   // Neither is a member that others could go on with.
-  if (!message || message->kind == AgreementMessage::Kind::gave_up) return note_ended(peer);
+  if (!message || message->kind == Kind::gave_up) return note_ended(peer);
   if (message->instance == begun_ && agreement_)
     agreement_->hear(peer, *message, now_ns);
   else if (message->instance <= begun_ || is_closed_)

@@ -51,7 +51,7 @@ class AgreementControl {
   void add_link(Link& link, ConnectedSocket socket);
   void tell_last(FrameStream& stream);
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
-  void take(int peer, const Frame& frame, int64_t now_ns);
+  void take(Link& link, const Frame& frame, int64_t now_ns);
   void answer_alone(int peer, const AgreementMessage& message);
   bool has_link(int peer, bool open) const;
   void dial(int peer);

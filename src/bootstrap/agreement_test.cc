@@ -18,6 +18,7 @@ using Kind = AgreementMessage::Kind;
 constexpr int64_t kPatience_ns = 4000 * kMillisecond_ns;
 constexpr int64_t kSilence_ns = kPatience_ns / 4;
 constexpr int64_t kGrace_ns = 100 * kMillisecond_ns;
+constexpr int64_t kFollowersDial_ns = 10 * kMillisecond_ns;
 
 Contribution contribution_of(int rank) {
   return {~(uint64_t{1} << rank % 64), 1, fmt::format("rank {}", rank)};
@@ -132,6 +133,9 @@ TEST(Agreement, OnlyTheLeaderWantsAllLinks) {
   AgreementTable table(4);
   table.begin_all();
   for (int rank = 0; rank < 4; ++rank) table.advance(rank);
+  EXPECT_EQ(table[0].links_wanted(), std::vector<int>()) << "they dial";
+  table.now_ns = kFollowersDial_ns;
+  table.advance(0);
   EXPECT_EQ(table[0].links_wanted(), (std::vector{1, 2, 3}));
   EXPECT_EQ(table[2].links_wanted(), std::vector{0});
   table.link(0, 2);
@@ -202,6 +206,9 @@ TEST(Agreement, SuspectsAreWaitedForNoLongerThanTheGrace) {
   table.link(0, 1);
   table.steps(3);
   EXPECT_FALSE(table[0].decision()) << "it may have been out of reach for a moment";
+  EXPECT_EQ(table[0].wake_at_ns(), kFollowersDial_ns);
+  table.now_ns = kFollowersDial_ns;
+  table.step();
   EXPECT_EQ(table[0].wake_at_ns(), kGrace_ns);
   table.now_ns = kGrace_ns;
   table.steps(3);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 #include "base/descriptors.h"
@@ -130,7 +131,7 @@ void Control::prepare(int64_t now_ns) {
   }
   if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
   // That something is acknowledged wakes nobody.
-  const bool tells = leave_ && tree_.failure_is_spread() && !flushed();
+  const bool tells = leave_ && tree_.failure_is_spread() && !told_;
   if (closing_since_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
 }
 
@@ -210,12 +211,13 @@ bool Control::owes_late_ranks(int64_t now_ns) const {
 
 void Control::notify_waiters() {
   const std::lock_guard lock(mutex_);
+  const auto before = std::tuple(joined_, over_, told_, all_left_);
   joined_ = is_joined_;
   over_ = monitor_.failure() != nullptr;
   told_ = tree_.failure_is_spread() && flushed();
   all_left_ = is_joined_ && tree_.all_left();
   if (all_left_) setup_.death_watch->leave();  // this process may end at once
-  if (joined_ || over_) changed_.notify_all();
+  if (before != std::tuple(joined_, over_, told_, all_left_)) changed_.notify_all();
 }
 
 // ---- The next epoch ----

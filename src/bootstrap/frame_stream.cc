@@ -1,6 +1,8 @@
 #include "bootstrap/frame_stream.h"
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -63,6 +65,11 @@ void FrameStream::write_queue() {
       end(errno, errno_text(errno));
     }
   }
+}
+
+void FrameStream::acknowledge() const {
+  constexpr int kNow = 1;
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &kNow, sizeof kNow);
 }
 
 bool FrameStream::read_some() {

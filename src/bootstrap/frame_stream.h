@@ -32,6 +32,9 @@ class FrameStream {
   /// Goes out with the next `prepare`, or `flush`, or at the end: many frames at once.
   void send(const Bytes& frame) { unsent_.insert(unsent_.end(), frame.begin(), frame.end()); }
   void flush();
+  /// Has this kernel acknowledge what has come at once, not only after some 40 ms: for last words,
+  /// whose sender waits for that.
+  void acknowledge() const;
   /// Every byte sent is acknowledged by the other side's kernel (or the connection is over).
   bool flushed() const;
   bool idle() const { return unsent_.empty() && queue_.empty(); }

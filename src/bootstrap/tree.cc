@@ -109,7 +109,7 @@ void Tree::prepare(PollSet& set) {
     if (failure_spread_ && !link.knows && !link.is_unaware)
       set.wake_at(spread_ns_ + kFailureReturns_ns);
   }
-  if (!links_.empty()) set.wake_at(next_beat_ns_);
+  if (!links_.empty() && !failure_spread_) set.wake_at(next_beat_ns_);
   if (const int64_t at_ns = gone_ns_ + kOrphansCome_ns; advanced_ns_ <= at_ns)
     set.wake_at(at_ns + kMillisecond_ns);
 }
@@ -161,6 +161,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
       if (!statements_.take_failure(frame.payload, link.peer, Statements::Link::tree))
         protocol_fault(link.peer);
       link.knows = true;
+      link.stream.acknowledge();  // who goes waits for that
       return;
     case FrameType::leave:
       return handle_leave(link, frame);
@@ -181,7 +182,7 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   if (!statements_.is_genuine_leave(*leave, link.peer)) return;
   leaves_[leave->message.rank] = bootstrap::frame(*leave);
   monitor_.mark_left(rank, leave->message.calls);
-  --awaited_;
+  if (--awaited_ == 0) link.stream.acknowledge();
   if (gone_ns_ != 0) gone_ns_ = advanced_ns_;
   flood(leaves_[leave->message.rank], link.peer);
 }
@@ -213,7 +214,7 @@ void Tree::spread_question() {
 }
 
 void Tree::beat(int64_t now_ns) {
-  if (now_ns < next_beat_ns_) return;
+  if (failure_spread_ || now_ns < next_beat_ns_) return;  // then silence means nothing any more
   beat_ns_ = find_beat_ns();
   next_beat_ns_ = now_ns + beat_ns_;
   const auto interval_ms = static_cast<uint32_t>(std::max<int64_t>(beat_ns_ / kMillisecond_ns, 1));

@@ -57,6 +57,7 @@ class Connection {
   /// Begins connecting, once. `ready` turns true when messages can flow.
   void connect();
   bool has_begun() const { return connecting_; }
+  bool is_connecting() const { return connecting_ && !ready_ && !has_left_ && !lost_; }
   bool ready() { return ready_ || try_ready(); }
   /// Why nothing more will come of this connection, if that is known here.
   const std::optional<Failure>& failure() const { return failure_; }
@@ -239,6 +240,13 @@ class Connections {
   }
   /// Whether connections have become ready since the last call: what waits for them may go on.
   bool find_ready();
+  /// Of those that are being established some are not ready. Of what is ready since the last
+  /// find_ready it knows nothing.
+  bool are_connecting() const {
+    return ready_ != open_.size() && std::ranges::any_of(open_, [](const Connection* connection) {
+             return connection->is_connecting();
+           });
+  }
 
   /// As Transport::set_batching, of all networks.
   void set_batching(bool on) {

@@ -201,6 +201,7 @@ bool Driver::drive_until(const Done& done, WaitState& wait) {
       if (!stopping_) moved = progress.turn();
       progress.notify_waiters(moved);
       wait.moves_seen = progress.moves_;
+      wait.connects = progress.worker_.connections().are_connecting();
       const bool is_done = done();
       progress.hand_over_callbacks(lock);
       if (is_done) return true;

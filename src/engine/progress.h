@@ -83,6 +83,7 @@ struct WaitState {
   bool background = false;          // nobody waits for this thread: it makes room for who computes
   bool may_fail = false;            // at its limit the communicator does
   bool counted = false;             // it has lasted: others may be told of it
+  bool connects = false;            // peers are asked for connections: that takes a while
   int64_t idle_since_ns = 0;
   uint32_t turns = 0, spins = 0;
   bool blocked = false;     // the last idle() slept

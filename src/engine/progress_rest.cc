@@ -78,7 +78,7 @@ void Progress::idle(WaitState& wait) {
   if (idle_ns < kSpin_ns && !wait.background && !block_at_once) return;
   if (!wait.counted) return note_wait(wait);
   const bool aside = wait.background || wait.channel || options_.across_hosts;
-  const int64_t yield_ns = aside ? kYieldAside_ns : kYield_ns;
+  const int64_t yield_ns = wait.connects ? 0 : aside ? kYieldAside_ns : kYield_ns;
   if (idle_ns < kSpin_ns + yield_ns && !block_at_once) {
     sched_yield();
     const bool took_long = clock_.now_ns() - now_ns > kOwnYield_ns;

@@ -82,6 +82,7 @@ class SteppingClock final : public Clock {
     if (++asked_ == happens_at && happens) happens();
     return now_ns_ += step_ns;
   }
+  int asked() const { return asked_; }
   int64_t step_ns = 1'000'000;
   std::function<void()> happens;
   int happens_at = 0;
@@ -186,8 +187,19 @@ TEST_F(DriverThatWaits, SleepsInTheBackgroundOnceAYieldTakesLong) {
   EXPECT_GT(armed_before, 0);
 }
 
-TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
+TEST_F(DriverThatWaits, SleepsWhileItsPeerIsStillToConnect) {
   clock.happens_at = 8;
+  clock.happens = [&] { send(); };
+  driver.wait(groups[0], driver.timeout_ns());
+  EXPECT_GT(transport.armed, 0);
+}
+
+TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
+  send();
+  driver.wait(groups[0], driver.timeout_ns());
+  transport.armed = 0;
+  driver.start(groups[0], false);  // they are connected now
+  clock.happens_at = clock.asked() + 8;
   clock.happens = [&] { send(); };
   driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(transport.armed, 0);

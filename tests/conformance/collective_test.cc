@@ -8,6 +8,7 @@
 #include "tests/local_world.h"
 #include "tests/support/cases.h"
 #include "tests/support/reference.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -60,8 +61,11 @@ class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>
 TEST_P(Collectives, GiveTheRightAnswer) {
   const auto [transport, ranks] = GetParam();
   const std::vector<Case> cases = cases_of_every_size(ranks);
-  run_ranks(ranks, transport, [&](Communicator& comm) {
-    for (const Case& c : cases) run_case(comm, c);
+  // What sanitizers look for does not depend on the rank count.
+  const size_t stride = kIsSanitized && ranks > 2 ? 4 : 1;
+  run_ranks(ranks, transport, [&, ranks = ranks](Communicator& comm) {
+    for (size_t i = static_cast<size_t>(ranks) % stride; i < cases.size(); i += stride)
+      run_case(comm, cases[i]);
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "tests/local_world.h"
 #include "tests/support/descriptors.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/under_test.h"
 
 namespace ropewalk::testing {
@@ -130,7 +131,7 @@ TEST_P(PartsOver, OneThatIsAbortedLeavesTheOthers) {
 
 // Their buffers are the caller's again, and then others': nothing may be written there any more.
 TEST_P(PartsOver, OneThatFailsInTheMidstOfACallLetsGoOfItsMemory) {
-  constexpr size_t kCount = 2'000'000;
+  constexpr size_t kCount = kIsSanitized ? 500'000 : 2'000'000;
   for (int round = 0; round < 5; ++round)
     run_ranks(4, GetParam(), [round](Communicator& comm) {
       const auto part = comm.split(0);

@@ -14,14 +14,23 @@
 namespace ropewalk::testing {
 namespace {
 
-/// Memory of one rank, half of it registered; all of it freed with the object.
+/// Memory of one rank, half of it registered, which cases share: to make it takes longer than most
+/// of them.
 class RankMemory {
  public:
   explicit RankMemory(Communicator& comm) : comm_(comm) {}
+  /// For the next case: what was taken is given back.
+  void begin_case() {
+    taken_ = 0;
+    plain_.clear();
+  }
   std::byte* take(size_t bytes) {
-    if (++taken_ % 2 == 0) return plain_.emplace_back(bytes + 1).data();
-    registered_.push_back(comm_.allocate<uint8_t>(bytes));
-    return reinterpret_cast<std::byte*>(registered_.back().data());
+    const size_t number = taken_++ / 2;
+    if (taken_ % 2 == 0) return plain_.emplace_back(bytes + 1).data();
+    if (number == registered_.size()) registered_.emplace_back();
+    Buffer<uint8_t>& buffer = registered_[number];
+    if (buffer.size() < bytes || buffer.data() == nullptr) buffer = comm_.allocate<uint8_t>(bytes);
+    return reinterpret_cast<std::byte*>(buffer.data());
   }
 
  private:
@@ -31,8 +40,8 @@ class RankMemory {
   std::vector<Buffer<uint8_t>> registered_;
 };
 
-void run_case(Communicator& comm, const Case& c) {
-  RankMemory memory(comm);
+void run_case(Communicator& comm, RankMemory& memory, const Case& c) {
+  memory.begin_case();
   RankBuffers buffers(c, comm.rank(), [&](size_t bytes) { return memory.take(bytes); });
   buffers.fill();
   comm.run(buffers.call());
@@ -47,8 +56,9 @@ TEST_P(EveryCase, GivesTheRightAnswer) {
   // Of more than five ranks every third kind, another third on every rank count.
   const size_t stride = ranks > 5 ? 3 : 1;
   run_ranks(ranks, transport, [&, ranks = ranks](Communicator& comm) {
+    RankMemory memory(comm);
     for (size_t i = static_cast<size_t>(ranks) % stride; i < cases.size(); i += stride)
-      run_case(comm, cases[i]);
+      run_case(comm, memory, cases[i]);
   });
 }
 
@@ -64,8 +74,9 @@ TEST_P(Collectives, GiveTheRightAnswer) {
   // What sanitizers look for does not depend on the rank count.
   const size_t stride = kIsSanitized && ranks > 2 ? 4 : 1;
   run_ranks(ranks, transport, [&, ranks = ranks](Communicator& comm) {
+    RankMemory memory(comm);
     for (size_t i = static_cast<size_t>(ranks) % stride; i < cases.size(); i += stride)
-      run_case(comm, cases[i]);
+      run_case(comm, memory, cases[i]);
   });
 }
 

@@ -46,8 +46,7 @@ void exchange_for_ever(Communicator& comm, int tau) {
 class AsyncEaFaults : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AsyncEaFaults, EveryKillIsNamedWithinASecond) {
-  const char* text = std::getenv("TEST_KILLS");
-  const int kills = text != nullptr ? std::atoi(text) : 30;
+  const int kills = kills_under_test(30);
   std::mt19937 random(20240501);
   for (int i = 0; i < kills; ++i) {
     // Some exchange without pause; some are killed while the others are between exchanges.

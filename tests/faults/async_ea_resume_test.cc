@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
@@ -163,11 +162,6 @@ class ElasticWorker {
   size_t since_resume_ = 0;                 // exchanges
 };
 
-int resume_kills(int usual) {
-  const char* text = std::getenv("TEST_KILLS");
-  return text != nullptr ? std::atoi(text) : usual;
-}
-
 class AsyncEaSurvives : public ::testing::TestWithParam<std::string> {
  protected:
   /// Kills the victims one after the other, `between` of them, and expects all others to go on.
@@ -199,32 +193,32 @@ class AsyncEaSurvives : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(AsyncEaSurvives, OneThatWorksAndOwns) {
-  for (int i = 0; i < resume_kills(4) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(4) && !HasFailure(); ++i)
     kill({.victims = {i % 4}, .large = i % 3 == 2}, i);
 }
 
 TEST_P(AsyncEaSurvives, AServer) {
-  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i / 2 % 2}, .servers = 2, .large = i % 2 == 1}, i);
 }
 
 TEST_P(AsyncEaSurvives, TheOnlyServer) {
-  for (int i = 0; i < resume_kills(2) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(2) && !HasFailure(); ++i)
     kill({.victims = {0}, .servers = 1}, i);
 }
 
 TEST_P(AsyncEaSurvives, AWorkerOfServers) {
-  for (int i = 0; i < resume_kills(2) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(2) && !HasFailure(); ++i)
     kill({.victims = {3}, .servers = 2}, i);
 }
 
 TEST_P(AsyncEaSurvives, TwoAtOnce) {
-  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i % 5, (i + 1) % 5}}, i);
 }
 
 TEST_P(AsyncEaSurvives, OneMoreWhileTheCenterIsRestored) {
-  for (int i = 0; i < resume_kills(3) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(3) && !HasFailure(); ++i)
     kill({.ranks = 5, .victims = {i % 5, (i + 1 + i / 5 % 3) % 5}, .large = i % 2 == 1},
          static_cast<unsigned>(i), [](ResumeBoard& board, std::mt19937& random) {
            const double limit_s = now_s() + 20 * slowness();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -75,8 +74,7 @@ void take_part(Communicator& first, ChurnBoard& board) {
 class Churn : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Churn, KilledRanksAreReplacedWheneverTheyDie) {
-  const char* const text = std::getenv("TEST_KILLS");
-  const int rounds = text != nullptr ? std::atoi(text) : 12;
+  const int rounds = kills_under_test(12);
   const auto board = ChurnBoard::make();
   Options options;
   options.size = kChurning;

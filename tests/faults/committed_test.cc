@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <new>
@@ -218,8 +217,7 @@ class CommittingRank {
 class Committed : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Committed, OnAllThatAreLeftOrOnNone) {
-  const char* const text = std::getenv("TEST_KILLS");
-  const int rounds = text != nullptr ? std::atoi(text) : 20;
+  const int rounds = kills_under_test(20);
   const auto board = CommitBoard::make();
   Options options;
   options.size = kCommitting;

@@ -113,11 +113,6 @@ class Member {
 
 // ---- Processes ----
 
-int member_kills(int usual) {
-  const char* text = std::getenv("TEST_KILLS");
-  return text != nullptr ? std::atoi(text) : usual;
-}
-
 class ElasticSurvives : public ::testing::TestWithParam<std::string> {
  protected:
   Options options(int ranks) const {
@@ -159,12 +154,12 @@ class ElasticSurvives : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(ElasticSurvives, OneThatWorksAndOwns) {
-  for (int i = 0; i < member_kills(4) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(4) && !HasFailure(); ++i)
     kill(4, {i % 4}, static_cast<unsigned>(i), 30, i % 3 == 2 ? 2100 : kPerLane);
 }
 
 TEST_P(ElasticSurvives, TwoOneAfterTheOther) {
-  for (int i = 0; i < member_kills(6) && !HasFailure(); ++i)
+  for (int i = 0; i < kills_under_test(6) && !HasFailure(); ++i)
     kill(5, {i % 5, (i + 1 + i / 5 % 3) % 5}, static_cast<unsigned>(i), i % 2 == 0 ? 1 : 40);
 }
 

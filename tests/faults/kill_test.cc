@@ -95,8 +95,7 @@ class Faults : public ::testing::TestWithParam<std::string> {};
 // Over UCX also the test of past bugs: of 30 ranks that were killed while links were made one took
 // others with it, in whom UCX asserted; later, by another way, one of 300.
 TEST_P(Faults, EveryKillIsNamedWithinASecond) {
-  const char* text = std::getenv("TEST_KILLS");
-  const int kills = text != nullptr ? std::atoi(text) : 100;
+  const int kills = kills_under_test(100);
   const bool of_ucx = is_through_ucx(GetParam());
   Leftovers leftovers(of_ucx);
   std::mt19937 random(20240501);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <new>
@@ -91,11 +90,6 @@ class Shrinks : public ::testing::TestWithParam<std::string> {
   }
 };
 
-int kills_wanted(int usual) {
-  const char* text = std::getenv("TEST_KILLS");
-  return text != nullptr ? std::atoi(text) : usual;
-}
-
 void expect_survivors(ForkedJob& job, const Board& board, const std::vector<int>& victims) {
   const auto verdicts = job.verdicts(-1, 40 * slowness());
   expect_success(verdicts, victims);
@@ -121,7 +115,7 @@ double recovered_s(const Board& board) {
 
 TEST_P(Shrinks, EveryKillLeavesAJobThatGoesOn) {
   std::vector<double> times_s;
-  for (int kill = 0; kill < kills_wanted(16); ++kill) {
+  for (int kill = 0; kill < kills_under_test(16); ++kill) {
     const auto board = Board::make();
     ForkedJob job(kMembers, options(),
                   [&](Communicator& comm) { go_on(comm, *board, kMembers - 1); });
@@ -165,7 +159,7 @@ TEST_P(ShrinksThere, TheOthersGoOnWhileTheMemoryOfWhoDiedIsTakenDown) {
 
 TEST_P(Shrinks, TwoAtOnceAndOneMoreDuringRecovery) {
   std::vector<double> times_s;
-  for (int round = 0; round < kills_wanted(8); ++round) {
+  for (int round = 0; round < kills_under_test(8); ++round) {
     const auto board = Board::make();
     ForkedJob job(kMembers, options(),
                   [&](Communicator& comm) { go_on(comm, *board, kMembers - 3); });
@@ -208,7 +202,7 @@ TEST_P(Shrinks, AStoppedRankIsLeftBehindAndLearnsOfIt) {
 }
 
 TEST_P(Shrinks, WhoIsLeftAgreesWhoeverDies) {
-  for (int round = 0; round < kills_wanted(4); ++round) {
+  for (int round = 0; round < kills_under_test(4); ++round) {
     ForkedJob job(kMembers, options(), [&](Communicator& comm) {
       const uint64_t own = ~(uint64_t{1} << comm.rank());
       for (int call = 0;; ++call) {

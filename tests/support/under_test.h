@@ -30,4 +30,10 @@ inline double slowness() {
   return text != nullptr ? std::atof(text) : 1;
 }
 
+/// How many ranks a test is to kill: TEST_KILLS, or as many as `usual`.
+inline int kills_under_test(int usual) {
+  const char* text = std::getenv("TEST_KILLS");
+  return text != nullptr ? std::atoi(text) : usual;
+}
+
 }  // namespace ropewalk::testing

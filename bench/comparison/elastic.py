@@ -30,6 +30,7 @@ def mpiexec(btl, ranks):
 class Survivors(c.Contender):
     """Each of its ranks is killed once a turn, in a job of its own."""
     words: tuple = ()  # before the program
+    lost_max: int = 0  # of its jobs: that it does not recover in is its own fault
 
     def start(self, build, case, _folder):
         if self.launcher != "ropewalk":
@@ -41,6 +42,7 @@ class Survivors(c.Contender):
         kills = min(case.iterations_min // 2, case.ranks)  # with --quick one
         return [str(word) for word in (
             KILLER, "--folder", segment.parent, "--ranks", case.ranks, "--kills", kills,
+            "--lost-max", self.lost_max,
             "--bytes", case.sizes, "--", *self.start(build, case, segment.parent),
             build / c.PROGRAMS / self.program, *self.options)]
 
@@ -50,7 +52,7 @@ def ropewalk(transport):
 
 
 def ulfm(btl):
-    return Survivors("Open MPI", "ulfm_survivor", "openmpi", words=mpiexec(btl, RANKS))
+    return Survivors("Open MPI", "ulfm_survivor", "openmpi", words=mpiexec(btl, RANKS), lost_max=3)
 
 
 def torch(name, *options):

@@ -30,7 +30,7 @@ def mpiexec(btl, ranks):
 class Survivors(c.Contender):
     """Each of its ranks is killed once a turn, in a job of its own."""
     words: tuple = ()  # before the program
-    lost_max: int = 0  # of its jobs: that it does not recover in is its own fault
+    lost_max: int = 0  # jobs in which it may fail to recover; they are made once more
 
     def start(self, build, case, _folder):
         if self.launcher != "ropewalk":

@@ -35,6 +35,9 @@ def run_job(words, variables):
             raise
     if job.returncode != 0:
         raise JobFailed(f"exit status {job.returncode}: {errors.strip()[-2000:]}")
+    for line in errors.splitlines():
+        if line.startswith("kill_ranks: "):  # of jobs that it has made once more
+            say(f"  {line}")
     return output
 
 

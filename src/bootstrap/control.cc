@@ -131,6 +131,7 @@ void Control::prepare(int64_t now_ns) {
   }
   if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
   // That something is acknowledged wakes nobody.
+  // Until told_ says so: it may have come true since that was looked at.
   const bool tells = leave_ && tree_.failure_is_spread() && !told_;
   if (closing_since_ns_ != 0 || tells) set_.wake_at(now_ns + kClosingPollNs);
 }

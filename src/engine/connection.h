@@ -240,8 +240,7 @@ class Connections {
   }
   /// Whether connections have become ready since the last call: what waits for them may go on.
   bool find_ready();
-  /// Of those that are being established some are not ready. Of what is ready since the last
-  /// find_ready it knows nothing.
+  /// Some are being established still, as find_ready last saw them.
   bool are_connecting() const {
     return ready_ != open_.size() && std::ranges::any_of(open_, [](const Connection* connection) {
              return connection->is_connecting();

@@ -28,9 +28,13 @@ bool is_of_dead(uint32_t state) {
   return (state & FUTEX_OWNER_DIED) != 0;
 }
 
-void futex(uint32_t* word, int operation, uint32_t value) {
-  syscall(SYS_futex, word, operation, value, nullptr, nullptr, 0);
+void futex(uint32_t* word, int operation, uint32_t value, const timespec* timeout = nullptr) {
+  syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
 }
+
+/// The kernel wakes one of those who sleep at a dead process's word, and that may be a thread of
+/// the dead neighbour in between, which cannot tell anybody: who has passed over one looks again.
+constexpr timespec kLookAgainAfter{.tv_sec = 0, .tv_nsec = 100'000'000};
 
 /// A memory file of so many bytes that nobody can shrink under its mappings.
 bool is_memory_file(int fd, uint64_t inode, size_t bytes) {
@@ -159,7 +163,8 @@ void DeathWatch::watch() {
     const bool is_there = prepare_wait(charge, value);
     if (stop_) return;
     note_deaths();
-    if (is_there) futex(word(charge), FUTEX_WAIT, value);
+    if (is_there)
+      futex(word(charge), FUTEX_WAIT, value, passed_.empty() ? nullptr : &kLookAgainAfter);
     if (!is_held(state(charge))) wake(charge);  // of several who sleep there one is woken
   }
 }

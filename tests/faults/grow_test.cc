@@ -93,6 +93,7 @@ TEST_P(Growing, WithoutNewcomersTheEpochGoesOn) {
 
 TEST_P(Growing, AfterADeathGrowAndShrinkAreOne) {
   const auto body = [](Communicator& comm) {
+    comm.agree(0);  // all have joined
     if (comm.rank() == 0) throw std::runtime_error("goes");
     try {
       for (;;) expect_sum_of_ranks(comm, 1000);
@@ -111,6 +112,7 @@ TEST_P(Growing, AProcessJoinsInPlaceOfRankZero) {
   constexpr int kMembers = 4;
   std::future<void> newcomer;
   const auto body = [&](Communicator& comm) {
+    comm.agree(0);  // all have joined
     if (comm.rank() == 0) throw std::runtime_error("goes");
     try {
       for (;;) expect_sum_of_ranks(comm, 1000);

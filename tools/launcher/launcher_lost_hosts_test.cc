@@ -183,7 +183,7 @@ TEST_F(LostHostsTest, AHostThatWasLostBeforeTheJobsEndDoesNotFailIt) {
   const pid_t launcher = start_job({"--hosts", "a,b", "--elastic", "1:2", "--host-timeout", "6"});
   pids_in("pids", 2);
   kill(agent_on("b"), SIGSTOP);
-  await_said("host b: nothing has come from its agent for 3 s");
+  await_said("host b: nothing has come from its agent");
   const Outcome outcome = end(launcher);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err,

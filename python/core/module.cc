@@ -13,6 +13,7 @@
 #include "call.h"
 #include "errors.h"
 #include "invalid.h"
+#include "lightgbm.h"
 #include "policies.h"
 #include "seconds.h"
 #include "session.h"
@@ -255,4 +256,5 @@ NB_MODULE(_core, module) {
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&end_callbacks, nb::call_guard<nb::gil_scoped_release>()));
   bind_policies(module);
+  bind_lightgbm(module);
 }

@@ -30,10 +30,10 @@ Communicator& communicator_of_thread() {
 /// The parts of the ranks, which must lie one after another.
 std::vector<size_t> part_sizes(const int32_t* starts, const int32_t* bytes, int ranks) {
   if (ranks != network->size)
-    throw Error(ErrorCode::invalid_argument, "ropewalk.lightgbm",
-                fmt::format("LightGBM has {} machines, the communicator {} ranks", ranks,
-                            network->size),
-                "pass num_machines as in Network.parameters");
+    throw Error(
+        ErrorCode::invalid_argument, "ropewalk.lightgbm",
+        fmt::format("LightGBM has {} machines, the communicator {} ranks", ranks, network->size),
+        "pass num_machines as in Network.parameters");
   std::vector<size_t> sizes;
   int64_t end = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -58,8 +58,7 @@ void all_gather(char* in, int32_t in_bytes, const int32_t* starts, const int32_t
   auto sizes = part_sizes(starts, bytes, ranks);
   char* own = out + starts[comm.rank()];
   std::memmove(own, in, static_cast<size_t>(in_bytes));  // `in` may overlap it
-  comm.run(
-      Call::all_gather_v(bytes_at(own, in_bytes), bytes_at(out, out_bytes), std::move(sizes)));
+  comm.run(Call::all_gather_v(bytes_at(own, in_bytes), bytes_at(out, out_bytes), std::move(sizes)));
 }
 
 /// Not a reduce_scatter with a user's op: such are cut into slices, and a slice might end within a

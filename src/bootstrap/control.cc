@@ -130,6 +130,7 @@ void Control::prepare(int64_t now_ns) {
     set_.wake_at(socket_broker_.next_deadline().first);
   }
   if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
+  if (owes_rank_zero()) coordinator_dial_->prepare(set_);
   // That something is acknowledged wakes nobody.
   // Until told_ says so: it may have come true since that was looked at.
   const bool tells = leave_ && tree_.failure_is_spread() && !told_;
@@ -157,6 +158,7 @@ void Control::advance(int64_t now_ns) {
   if (is_joined_ && registration_) advance_registration(now_ns);
   // A parent that has taken this rank's link hears why it goes, or it would name this rank.
   if (!is_joined_ && has_failed && is_half_linked()) advance_parent_dial(now_ns);
+  if (owes_rank_zero()) advance_coordinator_dial(now_ns);
   advance_dials(now_ns);
   if (is_joined_ && (monitor_.failure() == nullptr || is_half_linked())) advance_new_parent(now_ns);
   check_descriptors(now_ns);
@@ -194,10 +196,20 @@ bool Control::finished(int64_t now_ns) {
 }
 
 bool Control::flushed() const {
-  return tree_.flushed() && !is_half_linked() && bypass_.all_told() && agreements_.flushed() &&
-         (!registrar_ || registrar_->flushed()) &&
+  return tree_.flushed() && !is_half_linked() && !owes_rank_zero() && bypass_.all_told() &&
+         agreements_.flushed() && (!registrar_ || registrar_->flushed()) &&
          (!local_registrar_ || local_registrar_->flushed()) &&
          (!registration_ || registration_->flushed());
+}
+
+/// Of a next epoch, this rank may be the only one that knows of a newcomer's end. Rank 0 waits for
+/// all, and so hears of it, though this rank had not come so far as to find it.
+bool Control::owes_rank_zero() const {
+  const Failure* failure = monitor_.failure();
+  return setup_.predecessor && !is_joined_ && failure != nullptr &&
+         failure->code != ErrorCode::timeout && coordinator_dial_ &&
+         coordinator_dial_->state() == Dialer::State::working &&
+         !setup_.predecessor->ended().contains(0);
 }
 
 /// Ranks start at different times: when joining fails early, rank 0 stays while others still come,

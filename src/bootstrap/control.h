@@ -104,6 +104,7 @@ class Control {
   /// Nothing that was sent waits to be acknowledged, and no parent in the tree for a first word.
   bool flushed() const;
   bool is_half_linked() const { return parent_dial_ && parent_dial_->awaits_answer(); }
+  bool owes_rank_zero() const;
   void notify_waiters();
   void fail(ErrorCode code, std::string reason, std::string advice, int peer = -1);
   void check_descriptors(int64_t now_ns);
@@ -190,7 +191,7 @@ class Control {
   Digest known_digest_ = {};          // of those
   std::set<int> children_not_ready_;
   bool ready_sent_ = false;
-  bool join_failure_spread_ = false;
+  bool join_failure_spread_ = false, registrar_told_ = false;
   bool is_joined_ = false;
   std::string phases_;  // "registered 1.2 ms, ..."
   const int64_t start_ns_;

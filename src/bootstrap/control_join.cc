@@ -401,13 +401,13 @@ void Control::check_join_deadline(int64_t now_ns) {
 }
 
 void Control::spread_join_failure() {
-  for (auto* registrar : {&registrar_, &local_registrar_})
-    if (*registrar && !join_failure_spread_) (*registrar)->broadcast(statements_.failure_frame());
-  if (registration_ && !join_failure_spread_) {
+  if (!std::exchange(join_failure_spread_, true))
+    for (auto* registrar : {&registrar_, &local_registrar_})
+      if (*registrar) (*registrar)->broadcast(statements_.failure_frame());
+  if (registration_ && !std::exchange(registrar_told_, true)) {
     registration_->send(statements_.failure_frame());
     registration_->flush();  // it is read no more, nor prepared
   }
-  join_failure_spread_ = true;
 }
 
 void Control::mark_phase(std::string name) {

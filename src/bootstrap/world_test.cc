@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <random>
 
 #include "bootstrap/auth.h"
 #include "bootstrap/job_monitor.h"
+#include "bootstrap/predecessor.h"
+#include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
 #include "topology/cpu_share.h"
 #include "topology/topology.h"
@@ -240,6 +243,27 @@ TEST(World, RanksThatComeLongAfterTheFailureHearOfIt) {
   });
   for (const auto& error : errors)
     expect_mention(error, ErrorCode::mismatch, "says that the job has 5 ranks");
+}
+
+// Of a next epoch. The others waited for it, and for the one that knew, until the end of their
+// time.
+TEST(World, ANewcomersEndIsToldByTheOneThatKnows) {
+  for (const int size : {4, kJoinGroup + 3}) {
+    const TestJob job(size);
+    const int newcomer = size - 1, one = size - 2;
+    const auto errors = run_world_ranks(newcomer, [&](int rank) {
+      std::vector<int> members(static_cast<size_t>(newcomer));
+      std::iota(members.begin(), members.end(), 0);
+      const auto predecessor = std::make_shared<Predecessor>(members);
+      if (rank == one) predecessor->note_absent(newcomer);
+      World::join(job.identity(rank), job.config, {}, predecessor);
+    });
+    for (const auto& error : errors) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code(), ErrorCode::peer_lost) << error->what();
+      EXPECT_EQ(error->peer(), newcomer) << error->what();
+    }
+  }
 }
 
 TEST(World, MissingRanksAreNamedToEverybody) {

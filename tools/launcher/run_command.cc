@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "tools/command/words.h"
 #include "tools/launcher/agent.h"
 #include "tools/launcher/hosts.h"
+#include "tools/launcher/jax.h"
 #include "tools/launcher/launcher.h"
 #include "tools/launcher/nodes.h"
 #include "tools/launcher/rank_environment.h"
@@ -27,7 +29,7 @@ struct RunFlags {
   NodeFlags node;
   std::string grace = "2";
   std::vector<std::string> exports;
-  bool bind = false, no_prefix = false, no_stdin = false, secure = false;
+  bool bind = false, no_prefix = false, no_stdin = false, secure = false, jax = false;
 };
 
 constexpr const char* kRunExamples =
@@ -178,6 +180,14 @@ std::vector<std::string> environment_of(const RunFlags& flags) {
   return entries;
 }
 
+std::vector<std::string> jax_of(const RunFlags& flags, const JobSpec& job) {
+  if (flags.node.nnodes && getenv("JAX_COORDINATOR_ADDRESS") == nullptr)
+    throw Error(ErrorCode::invalid_argument, "run",
+                "with --nnodes no launcher knows where JAX's processes are to meet",
+                "set JAX_COORDINATOR_ADDRESS=host:port, of node 0, on every node");
+  return jax_environment(job.hosts, job.environment);
+}
+
 void check_nodes(const RunFlags& flags, const JobSpec& job) {
   if (flags.hosts)
     refuse("--hosts", *flags.hosts, "with --nnodes each node starts its own ranks",
@@ -216,6 +226,7 @@ JobSpec job_of(const RunFlags& flags, std::vector<std::string> program) {
   if (flags.host_timeout) job.host_timeout = host_timeout_of(*flags.host_timeout);
   if (flags.time_limit) job.time_limit = time_of("--time-limit", *flags.time_limit, false);
   job.environment = environment_of(flags);
+  if (flags.jax) std::ranges::copy(jax_of(flags, job), std::back_inserter(job.environment));
   job.program = std::move(program);
   if (job.program.empty() || job.program[0].empty()) {
     throw Error(ErrorCode::invalid_argument, "run", "no program given",
@@ -242,6 +253,9 @@ void add_flags(Command run, RunFlags& flags) {
                  "deadline of every wait of the library: 30, 500ms (ROPEWALK_TIMEOUT)");
   run.add_option("--transport", flags.transport, "of the library (ROPEWALK_TRANSPORT)")
       .type_name(type_of(transport_words()));
+  run.add_flag("--jax", flags.jax,
+               "JAX's collectives on CPUs go over Ropewalk (MPITRAMPOLINE_LIB, "
+               "JAX_CPU_COLLECTIVES_IMPLEMENTATION, JAX_COORDINATOR_ADDRESS)");
   run.add_flag("--secure", flags.secure,
                "seal what is sent between hosts, which takes TCP (ROPEWALK_SECURE=1)");
   run.add_option(

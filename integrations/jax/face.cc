@@ -95,12 +95,18 @@ struct Type {
 
 Type type_of(const char* operation, Handle datatype) {
   static const std::map<Handle, Type> types{
-      {MPIABI_BYTE, {DataType::uint8}},         {MPIABI_INT8_T, {DataType::int8}},
-      {MPIABI_UINT8_T, {DataType::uint8}},      {MPIABI_INT16_T, {DataType::int16}},
-      {MPIABI_UINT16_T, {DataType::uint16}},    {MPIABI_INT32_T, {DataType::int32}},
-      {MPIABI_UINT32_T, {DataType::uint32}},    {MPIABI_INT64_T, {DataType::int64}},
-      {MPIABI_UINT64_T, {DataType::uint64}},    {MPIABI_FLOAT, {DataType::float32}},
-      {MPIABI_DOUBLE, {DataType::float64}},     {MPIABI_C_COMPLEX, {DataType::float32, 2}},
+      {MPIABI_BYTE, {DataType::uint8}},
+      {MPIABI_INT8_T, {DataType::int8}},
+      {MPIABI_UINT8_T, {DataType::uint8}},
+      {MPIABI_INT16_T, {DataType::int16}},
+      {MPIABI_UINT16_T, {DataType::uint16}},
+      {MPIABI_INT32_T, {DataType::int32}},
+      {MPIABI_UINT32_T, {DataType::uint32}},
+      {MPIABI_INT64_T, {DataType::int64}},
+      {MPIABI_UINT64_T, {DataType::uint64}},
+      {MPIABI_FLOAT, {DataType::float32}},
+      {MPIABI_DOUBLE, {DataType::float64}},
+      {MPIABI_C_COMPLEX, {DataType::float32, 2}},
       {MPIABI_C_FLOAT_COMPLEX, {DataType::float32, 2}},
       {MPIABI_C_DOUBLE_COMPLEX, {DataType::float64, 2}},
   };
@@ -154,9 +160,10 @@ Handle start(const Call& message, const char* operation, Handle comm) {
 }  // namespace
 
 int ropewalk::jax::is_missing(const char* symbol) {
-  last_error = fmt::format("libropewalk-jax: {} is called, which XLA did not use when this was written; "
-                           "use JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo for this program",
-                           symbol);
+  last_error = fmt::format(
+      "libropewalk-jax: {} is called, which XLA did not use when this was written; "
+      "use JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo for this program",
+      symbol);
   std::fprintf(stderr, "%s\n", last_error.c_str());
   return static_cast<int>(MPIABI_ERR_UNSUPPORTED_OPERATION);
 }
@@ -272,8 +279,8 @@ int MPIABI_Isend(const void* in, int count, Handle datatype, int to, int tag, Ha
                  Handle* request) {
   constexpr const char* kName = "MPI_Isend";
   return status_of([&] {
-    *request = start(
-        message_of(Collective::send, kName, in, nullptr, count, datatype, to, tag), kName, comm);
+    *request = start(message_of(Collective::send, kName, in, nullptr, count, datatype, to, tag),
+                     kName, comm);
   });
 }
 
@@ -281,8 +288,8 @@ int MPIABI_Irecv(void* out, int count, Handle datatype, int from, int tag, Handl
                  Handle* request) {
   constexpr const char* kName = "MPI_Irecv";
   return status_of([&] {
-    *request = start(
-        message_of(Collective::recv, kName, nullptr, out, count, datatype, from, tag), kName, comm);
+    *request = start(message_of(Collective::recv, kName, nullptr, out, count, datatype, from, tag),
+                     kName, comm);
   });
 }
 

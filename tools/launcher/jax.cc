@@ -15,14 +15,19 @@ namespace {
 
 constexpr const char* kAddress = "JAX_COORDINATOR_ADDRESS";
 
-/// Beside this program: as installed, in a wheel, or in a build folder.
+/// Beside this program: as installed, in a build folder, or as pip installs.
 std::string jax_library() {
+  namespace fs = std::filesystem;
+  constexpr const char* kOfPip = ".ropewalk.mesonpy.libs";
   std::error_code error;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* place :
-       {"../" ROPEWALK_LIBDIR, "../../.ropewalk.mesonpy.libs", "../integrations/jax"}) {
-    const auto path = (folder / place / "libropewalk-jax.so").lexically_normal();
-    if (std::filesystem::exists(path, error)) return path;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  std::vector<fs::path> places{folder / ".." / ROPEWALK_LIBDIR, folder / "../integrations/jax",
+                               folder / "../.." / kOfPip};
+  for (const auto& entry : fs::directory_iterator(folder / "../lib", error))
+    places.push_back(entry.path() / "site-packages" / kOfPip);
+  for (const fs::path& place : places) {
+    const fs::path path = (place / "libropewalk-jax.so").lexically_normal();
+    if (fs::exists(path, error)) return path;
   }
   throw Error(ErrorCode::unavailable, "run --jax",
               fmt::format("there is no libropewalk-jax.so beside {}", folder.string()),

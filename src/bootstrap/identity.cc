@@ -279,6 +279,8 @@ std::string describe(const JobIdentity& identity) {
 }
 
 JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get) {
+  if (options.size && *options.size < 1)  // 0 is one that PMIx tells later
+    fail(fmt::format("the job's size is {} (options)", *options.size), "a job has 1 rank or more");
   Job job;
   job.complete(options.rank, options.size, "options");
   job.complete(config.rank, config.size, "ROPEWALK_*");

@@ -58,6 +58,15 @@ TEST(JobIdentity, OptionsBeatVariables) {
   EXPECT_EQ(identity.coordinator, "a:1");
 }
 
+TEST(JobIdentity, OptionsOfNoRanksAreRefused) {
+  for (const int size : {0, -1}) {
+    Options options;
+    options.rank = 0;
+    options.size = size;
+    expect_mention(complaint({}, options), "a job has 1 rank or more");
+  }
+}
+
 TEST(JobIdentity, CoordinatorDescriptorIsForRankZeroOnly) {
   Config config;
   config.size = 2;

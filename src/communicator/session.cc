@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace ropewalk {
 namespace {
@@ -71,6 +72,8 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
                           job.shares_cpus(), can_sleep_early(job), crowding(job),
                           job.config().timeout.count()})) {
   first_key = job.config().job_key;
+  epoch.former_ranks.resize(static_cast<size_t>(job.size()));
+  std::iota(epoch.former_ranks.begin(), epoch.former_ranks.end(), 0);
 }
 
 OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {

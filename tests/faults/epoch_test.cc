@@ -68,6 +68,12 @@ TEST_P(Epochs, RevokeEndsTheEpochOfPartsToo) {
   });
 }
 
+TEST_P(Epochs, TheFirstHasFormerRanks) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    EXPECT_EQ(comm.epoch().former_ranks, (std::vector{0, 1, 2}));
+  });
+}
+
 TEST_P(Epochs, ShrinkWithoutAFailureEndsTheEpoch) {
   run_ranks(3, GetParam(), [](Communicator& comm) {
     auto memory = comm.allocate<float>(1000);

@@ -31,6 +31,8 @@ Failure failure_of_exception() {
 
 }  // namespace
 
+static_assert(static_cast<int>(RW_NO_QUORUM) == static_cast<int>(ErrorCode::no_quorum));
+
 rw_status note_exception(const char* operation) noexcept {
   try {
     Failure failure = failure_of_exception();
@@ -116,7 +118,10 @@ const char* rw_status_name(rw_status status) {
 }
 
 bool rw_is_survivable(rw_status status) {
-  return Error(static_cast<ErrorCode>(status), "", "").is_survivable();
+  bool survivable = false;
+  guarded(__func__,
+          [&] { survivable = Error(static_cast<ErrorCode>(status), "", "").is_survivable(); });
+  return survivable;
 }
 
 const char* rw_version() {

@@ -1,40 +1,14 @@
 // What several ranks do through ropewalk.h, in C99: ranks SCENARIO, started by `ropewalk run`.
 #define _POSIX_C_SOURCE 200809L
-#include <inttypes.h>
+#include "ranks.h"
+
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "ropewalk/ropewalk.h"
+rw_comm comm;
+int rank, ranks;
 
-enum { RANKS_MAX = 8, COUNT = 1000 };
-static const int64_t kSecond_ns = 1000000000;
-
-static rw_comm comm;
-static int rank, ranks;
-
-static void expect_at(int holds, const char* text, int line) {
-  if (holds) return;
-  fprintf(stderr, "rank %d: line %d: %s; last error: %s\n", rank, line, text, rw_last_error());
-  exit(1);
-}
-#define EXPECT(condition) expect_at((condition), #condition, __LINE__)
-#define OK(call) EXPECT((call) == RW_OK)
-
-static void fill(float* values, size_t count, float value) {
-  for (size_t i = 0; i < count; ++i) values[i] = value;
-}
-static int all_are(const float* values, size_t count, float value) {
-  for (size_t i = 0; i < count; ++i)
-    if (values[i] != value) return 0;
-  return 1;
-}
-static float sum_of_ranks(void) {
-  return (float)(ranks * (ranks + 1) / 2);
-}
 static rw_call call_of(rw_collective collective, const void* in, void* out, size_t count) {
   rw_call call = {.size = sizeof call, .collective = collective, .type = RW_FLOAT32};
   call.in = in;
@@ -205,6 +179,31 @@ static void groups(void) {
   OK(rw_comm_free(group));
 }
 
+// Another job of the same processes, which meet by a text.
+static void meeting(void) {
+  char text[1000] = "";
+  const char* unique_id = NULL;
+  rw_rendezvous rendezvous = NULL;
+  rw_comm other;
+  int size = 0, of_other = -1;
+  if (rank == 0) {
+    OK(rw_rendezvous_create(NULL, true, &rendezvous));
+    OK(rw_rendezvous_unique_id(rendezvous, &unique_id));
+    strncpy(text, unique_id, sizeof text - 1);
+  }
+  OK(rw_broadcast(comm, text, sizeof text, RW_INT8, 0));
+  if (rank == 0)
+    OK(rw_rendezvous_join(rendezvous, ranks, NULL, &other));
+  else
+    OK(rw_join(text, rank, ranks, NULL, &other));
+  OK(rw_rendezvous_free(rendezvous));
+  OK(rw_comm_size(other, &size));
+  OK(rw_comm_rank(other, &of_other));
+  EXPECT(size == ranks && of_other == rank);
+  OK(rw_barrier(other));
+  OK(rw_comm_free(other));
+}
+
 static void state(void) {
   float weights[COUNT];
   rw_named_buffer buffer = {.name = "weights", .data = weights, .bytes = sizeof weights};
@@ -223,79 +222,6 @@ static void state(void) {
   OK(rw_state_sync_wait(sync, 0, NULL));
   EXPECT(all_are(weights, COUNT, 0));
   OK(rw_state_sync_free(sync));
-}
-
-static void policies(void) {
-  float values[COUNT];
-  double parts[2] = {1, 1};
-  const rw_tensor list = {values, COUNT};
-  const rw_tensor doubles[2] = {{&parts[0], 1}, {&parts[1], 1}};
-  int contributors = 0;
-  bool exchanged = false;
-  rw_sgd sgd;
-  OK(rw_sgd_create(comm, RW_FLOAT64, &sgd));
-  OK(rw_sgd_sum_gradients(sgd, doubles, 2, &contributors));
-  EXPECT(contributors == ranks && parts[0] == ranks && parts[1] == ranks);
-  OK(rw_sgd_sum_and_normalize_gradients(sgd, doubles, 2, &contributors));
-  EXPECT(parts[1] == ranks);
-  parts[0] = rank;
-  OK(rw_sgd_synchronize_parameters(sgd, doubles, 2));
-  EXPECT(parts[0] == 0);
-  OK(rw_sgd_free(sgd));
-
-  rw_ea ea;
-  OK(rw_ea_create(comm, RW_FLOAT32, 1, 0.25, &ea));
-  fill(values, COUNT, (float)rank);
-  OK(rw_ea_average_parameters(ea, &list, 1));
-  OK(rw_ea_synchronize_center(ea, &list, 1));
-  OK(rw_ea_synchronize_parameters(ea, &list, 1));
-  OK(rw_ea_free(ea));
-
-  rw_async_ea async;
-  const rw_async_ea_options options = {.size = sizeof options, .replicated = RW_OFF};
-  OK(rw_async_ea_create(comm, RW_FLOAT32, 1, 0.25, &options, &async));
-  fill(values, COUNT, 8);
-  OK(rw_async_ea_synchronize_center(async, &list, 1));
-  if (rank == 1) {
-    fill(values, COUNT, 16);
-    OK(rw_async_ea_average_parameters(async, &list, 1, &exchanged));
-    EXPECT(exchanged && all_are(values, COUNT, 14));
-  }
-  OK(rw_async_ea_center(async, &list, 1));
-  EXPECT(all_are(values, COUNT, 10));
-  OK(rw_async_ea_synchronize_parameters(async, &list, 1));
-  OK(rw_async_ea_leave(async));
-  OK(rw_async_ea_free(async));
-
-  rw_partial partial;
-  rw_partial_sum sum = {.size = sizeof sum};
-  uint64_t got = 0;
-  OK(rw_partial_create(comm, COUNT, RW_FLOAT32, &partial));
-  fill(values, COUNT, 1);
-  OK(rw_partial_all_reduce(partial, values, COUNT, kSecond_ns / 1000, &sum));
-  EXPECT(sum.ranks == ranks && all_are(values, COUNT, (float)sum.total));
-  got = sum.total;
-  OK(rw_partial_finish(partial, values, COUNT, &sum));
-  EXPECT(got + sum.total == (uint64_t)ranks);
-  OK(rw_partial_free(partial));
-}
-
-static void elastic_policy(void) {
-  float values[COUNT];
-  const rw_tensor list = {values, COUNT};
-  rw_elastic_ea ea;
-  rw_membership membership = {.size = sizeof membership};
-  uint64_t steps = 0;
-  bool exchanged = false;
-  fill(values, COUNT, (float)rank);
-  OK(rw_elastic_ea_create(comm, RW_FLOAT32, 2, 0.25, &list, 1, 0, &ea));
-  EXPECT(all_are(values, COUNT, 0));
-  OK(rw_elastic_ea_average_parameters(ea, &list, 1, &exchanged));
-  OK(rw_elastic_ea_steps(ea, &steps));
-  OK(rw_elastic_ea_membership(ea, &membership));
-  EXPECT(!exchanged && steps == 1 && membership.rank == rank && membership.ranks == ranks);
-  OK(rw_elastic_ea_finish(ea, &list, 1));
-  OK(rw_elastic_ea_free(ea));
 }
 
 // Ranks call different things: each is told, and who does.
@@ -328,8 +254,17 @@ static void killed(void) {
   rw_status status = RW_OK;
   rw_comm next;
   rw_sgd sgd;
+  rw_ea ea;
+  rw_async_ea async;
+  size_t unsure = 1;
+  bool exchanged = false;
+  int64_t culprit = 0;
   const rw_tensor list = {&value, 1};
   OK(rw_sgd_create(comm, RW_FLOAT32, &sgd));
+  OK(rw_ea_create(comm, RW_FLOAT32, 1, 0.25, &ea));
+  OK(rw_ea_average_parameters(ea, &list, 1));
+  OK(rw_async_ea_create(comm, RW_FLOAT32, 1, 0.25, NULL, &async));
+  OK(rw_async_ea_synchronize_center(async, &list, 1));
   OK(rw_all_gather(comm, &own, pids, 1, RW_INT32));
   status = rw_gather(comm, &own, pids_again, 1, RW_INT32, victim);  // all others have come so far
   if (rank == victim) raise(SIGKILL);
@@ -339,6 +274,8 @@ static void killed(void) {
   OK(rw_last_failure(&failure));
   EXPECT(failure.peer == victim && failure.peers_count == 1 && failure.peers[0] == victim);
   EXPECT(rw_barrier(comm) == RW_PEER_LOST);
+  OK(rw_comm_culprit_process(comm, &culprit));
+  EXPECT(culprit == pids[victim]);
 
   OK(rw_comm_agree(comm, &bits, left, &count, 0));
   EXPECT(count == victim && left[0] == 0 && bits == ~(uint64_t)0 - ((1u << victim) - 1));
@@ -349,8 +286,14 @@ static void killed(void) {
   value = (float)rank + 5;
   OK(rw_sgd_resume(sgd, next, &list, 1));
   EXPECT(value == 5);
+  OK(rw_ea_resume(ea, next, &list, 1));
+  OK(rw_async_ea_resume(async, next, &list, 1, &unsure));
+  OK(rw_async_ea_average_parameters(async, &list, 1, &exchanged));
+  EXPECT(unsure == 0 && exchanged);
   OK(rw_comm_free(comm));
   OK(rw_sgd_free(sgd));
+  OK(rw_ea_free(ea));
+  OK(rw_async_ea_free(async));
   comm = next;
   value = 1;
   OK(rw_all_reduce(comm, &value, &value, 1, RW_FLOAT32, RW_SUM));
@@ -377,6 +320,20 @@ static void revoked(void) {
   OK(rw_barrier(comm));
 }
 
+// The last rank goes by agreement.
+static void departed(void) {
+  rw_comm next;
+  if (rank == ranks - 1) {
+    OK(rw_comm_depart(comm, 0));
+    return;
+  }
+  OK(rw_comm_shrink(comm, 0, &next));
+  expect_epoch(next, 1, ranks - 1, 1);
+  OK(rw_comm_free(comm));
+  comm = next;
+  OK(rw_barrier(comm));
+}
+
 static void aborted(void) {
   if (rank == 1) OK(rw_comm_abort(comm, "a test aborts"));
   rw_status status = RW_OK;
@@ -390,16 +347,19 @@ static void whole(void) {
   described_calls();
   started_calls();
   groups();
+  meeting();
   state();
   policies();
+  aborted_policies();
 }
 
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*run)(void);
-  } kScenarios[] = {{"whole", whole},   {"elastic", elastic_policy}, {"mismatch", mismatch},
-                    {"killed", killed}, {"revoked", revoked},        {"aborted", aborted}};
+  } kScenarios[] = {{"whole", whole},      {"elastic", elastic_policy}, {"mismatch", mismatch},
+                    {"killed", killed},    {"revoked", revoked},        {"aborted", aborted},
+                    {"departed", departed}};
   const rw_options options = {.size = sizeof options, .timeout_ns = 20 * kSecond_ns};
   OK(rw_comm_create(&options, &comm));
   OK(rw_comm_rank(comm, &rank));

@@ -43,6 +43,14 @@ void policies(void) {
   OK(rw_async_ea_leave(async));
   OK(rw_async_ea_free(async));
 
+  const rw_async_ea_options served = {.size = sizeof served, .servers = 1};
+  OK(rw_async_ea_create(comm, RW_FLOAT32, 1, 0.25, &served, &async));
+  if (rank == 0)
+    OK(rw_async_ea_serve(async));
+  else
+    OK(rw_async_ea_synchronize_center(async, &list, 1));
+  OK(rw_async_ea_free(async));
+
   rw_partial partial;
   rw_partial_sum sum = {.size = sizeof sum};
   uint64_t got = 0;

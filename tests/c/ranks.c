@@ -47,6 +47,20 @@ static void common_calls(void) {
   OK(rw_barrier(comm));
 }
 
+static void what_is_known(void) {
+  const char* transport = NULL;
+  int local_rank = -1, local_size = 0, sender = 0;
+  OK(rw_comm_local_rank(comm, &local_rank));
+  OK(rw_comm_local_size(comm, &local_size));
+  EXPECT(local_rank == rank && local_size == ranks);
+  OK(rw_comm_transport(comm, &transport));
+  EXPECT(strlen(transport) > 1 && rw_version()[0] != 0);
+  EXPECT(strcmp(rw_status_name(RW_NO_QUORUM), "no quorum") == 0);
+  OK(rw_comm_interrupt_next_sender(comm, 1));
+  OK(rw_comm_next_sender(comm, 1000 * kSecond_ns, 1, &sender));
+  EXPECT(sender == -1);
+}
+
 static void point_to_point(void) {
   float value = (float)rank;
   if (rank == 0) {
@@ -342,6 +356,7 @@ static void aborted(void) {
 }
 
 static void whole(void) {
+  what_is_known();
   common_calls();
   point_to_point();
   described_calls();
@@ -368,6 +383,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < sizeof kScenarios / sizeof *kScenarios; ++i)
     if (strcmp(kScenarios[i].name, argv[1]) == 0) {
       kScenarios[i].run();
+      rw_comm_leave(comm);  // after a failure it need not succeed
+      EXPECT(rw_barrier(comm) != RW_OK);
       rw_comm_free(comm);
       printf("rank %d of %d: %s passed\n", rank, ranks, argv[1]);
       return 0;

@@ -45,8 +45,8 @@ class PairSockets final : public SocketSource {
     bootstrap::Dialer dialer;
   };
 
-  const std::vector<bootstrap::SocketAddress> addresses_;
-  const Key key_{};
+  std::vector<bootstrap::SocketAddress> addresses_;  // empty: the receiver
+  Key key_{};
   std::list<Dial> dials_;
   std::map<int, ConnectedSocket> ready_;  // by stream
   bootstrap::Event event_;                // set while any is ready

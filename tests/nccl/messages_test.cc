@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -170,6 +172,54 @@ class RandomReceiver {
 
 TEST(Messages, ArriveAsTheyWereSent) {
   run_linked(kVersion, send_random, [](Side& side) { RandomReceiver(side).run(); });
+}
+
+/// As NCCL's service thread does, while its progress thread moves data.
+class RegistersAllTheTime {
+ public:
+  explicit RegistersAllTheTime(Side& side) : thread_([this, &side] { run(side); }) {}
+  ~RegistersAllTheTime() {
+    done_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run(Side& side) const {
+    std::vector<char> data(4096);
+    while (!done_) {
+      void* const memory = side.net.register_now(side.comm, data.data(), data.size());
+      EXPECT_EQ(side.net.calls().deregister_memory(side.comm, memory), Result::success);
+      std::this_thread::yield();
+    }
+  }
+
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+constexpr size_t kPlain = 2000;
+
+TEST(Messages, ArriveWhileMemoryIsRegistered) {
+  run_linked(
+      kVersion,
+      [](Side& side) {
+        const RegistersAllTheTime beside(side);
+        uint64_t number = 0;
+        void* const memory = side.net.register_now(side.comm, &number, sizeof number);
+        for (; number < kPlain; ++number)
+          side.net.wait(side.net.isend_now(side.comm, &number, sizeof number, 0, memory));
+        side.meet();
+      },
+      [](Side& side) {
+        const RegistersAllTheTime beside(side);
+        uint64_t number = 0;
+        void* const memory = side.net.register_now(side.comm, &number, sizeof number);
+        for (uint64_t i = 0; i < kPlain; ++i) {
+          side.net.wait(side.net.irecv_now(side.comm, &number, sizeof number, 0, memory));
+          ASSERT_EQ(number, i);
+        }
+        side.meet();
+      });
 }
 
 // ---- Keys ----

@@ -353,6 +353,31 @@ TEST(Plugin, TellsTheSenderOfAKilledReceiver) {
   kill_one(false);
 }
 
+TEST(Plugin, TalksOverTcpToWhoHasNoRdma) {
+  const char* const transport = std::getenv("ROPEWALK_TRANSPORT");
+  if (transport == nullptr || transport != std::string("verbs"))
+    GTEST_SKIP() << "suite rdma runs it, where there is an adapter";
+  Pair pair(
+      kNewest,
+      [](Side& side) {
+        link_sender(side);
+        std::vector<char> data = pattern(kInFlightBytes, 5);
+        void* const memory = side.net.register_now(side.comm, data.data(), data.size());
+        side.net.wait(side.net.isend_now(side.comm, data.data(), data.size(), 0, memory));
+        side.meet();
+      },
+      [](Side& side) {
+        link_receiver(side);
+        std::vector<char> data(kInFlightBytes);
+        void* const memory = side.net.register_now(side.comm, data.data(), data.size());
+        side.net.wait(side.net.irecv_now(side.comm, data.data(), data.size(), 0, memory));
+        EXPECT_TRUE(is_pattern(data.data(), data.size(), 5));
+        side.meet();
+      },
+      [](bool is_sender) { ::setenv("ROPEWALK_TRANSPORT", is_sender ? "tcp" : "verbs", 1); });
+  pair.join();
+}
+
 TEST(Plugin, ConnectsToNobodyThatHasEnded) {
   in_child([] {
     const Net net(kNewest);

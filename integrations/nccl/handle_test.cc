@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bootstrap/auth.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::nccl {
 namespace {

@@ -127,13 +127,11 @@ Result listen(void*, int device, void* handle, void** listen_comm) {
 
 std::shared_ptr<Connector> connector_of(Context& context, int device, const Handle& handle) {
   const std::lock_guard lock(context.mutex);
-  auto& connector = context.connectors[handle.random];
-  if (!connector) try {
-      connector = std::make_shared<Connector>(device_at(device), adapters().config.job_key, handle);
-    } catch (...) {
-      context.connectors.erase(handle.random);
-      throw;
-    }
+  const auto found = context.connectors.find(handle.random);
+  if (found != context.connectors.end()) return found->second;
+  const auto connector =
+      std::make_shared<Connector>(device_at(device), adapters().config.job_key, handle);
+  context.connectors.emplace(handle.random, connector);
   return connector;
 }
 

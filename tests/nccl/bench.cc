@@ -29,15 +29,15 @@ void run_steps(Side& side, size_t count, Post post) {
   }
 }
 
-void measure(size_t bytes) {
-  const size_t count = messages_of(bytes);
+void measure(size_t bytes, bool one_buffer) {
+  const size_t count = messages_of(bytes), apart = one_buffer ? 0 : bytes;
   run_linked(
       12,
       [&](Side& side) {
         std::vector<char> data(kSteps * bytes, 'x');
         void* const memory = side.net.register_now(side.comm, data.data(), data.size());
         const auto post = [&](size_t step) {
-          return side.net.isend_now(side.comm, data.data() + step * bytes, bytes, 0, memory);
+          return side.net.isend_now(side.comm, data.data() + step * apart, bytes, 0, memory);
         };
         run_steps(side, count / 8, post);
         side.meet();
@@ -48,7 +48,7 @@ void measure(size_t bytes) {
         std::vector<char> data(kSteps * bytes, 'y');
         void* const memory = side.net.register_now(side.comm, data.data(), data.size());
         const auto post = [&](size_t step) {
-          return side.net.irecv_now(side.comm, data.data() + step * bytes, bytes, 0, memory);
+          return side.net.irecv_now(side.comm, data.data() + step * apart, bytes, 0, memory);
         };
         run_steps(side, count / 8, post);
         side.meet();
@@ -65,9 +65,10 @@ void measure(size_t bytes) {
 }  // namespace ropewalk::testing
 
 int main(int argc, char** argv) {
-  std::vector<size_t> sizes;
-  for (int i = 1; i < argc; ++i) sizes.push_back(std::strtoul(argv[i], nullptr, 10));
-  if (sizes.empty()) sizes = {4096, 65536, 524288, 1 << 20, 4 << 20};
-  for (const size_t bytes : sizes) ropewalk::testing::measure(bytes);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool one_buffer = std::erase(words, "--one-buffer") > 0;
+  if (words.empty()) words = {"4096", "65536", "524288", "1048576", "4194304"};
+  for (const std::string& word : words)
+    ropewalk::testing::measure(std::strtoul(word.c_str(), nullptr, 10), one_buffer);
   return ::testing::Test::HasFailure() ? 1 : 0;
 }

@@ -94,11 +94,12 @@ const TransportProvider* Agreement::choose() const {
 
 LinkParts Agreement::make_parts(std::unique_ptr<PairSockets> sockets) {
   const TransportProvider* const provider = choose();
+  // What was told of another transport is nothing to this one.
   std::vector<std::string> infos(2);
+  if (peers_transport_ == provider->name) infos[static_cast<size_t>(1 - rank_)] = peers_info_;
   MakeTransport make;
   if (provider == device_.provider) {
     infos[static_cast<size_t>(rank_)] = device_.info;
-    infos[static_cast<size_t>(1 - rank_)] = peers_info_;
     make = device_.make[static_cast<size_t>(rank_)];  // a copy, of which each call makes one
   } else {
     make = provider->find(device_.config, rank_, 2).make;

@@ -230,16 +230,14 @@ constexpr const char* kKeyTwo = "fedcba9876543210fedcba9876543210fedcba987654321
 /// Both ends with the key that is theirs; empty: none. The roles begin before the connection.
 void run_with_keys(const char* senders, const char* receivers, const Role& sender,
                    const Role& receiver) {
-  const char* const before = std::getenv("ROPEWALK_JOB_KEY");
-  ASSERT_EQ(before, nullptr) << "the test sets it";
-  std::fflush(nullptr);
   // The plugin reads the environment in its init, which comes before the role.
   const auto with_key = [](const char* key) {
     key[0] == '\0' ? ::unsetenv("ROPEWALK_JOB_KEY") : ::setenv("ROPEWALK_JOB_KEY", key, 1);
   };
   Pair pair(kVersion, sender, receiver, [&](bool is_sender) {
     with_key(is_sender ? senders : receivers);
-    ::setenv("ROPEWALK_TIMEOUT", "1", 1);
+    // For strangers to give up.
+    if (std::strcmp(senders, receivers) != 0) ::setenv("ROPEWALK_TIMEOUT", "1", 1);
   });
   pair.join();
 }

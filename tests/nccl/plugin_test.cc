@@ -282,13 +282,16 @@ constexpr size_t kLongBytes = 64 << 20;
 void send_without_end(Side& side) {
   std::vector<char> data(kLongBytes);
   void* const memory = side.net.register_now(side.comm, data.data(), data.size());
-  void* const request = side.net.isend_now(side.comm, data.data(), data.size(), 0, memory);
+  void* request = side.net.isend_now(side.comm, data.data(), data.size(), 0, memory);
   char byte = 0;
   side.tell(&byte, 1);
   expect_remote_error(side, [&] {
     int done = 0;
-    const Result tested = side.net.calls().test(request, &done, nullptr);
-    if (tested != Result::success || done == 0) return tested;
+    if (request != nullptr) {
+      const Result tested = side.net.calls().test(request, &done, nullptr);
+      if (tested != Result::success || done == 0) return tested;
+    }
+    request = nullptr;  // an adapter needs nobody there to write all of it
     void* next = nullptr;
     return side.net.calls().isend(side.comm, data.data(), 1, 0, memory, nullptr, &next);
   });

@@ -380,6 +380,9 @@ int main(int argc, char** argv) {
   OK(rw_comm_rank(comm, &rank));
   OK(rw_comm_size(comm, &ranks));
   EXPECT(ranks > 1 && ranks <= RANKS_MAX && argc == 2);
+  uint64_t bits = 0;
+  int joined[RANKS_MAX], count = RANKS_MAX;
+  OK(rw_comm_agree(comm, &bits, joined, &count, 0));  // nobody goes while others still join
   for (size_t i = 0; i < sizeof kScenarios / sizeof *kScenarios; ++i)
     if (strcmp(kScenarios[i].name, argv[1]) == 0) {
       kScenarios[i].run();

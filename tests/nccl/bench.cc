@@ -1,5 +1,7 @@
 // How fast messages go from one process to another through NCCL's network plugin, as NCCL moves
 // them: each end keeps eight steps under way. nccl_bench [BYTES...] prints GB/s per size.
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,9 +12,10 @@
 #include "tests/nccl/pair.h"
 
 namespace ropewalk::testing {
-namespace {
 
-constexpr size_t kSteps = 8;
+size_t steps = 8;
+
+namespace {
 
 /// As many messages as take about a second, at a first guess of 2 GB/s.
 size_t messages_of(size_t bytes) {
@@ -21,12 +24,26 @@ size_t messages_of(size_t bytes) {
 
 template <class Post>
 void run_steps(Side& side, size_t count, Post post) {
-  std::vector<void*> requests(kSteps);
-  for (size_t i = 0; i < count + kSteps; ++i) {
-    void*& request = requests[i % kSteps];
-    if (i >= kSteps) side.net.wait(request);
-    if (i < count) request = post(i % kSteps);
+  std::vector<void*> requests(steps);
+  for (size_t i = 0; i < count + steps; ++i) {
+    void*& request = requests[i % steps];
+    if (i >= steps) side.net.wait(request);
+    if (i < count) request = post(i % steps);
   }
+}
+
+/// As `ropewalk bench` binds its ranks: each to a CPU of its own, where there are two.
+void bind_to(size_t number) {
+  cpu_set_t allowed, one;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (number-- == 0) break;
+  }
+  ::sched_setaffinity(0, sizeof one, &one);
 }
 
 void measure(size_t bytes, bool one_buffer) {
@@ -34,7 +51,8 @@ void measure(size_t bytes, bool one_buffer) {
   run_linked(
       12,
       [&](Side& side) {
-        std::vector<char> data(kSteps * bytes, 'x');
+        bind_to(0);
+        std::vector<char> data(steps * bytes, 'x');
         void* const memory = side.net.register_now(side.comm, data.data(), data.size());
         const auto post = [&](size_t step) {
           return side.net.isend_now(side.comm, data.data() + step * apart, bytes, 0, memory);
@@ -45,7 +63,8 @@ void measure(size_t bytes, bool one_buffer) {
         side.meet();
       },
       [&](Side& side) {
-        std::vector<char> data(kSteps * bytes, 'y');
+        bind_to(1);
+        std::vector<char> data(steps * bytes, 'y');
         void* const memory = side.net.register_now(side.comm, data.data(), data.size());
         const auto post = [&](size_t step) {
           return side.net.irecv_now(side.comm, data.data() + step * apart, bytes, 0, memory);
@@ -67,6 +86,11 @@ void measure(size_t bytes, bool one_buffer) {
 int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const bool one_buffer = std::erase(words, "--one-buffer") > 0;
+  std::erase_if(words, [](const std::string& word) {
+    const bool is_steps = word.starts_with("--steps=");
+    if (is_steps) ropewalk::testing::steps = std::strtoul(word.c_str() + 8, nullptr, 10);
+    return is_steps;
+  });
   if (words.empty()) words = {"4096", "65536", "524288", "1048576", "4194304"};
   for (const std::string& word : words)
     ropewalk::testing::measure(std::strtoul(word.c_str(), nullptr, 10), one_buffer);

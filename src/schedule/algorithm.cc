@@ -35,6 +35,14 @@ int Hosts::size_max() const {
   return static_cast<int>(std::ranges::max(members, {}, &std::vector<int>::size).size());
 }
 
+Symmetry symmetric_groups(Collective collective, const Hosts& groups) {
+  const int size = groups.size_max();
+  if (traits_of(collective).is_rooted() || groups.size_min() != size) return {};
+  for (int rank = 0; rank < groups.ranks(); ++rank)
+    if (groups.host_of[rank] != rank / size) return {};
+  return {Symmetry::Kind::shift, size};
+}
+
 Hosts hosts_of(const std::vector<int>& host_numbers, int ranks) {
   Hosts hosts;
   std::map<int, int> index_of;

@@ -32,6 +32,19 @@ enum class GroupedBy : uint8_t {
   rows,   // groups of ranks of one host: see topology/rows.h
 };
 
+/// Which other ranks do the same as rank 0, or another of the first `unit`: with ranks renamed, and
+/// blocks, their steps are those. What lets the simulator run one rank for many
+/// (simulate/symmetry.h).
+struct Symmetry {
+  enum class Kind : uint8_t {
+    none,
+    shift,         // rank r + k does what r does, to ranks that are k further on (modulo n)
+    exclusive_or,  // rank r ^ k; n is a power of two
+  };
+  Kind kind = Kind::none;
+  int unit = 1;  // for every multiple k of this, which divides n
+};
+
 /// All functions are pure, and for two ranks or more.
 struct AlgorithmDescriptor {
   /// Those that it implements, for any number of ranks and any root.
@@ -51,6 +64,9 @@ struct AlgorithmDescriptor {
   };
   /// How many messages a stream must hold for ranks that run their steps strictly in list order.
   uint32_t list_order_credits = 5;
+  Symmetry (*symmetry)(Collective collective, const Hosts& hosts) = [](Collective, const Hosts&) {
+    return Symmetry();
+  };
   /// What is said of hosts here is meant of these groups.
   GroupedBy grouped_by = GroupedBy::nothing;
   /// Why the planner passes it over; empty where it does not.

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "ropewalk/status.h"
+#include "schedule/builders.h"
 #include "schedule/test_support.h"
 
 namespace ropewalk {
@@ -90,6 +93,41 @@ TEST(Registry, BuildingIsLinearInSteps) {
     const Schedule schedule = build_schedule({Collective::all_reduce, algorithm, 512, 0, {}}, 300);
     EXPECT_LE(schedule.steps.size(), 4u * 512) << name_of(algorithm);
   }
+}
+
+/// The steps of `schedule` seen from rank 0: peers as `rename` calls them, blocks by first use.
+std::vector<Step> renamed(const Schedule& schedule, const std::function<int(int)>& rename) {
+  std::map<int, int> names;
+  std::vector<Step> steps = schedule.steps;
+  for (Step& step : steps) {
+    if (step.peer >= 0) step.peer = rename(step.peer);
+    for (int32_t* block : {&step.block, &step.from})
+      if (*block >= 0)
+        *block = names.try_emplace(*block, static_cast<int>(names.size())).first->second;
+  }
+  return steps;
+}
+
+// The simulator runs one rank for all that this says are alike.
+TEST(Registry, RanksThatAreSaidToBeAlikeAre) {
+  std::set<std::pair<Algorithm, Collective>> seen;
+  for (const ScheduleKey& key : keys_to_verify(2, 24)) {
+    const Symmetry symmetry =
+        descriptor_of(key.algorithm).symmetry(key.collective, hosts_of(key.hosts, key.ranks));
+    if (symmetry.kind == Symmetry::Kind::none) continue;
+    ASSERT_EQ(key.ranks % symmetry.unit, 0) << describe(key);
+    for (int rank = symmetry.unit; rank < key.ranks; ++rank) {
+      const int base = rank % symmetry.unit, by = rank - base;
+      const auto back = [&](int peer) {
+        return symmetry.kind == Symmetry::Kind::shift ? wrap(peer - by, key.ranks) : peer ^ by;
+      };
+      ASSERT_EQ(renamed(build_schedule(key, rank), back),
+                renamed(build_schedule(key, base), [](int peer) { return peer; }))
+          << describe(key) << ", rank " << rank;
+      seen.emplace(key.algorithm, key.collective);
+    }
+  }
+  EXPECT_GE(seen.size(), 12u);
 }
 
 }  // namespace

@@ -43,6 +43,15 @@ inline int whole_or_by_rank(Collective collective, const Hosts& hosts) {
   return moves_whole(collective) ? 1 : hosts.ranks();
 }
 
+/// Of algorithms in which no rank is special; of those that go by equal groups of neighbours.
+inline Symmetry symmetric_ranks(Collective, const Hosts&) {
+  return {Symmetry::Kind::shift, 1};
+}
+inline Symmetry symmetric_unless_rooted(Collective collective, const Hosts&) {
+  return {traits_of(collective).is_rooted() ? Symmetry::Kind::none : Symmetry::Kind::shift, 1};
+}
+Symmetry symmetric_groups(Collective collective, const Hosts& groups);
+
 /// Appends steps to a schedule in progress.
 class Builder {
  public:

@@ -108,7 +108,8 @@ AlgorithmDescriptor direct_algorithm() {
           .build = build,
           .bound = bound,
           .predict_s = predict_s,
-          .blocks = whole_or_by_rank};
+          .blocks = whole_or_by_rank,
+          .symmetry = symmetric_unless_rooted};
 }
 
 }  // namespace ropewalk

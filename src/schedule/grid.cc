@@ -67,6 +67,7 @@ AlgorithmDescriptor grid_algorithm() {
                                 rows.ranks() - 1);
               },
           .list_order_credits = UINT32_MAX,
+          .symmetry = symmetric_groups,
           .grouped_by = GroupedBy::rows,
           .passed_over = passed_over};
 }

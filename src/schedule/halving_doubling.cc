@@ -72,9 +72,11 @@ AlgorithmDescriptor halving_doubling_algorithm() {
           .bound = bound,
           .predict_s = predict_s,
           // In each round one to send to, and one to receive from.
-          .partners = [](Collective, const Hosts& hosts) {
-            return std::min(2 * ceil_log2(hosts.ranks()), hosts.ranks() - 1);
-          }};
+          .partners =
+              [](Collective, const Hosts& hosts) {
+                return std::min(2 * ceil_log2(hosts.ranks()), hosts.ranks() - 1);
+              },
+          .symmetry = symmetric_ranks};
 }
 
 }  // namespace ropewalk

@@ -43,6 +43,14 @@ double predict_s(const CostTerms& t, Collective) {
   return between.rounds * (round + adding(t, t.bytes)) + 2 * inside + adding(t, others * t.bytes);
 }
 
+/// Of equal groups of neighbours, where all sizes are powers of two.
+Symmetry symmetry(Collective collective, const Hosts& hosts) {
+  const Symmetry groups = symmetric_groups(collective, hosts);
+  const int n = hosts.ranks();
+  if (groups.kind == Symmetry::Kind::none || floor_power_of_two(n) != n) return {};
+  return {Symmetry::Kind::exclusive_or, groups.unit};
+}
+
 std::string passed_over(const Hosts& hosts) {
   if (hosts.count() == 1) return "all ranks share one host, so there is one leader";
   if (hosts.size_max() == 1)
@@ -63,6 +71,7 @@ AlgorithmDescriptor leaders_algorithm() {
               [](Collective, const Hosts& hosts) {
                 return hosts.size_max() - 1 + recursive_doubling_partners(hosts.count());
               },
+          .symmetry = symmetry,
           .grouped_by = GroupedBy::hosts,
           .passed_over = passed_over};
 }

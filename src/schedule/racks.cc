@@ -41,6 +41,7 @@ AlgorithmDescriptor racks_algorithm() {
       .blocks = [](Collective, const Hosts& groups) { return groups.size_max() * groups.count(); },
       .partners = two_level_partners,
       .list_order_credits = UINT32_MAX,
+      .symmetry = symmetric_groups,
       .grouped_by = GroupedBy::racks,
       .passed_over = passed_over};
 }

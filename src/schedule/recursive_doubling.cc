@@ -59,6 +59,13 @@ int partners(Collective collective, const Hosts& hosts) {
   return std::min(2 * ceil_log2(hosts.ranks()), hosts.ranks() - 1);
 }
 
+/// With a power of two partners are an exclusive or away.
+Symmetry symmetry(Collective collective, const Hosts& hosts) {
+  if (collective == Collective::all_gather) return {Symmetry::Kind::shift, 1};
+  const bool folds = floor_power_of_two(hosts.ranks()) != hosts.ranks();
+  return {folds ? Symmetry::Kind::none : Symmetry::Kind::exclusive_or, 1};
+}
+
 }  // namespace
 
 int recursive_doubling_partners(int n) {
@@ -99,7 +106,8 @@ AlgorithmDescriptor recursive_doubling_algorithm() {
           .bound = bound,
           .predict_s = predict_s,
           .blocks = blocks,
-          .partners = partners};
+          .partners = partners,
+          .symmetry = symmetry};
 }
 
 }  // namespace ropewalk

@@ -82,13 +82,13 @@ double predict_s(const CostTerms& t, Collective collective) {
 
 AlgorithmDescriptor ring_algorithm() {
   using enum Collective;
-  return {
-      .collectives = {all_reduce, reduce_scatter, all_gather, broadcast, reduce},
-      .build = build,
-      .bound = bound,
-      .predict_s = predict_s,
-      .blocks = whole_or_by_rank,
-      .partners = [](Collective, const Hosts& hosts) { return std::min(2, hosts.ranks() - 1); }};
+  return {.collectives = {all_reduce, reduce_scatter, all_gather, broadcast, reduce},
+          .build = build,
+          .bound = bound,
+          .predict_s = predict_s,
+          .blocks = whole_or_by_rank,
+          .partners = [](Collective, const Hosts& hosts) { return std::min(2, hosts.ranks() - 1); },
+          .symmetry = symmetric_unless_rooted};
 }
 
 }  // namespace ropewalk

@@ -255,6 +255,7 @@ AlgorithmDescriptor two_level_algorithm() {
           .blocks = blocks,
           .partners = two_level_partners,
           .list_order_credits = UINT32_MAX,
+          .symmetry = symmetric_groups,
           .grouped_by = GroupedBy::hosts,
           .passed_over = passed_over};
 }

@@ -3,6 +3,7 @@
 As JSON (docs/network.md):
   {"hosts": [{"name": "h0", "ranks": 2}], "switches": [{"name": "s0"}],
    "links": [{"between": ["h0", "s0"], "rate_mbps": 200, "buffer_ms": 50}]}
+What `ropewalk simulate` alone heeds, latency_us and costs, is kept.
 """
 import dataclasses
 import json
@@ -13,7 +14,7 @@ from network_lab.failure import Failure
 NAME = r"[a-z][a-z0-9]{0,9}"  # with ".7" the name of an interface: at most 15 characters
 HOSTS_MAX = 250
 NUMBERS = {"rate_mbps": (0.1, 400_000), "buffer_ms": (0.1, 10_000), "delay_ms": (0, 10_000),
-           "jitter_ms": (0, 10_000), "loss_percent": (0, 100), "reorder_percent": (0, 100)}
+           "jitter_ms": (0, 10_000), "latency_us": (0, 1e9), "loss_percent": (0, 100), "reorder_percent": (0, 100)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Link:
     jitter_ms: float = 0
     loss_percent: float = 0
     reorder_percent: float = 0
+    latency_us: float = 0    # of the simulator: what the link has by itself
 
     @property
     def needs_netem(self):
@@ -43,6 +45,7 @@ class Shape:
     hosts: tuple
     switches: tuple  # names
     links: tuple
+    costs: dict = dataclasses.field(default_factory=dict)  # of the simulator
 
     def __post_init__(self):
         check(self)
@@ -69,7 +72,8 @@ class Shape:
             return {name: value for name, value in dataclasses.asdict(link).items() if value}
         return json.dumps({"hosts": [dataclasses.asdict(host) for host in self.hosts],
                            "switches": [{"name": name} for name in self.switches],
-                           "links": [link_of(link) for link in self.links]}, indent=1)
+                           "links": [link_of(link) for link in self.links],
+                           **({"costs": self.costs} if self.costs else {})}, indent=1)
 
 
 def fail(text):
@@ -125,10 +129,13 @@ def read(path):
     try:
         with open(path, encoding="utf-8") as file:
             told = json.load(file)
+        unknown = sorted(set(told) - {"hosts", "switches", "links", "costs"})
+        if unknown:
+            raise TypeError(f"{unknown[0]!r} is no field that is known")
         return Shape(tuple(Host(**host) for host in told["hosts"]),
                      tuple(switch["name"] for switch in told["switches"]),
                      tuple(Link(**(link | {"between": tuple(link["between"])}))
-                           for link in told["links"]))
+                           for link in told["links"]), told.get("costs", {}))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", 2) from error
     except KeyError as error:

@@ -1,0 +1,117 @@
+#include "network/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+/// By switch: the first switch that it is joined with.
+class JoinedSwitches {
+ public:
+  explicit JoinedSwitches(const Network& network) : up_(network.switches.size()) {
+    std::iota(up_.begin(), up_.end(), size_t{0});
+    const auto hosts = network.hosts.size();
+    for (const NetworkLink& link : network.links) {
+      const auto a = static_cast<size_t>(link.ends[0]), b = static_cast<size_t>(link.ends[1]);
+      if (a >= hosts && b >= hosts) up_[find(a - hosts)] = find(b - hosts);
+    }
+  }
+  size_t find(size_t i) {
+    while (up_[i] != i) i = up_[i] = up_[up_[i]];
+    return i;
+  }
+
+ private:
+  std::vector<size_t> up_;
+};
+
+[[noreturn]] void refuse_network(const std::string& why, const std::string& advice) {
+  throw Error(ErrorCode::invalid_argument, "network", why, advice);
+}
+
+}  // namespace
+
+int Network::ranks() const {
+  int count = 0;
+  for (const NetworkHost& host : hosts) count += host.ranks;
+  return count;
+}
+
+std::vector<int> Network::host_of_rank() const {
+  std::vector<int> numbers;
+  for (int host = 0; host < host_count(); ++host)
+    numbers.insert(numbers.end(), static_cast<size_t>(hosts[static_cast<size_t>(host)].ranks),
+                   host);
+  return numbers;
+}
+
+std::vector<int> Network::switch_of_host() const {
+  std::vector<int> numbers(hosts.size(), -1);
+  for (const NetworkLink& link : links)
+    for (const int side : {0, 1}) {
+      const int host = link.ends[side];
+      if (host < host_count() && numbers[static_cast<size_t>(host)] < 0)
+        numbers[static_cast<size_t>(host)] = link.ends[1 - side] - host_count();
+    }
+  return numbers;
+}
+
+void check_network(const Network& network) {
+  if (network.hosts.empty()) refuse_network("there are no hosts", "describe one or more");
+  int64_t ranks = 0;
+  for (const NetworkHost& host : network.hosts) ranks += host.ranks;
+  if (ranks > kNetworkRanksMax)
+    refuse_network(fmt::format("{} ranks are too many", ranks),
+                   fmt::format("describe at most {}", kNetworkRanksMax));
+  if (network.hosts.size() == 1) return;
+  JoinedSwitches joined(network);
+  std::vector<std::set<size_t>> reached(network.hosts.size());
+  for (const NetworkLink& link : network.links)
+    for (const int side : {0, 1})
+      if (link.ends[side] < network.host_count())
+        reached[static_cast<size_t>(link.ends[side])].insert(
+            joined.find(static_cast<size_t>(link.ends[1 - side] - network.host_count())));
+  std::map<std::set<size_t>, size_t> kinds;  // and a host of each
+  for (size_t host = 0; host < reached.size(); ++host) kinds.try_emplace(reached[host], host);
+  for (const auto& [a, host] : kinds)
+    for (const auto& [b, other] : kinds) {
+      const bool meet = std::ranges::any_of(a, [&](size_t one) { return b.contains(one); });
+      if (!meet)
+        refuse_network(
+            fmt::format("there is no way from host {} to host {}", network.hosts[host].name,
+                        network.hosts[other == host ? (host == 0) : other].name),
+            "add the link that is missing");
+    }
+}
+
+Network with_faults(const Network& network, uint64_t seed, std::string& told) {
+  Network faulty = network;
+  std::mt19937_64 draw(seed);
+  const size_t slow = draw() % network.hosts.size();
+  for (NetworkLink& link : faulty.links)
+    if (link.ends[0] == static_cast<int>(slow) || link.ends[1] == static_cast<int>(slow))
+      link.s_per_byte *= 4;
+  told = fmt::format("{}'s links have a quarter of their rate", network.hosts[slow].name);
+  if (network.hosts.size() < 3) return faulty;
+  const size_t dropped = (slow + 1 + draw() % (network.hosts.size() - 1)) % network.hosts.size();
+  const int gone = static_cast<int>(dropped);
+  told += fmt::format("; {} is gone, with its ranks", network.hosts[dropped].name);
+  faulty.hosts.erase(faulty.hosts.begin() + gone);
+  std::erase_if(faulty.links, [gone](const NetworkLink& link) {
+    return link.ends[0] == gone || link.ends[1] == gone;
+  });
+  for (NetworkLink& link : faulty.links)
+    for (int& end : link.ends)
+      if (end > gone) --end;
+  return faulty;
+}
+
+}  // namespace ropewalk

@@ -21,6 +21,7 @@ void add_bench_command(Command app, Request& request);
 /// Those of `bench` that measure the link between two ranks; after `bench` has its own options.
 void add_p2p_commands(Command bench, Request& request);
 void add_explain_command(Command app, Request& request);
+void add_simulate_command(Command app, Request& request);
 void add_verify_command(Command app, Request& request);
 void add_tune_command(Command app, Request& request);
 void add_env_command(Command app, Request& request);

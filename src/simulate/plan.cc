@@ -1,0 +1,107 @@
+#include "simulate/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+/// By host: seconds a byte through all its adapters.
+std::vector<double> host_s_per_byte(const Network& network) {
+  std::vector<double> rates(network.hosts.size());
+  for (const NetworkLink& link : network.links)
+    for (const int end : link.ends)
+      if (end < network.host_count())
+        rates[static_cast<size_t>(end)] += 1 / std::max(link.s_per_byte, 1e-18);
+  for (double& rate : rates) rate = 1 / std::max(rate, 1e-18);
+  return rates;
+}
+
+/// Where racks are worth knowing.
+void set_racks(const Network& network, const std::vector<double>& hosts, PlanRequest& request) {
+  struct Rates {
+    double down = 0, up = 0;
+  };
+  std::map<int, Rates> racks;
+  const std::vector<int> rack_of = network.switch_of_host();
+  for (size_t i = 0; i < hosts.size(); ++i) racks[rack_of[i]].down += 1 / hosts[i];
+  for (const NetworkLink& link : network.links) {
+    const bool is_uplink = std::min(link.ends[0], link.ends[1]) >= network.host_count();
+    for (const int end : link.ends)
+      if (const auto rack = racks.find(end - network.host_count());
+          is_uplink && rack != racks.end())
+        rack->second.up += 1 / std::max(link.s_per_byte, 1e-18);
+  }
+  double slowest = 0;
+  bool narrow = false;
+  for (const auto& [number, rates] : racks) {
+    narrow |= rates.up < 0.99 * rates.down;
+    slowest = std::max(slowest, 1 / std::max(rates.up, 1e-18));
+  }
+  if (racks.size() < 2 || !narrow) return;
+  request.cost.racks_s_per_byte = slowest;
+  for (const int host : request.hosts) request.racks.push_back(rack_of[static_cast<size_t>(host)]);
+}
+
+}  // namespace
+
+PlanRequest request_on(const Network& network, Collective collective, int root, size_t bytes) {
+  PlanRequest request;
+  request.collective = collective;
+  request.bytes = bytes;
+  request.ranks = network.ranks();
+  request.hosts = network.host_of_rank();
+  request.root = root;
+  request.mapped = network.hosts.size() == 1;
+  request.cost.intra = network.within;
+  request.cost.inter = network.between;
+  request.cost.reduce_s_per_byte = network.add_s_per_byte;
+  const std::vector<double> hosts = host_s_per_byte(network);
+  if (hosts.size() > 1) {
+    request.cost.inter.s_per_byte = std::ranges::max(hosts);
+    set_racks(network, hosts, request);
+  }
+  return request;
+}
+
+CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm) {
+  PlanRequest forced = request;
+  forced.forced = algorithm;
+  const PlanDecision decision = choose(forced);
+  CallToSimulate call;
+  call.key = decision.key(request);
+  call.bytes = request.bytes;
+  call.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
+  return call;
+}
+
+std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,
+                                                    const SimulationWay& way) {
+  std::vector<SimulatedAlgorithm> all;
+  for (const Candidate& candidate : choose(request).candidates) {
+    if (request.forced != Algorithm::automatic && request.forced != candidate.algorithm) continue;
+    if (!candidate.eligible) continue;
+    CallToSimulate call = call_for(request, candidate.algorithm);
+    call.event_by_event = way.event_by_event;
+    call.in_list_order = way.in_list_order;
+    if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
+    SimulatedAlgorithm& one = all.emplace_back();
+    one.algorithm = candidate.algorithm;
+    one.slice_bytes = call.slice_bytes;
+    one.planned_s = 1e-6 * candidate.predicted_us;
+    try {
+      one.call = simulate_call(routes, call);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::exhausted) throw;
+      one.why_not = error.failure().reason;
+    }
+  }
+  std::ranges::stable_sort(all, {}, [](const SimulatedAlgorithm& one) {
+    return std::pair(!one.why_not.empty(), one.call.ps);
+  });
+  return all;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,37 @@
+// What the planner would choose on a described network, and what each algorithm takes there when
+// it is simulated.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/planner.h"
+#include "simulate/simulate_call.h"
+
+namespace ropewalk {
+
+/// Of a call on all ranks. Racks are hosts at one switch, where its uplinks carry less than they
+/// can send.
+PlanRequest request_on(const Network& network, Collective collective, int root, size_t bytes);
+
+struct SimulatedAlgorithm {
+  Algorithm algorithm = Algorithm::ring;
+  size_t slice_bytes = 0;
+  double planned_s = 0;  // as the planner's closed form says
+  SimulatedCall call;
+  std::string why_not;  // it was not simulated; empty: it was
+};
+
+/// As in CallToSimulate; `in_list_order`: messages are whole, too.
+struct SimulationWay {
+  bool event_by_event = false;
+  bool in_list_order = false;
+};
+
+/// Of all that the planner considers, or the one that `request` forces; fastest first.
+std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,
+                                                    const SimulationWay& way = {});
+/// The one, with slices as the engine would have them.
+CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm);
+
+}  // namespace ropewalk

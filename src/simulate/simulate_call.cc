@@ -1,0 +1,444 @@
+#include "simulate/simulate_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <queue>
+
+#include "engine/program.h"
+#include "ropewalk/status.h"
+#include "simulate/picoseconds.h"
+#include "simulate/steps.h"
+
+namespace ropewalk {
+namespace {
+
+// Kinds of events. Up to kHopsMax: a message reaches that link of its way.
+constexpr uint8_t kHopsMax = 200, kArrived = 201, kLeft = 202, kWorked = 203, kGranted = 204,
+                  kAnnounced = 205, kConsumed = 206, kCredited = 207;
+
+/// Events run in the order of (time, key, slice, rank). The key of an event is the same in all
+/// ranks that are alike, and its generation comes first: how many events of the same time led to
+/// it. So what happens at one time is the same set however many of the ranks are run, and no two
+/// events of it that touch one thing have equal keys.
+struct Event {
+  int64_t ps;
+  uint64_t key;     // generation, kind, class of the rank, number of the step in it
+  int64_t tail_ps;  // of a hop: when the last byte is there, at the earliest
+  uint32_t slice;
+  uint32_t step;
+
+  bool operator>(const Event& other) const {
+    if (ps != other.ps) return ps > other.ps;
+    if (key != other.key) return key > other.key;
+    return slice != other.slice ? slice > other.slice : step > other.step;
+  }
+};
+constexpr int kGenerationShift = 52, kKindShift = 44, kClassShift = 26;
+constexpr uint64_t kGenerationMax = 0xfff;
+
+struct StreamState {
+  uint32_t head = 0;         // first step not yet issued (sending) or finished (receiving)
+  uint32_t slice = 0;        // of that step: issued, or taken
+  uint32_t grant_head = 0;   // receiving: first step not yet granted
+  uint32_t grants_open = 0;  // sending: at hand; receiving: given and not used up
+  uint32_t unread = 0;       // sending: messages without credit; receiving: that have arrived
+  uint32_t owed = 0;         // receiving: credits
+  uint32_t arrived = 0;      // receiving: slices not yet taken
+  uint32_t window_used = 0;  // sending
+  bool announced = false;    // the step at the head
+};
+
+struct CpuState {
+  int64_t free_ps = 0, used_ps = 0;
+};
+struct LinkState {
+  int64_t free_ps = 0, used_ps = 0;
+  double bytes = 0;
+};
+
+/// How messages of a call travel, from its sizes.
+struct Slicing {
+  uint64_t block_bytes = 0, slice_bytes = 0;
+  uint32_t slices = 1;
+  bool eager = true;
+
+  uint64_t bytes_of(uint32_t slice) const {
+    return std::min(slice_bytes, block_bytes - slice * slice_bytes);
+  }
+};
+
+class Simulator {
+ public:
+  Simulator(Routes& routes, const CallToSimulate& call, const Slicing& slicing,
+            const SimulatedSteps& steps)
+      : network_(routes.network()),
+        call_(call),
+        slicing_(slicing),
+        in_(steps),
+        done_(steps.steps.size()),
+        begun_(steps.steps.size()),
+        streams_(steps.streams.size()),
+        cpus_(steps.ranks()),
+        links_(2 * network_.links.size()) {
+    for (const NetworkLink& link : network_.links) {
+      link_latency_ps_.push_back(picoseconds(link.latency_s));
+      for (const int last : {0, 1}) link_ps_[last].push_back(ps_of(last, link.s_per_byte));
+    }
+    for (const int last : {0, 1}) {
+      copy_ps_[last] = ps_of(last, network_.copy_s_per_byte);
+      store_ps_[last] = ps_of(last, network_.within.s_per_byte);
+      add_ps_[last] = ps_of(last, network_.add_s_per_byte);
+    }
+  }
+
+  SimulatedCall run() {
+    for (uint32_t step = 0; step < in_.steps.size(); ++step) pending_.push_back(step);
+    run_pending();
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.ps;
+      generation_ = event.key >> kGenerationShift;
+      ++report_.events;
+      happen(event);
+      run_pending();
+    }
+    assert(std::ranges::all_of(done_, [&](uint32_t done) { return done == slicing_.slices; }));
+    return finish();
+  }
+
+ private:
+  int64_t ps_of(int last, double s_per_byte) const {
+    return picoseconds(static_cast<double>(slicing_.bytes_of(last == 1 ? slicing_.slices - 1 : 0)) *
+                       s_per_byte);
+  }
+  int is_last(uint32_t slice) const { return slice + 1 == slicing_.slices ? 1 : 0; }
+  const SimulatedStream& stream_of(uint32_t step) const {
+    return in_.streams[in_.steps[step].stream];
+  }
+  /// Added to what is at hand, and to be mapped: not moved.
+  static bool adds(StepOp op) { return op == StepOp::send_reduce || op == StepOp::recv_reduce; }
+  bool is_exposed(uint32_t step) const {
+    return !slicing_.eager && adds(in_.steps[step].op) && stream_of(step).inside;
+  }
+
+  void schedule(int64_t ps, uint8_t kind, uint32_t step, uint32_t slice, int64_t tail_ps = 0) {
+    const uint64_t generation = ps > now_ ? 0 : std::min(generation_ + 1, kGenerationMax);
+    const uint64_t key = generation << kGenerationShift | uint64_t{kind} << kKindShift |
+                         uint64_t{in_.class_of[in_.rank_of[step]]} << kClassShift | in_.local(step);
+    events_.push({ps, key, tail_ps, slice, step});
+  }
+  /// When the CPU of the step's rank has done so much more.
+  int64_t work(uint32_t step, int64_t ps) {
+    CpuState& cpu = cpus_[in_.rank_of[step]];
+    cpu.free_ps = std::max(cpu.free_ps, now_) + ps;
+    cpu.used_ps += ps;
+    return cpu.free_ps;
+  }
+
+  void happen(const Event& event) {
+    const auto kind = static_cast<uint8_t>(event.key >> kKindShift);
+    const uint32_t number = in_.steps[event.step].stream;
+    StreamState& stream = streams_[number];
+    if (kind <= kHopsMax) return hop(event, kind);
+    switch (kind) {
+      case kArrived:
+        ++(slicing_.eager ? stream.unread : stream.arrived);
+        break;
+      case kAnnounced:
+        ++stream.unread;
+        break;
+      case kGranted:
+        ++stream.grants_open;
+        break;
+      case kCredited:
+        stream.unread -= kCreditBatch;
+        break;
+      case kConsumed:
+        if (is_exposed(event.step))
+          finish_slice(event.step);
+        else
+          --stream.window_used;
+        break;
+      case kWorked:
+        worked(event.step, event.slice);
+        return;
+      default:  // kLeft
+        finish_slice(event.step);
+        return;
+    }
+    pending_.push_back(event.step);
+  }
+
+  /// A message is at link `hop` of its way; at hop 0 it has been posted.
+  void hop(const Event& event, uint8_t hop) {
+    const uint32_t step = event.step;
+    const SimulatedStream& stream = stream_of(step);
+    const uint32_t partner = in_.steps[step].partner;
+    if (stream.inside) {
+      if (!is_exposed(step)) finish_slice(step);
+      told(step, event.slice, now_, now_ + stream.latency_ps);
+      return schedule(now_ + stream.latency_ps, kArrived, partner, event.slice);
+    }
+    const auto way = static_cast<size_t>(in_.paths[stream.path_first + hop]);
+    const int64_t busy_ps = link_ps_[is_last(event.slice)][way / 2];
+    LinkState& link = links_[way];
+    const int64_t begin = std::max(now_, link.free_ps);
+    link.free_ps = begin + busy_ps;
+    link.used_ps += busy_ps;
+    link.bytes += static_cast<double>(slicing_.bytes_of(event.slice));
+    int64_t latency_ps = link_latency_ps_[way / 2];
+    if (hop == 0) {
+      latency_ps += between_latency_ps_;
+      if (slicing_.eager)
+        finish_slice(step);
+      else
+        schedule(link.free_ps, kLeft, step, event.slice);
+    }
+    const int64_t tail_ps = std::max(link.free_ps, event.tail_ps) + latency_ps;
+    if (hop + 1u < stream.path_count)
+      return schedule(begin + latency_ps, static_cast<uint8_t>(hop + 1), step, event.slice,
+                      tail_ps);
+    told(step, event.slice, now_, tail_ps);
+    schedule(tail_ps, kArrived, partner, event.slice);
+  }
+
+  void told(uint32_t step, uint32_t slice, int64_t posted_ps, int64_t arrived_ps) {
+    ++report_.messages;
+    if (!call_.on_message) return;
+    const SimulatedStream& stream = stream_of(step);
+    call_.on_message({static_cast<int>(stream.rank), stream.peer, in_.steps[step].block,
+                      static_cast<double>(slicing_.bytes_of(slice)),
+                      1e-12 * static_cast<double>(posted_ps),
+                      1e-12 * static_cast<double>(arrived_ps)});
+  }
+
+  void run_pending() {
+    for (size_t i = 0; i < pending_.size(); ++i) {
+      const uint32_t step = pending_[i];
+      const SimulatedStep& at = in_.steps[step];
+      if (at.op == StepOp::reduce)
+        advance_local(step);
+      else if (is_send(at.op))
+        advance_sending(at.stream);
+      else
+        advance_receiving(at.stream);
+    }
+    pending_.clear();
+  }
+
+  bool is_ready(uint32_t step, uint32_t slice, uint32_t deps_end) const {
+    for (uint32_t d = in_.deps_first[step]; d < deps_end; ++d)
+      if (done_[in_.deps[d]] <= slice) return false;
+    return true;
+  }
+  bool is_ready(uint32_t step, uint32_t slice) const {
+    return is_ready(step, slice, in_.deps_first[step + 1]);
+  }
+
+  void finish_slice(uint32_t step) {
+    assert(done_[step] < slicing_.slices);
+    ++done_[step];
+    last_ps_ = std::max(last_ps_, now_);
+    const StepOp op = in_.steps[step].op;
+    if (op == StepOp::recv_reduce || op == StepOp::reduce)
+      report_.added_ps = std::max(report_.added_ps, now_);
+    for (uint32_t a = in_.after_first[step]; a < in_.after_first[step + 1]; ++a)
+      pending_.push_back(in_.after[a]);
+  }
+  void worked(uint32_t step, uint32_t slice) {
+    const SimulatedStep& at = in_.steps[step];
+    if (at.op == StepOp::recv_reduce && !slicing_.eager)
+      schedule(now_ + stream_of(step).latency_ps, kConsumed, at.partner, slice);
+    finish_slice(step);
+  }
+  /// Keeps the CPU, then `worked`.
+  void work_on(uint32_t step, uint32_t slice, int64_t ps) {
+    const int64_t end = work(step, ps);
+    if (end == now_)
+      worked(step, slice);
+    else
+      schedule(end, kWorked, step, slice);
+  }
+
+  void advance_local(uint32_t step) {
+    while (begun_[step] < slicing_.slices && is_ready(step, begun_[step])) {
+      const uint32_t slice = begun_[step]++;
+      work_on(step, slice, add_ps_[is_last(slice)]);
+    }
+  }
+
+  void post(uint32_t step, uint32_t slice) {
+    const int last = is_last(slice);
+    int64_t ps = picoseconds(network_.between.overhead_s) + copy_ps_[last];
+    if (stream_of(step).inside)
+      ps = picoseconds(network_.within.overhead_s) + (is_exposed(step) ? 0 : store_ps_[last]);
+    schedule(work(step, ps), 0, step, slice);
+  }
+  /// An announcement or a grant.
+  void tell(uint32_t step, uint8_t kind) {
+    const SimulatedStream& stream = stream_of(step);
+    const LinkCost& cost = stream.inside ? network_.within : network_.between;
+    schedule(work(step, picoseconds(cost.overhead_s)) + stream.latency_ps, kind,
+             in_.steps[step].partner, 0);
+  }
+
+  void advance_sending(uint32_t number) {
+    const SimulatedStream& in = in_.streams[number];
+    StreamState& stream = streams_[number];
+    for (; stream.head < in.count; ++stream.head) {
+      const uint32_t step = in_.in_streams[in.first + stream.head];
+      if (!stream.announced) {
+        if (slicing_.eager && !is_ready(step, 0)) return;
+        if (stream.unread == kUnreadMax && !call_.in_list_order) return;
+        ++stream.unread;
+        if (slicing_.eager) {
+          post(step, 0);
+          continue;
+        }
+        tell(step, kAnnounced);
+        stream.announced = true;
+      }
+      if (!send_slices(step, stream)) return;
+      stream.announced = false;
+      stream.slice = 0;
+    }
+  }
+  bool send_slices(uint32_t step, StreamState& stream) {
+    const bool exposed = is_exposed(step);
+    const bool windowed = !exposed && adds(in_.steps[step].op);
+    for (; stream.slice < slicing_.slices; ++stream.slice) {
+      if (!is_ready(step, stream.slice)) return false;
+      if (!exposed && stream.grants_open == 0) return false;
+      if (windowed && stream.window_used == kWindowSlots) return false;
+      if (windowed) ++stream.window_used;
+      post(step, stream.slice);
+    }
+    if (!exposed) --stream.grants_open;
+    return true;
+  }
+
+  void advance_receiving(uint32_t number) {
+    const SimulatedStream& in = in_.streams[number];
+    StreamState& stream = streams_[number];
+    if (!slicing_.eager) issue_grants(in, stream);
+    for (; stream.head < in.count; ++stream.head) {
+      const uint32_t step = in_.in_streams[in.first + stream.head];
+      if (!stream.announced) {
+        if (stream.unread == 0 || (slicing_.eager && !is_ready(step, 0))) return;
+        --stream.unread;
+        give_credit(step, stream);
+        if (slicing_.eager) {
+          work_on(step, 0, taking_ps(step, 0));
+          continue;
+        }
+        stream.announced = true;
+      }
+      if (!take_slices(step, stream)) return;
+      if (!is_exposed(step)) --stream.grants_open;
+      stream.announced = false;
+      stream.slice = 0;
+    }
+  }
+  void issue_grants(const SimulatedStream& in, StreamState& stream) {
+    for (; stream.grant_head < in.count; ++stream.grant_head) {
+      const uint32_t step = in_.in_streams[in.first + stream.grant_head];
+      if (is_exposed(step)) continue;
+      if (stream.grants_open == kGrants) return;
+      const bool direct = !adds(in_.steps[step].op);
+      if (direct && !is_ready(step, slicing_.slices - 1, in_.grant_deps_end[step])) return;
+      ++stream.grants_open;
+      tell(step, kGranted);
+    }
+  }
+  void give_credit(uint32_t step, StreamState& stream) {
+    if (++stream.owed < kCreditBatch) return;
+    stream.owed = 0;
+    schedule(now_ + stream_of(step).latency_ps, kCredited, in_.steps[step].partner, 0);
+  }
+  bool take_slices(uint32_t step, StreamState& stream) {
+    const bool direct = !adds(in_.steps[step].op);
+    for (; stream.slice < slicing_.slices; ++stream.slice) {
+      if (stream.arrived == 0) return false;
+      if (!direct && !is_ready(step, stream.slice)) return false;
+      --stream.arrived;
+      work_on(step, stream.slice, taking_ps(step, stream.slice));
+    }
+    return true;
+  }
+  int64_t taking_ps(uint32_t step, uint32_t slice) const {
+    const int last = is_last(slice);
+    const int64_t adding = adds(in_.steps[step].op) ? add_ps_[last] : 0;
+    if (stream_of(step).inside) return adding;
+    return adding + copy_ps_[last] + picoseconds(network_.receive_s);
+  }
+
+  SimulatedCall finish() {
+    report_.ps = last_ps_;
+    report_.messages *= in_.ranks_each;
+    report_.ranks_run = static_cast<int>(in_.ranks());
+    for (const CpuState& cpu : cpus_) report_.cpu_ps = std::max(report_.cpu_ps, cpu.used_ps);
+    for (size_t way = 0; way < links_.size(); ++way)
+      if (links_[way].used_ps > 0 || links_[way].bytes > 0)
+        report_.links.push_back({static_cast<LinkWay>(way),
+                                 1e-12 * static_cast<double>(links_[way].used_ps),
+                                 links_[way].bytes});
+    std::ranges::stable_sort(report_.links, std::greater(), &LinkLoad::busy_s);
+    return std::move(report_);
+  }
+
+  const Network& network_;
+  const CallToSimulate& call_;
+  const Slicing slicing_;
+  const SimulatedSteps& in_;
+  const int64_t between_latency_ps_ = picoseconds(network_.between.latency_s);
+  // Of a whole slice, and of the last one.
+  std::vector<int64_t> link_ps_[2];
+  int64_t copy_ps_[2], store_ps_[2], add_ps_[2];
+  std::vector<int64_t> link_latency_ps_;
+  std::vector<uint32_t> done_, begun_;  // slices, by step; begun: of local ones
+  std::vector<StreamState> streams_;
+  std::vector<CpuState> cpus_;
+  std::vector<LinkState> links_;   // by LinkWay
+  std::vector<uint32_t> pending_;  // steps whose streams may go on
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t now_ = 0, last_ps_ = 0;
+  uint64_t generation_ = 0;
+  SimulatedCall report_;
+};
+
+Slicing slicing_of(const CallToSimulate& call) {
+  const ScheduleKey& key = call.key;
+  const AlgorithmDescriptor& descriptor = descriptor_of(key.algorithm);
+  const auto blocks =
+      static_cast<uint64_t>(descriptor.blocks(key.collective, hosts_of(key.hosts, key.ranks)));
+  Slicing slicing;
+  slicing.block_bytes = (call.bytes + blocks - 1) / blocks;
+  slicing.eager = slicing.block_bytes <= call.eager_bytes_max;
+  slicing.slice_bytes = slicing.eager ? slicing.block_bytes : std::max<size_t>(call.slice_bytes, 1);
+  if (!slicing.eager) slicing.slices = slices_of(slicing.block_bytes, slicing.slice_bytes);
+  return slicing;
+}
+
+}  // namespace
+
+SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
+  assert(routes.network().ranks() == call.key.ranks);
+  if (call.key.ranks == 1) return {.ranks_run = 1, .links = {}};
+  const Slicing slicing = slicing_of(call);
+  const bool in_list_order =  // as can_run_sequential (engine/program.h)
+      call.in_list_order ||
+      (slicing.block_bytes <= kEagerBytesMax &&
+       descriptor_of(call.key.algorithm).list_order_credits <= kCreditBatch + 1);
+  const SimulatedSteps steps = steps_of(routes, call, in_list_order);
+  if (steps.steps.size() * slicing.slices > kSimulatedMessagesMax)
+    throw Error(
+        ErrorCode::exhausted, "simulate",
+        fmt::format("{} steps of {} slices each are too many", steps.steps.size(), slicing.slices),
+        "simulate fewer ranks, or larger slices");
+  return Simulator(routes, call, slicing, steps).run();
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,142 @@
+#include "simulate/simulate_call.h"
+
+#include <gtest/gtest.h>
+
+#include "ropewalk/status.h"
+#include "simulate/plan.h"
+#include "simulate/training_step.h"
+
+namespace ropewalk {
+namespace {
+
+SimulatedCall simulated(const Network& network, Collective collective, Algorithm algorithm,
+                        size_t bytes, size_t slice_bytes = 256 << 10) {
+  Routes routes(network);
+  CallToSimulate call = call_for(request_on(network, collective, 0, bytes), algorithm);
+  call.slice_bytes = slice_bytes;
+  return simulate_call(routes, call);
+}
+
+TEST(SimulateCall, OneRankTakesNoTime) {
+  const Network network = network_of_template("flat", 1);
+  EXPECT_EQ(simulated(network, Collective::all_reduce, Algorithm::tree, 1 << 30).ps, 0);
+}
+
+TEST(SimulateCall, NothingBeatsTheBound) {
+  for (const char* words :
+       {"flat:hosts=8", "racks:4x4:uplink=4", "rail:hosts=4:gpus=4", "fat-tree:k=4:uplink=4",
+        "torus:3x3", "racks:2x4:ranks=3", "flat:hosts=1:ranks=6"}) {
+    const Network network = network_of_template(words, 0);
+    for (int c = 0; c < kCollectives; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      for (const Algorithm algorithm : algorithms_for(collective))
+        for (const size_t bytes : {size_t{8}, size_t{100'000}, size_t{4 << 20}})
+          EXPECT_GE(simulated(network, collective, algorithm, bytes).seconds(),
+                    least_seconds(network, collective, 0, bytes) * (1 - 1e-9))
+              << words << " " << name_of(collective) << " " << name_of(algorithm) << " " << bytes;
+    }
+  }
+}
+
+TEST(SimulateCall, LongRingsReachTheBound) {
+  const Network network = network_of_template("flat:hosts=8", 0);
+  const size_t bytes = 256 << 20;
+  EXPECT_LT(simulated(network, Collective::all_reduce, Algorithm::ring, bytes).seconds(),
+            1.1 * least_seconds(network, Collective::all_reduce, 0, bytes));
+}
+
+TEST(SimulateCall, SlicesPipelineAChain) {
+  const Network network = network_of_template("flat:hosts=6", 0);
+  const size_t bytes = 16 << 20;
+  const auto broadcast = [&](size_t slice) {
+    return simulated(network, Collective::broadcast, Algorithm::ring, bytes, slice).ps;
+  };
+  EXPECT_LT(broadcast(256 << 10), broadcast(bytes) / 3);
+}
+
+TEST(SimulateCall, TwoLevelSparesASharedNetworkPort) {
+  const Network network = network_of_template("flat:hosts=4:ranks=8:rate=8gbit", 0);
+  const auto ps = [&](Algorithm algorithm) {
+    return simulated(network, Collective::all_reduce, algorithm, 64 << 20).ps;
+  };
+  EXPECT_GT(ps(Algorithm::direct), 2 * ps(Algorithm::two_level));
+  EXPECT_LT(ps(Algorithm::two_level), 1.2 * static_cast<double>(ps(Algorithm::ring)));
+}
+
+TEST(SimulateCall, NarrowUplinksAreTheBusiestLinks) {
+  const Network network = network_of_template("racks:2x4:uplink=8", 8);
+  const SimulatedCall call =
+      simulated(network, Collective::all_reduce, Algorithm::direct, 32 << 20);
+  const NetworkLink& link = network.links[static_cast<size_t>(call.links[0].way / 2)];
+  EXPECT_EQ(network.name_of(link.ends[1]), "core");
+  EXPECT_GT(call.links[0].busy_s, 0.7 * call.seconds());
+}
+
+TEST(SimulateCall, CountsMessagesAndTellsOfThem) {
+  const Network network = network_of_template("flat", 4);
+  Routes routes(network);
+  std::vector<SimulatedMessage> told;
+  CallToSimulate call{.key = {Collective::all_reduce, Algorithm::ring, 4, 0, {}},
+                      .bytes = 4 * 20'000,
+                      .slice_bytes = 8192,
+                      .event_by_event = true,
+                      .on_message = [&](const SimulatedMessage& m) { told.push_back(m); }};
+  EXPECT_EQ(simulate_call(routes, call).messages, 4u * 6 * 3);  // ranks, sends, slices
+  ASSERT_EQ(told.size(), 72u);
+  double bytes = 0;
+  for (const SimulatedMessage& message : told) {
+    EXPECT_EQ(message.to, (message.from + 1) % 4);
+    EXPECT_LT(message.posted_s, message.arrived_s);
+    bytes += message.bytes;
+  }
+  EXPECT_EQ(bytes, 4.0 * 6 * 20'000);
+}
+
+// At most four staging slots are under way: what the receiver has not added is waited for.
+TEST(SimulateCall, WindowsHoldBackWhoAddsSlowly) {
+  Network network = network_of_template("flat", 2);
+  network.add_s_per_byte = 10 * network.links[0].s_per_byte;
+  const SimulatedCall call = simulated(network, Collective::reduce, Algorithm::ring, 8 << 20);
+  const double adding = static_cast<double>(8 << 20) * network.add_s_per_byte;
+  EXPECT_GT(call.seconds(), adding);
+  EXPECT_LT(call.seconds(), 1.1 * adding);
+}
+
+TEST(SimulateCall, TensOfThousandsOfRanks) {
+  const Network network = network_of_template("flat", 1 << 16);
+  EXPECT_EQ(simulated(network, Collective::all_reduce, Algorithm::recursive_doubling, 8).ranks_run,
+            1);
+  const SimulatedCall ring =
+      simulated(network, Collective::all_reduce, Algorithm::ring, size_t{1} << 30);
+  EXPECT_EQ(ring.messages, 2ull * 65535 * 65536);
+  EXPECT_GT(ring.seconds(), least_seconds(network, Collective::all_reduce, 0, size_t{1} << 30));
+}
+
+TEST(SimulateCall, RefusesWhatWouldNotFit) {
+  const Network network = network_of_template("racks:64x64", 4096);
+  EXPECT_THROW(simulated(network, Collective::broadcast, Algorithm::ring, size_t{1} << 40), Error);
+}
+
+TEST(TrainingStep, WhatFitsBesideTheBackwardPassIsNotExposed) {
+  const Network network = network_of_template("flat", 8);
+  Routes routes(network);
+  const TrainingModel model = parse_training_model(
+      R"({"backward_ms": 100, "buckets": [{"ready_ms": 100, "bytes": 1000000},
+                                          {"ready_ms": 20, "bytes": 25000000}]})");
+  EXPECT_EQ(model.buckets[0].bytes, 25'000'000u);
+  const TrainingStep step = simulate_step(routes, model);
+  EXPECT_GT(step.exposed_s, 0);
+  EXPECT_LT(step.exposed_s, step.communicating_s / 2);
+  EXPECT_DOUBLE_EQ(step.seconds, 0.1 + step.exposed_s);
+}
+
+TEST(TrainingStep, ModelsThatMakeNoSenseAreRefused) {
+  for (const char* text : {"", "{}", R"({"backward_ms": 1})", R"({"backward_ms": 1, "buckets": 2})",
+                           R"({"backward_ms": 1, "buckets": [{"ready_ms": 2, "bytes": 8}]})",
+                           R"({"backward_ms": 1, "buckets": [{"ready_ms": 1}]})",
+                           R"({"backward_ms": 1, "buckets": [], "colour": 3})"})
+    EXPECT_THROW(parse_training_model(text), Error) << text;
+}
+
+}  // namespace
+}  // namespace ropewalk

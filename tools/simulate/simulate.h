@@ -1,0 +1,42 @@
+// What `ropewalk simulate` finds out, and how it is told.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulate/plan.h"
+#include "simulate/training_step.h"
+
+namespace ropewalk::tools {
+
+struct SimulateOptions {
+  Collective collective = Collective::all_reduce;
+  std::string network_words = "flat";
+  size_t bytes = 0;
+  int root = 0;
+  Algorithm algorithm = Algorithm::automatic;
+  SimulationWay way;
+  std::string trace;  // file; empty: none
+};
+
+struct Simulated {
+  std::string faults;  // empty: none
+  double least_s = 0;
+  Algorithm planned = Algorithm::ring;
+  std::vector<SimulatedAlgorithm> algorithms;  // fastest first
+};
+
+/// Throws Error.
+Simulated simulate_all(Routes& routes, const SimulateOptions& options);
+/// Writes the messages of the fastest algorithm, a line for each: times in us, ranks, bytes.
+void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated);
+
+std::string simulated_text(const Network& network, const SimulateOptions& options,
+                           const Simulated& simulated);
+std::string simulated_json(const Network& network, const SimulateOptions& options,
+                           const Simulated& simulated);
+std::string step_text(const TrainingModel& model, const TrainingStep& step);
+std::string step_json(const TrainingModel& model, const TrainingStep& step);
+
+}  // namespace ropewalk::tools

@@ -61,13 +61,12 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double value, const std::string&) override { return add(value); }
   bool string(std::string& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override { return open(LocatedJson::Object()); }
-  bool start_array(size_t) override { return open(LocatedJson::Array()); }
+  bool start_object(size_t) override { return open(LocatedJson::Kind::object); }
+  bool start_array(size_t) override { return open(LocatedJson::Kind::array); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
-    auto& fields = std::get<LocatedJson::Object>(open_.back().value);
-    fields.emplace_back(std::move(name), LocatedJson{place_.line_of_token, {}});
+    open_.back().names.push_back(std::move(name));
     return true;
   }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
@@ -86,8 +85,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return put(std::move(leaf));
   }
   bool add(std::monostate) { return put({place_.line_of_token, {}}); }
-  bool open(decltype(LocatedJson::value) value) {
-    open_.push_back({place_.line_of_token, std::move(value)});
+  bool open(LocatedJson::Kind kind) {
+    open_.push_back({place_.line_of_token, {}, kind});
     if (open_.size() <= kDepthMax) return true;
     why = fmt::format("line {}: values are nested too deeply", place_.line_of_token);
     return false;
@@ -100,10 +99,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   bool put(LocatedJson value) {
     if (open_.empty())
       root = std::move(value);
-    else if (auto* array = std::get_if<LocatedJson::Array>(&open_.back().value))
-      array->push_back(std::move(value));
     else
-      std::get<LocatedJson::Object>(open_.back().value).back().second = std::move(value);
+      open_.back().items.push_back(std::move(value));
     return true;
   }
 
@@ -138,19 +135,18 @@ void refuse_json(const std::string& operation, int line, const std::string& fiel
 
 const LocatedJson::Array& array_of(const LocatedJson& json, const std::string& field,
                                    const std::string& operation) {
-  const auto* array = std::get_if<LocatedJson::Array>(&json.value);
-  if (array == nullptr) refuse_json(operation, json.line, field, "is no array");
-  return *array;
+  if (json.kind != LocatedJson::Kind::array)
+    refuse_json(operation, json.line, field, "is no array");
+  return json.items;
 }
 
 JsonFields::JsonFields(const LocatedJson& json, std::string where, std::string operation)
     : line_(json.line), where_(std::move(where)), operation_(std::move(operation)) {
-  const auto* object = std::get_if<LocatedJson::Object>(&json.value);
-  if (object == nullptr)
+  if (json.kind != LocatedJson::Kind::object)
     refuse_json(operation_, line_, where_.empty() ? "the text" : where_, "is no object");
-  for (const auto& [name, value] : *object)
-    if (!fields_.try_emplace(name, &value).second)
-      refuse_json(operation_, value.line, path(name), "is there twice");
+  for (size_t i = 0; i < json.items.size(); ++i)
+    if (!fields_.try_emplace(json.names[i], &json.items[i]).second)
+      refuse_json(operation_, json.items[i].line, path(json.names[i]), "is there twice");
 }
 
 const LocatedJson* JsonFields::take(const std::string& name) {

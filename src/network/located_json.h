@@ -5,18 +5,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
 namespace ropewalk {
 
 struct LocatedJson {
-  using Object = std::vector<std::pair<std::string, LocatedJson>>;  // in the order of the text
   using Array = std::vector<LocatedJson>;
+  enum class Kind { scalar, array, object };
 
   int line = 1;
-  std::variant<std::monostate, bool, double, std::string, Object, Array> value;  // first: null
+  std::variant<std::monostate, bool, double, std::string> value = {};  // of scalars; first: null
+  Kind kind = Kind::scalar;
+  Array items = {};                     // of arrays and objects
+  std::vector<std::string> names = {};  // of objects: by item
 };
 
 /// Throws Error(invalid_argument) of `operation` that names line and column.

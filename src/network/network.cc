@@ -83,7 +83,7 @@ void check_network(const Network& network) {
   for (size_t host = 0; host < reached.size(); ++host) kinds.try_emplace(reached[host], host);
   for (const auto& [a, host] : kinds)
     for (const auto& [b, other] : kinds) {
-      const bool meet = std::ranges::any_of(a, [&](size_t one) { return b.contains(one); });
+      const bool meet = std::ranges::any_of(a, [&b = b](size_t one) { return b.contains(one); });
       if (!meet)
         refuse_network(
             fmt::format("there is no way from host {} to host {}", network.hosts[host].name,

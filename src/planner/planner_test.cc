@@ -6,7 +6,6 @@
 
 #include "ropewalk/status.h"
 #include "schedule/algorithm.h"
-#include "schedule/simulate.h"
 #include "schedule/verify.h"
 
 namespace ropewalk {
@@ -246,47 +245,6 @@ TEST(Planner, PredictionsGrowWithBytes) {
               << name_of(static_cast<Collective>(c)) << " " << name_of(algorithm) << " " << bytes;
           before = now;
         }
-      }
-}
-
-// The closed forms are coarser than the simulator (receiving costs what posting costs, nothing
-// hides the adding, ports are shared evenly, incast on top), but must not be far off for what they
-// choose.
-TEST(Planner, PredictionsAgreeWithTheSimulator) {
-  for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
-                                Collective::all_gather, Collective::broadcast, Collective::reduce})
-    for (int per_host : {1, 4})
-      for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
-        const PlanRequest q = request(collective, bytes, 16, per_host);
-        const PlanDecision decision = choose(q);
-        const double simulated = simulate(decision.key(q), {q.cost, static_cast<double>(bytes),
-                                                            decision.slice_bytes, q.hosts})
-                                     .seconds;
-        EXPECT_GT(decision.predicted_us, 0.6 * 1e6 * simulated)
-            << describe(decision.key(q)) << " " << bytes;
-        EXPECT_LT(decision.predicted_us, 4 * 1e6 * simulated)
-            << describe(decision.key(q)) << " " << bytes;
-      }
-}
-
-// What the decision costs, as the simulator sees it, against the best that it could have been.
-TEST(Planner, ChoicesAreNearTheBestThatTheSimulatorFinds) {
-  for (int ranks : {2, 3, 4, 9, 16})
-    for (int per_host : {1, 4})
-      for (size_t bytes : {size_t{8}, 64 * kKiB, kMiB, 16 * kMiB}) {
-        PlanRequest q = request(Collective::all_reduce, bytes, ranks, per_host);
-        const auto simulated = [&](const PlanDecision& decision) {
-          return simulate(decision.key(q),
-                          {q.cost, static_cast<double>(bytes), decision.slice_bytes, q.hosts})
-              .seconds;
-        };
-        const double mine = simulated(choose(q));
-        double best = mine;
-        for (Algorithm algorithm : algorithms_for(q.collective)) {
-          q.forced = algorithm;
-          best = std::min(best, simulated(choose(q)));
-        }
-        EXPECT_LE(mine, 1.7 * best) << ranks << " ranks, " << per_host << " a host, " << bytes;
       }
 }
 

@@ -67,13 +67,32 @@ TEST(Command, BenchWithoutACollectiveListsThem) {
 }
 
 TEST(Command, WrongInputIsStatus2Everywhere) {
-  for (const char* words :
-       {"bensh", "--bogus", "bench all_redcue", "bench all_reduce --sizes x", "bench --op user",
-        "bench all_reduce --timeout soon", "bench barrier --in-place --out-of-place",
-        "bench put -n 1", "bench broadcast -n 2 --root 2", "bench all_gather --algorithm tree",
-        "explain all_reduce", "explain all_reduce --bytes 0",
-        "explain all_reduce --bytes 8 --rank 2", "explain all_gather --bytes 8 --algorithm tree",
-        "verify --ranks 4:1", "doctor --coordinator node1", "run -n 2", "run -n x true"})
+  for (const char* words : {"bensh",
+                            "--bogus",
+                            "bench all_redcue",
+                            "bench all_reduce --sizes x",
+                            "bench --op user",
+                            "bench all_reduce --timeout soon",
+                            "bench barrier --in-place --out-of-place",
+                            "bench put -n 1",
+                            "bench broadcast -n 2 --root 2",
+                            "bench all_gather --algorithm tree",
+                            "explain all_reduce",
+                            "explain all_reduce --bytes 0",
+                            "explain all_reduce --bytes 8 --rank 2",
+                            "explain all_gather --bytes 8 --algorithm tree",
+                            "simulate all_reduce",
+                            "simulate all_reduce --bytes 0",
+                            "simulate all_reduce --bytes 8 --network ring",
+                            "simulate all_reduce --bytes 8 --network ./missing.json",
+                            "simulate all_reduce --bytes 8 -n 9 --network racks:2x2",
+                            "simulate broadcast --bytes 8 -n 2 --root 2",
+                            "simulate all_gather --bytes 8 --algorithm tree",
+                            "simulate all_reduce --step ./missing.json",
+                            "verify --ranks 4:1",
+                            "doctor --coordinator node1",
+                            "run -n 2",
+                            "run -n x true"})
     EXPECT_EQ(run(std::string(words) + " 2>&1").status, 2) << words;
   setenv("ROPEWALK_TIMEOUT", "soon", 1);
   EXPECT_EQ(run("env 2>&1").status, 2);
@@ -82,8 +101,9 @@ TEST(Command, WrongInputIsStatus2Everywhere) {
 
 // What could not be written was lost, with exit status 0.
 TEST(Command, OutputThatCannotBeWrittenIsAFailure) {
-  for (const char* words : {"env", "doctor", "explain all_reduce --bytes 1M", "verify --ranks 1:3",
-                            "--help", "bench --help", "--version"}) {
+  for (const char* words :
+       {"env", "doctor", "explain all_reduce --bytes 1M", "simulate all_reduce --bytes 8",
+        "verify --ranks 1:3", "--help", "bench --help", "--version"}) {
     for (const char* target : {"/dev/full", "&-"}) {
       const Outcome outcome = run(std::string(words) + " 2>&1 >" + target);
       EXPECT_EQ(outcome.status, 74) << words << " >" << target;
@@ -112,6 +132,34 @@ TEST(Command, SizesTakeEveryUsualUnit) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("\"bytes\":1024,"), HasSubstr("\"bytes\":1536,"),
                                  HasSubstr("\"bytes\":2048,")));
   EXPECT_THAT(run("explain all_reduce --bytes 1.5MB --json").out, HasSubstr("\"bytes\":1572864,"));
+}
+
+TEST(Command, SimulateTellsOfEveryAlgorithm) {
+  const Outcome outcome =
+      run("simulate all_reduce --network racks:2x4:uplink=4 --bytes 8M --faults 3 --json");
+  EXPECT_EQ(outcome.status, 0);
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["ranks"], 7);
+  double before = json["lower_bound_us"];
+  std::vector<std::string> names;
+  for (const auto& one : json["algorithms"]) {
+    EXPECT_GE(one["predicted_us"], before);
+    before = one["predicted_us"];
+    names.push_back(one["algorithm"]);
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf({"ring", "tree", "racks", "recursive_doubling"}));
+  EXPECT_THAT(names, testing::Contains(json["planned"].get<std::string>()));
+}
+
+TEST(Command, SimulateReadsTheNetworkThatItPrints) {
+  const std::string file = testing::TempDir() + "network.json";
+  const std::string words = "simulate all_gather --bytes 1M --network ";
+  EXPECT_EQ(run(words + "rail:hosts=2:gpus=4 --print-network > " + file).status, 0);
+  const auto fastest = [](const Outcome& outcome) {
+    return nlohmann::json::parse(outcome.out)["algorithms"][0];
+  };
+  EXPECT_EQ(fastest(run(words + file + " --json")),
+            fastest(run(words + "rail:hosts=2:gpus=4 --json")));
 }
 
 TEST(Command, RdmaIsVerbs) {

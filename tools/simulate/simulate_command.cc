@@ -60,6 +60,7 @@ SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   options.way = {flags.event_by_event, flags.list_order};
   options.trace = flags.trace;
   options.algorithm = *algorithm_named(flags.algorithm);
+  check_algorithm("simulate", *bench_kind_named(flags.collective), options.algorithm);
   const auto bytes = parse_size(options.collective == Collective::barrier ? "1" : flags.bytes);
   if (!bytes || *bytes == 0 || *bytes > kVectorBytesMax)
     refuse_simulation(flags.bytes.empty()

@@ -7,7 +7,7 @@
 int main(int argc, char** argv) {
   using namespace ropewalk::tools;
   return run_cli(argc, argv,
-                 {add_run_command, add_bench_command, add_tune_command, add_explain_command,
-                  add_simulate_command, add_verify_command, add_doctor_command, add_env_command,
-                  add_help_command});
+                 {add_run_command, add_mpi_command, add_bench_command, add_tune_command,
+                  add_explain_command, add_simulate_command, add_verify_command, add_doctor_command,
+                  add_env_command, add_help_command});
 }

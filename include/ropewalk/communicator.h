@@ -167,6 +167,9 @@ class Communicator {
   // Any call, three ways.
   /// `timeout`: default the communicator's.
   void run(const Call& call, std::optional<std::chrono::nanoseconds> timeout = {});
+  /// The same without a deadline, for a caller that has other things to keep going: while it waits
+  /// it calls `meanwhile`, which must not throw, about every 50 µs, or every ms where that lasts.
+  void run_beside(const Call& call, const std::function<void()>& meanwhile);
   /// Returns at once; between hosts only while fewer than 1,000 calls of its kind are under way, or
   /// it may wait for some of them.
   Work start(const Call& call);

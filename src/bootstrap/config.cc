@@ -239,6 +239,7 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_JOINED_FD", "none",
        "from the launcher: an inherited descriptor at which such a process says that it has "
        "joined"},
+      {"ROPEWALK_MPI_REPORT", "0", "1: MPI programs (ropewalk mpi) tell at the end what was taken"},
       {"ROPEWALK_LOG", "warn", "error, warn, info, debug"},
       {"ROPEWALK_TORCH_CACHE", "~/.cache/ropewalk",
        "folder for the PyTorch backend, which is compiled when it is first used"},

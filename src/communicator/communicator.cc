@@ -174,6 +174,10 @@ void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds>
   impl_->driver->wait(*group, timeout ? timeout->count() : impl_->driver->timeout_ns());
 }
 
+void Communicator::run_beside(const Call& call, const std::function<void()>& meanwhile) {
+  impl_->driver->run_beside(*impl_->find_checked(call), meanwhile);
+}
+
 Work Communicator::start(const Call& call) {
   return start_group(std::span(&call, 1));
 }

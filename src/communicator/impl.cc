@@ -207,6 +207,11 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
   return group;
 }
 
+std::shared_ptr<Group> Communicator::Impl::find_checked(const Call& call) {
+  check(std::span(&call, 1));
+  return find_or_fail(std::span(&call, 1));
+}
+
 std::shared_ptr<Group> Communicator::Impl::find_or_fail(std::span<const Call> calls) {
   std::lock_guard lock(cache_mutex_);
   try {

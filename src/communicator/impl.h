@@ -61,6 +61,8 @@ class Communicator::Impl {
   void check(std::span<const Call> calls) const;
   /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
   std::shared_ptr<Group> start(std::span<const Call> calls, bool in_background);
+  /// What is to be run for `call`; nobody else gets it while it is held.
+  std::shared_ptr<Group> find_checked(const Call& call);
   std::shared_ptr<Group> prepare(std::span<const Call> calls);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   Call barrier_call();

@@ -135,8 +135,18 @@ void Driver::on_done(Group& group, std::function<void(const Failure*)> done, int
 }
 
 void Driver::run(Group& group) {
-  start_and_drive(group, false, progress_->options_.oversubscribed ? 1 : kTurnsUnderLock);
+  start_and_drive(group, false, turns_under_lock());
   wait(group, timeout_ns_);
+}
+
+void Driver::run_beside(Group& group, const std::function<void()>& meanwhile) {
+  start_and_drive(group, false, turns_under_lock());
+  CallersWait wait{*this, {.driver = this, .meanwhile = &meanwhile}};
+  finish(group, wait.state);
+}
+
+uint32_t Driver::turns_under_lock() const {
+  return progress_->options_.oversubscribed ? 1 : kTurnsUnderLock;
 }
 
 void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {

@@ -53,6 +53,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   /// start, then wait for the deadline of the options: without a clock or a second lock where it
   /// takes little time.
   void run(Group& group);
+  /// As Communicator::run_beside.
+  void run_beside(Group& group, const std::function<void()>& meanwhile);
   /// Makes progress; true when finished. Throws the failure.
   bool test(Group& group);
   /// Drives until finished; throws Error(timeout) after `timeout_ns`, or the failure.
@@ -108,6 +110,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   bool finish(Group& group, WaitState& wait);
   /// start, then at most `turns` turns under the same lock, until it has ended.
   void start_and_drive(Group& group, bool in_background, uint32_t turns);
+  /// How many a call may take that waits for its end anyway.
+  uint32_t turns_under_lock() const;
   bool has_callbacks();
   // Under the lock:
   /// Whether others have still to say what they wait for, `over_ns` after a limit.

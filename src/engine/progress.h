@@ -86,9 +86,11 @@ struct WaitState {
   bool connects = false;            // peers are asked for connections: that takes a while
   int64_t idle_since_ns = 0;
   uint32_t turns = 0, spins = 0;
-  bool blocked = false;     // the last idle() slept
-  int long_waits = 0;       // above 0: block at once
-  uint64_t moves_seen = 0;  // moves_ after one's own last turn
+  bool blocked = false;                              // the last idle() slept
+  int long_waits = 0;                                // above 0: block at once
+  uint64_t moves_seen = 0;                           // moves_ after one's own last turn
+  const std::function<void()>* meanwhile = nullptr;  // called now and then, without the lock
+  int64_t meanwhile_ns = 0;                          // when it was
 
   /// Something has moved.
   void renew() {

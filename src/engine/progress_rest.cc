@@ -26,7 +26,10 @@ constexpr int64_t kLongWait_ns = 250'000;      // several times what sleeping an
 constexpr int kLongWaits = 4;                  // short ones in a row, then it spins again
 constexpr uint32_t kSpinsPerClock = 32;
 constexpr uint32_t kTurnsPerClock = 256;
-constexpr uint32_t kYieldsUntilNoted = 4;  // where a yield may last
+constexpr uint32_t kTurnsPerClockBeside = 16;  // where the caller has something to do meanwhile
+constexpr int64_t kMeanwhile_ns = 50'000;      // between two calls of that
+constexpr int64_t kLookBeside_ns = 1'000'000;  // a look around where there is such a thing
+constexpr uint32_t kYieldsUntilNoted = 4;      // where a yield may last
 
 }  // namespace
 
@@ -40,9 +43,14 @@ bool Progress::rest(WaitState& wait, bool moved) {
   else
     idle(wait);
   // The clock only now and then, unless idle() has just slept.
-  if (++wait.turns % kTurnsPerClock != 0 && !wait.blocked) return true;
+  const uint32_t turns = wait.meanwhile != nullptr ? kTurnsPerClockBeside : kTurnsPerClock;
+  if (++wait.turns % turns != 0 && !wait.blocked) return true;
   const int64_t now_ns = clock_.now_ns();
   poll_control(now_ns, wait);
+  if (wait.meanwhile != nullptr && now_ns - wait.meanwhile_ns >= kMeanwhile_ns) {
+    wait.meanwhile_ns = now_ns;
+    (*wait.meanwhile)();
+  }
   return wait.left_ns(now_ns) >= 0 || asks_on(wait, now_ns);
 }
 
@@ -119,7 +127,9 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
   }
   // After its limit a wait looks whether others have answered.
   const int64_t left_ns = std::abs(wait.left_ns(now_ns));
-  const int64_t most_ns = wait.ends_soon(now_ns) ? kLook_ns : look_ns_;
+  const int64_t most_ns = wait.meanwhile != nullptr ? kLookBeside_ns
+                          : wait.ends_soon(now_ns)  ? kLook_ns
+                                                    : look_ns_;
   const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, most_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);

@@ -24,6 +24,8 @@ void add_explain_command(Command app, Request& request);
 void add_simulate_command(Command app, Request& request);
 void add_verify_command(Command app, Request& request);
 void add_tune_command(Command app, Request& request);
+/// Runs an MPI program over Ropewalk.
+void add_mpi_command(Command app, Request& request);
 void add_env_command(Command app, Request& request);
 void add_doctor_command(Command app, Request& request);
 /// help, version and completion; they tell of all commands in `app`.

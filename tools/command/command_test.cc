@@ -46,8 +46,8 @@ TEST(Command, VersionAndHelp) {
   EXPECT_EQ(run("help").out, run("--help").out);
   EXPECT_EQ(run("help bench put").out, run("bench put --help").out);
   EXPECT_EQ(run("help bensh 2>&1").status, 2);
-  for (const char* name :
-       {"run", "bench", "tune", "explain", "simulate", "verify", "doctor", "env", "completion"}) {
+  for (const char* name : {"run", "mpi", "bench", "tune", "explain", "simulate", "verify", "doctor",
+                           "env", "completion"}) {
     EXPECT_THAT(run("--help").out, HasSubstr(name));
     const Outcome help = run(std::string(name) + " --help");
     EXPECT_EQ(help.status, 0) << name;

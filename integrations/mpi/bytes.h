@@ -1,0 +1,56 @@
+// What a rank sends or receives, as bytes in the order that MPI gives them: the same on all ranks,
+// whatever types each describes its data with.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "types.h"
+
+namespace ropewalk::mpi {
+
+/// Of a type that has been checked.
+size_t bytes_of(MPI_Datatype type);
+
+/// A buffer of the caller's: where it lies in one piece it is used itself, else the MPI packs it.
+class Bytes {
+ public:
+  /// `count` elements, beginning `at` extents after `buffer`.
+  Bytes(const void* buffer, MPI_Datatype type, size_t count, size_t at = 0);
+  /// A part for each of `ranks`: counts[r] elements, beginning at[r] extents after `buffer`.
+  Bytes(const void* buffer, MPI_Datatype type, const int* counts, const int* at, int ranks);
+
+  size_t size() const { return size_; }
+  /// The bytes, packed where they must be.
+  const std::byte* read();
+  /// Where they are to be written; then `finish`.
+  std::byte* write();
+  void finish();
+  /// A copy, for what is received into the place that it is sent from.
+  const std::byte* read_copy();
+
+ private:
+  struct Part {
+    std::byte* data;
+    size_t count;
+  };
+  Bytes(const void* buffer, MPI_Datatype type);
+  void add(ptrdiff_t at, size_t count);
+  void pack();
+  std::byte* memory();
+  template <class Move>
+  void for_each_piece(const Move& move);
+
+  std::byte* const buffer_;
+  const MPI_Datatype type_;
+  const bool is_predefined_;
+  const size_t element_bytes_;
+  ptrdiff_t extent_;
+  bool in_one_piece_;
+  size_t size_ = 0;
+  std::vector<Part> parts_;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+}  // namespace ropewalk::mpi

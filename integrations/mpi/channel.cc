@@ -1,0 +1,252 @@
+#include "channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "ropewalk/rendezvous.h"
+#include "types.h"
+
+namespace ropewalk::mpi {
+namespace {
+
+// Of what goes in, and of what comes out: staged in any case; and from memory that is not
+// registered, where two copies cost less than windows do.
+constexpr size_t kStageBytes = 16 << 10;
+constexpr size_t kStageBytesMax = 16 << 20;
+constexpr size_t kIdBytesMax = 4096;
+constexpr std::chrono::hours kForever{24};  // as long as Ropewalk waits: an MPI sets no deadline
+constexpr std::chrono::minutes kJoinTimeout{2};
+
+/// What this process has, between MPI_Init and MPI_Finalize. Lives for ever: a program may exit
+/// without the latter.
+struct State {
+  std::unique_ptr<Communicator> communicator;
+  int keyval = MPI_KEYVAL_INVALID;
+  std::mutex mutex;  // guards what follows
+  std::set<Channel*> channels;
+  std::vector<std::thread> leaving;  // freed ones: other ranks may still be in a call
+};
+State& state = *new State;
+
+MPI_Comm comm_world;
+
+/// Lets the MPI move what it has to. Of MPI_COMM_SELF MPICH would look at nothing else.
+void progress_mpi() {
+  int found = 0;
+  pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_world, &found, MPI_STATUS_IGNORE);
+}
+
+bool all_agree(bool own, MPI_Comm comm) {
+  int mine = own ? 1 : 0, least = 0;
+  pmpi.Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, comm);
+  return least == 1;
+}
+
+void complain(const char* what, const std::exception& error) {
+  int rank = 0;
+  pmpi.Comm_rank(comm_world, &rank);
+  fmt::print(stderr, "ropewalk: MPI rank {}: {}, so the MPI does this itself: {}\n", rank, what,
+             error.what());
+}
+
+// ---- Of the whole job ----
+
+std::unique_ptr<Communicator> join(int rank, int size) {
+  Options common;
+  if (getenv("ROPEWALK_TIMEOUT") == nullptr) common.timeout = kForever;
+  if (getenv("ROPEWALK_JOIN_TIMEOUT") == nullptr) common.join_timeout = kJoinTimeout;
+  std::optional<Rendezvous> rendezvous;
+  std::array<char, kIdBytesMax> id{};
+  std::optional<Error> failed;
+  if (rank == 0) try {
+      rendezvous.emplace(common);
+      rendezvous->unique_id().copy(id.data(), id.size() - 1);
+    } catch (const Error& error) {
+      failed = error;  // the others learn it by an empty id
+    }
+  pmpi.Bcast(id.data(), static_cast<int>(id.size()), MPI_CHAR, 0, comm_world);
+  if (failed) throw Error(*failed);
+  if (id[0] == '\0') return nullptr;
+  return Communicator::create(rank == 0 ? rendezvous->options(0, size, common)
+                                        : Rendezvous::options(id.data(), rank, size, common));
+}
+
+// ---- Of one communicator ----
+
+/// Frees it in a thread of its own: MPI_Comm_free need not wait for the other ranks.
+void retire(Channel* channel) {
+  std::lock_guard lock(state.mutex);
+  if (state.channels.erase(channel) == 0) return;  // MPI_Finalize had it
+  state.leaving.emplace_back([channel] { delete channel; });
+}
+
+int delete_attribute(MPI_Comm, int, void* value, void*) {
+  retire(static_cast<Channel*>(value));
+  return MPI_SUCCESS;
+}
+
+int copy_nothing(MPI_Comm, int, void*, void*, void*, int* copied) {
+  *copied = 0;
+  return MPI_SUCCESS;
+}
+
+/// By rank in `comm`: the rank in MPI_COMM_WORLD; MPI_UNDEFINED of processes that are not in it.
+std::vector<int> world_ranks(MPI_Comm comm, int size) {
+  std::vector<int> own(static_cast<size_t>(size)), in_world(own.size());
+  std::iota(own.begin(), own.end(), 0);
+  MPI_Group group, world;
+  pmpi.Comm_group(comm, &group);
+  pmpi.Comm_group(comm_world, &world);
+  pmpi.Group_translate_ranks(group, size, own.data(), world, in_world.data());
+  pmpi.Group_free(&group);
+  pmpi.Group_free(&world);
+  return in_world;
+}
+
+std::vector<std::string> exchange(const std::string& own, MPI_Comm comm, int size) {
+  const auto ranks = static_cast<size_t>(size);
+  std::vector<int> lengths(ranks), at(ranks);
+  int length = static_cast<int>(own.size());
+  pmpi.Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm);
+  std::exclusive_scan(lengths.begin(), lengths.end(), at.begin(), 0);
+  std::string all(static_cast<size_t>(at.back() + lengths.back()), '\0');
+  pmpi.Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR,
+                  comm);
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < ranks; ++r)
+    texts.push_back(all.substr(static_cast<size_t>(at[r]), static_cast<size_t>(lengths[r])));
+  return texts;
+}
+
+std::unique_ptr<Channel> link_ranks(MPI_Comm comm, const std::vector<int>& ranks) {
+  std::unique_ptr<Communicator> group;
+  try {
+    group = state.communicator->create_group(ranks, [&](const std::string& own) {
+      return exchange(own, comm, static_cast<int>(ranks.size()));
+    });
+  } catch (const Error& error) {
+    complain("a communicator's ranks could not be linked", error);
+  }
+  if (!all_agree(group != nullptr, comm)) return std::make_unique<Channel>(Left::unavailable);
+  return std::make_unique<Channel>(std::move(group), comm);
+}
+
+std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
+  int inter = 0, size = 0;
+  if (pmpi.Comm_test_inter(comm, &inter) != MPI_SUCCESS) return nullptr;
+  if (inter != 0) return std::make_unique<Channel>(Left::inter);
+  pmpi.Comm_size(comm, &size);
+  if (size == 1) return std::make_unique<Channel>(Left::one_rank);
+  if (comm == comm_world) return std::make_unique<Channel>(*state.communicator, comm);
+  const std::vector<int> ranks = world_ranks(comm, size);
+  if (std::ranges::count(ranks, MPI_UNDEFINED) > 0) return std::make_unique<Channel>(Left::outside);
+  return link_ranks(comm, ranks);
+}
+
+}  // namespace
+
+Channel::Channel(Communicator& communicator, MPI_Comm)
+    : left_(Left::none), communicator_(&communicator) {
+  stage_ = communicator.allocate<uint8_t>(2 * kStageBytes);
+}
+
+Channel::Channel(std::unique_ptr<Communicator> communicator, MPI_Comm comm)
+    : Channel(*communicator, comm) {
+  owned_ = std::move(communicator);
+}
+
+void Channel::run(const Call& call) {
+  static const std::function<void()> meanwhile = progress_mpi;
+  const Extent extent = extent_of(call, rank(), size());
+  const size_t in_bytes = extent.in * size_of(call.type),
+               out_bytes = extent.out * size_of(call.type);
+  const bool missing =
+      (in_bytes > 0 && call.in == nullptr) || (out_bytes > 0 && call.out == nullptr);
+  const bool registered =
+      (in_bytes == 0 || is_registered(call.in)) && (out_bytes == 0 || is_registered(call.out));
+  const size_t bytes = std::max(in_bytes, out_bytes);
+  if (bytes <= (registered ? kStageBytes : kStageBytesMax) && !missing)
+    return run_staged(call, in_bytes, out_bytes);
+  communicator_->run_beside(call, meanwhile);
+}
+
+void Channel::run_staged(const Call& call, size_t in_bytes, size_t out_bytes) {
+  static const std::function<void()> meanwhile = progress_mpi;
+  const size_t bytes = std::max(in_bytes, out_bytes);
+  if (stage_.size() < 2 * bytes)
+    stage_ = communicator_->allocate<uint8_t>(2 * std::bit_ceil(bytes));
+  Call staged = call;
+  staged.in = stage_.data();
+  staged.out = stage_.data();
+  const bool is_broadcast = call.collective == Collective::broadcast;
+  if (call.in != call.out) staged.out = stage_.data() + stage_.size() / 2;
+  if (in_bytes > 0 && !(is_broadcast && call.root != rank()))
+    std::memcpy(stage_.data(), call.in, in_bytes);
+  communicator_->run_beside(staged, meanwhile);
+  // The root's own buffer may be one that cannot be written.
+  if (out_bytes > 0 && !(is_broadcast && call.root == rank()))
+    std::memcpy(call.out, staged.out, out_bytes);
+}
+
+void open_session() {
+  comm_world = MPI_COMM_WORLD;
+  int rank = 0, size = 0;
+  pmpi.Comm_rank(comm_world, &rank);
+  pmpi.Comm_size(comm_world, &size);
+  if (size == 1) return;
+  find_types();
+  std::unique_ptr<Communicator> communicator;
+  try {
+    communicator = join(rank, size);
+  } catch (const std::exception& error) {
+    complain("the ranks could not be linked", error);
+  }
+  if (!all_agree(communicator != nullptr, comm_world)) return;
+  pmpi.Comm_create_keyval(copy_nothing, delete_attribute, &state.keyval, nullptr);
+  state.communicator = std::move(communicator);
+}
+
+void close_session() {
+  if (!state.communicator) return;
+  std::vector<Channel*> left;
+  {
+    std::lock_guard lock(state.mutex);
+    left.assign(state.channels.begin(), state.channels.end());
+  }
+  for (Channel* channel : left) retire(channel);
+  for (std::thread& thread : state.leaving) thread.join();
+  state.leaving.clear();
+  state.communicator.reset();
+}
+
+Communicator* session() {
+  return state.communicator.get();
+}
+
+Channel* find_channel(MPI_Comm comm) {
+  void* value = nullptr;
+  int found = 0;
+  if (pmpi.Comm_get_attr(comm, state.keyval, &value, &found) != MPI_SUCCESS) return nullptr;
+  if (found != 0) return static_cast<Channel*>(value);
+  auto channel = make_channel(comm);
+  if (!channel) return nullptr;
+  {
+    std::lock_guard lock(state.mutex);
+    state.channels.insert(channel.get());
+  }
+  pmpi.Comm_set_attr(comm, state.keyval, channel.get());
+  return channel.release();
+}
+
+}  // namespace ropewalk::mpi

@@ -1,0 +1,52 @@
+// The ranks of an MPI communicator, linked by Ropewalk.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "report.h"
+#include "ropewalk/communicator.h"
+
+namespace ropewalk::mpi {
+
+/// Of one MPI communicator: its cached attribute, made by the first call that may be taken.
+/// Threads: one at a time, as MPI wants of the collectives of a communicator.
+class Channel {
+ public:
+  explicit Channel(Left left) : left_(left) {}
+  /// `communicator` outlives this.
+  Channel(Communicator& communicator, MPI_Comm comm);
+  Channel(std::unique_ptr<Communicator> communicator, MPI_Comm comm);
+
+  /// `none`: its calls can be taken. The same on all ranks.
+  Left left() const { return left_; }
+  int rank() const { return communicator_->rank(); }
+  int size() const { return communicator_->size(); }
+  /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Throws Error.
+  void run(const Call& call);
+  const Communicator& communicator() const { return *communicator_; }
+
+ private:
+  void run_staged(const Call& call, size_t in_bytes, size_t out_bytes);
+
+  const Left left_;
+  std::unique_ptr<Communicator> owned_;
+  Communicator* communicator_ = nullptr;
+  // Short calls go through it, and plain memory: what is prepared for one serves the next.
+  Buffer<uint8_t> stage_;
+};
+
+/// Collective over MPI_COMM_WORLD, after MPI_Init: links its ranks.
+void open_session();
+/// Before MPI_Finalize. Returns once all ranks have left.
+void close_session();
+/// Whether MPI_Alloc_mem has given it out. Threads: any.
+bool is_registered(const void* data);
+/// The communicator of the whole job; null where there is none.
+Communicator* session();
+
+/// The channel of `comm`, made now where it has none: a collective call of all its ranks. Null
+/// where the MPI is to say what is wrong with `comm`.
+Channel* find_channel(MPI_Comm comm);
+
+}  // namespace ropewalk::mpi

@@ -1,0 +1,66 @@
+// What is preloaded: the calls that are taken, and nothing else. It depends on no other library: so
+// programs that are no MPI programs, as the shell that starts one, do not notice it, and each MPI
+// program keeps its own C++ library. When a program calls its MPI first, the MPI is found among
+// what it has loaded, and the core is loaded beside it.
+#include <dlfcn.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+
+namespace ropewalk::mpi {
+namespace {
+
+Table table;
+pthread_once_t table_filled = PTHREAD_ONCE_INIT;
+
+void* find_mpi_library() {
+  constexpr const char* kSonames[] = {ROPEWALK_MPI_SONAMES};
+  for (const char* soname : kSonames)
+    if (void* const library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD)) return library;
+  return RTLD_NEXT;
+}
+
+[[noreturn]] void give_up(const char* what, const char* why) {
+  fprintf(stderr, "ropewalk: %s: %s; install Ropewalk alike on all hosts, or unset LD_PRELOAD\n",
+          what, why);
+  exit(EXIT_FAILURE);
+}
+
+/// The core lies beside this library.
+void attach_core(void* mpi_library) {
+  Dl_info own{};
+  char path[4096];
+  dladdr(reinterpret_cast<void*>(&attach_core), &own);
+  const char* const slash = strrchr(own.dli_fname, '/');
+  const int folder = slash == nullptr ? 0 : static_cast<int>(slash + 1 - own.dli_fname);
+  snprintf(path, sizeof(path), "%.*s%s", folder, own.dli_fname, ROPEWALK_MPI_CORE);
+  void* const core = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (core == nullptr) give_up("its library for MPI cannot be loaded", dlerror());
+  const auto attach = reinterpret_cast<Attach>(dlsym(core, ROPEWALK_MPI_ATTACH));
+  if (attach == nullptr) give_up(path, dlerror());
+  attach(mpi_library, table);
+}
+
+void fill_table() {
+  void* const library = find_mpi_library();
+#define ROPEWALK_FIND(name, parameters, arguments)                                 \
+  table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name)); \
+  if (table.name == nullptr) give_up("PMPI_" #name, "the program's MPI lacks it");
+  ROPEWALK_MPI_CALLS(ROPEWALK_FIND)
+#undef ROPEWALK_FIND
+  attach_core(library);
+}
+
+}  // namespace
+}  // namespace ropewalk::mpi
+
+#define ROPEWALK_EXPORT(name, parameters, arguments)                            \
+  extern "C" __attribute__((visibility("default"))) int MPI_##name parameters { \
+    pthread_once(&ropewalk::mpi::table_filled, ropewalk::mpi::fill_table);      \
+    return ropewalk::mpi::table.name arguments;                                 \
+  }
+ROPEWALK_MPI_CALLS(ROPEWALK_EXPORT)

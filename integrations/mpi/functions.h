@@ -1,0 +1,38 @@
+// The user's MPI, as the core calls it: by its profiling interface, found when it has been loaded.
+// Nothing here is linked with an MPI: a process may hold another one than this host's default.
+#pragma once
+
+#include <mpi.h>
+
+#include "calls.h"
+
+namespace ropewalk::mpi {
+
+// clang-format off
+#define ROPEWALK_MPI_USED(CALL) \
+  CALL(Comm_rank) CALL(Comm_size) CALL(Comm_test_inter) CALL(Comm_group) \
+  CALL(Group_free) CALL(Group_translate_ranks) CALL(Comm_create_keyval) CALL(Comm_get_attr) \
+  CALL(Comm_set_attr) CALL(Comm_call_errhandler) CALL(Type_size) CALL(Type_get_extent) \
+  CALL(Pack) CALL(Unpack) CALL(Iprobe)
+// clang-format on
+
+/// The MPI's own functions: `pmpi.Comm_rank(...)` is PMPI_Comm_rank.
+struct Functions : Table {
+#define ROPEWALK_MEMBER(name) decltype(&MPI_##name) name = nullptr;
+  ROPEWALK_MPI_USED(ROPEWALK_MEMBER)
+#undef ROPEWALK_MEMBER
+};
+inline Functions pmpi;
+
+/// The address of a variable of the MPI; null where it has none of this name.
+void* find_variable(const char* name);
+
+}  // namespace ropewalk::mpi
+
+// Open MPI's predefined handles are addresses of variables, which mpi.h would have linked. Each use
+// is a look-up: keep what is needed often.
+#ifdef OMPI_PREDEFINED_GLOBAL
+#undef OMPI_PREDEFINED_GLOBAL
+#define OMPI_PREDEFINED_GLOBAL(type, global) \
+  (static_cast<type>(::ropewalk::mpi::find_variable(#global)))
+#endif

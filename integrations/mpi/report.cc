@@ -1,0 +1,57 @@
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace ropewalk::mpi {
+namespace {
+
+constexpr size_t kKinds = static_cast<size_t>(Kind::count);
+constexpr size_t kReasons = static_cast<size_t>(Left::count);
+
+std::array<std::atomic<uint64_t>, kKinds * kReasons> counted{};
+
+#define ROPEWALK_NAME(name, parameters, arguments) "MPI_" #name,
+constexpr const char* kNames[] = {ROPEWALK_MPI_COLLECTIVES(ROPEWALK_NAME)};
+#undef ROPEWALK_NAME
+#define ROPEWALK_TEXT(name, text) text,
+constexpr const char* kTexts[] = {ROPEWALK_MPI_REASONS(ROPEWALK_TEXT)};
+#undef ROPEWALK_TEXT
+
+}  // namespace
+
+void count_call(Kind kind, Left left) {
+  counted[static_cast<size_t>(kind) * kReasons + static_cast<size_t>(left)].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+bool wants_report() {
+  const char* const wish = getenv("ROPEWALK_MPI_REPORT");
+  return wish != nullptr && std::string_view(wish) == "1";
+}
+
+void print_report(const std::string& transport) {
+  std::array<uint64_t, kKinds * kReasons> own{}, all{};
+  for (size_t i = 0; i < own.size(); ++i) own[i] = counted[i];
+  int rank = 0, ranks = 0;
+  pmpi.Comm_rank(MPI_COMM_WORLD, &rank);
+  pmpi.Comm_size(MPI_COMM_WORLD, &ranks);
+  pmpi.Reduce(own.data(), all.data(), static_cast<int>(own.size()), MPI_UINT64_T, MPI_SUM, 0,
+              MPI_COMM_WORLD);
+  if (rank != 0) return;
+  std::string text = fmt::format("ropewalk: collectives of {} ranks ({}), calls of all ranks:\n",
+                                 ranks, transport);
+  for (size_t kind = 0; kind < kKinds; ++kind)
+    for (size_t reason = 0; reason < kReasons; ++reason)
+      if (const uint64_t calls = all[kind * kReasons + reason])
+        text += fmt::format("  {:<25} {:>9} {}{}\n", kNames[kind], calls,
+                            reason == 0 ? "" : "left to the MPI: ", kTexts[reason]);
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace ropewalk::mpi

@@ -1,0 +1,42 @@
+// What was taken from the MPI, what was left to it, and why.
+#pragma once
+
+#include <string>
+
+#include "functions.h"
+
+namespace ropewalk::mpi {
+
+enum class Kind : uint8_t {
+#define ROPEWALK_MPI_ENUMERATOR(name, parameters, arguments) name,
+  ROPEWALK_MPI_COLLECTIVES(ROPEWALK_MPI_ENUMERATOR)
+#undef ROPEWALK_MPI_ENUMERATOR
+      count
+};
+
+/// Why a call is left to the MPI. All ranks of a call find the same.
+#define ROPEWALK_MPI_REASONS(REASON)                                            \
+  REASON(none, "taken")                                                         \
+  REASON(one_rank, "of one rank")                                               \
+  REASON(user_op, "an operation of the program's own, or on pairs")             \
+  REASON(type, "a type on which Ropewalk has no such operation")                \
+  REASON(inter, "an intercommunicator")                                         \
+  REASON(outside, "with processes that were started later, or before MPI_Init") \
+  REASON(arguments, "arguments that are not allowed")                           \
+  REASON(unavailable, "Ropewalk could not link the ranks")
+
+enum class Left : uint8_t {
+#define ROPEWALK_MPI_ENUMERATOR(name, text) name,
+  ROPEWALK_MPI_REASONS(ROPEWALK_MPI_ENUMERATOR)
+#undef ROPEWALK_MPI_ENUMERATOR
+      count
+};
+
+/// Threads: any.
+void count_call(Kind kind, Left left);
+/// Whether ROPEWALK_MPI_REPORT asks for it.
+bool wants_report();
+/// Collective over MPI_COMM_WORLD, where all ranks want it: rank 0 prints what all have counted.
+void print_report(const std::string& transport);
+
+}  // namespace ropewalk::mpi

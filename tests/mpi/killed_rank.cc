@@ -1,0 +1,25 @@
+// Rank 1 is killed while the others sum: each of them must get an error, and its name.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  std::signal(SIGTERM,
+              SIG_IGN);  // the launcher ends all soon; this is about what they learn before
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int rank = 0, error = MPI_SUCCESS, error_class = MPI_SUCCESS;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int step = 0; error == MPI_SUCCESS; ++step) {
+    if (rank == 1 && step == 100) raise(SIGKILL);
+    int in = 1, out = 0;
+    error = MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  }
+  MPI_Error_class(error, &error_class);
+  std::printf("rank %d: %s\n", rank,
+              error_class == MPI_ERR_OTHER ? "MPI_ERR_OTHER" : "another error");
+  std::fflush(stdout);
+  _exit(0);  // MPI_Finalize would wait for rank 1
+}

@@ -1,5 +1,5 @@
 // Ranks that behave alike are run once. This holds the result against that of all ranks, each with
-// the schedule that it was built for. ROPEWALK_SIMULATED_RANKS=1024 tries more of them.
+// the schedule that it was built for. TEST_SIMULATED_RANKS=1024 tries more of them.
 #include "simulate/likeness.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace ropewalk {
 namespace {
 
 int most_ranks() {
-  const char* text = getenv("ROPEWALK_SIMULATED_RANKS");
+  const char* text = getenv("TEST_SIMULATED_RANKS");
   return text == nullptr ? 64 : atoi(text);
 }
 

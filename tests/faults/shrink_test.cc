@@ -321,6 +321,7 @@ TEST_P(Shrinks, AnEpochHasOneSuccessor) {
 TEST_P(Shrinks, WhoHadNoQuorumTriesNoMore) {
   const auto board = Board::make();
   ForkedJob job(3, options_for(3), [&](Communicator& comm) {
+    comm.agree(0);  // all have joined
     if (comm.rank() == 2) {
       EXPECT_THROW(comm.shrink(std::chrono::milliseconds(1)), Error);
       board->shrinking = 1;

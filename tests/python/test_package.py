@@ -1,6 +1,9 @@
 """What is installed: extensions can be built against it, and the command is there."""
 
+import ctypes
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -53,3 +56,13 @@ def test_the_command_starts_python_ranks():
     assert ropewalk.__version__ in run(command, "--version")
     said = run(command, "run", "-n", "2", "--", sys.executable, "-c", SCRIPT)
     assert said.count("[2.]") == 2
+
+
+def test_the_command_finds_the_library_for_jax():
+    command = pathlib.Path(sys.executable).with_name("ropewalk")
+    told = subprocess.run([command, "run", "-n", "1", "--jax", "--no-prefix", "--", "env"], stdout=subprocess.PIPE,
+                          text=True, check=True).stdout
+    path = re.search("^MPITRAMPOLINE_LIB=(.*)$", told, re.M)[1]
+    library = ctypes.CDLL(path)  # with libropewalk.so
+    assert pathlib.Path(path).with_name("libropewalk.so").exists() and library.MPIABI_Finalize
+    assert "JAX_CPU_COLLECTIVES_IMPLEMENTATION=mpi\n" in told and "JAX_COORDINATOR_ADDRESS=127.0.0.1:" in told

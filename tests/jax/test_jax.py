@@ -68,5 +68,6 @@ def test_a_call_that_is_missing_is_named(capfd):
 
 
 def test_several_launchers_need_an_address(tmp_path):
-    ended = run("training", tmp_path / "none", "--jax", "--nnodes", "2", "--node-rank", "0", "--coordinator", "localhost:9")
+    ended = run("training", tmp_path / "none", "--jax", "--nnodes", "2", "--node-rank", "0",
+                "--coordinator", "localhost:9", ROPEWALK_JOB_KEY="0123456789abcdef" * 4)
     assert ended.returncode == 2 and "set JAX_COORDINATOR_ADDRESS=host:port" in ended.stdout, ended.stdout

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -128,6 +127,9 @@ ReduceOp op_of(const char* operation, Handle op, const Type& type) {
 }
 
 Call call_of(Collective collective, const Type& type, const void* in, void* out, int count) {
+  if (count < 0 || reinterpret_cast<Handle>(in) == MPIABI_IN_PLACE)
+    refuse(name_of(collective).data(), "a negative count, or MPI_IN_PLACE where XLA has none",
+           "use JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo for this program");
   Call call;
   call.collective = collective;
   call.type = type.type;
@@ -257,12 +259,12 @@ int MPIABI_Reduce_scatter(const void* in, void* out, const int* counts, Handle d
   constexpr const char* kName = "MPI_Reduce_scatter";
   return status_of([&] {
     const Type type = type_of(kName, datatype);
-    const auto communicator_ = communicator(kName, comm);
+    const auto group = communicator(kName, comm);
     Call call = call_of(Collective::reduce_scatter, type, in, out, 0);
     call.op = op_of(kName, op, type);
-    for (const int count : std::span(counts, static_cast<size_t>(communicator_->size())))
+    for (const int count : std::span(counts, static_cast<size_t>(group->size())))
       call.counts.push_back(static_cast<size_t>(count) * type.count);
-    communicator_->run(call);
+    group->run(call);
   });
 }
 

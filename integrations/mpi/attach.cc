@@ -6,6 +6,7 @@
 
 #include "channel.h"
 #include "collectives.h"
+#include "requests.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -32,6 +33,7 @@ int take_Init_thread(int* argc, char*** argv, int required, int* provided) {
 }
 
 int take_Finalize() {
+  wait_for_freed_requests();
   if (session() != nullptr && wants_report()) print_report(session()->transport());
   close_session();
   return pmpi.Finalize();
@@ -88,6 +90,7 @@ extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_attach(
   ROPEWALK_MPI_USED(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   take_collectives(table);
+  take_completions(table);
   table.Init = take_Init;
   table.Init_thread = take_Init_thread;
   table.Finalize = take_Finalize;

@@ -34,11 +34,6 @@ Bytes::Bytes(const void* buffer, MPI_Datatype type, size_t count, size_t at) : B
   add(static_cast<ptrdiff_t>(at), count);
 }
 
-Bytes::Bytes(const void* buffer, MPI_Datatype type, const int* counts, const int* at, int ranks)
-    : Bytes(buffer, type) {
-  for (int r = 0; r < ranks; ++r) add(at[r], static_cast<size_t>(counts[r]));
-}
-
 void Bytes::add(ptrdiff_t at, size_t count) {
   if (count == 0) return;
   std::byte* const data = buffer_ + at * extent_;

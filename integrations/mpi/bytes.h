@@ -19,7 +19,12 @@ class Bytes {
   /// `count` elements, beginning `at` extents after `buffer`.
   Bytes(const void* buffer, MPI_Datatype type, size_t count, size_t at = 0);
   /// A part for each of `ranks`: counts[r] elements, beginning at[r] extents after `buffer`.
-  Bytes(const void* buffer, MPI_Datatype type, const int* counts, const int* at, int ranks);
+  template <class Count, class At>
+  Bytes(const void* buffer, MPI_Datatype type, const Count* counts, const At* at, int ranks)
+      : Bytes(buffer, type) {
+    for (int r = 0; r < ranks; ++r)
+      add(static_cast<ptrdiff_t>(at[r]), static_cast<size_t>(counts[r]));
+  }
 
   size_t size() const { return size_; }
   /// The bytes, packed where they must be.

@@ -4,61 +4,136 @@
 
 #include <mpi.h>
 
-#define ROPEWALK_IN const void *in, int in_count, MPI_Datatype in_type
-#define ROPEWALK_OUT void *out, int out_count, MPI_Datatype out_type
-#define ROPEWALK_INS const void *in, const int *in_counts, const int *in_at, MPI_Datatype in_type
-#define ROPEWALK_OUTS void *out, const int *out_counts, const int *out_at, MPI_Datatype out_type
+#define ROPEWALK_IN(Count) const void *in, Count in_count, MPI_Datatype in_type
+#define ROPEWALK_OUT(Count) void *out, Count out_count, MPI_Datatype out_type
+#define ROPEWALK_INS(Count, At) \
+  const void *in, const Count *in_counts, const At *in_at, MPI_Datatype in_type
+#define ROPEWALK_OUTS(Count, At) \
+  void *out, const Count *out_counts, const At *out_at, MPI_Datatype out_type
 
-/// CALL(name, parameters, arguments)
-#define ROPEWALK_MPI_COLLECTIVES(CALL)                                                             \
-  CALL(Allreduce,                                                                                  \
-       (const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),        \
+/// FORM(CALL, Name, name, parameters, arguments) for each collective, whose counts and places are
+/// of these types. Of gatherv and scatterv only the root knows the counts: they stand apart.
+#define ROPEWALK_MPI_ROWS(FORM, CALL, Count, At)                                                   \
+  FORM(CALL, Allreduce, allreduce,                                                                 \
+       (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),      \
        (in, out, count, type, op, comm))                                                           \
-  CALL(Reduce,                                                                                     \
-       (const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, int root,              \
+  FORM(CALL, Reduce, reduce,                                                                       \
+       (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, int root,            \
         MPI_Comm comm),                                                                            \
        (in, out, count, type, op, root, comm))                                                     \
-  CALL(                                                                                            \
-      Reduce_scatter,                                                                              \
-      (const void* in, void* out, const int* counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm), \
-      (in, out, counts, type, op, comm))                                                           \
-  CALL(Reduce_scatter_block,                                                                       \
-       (const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),        \
+  FORM(CALL, Reduce_scatter, reduce_scatter,                                                       \
+       (const void* in, void* out, const Count* counts, MPI_Datatype type, MPI_Op op,              \
+        MPI_Comm comm),                                                                            \
+       (in, out, counts, type, op, comm))                                                          \
+  FORM(CALL, Reduce_scatter_block, reduce_scatter_block,                                           \
+       (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),      \
        (in, out, count, type, op, comm))                                                           \
-  CALL(Bcast, (void* data, int count, MPI_Datatype type, int root, MPI_Comm comm),                 \
+  FORM(CALL, Bcast, bcast, (void* data, Count count, MPI_Datatype type, int root, MPI_Comm comm),  \
        (data, count, type, root, comm))                                                            \
-  CALL(Allgather, (ROPEWALK_IN, ROPEWALK_OUT, MPI_Comm comm),                                      \
+  FORM(CALL, Allgather, allgather, (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), MPI_Comm comm),       \
        (in, in_count, in_type, out, out_count, out_type, comm))                                    \
-  CALL(Allgatherv, (ROPEWALK_IN, ROPEWALK_OUTS, MPI_Comm comm),                                    \
+  FORM(CALL, Allgatherv, allgatherv,                                                               \
+       (ROPEWALK_IN(Count), ROPEWALK_OUTS(Count, At), MPI_Comm comm),                              \
        (in, in_count, in_type, out, out_counts, out_at, out_type, comm))                           \
-  CALL(Gather, (ROPEWALK_IN, ROPEWALK_OUT, int root, MPI_Comm comm),                               \
+  FORM(CALL, Gather, gather, (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), int root, MPI_Comm comm),   \
        (in, in_count, in_type, out, out_count, out_type, root, comm))                              \
-  CALL(Gatherv, (ROPEWALK_IN, ROPEWALK_OUTS, int root, MPI_Comm comm),                             \
-       (in, in_count, in_type, out, out_counts, out_at, out_type, root, comm))                     \
-  CALL(Scatter, (ROPEWALK_IN, ROPEWALK_OUT, int root, MPI_Comm comm),                              \
+  FORM(CALL, Scatter, scatter, (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), int root, MPI_Comm comm), \
        (in, in_count, in_type, out, out_count, out_type, root, comm))                              \
-  CALL(Scatterv, (ROPEWALK_INS, ROPEWALK_OUT, int root, MPI_Comm comm),                            \
-       (in, in_counts, in_at, in_type, out, out_count, out_type, root, comm))                      \
-  CALL(Alltoall, (ROPEWALK_IN, ROPEWALK_OUT, MPI_Comm comm),                                       \
+  FORM(CALL, Alltoall, alltoall, (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), MPI_Comm comm),         \
        (in, in_count, in_type, out, out_count, out_type, comm))                                    \
-  CALL(Alltoallv, (ROPEWALK_INS, ROPEWALK_OUTS, MPI_Comm comm),                                    \
-       (in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm))                   \
-  CALL(Barrier, (MPI_Comm comm), (comm))
+  FORM(CALL, Alltoallv, alltoallv,                                                                 \
+       (ROPEWALK_INS(Count, At), ROPEWALK_OUTS(Count, At), MPI_Comm comm),                         \
+       (in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm))
 
-#define ROPEWALK_MPI_CALLS(CALL)                                                      \
+#define ROPEWALK_MPI_ROOTED_ROWS(FORM, CALL, Count, At)                         \
+  FORM(CALL, Gatherv, gatherv,                                                  \
+       (ROPEWALK_IN(Count), ROPEWALK_OUTS(Count, At), int root, MPI_Comm comm), \
+       (in, in_count, in_type, out, out_counts, out_at, out_type, root, comm))  \
+  FORM(CALL, Scatterv, scatterv,                                                \
+       (ROPEWALK_INS(Count, At), ROPEWALK_OUT(Count), int root, MPI_Comm comm), \
+       (in, in_counts, in_at, in_type, out, out_count, out_type, root, comm))
+
+#define ROPEWALK_MPI_BARRIER_ROW(FORM, CALL) FORM(CALL, Barrier, barrier, (MPI_Comm comm), (comm))
+
+// The forms of a collective: CALL(name, parameters, arguments, Name, arguments of the blocking
+// one).
+#define ROPEWALK_WITH_REQUEST_PARAMETER(...) (__VA_ARGS__, MPI_Request * request)
+#define ROPEWALK_WITH_REQUEST(...) (__VA_ARGS__, request)
+#define ROPEWALK_BLOCKING(CALL, Name, name, parameters, arguments) \
+  CALL(Name, parameters, arguments, Name, arguments)
+#define ROPEWALK_LARGE_BLOCKING(CALL, Name, name, parameters, arguments) \
+  CALL(Name##_c, parameters, arguments, Name, arguments)
+#define ROPEWALK_NONBLOCKING(CALL, Name, name, parameters, arguments)                              \
+  CALL(I##name, ROPEWALK_WITH_REQUEST_PARAMETER parameters, ROPEWALK_WITH_REQUEST arguments, Name, \
+       arguments)
+#define ROPEWALK_LARGE_NONBLOCKING(CALL, Name, name, parameters, arguments)                      \
+  CALL(I##name##_c, ROPEWALK_WITH_REQUEST_PARAMETER parameters, ROPEWALK_WITH_REQUEST arguments, \
+       Name, arguments)
+
+// Large counts came with MPI 4; what a header lacks a program cannot call.
+#if MPI_VERSION >= 4
+#define ROPEWALK_MPI_LARGE_BLOCKING(CALL)                               \
+  ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint) \
+  ROPEWALK_MPI_ROOTED_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)
+#define ROPEWALK_MPI_LARGE_NONBLOCKING(CALL) \
+  ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint)
+#else
+#define ROPEWALK_MPI_LARGE_BLOCKING(CALL)
+#define ROPEWALK_MPI_LARGE_NONBLOCKING(CALL)
+#endif
+
+#define ROPEWALK_MPI_BLOCKING(CALL)                           \
+  ROPEWALK_MPI_ROWS(ROPEWALK_BLOCKING, CALL, int, int)        \
+  ROPEWALK_MPI_ROOTED_ROWS(ROPEWALK_BLOCKING, CALL, int, int) \
+  ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_BLOCKING, CALL)
+#define ROPEWALK_MPI_NONBLOCKING(CALL)                    \
+  ROPEWALK_MPI_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \
+  ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_NONBLOCKING, CALL)
+#define ROPEWALK_MPI_LARGE(CALL) \
+  ROPEWALK_MPI_LARGE_BLOCKING(CALL) ROPEWALK_MPI_LARGE_NONBLOCKING(CALL)
+#define ROPEWALK_MPI_COLLECTIVES(CALL) \
+  ROPEWALK_MPI_BLOCKING(CALL) ROPEWALK_MPI_NONBLOCKING(CALL) ROPEWALK_MPI_LARGE(CALL)
+
+/// By which a program learns that a request has ended: CALL(name, parameters, arguments).
+#define ROPEWALK_MPI_COMPLETIONS(CALL)                                                          \
+  CALL(Wait, (MPI_Request * request, MPI_Status * status), (request, status))                   \
+  CALL(Test, (MPI_Request * request, int* ended, MPI_Status* status), (request, ended, status)) \
+  CALL(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses),                       \
+       (count, requests, statuses))                                                             \
+  CALL(Testall, (int count, MPI_Request* requests, int* ended, MPI_Status* statuses),           \
+       (count, requests, ended, statuses))                                                      \
+  CALL(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status),             \
+       (count, requests, index, status))                                                        \
+  CALL(Testany, (int count, MPI_Request* requests, int* index, int* ended, MPI_Status* status), \
+       (count, requests, index, ended, status))                                                 \
+  CALL(Waitsome,                                                                                \
+       (int count, MPI_Request* requests, int* ended, int* indices, MPI_Status* statuses),      \
+       (count, requests, ended, indices, statuses))                                             \
+  CALL(Testsome,                                                                                \
+       (int count, MPI_Request* requests, int* ended, int* indices, MPI_Status* statuses),      \
+       (count, requests, ended, indices, statuses))                                             \
+  CALL(Request_get_status, (MPI_Request request, int* ended, MPI_Status* status),               \
+       (request, ended, status))                                                                \
+  CALL(Request_free, (MPI_Request * request), (request))
+
+/// All but those with large counts, which older MPIs of the same ABI may lack.
+#define ROPEWALK_MPI_NEEDED(CALL)                                                     \
   CALL(Init, (int* argc, char*** argv), (argc, argv))                                 \
   CALL(Init_thread, (int* argc, char*** argv, int required, int* provided),           \
        (argc, argv, required, provided))                                              \
   CALL(Finalize, (), ())                                                              \
   CALL(Alloc_mem, (MPI_Aint bytes, MPI_Info info, void* place), (bytes, info, place)) \
   CALL(Free_mem, (void* memory), (memory))                                            \
-  ROPEWALK_MPI_COLLECTIVES(CALL)
+  ROPEWALK_MPI_BLOCKING(CALL)                                                         \
+  ROPEWALK_MPI_NONBLOCKING(CALL)                                                      \
+  ROPEWALK_MPI_COMPLETIONS(CALL)
+#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_LARGE(CALL)
 
 namespace ropewalk::mpi {
 
 /// Who serves each call: the MPI at first, then the core where it takes it.
 struct Table {
-#define ROPEWALK_MEMBER(name, parameters, arguments) int(*name) parameters = nullptr;
+#define ROPEWALK_MEMBER(name, parameters, arguments, ...) int(*name) parameters = nullptr;
   ROPEWALK_MPI_CALLS(ROPEWALK_MEMBER)
 #undef ROPEWALK_MEMBER
 };

@@ -41,12 +41,6 @@ State& state = *new State;
 
 MPI_Comm comm_world;
 
-/// Lets the MPI move what it has to. Of MPI_COMM_SELF MPICH would look at nothing else.
-void progress_mpi() {
-  int found = 0;
-  pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_world, &found, MPI_STATUS_IGNORE);
-}
-
 bool all_agree(bool own, MPI_Comm comm) {
   int mine = own ? 1 : 0, least = 0;
   pmpi.Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, comm);
@@ -228,6 +222,12 @@ void close_session() {
   for (std::thread& thread : state.leaving) thread.join();
   state.leaving.clear();
   state.communicator.reset();
+}
+
+// Of MPI_COMM_SELF MPICH would look at nothing else.
+void progress_mpi() {
+  int found = 0;
+  pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_world, &found, MPI_STATUS_IGNORE);
 }
 
 Communicator* session() {

@@ -24,6 +24,8 @@ class Channel {
   int size() const { return communicator_->size(); }
   /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Throws Error.
   void run(const Call& call);
+  /// Its memory must outlive it. Throws Error.
+  Work start(const Call& call) { return communicator_->start(call); }
   const Communicator& communicator() const { return *communicator_; }
 
  private:
@@ -35,6 +37,9 @@ class Channel {
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
 };
+
+/// Lets the MPI move what it has to.
+void progress_mpi();
 
 /// Collective over MPI_COMM_WORLD, after MPI_Init: links its ranks.
 void open_session();

@@ -1,18 +1,18 @@
-// Each function serves one collective of MPI: it tells what this rank's arguments mean as a Call.
+// A function for each collective of MPI prepares it: it tells what this rank's arguments mean as a
+// Call. All forms of the collective use it: blocking and not, with counts of both types.
 // Whether a call is taken depends only on what MPI wants to be the same on all ranks; the layout of
 // types, and whether a buffer is in place, are each rank's own. What is wrong with the arguments of
 // a rank the MPI shall say.
 #include "collectives.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <numeric>
 
 #include "bytes.h"
 #include "channel.h"
+#include "prepared.h"
+#include "requests.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -21,16 +21,19 @@ bool is_in_place(const void* buffer) {
   return buffer == MPI_IN_PLACE;
 }
 
-bool are_valid(int count, MPI_Datatype type) {
+template <class Count>
+bool are_valid(Count count, MPI_Datatype type) {
   return count >= 0 && type != MPI_DATATYPE_NULL;
 }
 
-bool are_valid(const int* counts, MPI_Datatype type, int ranks) {
+template <class Count>
+bool are_valid(const Count* counts, MPI_Datatype type, int ranks) {
   if (counts == nullptr || type == MPI_DATATYPE_NULL) return false;
-  return std::all_of(counts, counts + ranks, [](int count) { return count >= 0; });
+  return std::all_of(counts, counts + ranks, [](Count count) { return count >= 0; });
 }
 
-std::vector<size_t> scaled(const int* counts, int ranks, size_t by) {
+template <class Count>
+std::vector<size_t> scaled(const Count* counts, int ranks, size_t by) {
   std::vector<size_t> result(counts, counts + ranks);
   for (size_t& count : result) count *= by;
   return result;
@@ -40,31 +43,8 @@ size_t sum(const std::vector<size_t>& counts, size_t until) {
   return std::accumulate(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(until), size_t{0});
 }
 
-int fail(MPI_Comm comm, const Channel& channel, const char* what) {
-  fmt::print(stderr, "ropewalk: MPI communicator of {} ranks: {}\n", channel.size(), what);
-  pmpi.Comm_call_errhandler(comm, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
-}
-
-/// Runs `ours` where the call can be taken, else `theirs`, the MPI's own. `ours` gives why it has
-/// done nothing, or `none`.
-template <class Ours, class Theirs>
-int serve(Kind kind, MPI_Comm comm, const Ours& ours, const Theirs& theirs) {
-  Left left = Left::outside;
-  if (session() != nullptr) {
-    Channel* const channel = find_channel(comm);
-    left = channel == nullptr ? Left::arguments : channel->left();
-    if (left == Left::none) try {
-        left = ours(*channel);
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::invalid_argument) return fail(comm, *channel, error.what());
-        left = Left::arguments;  // nothing has been sent
-      } catch (const std::bad_alloc&) {
-        return fail(comm, *channel, "there is no memory left");
-      }
-  }
-  count_call(kind, left);
-  return left == Left::none ? MPI_SUCCESS : theirs();
+bool is_rank(int root, const Channel& channel) {
+  return root >= 0 && root < channel.size();
 }
 
 // ---- Reductions ----
@@ -94,75 +74,62 @@ Call reducing(Collective collective, const Reduction& of, const void* in, void* 
   return call;
 }
 
-int take_Allreduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
-                   MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const Reduction of = reduction(op, type);
-    if (of.left != Left::none) return of.left;
-    if (count < 0) return Left::arguments;
-    channel.run(reducing(Collective::all_reduce, of, is_in_place(in) ? out : in, out,
-                         static_cast<size_t>(count)));
-    return Left::none;
-  };
-  return serve(Kind::Allreduce, comm, ours,
-               [&] { return pmpi.Allreduce(in, out, count, type, op, comm); });
+template <class Count>
+Left prepare_Allreduce(Channel&, Prepared& prepared, const void* in, void* out, Count count,
+                       MPI_Datatype type, MPI_Op op, MPI_Comm) {
+  const Reduction of = reduction(op, type);
+  if (of.left != Left::none) return of.left;
+  if (count < 0) return Left::arguments;
+  prepared.call = reducing(Collective::all_reduce, of, is_in_place(in) ? out : in, out,
+                           static_cast<size_t>(count));
+  return Left::none;
 }
 
-int take_Reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, int root,
-                MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const Reduction of = reduction(op, type);
-    if (of.left != Left::none) return of.left;
-    if (count < 0) return Left::arguments;
-    Call call = reducing(Collective::reduce, of, is_in_place(in) ? out : in, out,
-                         static_cast<size_t>(count));
-    call.root = root;
-    channel.run(call);
-    return Left::none;
-  };
-  return serve(Kind::Reduce, comm, ours,
-               [&] { return pmpi.Reduce(in, out, count, type, op, root, comm); });
+template <class Count>
+Left prepare_Reduce(Channel&, Prepared& prepared, const void* in, void* out, Count count,
+                    MPI_Datatype type, MPI_Op op, int root, MPI_Comm) {
+  const Reduction of = reduction(op, type);
+  if (of.left != Left::none) return of.left;
+  if (count < 0) return Left::arguments;
+  prepared.call =
+      reducing(Collective::reduce, of, is_in_place(in) ? out : in, out, static_cast<size_t>(count));
+  prepared.call.root = root;
+  return Left::none;
 }
 
 /// MPI gives the result in place at the buffer's begin, not in this rank's part.
-void reduce_scatter(Channel& channel, Call call, const void* in, void* out, size_t own_bytes) {
-  if (!is_in_place(in)) return channel.run(call);
-  const std::unique_ptr<std::byte[]> result(new std::byte[own_bytes + 1]);
-  call.in = out;
-  call.out = result.get();
-  channel.run(call);
-  if (own_bytes > 0) std::memcpy(out, result.get(), own_bytes);
+void put_result_first(Prepared& prepared, const void* in, void* out, size_t own_bytes) {
+  if (!is_in_place(in)) return;
+  prepared.result.reset(new std::byte[own_bytes + 1]);
+  prepared.result_to = out;
+  prepared.result_bytes = own_bytes;
+  prepared.call.in = out;
+  prepared.call.out = prepared.result.get();
 }
 
-int take_Reduce_scatter(const void* in, void* out, const int* counts, MPI_Datatype type, MPI_Op op,
-                        MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const Reduction of = reduction(op, type);
-    if (of.left != Left::none) return of.left;
-    if (!are_valid(counts, type, channel.size())) return Left::arguments;
-    Call call = reducing(Collective::reduce_scatter, of, in, out, 0);
-    call.counts = scaled(counts, channel.size(), of.type->elements);
-    const auto own = static_cast<size_t>(counts[channel.rank()]);
-    reduce_scatter(channel, std::move(call), in, out, own * of.type->bytes());
-    return Left::none;
-  };
-  return serve(Kind::Reduce_scatter, comm, ours,
-               [&] { return pmpi.Reduce_scatter(in, out, counts, type, op, comm); });
+template <class Count>
+Left prepare_Reduce_scatter(Channel& channel, Prepared& prepared, const void* in, void* out,
+                            const Count* counts, MPI_Datatype type, MPI_Op op, MPI_Comm) {
+  const Reduction of = reduction(op, type);
+  if (of.left != Left::none) return of.left;
+  if (!are_valid(counts, type, channel.size())) return Left::arguments;
+  prepared.call = reducing(Collective::reduce_scatter, of, in, out, 0);
+  prepared.call.counts = scaled(counts, channel.size(), of.type->elements);
+  const auto own = static_cast<size_t>(counts[channel.rank()]);
+  put_result_first(prepared, in, out, own * of.type->bytes());
+  return Left::none;
 }
 
-int take_Reduce_scatter_block(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op,
-                              MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const Reduction of = reduction(op, type);
-    if (of.left != Left::none) return of.left;
-    if (count < 0) return Left::arguments;
-    const auto own = static_cast<size_t>(count);
-    reduce_scatter(channel, reducing(Collective::reduce_scatter, of, in, out, own), in, out,
-                   own * of.type->bytes());
-    return Left::none;
-  };
-  return serve(Kind::Reduce_scatter_block, comm, ours,
-               [&] { return pmpi.Reduce_scatter_block(in, out, count, type, op, comm); });
+template <class Count>
+Left prepare_Reduce_scatter_block(Channel&, Prepared& prepared, const void* in, void* out,
+                                  Count count, MPI_Datatype type, MPI_Op op, MPI_Comm) {
+  const Reduction of = reduction(op, type);
+  if (of.left != Left::none) return of.left;
+  if (count < 0) return Left::arguments;
+  const auto own = static_cast<size_t>(count);
+  prepared.call = reducing(Collective::reduce_scatter, of, in, out, own);
+  put_result_first(prepared, in, out, own * of.type->bytes());
+  return Left::none;
 }
 
 // ---- Data that moves ----
@@ -186,94 +153,77 @@ Call moving_parts(Collective collective, const void* in, void* out, std::vector<
   return call;
 }
 
-bool is_rank(int root, const Channel& channel) {
-  return root >= 0 && root < channel.size();
+template <class Count>
+Left prepare_Bcast(Channel& channel, Prepared& prepared, void* data, Count count, MPI_Datatype type,
+                   int root, MPI_Comm) {
+  if (!are_valid(count, type) || !is_rank(root, channel)) return Left::arguments;
+  const bool is_root = channel.rank() == root;
+  Bytes& bytes =
+      (is_root ? prepared.from : prepared.to).emplace(data, type, static_cast<size_t>(count));
+  void* const at = is_root ? const_cast<std::byte*>(bytes.read()) : bytes.write();
+  prepared.call = moving(Collective::broadcast, at, at, bytes.size(), root);
+  return Left::none;
 }
 
-int take_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!are_valid(count, type) || !is_rank(root, channel)) return Left::arguments;
-    Bytes bytes(data, type, static_cast<size_t>(count));
-    const bool is_root = channel.rank() == root;
-    void* const at = is_root ? const_cast<std::byte*>(bytes.read()) : bytes.write();
-    channel.run(moving(Collective::broadcast, at, at, bytes.size(), root));
-    if (!is_root) bytes.finish();
-    return Left::none;
-  };
-  return serve(Kind::Bcast, comm, ours, [&] { return pmpi.Bcast(data, count, type, root, comm); });
-}
-
-int take_Allgather(ROPEWALK_IN, ROPEWALK_OUT, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const auto ranks = static_cast<size_t>(channel.size());
-    if (!are_valid(out_count, out_type)) return Left::arguments;
-    if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
-    const auto part = static_cast<size_t>(out_count);
-    Bytes to(out, out_type, ranks * part);
-    Bytes from = is_in_place(in)
-                     ? Bytes(out, out_type, part, part * static_cast<size_t>(channel.rank()))
-                     : Bytes(in, in_type, static_cast<size_t>(in_count));
-    if (from.size() * ranks != to.size()) return Left::arguments;
-    channel.run(moving(Collective::all_gather, from.read(), to.write(), from.size()));
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Allgather, comm, ours, [&] {
-    return pmpi.Allgather(in, in_count, in_type, out, out_count, out_type, comm);
-  });
+template <class Count>
+Left prepare_Allgather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
+                       ROPEWALK_OUT(Count), MPI_Comm) {
+  const auto ranks = static_cast<size_t>(channel.size());
+  if (!are_valid(out_count, out_type)) return Left::arguments;
+  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  const auto part = static_cast<size_t>(out_count);
+  Bytes& to = prepared.to.emplace(out, out_type, ranks * part);
+  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part,
+                                                        part * static_cast<size_t>(channel.rank()))
+                                : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  if (from.size() * ranks != to.size()) return Left::arguments;
+  prepared.call = moving(Collective::all_gather, from.read(), to.write(), from.size());
+  return Left::none;
 }
 
 /// The part of this rank, at the place where it is received.
-Bytes own_part(const Channel& channel, ROPEWALK_OUTS) {
+template <class Count, class At>
+Bytes own_part(const Channel& channel, ROPEWALK_OUTS(Count, At)) {
   const int own = channel.rank();
   return Bytes(out, out_type, out_counts + own, out_at + own, 1);
 }
 
-int take_Allgatherv(ROPEWALK_IN, ROPEWALK_OUTS, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr)
-      return Left::arguments;
-    if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
-    Bytes to(out, out_type, out_counts, out_at, channel.size());
-    Bytes from = is_in_place(in) ? own_part(channel, out, out_counts, out_at, out_type)
-                                 : Bytes(in, in_type, static_cast<size_t>(in_count));
-    std::vector<size_t> bytes = scaled(out_counts, channel.size(), bytes_of(out_type));
-    if (from.size() != bytes[static_cast<size_t>(channel.rank())]) return Left::arguments;
-    channel.run(moving_parts(Collective::all_gather, from.read(), to.write(), std::move(bytes)));
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Allgatherv, comm, ours, [&] {
-    return pmpi.Allgatherv(in, in_count, in_type, out, out_counts, out_at, out_type, comm);
-  });
+template <class Count, class At>
+Left prepare_Allgatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
+                        ROPEWALK_OUTS(Count, At), MPI_Comm) {
+  if (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr) return Left::arguments;
+  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size());
+  Bytes& from = is_in_place(in)
+                    ? prepared.from.emplace(own_part(channel, out, out_counts, out_at, out_type))
+                    : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  std::vector<size_t> bytes = scaled(out_counts, channel.size(), bytes_of(out_type));
+  if (from.size() != bytes[static_cast<size_t>(channel.rank())]) return Left::arguments;
+  prepared.call = moving_parts(Collective::all_gather, from.read(), to.write(), std::move(bytes));
+  return Left::none;
 }
 
-int take_Gather(ROPEWALK_IN, ROPEWALK_OUT, int root, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!is_rank(root, channel)) return Left::arguments;
-    const bool is_root = channel.rank() == root;
-    if (is_root && !are_valid(out_count, out_type)) return Left::arguments;
-    if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
-    const auto part = is_root ? static_cast<size_t>(out_count) : 0;
-    const auto own = static_cast<size_t>(channel.rank());
-    Bytes from = is_in_place(in) ? Bytes(out, out_type, part, part * own)
-                                 : Bytes(in, in_type, static_cast<size_t>(in_count));
-    if (!is_root) {
-      channel.run(moving(Collective::gather, from.read(), nullptr, from.size(), root));
-      return Left::none;
-    }
-    Bytes to(out, out_type, part * static_cast<size_t>(channel.size()));
-    channel.run(moving(Collective::gather, from.read(), to.write(), from.size(), root));
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Gather, comm, ours, [&] {
-    return pmpi.Gather(in, in_count, in_type, out, out_count, out_type, root, comm);
-  });
+template <class Count>
+Left prepare_Gather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
+                    int root, MPI_Comm) {
+  if (!is_rank(root, channel)) return Left::arguments;
+  const bool is_root = channel.rank() == root;
+  if (is_root && !are_valid(out_count, out_type)) return Left::arguments;
+  if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
+  const auto part = is_root ? static_cast<size_t>(out_count) : 0;
+  const auto own = static_cast<size_t>(channel.rank());
+  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part, part * own)
+                                : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  void* at = nullptr;
+  if (is_root)
+    at = prepared.to.emplace(out, out_type, part * static_cast<size_t>(channel.size())).write();
+  prepared.call = moving(Collective::gather, from.read(), at, from.size(), root);
+  return Left::none;
 }
 
 /// The bytes of each rank's part, of which only the root knows: `counts` matter there alone.
-std::vector<size_t> parts_of_root(Channel& channel, const int* counts, MPI_Datatype type,
+template <class Count>
+std::vector<size_t> parts_of_root(Channel& channel, const Count* counts, MPI_Datatype type,
                                   int root) {
   std::vector<size_t> bytes(static_cast<size_t>(channel.size()));
   if (channel.rank() == root) bytes = scaled(counts, channel.size(), bytes_of(type));
@@ -282,153 +232,182 @@ std::vector<size_t> parts_of_root(Channel& channel, const int* counts, MPI_Datat
   return bytes;
 }
 
-int take_Gatherv(ROPEWALK_IN, ROPEWALK_OUTS, int root, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!is_rank(root, channel)) return Left::arguments;
-    const bool is_root = channel.rank() == root;
-    if (is_root && (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr))
-      return Left::arguments;
-    if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
-    Bytes from = is_in_place(in) ? own_part(channel, out, out_counts, out_at, out_type)
-                                 : Bytes(in, in_type, static_cast<size_t>(in_count));
-    std::vector<size_t> bytes = parts_of_root(channel, out_counts, out_type, root);
-    if (!is_root) {
-      channel.run(moving_parts(Collective::gather, from.read(), nullptr, std::move(bytes), root));
-      return Left::none;
-    }
-    Bytes to(out, out_type, out_counts, out_at, channel.size());
-    channel.run(moving_parts(Collective::gather, from.read(), to.write(), std::move(bytes), root));
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Gatherv, comm, ours, [&] {
-    return pmpi.Gatherv(in, in_count, in_type, out, out_counts, out_at, out_type, root, comm);
-  });
+template <class Count, class At>
+Left prepare_Gatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
+                     ROPEWALK_OUTS(Count, At), int root, MPI_Comm) {
+  if (!is_rank(root, channel)) return Left::arguments;
+  const bool is_root = channel.rank() == root;
+  if (is_root && (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr))
+    return Left::arguments;
+  if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
+  Bytes& from = is_in_place(in)
+                    ? prepared.from.emplace(own_part(channel, out, out_counts, out_at, out_type))
+                    : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  std::vector<size_t> bytes = parts_of_root(channel, out_counts, out_type, root);
+  void* at = nullptr;
+  if (is_root) at = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size()).write();
+  prepared.call = moving_parts(Collective::gather, from.read(), at, std::move(bytes), root);
+  return Left::none;
 }
 
-/// The root's part stays where it is, in place: `in` from there on.
-void scatter(Channel& channel, Call call, size_t own_at, const void* out, Bytes to) {
-  if (!is_in_place(out)) {
-    call.out = to.write();
-    channel.run(call);
-    return to.finish();
+/// Where this rank's part is received. The root's stays where it is, in place: `own_at` in what is
+/// sent.
+template <class Count>
+void receive_part(Prepared& prepared, size_t own_at, ROPEWALK_OUT(Count)) {
+  if (is_in_place(out))
+    prepared.call.out =
+        const_cast<std::byte*>(static_cast<const std::byte*>(prepared.call.in)) + own_at;
+  else
+    prepared.call.out = prepared.to.emplace(out, out_type, static_cast<size_t>(out_count)).write();
+}
+
+template <class Count>
+Left prepare_Scatter(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
+                     int root, MPI_Comm) {
+  if (!is_rank(root, channel)) return Left::arguments;
+  const bool is_root = channel.rank() == root;
+  if (is_root && !are_valid(in_count, in_type)) return Left::arguments;
+  if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
+  const auto ranks = static_cast<size_t>(channel.size());
+  size_t bytes = 0;
+  const std::byte* data = nullptr;
+  if (is_root) {
+    Bytes& from = prepared.from.emplace(in, in_type, static_cast<size_t>(in_count) * ranks);
+    bytes = from.size() / ranks;
+    data = from.read();
+  } else {
+    bytes = static_cast<size_t>(out_count) * bytes_of(out_type);
   }
-  call.out = const_cast<std::byte*>(static_cast<const std::byte*>(call.in)) + own_at;
-  channel.run(call);
+  prepared.call = moving(Collective::scatter, data, nullptr, bytes, root);
+  receive_part(prepared, bytes * static_cast<size_t>(root), out, out_count, out_type);
+  return Left::none;
 }
 
-int take_Scatter(ROPEWALK_IN, ROPEWALK_OUT, int root, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!is_rank(root, channel)) return Left::arguments;
-    const bool is_root = channel.rank() == root;
-    if (is_root && !are_valid(in_count, in_type)) return Left::arguments;
-    if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
-    const auto ranks = static_cast<size_t>(channel.size());
-    if (!is_root) {
-      Bytes to(out, out_type, static_cast<size_t>(out_count));
-      const size_t bytes = to.size();
-      scatter(channel, moving(Collective::scatter, nullptr, nullptr, bytes, root), 0, out,
-              std::move(to));
-      return Left::none;
-    }
-    const auto part = static_cast<size_t>(in_count);
-    Bytes from(in, in_type, part * ranks);
-    const size_t bytes = from.size() / ranks;
-    Bytes to = is_in_place(out) ? Bytes(in, in_type, 0)
-                                : Bytes(out, out_type, static_cast<size_t>(out_count));
-    scatter(channel, moving(Collective::scatter, from.read(), nullptr, bytes, root),
-            bytes * static_cast<size_t>(root), out, std::move(to));
-    return Left::none;
-  };
-  return serve(Kind::Scatter, comm, ours, [&] {
-    return pmpi.Scatter(in, in_count, in_type, out, out_count, out_type, root, comm);
-  });
+template <class Count, class At>
+Left prepare_Scatterv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
+                      ROPEWALK_OUT(Count), int root, MPI_Comm) {
+  if (!is_rank(root, channel)) return Left::arguments;
+  const bool is_root = channel.rank() == root;
+  if (is_root && (!are_valid(in_counts, in_type, channel.size()) || in_at == nullptr))
+    return Left::arguments;
+  if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
+  std::vector<size_t> bytes = parts_of_root(channel, in_counts, in_type, root);
+  const size_t own_at = sum(bytes, static_cast<size_t>(channel.rank()));
+  const std::byte* data = nullptr;
+  if (is_root) data = prepared.from.emplace(in, in_type, in_counts, in_at, channel.size()).read();
+  prepared.call = moving_parts(Collective::scatter, data, nullptr, std::move(bytes), root);
+  receive_part(prepared, own_at, out, out_count, out_type);
+  return Left::none;
 }
 
-int take_Scatterv(ROPEWALK_INS, ROPEWALK_OUT, int root, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    if (!is_rank(root, channel)) return Left::arguments;
-    const bool is_root = channel.rank() == root;
-    if (is_root && (!are_valid(in_counts, in_type, channel.size()) || in_at == nullptr))
-      return Left::arguments;
-    if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
-    std::vector<size_t> bytes = parts_of_root(channel, in_counts, in_type, root);
-    const size_t own_at = sum(bytes, static_cast<size_t>(channel.rank()));
-    Bytes to = is_in_place(out) ? Bytes(in, in_type, 0)
-                                : Bytes(out, out_type, static_cast<size_t>(out_count));
-    Call call = moving_parts(Collective::scatter, nullptr, nullptr, std::move(bytes), root);
-    if (!is_root) {
-      scatter(channel, std::move(call), own_at, out, std::move(to));
-      return Left::none;
-    }
-    Bytes from(in, in_type, in_counts, in_at, channel.size());
-    call.in = from.read();
-    scatter(channel, std::move(call), own_at, out, std::move(to));
-    return Left::none;
-  };
-  return serve(Kind::Scatterv, comm, ours, [&] {
-    return pmpi.Scatterv(in, in_counts, in_at, in_type, out, out_count, out_type, root, comm);
-  });
+template <class Count>
+Left prepare_Alltoall(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
+                      MPI_Comm) {
+  const auto ranks = static_cast<size_t>(channel.size());
+  if (!are_valid(out_count, out_type)) return Left::arguments;
+  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  const auto part = static_cast<size_t>(is_in_place(in) ? out_count : in_count);
+  Bytes& to = prepared.to.emplace(out, out_type, ranks * static_cast<size_t>(out_count));
+  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, ranks * part)
+                                : prepared.from.emplace(in, in_type, ranks * part);
+  if (from.size() != to.size()) return Left::arguments;
+  const std::byte* const data = is_in_place(in) ? from.read_copy() : from.read();
+  prepared.call = moving(Collective::all_to_all, data, to.write(), from.size() / ranks);
+  return Left::none;
 }
 
-int take_Alltoall(ROPEWALK_IN, ROPEWALK_OUT, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const auto ranks = static_cast<size_t>(channel.size());
-    if (!are_valid(out_count, out_type)) return Left::arguments;
-    if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
-    Bytes to(out, out_type, ranks * static_cast<size_t>(out_count));
-    Bytes from = is_in_place(in) ? Bytes(out, out_type, ranks * static_cast<size_t>(out_count))
-                                 : Bytes(in, in_type, ranks * static_cast<size_t>(in_count));
-    if (from.size() != to.size()) return Left::arguments;
-    const std::byte* const data = is_in_place(in) ? from.read_copy() : from.read();
-    channel.run(moving(Collective::all_to_all, data, to.write(), from.size() / ranks));
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Alltoall, comm, ours, [&] {
-    return pmpi.Alltoall(in, in_count, in_type, out, out_count, out_type, comm);
-  });
+template <class Count, class At>
+Left prepare_Alltoallv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
+                       ROPEWALK_OUTS(Count, At), MPI_Comm) {
+  const int ranks = channel.size();
+  const bool in_place = is_in_place(in);
+  if (!are_valid(out_counts, out_type, ranks) || out_at == nullptr) return Left::arguments;
+  if (!in_place && (!are_valid(in_counts, in_type, ranks) || in_at == nullptr))
+    return Left::arguments;
+  Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, ranks);
+  Bytes& from = in_place ? prepared.from.emplace(out, out_type, out_counts, out_at, ranks)
+                         : prepared.from.emplace(in, in_type, in_counts, in_at, ranks);
+  const std::byte* const data = in_place ? from.read_copy() : from.read();
+  std::vector<size_t> received = scaled(out_counts, ranks, bytes_of(out_type));
+  prepared.call = moving_parts(Collective::all_to_all, data, to.write(),
+                               in_place ? received : scaled(in_counts, ranks, bytes_of(in_type)));
+  prepared.call.recv_counts = std::move(received);
+  return Left::none;
 }
 
-int take_Alltoallv(ROPEWALK_INS, ROPEWALK_OUTS, MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    const int ranks = channel.size();
-    if (!are_valid(out_counts, out_type, ranks) || out_at == nullptr) return Left::arguments;
-    const bool in_place = is_in_place(in);
-    if (!in_place && (!are_valid(in_counts, in_type, ranks) || in_at == nullptr))
-      return Left::arguments;
-    Bytes to(out, out_type, out_counts, out_at, ranks);
-    Bytes from = in_place ? Bytes(out, out_type, out_counts, out_at, ranks)
-                          : Bytes(in, in_type, in_counts, in_at, ranks);
-    const std::byte* const data = in_place ? from.read_copy() : from.read();
-    std::vector<size_t> received = scaled(out_counts, ranks, bytes_of(out_type));
-    Call call = moving_parts(Collective::all_to_all, data, to.write(),
-                             in_place ? received : scaled(in_counts, ranks, bytes_of(in_type)));
-    call.recv_counts = std::move(received);
-    channel.run(call);
-    to.finish();
-    return Left::none;
-  };
-  return serve(Kind::Alltoallv, comm, ours, [&] {
-    return pmpi.Alltoallv(in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm);
-  });
+Left prepare_Barrier(Channel&, Prepared& prepared, MPI_Comm) {
+  static uint8_t nothing = 0;
+  prepared.call = Call::all_reduce(std::span(&nothing, 1), kMax);
+  prepared.call.collective = Collective::barrier;
+  return Left::none;
 }
 
-int take_Barrier(MPI_Comm comm) {
-  const auto ours = [&](Channel& channel) {
-    uint8_t byte = 0;
-    Call call = Call::all_reduce(std::span(&byte, 1), kMax);
-    call.collective = Collective::barrier;
-    channel.run(call);
-    return Left::none;
-  };
-  return serve(Kind::Barrier, comm, ours, [&] { return pmpi.Barrier(comm); });
+// ---- Each form of each ----
+
+int fail(MPI_Comm comm, const Channel& channel, const char* what) {
+  print_failure(channel.size(), what);
+  pmpi.Comm_call_errhandler(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
 }
+
+/// Has `ours` serve the call where it can be taken, else `theirs`, the MPI's own. `ours` gives why
+/// it has done nothing, or `none`.
+template <class Ours, class Theirs>
+int serve(Kind kind, MPI_Comm comm, const Ours& ours, const Theirs& theirs) {
+  Left left = Left::outside;
+  if (session() != nullptr) {
+    Channel* const channel = find_channel(comm);
+    left = channel == nullptr ? Left::arguments : channel->left();
+    if (left == Left::none) try {
+        left = ours(*channel);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::invalid_argument) return fail(comm, *channel, error.what());
+        left = Left::arguments;  // nothing has been sent
+      } catch (const std::bad_alloc&) {
+        return fail(comm, *channel, "there is no memory left");
+      }
+  }
+  count_call(kind, left);
+  return left == Left::none ? MPI_SUCCESS : theirs();
+}
+
+#define ROPEWALK_AFTER_PREPARED(...) (channel, prepared, __VA_ARGS__)
+
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)       \
+  int take_##name parameters {                                                      \
+    const auto ours = [&](Channel& channel) {                                       \
+      Prepared prepared;                                                            \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments; \
+      if (left != Left::none) return left;                                          \
+      channel.run(prepared.call);                                                   \
+      prepared.finish();                                                            \
+      return left;                                                                  \
+    };                                                                              \
+    return serve(Kind::name, comm, ours, [&] { return pmpi.name arguments; });      \
+  }
+ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
+ROPEWALK_MPI_LARGE_BLOCKING(ROPEWALK_TAKE)
+#undef ROPEWALK_TAKE
+
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)       \
+  int take_##name parameters {                                                      \
+    const auto ours = [&](Channel& channel) {                                       \
+      auto owned = std::make_unique<Prepared>();                                    \
+      Prepared& prepared = *owned;                                                  \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments; \
+      if (left == Left::none) start_request(channel, std::move(owned), request);    \
+      return left;                                                                  \
+    };                                                                              \
+    return serve(Kind::name, comm, ours, [&] { return pmpi.name arguments; });      \
+  }
+ROPEWALK_MPI_NONBLOCKING(ROPEWALK_TAKE)
+ROPEWALK_MPI_LARGE_NONBLOCKING(ROPEWALK_TAKE)
+#undef ROPEWALK_TAKE
 
 }  // namespace
 
 void take_collectives(Table& table) {
-#define ROPEWALK_TAKE(name, parameters, arguments) table.name = take_##name;
+#define ROPEWALK_TAKE(name, parameters, arguments, ...) table.name = take_##name;
   ROPEWALK_MPI_COLLECTIVES(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 }

@@ -45,12 +45,23 @@ void attach_core(void* mpi_library) {
   attach(mpi_library, table);
 }
 
+template <class... Args>
+int lacks(Args...) {
+  fputs("ropewalk: the program's MPI has no calls with large counts\n", stderr);
+  return MPI_ERR_OTHER;
+}
+
 void fill_table() {
   void* const library = find_mpi_library();
-#define ROPEWALK_FIND(name, parameters, arguments)                                 \
+#define ROPEWALK_FIND(name, parameters, arguments, ...)                            \
   table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name)); \
   if (table.name == nullptr) give_up("PMPI_" #name, "the program's MPI lacks it");
-  ROPEWALK_MPI_CALLS(ROPEWALK_FIND)
+  ROPEWALK_MPI_NEEDED(ROPEWALK_FIND)
+#undef ROPEWALK_FIND
+#define ROPEWALK_FIND(name, parameters, arguments, ...)                            \
+  table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name)); \
+  if (table.name == nullptr) table.name = lacks;
+  ROPEWALK_MPI_LARGE(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   attach_core(library);
 }
@@ -58,7 +69,7 @@ void fill_table() {
 }  // namespace
 }  // namespace ropewalk::mpi
 
-#define ROPEWALK_EXPORT(name, parameters, arguments)                            \
+#define ROPEWALK_EXPORT(name, parameters, arguments, ...)                       \
   extern "C" __attribute__((visibility("default"))) int MPI_##name parameters { \
     pthread_once(&ropewalk::mpi::table_filled, ropewalk::mpi::fill_table);      \
     return ropewalk::mpi::table.name arguments;                                 \

@@ -13,7 +13,8 @@ namespace ropewalk::mpi {
   CALL(Comm_rank) CALL(Comm_size) CALL(Comm_test_inter) CALL(Comm_group) \
   CALL(Group_free) CALL(Group_translate_ranks) CALL(Comm_create_keyval) CALL(Comm_get_attr) \
   CALL(Comm_set_attr) CALL(Comm_call_errhandler) CALL(Type_size) CALL(Type_get_extent) \
-  CALL(Pack) CALL(Unpack) CALL(Iprobe)
+  CALL(Pack) CALL(Unpack) CALL(Iprobe) CALL(Grequest_start) CALL(Grequest_complete) \
+  CALL(Status_set_elements) CALL(Status_set_cancelled)
 // clang-format on
 
 /// The MPI's own functions: `pmpi.Comm_rank(...)` is PMPI_Comm_rank.

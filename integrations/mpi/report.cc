@@ -16,7 +16,7 @@ constexpr size_t kReasons = static_cast<size_t>(Left::count);
 
 std::array<std::atomic<uint64_t>, kKinds * kReasons> counted{};
 
-#define ROPEWALK_NAME(name, parameters, arguments) "MPI_" #name,
+#define ROPEWALK_NAME(name, parameters, arguments, ...) "MPI_" #name,
 constexpr const char* kNames[] = {ROPEWALK_MPI_COLLECTIVES(ROPEWALK_NAME)};
 #undef ROPEWALK_NAME
 #define ROPEWALK_TEXT(name, text) text,
@@ -24,6 +24,10 @@ constexpr const char* kTexts[] = {ROPEWALK_MPI_REASONS(ROPEWALK_TEXT)};
 #undef ROPEWALK_TEXT
 
 }  // namespace
+
+void print_failure(int ranks, const char* what) {
+  fmt::print(stderr, "ropewalk: MPI communicator of {} ranks: {}\n", ranks, what);
+}
 
 void count_call(Kind kind, Left left) {
   counted[static_cast<size_t>(kind) * kReasons + static_cast<size_t>(left)].fetch_add(
@@ -49,7 +53,7 @@ void print_report(const std::string& transport) {
   for (size_t kind = 0; kind < kKinds; ++kind)
     for (size_t reason = 0; reason < kReasons; ++reason)
       if (const uint64_t calls = all[kind * kReasons + reason])
-        text += fmt::format("  {:<25} {:>9} {}{}\n", kNames[kind], calls,
+        text += fmt::format("  {:<27} {:>9} {}{}\n", kNames[kind], calls,
                             reason == 0 ? "" : "left to the MPI: ", kTexts[reason]);
   std::fputs(text.c_str(), stderr);
 }

@@ -8,7 +8,7 @@
 namespace ropewalk::mpi {
 
 enum class Kind : uint8_t {
-#define ROPEWALK_MPI_ENUMERATOR(name, parameters, arguments) name,
+#define ROPEWALK_MPI_ENUMERATOR(name, parameters, arguments, ...) name,
   ROPEWALK_MPI_COLLECTIVES(ROPEWALK_MPI_ENUMERATOR)
 #undef ROPEWALK_MPI_ENUMERATOR
       count
@@ -32,6 +32,8 @@ enum class Left : uint8_t {
       count
 };
 
+/// On standard error: why a call on a communicator of that many ranks has failed.
+void print_failure(int ranks, const char* what);
 /// Threads: any.
 void count_call(Kind kind, Left left);
 /// Whether ROPEWALK_MPI_REPORT asks for it.

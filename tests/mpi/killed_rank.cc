@@ -1,4 +1,5 @@
-// Rank 1 is killed while the others sum: each of them must get an error, and its name.
+// Rank 1 is killed while the others sum: each of them must get an error, and its name. With an
+// argument they sum in nonblocking calls.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -15,11 +16,18 @@ int main(int argc, char** argv) {
   for (int step = 0; error == MPI_SUCCESS; ++step) {
     if (rank == 1 && step == 100) raise(SIGKILL);
     int in = 1, out = 0;
-    error = MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (argc == 1) {
+      error = MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+      continue;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    error = MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (error == MPI_SUCCESS) error = MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
   MPI_Error_class(error, &error_class);
   std::printf("rank %d: %s\n", rank,
               error_class == MPI_ERR_OTHER ? "MPI_ERR_OTHER" : "another error");
   std::fflush(stdout);
+  sleep(2);  // a launcher ends the others as soon as one goes like this
   _exit(0);  // MPI_Finalize would wait for rank 1
 }

@@ -1,0 +1,263 @@
+// Nonblocking collectives, and those with large counts: each must give what the MPI's own gives,
+// whatever the program waits with, and with whatever else it has under way.
+#include <algorithm>
+#include <array>
+
+#include "testing.h"
+
+namespace {
+
+/// Waits in each of MPI's ways, in turns.
+int wait_somehow(MPI_Request& request) {
+  static int turn = 0;
+  int ended = 0, index = 0;
+  MPI_Status status;
+  switch (turn++ % 9) {
+    case 0:
+      return MPI_Wait(&request, MPI_STATUS_IGNORE);
+    case 1:
+      while (ended == 0) MPI_Test(&request, &ended, &status);
+      return MPI_SUCCESS;
+    case 2:
+      return MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
+    case 3:
+      while (ended == 0) MPI_Testall(1, &request, &ended, &status);
+      return MPI_SUCCESS;
+    case 4:
+      return MPI_Waitany(1, &request, &index, &status);
+    case 5:
+      while (ended == 0) MPI_Testany(1, &request, &index, &ended, &status);
+      return MPI_SUCCESS;
+    case 6:
+      return MPI_Waitsome(1, &request, &ended, &index, &status);
+    case 7:
+      while (ended == 0) MPI_Testsome(1, &request, &ended, &index, &status);
+      return MPI_SUCCESS;
+    default:
+      while (ended == 0) MPI_Request_get_status(request, &ended, &status);
+      return MPI_Wait(&request, &status);
+  }
+}
+
+int end(bool ours, int status, MPI_Request& request) {
+  if (status != MPI_SUCCESS) return status;
+  const int waited = ours ? wait_somehow(request) : PMPI_Wait(&request, MPI_STATUS_IGNORE);
+  require(request == MPI_REQUEST_NULL, "a request that has ended is null");
+  return waited;
+}
+
+// `LATER(Ibcast, ...)`: by the program's name, or by the MPI's own; then waits.
+#define LATER(name, ...)                                                               \
+  [&] {                                                                                \
+    MPI_Request request = MPI_REQUEST_NULL;                                            \
+    const int status =                                                                 \
+        ours ? MPI_##name(__VA_ARGS__, &request) : PMPI_##name(__VA_ARGS__, &request); \
+    return end(ours, status, request);                                                 \
+  }()
+
+void test_moves(const Job& job, const Type& type, int count) {
+  const auto ranks = static_cast<size_t>(job.size);
+  const size_t part = type.extent * static_cast<size_t>(count);
+  const std::string what = " of " + std::to_string(count) + " " + type.name + " in " + job.name;
+  const Memory one = pattern(part, job.rank), many = pattern(part * ranks, job.rank + 50);
+  const MPI_Datatype t = type.handle;
+  const int root = job.size - 1;
+  const bool at_root = job.rank == root;
+  compare("Ibcast" + what, {}, one, [&](bool ours, void*, void* out) {
+    return LATER(Ibcast, out, count, t, root, job.comm);
+  });
+  compare("Igather" + what, one, many, [&](bool ours, void* in, void* out) {
+    return LATER(Igather, at_root ? MPI_IN_PLACE : in, count, t, out, count, t, root, job.comm);
+  });
+  compare("Iscatter" + what, many, one, [&](bool ours, void* in, void* out) {
+    return LATER(Iscatter, in, count, t, at_root ? MPI_IN_PLACE : out, count, t, root, job.comm);
+  });
+  compare("Iallgather" + what, one, many, [&](bool ours, void* in, void* out) {
+    return LATER(Iallgather, in, count, t, out, count, t, job.comm);
+  });
+  compare("Ialltoall" + what, many, many, [&](bool ours, void* in, void* out) {
+    return LATER(Ialltoall, in, count, t, out, count, t, job.comm);
+  });
+  compare("Ialltoall in place" + what, one, many, [&](bool ours, void*, void* out) {
+    return LATER(Ialltoall, MPI_IN_PLACE, 0, t, out, count, t, job.comm);
+  });
+  std::vector<int> counts(ranks), at(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    counts[r] = count;
+    at[r] = static_cast<int>(ranks - 1 - r) * count;
+  }
+  compare("Iallgatherv" + what, one, many, [&](bool ours, void* in, void* out) {
+    return LATER(Iallgatherv, in, count, t, out, counts.data(), at.data(), t, job.comm);
+  });
+  compare("Ialltoallv" + what, many, many, [&](bool ours, void* in, void* out) {
+    return LATER(Ialltoallv, in, counts.data(), at.data(), t, out, counts.data(), at.data(), t,
+                 job.comm);
+  });
+}
+
+void test_reductions(const Job& job, MPI_Datatype type, int bytes, int count) {
+  const auto ranks = static_cast<size_t>(job.size);
+  const auto n = static_cast<size_t>(count);
+  const std::string what =
+      " of " + std::to_string(count) + " of " + std::to_string(bytes) + " bytes in " + job.name;
+  const Memory one = numbers(type, bytes, n, job.rank), other = numbers(type, bytes, n, 9);
+  const Memory many = numbers(type, bytes, n * ranks, job.rank);
+  const std::vector<int> counts(ranks, count);
+  compare("Iallreduce" + what, one, other, [&](bool ours, void* in, void* out) {
+    return LATER(Iallreduce, in, out, count, type, MPI_SUM, job.comm);
+  });
+  compare("Iallreduce in place" + what, {}, one, [&](bool ours, void*, void* out) {
+    return LATER(Iallreduce, MPI_IN_PLACE, out, count, type, MPI_MAX, job.comm);
+  });
+  compare("Ireduce" + what, one, other, [&](bool ours, void* in, void* out) {
+    return LATER(Ireduce, in, out, count, type, MPI_SUM, 0, job.comm);
+  });
+  compare("Ireduce_scatter_block" + what, many, other, [&](bool ours, void* in, void* out) {
+    return LATER(Ireduce_scatter_block, in, out, count, type, MPI_SUM, job.comm);
+  });
+  compare("Ireduce_scatter" + what, many, other, [&](bool ours, void* in, void* out) {
+    return LATER(Ireduce_scatter, in, out, counts.data(), type, MPI_SUM, job.comm);
+  });
+}
+
+#if MPI_VERSION >= 4
+void test_large_counts(const Job& job, const Type& type, MPI_Count count) {
+  const auto ranks = static_cast<size_t>(job.size);
+  const size_t part = type.extent * static_cast<size_t>(count);
+  const Memory one = pattern(part, job.rank), many = pattern(part * ranks, job.rank + 50);
+  const Memory sums = numbers(MPI_INT, 4, static_cast<size_t>(count) * ranks, job.rank);
+  const MPI_Datatype t = type.handle;
+  const std::vector<MPI_Count> counts(ranks, count);
+  std::vector<MPI_Aint> at(ranks);
+  for (size_t r = 0; r < ranks; ++r) at[r] = static_cast<MPI_Aint>(ranks - 1 - r) * count;
+  const auto both = [&](const char* name, const Memory& in, const Memory& out, auto call) {
+    compare(std::string(name) + "_c of " + type.name + " in " + job.name, in, out, call);
+  };
+#define BOTH(Name, name, in_memory, out_memory, ...)                                           \
+  both(#Name, in_memory, out_memory,                                                           \
+       [&](bool ours, void* in, void* out) { return (void)in, CALL(Name##_c, __VA_ARGS__); }); \
+  both("I" #name, in_memory, out_memory,                                                       \
+       [&](bool ours, void* in, void* out) { return (void)in, LATER(I##name##_c, __VA_ARGS__); })
+  BOTH(Bcast, bcast, {}, one, out, count, t, 0, job.comm);
+  BOTH(Gather, gather, one, many, in, count, t, out, count, t, 0, job.comm);
+  BOTH(Scatter, scatter, many, one, in, count, t, out, count, t, 0, job.comm);
+  BOTH(Allgather, allgather, one, many, in, count, t, out, count, t, job.comm);
+  BOTH(Allgatherv, allgatherv, one, many, in, count, t, out, counts.data(), at.data(), t, job.comm);
+  BOTH(Alltoall, alltoall, many, many, in, count, t, out, count, t, job.comm);
+  BOTH(Alltoallv, alltoallv, many, many, in, counts.data(), at.data(), t, out, counts.data(),
+       at.data(), t, job.comm);
+  BOTH(Allreduce, allreduce, sums, sums, in, out, count, MPI_INT, MPI_SUM, job.comm);
+  BOTH(Reduce, reduce, sums, sums, in, out, count, MPI_INT, MPI_SUM, 0, job.comm);
+  BOTH(Reduce_scatter, reduce_scatter, sums, sums, in, out, counts.data(), MPI_INT, MPI_SUM,
+       job.comm);
+  BOTH(Reduce_scatter_block, reduce_scatter_block, sums, sums, in, out, count, MPI_INT, MPI_SUM,
+       job.comm);
+#undef BOTH
+  both("Gatherv", one, many, [&](bool ours, void* in, void* out) {
+    return CALL(Gatherv_c, in, count, t, out, counts.data(), at.data(), t, 0, job.comm);
+  });
+  both("Scatterv", many, one, [&](bool ours, void* in, void* out) {
+    return CALL(Scatterv_c, in, counts.data(), at.data(), t, out, count, t, 0, job.comm);
+  });
+}
+#endif
+
+/// Many at once, with messages among them and blocking collectives meanwhile; waited for in another
+/// order than they were started in.
+void test_many_at_once(const Job& job, MPI_Comm other) {
+  constexpr int kCalls = 12, kLength = 20000;
+  std::array<std::vector<int>, kCalls> data;
+  std::vector<MPI_Request> requests;
+  for (int i = 0; i < kCalls; ++i) {
+    data[static_cast<size_t>(i)].assign(kLength, job.rank + i);
+    MPI_Iallreduce(MPI_IN_PLACE, data[static_cast<size_t>(i)].data(), kLength, MPI_INT, MPI_MAX,
+                   i % 2 == 0 ? job.comm : other, &requests.emplace_back());
+  }
+  const int next = (job.rank + 1) % job.size, last = (job.rank + job.size - 1) % job.size;
+  std::vector<int> sent(kLength, job.rank), received(kLength);
+  MPI_Isend(sent.data(), kLength, MPI_INT, next, 3, job.comm, &requests.emplace_back());
+  MPI_Irecv(received.data(), kLength, MPI_INT, last, 3, job.comm, &requests.emplace_back());
+  int in = 1, out = 0;
+  MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, job.comm);
+  require(out == job.size, "a blocking collective meanwhile");
+  std::ranges::reverse(requests);
+  for (int left = static_cast<int>(requests.size()) - 4; left > 0; --left) {
+    int index = MPI_UNDEFINED;
+    MPI_Waitany(static_cast<int>(requests.size()), requests.data(), &index, MPI_STATUS_IGNORE);
+    require(index != MPI_UNDEFINED, "one of many has ended");
+  }
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  for (int i = 0; i < kCalls; ++i)
+    require(data[static_cast<size_t>(i)].back() == job.size - 1 + i, "one of many at once");
+  require(received.back() == last, "a message among collectives");
+}
+
+/// Nobody waits for what a program has freed; it ends nevertheless.
+void test_freed_requests(const Job& job) {
+  static std::vector<int> data(1 << 16);
+  MPI_Request request;
+  MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_INT, MPI_SUM,
+                 job.comm, &request);
+  MPI_Request_free(&request);
+  require(request == MPI_REQUEST_NULL, "a freed request is null");
+  MPI_Barrier(job.comm);
+}
+
+void test_barrier(const Job& job) {
+  MPI_Request request;
+  require(MPI_Ibarrier(job.comm, &request) == MPI_SUCCESS, "Ibarrier");
+  require(end(true, MPI_SUCCESS, request) == MPI_SUCCESS, "the wait for Ibarrier");
+}
+
+/// A communicator that is freed while its collective is under way.
+void test_freed_communicator(const Job& job) {
+  MPI_Comm copy;
+  MPI_Comm_dup(job.comm, &copy);
+  int in = 1, out = 0;
+  MPI_Request request;
+  MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, copy, &request);
+  MPI_Comm_free(&copy);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  require(out == job.size, "a collective of a communicator that was freed");
+}
+
+void test_wrong_arguments(const Job& job) {
+  MPI_Comm copy;
+  MPI_Comm_dup(job.comm, &copy);
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  int data = 0, error = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Error_class(MPI_Ibcast(&data, 1, MPI_INT, job.size, copy, &request), &error);
+  require(error == MPI_ERR_ROOT, "a root that is none");
+  MPI_Comm_free(&copy);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  Job job{MPI_COMM_WORLD, "MPI_COMM_WORLD", 0, 0};
+  MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &job.size);
+  job.rank = world_rank;
+  for (const Type& type : make_types())
+    for (const int count : {0, 5, 3000})
+      if (count == 5 || std::string(type.name) == "int") test_moves(job, type, count);
+  for (const int count : {0, 1, 6000}) {
+    test_reductions(job, MPI_INT, 4, count);
+    test_reductions(job, MPI_DOUBLE, 8, count);
+  }
+#if MPI_VERSION >= 4
+  for (const Type& type : make_types()) test_large_counts(job, type, 7);
+#endif
+  MPI_Comm other;
+  MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  for (int round = 0; round < 5; ++round) test_many_at_once(job, other);
+  MPI_Comm_free(&other);
+  test_barrier(job);
+  test_freed_communicator(job);
+  test_wrong_arguments(job);
+  test_freed_requests(job);
+  MPI_Finalize();
+  if (world_rank == 0) std::puts("all collectives agree");
+}

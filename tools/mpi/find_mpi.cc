@@ -88,12 +88,14 @@ std::optional<MpiKind> mpi_of_launcher(const fs::path& launcher) {
 }  // namespace
 
 const std::vector<MpiKind>& mpi_kinds() {
-  static const std::vector<MpiKind> kinds{{"openmpi", "Open MPI"}, {"mpich", "MPICH's ABI"}};
+  static const std::vector<MpiKind> kinds{
+      {"openmpi", "Open MPI"}, {"mpich", "MPICH's ABI"}, {"mpi_abi", "the standard ABI of MPI 5"}};
   return kinds;
 }
 
 std::optional<MpiKind> mpi_among(const std::string& libraries) {
   const auto holds = [&](const char* name) { return libraries.find(name) != libraries.npos; };
+  if (holds("libmpi_abi.so.1")) return mpi_kinds()[2];
   if (holds("libmpi.so.40")) return mpi_kinds()[0];
   if (holds("libmpi.so.12") || holds("libmpich.so.12")) return mpi_kinds()[1];
   return {};

@@ -53,7 +53,7 @@ MpiKind kind_of(const MpiFlags& flags, const std::vector<std::string>& words) {
               fmt::format("neither \"{}\" nor another word of the command loads an MPI that "
                           "Ropewalk knows",
                           words.front()),
-              "name it: --mpi openmpi, or --mpi mpich");
+              "name it: --mpi openmpi, --mpi mpich, or --mpi mpi_abi");
 }
 
 /// `value` behind what the variable has already.

@@ -123,6 +123,19 @@ std::vector<std::string> exchange(const std::string& own, MPI_Comm comm, int siz
   return texts;
 }
 
+/// `communicator`: a reference, or its owner.
+template <class AnyCommunicator>
+std::unique_ptr<Channel> open_channel(AnyCommunicator&& communicator, MPI_Comm comm) {
+  std::unique_ptr<Channel> channel;
+  try {
+    channel = std::make_unique<Channel>(std::forward<AnyCommunicator>(communicator));
+  } catch (const Error& error) {
+    complain("a communicator's ranks could not be linked", error);
+  }
+  if (!all_agree(channel != nullptr, comm)) return std::make_unique<Channel>(Left::unavailable);
+  return channel;
+}
+
 std::unique_ptr<Channel> link_ranks(MPI_Comm comm, const std::vector<int>& ranks) {
   std::unique_ptr<Communicator> group;
   try {
@@ -133,7 +146,7 @@ std::unique_ptr<Channel> link_ranks(MPI_Comm comm, const std::vector<int>& ranks
     complain("a communicator's ranks could not be linked", error);
   }
   if (!all_agree(group != nullptr, comm)) return std::make_unique<Channel>(Left::unavailable);
-  return std::make_unique<Channel>(std::move(group), comm);
+  return open_channel(std::move(group), comm);
 }
 
 std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
@@ -142,7 +155,7 @@ std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
   if (inter != 0) return std::make_unique<Channel>(Left::inter);
   pmpi.Comm_size(comm, &size);
   if (size == 1) return std::make_unique<Channel>(Left::one_rank);
-  if (comm == comm_world) return std::make_unique<Channel>(*state.communicator, comm);
+  if (comm == comm_world) return open_channel(*state.communicator, comm);
   const std::vector<int> ranks = world_ranks(comm, size);
   if (std::ranges::count(ranks, MPI_UNDEFINED) > 0) return std::make_unique<Channel>(Left::outside);
   return link_ranks(comm, ranks);
@@ -150,13 +163,12 @@ std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
 
 }  // namespace
 
-Channel::Channel(Communicator& communicator, MPI_Comm)
-    : left_(Left::none), communicator_(&communicator) {
+Channel::Channel(Communicator& communicator)
+    : left_(Left::none), communicator_(&communicator), started_(communicator.split(0)) {
   stage_ = communicator.allocate<uint8_t>(2 * kStageBytes);
 }
 
-Channel::Channel(std::unique_ptr<Communicator> communicator, MPI_Comm comm)
-    : Channel(*communicator, comm) {
+Channel::Channel(std::unique_ptr<Communicator> communicator) : Channel(*communicator) {
   owned_ = std::move(communicator);
 }
 
@@ -209,6 +221,7 @@ void open_session() {
   if (!all_agree(communicator != nullptr, comm_world)) return;
   pmpi.Comm_create_keyval(copy_nothing, delete_attribute, &state.keyval, nullptr);
   state.communicator = std::move(communicator);
+  find_or_make_channel(comm_world);  // for nonblocking calls, which cannot
 }
 
 void close_session() {
@@ -238,7 +251,11 @@ Channel* find_channel(MPI_Comm comm) {
   void* value = nullptr;
   int found = 0;
   if (pmpi.Comm_get_attr(comm, state.keyval, &value, &found) != MPI_SUCCESS) return nullptr;
-  if (found != 0) return static_cast<Channel*>(value);
+  return found != 0 ? static_cast<Channel*>(value) : nullptr;
+}
+
+Channel* find_or_make_channel(MPI_Comm comm) {
+  if (Channel* const channel = find_channel(comm)) return channel;
   auto channel = make_channel(comm);
   if (!channel) return nullptr;
   {

@@ -14,9 +14,9 @@ namespace ropewalk::mpi {
 class Channel {
  public:
   explicit Channel(Left left) : left_(left) {}
-  /// `communicator` outlives this.
-  Channel(Communicator& communicator, MPI_Comm comm);
-  Channel(std::unique_ptr<Communicator> communicator, MPI_Comm comm);
+  /// `communicator` outlives this. Collective of its ranks. Throws Error.
+  explicit Channel(Communicator& communicator);
+  explicit Channel(std::unique_ptr<Communicator> communicator);
 
   /// `none`: its calls can be taken. The same on all ranks.
   Left left() const { return left_; }
@@ -24,8 +24,9 @@ class Channel {
   int size() const { return communicator_->size(); }
   /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Throws Error.
   void run(const Call& call);
-  /// Its memory must outlive it. Throws Error.
-  Work start(const Call& call) { return communicator_->start(call); }
+  /// Its memory must outlive it. As in other MPIs, what is started here does not wait for its turn
+  /// among what runs. Throws Error.
+  Work start(const Call& call) { return started_->start(call); }
   const Communicator& communicator() const { return *communicator_; }
 
  private:
@@ -34,6 +35,7 @@ class Channel {
   const Left left_;
   std::unique_ptr<Communicator> owned_;
   Communicator* communicator_ = nullptr;
+  std::unique_ptr<Communicator> started_;  // for nonblocking calls
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
 };
@@ -50,8 +52,10 @@ bool is_registered(const void* data);
 /// The communicator of the whole job; null where there is none.
 Communicator* session();
 
-/// The channel of `comm`, made now where it has none: a collective call of all its ranks. Null
-/// where the MPI is to say what is wrong with `comm`.
+/// The channel of `comm`; null where it has none yet.
 Channel* find_channel(MPI_Comm comm);
+/// Makes it where there is none: a collective call of all its ranks. Null where the MPI is to say
+/// what is wrong with `comm`.
+Channel* find_or_make_channel(MPI_Comm comm);
 
 }  // namespace ropewalk::mpi

@@ -350,55 +350,65 @@ int fail(MPI_Comm comm, const Channel& channel, const char* what) {
   return MPI_ERR_OTHER;
 }
 
+/// Who serves a call on `comm`, or why it is left to the MPI.
+struct Server {
+  Channel* channel = nullptr;
+  Left left = Left::none;
+};
+
+/// A nonblocking call waits for nobody, so it makes no channel.
+Server server_of(MPI_Comm comm, bool blocks) {
+  if (session() == nullptr) return {nullptr, Left::outside};
+  Channel* const channel = blocks ? find_or_make_channel(comm) : find_channel(comm);
+  if (channel == nullptr) return {nullptr, blocks ? Left::arguments : Left::not_linked};
+  return {channel, channel->left()};
+}
+
 /// Has `ours` serve the call where it can be taken, else `theirs`, the MPI's own. `ours` gives why
 /// it has done nothing, or `none`.
 template <class Ours, class Theirs>
-int serve(Kind kind, MPI_Comm comm, const Ours& ours, const Theirs& theirs) {
-  Left left = Left::outside;
-  if (session() != nullptr) {
-    Channel* const channel = find_channel(comm);
-    left = channel == nullptr ? Left::arguments : channel->left();
-    if (left == Left::none) try {
-        left = ours(*channel);
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::invalid_argument) return fail(comm, *channel, error.what());
-        left = Left::arguments;  // nothing has been sent
-      } catch (const std::bad_alloc&) {
-        return fail(comm, *channel, "there is no memory left");
-      }
-  }
+int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs& theirs) {
+  auto [channel, left] = server_of(comm, blocks);
+  if (left == Left::none) try {
+      left = ours(*channel);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) return fail(comm, *channel, error.what());
+      left = Left::arguments;  // nothing has been sent
+    } catch (const std::bad_alloc&) {
+      return fail(comm, *channel, "there is no memory left");
+    }
   count_call(kind, left);
   return left == Left::none ? MPI_SUCCESS : theirs();
 }
 
 #define ROPEWALK_AFTER_PREPARED(...) (channel, prepared, __VA_ARGS__)
 
-#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)       \
-  int take_##name parameters {                                                      \
-    const auto ours = [&](Channel& channel) {                                       \
-      Prepared prepared;                                                            \
-      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments; \
-      if (left != Left::none) return left;                                          \
-      channel.run(prepared.call);                                                   \
-      prepared.finish();                                                            \
-      return left;                                                                  \
-    };                                                                              \
-    return serve(Kind::name, comm, ours, [&] { return pmpi.name arguments; });      \
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)        \
+  int take_##name parameters {                                                       \
+    const auto ours = [&](Channel& channel) {                                        \
+      Prepared prepared;                                                             \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;  \
+      if (left != Left::none) return left;                                           \
+      channel.run(prepared.call);                                                    \
+      prepared.finish();                                                             \
+      return left;                                                                   \
+    };                                                                               \
+    return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; }); \
   }
 ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_LARGE_BLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
-#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)       \
-  int take_##name parameters {                                                      \
-    const auto ours = [&](Channel& channel) {                                       \
-      auto owned = std::make_unique<Prepared>();                                    \
-      Prepared& prepared = *owned;                                                  \
-      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments; \
-      if (left == Left::none) start_request(channel, std::move(owned), request);    \
-      return left;                                                                  \
-    };                                                                              \
-    return serve(Kind::name, comm, ours, [&] { return pmpi.name arguments; });      \
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)         \
+  int take_##name parameters {                                                        \
+    const auto ours = [&](Channel& channel) {                                         \
+      auto owned = std::make_unique<Prepared>();                                      \
+      Prepared& prepared = *owned;                                                    \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;   \
+      if (left == Left::none) start_request(channel, std::move(owned), request);      \
+      return left;                                                                    \
+    };                                                                                \
+    return serve(Kind::name, comm, false, ours, [&] { return pmpi.name arguments; }); \
   }
 ROPEWALK_MPI_NONBLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_LARGE_NONBLOCKING(ROPEWALK_TAKE)

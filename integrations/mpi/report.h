@@ -23,6 +23,7 @@ enum class Kind : uint8_t {
   REASON(inter, "an intercommunicator")                                         \
   REASON(outside, "with processes that were started later, or before MPI_Init") \
   REASON(arguments, "arguments that are not allowed")                           \
+  REASON(not_linked, "before the first blocking one of the communicator")       \
   REASON(unavailable, "Ropewalk could not link the ranks")
 
 enum class Left : uint8_t {

@@ -203,6 +203,35 @@ void test_freed_requests(const Job& job) {
   MPI_Barrier(job.comm);
 }
 
+/// A nonblocking call waits for nobody, also the first of a communicator: the last rank starts its
+/// own when the others have told it that they have.
+void test_waits_for_nobody(const Job& job) {
+  MPI_Comm copy;
+  MPI_Comm_dup(job.comm, &copy);
+  int in = 1, out = 0, message = 0;
+  MPI_Request request;
+  const int last = job.size - 1;
+  for (int other = 0; job.rank == last && other < last; ++other)
+    MPI_Recv(&message, 1, MPI_INT, other, 7, job.comm, MPI_STATUS_IGNORE);
+  MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, copy, &request);
+  if (job.rank != last) MPI_Send(&message, 1, MPI_INT, last, 7, job.comm);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  require(out == job.size, "the first nonblocking call of a communicator");
+  MPI_Comm_free(&copy);
+}
+
+/// MPIs match nonblocking calls with each other only, so programs run that start one before a
+/// blocking call here, and after it there.
+void test_order_beside_blocking_calls(const Job& job) {
+  int in = 1, out = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (job.rank != 0) MPI_Barrier(job.comm);
+  MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, job.comm, &request);
+  if (job.rank == 0) MPI_Barrier(job.comm);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  require(out == job.size, "a nonblocking call among blocking ones");
+}
+
 void test_barrier(const Job& job) {
   MPI_Request request;
   require(MPI_Ibarrier(job.comm, &request) == MPI_SUCCESS, "Ibarrier");
@@ -213,6 +242,7 @@ void test_barrier(const Job& job) {
 void test_freed_communicator(const Job& job) {
   MPI_Comm copy;
   MPI_Comm_dup(job.comm, &copy);
+  MPI_Barrier(copy);  // links its ranks
   int in = 1, out = 0;
   MPI_Request request;
   MPI_Iallreduce(&in, &out, 1, MPI_INT, MPI_SUM, copy, &request);
@@ -224,6 +254,7 @@ void test_freed_communicator(const Job& job) {
 void test_wrong_arguments(const Job& job) {
   MPI_Comm copy;
   MPI_Comm_dup(job.comm, &copy);
+  MPI_Barrier(copy);
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
   int data = 0, error = 0;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -252,9 +283,12 @@ int main(int argc, char** argv) {
 #endif
   MPI_Comm other;
   MPI_Comm_dup(MPI_COMM_WORLD, &other);
+  MPI_Barrier(other);
   for (int round = 0; round < 5; ++round) test_many_at_once(job, other);
   MPI_Comm_free(&other);
   test_barrier(job);
+  test_waits_for_nobody(job);
+  test_order_beside_blocking_calls(job);
   test_freed_communicator(job);
   test_wrong_arguments(job);
   test_freed_requests(job);

@@ -90,7 +90,7 @@ extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_attach(
   ROPEWALK_MPI_USED(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   take_collectives(table);
-  take_completions(table);
+  take_requests(table);
   table.Init = take_Init;
   table.Init_thread = take_Init_thread;
   table.Finalize = take_Finalize;

@@ -59,27 +59,42 @@
 // one).
 #define ROPEWALK_WITH_REQUEST_PARAMETER(...) (__VA_ARGS__, MPI_Request * request)
 #define ROPEWALK_WITH_REQUEST(...) (__VA_ARGS__, request)
+#define ROPEWALK_WITH_INFO_PARAMETER(...) (__VA_ARGS__, MPI_Info info, MPI_Request * request)
+#define ROPEWALK_WITH_INFO(...) (__VA_ARGS__, info, request)
 #define ROPEWALK_BLOCKING(CALL, Name, name, parameters, arguments) \
   CALL(Name, parameters, arguments, Name, arguments)
 #define ROPEWALK_LARGE_BLOCKING(CALL, Name, name, parameters, arguments) \
   CALL(Name##_c, parameters, arguments, Name, arguments)
-#define ROPEWALK_NONBLOCKING(CALL, Name, name, parameters, arguments)                              \
-  CALL(I##name, ROPEWALK_WITH_REQUEST_PARAMETER parameters, ROPEWALK_WITH_REQUEST arguments, Name, \
+#define ROPEWALK_STARTED(CALL, form, parameters, arguments, Name)                               \
+  CALL(form, ROPEWALK_WITH_REQUEST_PARAMETER parameters, ROPEWALK_WITH_REQUEST arguments, Name, \
        arguments)
-#define ROPEWALK_LARGE_NONBLOCKING(CALL, Name, name, parameters, arguments)                      \
-  CALL(I##name##_c, ROPEWALK_WITH_REQUEST_PARAMETER parameters, ROPEWALK_WITH_REQUEST arguments, \
-       Name, arguments)
+#define ROPEWALK_NONBLOCKING(CALL, Name, name, parameters, arguments) \
+  ROPEWALK_STARTED(CALL, I##name, parameters, arguments, Name)
+#define ROPEWALK_LARGE_NONBLOCKING(CALL, Name, name, parameters, arguments) \
+  ROPEWALK_STARTED(CALL, I##name##_c, parameters, arguments, Name)
+#define ROPEWALK_KEPT(CALL, form, parameters, arguments, Name) \
+  CALL(form, ROPEWALK_WITH_INFO_PARAMETER parameters, ROPEWALK_WITH_INFO arguments, Name, arguments)
+#define ROPEWALK_PERSISTENT(CALL, Name, name, parameters, arguments) \
+  ROPEWALK_KEPT(CALL, Name##_init, parameters, arguments, Name)
+#define ROPEWALK_LARGE_PERSISTENT(CALL, Name, name, parameters, arguments) \
+  ROPEWALK_KEPT(CALL, Name##_init_c, parameters, arguments, Name)
 
-// Large counts came with MPI 4; what a header lacks a program cannot call.
+// Large counts and persistent collectives came with MPI 4; what a header lacks a program cannot
+// call.
 #if MPI_VERSION >= 4
-#define ROPEWALK_MPI_LARGE_BLOCKING(CALL)                               \
+#define ROPEWALK_MPI_4_BLOCKING(CALL)                                   \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint) \
   ROPEWALK_MPI_ROOTED_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)
-#define ROPEWALK_MPI_LARGE_NONBLOCKING(CALL) \
+#define ROPEWALK_MPI_4_NONBLOCKING(CALL) \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint)
+#define ROPEWALK_MPI_PERSISTENT(CALL)                    \
+  ROPEWALK_MPI_ROWS(ROPEWALK_PERSISTENT, CALL, int, int) \
+  ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_PERSISTENT, CALL)    \
+  ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_PERSISTENT, CALL, MPI_Count, MPI_Aint)
 #else
-#define ROPEWALK_MPI_LARGE_BLOCKING(CALL)
-#define ROPEWALK_MPI_LARGE_NONBLOCKING(CALL)
+#define ROPEWALK_MPI_4_BLOCKING(CALL)
+#define ROPEWALK_MPI_4_NONBLOCKING(CALL)
+#define ROPEWALK_MPI_PERSISTENT(CALL)
 #endif
 
 #define ROPEWALK_MPI_BLOCKING(CALL)                           \
@@ -89,13 +104,18 @@
 #define ROPEWALK_MPI_NONBLOCKING(CALL)                    \
   ROPEWALK_MPI_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \
   ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_NONBLOCKING, CALL)
-#define ROPEWALK_MPI_LARGE(CALL) \
-  ROPEWALK_MPI_LARGE_BLOCKING(CALL) ROPEWALK_MPI_LARGE_NONBLOCKING(CALL)
+#define ROPEWALK_MPI_4(CALL)       \
+  ROPEWALK_MPI_4_BLOCKING(CALL)    \
+  ROPEWALK_MPI_4_NONBLOCKING(CALL) \
+  ROPEWALK_MPI_PERSISTENT(CALL)
 #define ROPEWALK_MPI_COLLECTIVES(CALL) \
-  ROPEWALK_MPI_BLOCKING(CALL) ROPEWALK_MPI_NONBLOCKING(CALL) ROPEWALK_MPI_LARGE(CALL)
+  ROPEWALK_MPI_BLOCKING(CALL) ROPEWALK_MPI_NONBLOCKING(CALL) ROPEWALK_MPI_4(CALL)
 
-/// By which a program learns that a request has ended: CALL(name, parameters, arguments).
-#define ROPEWALK_MPI_COMPLETIONS(CALL)                                                          \
+/// By which a program starts requests, and learns that they have ended: CALL(name, parameters,
+/// arguments).
+#define ROPEWALK_MPI_REQUESTS(CALL)                                                             \
+  CALL(Start, (MPI_Request * request), (request))                                               \
+  CALL(Startall, (int count, MPI_Request* requests), (count, requests))                         \
   CALL(Wait, (MPI_Request * request, MPI_Status * status), (request, status))                   \
   CALL(Test, (MPI_Request * request, int* ended, MPI_Status* status), (request, ended, status)) \
   CALL(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses),                       \
@@ -116,7 +136,7 @@
        (request, ended, status))                                                                \
   CALL(Request_free, (MPI_Request * request), (request))
 
-/// All but those with large counts, which older MPIs of the same ABI may lack.
+/// All but those of MPI 4, which older MPIs of the same ABI may lack.
 #define ROPEWALK_MPI_NEEDED(CALL)                                                     \
   CALL(Init, (int* argc, char*** argv), (argc, argv))                                 \
   CALL(Init_thread, (int* argc, char*** argv, int required, int* provided),           \
@@ -126,8 +146,8 @@
   CALL(Free_mem, (void* memory), (memory))                                            \
   ROPEWALK_MPI_BLOCKING(CALL)                                                         \
   ROPEWALK_MPI_NONBLOCKING(CALL)                                                      \
-  ROPEWALK_MPI_COMPLETIONS(CALL)
-#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_LARGE(CALL)
+  ROPEWALK_MPI_REQUESTS(CALL)
+#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_4(CALL)
 
 namespace ropewalk::mpi {
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "requests.h"
 #include "ropewalk/rendezvous.h"
 #include "types.h"
 
@@ -33,6 +34,7 @@ constexpr std::chrono::minutes kJoinTimeout{2};
 struct State {
   std::unique_ptr<Communicator> communicator;
   int keyval = MPI_KEYVAL_INVALID;
+  MPI_Comm self{};
   std::mutex mutex;  // guards what follows
   std::set<Channel*> channels;
   std::vector<std::thread> leaving;  // freed ones: other ranks may still be in a call
@@ -82,6 +84,7 @@ std::unique_ptr<Communicator> join(int rank, int size) {
 void retire(Channel* channel) {
   std::lock_guard lock(state.mutex);
   if (state.channels.erase(channel) == 0) return;  // MPI_Finalize had it
+  forget_channel(*channel);
   state.leaving.emplace_back([channel] { delete channel; });
 }
 
@@ -220,6 +223,7 @@ void open_session() {
   }
   if (!all_agree(communicator != nullptr, comm_world)) return;
   pmpi.Comm_create_keyval(copy_nothing, delete_attribute, &state.keyval, nullptr);
+  pmpi.Comm_dup(MPI_COMM_SELF, &state.self);
   state.communicator = std::move(communicator);
   find_or_make_channel(comm_world);  // for nonblocking calls, which cannot
 }
@@ -235,6 +239,11 @@ void close_session() {
   for (std::thread& thread : state.leaving) thread.join();
   state.leaving.clear();
   state.communicator.reset();
+  pmpi.Comm_free(&state.self);
+}
+
+MPI_Comm own_self() {
+  return state.self;
 }
 
 // Of MPI_COMM_SELF MPICH would look at nothing else.

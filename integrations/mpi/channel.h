@@ -40,6 +40,8 @@ class Channel {
   Buffer<uint8_t> stage_;
 };
 
+/// A duplicate of MPI_COMM_SELF, of the session.
+MPI_Comm own_self();
 /// Lets the MPI move what it has to.
 void progress_mpi();
 

@@ -396,7 +396,7 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
     return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; }); \
   }
 ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
-ROPEWALK_MPI_LARGE_BLOCKING(ROPEWALK_TAKE)
+ROPEWALK_MPI_4_BLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
 #define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)         \
@@ -411,7 +411,24 @@ ROPEWALK_MPI_LARGE_BLOCKING(ROPEWALK_TAKE)
     return serve(Kind::name, comm, false, ours, [&] { return pmpi.name arguments; }); \
   }
 ROPEWALK_MPI_NONBLOCKING(ROPEWALK_TAKE)
-ROPEWALK_MPI_LARGE_NONBLOCKING(ROPEWALK_TAKE)
+ROPEWALK_MPI_4_NONBLOCKING(ROPEWALK_TAKE)
+#undef ROPEWALK_TAKE
+
+// The memory that the arguments name is the request's until it is freed.
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)         \
+  int take_##name parameters {                                                        \
+    const auto ours = [&](Channel& its_channel) {                                     \
+      const Prepare prepare = [=, &channel = its_channel](Prepared& prepared) {       \
+        return prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;            \
+      };                                                                              \
+      Prepared first;                                                                 \
+      const Left left = prepare(first);                                               \
+      if (left == Left::none) make_persistent_request(its_channel, prepare, request); \
+      return left;                                                                    \
+    };                                                                                \
+    return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; });  \
+  }
+ROPEWALK_MPI_PERSISTENT(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
 }  // namespace

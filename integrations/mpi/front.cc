@@ -47,7 +47,7 @@ void attach_core(void* mpi_library) {
 
 template <class... Args>
 int lacks(Args...) {
-  fputs("ropewalk: the program's MPI has no calls with large counts\n", stderr);
+  fputs("ropewalk: the program's MPI lacks a call of MPI 4\n", stderr);
   return MPI_ERR_OTHER;
 }
 
@@ -61,7 +61,7 @@ void fill_table() {
 #define ROPEWALK_FIND(name, parameters, arguments, ...)                            \
   table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name)); \
   if (table.name == nullptr) table.name = lacks;
-  ROPEWALK_MPI_LARGE(ROPEWALK_FIND)
+  ROPEWALK_MPI_4(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   attach_core(library);
 }

@@ -14,7 +14,8 @@ namespace ropewalk::mpi {
   CALL(Group_free) CALL(Group_translate_ranks) CALL(Comm_create_keyval) CALL(Comm_get_attr) \
   CALL(Comm_set_attr) CALL(Comm_call_errhandler) CALL(Type_size) CALL(Type_get_extent) \
   CALL(Pack) CALL(Unpack) CALL(Iprobe) CALL(Grequest_start) CALL(Grequest_complete) \
-  CALL(Status_set_elements) CALL(Status_set_cancelled)
+  CALL(Status_set_elements) CALL(Status_set_cancelled) CALL(Send_init) CALL(Recv) \
+  CALL(Comm_dup) CALL(Comm_free)
 // clang-format on
 
 /// The MPI's own functions: `pmpi.Comm_rank(...)` is PMPI_Comm_rank.

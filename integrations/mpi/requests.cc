@@ -7,9 +7,8 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <utility>
 #include <vector>
-
-#include "report.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -17,79 +16,109 @@ namespace {
 /// Between two looks at what the MPI has to move, while a thread waits for one of these.
 constexpr std::chrono::microseconds kPause{100};
 
-/// Under way. Owned by the request: the MPI frees it by `free_state`.
-struct UnderWay {
+/// A nonblocking one is owned by the MPI's request from its start on: `free_operation`. A
+/// persistent one until the program frees it.
+struct Operation {
   std::unique_ptr<Prepared> prepared;
   Work work;
   int ranks = 0;
   int status = MPI_SUCCESS;
-  bool is_freed = false;  // by the program
+  bool is_under_way = false;
+  bool is_freed = false;  // by the program, while it was under way
+  // Persistent:
+  Prepare prepare;  // empty: it is not
+  Channel* channel = nullptr;
+
+  bool is_persistent() const { return prepare != nullptr; }
 };
 
-struct Requests {
+struct Operations {
   std::mutex mutex;
-  std::map<MPI_Request, UnderWay*> all;  // that the MPI has not been told the end of
+  std::map<MPI_Request, Operation*> all;  // nonblocking ones until the MPI knows of their end
 };
-Requests& requests_under_way = *new Requests;  // lives for ever: a program may exit without the end
-std::atomic<int> count_under_way{0};
-std::atomic<int> count_freed{0};  // of these
+Operations& operations = *new Operations;  // lives for ever: a program may exit without the end
+std::atomic<int> count_known{0}, count_freed{0};
+thread_local int persistent_status = MPI_SUCCESS;  // of one that has failed in this call
 
 // ---- What the MPI calls ----
 
-int query_state(void* state, MPI_Status* status) {
+int query_operation(void* operation, MPI_Status* status) {
   pmpi.Status_set_elements(status, MPI_BYTE, 0);
   pmpi.Status_set_cancelled(status, 0);
   status->MPI_SOURCE = MPI_UNDEFINED;
   status->MPI_TAG = MPI_UNDEFINED;
-  return static_cast<UnderWay*>(state)->status;
+  return static_cast<Operation*>(operation)->status;
 }
 
-int free_state(void* state) {
-  delete static_cast<UnderWay*>(state);
+int free_operation(void* operation) {
+  delete static_cast<Operation*>(operation);
   return MPI_SUCCESS;
 }
 
 /// MPI allows it of no collective.
-int cancel_state(void*, int) {
+int cancel_operation(void*, int) {
   return MPI_SUCCESS;
 }
 
-// ---- Those under way ----
+// ---- Those that are known ----
 
 /// Null where it is the MPI's own, or has ended.
-UnderWay* find(MPI_Request request) {
-  if (count_under_way.load(std::memory_order_relaxed) == 0) return nullptr;
-  std::lock_guard lock(requests_under_way.mutex);
-  const auto found = requests_under_way.all.find(request);
-  return found == requests_under_way.all.end() ? nullptr : found->second;
+Operation* find(MPI_Request request) {
+  if (count_known.load(std::memory_order_relaxed) == 0) return nullptr;
+  std::lock_guard lock(operations.mutex);
+  const auto found = operations.all.find(request);
+  return found == operations.all.end() ? nullptr : found->second;
 }
 
-void tell_mpi(MPI_Request request) {
-  bool is_freed = false;
-  {
-    std::lock_guard lock(requests_under_way.mutex);
-    const auto found = requests_under_way.all.find(request);
-    is_freed = found->second->is_freed;
-    if (is_freed) --count_freed;
-    requests_under_way.all.erase(found);
-    --count_under_way;
+void add(MPI_Request request, std::unique_ptr<Operation> operation) {
+  std::lock_guard lock(operations.mutex);
+  operations.all.emplace(request, operation.release());
+  ++count_known;
+}
+
+void remove(MPI_Request request) {
+  std::lock_guard lock(operations.mutex);
+  operations.all.erase(request);
+  --count_known;
+}
+
+void free_persistent(MPI_Request request, Operation* operation) {
+  remove(request);
+  delete operation;
+  pmpi.Request_free(&request);
+}
+
+/// That it has ended. It may be gone then.
+void tell_mpi(MPI_Request request, Operation& operation) {
+  operation.is_under_way = false;
+  const bool is_freed = operation.is_freed;
+  if (is_freed) --count_freed;
+  if (operation.is_persistent()) {
+    if (is_freed) return free_persistent(request, &operation);
+    persistent_status = operation.status;
+    pmpi.Start(&request);
+    pmpi.Recv(nullptr, 0, MPI_BYTE, 0, 0, own_self(), MPI_STATUS_IGNORE);
+    return;
   }
+  remove(request);
   pmpi.Grequest_complete(request);
   if (is_freed) pmpi.Request_free(&request);
 }
 
 /// False: it goes on, after `pause` at most. Else the MPI has been told of its end.
 bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
-  UnderWay* const state = find(request);
-  if (state == nullptr) return true;
+  Operation* const operation = find(request);
+  if (operation == nullptr || !operation->is_under_way) return true;
   try {
-    if (!(pause.count() > 0 ? state->work.wait_for(pause) : state->work.test())) return false;
-    state->prepared->finish();
+    Work& work = operation->work;
+    if (!(pause.count() > 0 ? work.wait_for(pause) : work.test())) return false;
+    operation->prepared->finish();
+    operation->status = MPI_SUCCESS;
   } catch (const Error& error) {
-    print_failure(state->ranks, error.what());
-    state->status = MPI_ERR_OTHER;
+    print_failure(operation->ranks, error.what());
+    operation->status = MPI_ERR_OTHER;
   }
-  tell_mpi(request);
+  tell_mpi(request, *operation);
   return true;
 }
 
@@ -97,119 +126,212 @@ void wait_for(MPI_Request request) {
   while (!has_ended(request, kPause)) progress_mpi();
 }
 
+/// What a call gives that has looked at requests: `status`, or that a persistent one has failed.
+int result(int status) {
+  const int failed = std::exchange(persistent_status, MPI_SUCCESS);
+  return failed != MPI_SUCCESS ? failed : status;
+}
+
 /// Those that the program has freed: nobody waits for them.
 std::vector<MPI_Request> freed_requests() {
   std::vector<MPI_Request> freed;
   if (count_freed.load(std::memory_order_relaxed) == 0) return freed;
-  std::lock_guard lock(requests_under_way.mutex);
-  for (const auto& [request, state] : requests_under_way.all)
-    if (state->is_freed) freed.push_back(request);
+  std::lock_guard lock(operations.mutex);
+  for (const auto& [request, operation] : operations.all)
+    if (operation->is_freed) freed.push_back(request);
   return freed;
 }
 
-/// The first that has not ended, in `requests`; null: all of them have.
-const MPI_Request* first_under_way(std::span<const MPI_Request> requests) {
-  if (count_under_way.load(std::memory_order_relaxed) == 0) return nullptr;
-  const MPI_Request* first = nullptr;
-  for (const MPI_Request& request : requests)
-    if (!has_ended(request, {}) && first == nullptr) first = &request;
-  return first;
-}
+/// The program's requests as the MPI sees them: without those that are under way here.
+class Shown {
+ public:
+  Shown(int count, MPI_Request* requests) : requests_(requests), count_(count) {
+    if (requests == nullptr || count_known.load(std::memory_order_relaxed) == 0) return;
+    for (int i = 0; i < count; ++i) {
+      if (has_ended(requests[i], {})) continue;
+      if (copy_.empty()) copy_.assign(requests, requests + count);
+      copy_[static_cast<size_t>(i)] = MPI_REQUEST_NULL;
+      hidden_.push_back(i);
+    }
+  }
+  ~Shown() {
+    if (copy_.empty()) return;
+    for (const int i : hidden_) copy_[static_cast<size_t>(i)] = requests_[i];
+    std::copy(copy_.begin(), copy_.end(), requests_);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
 
-std::span<const MPI_Request> span_of(const MPI_Request* requests, int count) {
-  if (requests == nullptr || count <= 0) return {};  // the MPI says what is wrong
-  return {requests, static_cast<size_t>(count)};
-}
+  bool hides_any() const { return !hidden_.empty(); }
+  MPI_Request* data() { return copy_.empty() ? requests_ : copy_.data(); }
+  /// Of these one has perhaps ended, soon.
+  void pause() const { has_ended(requests_[hidden_.front()], kPause); }
+
+ private:
+  MPI_Request* const requests_;
+  const int count_;
+  std::vector<MPI_Request> copy_;
+  std::vector<int> hidden_;
+};
 
 // ---- What the program calls ----
 
+int start_persistent(Operation& operation) {
+  if (operation.channel == nullptr) {
+    print_failure(operation.ranks, "a persistent collective was started after MPI_Comm_free");
+    return MPI_ERR_REQUEST;
+  }
+  try {
+    auto prepared = std::make_unique<Prepared>();
+    operation.prepare(*prepared);
+    operation.work = operation.channel->start(prepared->call);
+    operation.prepared = std::move(prepared);
+    operation.is_under_way = true;
+    return MPI_SUCCESS;
+  } catch (const std::exception& error) {
+    print_failure(operation.ranks, error.what());
+    return MPI_ERR_OTHER;
+  }
+}
+
+int take_Start(MPI_Request* request) {
+  Operation* const operation = request == nullptr ? nullptr : find(*request);
+  if (operation == nullptr || !operation->is_persistent() || operation->is_under_way)
+    return pmpi.Start(request);
+  return start_persistent(*operation);
+}
+
+int take_Startall(int count, MPI_Request* requests) {
+  if (count_known.load(std::memory_order_relaxed) == 0 || requests == nullptr)
+    return pmpi.Startall(count, requests);
+  for (int i = 0; i < count; ++i)
+    if (const int status = take_Start(requests + i); status != MPI_SUCCESS) return status;
+  return MPI_SUCCESS;
+}
+
 int take_Wait(MPI_Request* request, MPI_Status* status) {
   if (request != nullptr) wait_for(*request);
-  return pmpi.Wait(request, status);
+  return result(pmpi.Wait(request, status));
 }
 
 int take_Test(MPI_Request* request, int* ended, MPI_Status* status) {
-  first_under_way(span_of(request, 1));
-  return pmpi.Test(request, ended, status);
+  if (request == nullptr || has_ended(*request, {}))
+    return result(pmpi.Test(request, ended, status));
+  *ended = 0;
+  progress_mpi();
+  return MPI_SUCCESS;
 }
 
 int take_Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
-  for (const MPI_Request& request : span_of(requests, count)) wait_for(request);
-  return pmpi.Waitall(count, requests, statuses);
+  for (int i = 0; requests != nullptr && i < count; ++i) wait_for(requests[i]);
+  return result(pmpi.Waitall(count, requests, statuses));
 }
 
 int take_Testall(int count, MPI_Request* requests, int* ended, MPI_Status* statuses) {
-  first_under_way(span_of(requests, count));
-  return pmpi.Testall(count, requests, ended, statuses);
-}
-
-int take_Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
-  while (const MPI_Request* first = first_under_way(span_of(requests, count))) {
-    int ended = 0;
-    const int error = pmpi.Testany(count, requests, index, &ended, status);
-    if (ended != 0 || error != MPI_SUCCESS) return error;
-    has_ended(*first, kPause);
+  if (const Shown shown(count, requests); shown.hides_any()) {
+    *ended = 0;
+    progress_mpi();
+    return result(MPI_SUCCESS);
   }
-  return pmpi.Waitany(count, requests, index, status);
+  return result(pmpi.Testall(count, requests, ended, statuses));
 }
 
 int take_Testany(int count, MPI_Request* requests, int* index, int* ended, MPI_Status* status) {
-  first_under_way(span_of(requests, count));
-  return pmpi.Testany(count, requests, index, ended, status);
+  Shown shown(count, requests);
+  const int error = pmpi.Testany(count, shown.data(), index, ended, status);
+  if (shown.hides_any() && *index == MPI_UNDEFINED) *ended = 0;
+  return result(error);
 }
 
-int take_Waitsome(int count, MPI_Request* requests, int* ended, int* indices,
-                  MPI_Status* statuses) {
-  while (const MPI_Request* first = first_under_way(span_of(requests, count))) {
-    const int error = pmpi.Testsome(count, requests, ended, indices, statuses);
-    if (*ended != 0 || error != MPI_SUCCESS) return error;
-    has_ended(*first, kPause);
+int take_Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
+  for (;;) {
+    Shown shown(count, requests);
+    if (!shown.hides_any()) return result(pmpi.Waitany(count, requests, index, status));
+    int ended = 0;
+    const int error = result(pmpi.Testany(count, shown.data(), index, &ended, status));
+    if (error != MPI_SUCCESS || (ended != 0 && *index != MPI_UNDEFINED)) return error;
+    shown.pause();
   }
-  return pmpi.Waitsome(count, requests, ended, indices, statuses);
 }
 
 int take_Testsome(int count, MPI_Request* requests, int* ended, int* indices,
                   MPI_Status* statuses) {
-  first_under_way(span_of(requests, count));
-  return pmpi.Testsome(count, requests, ended, indices, statuses);
+  Shown shown(count, requests);
+  const int error = pmpi.Testsome(count, shown.data(), ended, indices, statuses);
+  if (shown.hides_any() && *ended == MPI_UNDEFINED) *ended = 0;
+  return result(error);
+}
+
+int take_Waitsome(int count, MPI_Request* requests, int* ended, int* indices,
+                  MPI_Status* statuses) {
+  for (;;) {
+    Shown shown(count, requests);
+    if (!shown.hides_any()) return result(pmpi.Waitsome(count, requests, ended, indices, statuses));
+    const int error = result(pmpi.Testsome(count, shown.data(), ended, indices, statuses));
+    if (error != MPI_SUCCESS || (*ended != 0 && *ended != MPI_UNDEFINED)) return error;
+    shown.pause();
+  }
 }
 
 int take_Request_get_status(MPI_Request request, int* ended, MPI_Status* status) {
-  has_ended(request, {});
-  return pmpi.Request_get_status(request, ended, status);
+  if (has_ended(request, {})) return result(pmpi.Request_get_status(request, ended, status));
+  *ended = 0;
+  progress_mpi();
+  return MPI_SUCCESS;
 }
 
 int take_Request_free(MPI_Request* request) {
-  if (request == nullptr || has_ended(*request, {})) return pmpi.Request_free(request);
-  find(*request)->is_freed = true;  // MPICH would free what it has not been told the end of
-  ++count_freed;
+  const bool is_idle = request == nullptr || has_ended(*request, {});
+  Operation* const operation = request == nullptr ? nullptr : find(*request);
+  if (operation == nullptr) return pmpi.Request_free(request);
+  if (is_idle) {
+    free_persistent(*request, operation);
+  } else {
+    operation->is_freed = true;  // MPICH would free what it has not been told the end of
+    ++count_freed;
+  }
   *request = MPI_REQUEST_NULL;
-  return MPI_SUCCESS;
+  return result(MPI_SUCCESS);
 }
 
 }  // namespace
 
 void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Request* request) {
   for (const MPI_Request freed : freed_requests()) has_ended(freed, {});
-  auto state = std::make_unique<UnderWay>();
-  state->prepared = std::move(prepared);
-  state->ranks = channel.size();
-  state->work = channel.start(state->prepared->call);
-  if (pmpi.Grequest_start(query_state, free_state, cancel_state, state.get(), request) !=
-      MPI_SUCCESS)
+  auto operation = std::make_unique<Operation>();
+  operation->prepared = std::move(prepared);
+  operation->ranks = channel.size();
+  operation->work = channel.start(operation->prepared->call);
+  operation->is_under_way = true;
+  if (pmpi.Grequest_start(query_operation, free_operation, cancel_operation, operation.get(),
+                          request) != MPI_SUCCESS)
     throw std::bad_alloc();
-  std::lock_guard lock(requests_under_way.mutex);
-  requests_under_way.all.emplace(*request, state.release());
-  ++count_under_way;
+  add(*request, std::move(operation));
+}
+
+void make_persistent_request(Channel& channel, Prepare prepare, MPI_Request* request) {
+  auto operation = std::make_unique<Operation>();
+  operation->prepare = std::move(prepare);
+  operation->channel = &channel;
+  operation->ranks = channel.size();
+  if (pmpi.Send_init(nullptr, 0, MPI_BYTE, 0, 0, own_self(), request) != MPI_SUCCESS)
+    throw std::bad_alloc();
+  add(*request, std::move(operation));
+}
+
+void forget_channel(const Channel& channel) {
+  std::lock_guard lock(operations.mutex);
+  for (const auto& [request, operation] : operations.all)
+    if (operation->channel == &channel) operation->channel = nullptr;
 }
 
 void wait_for_freed_requests() {
   for (const MPI_Request freed : freed_requests()) wait_for(freed);
 }
 
-void take_completions(Table& table) {
+void take_requests(Table& table) {
 #define ROPEWALK_TAKE(name, parameters, arguments, ...) table.name = take_##name;
-  ROPEWALK_MPI_COMPLETIONS(ROPEWALK_TAKE)
+  ROPEWALK_MPI_REQUESTS(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 }
 

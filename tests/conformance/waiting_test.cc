@@ -1,6 +1,9 @@
-// A rank that waits long for another leaves its CPU to others, with nothing configured.
+// A rank that waits long for another leaves its CPU to others, with nothing configured, and may
+// have other things to do meanwhile.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -35,6 +38,41 @@ TEST_P(Waiting, UsesLittleOfTheCpu) {
     const double used_s = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu_s;
     if (comm.rank() != 3) {
       EXPECT_LT(used_s, 0.1 * slowness() * waited_s) << "rank " << comm.rank();
+    }
+  });
+}
+
+// The other rank comes only when it has been called, and later than the deadline of the
+// communicator's other calls.
+TEST_P(Waiting, CallsWhatIsToGoOnBesideItAndHasNoDeadline) {
+  constexpr std::chrono::milliseconds kTimeout{300};
+  std::atomic<int> called{0};
+  const auto adjust = [&](int, Options& options) { options.timeout = kTimeout; };
+  const auto body = [&](Communicator& comm) {
+    std::array<int32_t, 3> data{1, 2, 3};
+    const Call call = Call::all_reduce(data);
+    comm.run(call, std::chrono::seconds(30));
+    if (comm.rank() == 1) {
+      while (called < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(3 * kTimeout);
+    }
+    comm.run_beside(call, [&] { called += comm.rank() == 0 ? 1 : 0; });
+    EXPECT_EQ(data[2], 12);
+  };
+  run_ranks(2, GetParam(), body, adjust);
+}
+
+TEST_P(Waiting, BesideOtherThingsHearsOfAFailure) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    std::array<int32_t, 1> data{1};
+    comm.run(Call::all_reduce(data));
+    comm.agree(0);  // goes on whoever revokes
+    if (comm.rank() == 1) return comm.revoke("there is nothing to add");
+    try {
+      comm.run_beside(Call::all_reduce(data), [] {});
+      FAIL() << "it has ended without rank 1";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::revoked) << error.what();
     }
   });
 }

@@ -81,7 +81,14 @@ const std::byte* Bytes::read() {
   return read_copy();
 }
 
+void Bytes::keep_type() {
+  if (is_predefined_) return;
+  pmpi.Type_dup(type_, &type_);
+  kept_type_ = {nullptr, [type = type_](void*) mutable { pmpi.Type_free(&type); }};
+}
+
 const std::byte* Bytes::read_copy() {
+  is_packed_ = true;
   pack();
   return memory();
 }

@@ -34,6 +34,12 @@ class Bytes {
   void finish();
   /// A copy, for what is received into the place that it is sent from.
   const std::byte* read_copy();
+  /// The caller may free the type.
+  void keep_type();
+  /// What was packed, once more: it may have changed.
+  void read_again() {
+    if (is_packed_) pack();
+  }
 
  private:
   struct Part {
@@ -48,11 +54,13 @@ class Bytes {
   void for_each_piece(const Move& move);
 
   std::byte* const buffer_;
-  const MPI_Datatype type_;
+  MPI_Datatype type_;
+  std::shared_ptr<void> kept_type_;  // frees it
   const bool is_predefined_;
   const size_t element_bytes_;
   ptrdiff_t extent_;
   bool in_one_piece_;
+  bool is_packed_ = false;  // to be read
   size_t size_ = 0;
   std::vector<Part> parts_;
   std::unique_ptr<std::byte[]> memory_;

@@ -415,18 +415,16 @@ ROPEWALK_MPI_4_NONBLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
 // The memory that the arguments name is the request's until it is freed.
-#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)         \
-  int take_##name parameters {                                                        \
-    const auto ours = [&](Channel& its_channel) {                                     \
-      const Prepare prepare = [=, &channel = its_channel](Prepared& prepared) {       \
-        return prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;            \
-      };                                                                              \
-      Prepared first;                                                                 \
-      const Left left = prepare(first);                                               \
-      if (left == Left::none) make_persistent_request(its_channel, prepare, request); \
-      return left;                                                                    \
-    };                                                                                \
-    return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; });  \
+#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)              \
+  int take_##name parameters {                                                             \
+    const auto ours = [&](Channel& channel) {                                              \
+      auto owned = std::make_unique<Prepared>();                                           \
+      Prepared& prepared = *owned;                                                         \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;        \
+      if (left == Left::none) make_persistent_request(channel, std::move(owned), request); \
+      return left;                                                                         \
+    };                                                                                     \
+    return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; });       \
   }
 ROPEWALK_MPI_PERSISTENT(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE

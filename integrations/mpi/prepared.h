@@ -19,6 +19,15 @@ struct Prepared {
   void* result_to = nullptr;
   size_t result_bytes = 0;
 
+  /// The caller may free the types that it has named.
+  void keep_types() {
+    if (from) from->keep_type();
+    if (to) to->keep_type();
+  }
+  /// What is sent may have changed since.
+  void read_again() {
+    if (from) from->read_again();
+  }
   /// It has ended: its result goes to where the program wants it.
   void finish() {
     if (to) to->finish();

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "report.h"
+
 namespace ropewalk::mpi {
 namespace {
 
@@ -25,11 +27,8 @@ struct Operation {
   int status = MPI_SUCCESS;
   bool is_under_way = false;
   bool is_freed = false;  // by the program, while it was under way
-  // Persistent:
-  Prepare prepare;  // empty: it is not
-  Channel* channel = nullptr;
-
-  bool is_persistent() const { return prepare != nullptr; }
+  bool is_persistent = false;
+  Channel* channel = nullptr;  // of a persistent one
 };
 
 struct Operations {
@@ -93,7 +92,7 @@ void tell_mpi(MPI_Request request, Operation& operation) {
   operation.is_under_way = false;
   const bool is_freed = operation.is_freed;
   if (is_freed) --count_freed;
-  if (operation.is_persistent()) {
+  if (operation.is_persistent) {
     if (is_freed) return free_persistent(request, &operation);
     persistent_status = operation.status;
     pmpi.Start(&request);
@@ -118,6 +117,7 @@ bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
     print_failure(operation->ranks, error.what());
     operation->status = MPI_ERR_OTHER;
   }
+  if (!operation->is_persistent) operation->prepared.reset();  // not by the MPI: it frees types
   tell_mpi(request, *operation);
   return true;
 }
@@ -182,10 +182,8 @@ int start_persistent(Operation& operation) {
     return MPI_ERR_REQUEST;
   }
   try {
-    auto prepared = std::make_unique<Prepared>();
-    operation.prepare(*prepared);
-    operation.work = operation.channel->start(prepared->call);
-    operation.prepared = std::move(prepared);
+    operation.prepared->read_again();
+    operation.work = operation.channel->start(operation.prepared->call);
     operation.is_under_way = true;
     return MPI_SUCCESS;
   } catch (const std::exception& error) {
@@ -196,7 +194,7 @@ int start_persistent(Operation& operation) {
 
 int take_Start(MPI_Request* request) {
   Operation* const operation = request == nullptr ? nullptr : find(*request);
-  if (operation == nullptr || !operation->is_persistent() || operation->is_under_way)
+  if (operation == nullptr || !operation->is_persistent || operation->is_under_way)
     return pmpi.Start(request);
   return start_persistent(*operation);
 }
@@ -300,6 +298,7 @@ void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Req
   for (const MPI_Request freed : freed_requests()) has_ended(freed, {});
   auto operation = std::make_unique<Operation>();
   operation->prepared = std::move(prepared);
+  operation->prepared->keep_types();
   operation->ranks = channel.size();
   operation->work = channel.start(operation->prepared->call);
   operation->is_under_way = true;
@@ -309,9 +308,12 @@ void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Req
   add(*request, std::move(operation));
 }
 
-void make_persistent_request(Channel& channel, Prepare prepare, MPI_Request* request) {
+void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepared,
+                             MPI_Request* request) {
   auto operation = std::make_unique<Operation>();
-  operation->prepare = std::move(prepare);
+  operation->is_persistent = true;
+  operation->prepared = std::move(prepared);
+  operation->prepared->keep_types();
   operation->channel = &channel;
   operation->ranks = channel.size();
   if (pmpi.Send_init(nullptr, 0, MPI_BYTE, 0, 0, own_self(), request) != MPI_SUCCESS)

@@ -7,23 +7,19 @@
 // So no thread calls an MPI that allows only one. Until then the MPI does not see it there.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "channel.h"
 #include "functions.h"
 #include "prepared.h"
-#include "report.h"
 
 namespace ropewalk::mpi {
 
-/// Prepares a call anew: what it sends may have changed.
-using Prepare = std::function<Left(Prepared&)>;
-
 /// Starts it; it is the request's then. Throws Error before anything has been sent.
 void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Request* request);
-/// Of a call that has been prepared once. Throws std::bad_alloc.
-void make_persistent_request(Channel& channel, Prepare prepare, MPI_Request* request);
+/// Throws std::bad_alloc.
+void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepared,
+                             MPI_Request* request);
 /// Its persistent requests cannot be started any more.
 void forget_channel(const Channel& channel);
 /// Puts what starts requests and waits for them in place of the MPI's own.

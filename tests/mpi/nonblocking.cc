@@ -292,6 +292,20 @@ void test_barrier(const Job& job) {
   require(end(true, MPI_SUCCESS, request) == MPI_SUCCESS, "the wait for Ibarrier");
 }
 
+/// A type that is freed while the collective that moves it is under way.
+void test_freed_type(const Job& job) {
+  MPI_Datatype strided;
+  MPI_Type_vector(4, 1, 2, MPI_INT, &strided);
+  MPI_Type_commit(&strided);
+  std::array<int, 8> data{};
+  for (size_t i = 0; i < data.size(); ++i) data[i] = job.rank == 0 ? static_cast<int>(i) : -1;
+  MPI_Request request;
+  MPI_Ibcast(data.data(), 1, strided, 0, job.comm, &request);
+  MPI_Type_free(&strided);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  require(data[6] == 6 && data[7] == (job.rank == 0 ? 7 : -1), "a type that was freed");
+}
+
 /// A communicator that is freed while its collective is under way.
 void test_freed_communicator(const Job& job) {
   MPI_Comm copy;
@@ -344,6 +358,7 @@ int main(int argc, char** argv) {
   test_barrier(job);
   test_waits_for_nobody(job);
   test_order_beside_blocking_calls(job);
+  test_freed_type(job);
   test_freed_communicator(job);
   test_wrong_arguments(job);
   test_freed_requests(job);

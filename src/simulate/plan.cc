@@ -66,7 +66,7 @@ PlanRequest request_on(const Network& network, Collective collective, int root, 
   return request;
 }
 
-CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm) {
+CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const SimulationWay& way) {
   PlanRequest forced = request;
   forced.forced = algorithm;
   const PlanDecision decision = choose(forced);
@@ -74,6 +74,9 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm) {
   call.key = decision.key(request);
   call.bytes = request.bytes;
   call.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
+  call.event_by_event = way.event_by_event;
+  call.in_list_order = way.in_list_order;
+  if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
   return call;
 }
 
@@ -83,10 +86,7 @@ std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRe
   for (const Candidate& candidate : choose(request).candidates) {
     if (request.forced != Algorithm::automatic && request.forced != candidate.algorithm) continue;
     if (!candidate.eligible) continue;
-    CallToSimulate call = call_for(request, candidate.algorithm);
-    call.event_by_event = way.event_by_event;
-    call.in_list_order = way.in_list_order;
-    if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
+    const CallToSimulate call = call_for(request, candidate.algorithm, way);
     SimulatedAlgorithm& one = all.emplace_back();
     one.algorithm = candidate.algorithm;
     one.slice_bytes = call.slice_bytes;

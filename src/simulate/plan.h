@@ -32,6 +32,7 @@ struct SimulationWay {
 std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,
                                                     const SimulationWay& way = {});
 /// The one, with slices as the engine would have them.
-CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm);
+CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm,
+                        const SimulationWay& way = {});
 
 }  // namespace ropewalk

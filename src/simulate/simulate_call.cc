@@ -212,7 +212,7 @@ class Simulator {
     call_.on_message({static_cast<int>(stream.rank), stream.peer, in_.steps[step].block,
                       static_cast<double>(slicing_.bytes_of(slice)),
                       1e-12 * static_cast<double>(posted_ps),
-                      1e-12 * static_cast<double>(arrived_ps)});
+                      1e-12 * static_cast<double>(arrived_ps), adds(in_.steps[step].op)});
   }
 
   void run_pending() {

@@ -29,6 +29,7 @@ struct SimulatedMessage {
   int block;
   double bytes;
   double posted_s, arrived_s;  // arrived: its last byte
+  bool added;                  // to what the receiver has; else stored
 };
 
 struct CallToSimulate {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ropewalk/status.h"
 #include "simulate/plan.h"
 #include "simulate/training_step.h"
@@ -84,6 +86,7 @@ TEST(SimulateCall, CountsMessagesAndTellsOfThem) {
   EXPECT_EQ(simulate_call(routes, call).messages, 4u * 6 * 3);  // ranks, sends, slices
   ASSERT_EQ(told.size(), 72u);
   double bytes = 0;
+  EXPECT_EQ(std::ranges::count(told, true, &SimulatedMessage::added), 36);  // the ring's first half
   for (const SimulatedMessage& message : told) {
     EXPECT_EQ(message.to, (message.from + 1) % 4);
     EXPECT_LT(message.posted_s, message.arrived_s);

@@ -9,6 +9,7 @@
 #include "tools/bench/job.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/options.h"
+#include "tools/bench/plot.h"
 #include "tools/bench/rank.h"
 #include "tools/command/command.h"
 #include "tools/command/words.h"
@@ -25,6 +26,7 @@ constexpr const char* kBenchExamples =
     "  ropewalk bench all_reduce -n 4 --sizes 8:64M --dtype bfloat16 --op avg --json\n"
     "  ropewalk bench broadcast -n 4 --root 2 --algorithm tree --buffers plain\n"
     "  ropewalk bench all_reduce --hosts node1:1,node2:1 --transport tcp\n"
+    "  ropewalk bench all_reduce -n 2 --plot now.svg --plot-beside before.json\n"
     "  ropewalk bench put --transport shm --sizes 8,1M      (see: ropewalk bench put --help)\n"
     "  srun -n 16 ropewalk bench all_gather --sizes 1M      (joins the job)\n"
     "Exit status: 0; 1 where a result was wrong or a rank failed; 2 for wrong input.";
@@ -32,7 +34,7 @@ constexpr const char* kBenchExamples =
 struct BenchFlags {
   std::string collective, hosts, transport, timeout, remote_ropewalk;
   std::string sizes = kDefaultSizes, type = "float32", op = "sum", algorithm = "auto";
-  std::string buffers = "registered";
+  std::string buffers = "registered", plot, plot_beside;
   int ranks = 0, root = 0, iterations = 0, warmup = 5;
   bool in_place = false, out_of_place = false, secure = false, json = false;
 };
@@ -66,6 +68,8 @@ BenchOptions options_of(const BenchFlags& flags) {
   options.iterations = flags.iterations;
   options.warmup = flags.warmup;
   options.json = flags.json;
+  options.plot = flags.plot;
+  options.plot_beside = flags.plot_beside;
   options.timeout = parse_timeout(flags.timeout);
   check(options);
   return options;
@@ -77,7 +81,10 @@ int launch(const BenchFlags& flags, const BenchOptions& options) {
   BenchOptions with_ranks = options;
   with_ranks.ranks = count_of(ranks);
   check(with_ranks);  // before any rank runs
-  if (flags.hosts.empty()) check_memory(options.sizes, buffer_bytes(with_ranks));
+  if (flags.hosts.empty()) {
+    check_memory(options.sizes, buffer_bytes(with_ranks));
+    if (!options.plot.empty()) BenchPlot{options};  // throws where it could not be drawn
+  }
   return launch_bench(ranks);
 }
 
@@ -113,6 +120,10 @@ void add_flags(Command bench, BenchFlags& flags) {
   Option in_place = bench.add_flag("--in-place", flags.in_place, "one buffer for both sides");
   bench.add_flag("--out-of-place", flags.out_of_place, "two buffers").excludes(in_place);
   bench.add_flag("--json", flags.json, "one JSON object a line, and nothing else");
+  bench.add_option("--plot", flags.plot,
+                   "SVG file for time and bus bandwidth over size; of rank 0");
+  bench.add_option("--plot-beside", flags.plot_beside,
+                   "draw a saved run, too: file with what --json has printed");
 }
 
 }  // namespace

@@ -29,13 +29,16 @@ struct BenchOptions {
   int warmup = 5;
   std::optional<std::chrono::nanoseconds> timeout;
   bool json = false;
+  std::string plot;         // file; empty: none
+  std::string plot_beside;  // file with lines of `ropewalk bench --json`; empty: none
 };
 
 inline constexpr const char* kSecureHelp =
     "seal what is sent between hosts, which takes TCP; default: ROPEWALK_SECURE, else off";
 inline constexpr const char* kSizesHelp = "bytes: 8,64K,1.5MiB or 8:64M (doubling)";
-/// "8,64K,1M" and "8:64M" (doubling), mixed at will. Throws Error(invalid_argument).
-std::vector<size_t> parse_size_list(std::string_view text);
+/// "8,64K,1M" and "8:64M" (doubling), mixed at will: the value of --sizes. Throws
+/// Error(invalid_argument) of `command`.
+std::vector<size_t> parse_size_list(std::string_view text, const std::string& command = "bench");
 
 /// Throws Error(invalid_argument) where the options contradict each other.
 void check(const BenchOptions& options);

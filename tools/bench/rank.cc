@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "ropewalk/communicator.h"
 #include "tools/bench/data.h"
 #include "tools/bench/job.h"
 #include "tools/bench/memory.h"
+#include "tools/bench/plot.h"
 #include "tools/bench/report.h"
 #include "tools/bench/time_summary.h"
 
@@ -195,6 +197,8 @@ int run_bench_rank(const BenchOptions& options) {
   Plan barrier = plan_barrier(*comm);
   const bool prints = comm->rank() == 0;
   const BenchJob job{comm->size(), comm->transport()};
+  std::optional<BenchPlot> plot;
+  if (prints && !options.plot.empty()) plot.emplace(options);
   if (prints) print_header(options, job);
   const std::vector<size_t> sizes =
       options.kind.collective == Collective::barrier ? std::vector<size_t>{0} : options.sizes;
@@ -202,8 +206,10 @@ int run_bench_rank(const BenchOptions& options) {
   for (const size_t bytes : sizes) {
     const BenchResult result = measure_size(*comm, options, barrier, bytes);
     if (prints) print_result(options, job, result);
+    if (plot) plot->add(job, result);
     wrong += result.wrong;
   }
+  if (plot) plot->write();
   return wrong == 0 ? 0 : 1;
 }
 

@@ -16,27 +16,15 @@
 #include <vector>
 
 #include "tests/support/sanitized.h"
+#include "tools/command/command_testing.h"
 
 namespace {
 
+using ropewalk::tools::shell::Outcome;
+using ropewalk::tools::shell::program;
+using ropewalk::tools::shell::run;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string program;
-
-struct Outcome {
-  int status;
-  std::string out;  // and standard error, where the command line says 2>&1
-};
-
-Outcome run(const std::string& arguments) {
-  FILE* pipe = popen((program + " " + arguments).c_str(), "r");
-  Outcome outcome{-1, {}};
-  char bytes[4096];
-  for (size_t n; (n = fread(bytes, 1, sizeof bytes, pipe)) > 0;) outcome.out.append(bytes, n);
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
 
 TEST(Command, VersionAndHelp) {
   EXPECT_THAT(run("--version").out, HasSubstr("ropewalk "));

@@ -173,8 +173,9 @@ Explanation explain(const ExplainOptions& options) {
   explanation.costs = costs_of(options, explanation.transports, hosts);
   explanation.decision =
       plan_for(call, options.config, explanation.transports, placement, explanation.costs);
-  const PlanRequest request =
+  explanation.request =
       plan_request(call, options.config, explanation.transports, placement, explanation.costs);
+  const PlanRequest& request = explanation.request;
   explanation.forced_by_environment =
       options.algorithm == Algorithm::automatic && request.forced != Algorithm::automatic;
   std::vector<bool> mapped;

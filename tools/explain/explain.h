@@ -7,9 +7,11 @@
 
 #include "bootstrap/config.h"
 #include "job/costs.h"
+#include "network/network.h"
 #include "planner/planner.h"
 #include "tools/bench/shape.h"
 #include "tools/explain/channel.h"
+#include "tools/plot/figure.h"
 #include "transport_choice/transport_choice.h"
 
 namespace ropewalk::tools {
@@ -28,6 +30,7 @@ struct ExplainOptions {
   Config config;                       // as a communicator's would be
   std::vector<TransportOffer> offers;  // what every rank is taken to have
   bool assume = false;                 // that there is what the transport asked for needs
+  std::vector<size_t> sizes = {};      // that are drawn, ascending; `bytes` is one of them
 };
 
 struct Explanation {
@@ -37,6 +40,7 @@ struct Explanation {
   Costs costs;
   std::string assumed;  // what is not there, though it is planned for; empty: nothing
   bool forced_by_environment = false;
+  PlanRequest request;  // what the planner was asked
   PlanDecision decision;
   std::string why;         // this algorithm
   std::string why_slices;  // this long
@@ -48,5 +52,11 @@ Explanation explain(const ExplainOptions& options);
 
 std::string explanation_text(const ExplainOptions& options, const Explanation& explanation);
 std::string explanation_json(const ExplainOptions& options, const Explanation& explanation);
+/// Draws what the planner predicts over `options.sizes`; and of the algorithm that it chooses the
+/// schedule and the busiest links, as they are simulated with the same costs.
+void plot_explanation(const ExplainOptions& options, const Explanation& explanation,
+                      const PlotFile& file);
+/// Of hosts at one switch, or of each rack, with the costs that the planner reckons with.
+Network network_of(const Explanation& explanation);
 
 }  // namespace ropewalk::tools

@@ -10,6 +10,7 @@
 #include "tools/command/words.h"
 #include "tools/explain/explain.h"
 #include "tools/launcher/hosts.h"
+#include "tools/simulate/pictures.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -22,6 +23,7 @@ constexpr const char* kExplainExamples =
     "  ropewalk explain broadcast --bytes 4K -n 8 --transport tcp --buffers plain --json\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8 --algorithm ring\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 4 --transport verbs --assume\n"
+    "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 8 --transport tcp --plot explained.svg\n"
     "It asks what a communicator asks, and heeds the same ROPEWALK_* variables; nothing is run.\n"
     "Every host is taken to have what this one has: RDMA ports, UCX.\n"
     "Receives and sends are those of one rank (--rank).\n"
@@ -32,6 +34,7 @@ struct ExplainFlags {
   std::string type = "float32", op = "sum", algorithm = "auto", buffers = "registered";
   int ranks = 2, hosts = 1, rank = 0, root = 0;
   bool assume = false, json = false;
+  PictureFlags picture;
 };
 
 std::vector<std::string> collective_words() {
@@ -54,6 +57,7 @@ ExplainOptions options_of(const ExplainFlags& flags) {
   ExplainOptions options;
   options.kind = *bench_kind_named(flags.collective);
   options.bytes = bytes_of(options, flags.bytes);
+  options.sizes = plot_sizes(flags.picture, options.kind.collective, options.bytes, "explain");
   options.ranks = flags.ranks;
   options.hosts = flags.hosts;
   options.rank = flags.rank;
@@ -103,10 +107,13 @@ void add_explain_command(Command app, Request& request) {
       .show_default();
   command.add_option("--rank", flags->rank, "whose messages to tell").show_default();
   command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
+  add_picture_options(command, flags->picture);
   command.add_flag("--json", flags->json, "one JSON object");
   command.set_action(request, [flags] {
     const ExplainOptions options = options_of(*flags);
+    const std::optional<PlotFile> plot = open_plot(flags->picture, "explain");
     const Explanation explanation = explain(options);
+    if (plot) plot_explanation(options, explanation, *plot);
     fmt::print("{}", flags->json ? explanation_json(options, explanation)
                                  : explanation_text(options, explanation));
     return 0;

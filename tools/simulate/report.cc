@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "tools/bench/time_summary.h"
+#include "tools/simulate/pictures.h"
 #include "tools/simulate/simulate.h"
 
 namespace ropewalk::tools {
@@ -13,12 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr size_t kLinksShown = 5;
-
-std::string link_text(const Network& network, LinkWay way) {
-  const NetworkLink& link = network.links[static_cast<size_t>(way / 2)];
-  return fmt::format("{} > {}", network.name_of(link.ends[way % 2]),
-                     network.name_of(link.ends[1 - way % 2]));
-}
 
 double us_of(int64_t ps) {
   return 1e-6 * static_cast<double>(ps);

@@ -19,14 +19,17 @@ Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
           .algorithms = simulate_algorithms(routes, request, options.way)};
 }
 
+CallToSimulate call_of(Routes& routes, const SimulateOptions& options, Algorithm algorithm) {
+  return call_for(request_on(routes.network(), options.collective, options.root, options.bytes),
+                  algorithm, options.way);
+}
+
 void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated) {
   const SimulatedAlgorithm& fastest = simulated.algorithms.front();
   if (!fastest.why_not.empty()) return;
   std::ofstream file(options.trace);
   file << "# posted_us arrived_us from to block bytes\n";
-  const PlanRequest request =
-      request_on(routes.network(), options.collective, options.root, options.bytes);
-  CallToSimulate call = call_for(request, fastest.algorithm);
+  CallToSimulate call = call_of(routes, options, fastest.algorithm);
   call.event_by_event = true;
   call.on_message = [&file](const SimulatedMessage& message) {
     file << fmt::format("{:.6f} {:.6f} {} {} {} {:.0f}\n", 1e6 * message.posted_s,

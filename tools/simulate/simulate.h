@@ -7,6 +7,7 @@
 
 #include "simulate/plan.h"
 #include "simulate/training_step.h"
+#include "tools/plot/figure.h"
 
 namespace ropewalk::tools {
 
@@ -17,7 +18,8 @@ struct SimulateOptions {
   int root = 0;
   Algorithm algorithm = Algorithm::automatic;
   SimulationWay way;
-  std::string trace;  // file; empty: none
+  std::string trace;          // file; empty: none
+  std::vector<size_t> sizes;  // that are drawn, ascending; `bytes` is one of them
 };
 
 struct Simulated {
@@ -31,6 +33,12 @@ struct Simulated {
 Simulated simulate_all(Routes& routes, const SimulateOptions& options);
 /// Writes the messages of the fastest algorithm, a line for each: times in us, ranks, bytes.
 void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated);
+/// Of the one algorithm, as simulate_all has it.
+CallToSimulate call_of(Routes& routes, const SimulateOptions& options, Algorithm algorithm);
+/// Draws times over `options.sizes`, which it simulates; and of the fastest algorithm the schedule
+/// and the busiest links.
+void plot_simulation(Routes& routes, const SimulateOptions& options, const Simulated& simulated,
+                     const PlotFile& file);
 
 std::string simulated_text(const Network& network, const SimulateOptions& options,
                            const Simulated& simulated);

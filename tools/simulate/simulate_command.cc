@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "base/text.h"
@@ -14,6 +15,7 @@
 #include "tools/command/command.h"
 #include "tools/command/words.h"
 #include "tools/launcher/hosts.h"
+#include "tools/simulate/pictures.h"
 #include "tools/simulate/simulate.h"
 
 namespace ropewalk::tools {
@@ -27,6 +29,7 @@ constexpr const char* kSimulateExamples =
     "  ropewalk simulate all_reduce -n 65536 --network flat --bytes 1G --algorithm ring\n"
     "  ropewalk simulate all_gather --network racks:8x16:uplink=4 --bytes 16M --json\n"
     "  ropewalk simulate all_reduce --network cluster.json --bytes 8M --trace messages.txt\n"
+    "  ropewalk simulate all_reduce --network racks:2x4:uplink=4 --bytes 8M --plot racks.svg\n"
     "  ropewalk simulate all_reduce --network fat-tree:k=8 --bytes 8M --faults 17\n"
     "  ropewalk simulate all_reduce --network rail:hosts=16:gpus=8 --step model.json\n"
     "  ropewalk simulate all_reduce --network torus:4x4 --print-network > torus.json\n"
@@ -38,6 +41,7 @@ constexpr const char* kSimulateExamples =
 
 struct SimulateFlags {
   std::string collective, bytes, network = "flat", algorithm = "auto", trace, step, faults;
+  PictureFlags picture;
   int ranks = 0, root = 0;
   bool event_by_event = false, list_order = false, print_network = false, json = false;
 };
@@ -68,6 +72,7 @@ SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
                           : fmt::format("--bytes: \"{}\" is not a size", flags.bytes),
                       "write --bytes 8, 64K or 1G; at most 16T");
   options.bytes = *bytes;
+  options.sizes = plot_sizes(flags.picture, options.collective, options.bytes, "simulate");
   if (flags.root < 0 || flags.root >= ranks)
     refuse_simulation(fmt::format("--root {} of {} ranks", flags.root, ranks),
                       fmt::format("choose 0 to {}", ranks - 1));
@@ -100,15 +105,19 @@ int run_simulation(const SimulateFlags& flags) {
   }
   Routes routes(network);
   if (!flags.step.empty()) {
+    if (!flags.picture.plot.empty())
+      refuse_simulation("--plot draws a call, no training step", "leave --step away");
     const TrainingModel model = parse_training_model(text_of_file(flags.step));
     const TrainingStep step = simulate_step(routes, model);
     fmt::print("{}", flags.json ? step_json(model, step) : step_text(model, step));
     return 0;
   }
   const SimulateOptions options = simulate_options_of(flags, network.ranks());
+  const std::optional<PlotFile> plot = open_plot(flags.picture, "simulate");
   Simulated simulated = simulate_all(routes, options);
   simulated.faults = faults;
   if (!options.trace.empty()) write_trace(routes, options, simulated);
+  if (plot) plot_simulation(routes, options, simulated, *plot);
   fmt::print("{}", flags.json ? simulated_json(network, options, simulated)
                               : simulated_text(network, options, simulated));
   return simulated.algorithms.front().why_not.empty() ? 0 : 1;
@@ -135,6 +144,7 @@ void add_simulate_command(Command app, Request& request) {
   command.add_option("--step", flags->step, "a training step instead: file with its buckets");
   command.add_option("--faults", flags->faults, "a seed: one host slow, another one gone");
   command.add_option("--trace", flags->trace, "file for the messages of the fastest algorithm");
+  add_picture_options(command, flags->picture);
   command.add_flag("--event-by-event", flags->event_by_event,
                    "run all ranks, also where some behave alike");
   command.add_flag("--list-order", flags->list_order,

@@ -57,6 +57,6 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
 void plot_explanation(const ExplainOptions& options, const Explanation& explanation,
                       const PlotFile& file);
 /// Of hosts at one switch, or of each rack, with the costs that the planner reckons with.
-Network network_of(const Explanation& explanation);
+Network explained_network(const Explanation& explanation);
 
 }  // namespace ropewalk::tools

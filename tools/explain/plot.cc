@@ -47,7 +47,7 @@ void add_simulated(std::vector<Panel>& panels, const Explanation& explanation,
 
 }  // namespace
 
-Network network_of(const Explanation& explanation) {
+Network explained_network(const Explanation& explanation) {
   const PlanRequest& request = explanation.request;
   Network network;
   network.within = request.cost.intra;
@@ -79,12 +79,12 @@ Network network_of(const Explanation& explanation) {
 
 void plot_explanation(const ExplainOptions& options, const Explanation& explanation,
                       const PlotFile& file) {
-  const std::string title = fmt::format("{} of {}, {} ranks on {} hosts: {}", options.kind.name(),
-                                        bytes_text(explanation.bytes), options.ranks, options.hosts,
-                                        name_of(explanation.decision.algorithm));
-  if (options.ranks == 1)
-    return file.write(title, {NotePanel{"One rank", "A job of one moves nothing."}});
-  const Network network = network_of(explanation);
+  const std::string title =
+      fmt::format("{} of {}, {} ranks, {} host{}: {}", options.kind.name(),
+                  bytes_text(explanation.bytes), options.ranks, options.hosts,
+                  options.hosts == 1 ? "" : "s", name_of(explanation.decision.algorithm));
+  if (options.ranks == 1) return file.write(title, {lone_rank_panel()});
+  const Network network = explained_network(explanation);
   std::vector<Panel> panels = {
       times_panel("Time as the planner predicts it", planned_times(options, network))};
   panels.push_back(

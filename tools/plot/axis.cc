@@ -63,7 +63,10 @@ void Axis::cover_linear(double most) {
 void Axis::cover_log2(double least, double most) {
   int first = static_cast<int>(std::floor(std::log2(least) + kExact));
   int last = static_cast<int>(std::ceil(std::log2(most) - kExact));
-  if (first == last) --first, ++last;
+  if (first == last) {
+    if (first > 0) --first;  // there is no part of a byte
+    ++last;
+  }
   begin_ = std::exp2(first);
   end_ = std::exp2(last);
   const int step = (last - first + kTicksMax - 2) / (kTicksMax - 1);

@@ -82,7 +82,7 @@ TEST_F(PlotCommand, SimulateDrawsEveryCollectiveAndAnyNumberOfRanks) {
   EXPECT_THAT(drawn("simulate all_reduce -n 33 --bytes 4K"), HasSubstr("up to 32 ranks"));
   EXPECT_THAT(drawn("simulate all_reduce --network flat:hosts=1:ranks=4 --bytes 4K"),
               HasSubstr("Nothing passes a link"));
-  drawn("simulate all_reduce -n 1 --bytes 4K");
+  EXPECT_THAT(drawn("simulate all_reduce -n 1 --bytes 4K"), HasSubstr("moves nothing"));
   drawn("simulate all_reduce -n 2 --bytes 1");
 }
 

@@ -148,6 +148,10 @@ Panel schedule_panel(Routes& routes, const CallToSimulate& call) {
   return panel;
 }
 
+Panel lone_rank_panel() {
+  return NotePanel{"One rank", "A job of one moves nothing."};
+}
+
 std::string link_text(const Network& network, LinkWay way) {
   const NetworkLink& link = network.links[static_cast<size_t>(way / 2)];
   return fmt::format("{} > {}", network.name_of(link.ends[way % 2]),

@@ -40,10 +40,13 @@ Panel times_panel(const std::string& title, const TimesOverSize& times);
 /// is too long to be drawn, a sentence.
 Panel schedule_panel(Routes& routes, const CallToSimulate& call);
 
+/// In place of all: a job of one rank.
+Panel lone_rank_panel();
+
 /// How busy the busiest links were; a sentence where no link was used.
 Panel links_panel(const Network& network, const SimulatedCall& call);
 
-/// "racks/0/host1 > core".
+/// "h1 > rack0".
 std::string link_text(const Network& network, LinkWay way);
 
 }  // namespace ropewalk::tools

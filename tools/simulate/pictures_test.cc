@@ -108,7 +108,7 @@ TEST(Pictures, TheNetworkOfAnExplanationHasItsCosts) {
   request.ranks = 6;
   request.cost.inter = {.latency_s = 1e-5, .overhead_s = 1e-6, .s_per_byte = 1e-9};
   request.cost.intra = {.latency_s = 1e-6, .overhead_s = 1e-7, .s_per_byte = 1e-10};
-  const Network flat = network_of(explanation);
+  const Network flat = explained_network(explanation);
   check_network(flat);
   EXPECT_EQ(flat.host_of_rank(), request.hosts);
   EXPECT_EQ(flat.links.size(), 4u);
@@ -117,7 +117,7 @@ TEST(Pictures, TheNetworkOfAnExplanationHasItsCosts) {
   EXPECT_EQ(flat.within, request.cost.intra);
   request.racks = {7, 7, 7, 9, 9, 9};
   request.cost.racks_s_per_byte = 4e-9;
-  const Network racks = network_of(explanation);
+  const Network racks = explained_network(explanation);
   check_network(racks);
   EXPECT_EQ(racks.switches.size(), 3u);
   EXPECT_EQ(racks.links.size(), 6u);
@@ -125,7 +125,7 @@ TEST(Pictures, TheNetworkOfAnExplanationHasItsCosts) {
   EXPECT_EQ(racks.links.back().s_per_byte, 4e-9);
   request.hosts = {0, 0};
   request.racks.clear();
-  EXPECT_TRUE(network_of(explanation).links.empty());
+  EXPECT_TRUE(explained_network(explanation).links.empty());
 }
 
 }  // namespace

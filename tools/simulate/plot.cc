@@ -33,6 +33,7 @@ void plot_simulation(Routes& routes, const SimulateOptions& options, const Simul
       fmt::format("{} of {}, {} ranks on {} hosts: {}{}{}", name_of(options.collective),
                   bytes_text(options.bytes), network.ranks(), network.hosts.size(),
                   options.network_words, simulated.faults.empty() ? "" : "; ", simulated.faults);
+  if (network.ranks() == 1) return file.write(title, {lone_rank_panel()});
   std::vector<Panel> panels = {
       times_panel("Simulated time", simulated_times(routes, options, simulated))};
   const SimulatedAlgorithm& fastest = simulated.algorithms.front();

@@ -142,6 +142,16 @@ TEST_F(PlotCommand, OptionsThatMeanNothingAreRefused) {
   EXPECT_THAT(refusal("bench barrier" + plot), HasSubstr("a barrier has none"));
 }
 
+TEST_F(PlotCommand, APictureThatCannotBeWrittenIsAFailure) {
+  std::filesystem::create_symlink("/dev/full", path("plot.svg"));
+  for (const char* words : {"explain all_reduce --bytes 8", "simulate all_reduce --bytes 8 -n 2",
+                            "bench all_reduce -n 2 --sizes 8 --iterations 1"}) {
+    const Outcome outcome = run(std::string(words) + " --plot " + path("plot.svg") + " 2>&1");
+    EXPECT_EQ(outcome.status, 1) << words;
+    EXPECT_THAT(outcome.out, HasSubstr("cannot write " + path("plot.svg") + ": No space")) << words;
+  }
+}
+
 TEST_F(PlotCommand, APictureThatIsThereIsReplaced) {
   const std::string file = path("plot.svg");
   std::ofstream(file) << std::string(1 << 20, 'x');

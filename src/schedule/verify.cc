@@ -159,12 +159,11 @@ void check_form(const ScheduleKey& key, const std::vector<Schedule>& schedules,
 class Replay {
  public:
   Replay(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits,
-         VerifyReport& report)
+         const Promise& promise, VerifyReport& report)
       : key_(key),
         schedules_(schedules),
         in_list_order_(credits == kInListOrder),
-        credits_(in_list_order_ ? descriptor_of(key.algorithm).list_order_credits
-                                : static_cast<uint32_t>(credits)),
+        credits_(in_list_order_ ? promise.list_order_credits : static_cast<uint32_t>(credits)),
         report_(report),
         findings_{schedules, report},
         graph_(graph_of(schedules)),
@@ -416,7 +415,6 @@ class Replay {
 void check_costs(const ScheduleKey& key, const std::vector<Schedule>& schedules,
                  VerifyReport& report) {
   Findings findings{schedules, report};
-  report.bound = bound_of(key);
   int worst = 0;
   for (const Schedule& schedule : schedules) {
     const auto sends = std::count_if(schedule.steps.begin(), schedule.steps.end(),
@@ -446,14 +444,21 @@ std::string_view name_of(Flaw flaw) {
   return kNames[static_cast<int>(flaw)];
 }
 
-VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits) {
+VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits,
+                    const Promise& promise) {
   VerifyReport report;
+  report.bound = promise.bound;
   Findings findings{schedules, report};
   check_form(key, schedules, findings);
   if (!report.ok()) return report;  // a malformed schedule cannot be replayed
-  Replay(key, schedules, credits, report).run();
+  Replay(key, schedules, credits, promise, report).run();
   check_costs(key, schedules, report);
   return report;
+}
+
+VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits) {
+  return verify(key, schedules, credits,
+                {bound_of(key), descriptor_of(key.algorithm).list_order_credits});
 }
 
 VerifyReport verify(const ScheduleKey& key, int credits) {

@@ -61,6 +61,14 @@ inline constexpr int kInListOrder = -1;
 VerifyReport verify(const ScheduleKey& key, int credits);
 /// The same for schedules (one per rank) that claim to implement `key`.
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits);
+/// What schedules promise that no algorithm has built.
+struct Promise {
+  Bound bound;
+  uint32_t list_order_credits = 1;  // as an AlgorithmDescriptor says
+};
+/// The same for schedules that were not built for `key.algorithm`, which is not looked at.
+VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits,
+                    const Promise& promise);
 
 /// Every collective, algorithm and rank count in the range, with every root up to 8 ranks and three
 /// roots above, and for those that use hosts, with hosts of several shapes.

@@ -411,9 +411,11 @@ class Simulator {
 
 Slicing slicing_of(const CallToSimulate& call) {
   const ScheduleKey& key = call.key;
-  const AlgorithmDescriptor& descriptor = descriptor_of(key.algorithm);
-  const auto blocks =
-      static_cast<uint64_t>(descriptor.blocks(key.collective, hosts_of(key.hosts, key.ranks)));
+  const int count =
+      call.schedules != nullptr
+          ? call.schedules->front().blocks
+          : descriptor_of(key.algorithm).blocks(key.collective, hosts_of(key.hosts, key.ranks));
+  const auto blocks = static_cast<uint64_t>(count);
   Slicing slicing;
   slicing.block_bytes = (call.bytes + blocks - 1) / blocks;
   slicing.eager = slicing.block_bytes <= call.eager_bytes_max;
@@ -428,10 +430,10 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
   assert(routes.network().ranks() == call.key.ranks);
   if (call.key.ranks == 1) return {.ranks_run = 1, .links = {}};
   const Slicing slicing = slicing_of(call);
+  const uint32_t credits =
+      call.schedules != nullptr ? 1 : descriptor_of(call.key.algorithm).list_order_credits;
   const bool in_list_order =  // as can_run_sequential (engine/program.h)
-      call.in_list_order ||
-      (slicing.block_bytes <= kEagerBytesMax &&
-       descriptor_of(call.key.algorithm).list_order_credits <= kCreditBatch + 1);
+      call.in_list_order || (slicing.block_bytes <= kEagerBytesMax && credits <= kCreditBatch + 1);
   const SimulatedSteps steps = steps_of(routes, call, in_list_order);
   if (steps.steps.size() * slicing.slices > kSimulatedMessagesMax)
     throw Error(

@@ -42,6 +42,8 @@ struct CallToSimulate {
   /// All ranks one by one, though some behave alike. The result is the same.
   bool event_by_event = false;
   std::function<void(const SimulatedMessage&)> on_message = {};  // of the ranks that are run
+  /// By rank, in place of those of `key.algorithm`. They run in list order with one credit.
+  const std::vector<Schedule>* schedules = nullptr;
 };
 
 struct LinkLoad {

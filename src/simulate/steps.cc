@@ -96,6 +96,11 @@ class StepsBuilder {
 
   void find_alike() {
     const ScheduleKey& key = call_.key;
+    if (call_.schedules != nullptr) {
+      symmetry_.unit = key.ranks;
+      alike_ = no_likeness(routes_.network());
+      return;
+    }
     const AlgorithmDescriptor& descriptor = descriptor_of(key.algorithm);
     symmetry_ = descriptor.symmetry(key.collective, hosts_of(key.hosts, key.ranks));
     if (symmetry_.kind == Symmetry::Kind::none) symmetry_.unit = key.ranks;
@@ -112,19 +117,21 @@ class StepsBuilder {
   }
 
   void check_size(uint32_t ranks) {
-    const uint64_t each = first_[0].steps.size();
     // Without symmetry the first rank says nothing of the others: add_rank counts.
-    if (symmetry_.kind != Symmetry::Kind::none && each * ranks > kSimulatedStepsMax)
-      refuse_steps(call_.key);
+    if (symmetry_.kind == Symmetry::Kind::none) return;
+    const uint64_t each = first_[0].steps.size();
+    if (each * ranks > kSimulatedStepsMax) refuse_steps(call_.key);
   }
 
   void add_rank(uint32_t rank) {
     const auto number = static_cast<int>(rank);
-    const bool builds = call_.event_by_event || symmetry_.kind == Symmetry::Kind::none;
-    const int base = builds ? number : number % symmetry_.unit;
+    const bool is_own = call_.event_by_event || symmetry_.kind == Symmetry::Kind::none;
+    const int base = is_own ? number : number % symmetry_.unit;
     Schedule built;
-    if (builds) built = build_schedule(call_.key, number);
-    const Schedule& schedule = builds ? built : first_[static_cast<size_t>(base)];
+    if (is_own && call_.schedules == nullptr) built = build_schedule(call_.key, number);
+    const Schedule& given =
+        call_.schedules != nullptr ? (*call_.schedules)[static_cast<size_t>(number)] : built;
+    const Schedule& schedule = is_own ? given : first_[static_cast<size_t>(base)];
     const int by = number - base;
     out_.step_first.push_back(static_cast<uint32_t>(out_.steps.size()));
     out_.class_of.push_back(static_cast<uint32_t>(alike_.first_like(number)));

@@ -137,6 +137,25 @@ TEST(Command, SimulateTellsOfEveryAlgorithm) {
   }
   EXPECT_THAT(names, testing::IsSupersetOf({"ring", "tree", "racks", "recursive_doubling"}));
   EXPECT_THAT(names, testing::Contains(json["planned"].get<std::string>()));
+  if (!json.contains("synthesized")) GTEST_SKIP() << "without Boost.Graph";
+  EXPECT_GE(json["synthesized"]["predicted_us"], json["lower_bound_us"]);
+  EXPECT_GE(json["synthesized"]["busiest_link_us"], json["synthesized"]["links_least_us"]);
+}
+
+TEST(Command, SimulateMakesSchedulesWhereAskedTo) {
+  const std::string words = "simulate --algorithm synthesized --bytes 8M --json --network ";
+  const auto json_of = [&words](const std::string& more, int status) {
+    const Outcome outcome = run(words + more);
+    EXPECT_EQ(outcome.status, status) << more;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto refused = json_of("flat -n 4 all_to_all", 1);
+  EXPECT_TRUE(refused["algorithms"].empty());
+  const std::string why = refused["synthesized"]["why_not"];
+  if (why.find("Boost") != why.npos) GTEST_SKIP() << why;
+  const auto made = json_of("racks:2x4:uplink=16 all_reduce", 0);
+  EXPECT_TRUE(made["algorithms"].empty());
+  EXPECT_GT(made["synthesized"]["trees"], 0);
 }
 
 TEST(Command, SimulateReadsTheNetworkThatItPrints) {

@@ -60,6 +60,7 @@ BarPanel bars_of(const std::string& title, const TimesOverSize& times) {
   };
   add("lower bound", times.bound);
   for (const auto& [algorithm, points] : times.algorithms) add(name_of(algorithm), points);
+  add(kSynthesizedName, times.synthesized);
   std::ranges::stable_sort(panel.bars, {}, &BarPanel::Bar::value);
   return panel;
 }
@@ -116,6 +117,9 @@ Panel times_panel(const std::string& title, const TimesOverSize& times) {
   for (const auto& [algorithm, points] : times.algorithms)
     panel.series.push_back(
         {std::string(name_of(algorithm)), above_zero(points), static_cast<int>(algorithm) - 1});
+  if (!times.synthesized.empty())
+    panel.series.push_back(
+        {std::string(kSynthesizedName), above_zero(times.synthesized), kAlgorithms - 1});
   std::ranges::stable_sort(panel.series, {}, [](const PlotSeries& series) {
     return series.points.empty() ? 0 : -series.points.back().y;  // as they lie at the right
   });
@@ -125,7 +129,8 @@ Panel times_panel(const std::string& title, const TimesOverSize& times) {
 
 Panel schedule_panel(Routes& routes, const CallToSimulate& call) {
   const std::string title =
-      fmt::format("Schedule of {}, {}, in slices of {}", name_of(call.key.algorithm),
+      fmt::format("Schedule of {}, {}, in slices of {}",
+                  call.schedules == nullptr ? name_of(call.key.algorithm) : kSynthesizedName,
                   bytes_text(call.bytes), bytes_text(call.slice_bytes));
   if (call.key.ranks > kRanksDrawn)
     return NotePanel{title, fmt::format("A schedule is drawn of up to {} ranks; here are {}.",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "simulate/plan.h"
+#include "simulate/synthesized.h"
 #include "tools/command/command_line.h"
 #include "tools/plot/figure.h"
 
@@ -31,6 +32,7 @@ std::vector<size_t> plot_sizes(const PictureFlags& flags, Collective collective,
 /// What algorithms take: time in us over bytes; and the lower bound, which may be 0: not drawn.
 struct TimesOverSize {
   std::map<Algorithm, std::vector<PlotPoint>> algorithms;
+  std::vector<PlotPoint> synthesized;  // schedules made for the network; none: not drawn
   std::vector<PlotPoint> bound;
 };
 /// Lines; bars where there is one size only.

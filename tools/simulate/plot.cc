@@ -20,6 +20,8 @@ TimesOverSize simulated_times(Routes& routes, const SimulateOptions& options,
     for (const SimulatedAlgorithm& one : simulated.algorithms)
       if (one.why_not.empty())
         times.algorithms[one.algorithm].push_back({x, 1e6 * one.call.seconds()});
+    if (const auto& made = simulated.synthesized; made && made->why_not.empty())
+      times.synthesized.push_back({x, 1e6 * made->call.seconds()});
   }
   return times;
 }
@@ -36,12 +38,16 @@ void plot_simulation(Routes& routes, const SimulateOptions& options, const Simul
   if (network.ranks() == 1) return file.write(title, {lone_rank_panel()});
   std::vector<Panel> panels = {
       times_panel("Simulated time", simulated_times(routes, options, simulated))};
-  const SimulatedAlgorithm& fastest = simulated.algorithms.front();
-  if (fastest.why_not.empty()) {
-    panels.push_back(schedule_panel(routes, call_of(routes, options, fastest.algorithm)));
-    panels.push_back(links_panel(network, fastest.call));
+  if (simulated.has_any()) {
+    panels.push_back(schedule_panel(routes, fastest_call(routes, options, simulated)));
+    panels.push_back(links_panel(network, simulated.synthesized_is_fastest()
+                                              ? simulated.synthesized->call
+                                              : simulated.algorithms.front().call));
+  } else if (simulated.algorithms.empty()) {
+    panels.push_back(NotePanel{std::string(kSynthesizedName), simulated.synthesized->why_not});
   } else {
-    panels.push_back(NotePanel{std::string(name_of(fastest.algorithm)), fastest.why_not});
+    const SimulatedAlgorithm& first = simulated.algorithms.front();
+    panels.push_back(NotePanel{std::string(name_of(first.algorithm)), first.why_not});
   }
   file.write(title, panels);
 }

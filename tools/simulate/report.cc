@@ -19,19 +19,54 @@ double us_of(int64_t ps) {
   return 1e-6 * static_cast<double>(ps);
 }
 
+std::string row_of(const Simulated& simulated, const SimulatedCall& call, const std::string& name,
+                   const std::string& planned) {
+  return fmt::format("{:<20} {:>10} {:>8.2f} {:>10} {:>14} {:>9}\n", name,
+                     time_text(us_of(call.ps)), call.seconds() / simulated.least_s, planned,
+                     call.messages, call.ranks_run);
+}
 std::string row_of(const Simulated& simulated, const SimulatedAlgorithm& one) {
   const bool is_planned = one.algorithm == simulated.planned;
   std::string name = fmt::format("{}{}", ropewalk::name_of(one.algorithm), is_planned ? " *" : "");
   if (!one.why_not.empty()) return fmt::format("{:<20} {}\n", name, one.why_not);
-  return fmt::format("{:<20} {:>10} {:>8.2f} {:>10} {:>14} {:>9}\n", name,
-                     time_text(us_of(one.call.ps)), one.call.seconds() / simulated.least_s,
-                     time_text(1e6 * one.planned_s), one.call.messages, one.call.ranks_run);
+  return row_of(simulated, one.call, name, time_text(1e6 * one.planned_s));
 }
 
-std::string detail_of(const Network& network, const SimulatedAlgorithm& one) {
-  const SimulatedCall& call = one.call;
-  std::string text = fmt::format("{}, in slices of {}\n", ropewalk::name_of(one.algorithm),
-                                 bytes_text(one.slice_bytes));
+/// Fastest first.
+std::string rows_of(const Simulated& simulated) {
+  std::string text;
+  if (simulated.synthesized && !simulated.synthesized->why_not.empty())
+    text = fmt::format("{:<20} {}\n", kSynthesizedName, simulated.synthesized->why_not);
+  bool is_due = simulated.synthesized && text.empty();
+  const auto synthesized = [&] {
+    is_due = false;
+    return row_of(simulated, simulated.synthesized->call, std::string(kSynthesizedName), "");
+  };
+  std::string rows;
+  for (const SimulatedAlgorithm& one : simulated.algorithms) {
+    if (is_due && (!one.why_not.empty() || simulated.synthesized->call.ps < one.call.ps))
+      rows += synthesized();
+    rows += row_of(simulated, one);
+  }
+  if (is_due) rows += synthesized();
+  return rows + text;
+}
+
+/// How the schedules that were made for the network are, fast or not.
+std::string made_text(const Network& network, const SimulatedSynthesis& one) {
+  if (!one.why_not.empty()) return "";
+  const Synthesized& made = one.made;
+  return fmt::format(
+      "{}: {} trees of depth {}, made and proven in {}, of which the proof took {}\n"
+      "  bound   {:.2f} times by {}, the busiest link\n",
+      kSynthesizedName, made.trees, made.depth, time_text(1e6 * one.made_s),
+      time_text(1e6 * made.proof_s), made.busy_s_per_byte / made.least_s_per_byte,
+      link_text(network, made.busiest));
+}
+
+std::string detail_of(const Network& network, const SimulatedCall& call, std::string_view name,
+                      size_t slice_bytes) {
+  std::string text = fmt::format("{}, in slices of {}\n", name, bytes_text(slice_bytes));
   if (call.added_ps > 0)
     text += fmt::format("  phases  added up after {}, handed out after {}\n",
                         time_text(us_of(call.added_ps)), time_text(us_of(call.ps)));
@@ -47,28 +82,53 @@ std::string detail_of(const Network& network, const SimulatedAlgorithm& one) {
   return text;
 }
 
+/// What algorithms and schedules that were made have alike.
+void fill_json(const Network& network, const SimulatedCall& call, const std::string& why_not,
+               Json& json) {
+  if (!why_not.empty()) {
+    json["why_not"] = why_not;
+    return;
+  }
+  json["predicted_us"] = us_of(call.ps);
+  json["added_us"] = us_of(call.added_ps);
+  json["cpu_us"] = us_of(call.cpu_ps);
+  json["messages"] = call.messages;
+  json["events"] = call.events;
+  json["ranks_run"] = call.ranks_run;
+  json["links"] = Json::array();
+  for (size_t i = 0; i < std::min(kLinksShown, call.links.size()); ++i) {
+    const LinkLoad& load = call.links[i];
+    json["links"].push_back({{"way", link_text(network, load.way)},
+                             {"busy_us", rounded(1e6 * load.busy_s, 1e3)},
+                             {"bytes", load.bytes}});
+  }
+}
+
 Json json_of(const Network& network, const SimulatedAlgorithm& one) {
   Json json;
   json["algorithm"] = ropewalk::name_of(one.algorithm);
   json["planned_us"] = rounded(1e6 * one.planned_s, 1e3);
   json["slice_bytes"] = one.slice_bytes;
-  if (!one.why_not.empty()) {
-    json["why_not"] = one.why_not;
-    return json;
+  fill_json(network, one.call, one.why_not, json);
+  return json;
+}
+
+Json json_of(const Network& network, const SimulatedSynthesis& one, size_t bytes) {
+  Json json;
+  const auto of_vector_us = [bytes](double s_per_byte) {
+    return rounded(1e6 * s_per_byte * static_cast<double>(bytes), 1e3);
+  };
+  if (one.why_not.empty()) {
+    json["slice_bytes"] = one.slice_bytes;
+    json["trees"] = one.made.trees;
+    json["depth"] = one.made.depth;
+    json["steps"] = one.made.steps;
+    json["links_least_us"] = of_vector_us(one.made.least_s_per_byte);
+    json["busiest_link_us"] = of_vector_us(one.made.busy_s_per_byte);
+    json["made_s"] = rounded(one.made_s, 1e6);
+    json["proof_s"] = rounded(one.made.proof_s, 1e6);
   }
-  json["predicted_us"] = us_of(one.call.ps);
-  json["added_us"] = us_of(one.call.added_ps);
-  json["cpu_us"] = us_of(one.call.cpu_ps);
-  json["messages"] = one.call.messages;
-  json["events"] = one.call.events;
-  json["ranks_run"] = one.call.ranks_run;
-  json["links"] = Json::array();
-  for (size_t i = 0; i < std::min(kLinksShown, one.call.links.size()); ++i) {
-    const LinkLoad& load = one.call.links[i];
-    json["links"].push_back({{"way", link_text(network, load.way)},
-                             {"busy_us", rounded(1e6 * load.busy_s, 1e3)},
-                             {"bytes", load.bytes}});
-  }
+  fill_json(network, one.call, one.why_not, json);
   return json;
 }
 
@@ -83,11 +143,17 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
   text += fmt::format("lower bound {}\n\n", time_text(1e6 * simulated.least_s));
   text += fmt::format("{:<20} {:>10} {:>8} {:>10} {:>14} {:>9}\n", "algorithm", "predicted",
                       "of bound", "planner's", "messages", "ranks run");
-  for (const SimulatedAlgorithm& one : simulated.algorithms) text += row_of(simulated, one);
-  text += "* what the planner would choose here\n";
-  if (!simulated.algorithms.empty() && simulated.algorithms.front().why_not.empty())
-    text += "\n" + detail_of(network, simulated.algorithms.front());
-  return text;
+  text += rows_of(simulated) + "* what the planner would choose here\n";
+  const auto& synthesized = simulated.synthesized;
+  if (simulated.synthesized_is_fastest()) {
+    text +=
+        "\n" + detail_of(network, synthesized->call, kSynthesizedName, synthesized->slice_bytes);
+  } else if (simulated.has_any()) {
+    const SimulatedAlgorithm& fastest = simulated.algorithms.front();
+    text += "\n" + detail_of(network, fastest.call, ropewalk::name_of(fastest.algorithm),
+                             fastest.slice_bytes);
+  }
+  return text + (synthesized ? made_text(network, *synthesized) : "");
 }
 
 std::string simulated_json(const Network& network, const SimulateOptions& options,
@@ -104,6 +170,8 @@ std::string simulated_json(const Network& network, const SimulateOptions& option
   json["algorithms"] = Json::array();
   for (const SimulatedAlgorithm& one : simulated.algorithms)
     json["algorithms"].push_back(json_of(network, one));
+  if (simulated.synthesized)
+    json[kSynthesizedName] = json_of(network, *simulated.synthesized, options.bytes);
   return json.dump() + "\n";
 }
 

@@ -2,34 +2,76 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cassert>
 #include <fstream>
 
 #include "ropewalk/status.h"
 
 namespace ropewalk::tools {
 
+namespace {
+
+std::optional<SimulatedSynthesis> synthesized_for(Routes& routes, const PlanRequest& request,
+                                                  const SimulateOptions& options) {
+  const TreeUse use = tree_use(request.collective);
+  const Network& network = routes.network();
+  const int hosts = network.host_count();
+  const bool is_quick = hosts > 1 && hosts <= kUnaskedHostsMax &&
+                        network.ranks() <= kUnaskedRanksMax && (use.inwards || use.outwards) &&
+                        can_synthesize();
+  const bool is_wanted = options.algorithm == Algorithm::automatic && is_quick;
+  if (!options.synthesized_alone && !is_wanted) return {};
+  return simulate_synthesized(routes, request, options.way);
+}
+
+}  // namespace
+
+bool Simulated::has_any() const {
+  return (!algorithms.empty() && algorithms.front().why_not.empty()) ||
+         (synthesized && synthesized->why_not.empty());
+}
+
+bool Simulated::synthesized_is_fastest() const {
+  if (!synthesized || !synthesized->why_not.empty()) return false;
+  return algorithms.empty() || !algorithms.front().why_not.empty() ||
+         synthesized->call.ps < algorithms.front().call.ps;
+}
+
 Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
   const Network& network = routes.network();
   PlanRequest request = request_on(network, options.collective, options.root, options.bytes);
   const PlanDecision decision = choose(request);
+  Simulated simulated{
+      .faults = {},
+      .least_s = least_seconds(network, options.collective, options.root, options.bytes),
+      .planned = decision.algorithm,
+      .algorithms = {},
+      .synthesized = synthesized_for(routes, request, options)};
   request.forced = options.algorithm;
-  return {.faults = {},
-          .least_s = least_seconds(network, options.collective, options.root, options.bytes),
-          .planned = decision.algorithm,
-          .algorithms = simulate_algorithms(routes, request, options.way)};
+  if (!options.synthesized_alone)
+    simulated.algorithms = simulate_algorithms(routes, request, options.way);
+  if (simulated.synthesized)
+    simulated.least_s = std::max(simulated.least_s, simulated.synthesized->made.least_s_per_byte *
+                                                        static_cast<double>(options.bytes));
+  return simulated;
 }
 
-CallToSimulate call_of(Routes& routes, const SimulateOptions& options, Algorithm algorithm) {
-  return call_for(request_on(routes.network(), options.collective, options.root, options.bytes),
-                  algorithm, options.way);
+CallToSimulate fastest_call(Routes& routes, const SimulateOptions& options,
+                            const Simulated& simulated) {
+  assert(simulated.has_any());
+  const PlanRequest request =
+      request_on(routes.network(), options.collective, options.root, options.bytes);
+  return simulated.synthesized_is_fastest()
+             ? call_for(request, simulated.synthesized->made)
+             : call_for(request, simulated.algorithms.front().algorithm, options.way);
 }
 
 void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated) {
-  const SimulatedAlgorithm& fastest = simulated.algorithms.front();
-  if (!fastest.why_not.empty()) return;
+  if (!simulated.has_any()) return;
   std::ofstream file(options.trace);
   file << "# posted_us arrived_us from to block bytes\n";
-  CallToSimulate call = call_of(routes, options, fastest.algorithm);
+  CallToSimulate call = fastest_call(routes, options, simulated);
   call.event_by_event = true;
   call.on_message = [&file](const SimulatedMessage& message) {
     file << fmt::format("{:.6f} {:.6f} {} {} {} {:.0f}\n", 1e6 * message.posted_s,

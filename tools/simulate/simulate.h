@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/plan.h"
+#include "simulate/synthesized.h"
 #include "simulate/training_step.h"
 #include "tools/plot/figure.h"
 
@@ -17,6 +17,7 @@ struct SimulateOptions {
   size_t bytes = 0;
   int root = 0;
   Algorithm algorithm = Algorithm::automatic;
+  bool synthesized_alone = false;  // no algorithm
   SimulationWay way;
   std::string trace;          // file; empty: none
   std::vector<size_t> sizes;  // that are drawn, ascending; `bytes` is one of them
@@ -27,14 +28,21 @@ struct Simulated {
   double least_s = 0;
   Algorithm planned = Algorithm::ring;
   std::vector<SimulatedAlgorithm> algorithms;  // fastest first
+  std::optional<SimulatedSynthesis> synthesized;
+
+  bool has_any() const;
+  bool synthesized_is_fastest() const;
 };
+/// Unasked schedules are made for so many hosts and ranks, which takes a second or less.
+inline constexpr int kUnaskedHostsMax = 32, kUnaskedRanksMax = 128;
 
 /// Throws Error.
 Simulated simulate_all(Routes& routes, const SimulateOptions& options);
 /// Writes the messages of the fastest algorithm, a line for each: times in us, ranks, bytes.
 void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated);
-/// Of the one algorithm, as simulate_all has it.
-CallToSimulate call_of(Routes& routes, const SimulateOptions& options, Algorithm algorithm);
+/// The fastest, as simulate_all has it: it refers to `simulated`. Requires has_any.
+CallToSimulate fastest_call(Routes& routes, const SimulateOptions& options,
+                            const Simulated& simulated);
 /// Draws times over `options.sizes`, which it simulates; and of the fastest algorithm the schedule
 /// and the busiest links.
 void plot_simulation(Routes& routes, const SimulateOptions& options, const Simulated& simulated,

@@ -28,6 +28,8 @@ constexpr const char* kSimulateExamples =
     "  ropewalk simulate all_reduce -n 64 --network flat:rate=200gbit --bytes 64M\n"
     "  ropewalk simulate all_reduce -n 65536 --network flat --bytes 1G --algorithm ring\n"
     "  ropewalk simulate all_gather --network racks:8x16:uplink=4 --bytes 16M --json\n"
+    "  ropewalk simulate all_reduce --network racks:2x4:uplink=16 --bytes 8M --algorithm "
+    "synthesized\n"
     "  ropewalk simulate all_reduce --network cluster.json --bytes 8M --trace messages.txt\n"
     "  ropewalk simulate all_reduce --network racks:2x4:uplink=4 --bytes 8M --plot racks.svg\n"
     "  ropewalk simulate all_reduce --network fat-tree:k=8 --bytes 8M --faults 17\n"
@@ -56,6 +58,12 @@ std::vector<std::string> simulated_words() {
   return words;
 }
 
+std::vector<std::string> simulated_algorithm_words() {
+  std::vector<std::string> words = names<Algorithm>(kAlgorithms);
+  words.emplace_back(kSynthesizedName);
+  return words;
+}
+
 SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   SimulateOptions options;
   options.collective = bench_kind_named(flags.collective)->collective;
@@ -63,7 +71,8 @@ SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   options.root = flags.root;
   options.way = {flags.event_by_event, flags.list_order};
   options.trace = flags.trace;
-  options.algorithm = *algorithm_named(flags.algorithm);
+  options.synthesized_alone = flags.algorithm == kSynthesizedName;
+  if (!options.synthesized_alone) options.algorithm = *algorithm_named(flags.algorithm);
   check_algorithm("simulate", *bench_kind_named(flags.collective), options.algorithm);
   const auto bytes = parse_size(options.collective == Collective::barrier ? "1" : flags.bytes);
   if (!bytes || *bytes == 0 || *bytes > kVectorBytesMax)
@@ -120,7 +129,7 @@ int run_simulation(const SimulateFlags& flags) {
   if (plot) plot_simulation(routes, options, simulated, *plot);
   fmt::print("{}", flags.json ? simulated_json(network, options, simulated)
                               : simulated_text(network, options, simulated));
-  return simulated.algorithms.front().why_not.empty() ? 0 : 1;
+  return simulated.has_any() ? 0 : 1;
 }
 
 }  // namespace
@@ -137,8 +146,10 @@ void add_simulate_command(Command app, Request& request) {
       .between(1, kNetworkRanksMax);
   command.add_option("--network", flags->network, "a template, or a file (docs/network.md)")
       .show_default();
-  command.add_option("--algorithm", flags->algorithm, "this one alone")
-      .one_of(names<Algorithm>(kAlgorithms))
+  command
+      .add_option("--algorithm", flags->algorithm,
+                  "this one alone; synthesized: made for the network")
+      .one_of(simulated_algorithm_words())
       .show_default();
   command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
   command.add_option("--step", flags->step, "a training step instead: file with its buckets");

@@ -1,0 +1,60 @@
+#include "simulate/synthesized.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/clock.h"
+#include "ropewalk/status.h"
+
+namespace ropewalk {
+namespace {
+
+// As short as the planner has them for chains, as what is received is handed on, and the last ones
+// of all trees are still under way when all else has arrived.
+constexpr size_t kTreeSlicesMax = 128;
+constexpr double kTreeSlice_s = 200e-6;
+constexpr size_t kTreeSliceMin = 16 << 10, kTreeSliceMax = 512 << 10;
+
+size_t tree_slice_bytes(const LinkCost& link, size_t block) {
+  const double bytes = kTreeSlice_s / std::max(link.s_per_byte, 1e-15);
+  size_t least = kTreeSliceMax;
+  if (bytes < static_cast<double>(kTreeSliceMax))
+    least = std::max(std::bit_floor(static_cast<size_t>(bytes)), kTreeSliceMin);
+  const size_t wanted = std::max(std::bit_floor(block / kTreeSlicesMax), least);
+  return std::min(wanted, (block / 64 + 1) * 64);
+}
+
+}  // namespace
+
+CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
+  CallToSimulate call;
+  call.key = made.key;
+  call.bytes = request.bytes;
+  call.slice_bytes =
+      tree_slice_bytes(request.cost.inter, request.bytes / static_cast<size_t>(made.trees));
+  call.schedules = &made.schedules;
+  return call;
+}
+
+SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
+                                        const SimulationWay& way) {
+  SimulatedSynthesis simulated;
+  const MonotonicClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  try {
+    simulated.made = synthesize(routes, request.collective, request.root);
+    simulated.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+    CallToSimulate call = call_for(request, simulated.made);
+    call.event_by_event = way.event_by_event;
+    call.in_list_order = way.in_list_order;
+    if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
+    simulated.slice_bytes = call.slice_bytes;
+    simulated.call = simulate_call(routes, call);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
+    simulated.why_not = error.failure().reason;
+  }
+  return simulated;
+}
+
+}  // namespace ropewalk

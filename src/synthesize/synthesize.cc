@@ -1,0 +1,324 @@
+#include "synthesize/synthesize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "base/clock.h"
+#include "ropewalk/status.h"
+#include "synthesize/spread.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int kTreesEachMax = 12;            // of a root's share
+constexpr int64_t kMessagesMax = 2'500'000;  // of all ranks, one way
+constexpr int64_t kWavesMax = 8;
+constexpr int64_t kWaveMessagesMax = 200'000;  // as kMessagesMax, where there are several waves
+constexpr int64_t kEffort = 60'000'000;
+constexpr int64_t kWorkMax = 4'000'000;            // links, groups and switches
+constexpr int64_t kStepsOfTime = 256;              // up to twice the least one
+constexpr double kNear = 1.01, kWorthMore = 1.02;  // times as long
+constexpr int kSeparateHostsMax = 12;
+
+/// Trees and messages for one way to take hosts together.
+class ForestSearch {
+ public:
+  ForestSearch(Routes& routes, Collective collective, int root, double least_s_per_byte,
+               bool separate)
+      : routes_(routes),
+        collective_(collective),
+        root_(root),
+        least_s_per_byte_(least_s_per_byte),
+        is_rooted_(traits_of(collective).is_rooted()),
+        fabric_(fabric_of(routes.network(), is_rooted_ ? routes.host_of(root) : -1, separate)) {
+    int first = 0;
+    for (const NetworkHost& host : routes.network().hosts) {
+      first_rank_.push_back(first);
+      first += host.ranks;
+    }
+  }
+
+  bool takes_together() const {
+    return std::ranges::any_of(fabric_.groups, [](const auto& group) { return group.size() > 1; });
+  }
+
+  /// The one whose links are the least busy; of those that are about as good the one with the
+  /// fewest trees.
+  std::optional<Spread> run() {
+    check_size();
+    std::optional<Spread> best;
+    for (const Sharing sharing : {Sharing::as_needed, Sharing::evenly}) {
+      if (sharing == Sharing::evenly && collective_ != Collective::all_reduce) break;
+      problem_ =
+          problem_of(fabric_, collective_, is_rooted_ ? routes_.host_of(root_) : -1, sharing);
+      sharing_ = sharing;
+      effort_ = {kEffort};
+      const std::optional<Ratio> time = least_time(problem_);
+      if (!time) continue;
+      search(*time, best);
+      if (best && best->s_per_byte <= kWorthMore * aim_s_per_byte(*time)) break;
+    }
+    return best;
+  }
+
+ private:
+  void check_size() const {
+    const auto links = static_cast<int64_t>(fabric_.links.size());
+    const int64_t work = links * fabric_.group_count() * fabric_.switches;
+    if (fabric_.group_count() > 1 && work > kWorkMax)
+      throw Error(ErrorCode::exhausted, "synthesize",
+                  fmt::format("{} kinds of hosts and {} switches are too many",
+                              fabric_.group_count(), fabric_.switches),
+                  "describe fewer, or hosts that are alike");
+  }
+
+  double planned_s_per_byte(const Ratio& time) const {
+    return time.value() / static_cast<double>(problem_.trees()) / fabric_.bytes_per_s;
+  }
+
+  double aim_s_per_byte(const Ratio& time) const {
+    return std::max(planned_s_per_byte(time), least_s_per_byte_);
+  }
+
+  void search(const Ratio& time, std::optional<Spread>& best) {
+    const int64_t messages = problem_.trees() * (routes_.network().ranks() - 1);
+    for (int64_t each = 1; each <= kTreesEachMax; ++each) {
+      if (effort_.left < (best ? kEffort - kEffort / 8 : 1)) break;
+      if (each > 1 && each * messages > kMessagesMax) break;
+      std::optional<Spread> found = attempt(time, each);
+      if (!found) continue;
+      if (!best || found->s_per_byte < best->s_per_byte / kWorthMore) best = std::move(found);
+      if (best->s_per_byte <= kNear * aim_s_per_byte(time)) break;
+    }
+  }
+
+  Ratio stretched(const Ratio& time, int64_t step) const {
+    return {time.over * (kStepsOfTime + step), time.under * kStepsOfTime};
+  }
+
+  std::optional<Spread> attempt(const Ratio& time, int64_t each) {
+    if (fabric_.group_count() == 1) return spread_of({{0, each * problem_.roots[0], {}}}, {}, each);
+    int64_t step = 0, more = 1;
+    if (!holds(stretched(time, 0), each)) {
+      if (!holds(stretched(time, kStepsOfTime), each)) return {};
+      int64_t low = 0;
+      step = kStepsOfTime;
+      while (step - low > 1) {
+        const int64_t middle = (low + step) / 2;
+        (holds(stretched(time, middle), each) ? step : low) = middle;
+      }
+    }
+    for (int turn = 0; turn < 4; ++turn, step += more, more *= 3) {
+      const Ratio used = stretched(time, step);
+      TreeCapacities capacities = capacities_at(problem_, used, each);
+      if (!remove_switches(capacities, effort_)) return {};
+      if (!reaches_all(capacities, problem_.sinks)) continue;
+      if (auto trees = pack_trees(std::move(capacities), effort_))
+        return spread_of(std::move(*trees), used, each);
+    }
+    return {};
+  }
+  bool holds(const Ratio& time, int64_t each) const {
+    return reaches_all(capacities_at(problem_, time, each), problem_.sinks);
+  }
+
+  std::optional<Spread> spread_of(std::vector<SpanningTree> trees, const Ratio& time,
+                                  int64_t each) const {
+    TreePlan plan;
+    plan.trees = std::move(trees);
+    int next_block = 0;
+    for (size_t group = 0; group < fabric_.groups.size(); ++group) {
+      plan.blocks_of.push_back(blocks_of(group, each, next_block));
+      plan.sends_most.push_back(sends_most(group, time, each));
+    }
+    return spread(routes_, fabric_, tree_use(collective_), plan);
+  }
+
+  /// Blocks [r k, (r+1) k) are of rank r, where ranks have parts. Hosts take turns.
+  std::vector<TreePlan::Block> blocks_of(size_t number, int64_t each, int& next_block) const {
+    std::vector<TreePlan::Block> blocks;
+    const HostGroup& group = fabric_.groups[number];
+    const auto count = static_cast<int>(each * problem_.roots[number]);
+    if (!traits_of(collective_).has_parts()) {
+      for (int i = 0; i < count; ++i) blocks.push_back({next_block++, is_rooted_ ? root_ : -1});
+      return blocks;
+    }
+    for (int piece = 0; piece < each; ++piece)
+      for (int place = 0; place < group.ranks_each; ++place)
+        for (const int host : group.hosts) {
+          const int rank = first_rank_[static_cast<size_t>(host)] + place;
+          blocks.push_back({rank * static_cast<int>(each) + piece, rank});
+        }
+    return blocks;
+  }
+
+  int64_t sends_most(size_t number, const Ratio& time, int64_t each) const {
+    if (time.over == 0) return INT64_MAX;
+    const HostGroup& group = fabric_.groups[number];
+    const double least =
+        least_s_per_byte_ * fabric_.bytes_per_s * static_cast<double>(problem_.trees());
+    const double passed =
+        std::max(time.value(), least) * static_cast<double>(group.rate) * static_cast<double>(each);
+    const auto whole = static_cast<int64_t>(passed + 1e-6);
+    if (collective_ != Collective::all_reduce) return whole;
+    if (sharing_ == Sharing::evenly) return whole / 2;
+    // But for its own trees it sends inwards once.
+    return whole - each * (problem_.trees() - problem_.roots[number] / group.size());
+  }
+
+  Routes& routes_;
+  const Collective collective_;
+  const int root_;
+  const double least_s_per_byte_;
+  const bool is_rooted_;
+  const Fabric fabric_;
+  std::vector<int> first_rank_;  // by host
+  ForestProblem problem_;
+  Sharing sharing_ = Sharing::as_needed;
+  Effort effort_{kEffort};
+};
+
+/// Steps of all ranks in the order of the messages, in which none waits for one after it: so they
+/// run with any number of credits, and in list order.
+///
+/// Where data goes both ways the forest is repeated in waves, for parts of the vector. A stream
+/// passes one block after the other, and all blocks of a wave end together: where two are of one
+/// stream, the second is late by no more than a wave. Those who have several to tell all begin with
+/// another one. Each wave goes from the same ranks to the same, so that none gets ahead.
+class ScheduleWriter {
+ public:
+  ScheduleWriter(Spread& spread, Collective collective, int ranks)
+      : messages_(spread.messages),
+        waves_(static_cast<int>(
+            std::clamp<int64_t>(kWaveMessagesMax / std::ssize(spread.messages), 1,
+                                collective == Collective::all_reduce ? kWavesMax : 1))),
+        // Blocks of a rank follow each other, where ranks have parts.
+        in_a_row_(traits_of(collective).has_parts() ? spread.blocks / ranks : spread.blocks) {
+    for (int rank = 0; rank < ranks; ++rank)
+      schedules_.push_back({ranks, rank, spread.blocks * waves_, 0, {}, {}});
+  }
+
+  std::vector<Schedule> run(TreeUse use) {
+    if (use.inwards) {
+      std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
+        return std::pair(-message.depth, message.turn);
+      });
+      for (int wave = 0; wave < waves_; ++wave)
+        for (const TreeMessage& message : messages_)
+          add(block_of(message, wave), message.to, message.from, StepOp::send_reduce,
+              StepOp::recv_reduce, 0);
+    }
+    if (!use.outwards) return std::move(schedules_);
+    // What comes back does not wait behind what is still to be added up.
+    const uint8_t lane = use.inwards ? 1 : 0;
+    std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
+      return std::pair(message.depth, message.turn);
+    });
+    for (int wave = 0; wave < waves_; ++wave)
+      for (const TreeMessage& message : messages_)
+        add(block_of(message, wave), message.from, message.to, StepOp::send_copy, StepOp::recv_copy,
+            lane);
+    return std::move(schedules_);
+  }
+
+ private:
+  int block_of(const TreeMessage& message, int wave) const {
+    const int row = message.block / in_a_row_, place = message.block % in_a_row_;
+    return (row * waves_ + wave) * in_a_row_ + place;
+  }
+  void add(int block, int from, int to, StepOp send, StepOp receive, uint8_t lane) {
+    schedules_[static_cast<size_t>(from)].steps.push_back({send, lane, to, block, -1});
+    schedules_[static_cast<size_t>(to)].steps.push_back({receive, lane, from, block, -1});
+  }
+
+  std::vector<TreeMessage>& messages_;
+  const int waves_;
+  const int in_a_row_;  // blocks
+  std::vector<Schedule> schedules_;
+};
+
+/// The most that a rank sends, of the vector. Streams make trees wait for each other, so that there
+/// is no promise of rounds.
+Promise promise_of(const std::vector<Schedule>& schedules, int blocks) {
+  int64_t most = 0;
+  for (const Schedule& schedule : schedules)
+    most = std::max<int64_t>(most, std::ranges::count_if(schedule.steps, [](const Step& step) {
+                               return is_send(step.op);
+                             }));
+  return {.bound = {.sent = static_cast<double>(most) / blocks, .rounds = INT_MAX},
+          .list_order_credits = 1};
+}
+
+void prove(Synthesized& made) {
+  const MonotonicClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  const VerifyReport report = verify(made.key, made.schedules, 0, made.promise);
+  made.proof_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  if (!report.ok())
+    throw Error(ErrorCode::unavailable, "synthesize",
+                fmt::format("the schedules are wrong: {}", report.findings.front().text),
+                "report this, with the description of the network");
+}
+
+[[noreturn]] void refuse_to_synthesize(const std::string& why, ErrorCode code) {
+  throw Error(code, "synthesize", why, "use one of the algorithms");
+}
+
+void require_gain(const Network& network, Collective collective) {
+  const TreeUse use = tree_use(collective);
+  if (!use.inwards && !use.outwards)
+    refuse_to_synthesize(fmt::format("{} is not made of trees", name_of(collective)),
+                         ErrorCode::unavailable);
+  if (network.hosts.size() < 2)
+    refuse_to_synthesize("there are no links between ranks of one host", ErrorCode::unavailable);
+  if (std::ranges::all_of(network.links, [](const auto& link) { return link.s_per_byte <= 0; }))
+    refuse_to_synthesize("no link has a limit", ErrorCode::unavailable);
+  if (network.ranks() > kSynthesizedRanksMax)
+    refuse_to_synthesize(
+        fmt::format("{} ranks are more than {}", network.ranks(), kSynthesizedRanksMax),
+        ErrorCode::exhausted);
+}
+
+}  // namespace
+
+bool can_synthesize() {
+  return true;
+}
+
+Synthesized synthesize(Routes& routes, Collective collective, int root) {
+  const Network& network = routes.network();
+  require_gain(network, collective);
+  const int root_host = routes.host_of(root);
+  Synthesized made;
+  made.least_s_per_byte = least_s_per_byte(network, collective, root_host);
+  ForestSearch together(routes, collective, root, made.least_s_per_byte, false);
+  std::optional<Spread> best = together.run();
+  if (together.takes_together() && network.host_count() <= kSeparateHostsMax &&
+      (!best || best->s_per_byte > kWorthMore * made.least_s_per_byte)) {
+    std::optional<Spread> other =
+        ForestSearch(routes, collective, root, made.least_s_per_byte, true).run();
+    if (!best || (other && other->s_per_byte < best->s_per_byte / kWorthMore))
+      best = std::move(other);
+  }
+  if (!best) refuse_to_synthesize("no trees were found", ErrorCode::unavailable);
+  made.depth = best->depth;
+  made.busy_s_per_byte = best->s_per_byte;
+  made.busiest = best->busiest;
+  made.key = {.collective = collective,
+              .algorithm = Algorithm::automatic,
+              .ranks = network.ranks(),
+              .root = root,
+              .hosts = network.host_of_rank()};
+  made.schedules = ScheduleWriter(*best, collective, network.ranks()).run(tree_use(collective));
+  made.trees = made.schedules[0].blocks;
+  for (const Schedule& schedule : made.schedules)
+    made.steps = std::max(made.steps, static_cast<int>(schedule.steps.size()));
+  made.promise = promise_of(made.schedules, made.trees);
+  prove(made);
+  return made;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,39 @@
+// Schedules that are made for a network: as many spanning trees at once as its links allow, each
+// for its part of the vector (ForestColl, arXiv 2402.06787; synthesize/forest.h). Data goes to the
+// root of its tree, added up on the way, or from it, or both.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "network/routes.h"
+#include "schedule/verify.h"
+#include "synthesize/problem.h"
+
+namespace ropewalk {
+
+struct Synthesized {
+  std::vector<Schedule> schedules;  // by rank
+  ScheduleKey key;                  // its algorithm says nothing
+  Promise promise;
+  int trees = 0;  // as many as there are blocks
+  int depth = 0;  // messages from a root to the farthest rank
+  int steps = 0;  // of the rank that has the most
+  // Seconds a byte of the whole vector:
+  double least_s_per_byte = 0;  // that no schedule can do without
+  double busy_s_per_byte = 0;   // of the busiest link
+  LinkWay busiest = 0;
+  double proof_s = 0;  // that the verifier took
+};
+
+/// Of all_reduce, all_gather, reduce_scatter, broadcast and reduce. All ranks' schedules, which the
+/// verifier has proven. The same for equal arguments. Throws Error: unavailable where there is
+/// nothing to gain from it (another collective, one host, links without limits), exhausted where
+/// there are too many ranks, or too many hosts of which no two are alike.
+Synthesized synthesize(Routes& routes, Collective collective, int root);
+inline constexpr int kSynthesizedRanksMax = 2048;
+
+/// Whether this build can: without Boost.Graph `synthesize` throws Error(unavailable).
+bool can_synthesize();
+
+}  // namespace ropewalk

@@ -23,6 +23,12 @@ constexpr int64_t kStepsOfTime = 256;              // up to twice the least one
 constexpr double kNear = 1.01, kWorthMore = 1.02;  // times as long
 constexpr int kSeparateHostsMax = 12;
 
+/// Enough to be reckoned through.
+bool is_small(const Fabric& fabric) {
+  const auto links = static_cast<int64_t>(fabric.links.size());
+  return fabric.group_count() == 1 || links * fabric.group_count() * fabric.switches <= kWorkMax;
+}
+
 /// Trees and messages for one way to take hosts together.
 class ForestSearch {
  public:
@@ -48,8 +54,8 @@ class ForestSearch {
   /// The one whose links are the least busy; of those that are about as good the one with the
   /// fewest trees.
   std::optional<Spread> run() {
-    check_size();
     std::optional<Spread> best;
+    if (!is_small(fabric_)) return best;
     for (const Sharing sharing : {Sharing::as_needed, Sharing::evenly}) {
       if (sharing == Sharing::evenly && collective_ != Collective::all_reduce) break;
       problem_ =
@@ -65,16 +71,6 @@ class ForestSearch {
   }
 
  private:
-  void check_size() const {
-    const auto links = static_cast<int64_t>(fabric_.links.size());
-    const int64_t work = links * fabric_.group_count() * fabric_.switches;
-    if (fabric_.group_count() > 1 && work > kWorkMax)
-      throw Error(ErrorCode::exhausted, "synthesize",
-                  fmt::format("{} kinds of hosts and {} switches are too many",
-                              fabric_.group_count(), fabric_.switches),
-                  "describe fewer, or hosts that are alike");
-  }
-
   double planned_s_per_byte(const Ratio& time) const {
     return time.value() / static_cast<double>(problem_.trees()) / fabric_.bytes_per_s;
   }
@@ -282,6 +278,13 @@ void require_gain(const Network& network, Collective collective) {
         ErrorCode::exhausted);
 }
 
+void require_small(const Fabric& fabric) {
+  if (!is_small(fabric))
+    refuse_to_synthesize(fmt::format("{} kinds of hosts and {} switches are too many",
+                                     fabric.group_count(), fabric.switches),
+                         ErrorCode::exhausted);
+}
+
 }  // namespace
 
 bool can_synthesize() {
@@ -292,6 +295,7 @@ Synthesized synthesize(Routes& routes, Collective collective, int root) {
   const Network& network = routes.network();
   require_gain(network, collective);
   const int root_host = routes.host_of(root);
+  require_small(fabric_of(network, traits_of(collective).is_rooted() ? root_host : -1, false));
   Synthesized made;
   made.least_s_per_byte = least_s_per_byte(network, collective, root_host);
   ForestSearch together(routes, collective, root, made.least_s_per_byte, false);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "synthesize/synthesize.h"
 #include "tools/command/command_testing.h"
 #include "tools/plot/xml_testing.h"
 
@@ -84,6 +85,15 @@ TEST_F(PlotCommand, SimulateDrawsEveryCollectiveAndAnyNumberOfRanks) {
               HasSubstr("Nothing passes a link"));
   EXPECT_THAT(drawn("simulate all_reduce -n 1 --bytes 4K"), HasSubstr("moves nothing"));
   drawn("simulate all_reduce -n 2 --bytes 1");
+}
+
+TEST_F(PlotCommand, SimulateDrawsSchedulesMadeForTheNetwork) {
+  if (!can_synthesize()) GTEST_SKIP() << "without Boost.Graph";
+  const std::string among = drawn("simulate all_reduce --network racks:2x4:uplink=16 --bytes 8M");
+  EXPECT_THAT(among, AllOf(HasSubstr(">synthesized<"), HasSubstr("Schedule of synthesized")));
+  const std::string alone =
+      drawn("simulate all_gather --network racks:2x4 --bytes 64K --algorithm synthesized");
+  EXPECT_THAT(alone, AllOf(HasSubstr("Schedule of synthesized"), Not(HasSubstr(">ring<"))));
 }
 
 TEST_F(PlotCommand, ExplainDrawsWhatThePlannerPredicts) {

@@ -24,7 +24,7 @@ namespace {
 // Of what goes in, and of what comes out: staged in any case; and from memory that is not
 // registered, where two copies cost less than windows do.
 constexpr size_t kStageBytes = 16 << 10;
-constexpr size_t kStageBytesMax = 16 << 20;
+constexpr size_t kStageBytesMax = 512 << 10;
 constexpr size_t kIdBytesMax = 4096;
 constexpr std::chrono::hours kForever{24};  // as long as Ropewalk waits: an MPI sets no deadline
 constexpr std::chrono::minutes kJoinTimeout{2};
@@ -182,11 +182,14 @@ void Channel::run(const Call& call) {
                out_bytes = extent.out * size_of(call.type);
   const bool missing =
       (in_bytes > 0 && call.in == nullptr) || (out_bytes > 0 && call.out == nullptr);
-  const bool registered =
-      (in_bytes == 0 || is_registered(call.in)) && (out_bytes == 0 || is_registered(call.out));
+  const auto is_plain = [](size_t bytes, const void* data) {
+    return bytes > 0 && !is_registered(data);
+  };
   const size_t bytes = std::max(in_bytes, out_bytes);
-  if (bytes <= (registered ? kStageBytes : kStageBytesMax) && !missing)
-    return run_staged(call, in_bytes, out_bytes);
+  const bool stages =
+      bytes <= kStageBytes || (bytes <= kStageBytesMax &&
+                               (is_plain(in_bytes, call.in) || is_plain(out_bytes, call.out)));
+  if (stages && !missing) return run_staged(call, in_bytes, out_bytes);
   communicator_->run_beside(call, meanwhile);
 }
 

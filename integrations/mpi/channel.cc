@@ -187,8 +187,8 @@ void Channel::run(const Call& call) {
   };
   const size_t bytes = std::max(in_bytes, out_bytes);
   const bool stages =
-      bytes <= kStageBytes || (bytes <= kStageBytesMax &&
-                               (is_plain(in_bytes, call.in) || is_plain(out_bytes, call.out)));
+      bytes <= kStageBytes ||
+      (bytes <= kStageBytesMax && (is_plain(in_bytes, call.in) || is_plain(out_bytes, call.out)));
   if (stages && !missing) return run_staged(call, in_bytes, out_bytes);
   communicator_->run_beside(call, meanwhile);
 }

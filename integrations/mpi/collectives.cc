@@ -399,33 +399,27 @@ ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_4_BLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
-#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)         \
-  int take_##name parameters {                                                        \
-    const auto ours = [&](Channel& channel) {                                         \
-      auto owned = std::make_unique<Prepared>();                                      \
-      Prepared& prepared = *owned;                                                    \
-      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;   \
-      if (left == Left::none) start_request(channel, std::move(owned), request);      \
-      return left;                                                                    \
-    };                                                                                \
-    return serve(Kind::name, comm, false, ours, [&] { return pmpi.name arguments; }); \
+/// `hand_over` makes it a request's.
+#define ROPEWALK_TAKE_AS_REQUEST(hand_over, blocks, name, parameters, arguments, collective, \
+                                 its_arguments)                                              \
+  int take_##name parameters {                                                               \
+    const auto ours = [&](Channel& channel) {                                                \
+      auto owned = std::make_unique<Prepared>();                                             \
+      Prepared& prepared = *owned;                                                           \
+      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;          \
+      if (left == Left::none) hand_over(channel, std::move(owned), request);                 \
+      return left;                                                                           \
+    };                                                                                       \
+    return serve(Kind::name, comm, blocks, ours, [&] { return pmpi.name arguments; });       \
   }
+
+#define ROPEWALK_TAKE(...) ROPEWALK_TAKE_AS_REQUEST(start_request, false, __VA_ARGS__)
 ROPEWALK_MPI_NONBLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_4_NONBLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
 // The memory that the arguments name is the request's until it is freed.
-#define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)              \
-  int take_##name parameters {                                                             \
-    const auto ours = [&](Channel& channel) {                                              \
-      auto owned = std::make_unique<Prepared>();                                           \
-      Prepared& prepared = *owned;                                                         \
-      const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;        \
-      if (left == Left::none) make_persistent_request(channel, std::move(owned), request); \
-      return left;                                                                         \
-    };                                                                                     \
-    return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; });       \
-  }
+#define ROPEWALK_TAKE(...) ROPEWALK_TAKE_AS_REQUEST(make_persistent_request, true, __VA_ARGS__)
 ROPEWALK_MPI_PERSISTENT(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -61,7 +62,7 @@ int cancel_operation(void*, int) {
 
 // ---- Those that are known ----
 
-/// Null where it is the MPI's own, or has ended.
+/// Null where it is the MPI's own, or a nonblocking one that has ended.
 Operation* find(MPI_Request request) {
   if (count_known.load(std::memory_order_relaxed) == 0) return nullptr;
   std::lock_guard lock(operations.mutex);
@@ -71,6 +72,7 @@ Operation* find(MPI_Request request) {
 
 void add(MPI_Request request, std::unique_ptr<Operation> operation) {
   std::lock_guard lock(operations.mutex);
+  assert(!operations.all.contains(request));
   operations.all.emplace(request, operation.release());
   ++count_known;
 }
@@ -145,7 +147,7 @@ std::vector<MPI_Request> freed_requests() {
 /// The program's requests as the MPI sees them: without those that are under way here.
 class Shown {
  public:
-  Shown(int count, MPI_Request* requests) : requests_(requests), count_(count) {
+  Shown(int count, MPI_Request* requests) : requests_(requests) {
     if (requests == nullptr || count_known.load(std::memory_order_relaxed) == 0) return;
     for (int i = 0; i < count; ++i) {
       if (has_ended(requests[i], {})) continue;
@@ -169,7 +171,6 @@ class Shown {
 
  private:
   MPI_Request* const requests_;
-  const int count_;
   std::vector<MPI_Request> copy_;
   std::vector<int> hidden_;
 };

@@ -1,6 +1,8 @@
 // Tree packing: trees grow by one arc at a time, as many equal ones together as leave enough for
 // all others.
 #include <algorithm>
+#include <cassert>
+#include <iterator>
 #include <numeric>
 
 #include "synthesize/flow_graph.h"
@@ -114,6 +116,10 @@ class TreePacker {
 }  // namespace
 
 std::optional<std::vector<SpanningTree>> pack_trees(TreeCapacities capacities, Effort& effort) {
+  // No switch passes anything on.
+  assert(
+      std::all_of(capacities.arcs.begin() + capacities.terminals, capacities.arcs.end(),
+                  [](const auto& row) { return std::ranges::count(row, 0) == std::ssize(row); }));
   return TreePacker(capacities, effort).run();
 }
 

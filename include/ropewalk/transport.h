@@ -27,6 +27,7 @@ struct Capabilities {
   size_t inline_bytes_max = 0;  // where registered_sources: puts up to this need no source_memory
   size_t op_bytes_max = size_t{1} << 30;
   bool naps = false;  // now and then a timer wakes who sleeps on event_fd, and not what arrives
+  bool polls_kernel = false;  // `poll` makes system calls, beside which a yield costs little
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
   int64_t silence_max_ns = 0;
 };

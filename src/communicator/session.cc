@@ -14,14 +14,24 @@ Options without_key(Options options) {
   return options;
 }
 
+bool any_with(bool Capabilities::*capability, const Job& job) {
+  return std::ranges::any_of(job.transports(), [&](const Transport* transport) {
+    return transport->capabilities().*capability;
+  });
+}
+
 bool any_naps(const Job& job) {
-  return std::ranges::any_of(
-      job.transports(), [](const Transport* transport) { return transport->capabilities().naps; });
+  return any_with(&Capabilities::naps, job);
 }
 
 /// Between hosts waits are long. A transport that naps makes them longer.
 bool can_sleep_early(const Job& job) {
   return job.choice().between != nullptr && !any_naps(job);
+}
+
+/// Each look at what other hosts have sent asks the kernel, which may let others compute then.
+bool polls_kernel(const Job& job) {
+  return job.choice().between != nullptr && any_with(&Capabilities::polls_kernel, job);
 }
 
 /// For how long to sleep. Who naps is not always woken, and must look around.
@@ -69,7 +79,7 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
       progress(std::make_shared<Progress>(
           worker, clock, job.monitor().event_fd(),
           ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
-                          job.shares_cpus(), can_sleep_early(job), crowding(job),
+                          job.shares_cpus(), can_sleep_early(job), polls_kernel(job), crowding(job),
                           job.config().timeout.count()})) {
   first_key = job.config().job_key;
   epoch.former_ranks.resize(static_cast<size_t>(job.size()));

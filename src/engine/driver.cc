@@ -146,7 +146,7 @@ void Driver::run_beside(Group& group, const std::function<void()>& meanwhile) {
 }
 
 uint32_t Driver::turns_under_lock() const {
-  return progress_->options_.oversubscribed ? 1 : kTurnsUnderLock;
+  return progress_->options_.yields_at_once() ? 1 : kTurnsUnderLock;
 }
 
 void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {

@@ -7,8 +7,10 @@
 // A thread that waits drives the worker. When nothing moves it spins for 50 µs, yields for 20 ms
 // (in `next_sender`, which waits for nothing that is due, for 0.2 ms), then blocks in `ppoll` on
 // the transports' descriptors and the monitor's, for at most 20 ms. Where the ranks of a host share
-// CPUs it yields from the start, and `Plan::run` keeps the lock for one turn only. The clock is
-// read only now and then, and every 5 ms without movement the engines look for the reason.
+// CPUs, or a turn makes system calls (TCP between hosts), it yields from the start, and `Plan::run`
+// keeps the lock for one turn only: beside a system call a yield is cheap, and it may be the peer
+// that waits for this CPU. The clock is read only now and then, and every 5 ms without movement the
+// engines look for the reason.
 //
 // Where ranks are on several hosts it yields for 0.2 ms only, from the start where a yield showed
 // that others compute on this CPU, and neither spins nor yields after
@@ -60,8 +62,12 @@ struct ProgressOptions {
   std::optional<int> progress_cpu;
   bool oversubscribed = false;  // local ranks share CPUs: give the CPU away early
   bool across_hosts = false;    // waits may be long beside what waking takes: block early
+  bool polls_kernel = false;    // each turn makes system calls
   double ranks_per_cpu = 1;     // of the fullest host
   int64_t timeout_ns = 0;       // of the job
+
+  /// Give the CPU away after each turn.
+  bool yields_at_once() const { return oversubscribed || polls_kernel; }
 };
 
 /// The end of a limit, when other ranks are asked what they wait for; and so long after it their

@@ -72,7 +72,7 @@ void Progress::idle(WaitState& wait) {
   // One that yields may come back late.
   const uint32_t spins_per_clock = crowded_ && !wait.background ? 2 : kSpinsPerClock;
   if (!block_at_once && ++wait.spins % spins_per_clock != 0) {
-    if ((options_.oversubscribed || crowded_) && !wait.background) {
+    if ((options_.yields_at_once() || crowded_) && !wait.background) {
       if (wait.spins >= kYieldsUntilNoted) note_wait(wait);  // it may not come back for long
       sched_yield();
     } else {

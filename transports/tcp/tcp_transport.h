@@ -43,7 +43,10 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   TcpTransport(int rank, int size, SocketSource& sockets, const Options& options);
 
   Capabilities capabilities() const override {
-    return {.name = "tcp", .op_bytes_max = tcp::kPutBytesMax, .silence_max_ns = silence_max_ns_};
+    return {.name = "tcp",
+            .op_bytes_max = tcp::kPutBytesMax,
+            .polls_kernel = true,
+            .silence_max_ns = silence_max_ns_};
   }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.

@@ -20,9 +20,9 @@ constexpr double kTooSlow = 4;
 /// median counts: another process may have held one up.
 constexpr int kCalls = 5;
 /// Nothing is tried once so much has been spent, nor what would, as predicted, take longer; but for
-/// two at first, unless links are far: what a call takes is a guess until then.
+/// three at first, unless links are far: what a call takes is a guess until then.
 constexpr double kBudget_s = 25e-3;
-constexpr size_t kTriedAnyway = 2;
+constexpr size_t kTriedAnyway = 3;
 constexpr double kFar_us = 5000;
 
 /// The fastest, as predicted, as far as `left_s` reaches; some anyway.

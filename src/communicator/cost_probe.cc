@@ -32,6 +32,8 @@ constexpr double kEnough_s = 6e-3;
 constexpr double kTransferring_s = 14e-3;
 /// So many times as slow as most, a link parts two racks.
 constexpr double kSlow = 2.5;
+/// So many times as far as most, a link leads to another place.
+constexpr double kFar = 8;
 /// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
 /// rate.
 constexpr double kFarLatency_s = 5e-3;
@@ -54,9 +56,11 @@ class LinkProbe {
 
   /// On the rank that follows: zeros.
   LinkCost run() {
-    const double one_way_s = least_time_s(kPingPongs, 1) / 2;
-    const double burst_s = least_time_s(kPingPongs / 2, kBurst) - 2 * one_way_s;
-    const double overhead_s = std::clamp(burst_s / (kBurst - 1), 0.0, one_way_s);
+    const double ping_s = least_time_s(kPingPongs, 1);
+    const double burst_s = least_time_s(kPingPongs / 2, kBurst);
+    // Where even a burst came back earlier, other processes have held up the pings.
+    const double one_way_s = std::min(ping_s, burst_s) / 2;
+    const double overhead_s = std::min((burst_s - 2 * one_way_s) / (kBurst - 1), one_way_s);
     const double s_per_byte =
         leads_ ? lead_transfers(one_way_s, kTransferring_s) : follow_transfers();
     if (!leads_) return {};
@@ -204,42 +208,58 @@ class RingProbe {
   Buffer<uint8_t> buffer_;
 };
 
+/// Those that are known, not 0, in ascending order.
+std::vector<double> known_of(const std::vector<double>& values) {
+  std::vector<double> known;
+  std::ranges::copy_if(values, std::back_inserter(known), [](double one) { return one > 0; });
+  std::ranges::sort(known);
+  return known;
+}
+
 /// What the better ones of the links take, of which two lead to each slow host; 0: not known.
 double usual(const std::vector<double>& s_per_byte) {
-  std::vector<double> known;
-  std::ranges::copy_if(s_per_byte, std::back_inserter(known), [](double one) { return one > 0; });
-  if (2 * known.size() < s_per_byte.size()) return 0;
-  std::ranges::sort(known);
-  return known[(known.size() - 1) / 3];
+  const std::vector<double> known = known_of(s_per_byte);
+  return 2 * known.size() < s_per_byte.size() ? 0 : known[(known.size() - 1) / 3];
+}
+
+/// The upper median: the most would be what another process held up longest. 0: none is known.
+double median(const std::vector<double>& values) {
+  const std::vector<double> known = known_of(values);
+  return known.empty() ? 0 : known[known.size() / 2];
 }
 
 /// Of the links of the ring; equal on all ranks.
 struct RingCosts {
-  double latency_s = 0, overhead_s = 0;  // the most
-  std::vector<double> s_per_byte;        // by link; 0: not known
+  double latency_s = 0, overhead_s = 0;
+  std::vector<double> s_per_byte;  // by link; 0: not known
 };
 
 RingCosts measure_ring(Communicator& communicator, RingProbe& ring) {
   const auto links = static_cast<size_t>(ring.links());
-  std::vector<double> found(links + 2);
+  std::vector<double> found(3 * links);
+  const auto note = [&](int link, const LinkCost& cost) {
+    const auto at = static_cast<size_t>(link);
+    found[at] = cost.s_per_byte;
+    found[links + at] = cost.latency_s;
+    found[2 * links + at] = cost.overhead_s;
+  };
   const auto is_even = [](int link) { return link % 2 == 0; };
-  ring.for_each(is_even, [&](int link, LinkProbe probe) {
-    const LinkCost one = probe.run();
-    found[static_cast<size_t>(link)] = one.s_per_byte;
-    found[links] = std::max(found[links], one.latency_s);
-    found[links + 1] = std::max(found[links + 1], one.overhead_s);
-  });
+  ring.for_each(is_even, [&](int link, LinkProbe probe) { note(link, probe.run()); });
   const auto is_odd = [](int link) { return link % 2 != 0; };
   ring.for_each(is_odd, [&](int link, LinkProbe probe) {
-    const LinkCost one = probe.run_briefly();
-    found[static_cast<size_t>(link)] = one.s_per_byte;
-    // Of two pings the shorter is a guess, but for far links.
-    if (one.latency_s > kFarLatency_s) found[links] = std::max(found[links], one.latency_s);
+    LinkCost brief = probe.run_briefly();
+    // Of two pings the shorter is a guess, except over far links.
+    if (brief.latency_s <= kFarLatency_s) brief.latency_s = 0;
+    note(link, brief);
   });
   communicator.all_reduce(std::span(found), kMax);
-  RingCosts costs{found[links], found[links + 1], {}};
-  costs.s_per_byte.assign(found.begin(), found.end() - 2);
-  return costs;
+  const auto third = [&](size_t which) {
+    const auto begin = found.begin() + static_cast<std::ptrdiff_t>(which * links);
+    return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(links));
+  };
+  const std::vector<double> latencies = third(1);
+  const double most = std::ranges::max(latencies), usual_s = median(latencies);
+  return {most > kFar * usual_s ? most : usual_s, median(third(2)), third(0)};
 }
 
 /// Links that are slow twice: another job may have held them up once.
@@ -287,15 +307,20 @@ Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, C
   RingCosts found = measure_ring(communicator, ring);
   const std::vector<bool> slow = find_slow(communicator, ring, found);
   const std::vector<int> racks = by_host.count() > 2 ? racks_between(slow) : std::vector<int>();
-  double most = 0, most_across = 0;
+  std::vector<double> like_most;
+  double slowest = 0;
   for (size_t link = 0; link < slow.size(); ++link) {
-    double& kind = slow[link] && !racks.empty() ? most_across : most;
-    kind = std::max(kind, found.s_per_byte[link]);
+    const double s_per_byte = found.s_per_byte[link];
+    if (slow[link])
+      slowest = std::max(slowest, s_per_byte);
+    else
+      like_most.push_back(s_per_byte);
   }
+  double s_per_byte = racks.empty() && slowest > 0 ? slowest : median(like_most);
   // Nothing was moved over links that are far.
-  if (most == 0) most = costs.model.inter.s_per_byte;
-  costs.model.inter = {found.latency_s, found.overhead_s, most};
-  costs.model.racks_s_per_byte = most_across;
+  if (s_per_byte == 0) s_per_byte = costs.model.inter.s_per_byte;
+  costs.model.inter = {found.latency_s, found.overhead_s, s_per_byte};
+  costs.model.racks_s_per_byte = racks.empty() ? 0 : slowest;
   costs.racks.clear();
   for (const int host : racks.empty() ? std::vector<int>() : by_host.host_of)
     costs.racks.push_back(racks[static_cast<size_t>(host)]);

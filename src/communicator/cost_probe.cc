@@ -257,9 +257,7 @@ RingCosts measure_ring(Communicator& communicator, RingProbe& ring) {
     const auto begin = found.begin() + static_cast<std::ptrdiff_t>(which * links);
     return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(links));
   };
-  const std::vector<double> latencies = third(1);
-  const double most = std::ranges::max(latencies), usual_s = median(latencies);
-  return {most > kFar * usual_s ? most : usual_s, median(third(2)), third(0)};
+  return {latency_of(third(1)), median(third(2)), third(0)};
 }
 
 /// Links that are slow twice: another job may have held them up once.
@@ -284,6 +282,11 @@ std::vector<bool> find_slow(Communicator& communicator, RingProbe& ring, RingCos
 }
 
 }  // namespace
+
+double latency_of(const std::vector<double>& links) {
+  const double most = std::ranges::max(links), usual_s = median(links);
+  return most > kFar * usual_s ? most : usual_s;
+}
 
 std::vector<int> racks_between(const std::vector<bool>& slow) {
   assert(!slow.empty());

@@ -3,17 +3,32 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "bootstrap/monitor_testing.h"
 #include "tests/engine/broadcast_testing.h"
 #include "transports/fake/forwarding_transport.h"
 #include "transports/fake/instant_fabric.h"
+
+namespace {
+
+int yields = 0;
+
+}  // namespace
+
+/// Stands in front of the C library's, and counts.
+extern "C" int sched_yield() noexcept {
+  ++yields;
+  return static_cast<int>(::syscall(SYS_sched_yield));
+}
 
 namespace ropewalk {
 namespace {
@@ -50,13 +65,17 @@ class SlowTransport final : public ForwardingTransport {
 class CountingTransport final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
+  size_t poll(std::span<Completion> into) override {
+    if (on_poll) on_poll();
+    return below_.poll(into);
+  }
   bool arm() override {
     ++armed;
     if (on_arm) on_arm();
     return below_.arm();
   }
   int armed = 0;
-  std::function<void()> on_arm;
+  std::function<void()> on_arm, on_poll;
 };
 
 /// Has a peer's hello only where it has been polled since, as one that reads it from a socket.
@@ -203,6 +222,30 @@ TEST_F(DriverThatWaits, YieldsForLongWhereACallerWaits) {
   clock.happens = [&] { send(); };
   driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(transport.armed, 0);
+}
+
+// A run made up to 64 turns, and then 32 more, before it yielded: over TCP, where a turn takes
+// system calls, 120 us in which a peer on the same CPU could not answer.
+TEST_F(DriverThatWaits, YieldsAfterEachTurnThatMakesSystemCalls) {
+  send();
+  driver.wait(groups[0], driver.timeout_ns());
+  clock.step_ns = 10;
+  const auto turns_between_yields = [&](bool polls_kernel) {
+    LoneDriver other{engine0,
+                     clock,
+                     {.progress_thread = false, .progress_cpu = {}, .polls_kernel = polls_kernel}};
+    int polls = 0, polls_since = 0, most = 0, yields_seen = yields;
+    transport.on_poll = [&] {
+      polls_since = std::exchange(yields_seen, yields) == yields ? polls_since + 1 : 1;
+      most = std::max(most, polls_since);
+      if (++polls == 1000) send();
+    };
+    other.run(groups[0]);
+    transport.on_poll = {};
+    return most;
+  };
+  EXPECT_LE(turns_between_yields(true), 2);
+  EXPECT_GT(turns_between_yields(false), 64);
 }
 
 /// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.

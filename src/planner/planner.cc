@@ -109,11 +109,7 @@ class Predictor {
   double seconds(const Choice& choice, size_t bytes) const {
     if (request_.times.empty()) return modelled_s(choice, bytes);
     const MeasuredTime* longest = longest_of(choice);
-    if (longest == nullptr) {
-      const size_t shortest = request_.times.front().bytes;
-      const double guess = bytes <= longest_of(choice.collective) ? kGuess : 1;
-      return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
-    }
+    if (longest == nullptr) return guessed_s(choice, bytes);
     if (bytes <= longest->bytes) return measured_s(choice, bytes);
     if (!request_.slow_ones_left_out)
       return longest->seconds + growth_s(choice, longest->bytes, bytes);
@@ -177,7 +173,7 @@ class Predictor {
         below = &time;
         continue;
       }
-      if (below == nullptr) return time.seconds * shortening(choice, time.bytes, bytes);
+      if (below == nullptr) return shortened_s(choice, time, bytes);
       const double part = static_cast<double>(bytes - below->bytes) /
                           static_cast<double>(time.bytes - below->bytes);
       return below->seconds + part * (time.seconds - below->seconds);
@@ -195,10 +191,20 @@ class Predictor {
     return fastest;
   }
 
-  /// What part of the time of `from` bytes fewer take, as modelled.
-  double shortening(const Choice& choice, size_t from, size_t bytes) const {
-    const double whole = modelled_s(choice, from);
-    return whole > 0 ? std::min(modelled_s(choice, bytes) / whole, 1.0) : 1;
+  /// Of an algorithm that was not measured, beside others that were.
+  double guessed_s(const Choice& choice, size_t bytes) const {
+    const size_t shortest = request_.times.front().bytes;
+    const double guess = bytes <= longest_of(choice.collective) ? kGuess : 1;
+    return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
+  }
+  /// Of fewer bytes than were measured: the part of the time that they take, as modelled. Where
+  /// others were measured with fewer, the model may have been wrong about the bytes: then it is a
+  /// guess.
+  double shortened_s(const Choice& choice, const MeasuredTime& time, size_t bytes) const {
+    const double whole = modelled_s(choice, time.bytes);
+    const double part = whole > 0 ? std::min(modelled_s(choice, bytes) / whole, 1.0) : 1;
+    if (time.bytes == request_.times.front().bytes) return time.seconds * part;
+    return std::min(time.seconds, std::max(time.seconds * part, guessed_s(choice, bytes)));
   }
   /// What more bytes add, as modelled.
   double growth_s(const Choice& choice, size_t from, size_t bytes) const {

@@ -80,7 +80,8 @@ inline constexpr int kCollectives = ROPEWALK_COLLECTIVES(ROPEWALK_COUNT);
   X(scattered)          /* broadcast and reduce, a part of the vector owned by each */  \
   X(leaders)            /* one rank of each host adds for it and talks to the others */ \
   X(racks)              /* two levels: within racks, then between them */               \
-  X(grid)               /* of one host: within groups of ranks, then between them */
+  X(grid)               /* of one host: within groups of ranks, then between them */    \
+  X(synthesized)        /* made for the network as described: Zhao and others 2024 */
 
 enum class Algorithm : uint8_t {
   automatic,  // "auto": let the planner choose

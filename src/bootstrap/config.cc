@@ -176,6 +176,22 @@ std::vector<VariableInfo> ib_variable_infos() {
   };
 }
 
+/// By what the planner chooses.
+std::vector<VariableInfo> cost_variable_infos() {
+  return {
+      {"ROPEWALK_PROBE", "1",
+       "0 or 1: in jobs on several hosts, measure the links between them at the start, some 50 ms, "
+       "instead of taking the rate that the system tells of adapters; and try other algorithms in "
+       "calls that come again and again, and take longer than predicted; rank 0's counts"},
+      {"ROPEWALK_TUNING", "what `ropewalk tune` has saved",
+       "a tuning profile of these hosts, in place of the probe; none: not even a saved one; rank "
+       "0's counts"},
+      {"ROPEWALK_NETWORK", "none",
+       "a description of the network, or a template (docs/network.md): then schedules are made for "
+       "it where hosts are not alike and that gains; rank 0's counts"},
+  };
+}
+
 std::vector<VariableInfo> general_variable_infos() {
   static const std::string algorithm_list = algorithm_words_text();
   static const std::string transport_help = transport_words_text() + "; the same on every rank";
@@ -217,13 +233,6 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_TCP_STREAMS", "one a network",
        "sockets per pair of ranks, 1 to 16; by default one for each of the networks of one speed "
        "that all hosts share"},
-      {"ROPEWALK_PROBE", "1",
-       "0 or 1: in jobs on several hosts, measure the links between them at the start, some 50 ms, "
-       "instead of taking the rate that the system tells of adapters; and try other algorithms in "
-       "calls that come again and again, and take longer than predicted; rank 0's counts"},
-      {"ROPEWALK_TUNING", "what `ropewalk tune` has saved",
-       "a tuning profile of these hosts, in place of the probe; none: not even a saved one; rank "
-       "0's counts"},
       {"ROPEWALK_SLICE_BYTES", "1M", "largest slice of a message; the same on every rank"},
       {"ROPEWALK_PROGRESS_THREAD", "1", "0 or 1: drive started operations in the background"},
       {"ROPEWALK_PROGRESS_CPU", "none", "bind the progress thread to this CPU"},
@@ -252,6 +261,7 @@ std::vector<VariableInfo> general_variable_infos() {
 const std::vector<VariableInfo>& variable_infos() {
   static const std::vector<VariableInfo> infos = [] {
     std::vector<VariableInfo> all = general_variable_infos();
+    std::ranges::copy(cost_variable_infos(), std::back_inserter(all));
     std::ranges::copy(ib_variable_infos(), std::back_inserter(all));
     return all;
   }();
@@ -290,6 +300,7 @@ Config parse_config(const Lookup& get) {
   read.size("ROPEWALK_SLICE_BYTES", config.slice_bytes, size_t{1} << 10, size_t{1} << 30);
   read.integer("ROPEWALK_PROBE", config.probe, 0, 1);
   read.text("ROPEWALK_TUNING", config.tuning);
+  read.text("ROPEWALK_NETWORK", config.network);
   read.integer("ROPEWALK_PROGRESS_THREAD", config.progress_thread, 0, 1);
   read.integer("ROPEWALK_PROGRESS_CPU", config.progress_cpu, 0, 65535);
   read.integer("ROPEWALK_ELASTIC", config.elastic, 0, 1);

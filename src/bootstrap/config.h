@@ -41,6 +41,7 @@ struct Config {
   int ib_mtu = 4096;                // ROPEWALK_IB_MTU: bytes of a packet, at most
   bool probe = true;                // ROPEWALK_PROBE: 0 or 1; counts on rank 0
   std::string tuning;               // ROPEWALK_TUNING: a file, or none; counts on rank 0
+  std::string network;              // ROPEWALK_NETWORK: a file or a template; counts on rank 0
   size_t slice_bytes = 1 << 20;     // ROPEWALK_SLICE_BYTES: largest slice, same on all ranks
   bool progress_thread = true;      // ROPEWALK_PROGRESS_THREAD: 0 or 1
   std::optional<int> progress_cpu;  // ROPEWALK_PROGRESS_CPU

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,23 +16,97 @@
 #include "communicator/cost_probe.h"
 #include "job/plan_request.h"
 #include "job/tuning.h"
+#include "network/job_hosts.h"
+#include "simulate/job_network.h"
 
 namespace ropewalk {
 namespace {
 
-/// The tuning profile that rank 0 has found for this job; empty: none. Collective.
-std::string share_tuning(Communicator& communicator, const Job& job, const TunedJob& tuned) {
-  std::string text;
-  if (job.rank() == 0) text = find_tuning(job.config().tuning, tuned);
+constexpr size_t kDescriptionBytesMax = size_t{16} << 20;
+constexpr const char* kDescribeAdvice =
+    "ROPEWALK_NETWORK names a file on rank 0's host that describes the hosts of the job in the "
+    "order of their ranks, or by their names (docs/network.md)";
+
+/// Rank 0's `text`, which is at most so long. Collective.
+std::string share_text(Communicator& communicator, std::string text, size_t bytes_max) {
   uint64_t bytes = text.size();
   communicator.broadcast(std::span(&bytes, 1), 0);
-  if (bytes > kTuningBytesMax)
+  if (bytes > bytes_max)
     throw Error(ErrorCode::protocol, "communicator",
-                fmt::format("rank 0 has a tuning profile of {} bytes", bytes),
+                fmt::format("rank 0 has a text of {} bytes for all", bytes),
                 "install the same Ropewalk on every rank");
   text.resize(bytes);
   if (bytes > 0) communicator.broadcast(std::span(text), 0);
   return text;
+}
+
+/// The tuning profile that rank 0 has found for this job; empty: none. Collective.
+std::string share_tuning(Communicator& communicator, const Job& job, const TunedJob& tuned) {
+  return share_text(communicator,
+                    job.rank() == 0 ? find_tuning(job.config().tuning, tuned) : std::string(),
+                    kTuningBytesMax);
+}
+
+/// No description begins with it: then follows why there is none.
+constexpr char kNoNetwork = '!';
+
+/// As it is described on rank 0, in the words that all get.
+std::string described_network(const std::string& words) {
+  try {
+    std::string text = text_of(ropewalk::find_network(words, 0));
+    if (text.size() <= kDescriptionBytesMax) return text;
+    return fmt::format("{}{} is longer than {} bytes", kNoNetwork, words, kDescriptionBytesMax);
+  } catch (const Error& error) {
+    return fmt::format("{}{}: {}", kNoNetwork, words, error.failure().reason);
+  }
+}
+
+/// Where nothing else is said of messages, those cost what was measured between hosts.
+Network with_measured(Network network, const Costs& costs) {
+  const bool is_measured = costs.inter == CostSource::probe || costs.inter == CostSource::profile;
+  if (!is_measured || network.between != Network().between) return network;
+  network.between.latency_s = costs.model.inter.latency_s;
+  network.between.overhead_s = costs.model.inter.overhead_s;
+  for (NetworkLink& link : network.links) link.latency_s = 0;  // was measured, too
+  return network;
+}
+
+/// What rank 0 was told of the network, else what the profile says. Collective. Throws
+/// Error(invalid_argument) where it does not serve.
+std::optional<Network> find_description(Communicator& communicator, const Job& job,
+                                        const Costs& costs) {
+  if (!job.may_know_network())
+    return costs.profile ? costs.profile->network : std::optional<Network>();
+  const std::string text = share_text(
+      communicator, job.rank() == 0 ? described_network(job.config().network) : std::string(),
+      kDescriptionBytesMax);
+  if (text.starts_with(kNoNetwork))
+    throw Error(ErrorCode::invalid_argument, "network", text.substr(1));
+  return parse_network(text);
+}
+
+/// The network as the job numbers its ranks; null where nothing is known that serves. Collective.
+/// Throws where the algorithm that needs it is forced.
+std::shared_ptr<JobNetwork> find_network(Communicator& communicator, const Job& job,
+                                         const Costs& costs) {
+  std::string why_not = "nothing is known of the network";
+  try {
+    if (const auto described = find_description(communicator, job, costs))
+      return std::make_shared<JobNetwork>(
+          with_measured(network_of_job(*described, job.hosts(), job.host_names()), costs),
+          job.rank());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    why_not = error.failure().reason;
+    // A profile may be of more hosts.
+    if (job.rank() == 0)
+      log(job.may_know_network() ? LogLevel::warn : LogLevel::info, 0,
+          "the description of the network is not used: {}; {}", why_not, kDescribeAdvice);
+  }
+  if (job.config().algorithm == Algorithm::synthesized && job.size() > 1)
+    throw Error(ErrorCode::unavailable, "communicator",
+                "ROPEWALK_ALGORITHM=synthesized cannot be: " + why_not, kDescribeAdvice);
+  return nullptr;
 }
 
 /// What a tuning profile can be asked about.
@@ -39,9 +114,8 @@ TunedJob tuned_job(const Job& job) {
   return {job.host_names(), job.hosts(), names_of(job.choice())};
 }
 
-}  // namespace
-
-Costs find_costs(Communicator& communicator, const Job& job) {
+/// Of links and calls.
+Costs find_link_costs(Communicator& communicator, const Job& job) {
   Costs costs = unmeasured_costs(job.choice());
   if (job.may_have_tuning()) {
     const TunedJob tuned = tuned_job(job);
@@ -63,6 +137,14 @@ Costs find_costs(Communicator& communicator, const Job& job) {
         costs.times = times;
         return plan_for(call, job.config(), job.choice(), placement, costs);
       });
+  return costs;
+}
+
+}  // namespace
+
+Costs find_costs(Communicator& communicator, const Job& job) {
+  Costs costs = find_link_costs(communicator, job);
+  costs.network = find_network(communicator, job, costs);
   return costs;
 }
 

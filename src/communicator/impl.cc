@@ -10,6 +10,7 @@
 #include "communicator/find_costs.h"
 #include "engine/layout.h"
 #include "job/plan_request.h"
+#include "simulate/job_network.h"
 #include "topology/topology.h"
 
 namespace ropewalk {
@@ -47,8 +48,10 @@ TunedJob tuned_part(const Job& job, const Members& members, const TransportChoic
 
 Costs inherited_costs(const Communicator::Impl& whole, const Job& job, const Members& members,
                       const TransportChoice& choice, const std::vector<int>& ranks) {
-  return costs_of_part(whole.costs, whole.members.placement.hosts, ranks,
-                       tuned_part(job, members, choice, whole.costs.profile != nullptr));
+  Costs costs = costs_of_part(whole.costs, whole.members.placement.hosts, ranks,
+                              tuned_part(job, members, choice, whole.costs.profile != nullptr));
+  costs.network = whole.costs.network ? whole.costs.network->part(ranks, members.rank) : nullptr;
+  return costs;
 }
 
 Communicator::Impl::Impl(const Options& options,
@@ -299,6 +302,8 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call, boo
 }
 
 Schedule Communicator::Impl::schedule_of(const Call& call, Algorithm algorithm) const {
+  if (algorithm == Algorithm::synthesized)
+    return costs.network->schedule(call.collective, call.root);
   if (!traits_of(call.collective).is_point_to_point())
     return build_schedule({call.collective, algorithm, size(), call.root,
                            grouping_for(algorithm, size(), members.placement.hosts, costs.racks,

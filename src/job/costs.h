@@ -13,6 +13,7 @@
 
 namespace ropewalk {
 
+class JobNetwork;      // simulate/job_network.h
 struct TuningProfile;  // job/tuning.h
 
 enum class CostSource {
@@ -31,6 +32,7 @@ struct Costs {
   std::vector<MeasuredTime> times = {};                    // of whole calls, by ascending bytes
   CostSource calls = CostSource::constant;                 // of `times`, where there are some
   std::shared_ptr<const TuningProfile> profile = nullptr;  // for parts of the job, too
+  std::shared_ptr<JobNetwork> network = nullptr;           // as it was described
 
   bool operator==(const Costs&) const = default;
 };

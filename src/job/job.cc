@@ -63,6 +63,7 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
     std::string costs;
     if (config_.probe) costs += kProbe;
     if (ropewalk::may_have_tuning(config_.tuning)) costs += kTuning;
+    if (!config_.network.empty()) costs += kNetwork;
     if (!costs.empty()) infos.emplace(kCosts, costs);
   }
   coordinator_ = !identity.coordinator.empty()

@@ -68,6 +68,8 @@ class Job {
   /// Whether rank 0 wants costs measured, and may have a tuning profile. Equal on all ranks.
   bool probes_costs() const { return rank_zero_says(kProbe); }
   bool may_have_tuning() const { return rank_zero_says(kTuning); }
+  /// Whether rank 0 has a description of the network.
+  bool may_know_network() const { return rank_zero_says(kNetwork); }
 
   const TransportChoice& choice() const { return choice_; }
   const std::vector<Transport*>& transports() const { return transports_; }
@@ -92,7 +94,8 @@ class Job {
 
  private:
   /// What rank 0 tells in its record, beside what it tells of transports: words of this.
-  static constexpr std::string_view kCosts = "costs", kProbe = "probe", kTuning = "tuning";
+  static constexpr std::string_view kCosts = "costs", kProbe = "probe", kTuning = "tuning",
+                                    kNetwork = "network";
   bool rank_zero_says(std::string_view word) const;
 
   std::vector<PeerRecord> meet_others();

@@ -5,13 +5,17 @@
 
 #include "engine/layout.h"
 #include "engine/wire.h"
+#include "simulate/job_network.h"
 
 namespace ropewalk {
 namespace {
 
-/// What ROPEWALK_ALGORITHM forces; automatic where the named one does not implement `collective`.
-Algorithm forced_by(const Config& config, Collective collective) {
-  const bool applies = std::ranges::count(algorithms_for(collective), config.algorithm) != 0;
+/// What ROPEWALK_ALGORITHM forces; automatic where the named one does not implement `collective`,
+/// or needs a network that nothing is known of: before it is read, and in parts of the job.
+Algorithm forced_by(const Config& config, Collective collective, const Costs& costs) {
+  const bool applies = config.algorithm != Algorithm::automatic &&
+                       implements(config.algorithm, collective) &&
+                       (config.algorithm != Algorithm::synthesized || costs.network);
   return applies ? config.algorithm : Algorithm::automatic;
 }
 
@@ -40,12 +44,14 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.racks = costs.racks;
   request.root = call.root;
   request.forced = call.algorithm;
-  if (call.algorithm == Algorithm::automatic) request.forced = forced_by(config, call.collective);
+  if (call.algorithm == Algorithm::automatic)
+    request.forced = forced_by(config, call.collective, costs);
   request.mapped = all_mapped(transports, placement.hosts);
   request.cost = costs.model;
   request.times = costs.times;
   request.slow_ones_left_out = costs.calls == CostSource::profile;
   request.slice_bytes_max = slice_bytes_max(config);
+  if (costs.network) request.made = costs.network->find(request);
   return request;
 }
 

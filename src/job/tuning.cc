@@ -92,6 +92,8 @@ TuningProfile parse(const Json& json) {
   }
   if (const auto racks = json.find("between_racks"); racks != json.end())
     profile.racks_s_per_byte = 1 / rate_of(*racks);
+  if (const auto network = json.find("network"); network != json.end())
+    profile.network = parse_network(network->dump());
   for (const Json& job : json.at("jobs")) {
     TuningProfile::Calls& calls = profile.jobs.emplace_back();
     calls.ranks = count_of(job, "ranks");
@@ -240,6 +242,7 @@ std::string text_of(const TuningProfile& profile) {
                              {"bytes_per_s", rounded(1 / link->cost.s_per_byte)}};
   if (profile.racks_s_per_byte > 0)
     json["between_racks"] = {{"bytes_per_s", rounded(1 / profile.racks_s_per_byte)}};
+  if (profile.network) json["network"] = Json::parse(text_of(*profile.network));
   json["jobs"] = Json::array();
   for (const TuningProfile::Calls& job : profile.jobs) {
     Json calls = Json::array();

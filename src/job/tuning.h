@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/costs.h"
+#include "network/network.h"
 
 namespace ropewalk {
 
@@ -33,6 +34,7 @@ struct TuningProfile {
   std::optional<Link> between_hosts;  // where there are several; of one rack, if in several racks
   double racks_s_per_byte = 0;        // between racks; 0: there is one
   std::vector<Calls> jobs;
+  std::optional<Network> network = {};  // as it was described when this was measured
 };
 
 inline constexpr size_t kTuningBytesMax = 1 << 20;

@@ -57,6 +57,15 @@ TEST(Tuning, WhatIsWrittenIsReadAgain) {
   EXPECT_DOUBLE_EQ(read.jobs[1].times[1].seconds, 4e-6);
 }
 
+TEST(Tuning, KeepsTheDescriptionOfTheNetwork) {
+  TuningProfile described = profile();
+  EXPECT_FALSE(parse_tuning(text_of(described)).network);
+  described.network = network_of_template("racks:2x1:uplink=4:ranks=2", 0);
+  EXPECT_EQ(parse_tuning(text_of(described)).network, described.network);
+  EXPECT_NE(refusal_of(R"({"jobs": [], "network": {"hosts": [{"name": "alpha"}], "cables": []}})"),
+            "");
+}
+
 TEST(Tuning, ServesJobsOfItsHostsAlone) {
   EXPECT_EQ(why_not_for(profile(), whole_job()), "");
   const Costs costs = tuned(profile(), whole_job());

@@ -92,6 +92,24 @@ void check_network(const Network& network) {
     }
 }
 
+Network network_of_hosts(const Network& network, const std::vector<HostPart>& parts) {
+  Network some = network;
+  some.hosts.clear();
+  some.links.clear();
+  const auto count = static_cast<int>(parts.size());
+  std::vector<int> numbers(network.hosts.size(), -1);  // by node: its new number
+  for (const HostPart& part : parts) {
+    numbers[static_cast<size_t>(part.host)] = some.host_count();
+    some.hosts.push_back({network.hosts[static_cast<size_t>(part.host)].name, part.ranks});
+  }
+  for (int i = 0; i < std::ssize(network.switches); ++i) numbers.push_back(count + i);
+  for (NetworkLink link : network.links) {
+    for (int& end : link.ends) end = numbers[static_cast<size_t>(end)];
+    if (std::ranges::min(link.ends) >= 0) some.links.push_back(link);
+  }
+  return some;
+}
+
 Network with_faults(const Network& network, uint64_t seed, std::string& told) {
   Network faulty = network;
   std::mt19937_64 draw(seed);
@@ -104,14 +122,10 @@ Network with_faults(const Network& network, uint64_t seed, std::string& told) {
   const size_t dropped = (slow + 1 + draw() % (network.hosts.size() - 1)) % network.hosts.size();
   const int gone = static_cast<int>(dropped);
   told += fmt::format("; {} is gone, with its ranks", network.hosts[dropped].name);
-  faulty.hosts.erase(faulty.hosts.begin() + gone);
-  std::erase_if(faulty.links, [gone](const NetworkLink& link) {
-    return link.ends[0] == gone || link.ends[1] == gone;
-  });
-  for (NetworkLink& link : faulty.links)
-    for (int& end : link.ends)
-      if (end > gone) --end;
-  return faulty;
+  std::vector<HostPart> left;
+  for (int host = 0; host < faulty.host_count(); ++host)
+    if (host != gone) left.push_back({host, faulty.hosts[static_cast<size_t>(host)].ranks});
+  return network_of_hosts(faulty, left);
 }
 
 }  // namespace ropewalk

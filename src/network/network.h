@@ -70,6 +70,14 @@ Network network_of_template(std::string_view words, int ranks);
 /// A template, or the path of a file, which says itself how many ranks there are.
 Network find_network(const std::string& words, int ranks);
 
+/// Of `network` the host of that number, with so many ranks.
+struct HostPart {
+  int host = 0;
+  int ranks = 1;
+};
+/// Those hosts alone, each once at most, in that order, and the links that are left. Pure.
+Network network_of_hosts(const Network& network, const std::vector<HostPart>& parts);
+
 /// The same with one host dropped and one whose links have a quarter of their rate, as `seed`
 /// draws them; `told` says which. A network of few hosts loses none. Pure.
 Network with_faults(const Network& network, uint64_t seed, std::string& told);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <limits>
+#include <tuple>
 
 #include "ropewalk/status.h"
 #include "schedule/algorithm.h"
@@ -298,6 +299,22 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   return candidate;
 }
 
+Candidate consider(const PlanRequest& request, const MadeSchedule& made) {
+  const bool is_forced = request.forced == Algorithm::synthesized;
+  std::string why = made.why_not;
+  if (why.empty() && !is_forced && request.forced != Algorithm::automatic)
+    why = "another one is forced";
+  if (why.empty() && !is_forced && made.predicted_s * kWorthMaking >= made.otherwise_s)
+    why = made.otherwise_s > 0
+              ? fmt::format("gains less than {:.0f} %; {}", 100 * (kWorthMaking - 1), made.told)
+              : made.told;
+  return {.algorithm = Algorithm::synthesized,
+          .predicted_us = 1e6 * made.predicted_s,
+          .partners = made.partners,
+          .reason = why.empty() ? made.told : "passed over: " + why,
+          .eligible = why.empty()};
+}
+
 std::string list_of(const std::vector<Algorithm>& algorithms) {
   std::string names;
   for (Algorithm algorithm : algorithms)
@@ -313,8 +330,16 @@ void require_available(const PlanRequest& request, const std::vector<Algorithm>&
                 fmt::format("{} ranks, {} host numbers", request.ranks, request.hosts.size()));
   if (algorithms.empty())
     throw Error(ErrorCode::unavailable, operation, "this is not run by an algorithm");
-  if (request.forced != Algorithm::automatic &&
-      std::ranges::find(algorithms, request.forced) == algorithms.end())
+  if (request.forced == Algorithm::synthesized && implements(request.forced, request.collective)) {
+    if (!request.made)
+      throw Error(ErrorCode::unavailable, operation, "nothing is known of the network",
+                  "describe it to rank 0: ROPEWALK_NETWORK=FILE (docs/network.md)");
+    if (!request.made->why_not.empty())
+      throw Error(ErrorCode::unavailable, operation,
+                  "no schedule is made for the network: " + request.made->why_not,
+                  fmt::format("use auto or one of: {}", list_of(algorithms)));
+  } else if (request.forced != Algorithm::automatic &&
+             std::ranges::find(algorithms, request.forced) == algorithms.end())
     throw Error(ErrorCode::unavailable, operation,
                 fmt::format("there is no algorithm '{}'", name_of(request.forced)),
                 fmt::format("use auto or one of: {}", list_of(algorithms)));
@@ -345,13 +370,20 @@ PlanDecision choose(const PlanRequest& request) {
   PlanDecision decision;
   for (Algorithm algorithm : algorithms)
     decision.candidates.push_back(consider(request, predictor, algorithm));
+  if (request.made && implements(Algorithm::synthesized, request.collective))
+    decision.candidates.push_back(consider(request, *request.made));
+  // What was made is compared by a model that knows more: closed forms do not count then.
   std::ranges::stable_sort(decision.candidates, {}, [](const Candidate& candidate) {
-    return std::pair(!candidate.eligible, candidate.predicted_us);
+    return std::tuple(!candidate.eligible, candidate.algorithm != Algorithm::synthesized,
+                      candidate.predicted_us);
   });
   decision.algorithm = decision.candidates.front().algorithm;
   decision.predicted_us = decision.candidates.front().predicted_us;
-  decision.slice_bytes = predictor.slice_bytes(
-      predictor.choice(request.collective, decision.algorithm), request.bytes);
+  decision.slice_bytes =
+      decision.algorithm == Algorithm::synthesized
+          ? std::min(request.made->slice_bytes, request.slice_bytes_max)
+          : predictor.slice_bytes(predictor.choice(request.collective, decision.algorithm),
+                                  request.bytes);
   return decision;
 }
 

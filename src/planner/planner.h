@@ -4,6 +4,8 @@
 // comparing, not for promising.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "schedule/cost.h"
@@ -20,6 +22,21 @@ struct MeasuredTime {
 
   bool operator==(const MeasuredTime&) const = default;
 };
+
+/// What is known of a schedule that was made for the network (simulate/job_network.h).
+struct MadeSchedule {
+  double predicted_s = 0;
+  /// What the best algorithm takes, by the same model. 0: it was not looked at, and what was made
+  /// is chosen by force alone.
+  double otherwise_s = 0;
+  size_t slice_bytes = 64 << 10;
+  int partners = 0;
+  std::string told;     // "16 trees of depth 4, ..."
+  std::string why_not;  // there is none; empty: there is
+};
+/// It has to gain so much to be chosen by itself: what is predicted of a network is that it was
+/// described well.
+inline constexpr double kWorthMaking = 1.05;
 
 /// Must be equal on all ranks, bit for bit: take `l2_bytes` and measured costs from one rank.
 struct PlanRequest {
@@ -40,8 +57,9 @@ struct PlanRequest {
   /// stays as much slower than the fastest as it was.
   bool slow_ones_left_out = false;
   Algorithm forced = Algorithm::automatic;
-  double ranks_per_cpu = 1;  // of the fullest host
-  bool mapped = false;       // every peer's memory is mapped: receivers read the senders' memory
+  std::optional<MadeSchedule> made = {};  // empty: nothing is known of the network
+  double ranks_per_cpu = 1;               // of the fullest host
+  bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES
   size_t l2_bytes = 1 << 20;         // of a core
 };

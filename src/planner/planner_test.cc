@@ -335,6 +335,70 @@ TEST(Planner, ForcedAlgorithmThatIsNotThereIsAnError) {
   EXPECT_THROW(choose(q), Error);
 }
 
+/// What was made takes 1 s; the best algorithm `otherwise_s`, on the network that is described.
+PlanRequest with_made(double otherwise_s) {
+  PlanRequest q = request(Collective::all_reduce, 8 * kMiB, 8, 1);
+  q.made = MadeSchedule{.predicted_s = 1,
+                        .otherwise_s = otherwise_s,
+                        .slice_bytes = 16 * kKiB,
+                        .partners = 5,
+                        .told = "12 trees",
+                        .why_not = ""};
+  return q;
+}
+
+TEST(Planner, TakesWhatWasMadeForTheNetworkWhereItGains) {
+  for (const double otherwise_s : {0.0, 0.9, 1.0, 1.049})
+    EXPECT_NE(chosen(with_made(otherwise_s)), Algorithm::synthesized) << otherwise_s;
+  const PlanDecision decision = choose(with_made(1.06));
+  EXPECT_EQ(decision.algorithm, Algorithm::synthesized);
+  EXPECT_EQ(decision.slice_bytes, 16 * kKiB);
+  EXPECT_EQ(decision.predicted_us, 1e6);
+  EXPECT_EQ(decision.candidates.front().reason, "12 trees");
+  EXPECT_EQ(decision.candidates.front().partners, 5);
+  // Closed forms say that others are faster: they know less.
+  EXPECT_LT(decision.candidates[1].predicted_us, decision.predicted_us);
+}
+
+TEST(Planner, TakesWhatWasMadeForTheNetworkByForce) {
+  PlanRequest q = with_made(0);
+  q.forced = Algorithm::synthesized;
+  EXPECT_EQ(chosen(q), Algorithm::synthesized);
+  q = with_made(2);
+  q.forced = Algorithm::ring;
+  EXPECT_EQ(chosen(q), Algorithm::ring);
+  q = with_made(2);
+  q.collective = Collective::all_to_all;
+  EXPECT_NE(chosen(q), Algorithm::synthesized);
+}
+
+TEST(Planner, TellsWhyNothingWasMadeForTheNetwork) {
+  const auto refusal = [](const PlanRequest& q) {
+    try {
+      choose(q);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unavailable);
+      return error.failure().reason + "; " + error.failure().advice;
+    }
+    return std::string();
+  };
+  PlanRequest q = with_made(2);
+  q.made->why_not = "all hosts are alike";
+  const PlanDecision decision = choose(q);
+  EXPECT_NE(decision.algorithm, Algorithm::synthesized);
+  const auto candidate =
+      std::ranges::find(decision.candidates, Algorithm::synthesized, &Candidate::algorithm);
+  ASSERT_NE(candidate, decision.candidates.end());
+  EXPECT_FALSE(candidate->eligible);
+  EXPECT_EQ(candidate->reason, "passed over: all hosts are alike");
+  q.forced = Algorithm::synthesized;
+  EXPECT_NE(refusal(q).find("all hosts are alike"), std::string::npos);
+  q.made.reset();
+  EXPECT_NE(refusal(q).find("ROPEWALK_NETWORK=FILE"), std::string::npos);
+  q.collective = Collective::gather;
+  EXPECT_NE(refusal(q).find("there is no algorithm 'synthesized'"), std::string::npos);
+}
+
 TEST(Planner, ExplainsEveryCandidate) {
   const PlanDecision decision = choose(request(Collective::all_reduce, kMiB, 4, 4));
   ASSERT_EQ(decision.candidates.size(), 10u);

@@ -75,12 +75,19 @@ Bound bound_of(const ScheduleKey& key) {
 const std::vector<Algorithm>& algorithms_for(Collective collective) {
   static const auto lists = [] {
     std::array<std::vector<Algorithm>, kCollectives> by_collective;
-    for (int a = 1; a < kAlgorithms; ++a)
-      for (Collective implemented : descriptor_of(static_cast<Algorithm>(a)).collectives)
+    for (int a = 1; a < kAlgorithms; ++a) {
+      const AlgorithmDescriptor& descriptor = descriptor_of(static_cast<Algorithm>(a));
+      if (descriptor.needs_network) continue;
+      for (Collective implemented : descriptor.collectives)
         by_collective[static_cast<size_t>(implemented)].push_back(static_cast<Algorithm>(a));
+    }
     return by_collective;
   }();
   return lists[static_cast<size_t>(collective)];
+}
+
+bool implements(Algorithm algorithm, Collective collective) {
+  return std::ranges::count(descriptor_of(algorithm).collectives, collective) != 0;
 }
 
 Schedule build_schedule(const ScheduleKey& key, int rank) {

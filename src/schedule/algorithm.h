@@ -69,6 +69,9 @@ struct AlgorithmDescriptor {
   };
   /// What is said of hosts here is meant of these groups.
   GroupedBy grouped_by = GroupedBy::nothing;
+  /// Its schedules are made of a description of the network (synthesize/synthesize.h), which a key
+  /// does not have: there is nothing to build, to bound or to predict here.
+  bool needs_network = false;
   /// Why the planner passes it over; empty where it does not.
   std::string (*passed_over)(const Hosts& hosts) = [](const Hosts&) { return std::string(); };
 };

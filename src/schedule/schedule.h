@@ -89,7 +89,10 @@ constexpr bool is_reduction(Collective collective) {
   return traits_of(collective).reduces;
 }
 
-/// The algorithms that implement a collective, for any number of ranks and any root. Not send/recv.
+/// The algorithms that implement a collective, for any number of ranks and any root, and of which
+/// `build_schedule` makes schedules. Not send/recv.
 const std::vector<Algorithm>& algorithms_for(Collective collective);
+/// Whether it is one of them, or would be if the network were known. Not `automatic`.
+bool implements(Algorithm algorithm, Collective collective);
 
 }  // namespace ropewalk

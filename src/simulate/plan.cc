@@ -66,6 +66,18 @@ PlanRequest request_on(const Network& network, Collective collective, int root, 
   return request;
 }
 
+bool are_hosts_alike(const Network& network) {
+  std::vector<std::vector<double>> adapters(network.hosts.size());
+  for (const NetworkLink& link : network.links)
+    for (const int end : link.ends)
+      if (end < network.host_count()) adapters[static_cast<size_t>(end)].push_back(link.s_per_byte);
+  for (std::vector<double>& rates : adapters) std::ranges::sort(rates);
+  for (size_t i = 1; i < adapters.size(); ++i)
+    if (adapters[i] != adapters[0] || network.hosts[i].ranks != network.hosts[0].ranks)
+      return false;
+  return request_on(network, Collective::all_reduce, 0, 0).racks.empty();
+}
+
 CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const SimulationWay& way) {
   PlanRequest forced = request;
   forced.forced = algorithm;

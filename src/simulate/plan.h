@@ -14,6 +14,10 @@ namespace ropewalk {
 /// can send.
 PlanRequest request_on(const Network& network, Collective collective, int root, size_t bytes);
 
+/// Whether hosts are alike, in ranks and adapters, and no racks part them: then algorithms need no
+/// more than they know.
+bool are_hosts_alike(const Network& network);
+
 struct SimulatedAlgorithm {
   Algorithm algorithm = Algorithm::ring;
   size_t slice_bytes = 0;

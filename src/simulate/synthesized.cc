@@ -15,8 +15,11 @@ constexpr size_t kTreeSlicesMax = 128;
 constexpr double kTreeSlice_s = 200e-6;
 constexpr size_t kTreeSliceMin = 16 << 10, kTreeSliceMax = 512 << 10;
 
-size_t tree_slice_bytes(const LinkCost& link, size_t block) {
-  const double bytes = kTreeSlice_s / std::max(link.s_per_byte, 1e-15);
+}  // namespace
+
+size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made) {
+  const size_t block = request.bytes / static_cast<size_t>(made.trees);
+  const double bytes = kTreeSlice_s / std::max(request.cost.inter.s_per_byte, 1e-15);
   size_t least = kTreeSliceMax;
   if (bytes < static_cast<double>(kTreeSliceMax))
     least = std::max(std::bit_floor(static_cast<size_t>(bytes)), kTreeSliceMin);
@@ -24,14 +27,11 @@ size_t tree_slice_bytes(const LinkCost& link, size_t block) {
   return std::min(wanted, (block / 64 + 1) * 64);
 }
 
-}  // namespace
-
 CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
   CallToSimulate call;
   call.key = made.key;
   call.bytes = request.bytes;
-  call.slice_bytes =
-      tree_slice_bytes(request.cost.inter, request.bytes / static_cast<size_t>(made.trees));
+  call.slice_bytes = tree_slice_bytes(request, made);
   call.schedules = &made.schedules;
   return call;
 }

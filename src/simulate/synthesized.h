@@ -1,15 +1,18 @@
 // What schedules that are made for a described network take there.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 #include "simulate/plan.h"
 #include "synthesize/synthesize.h"
 
 namespace ropewalk {
 
-/// Beside the names of algorithms.
-inline constexpr std::string_view kSynthesizedName = "synthesized";
+/// Unasked schedules are made for so many hosts and ranks, which takes a second or less.
+inline constexpr int kUnaskedHostsMax = 32, kUnaskedRanksMax = 128;
+inline bool is_made_unasked(const Network& network) {
+  return network.host_count() <= kUnaskedHostsMax && network.ranks() <= kUnaskedRanksMax;
+}
 
 struct SimulatedSynthesis {
   Synthesized made;
@@ -21,6 +24,8 @@ struct SimulatedSynthesis {
 
 SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
                                         const SimulationWay& way = {});
+/// `request`: of the network that is described, as request_on makes it.
+size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made);
 /// The call, which refers to the schedules in `made`.
 CallToSimulate call_for(const PlanRequest& request, const Synthesized& made);
 

@@ -14,7 +14,7 @@ namespace ropewalk {
 
 struct Synthesized {
   std::vector<Schedule> schedules;  // by rank
-  ScheduleKey key;                  // its algorithm says nothing
+  ScheduleKey key;
   Promise promise;
   int trees = 0;  // as many as there are blocks
   int depth = 0;  // messages from a root to the farthest rank

@@ -56,10 +56,11 @@ std::vector<std::string> bench_kind_names() {
 
 void check_algorithm(const char* command, BenchKind kind, Algorithm algorithm) {
   if (algorithm == Algorithm::automatic) return;
-  const std::vector<Algorithm>& all = algorithms_for(kind.collective);
-  if (std::find(all.begin(), all.end(), algorithm) != all.end()) return;
+  if (implements(algorithm, kind.collective)) return;
   std::vector<std::string_view> words = {name_of(Algorithm::automatic)};
-  for (const Algorithm one : all) words.push_back(name_of(one));
+  for (int i = 1; i < kAlgorithms; ++i)
+    if (implements(static_cast<Algorithm>(i), kind.collective))
+      words.push_back(name_of(static_cast<Algorithm>(i)));
   throw Error(ErrorCode::invalid_argument, command,
               fmt::format("{} is not run by {}", kind.name(), name_of(algorithm)),
               fmt::format("use {}", fmt::join(words, ", ")));

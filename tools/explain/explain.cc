@@ -43,13 +43,14 @@ void check(const ExplainOptions& options) {
 /// Of ranks that may run on all CPUs that this process may.
 Placement place(const ExplainOptions& options) {
   Placement placement;
-  for (int rank = 0; rank < options.ranks; ++rank)
+  if (options.network) placement.hosts = options.network->network().host_of_rank();
+  for (int rank = static_cast<int>(placement.hosts.size()); rank < options.ranks; ++rank)
     placement.hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
   if (is_one_host_with_rows(placement.hosts))
     placement.rows = rows_of(std::vector<Locality>(placement.hosts.size()));
-  const double ranks_per_host = (options.ranks + options.hosts - 1) / options.hosts;
-  placement.ranks_per_cpu =
-      std::max(1.0, ranks_per_host / static_cast<double>(allowed_cpu_list().size()));
+  const int ranks_per_host = hosts_of(placement.hosts, options.ranks).size_max();
+  placement.ranks_per_cpu = std::max(
+      1.0, static_cast<double>(ranks_per_host) / static_cast<double>(allowed_cpu_list().size()));
   return placement;
 }
 
@@ -109,6 +110,7 @@ Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
   if (options.config.tuning.empty()) job.host_names = {host_name()};
   const std::string text = find_tuning(options.config.tuning, job);
   if (!text.empty()) apply_tuning(parse_tuning(text), job, costs);
+  costs.network = options.network;
   return costs;
 }
 
@@ -121,6 +123,9 @@ std::string why_algorithm(const ExplainOptions& options, const Explanation& expl
   const auto eligible =
       std::count_if(explanation.decision.candidates.begin(), explanation.decision.candidates.end(),
                     [](const Candidate& c) { return c.eligible; });
+  if (chosen.algorithm == Algorithm::synthesized)
+    return fmt::format("gains more than {:.0f} % on the network that is described; {}",
+                       100 * (kWorthMaking - 1), chosen.reason);
   return eligible == 1 ? fmt::format("the only one; {}", chosen.reason)
                        : fmt::format("the fastest of {}; {}", eligible, chosen.reason);
 }
@@ -137,13 +142,26 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
   return "to hide adding and handing on behind moving; not too short";
 }
 
+/// Where there is one.
+std::optional<SimulatedSynthesis> synthesized_for(const ExplainOptions& options,
+                                                  const PlanRequest& request) {
+  if (!request.made || !request.made->why_not.empty()) return {};
+  const Network& network = options.network->network();
+  Routes routes(network);
+  return simulate_synthesized(routes,
+                              request_on(network, request.collective, request.root, request.bytes));
+}
+
 std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
                              const ExplainOptions& options, const Placement& placement,
                              const TransportChoice& transports, const ChannelSetting& setting) {
-  const Schedule schedule = build_schedule(
-      {call.collective, decision.algorithm, options.ranks, call.root,
-       grouping_for(decision.algorithm, options.ranks, placement.hosts, {}, placement.rows)},
-      options.rank);
+  const Schedule schedule =
+      decision.algorithm == Algorithm::synthesized
+          ? options.network->schedule(call.collective, call.root)
+          : build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
+                            grouping_for(decision.algorithm, options.ranks, placement.hosts, {},
+                                         placement.rows)},
+                           options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   if (can_run_owner(call, schedule, blocks, all_mapped(transports, placement.hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
@@ -188,6 +206,7 @@ Explanation explain(const ExplainOptions& options) {
   if (options.ranks > 1)
     explanation.traffic =
         traffic(call, explanation.decision, options, placement, explanation.transports, setting);
+  if (options.ranks > 1) explanation.synthesized = synthesized_for(options, request);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, request);
   return explanation;

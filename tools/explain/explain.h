@@ -2,6 +2,8 @@
 // travel, and why. Pure: no job is joined, no memory touched.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,8 @@
 #include "job/costs.h"
 #include "network/network.h"
 #include "planner/planner.h"
+#include "simulate/job_network.h"
+#include "simulate/synthesized.h"
 #include "tools/bench/shape.h"
 #include "tools/explain/channel.h"
 #include "tools/plot/figure.h"
@@ -31,6 +35,8 @@ struct ExplainOptions {
   std::vector<TransportOffer> offers;  // what every rank is taken to have
   bool assume = false;                 // that there is what the transport asked for needs
   std::vector<size_t> sizes = {};      // that are drawn, ascending; `bytes` is one of them
+  /// As it is described, where it is: then `ranks` and `hosts` are those of it. Its rank is `rank`.
+  std::shared_ptr<JobNetwork> network = nullptr;
 };
 
 struct Explanation {
@@ -45,6 +51,8 @@ struct Explanation {
   std::string why;         // this algorithm
   std::string why_slices;  // this long
   std::vector<Traffic> traffic;
+  /// What was made for the network, whether it is chosen or not.
+  std::optional<SimulatedSynthesis> synthesized;
 };
 
 /// Throws Error(invalid_argument, unavailable) where the library would refuse, too.

@@ -32,7 +32,8 @@ constexpr const char* kExplainExamples =
 struct ExplainFlags {
   std::string collective, bytes, transport;
   std::string type = "float32", op = "sum", algorithm = "auto", buffers = "registered";
-  int ranks = 2, hosts = 1, rank = 0, root = 0;
+  std::string network;
+  int ranks = 0, hosts = 0, rank = 0, root = 0;  // 0 ranks, 0 hosts: as the network says
   bool assume = false, json = false;
   PictureFlags picture;
 };
@@ -53,21 +54,37 @@ size_t bytes_of(const ExplainOptions& options, const std::string& text) {
       "write --bytes 8, 64K or 1.5M; at most 16T");
 }
 
+/// Those of the network that is described, if it is.
+void find_ranks(const ExplainFlags& flags, ExplainOptions& options) {
+  const std::string& words = flags.network.empty() ? options.config.network : flags.network;
+  if (!words.empty()) {
+    options.network = std::make_shared<JobNetwork>(find_network(words, flags.ranks), flags.rank);
+    const Network& network = options.network->network();
+    options.ranks = network.ranks();
+    options.hosts = network.host_count();
+    if (flags.hosts == 0 || flags.hosts == options.hosts) return;
+    throw Error(ErrorCode::invalid_argument, "explain",
+                fmt::format("{} has {} hosts, not {}", words, options.hosts, flags.hosts),
+                "leave --hosts out");
+  }
+  if (flags.ranks > 0) options.ranks = flags.ranks;
+  if (flags.hosts > 0) options.hosts = flags.hosts;
+}
+
 ExplainOptions options_of(const ExplainFlags& flags) {
   ExplainOptions options;
   options.kind = *bench_kind_named(flags.collective);
   options.bytes = bytes_of(options, flags.bytes);
   options.sizes = plot_sizes(flags.picture, options.kind.collective, options.bytes, "explain");
-  options.ranks = flags.ranks;
-  options.hosts = flags.hosts;
+  options.config = config_from_environment();
   options.rank = flags.rank;
+  find_ranks(flags, options);
   options.root = flags.root;
   options.type = *data_type_named(flags.type);
   options.op.kind = *reduce_kind_named(flags.op);
   options.algorithm = *algorithm_named(flags.algorithm);
   options.assume = flags.assume;
   options.registered = flags.buffers == "registered";
-  options.config = config_from_environment();
   if (!flags.transport.empty()) options.config.transport = *transport_named(flags.transport);
   // As a rank does; on one host nothing but shared memory is taken by itself.
   if (options.config.transport != "auto" || options.hosts > 1)
@@ -85,12 +102,16 @@ void add_explain_command(Command app, Request& request) {
       .one_of(collective_words())
       .required();
   command.add_option("--bytes", flags->bytes, "the whole vector: 8, 64K, 1.5MiB; not of barrier");
-  command.add_option("-n,--ranks", flags->ranks, "how many ranks")
-      .between(1, kRanksMax)
-      .show_default();
-  command.add_option("--hosts", flags->hosts, "how many hosts they are spread over")
-      .between(1, kRanksMax)
-      .show_default();
+  command
+      .add_option("-n,--ranks", flags->ranks,
+                  "how many; default: as the network says, without one 2")
+      .between(1, kRanksMax);
+  command
+      .add_option("--hosts", flags->hosts,
+                  "how many they are spread over; default: as the network says, without one 1")
+      .between(1, kRanksMax);
+  command.add_option("--network", flags->network,
+                     "its description, or a template (docs/network.md); default: ROPEWALK_NETWORK");
   command.add_option("--dtype", flags->type, "element type")
       .one_of(names<DataType>(kDataTypes))
       .show_default();

@@ -35,7 +35,12 @@ TimesOverSize planned_times(const ExplainOptions& options, const Network& networ
 void add_simulated(std::vector<Panel>& panels, const Explanation& explanation,
                    const Network& network) {
   Routes routes(network);
-  const CallToSimulate call = call_for(explanation.request, explanation.decision.algorithm);
+  const CallToSimulate call =
+      explanation.decision.algorithm == Algorithm::synthesized
+          ? call_for(request_on(network, explanation.request.collective, explanation.request.root,
+                                explanation.bytes),
+                     explanation.synthesized->made)
+          : call_for(explanation.request, explanation.decision.algorithm);
   try {
     panels.push_back(schedule_panel(routes, call));
     panels.push_back(links_panel(network, simulate_call(routes, call)));
@@ -84,7 +89,8 @@ void plot_explanation(const ExplainOptions& options, const Explanation& explanat
                   bytes_text(explanation.bytes), options.ranks, options.hosts,
                   options.hosts == 1 ? "" : "s", name_of(explanation.decision.algorithm));
   if (options.ranks == 1) return file.write(title, {lone_rank_panel()});
-  const Network network = explained_network(explanation);
+  const Network network =
+      options.network ? options.network->network() : explained_network(explanation);
   std::vector<Panel> panels = {
       times_panel("Time as the planner predicts it", planned_times(options, network))};
   panels.push_back(

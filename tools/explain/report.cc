@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "tools/bench/time_summary.h"
 #include "tools/explain/explain.h"
+#include "tools/simulate/simulate.h"
 
 namespace ropewalk::tools {
 namespace {
@@ -76,6 +77,8 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
     for (const Traffic& traffic : explanation.traffic)
       text += traffic_text(traffic, explanation.transports);
   }
+  if (explanation.synthesized)
+    text += synthesis_text(options.network->network(), *explanation.synthesized, explanation.bytes);
   if (decision.candidates.size() < 2) return text;
   text += "passed over\n";
   for (size_t i = 1; i < decision.candidates.size(); ++i) {
@@ -123,6 +126,9 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
     entry["bytes"] = traffic.bytes;
     json["channel"].push_back(entry);
   }
+  if (explanation.synthesized)
+    json[name_of(Algorithm::synthesized)] = nlohmann::ordered_json::parse(
+        synthesis_json(options.network->network(), *explanation.synthesized, explanation.bytes));
   json["passed_over"] = nlohmann::json::array();
   for (size_t i = 1; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];

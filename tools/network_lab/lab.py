@@ -128,6 +128,7 @@ def be_head(options, folder):
     environment = os.environ | {
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "NETLAB_FOLDER": str(folder),
         "NETLAB_HOSTS": hosts, "NETLAB_SHAPE": str(folder / "shape.json")}
+    environment.setdefault("ROPEWALK_NETWORK", environment["NETLAB_SHAPE"])
     environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
         process = subprocess.Popen(words, env=environment)

@@ -26,7 +26,7 @@ second 10.78.0.1, ... The launcher runs on a host of its own, "head", at no limi
 end of h1's first adapter is the device h1.0 of head: `tc qdisc change dev h1.0 ...` changes a link.
 
 PROGRAM finds NETLAB_HOSTS (h0:2,h1:2), NETLAB_FOLDER and NETLAB_SHAPE (a file) in the environment of
-head; ranks get what the launcher gives them.
+head; ranks get what the launcher gives them. ROPEWALK_NETWORK is that file, too, unless it is set.
 
 Examples:
   tools/netlab --hosts 8 --rate 200mbit -- build/tools/ropewalk bench all_reduce --sizes 8:8M
@@ -83,6 +83,7 @@ def change(word):
     if not colon or not host.isdecimal():
         raise argparse.ArgumentTypeError(f"{word!r}: write a host's number and settings, 3:rate=50mbit")
     readers = {name: (field, read) for name, field, read, _ in LINK_OPTIONS}
+    readers["ranks"] = ("ranks", between(1, 1024))
     fields = {}
     for setting in settings.split(","):
         name, _, value = setting.partition("=")
@@ -107,7 +108,8 @@ def parser():
     for name, _, read, text in LINK_OPTIONS:
         add(f"--{name}", type=read, metavar=read_name(read), help=text)
     add("--host", type=change, action="append", default=[], metavar="K:rate=RATE",
-        help="the links of host K differ; also buffer, delay, jitter, loss, reorder, with commas between")
+        help="the links of host K differ; also buffer, delay, jitter, loss, reorder, and ranks, its number, "
+             "with commas between")
     add("--shape", metavar="FILE", help="the network, as JSON (docs/network.md), instead of all these")
     add("--print-shape", action="store_true", help="print it as such a file, and make nothing")
     add("--launcher", type=shlex.split, metavar="WORDS",

@@ -147,7 +147,10 @@ def read(path):
 
 def regular(hosts, ranks, racks, adapters, link, uplink, changes):
     """Equal hosts at one switch, or in racks whose switches have an uplink to a core switch; the
-    same once more for every further adapter. `changes`: of all links of a host, by its number."""
+    same once more for every further adapter. `changes`: of all links of a host, by its number, and
+    of its ranks."""
+    changes = {host: dict(fields) for host, fields in changes.items()}
+    ranks_of = {host: fields.pop("ranks") for host, fields in changes.items() if "ranks" in fields}
     switches, links = [], []
     for number in range(adapters):
         suffix = chr(ord("a") + number) if adapters > 1 else ""
@@ -161,4 +164,5 @@ def regular(hosts, ranks, racks, adapters, link, uplink, changes):
             switches.append(f"core{suffix}")
             links += [dataclasses.replace(uplink, between=(rack, f"core{suffix}"))
                       for rack in racks_here]
-    return Shape(tuple(Host(f"h{host}", ranks) for host in range(hosts)), tuple(switches), tuple(links))
+    return Shape(tuple(Host(f"h{host}", ranks_of.get(host, ranks)) for host in range(hosts)),
+                 tuple(switches), tuple(links))

@@ -60,7 +60,7 @@ BarPanel bars_of(const std::string& title, const TimesOverSize& times) {
   };
   add("lower bound", times.bound);
   for (const auto& [algorithm, points] : times.algorithms) add(name_of(algorithm), points);
-  add(kSynthesizedName, times.synthesized);
+  add(name_of(Algorithm::synthesized), times.synthesized);
   std::ranges::stable_sort(panel.bars, {}, &BarPanel::Bar::value);
   return panel;
 }
@@ -118,8 +118,9 @@ Panel times_panel(const std::string& title, const TimesOverSize& times) {
     panel.series.push_back(
         {std::string(name_of(algorithm)), above_zero(points), static_cast<int>(algorithm) - 1});
   if (!times.synthesized.empty())
-    panel.series.push_back(
-        {std::string(kSynthesizedName), above_zero(times.synthesized), kAlgorithms - 1});
+    panel.series.push_back({std::string(name_of(Algorithm::synthesized)),
+                            above_zero(times.synthesized),
+                            static_cast<int>(Algorithm::synthesized) - 1});
   std::ranges::stable_sort(panel.series, {}, [](const PlotSeries& series) {
     return series.points.empty() ? 0 : -series.points.back().y;  // as they lie at the right
   });
@@ -129,8 +130,7 @@ Panel times_panel(const std::string& title, const TimesOverSize& times) {
 
 Panel schedule_panel(Routes& routes, const CallToSimulate& call) {
   const std::string title =
-      fmt::format("Schedule of {}, {}, in slices of {}",
-                  call.schedules == nullptr ? name_of(call.key.algorithm) : kSynthesizedName,
+      fmt::format("Schedule of {}, {}, in slices of {}", name_of(call.key.algorithm),
                   bytes_text(call.bytes), bytes_text(call.slice_bytes));
   if (call.key.ranks > kRanksDrawn)
     return NotePanel{title, fmt::format("A schedule is drawn of up to {} ranks; here are {}.",

@@ -44,7 +44,8 @@ void plot_simulation(Routes& routes, const SimulateOptions& options, const Simul
                                               ? simulated.synthesized->call
                                               : simulated.algorithms.front().call));
   } else if (simulated.algorithms.empty()) {
-    panels.push_back(NotePanel{std::string(kSynthesizedName), simulated.synthesized->why_not});
+    panels.push_back(
+        NotePanel{std::string(name_of(Algorithm::synthesized)), simulated.synthesized->why_not});
   } else {
     const SimulatedAlgorithm& first = simulated.algorithms.front();
     panels.push_back(NotePanel{std::string(name_of(first.algorithm)), first.why_not});

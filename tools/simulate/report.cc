@@ -14,6 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr size_t kLinksShown = 5;
+const std::string_view kMadeName = ropewalk::name_of(Algorithm::synthesized);
 
 double us_of(int64_t ps) {
   return 1e-6 * static_cast<double>(ps);
@@ -36,11 +37,11 @@ std::string row_of(const Simulated& simulated, const SimulatedAlgorithm& one) {
 std::string rows_of(const Simulated& simulated) {
   std::string text;
   if (simulated.synthesized && !simulated.synthesized->why_not.empty())
-    text = fmt::format("{:<20} {}\n", kSynthesizedName, simulated.synthesized->why_not);
+    text = fmt::format("{:<20} {}\n", kMadeName, simulated.synthesized->why_not);
   bool is_due = simulated.synthesized && text.empty();
   const auto synthesized = [&] {
     is_due = false;
-    return row_of(simulated, simulated.synthesized->call, std::string(kSynthesizedName), "");
+    return row_of(simulated, simulated.synthesized->call, std::string(kMadeName), "");
   };
   std::string rows;
   for (const SimulatedAlgorithm& one : simulated.algorithms) {
@@ -59,9 +60,8 @@ std::string made_text(const Network& network, const SimulatedSynthesis& one) {
   return fmt::format(
       "{}: {} trees of depth {}, made and proven in {}, of which the proof took {}\n"
       "  bound   {:.2f} times by {}, the busiest link\n",
-      kSynthesizedName, made.trees, made.depth, time_text(1e6 * one.made_s),
-      time_text(1e6 * made.proof_s), made.busy_s_per_byte / made.least_s_per_byte,
-      link_text(network, made.busiest));
+      kMadeName, made.trees, made.depth, time_text(1e6 * one.made_s), time_text(1e6 * made.proof_s),
+      made.busy_s_per_byte / made.least_s_per_byte, link_text(network, made.busiest));
 }
 
 std::string detail_of(const Network& network, const SimulatedCall& call, std::string_view name,
@@ -146,8 +146,7 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
   text += rows_of(simulated) + "* what the planner would choose here\n";
   const auto& synthesized = simulated.synthesized;
   if (simulated.synthesized_is_fastest()) {
-    text +=
-        "\n" + detail_of(network, synthesized->call, kSynthesizedName, synthesized->slice_bytes);
+    text += "\n" + detail_of(network, synthesized->call, kMadeName, synthesized->slice_bytes);
   } else if (simulated.has_any()) {
     const SimulatedAlgorithm& fastest = simulated.algorithms.front();
     text += "\n" + detail_of(network, fastest.call, ropewalk::name_of(fastest.algorithm),
@@ -171,8 +170,19 @@ std::string simulated_json(const Network& network, const SimulateOptions& option
   for (const SimulatedAlgorithm& one : simulated.algorithms)
     json["algorithms"].push_back(json_of(network, one));
   if (simulated.synthesized)
-    json[kSynthesizedName] = json_of(network, *simulated.synthesized, options.bytes);
+    json[kMadeName] = json_of(network, *simulated.synthesized, options.bytes);
   return json.dump() + "\n";
+}
+
+std::string synthesis_text(const Network& network, const SimulatedSynthesis& one, size_t bytes) {
+  if (!one.why_not.empty()) return "";
+  return fmt::format("{}  lower   bound of the links {}\n", made_text(network, one),
+                     time_text(1e6 * one.made.least_s_per_byte * static_cast<double>(bytes))) +
+         detail_of(network, one.call, kMadeName, one.slice_bytes);
+}
+
+std::string synthesis_json(const Network& network, const SimulatedSynthesis& one, size_t bytes) {
+  return json_of(network, one, bytes).dump();
 }
 
 std::string step_text(const TrainingModel& model, const TrainingStep& step) {

@@ -16,12 +16,10 @@ std::optional<SimulatedSynthesis> synthesized_for(Routes& routes, const PlanRequ
                                                   const SimulateOptions& options) {
   const TreeUse use = tree_use(request.collective);
   const Network& network = routes.network();
-  const int hosts = network.host_count();
-  const bool is_quick = hosts > 1 && hosts <= kUnaskedHostsMax &&
-                        network.ranks() <= kUnaskedRanksMax && (use.inwards || use.outwards) &&
-                        can_synthesize();
+  const bool is_quick = network.host_count() > 1 && is_made_unasked(network) &&
+                        (use.inwards || use.outwards) && can_synthesize();
   const bool is_wanted = options.algorithm == Algorithm::automatic && is_quick;
-  if (!options.synthesized_alone && !is_wanted) return {};
+  if (options.algorithm != Algorithm::synthesized && !is_wanted) return {};
   return simulate_synthesized(routes, request, options.way);
 }
 
@@ -49,7 +47,7 @@ Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
       .algorithms = {},
       .synthesized = synthesized_for(routes, request, options)};
   request.forced = options.algorithm;
-  if (!options.synthesized_alone)
+  if (options.algorithm != Algorithm::synthesized)
     simulated.algorithms = simulate_algorithms(routes, request, options.way);
   if (simulated.synthesized)
     simulated.least_s = std::max(simulated.least_s, simulated.synthesized->made.least_s_per_byte *

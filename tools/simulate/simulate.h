@@ -17,7 +17,6 @@ struct SimulateOptions {
   size_t bytes = 0;
   int root = 0;
   Algorithm algorithm = Algorithm::automatic;
-  bool synthesized_alone = false;  // no algorithm
   SimulationWay way;
   std::string trace;          // file; empty: none
   std::vector<size_t> sizes;  // that are drawn, ascending; `bytes` is one of them
@@ -33,9 +32,6 @@ struct Simulated {
   bool has_any() const;
   bool synthesized_is_fastest() const;
 };
-/// Unasked schedules are made for so many hosts and ranks, which takes a second or less.
-inline constexpr int kUnaskedHostsMax = 32, kUnaskedRanksMax = 128;
-
 /// Throws Error.
 Simulated simulate_all(Routes& routes, const SimulateOptions& options);
 /// Writes the messages of the fastest algorithm, a line for each: times in us, ranks, bytes.
@@ -52,6 +48,10 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
                            const Simulated& simulated);
 std::string simulated_json(const Network& network, const SimulateOptions& options,
                            const Simulated& simulated);
+/// How what was made for the network is, fast or not, and its busiest links; empty where nothing
+/// was.
+std::string synthesis_text(const Network& network, const SimulatedSynthesis& one, size_t bytes);
+std::string synthesis_json(const Network& network, const SimulatedSynthesis& one, size_t bytes);
 std::string step_text(const TrainingModel& model, const TrainingStep& step);
 std::string step_json(const TrainingModel& model, const TrainingStep& step);
 

@@ -58,12 +58,6 @@ std::vector<std::string> simulated_words() {
   return words;
 }
 
-std::vector<std::string> simulated_algorithm_words() {
-  std::vector<std::string> words = names<Algorithm>(kAlgorithms);
-  words.emplace_back(kSynthesizedName);
-  return words;
-}
-
 SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   SimulateOptions options;
   options.collective = bench_kind_named(flags.collective)->collective;
@@ -71,8 +65,7 @@ SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   options.root = flags.root;
   options.way = {flags.event_by_event, flags.list_order};
   options.trace = flags.trace;
-  options.synthesized_alone = flags.algorithm == kSynthesizedName;
-  if (!options.synthesized_alone) options.algorithm = *algorithm_named(flags.algorithm);
+  options.algorithm = *algorithm_named(flags.algorithm);
   check_algorithm("simulate", *bench_kind_named(flags.collective), options.algorithm);
   const auto bytes = parse_size(options.collective == Collective::barrier ? "1" : flags.bytes);
   if (!bytes || *bytes == 0 || *bytes > kVectorBytesMax)
@@ -149,7 +142,7 @@ void add_simulate_command(Command app, Request& request) {
   command
       .add_option("--algorithm", flags->algorithm,
                   "this one alone; synthesized: made for the network")
-      .one_of(simulated_algorithm_words())
+      .one_of(names<Algorithm>(kAlgorithms))
       .show_default();
   command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
   command.add_option("--step", flags->step, "a training step instead: file with its buckets");

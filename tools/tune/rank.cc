@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "bootstrap/config.h"
 #include "communicator/cost_probe.h"
 #include "job/tuning.h"
 #include "schedule/algorithm.h"
@@ -301,6 +302,9 @@ int run_tune_rank(const TuneOptions& options) {
   std::optional<ProfileFile> file;
   if (prints) file.emplace(path);
   const std::vector<int> hosts = numbers_of(profile.hosts);
+  const auto described =
+      variable([](const char* name) { return std::getenv(name); }, "ROPEWALK_NETWORK");
+  if (prints && described) profile.network = find_network(*described, 0);
   if (prints)
     print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
                       comm->transport()));

@@ -1,0 +1,159 @@
+#include "simulate/job_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "network/job_hosts.h"
+#include "ropewalk/status.h"
+#include "simulate/plan.h"
+#include "simulate/synthesized.h"
+
+namespace ropewalk {
+namespace {
+
+/// Of calls: shorter ones are not worth making anything, and longer ones gain as much as these.
+constexpr size_t kMadeBytesMin = 64 << 10, kComparedBytesMax = 64 << 20;
+
+int partners_of(const std::vector<Schedule>& schedules) {
+  size_t most = 0;
+  for (const Schedule& schedule : schedules) {
+    std::set<int> peers;
+    for (const Step& step : schedule.steps) peers.insert(step.peer);
+    most = std::max(most, peers.size());
+  }
+  return static_cast<int>(most);
+}
+
+std::string text_of(const Synthesized& made) {
+  return fmt::format(
+      "{} trees of depth {}, the busiest link {:.2f} times as busy as the bound says", made.trees,
+      made.depth, made.busy_s_per_byte / made.least_s_per_byte);
+}
+
+MadeSchedule without(std::string why_not) {
+  MadeSchedule none;
+  none.why_not = std::move(why_not);
+  return none;
+}
+
+}  // namespace
+
+JobNetwork::JobNetwork(Network network, int rank)
+    : network_(std::move(network)),
+      rank_(rank),
+      is_uniform_(are_hosts_alike(network_)),
+      is_made_unasked_(ropewalk::is_made_unasked(network_)),
+      routes_(network_) {}
+
+std::shared_ptr<JobNetwork> JobNetwork::part(const std::vector<int>& ranks, int rank) const {
+  auto network = network_of_part(network_, ranks);
+  return network ? std::make_shared<JobNetwork>(std::move(*network), rank) : nullptr;
+}
+
+std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
+  const bool is_forced = request.forced == Algorithm::synthesized;
+  if ((!is_forced && request.forced != Algorithm::automatic) ||
+      !implements(Algorithm::synthesized, request.collective))
+    return {};
+  if (!is_forced) {
+    if (!can_synthesize()) return without("this build is without Boost.Graph");
+    if (is_uniform_) return without("all hosts are alike, and no racks part them");
+    if (!is_made_unasked_)
+      return without(fmt::format("of more than {} hosts or {} ranks it is made where it is forced",
+                                 kUnaskedHostsMax, kUnaskedRanksMax));
+    if (request.bytes < kMadeBytesMin)
+      return without(fmt::format("less than {}", bytes_text(kMadeBytesMin)));
+  }
+  const std::lock_guard lock(mutex_);
+  Made& made = find_or_make(request.collective, request.root);
+  if (!made.why_not.empty()) return without(made.why_not);
+  const PlanRequest described =
+      request_on(network_, request.collective, request.root, request.bytes);
+  MadeSchedule known;
+  known.slice_bytes = tree_slice_bytes(described, made.all);
+  known.partners = made.partners;
+  known.told = text_of(made.all);
+  known.predicted_s = made.all.busy_s_per_byte * static_cast<double>(request.bytes);
+  if (is_forced) return known;
+  const size_t compared = std::min(std::bit_floor(request.bytes), kComparedBytesMax);
+  const Times& times = times_of(made, compared);
+  known.predicted_s =
+      times.made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
+  known.otherwise_s = times.made_s > 0 ? known.predicted_s * times.otherwise_s / times.made_s : 0;
+  if (times.made_s > 0)
+    known.told +=
+        fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * times.made_s),
+                    name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
+  return known;
+}
+
+const Schedule& JobNetwork::schedule(Collective collective, int root) const {
+  const std::lock_guard lock(mutex_);
+  return made_.at({collective, root_of(collective, root)}).own;
+}
+
+int JobNetwork::root_of(Collective collective, int root) {
+  return traits_of(collective).is_rooted() ? root : 0;
+}
+
+JobNetwork::Made& JobNetwork::find_or_make(Collective collective, int root) {
+  const std::pair key(collective, root_of(collective, root));
+  const auto found = made_.find(key);
+  return found != made_.end() ? found->second
+                              : made_.emplace(key, make(collective, key.second)).first->second;
+}
+
+JobNetwork::Made JobNetwork::make(Collective collective, int root) {
+  Made made;
+  const MonotonicClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  try {
+    made.all = synthesize(routes_, collective, root);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
+    made.why_not = error.failure().reason;
+    if (rank_ == 0)
+      log(LogLevel::info, 0, "no schedule is made for {}: {}", name_of(collective), made.why_not);
+    return made;
+  }
+  made.own = made.all.schedules[static_cast<size_t>(rank_)];
+  made.partners = partners_of(made.all.schedules);
+  if (!is_made_unasked_) made.all.schedules = {};
+  if (rank_ == 0)
+    log(LogLevel::info, 0,
+        "made a schedule of {} for {} ranks in {}, of which its proof took {}: {}",
+        name_of(collective), network_.ranks(),
+        time_text(1e-3 * static_cast<double>(clock.now_ns() - begin_ns)),
+        time_text(1e6 * made.all.proof_s), text_of(made.all));
+  return made;
+}
+
+/// Nothing where it cannot be simulated.
+const JobNetwork::Times& JobNetwork::times_of(Made& made, size_t bytes) {
+  const auto [entry, is_new] = made.times.try_emplace(bytes);
+  Times& times = entry->second;
+  if (!is_new) return times;
+  const ScheduleKey& key = made.all.key;
+  const PlanRequest request = request_on(network_, key.collective, key.root, bytes);
+  try {
+    const auto algorithms = simulate_algorithms(routes_, request);
+    if (algorithms.empty() || !algorithms.front().why_not.empty()) return times;
+    const double made_s = simulate_call(routes_, call_for(request, made.all)).seconds();
+    times = {made_s, algorithms.front().call.seconds(), algorithms.front().algorithm};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted) throw;
+  }
+  if (rank_ == 0 && times.made_s > 0)
+    log(LogLevel::info, 0, "{} of {}, simulated: {} takes {}, {} {}", name_of(key.collective),
+        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * times.made_s),
+        name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
+  return times;
+}
+
+}  // namespace ropewalk

@@ -1,0 +1,69 @@
+// The network of a job, as it was described, and the schedules that are made for it.
+//
+// Each rank makes them itself, when a call first wants one: `synthesize` gives equal schedules for
+// equal descriptions, so that nothing has to be sent or agreed upon, and what a rank runs it has
+// proven itself. To spread them instead would take a collective in the middle of another one's
+// preparation, and of 1,024 ranks the others would wait as long as the one that makes them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "network/routes.h"
+#include "planner/planner.h"
+#include "synthesize/synthesize.h"
+
+namespace ropewalk {
+
+/// Thread-safe. Equal on all ranks, but for `rank`.
+class JobNetwork {
+ public:
+  /// `network`, whose ranks are the job's. Rank 0 logs what was made, at level info.
+  JobNetwork(Network network, int rank);
+  JobNetwork(const JobNetwork&) = delete;
+  JobNetwork& operator=(const JobNetwork&) = delete;
+
+  const Network& network() const { return network_; }
+  /// Of some of its ranks, the `rank`th of which is this one. Null where it says nothing of them.
+  std::shared_ptr<JobNetwork> part(const std::vector<int>& ranks, int rank) const;
+
+  /// What the planner is to know of schedules for `request`; nothing where they are out of the
+  /// question. Makes and proves one where that may gain, or is forced: which of 1,024 ranks takes
+  /// seconds, once for each collective and root. Unforced also simulates it and the algorithms,
+  /// once for each power of two of bytes.
+  std::optional<MadeSchedule> find(const PlanRequest& request);
+  /// This rank's, of which `find` has told. Valid as long as this.
+  const Schedule& schedule(Collective collective, int root) const;
+
+ private:
+  struct Times {
+    double made_s = 0, otherwise_s = 0;
+    Algorithm otherwise = Algorithm::ring;
+  };
+  struct Made {
+    Synthesized all;  // of networks for which nothing is made unasked: without schedules
+    Schedule own;
+    int partners = 0;
+    std::string why_not;            // empty: there is one
+    std::map<size_t, Times> times;  // by bytes
+  };
+
+  Made& find_or_make(Collective collective, int root);
+  Made make(Collective collective, int root);
+  const Times& times_of(Made& made, size_t bytes);
+  static int root_of(Collective collective, int root);
+
+  const Network network_;
+  const int rank_;
+  const bool is_uniform_, is_made_unasked_;
+  mutable std::mutex mutex_;  // guards the rest
+  Routes routes_;
+  std::map<std::pair<Collective, int>, Made> made_;  // by collective and root
+};
+
+}  // namespace ropewalk

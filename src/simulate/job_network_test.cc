@@ -1,0 +1,140 @@
+#include "simulate/job_network.h"
+
+#include <gtest/gtest.h>
+
+#include "simulate/plan.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+Network network_at_200mbit(const std::string& words) {
+  return network_of_template(words + ":rate=0.2gbit:latency=100us:overhead=5us", 0);
+}
+Network with_slow_host() {
+  Network network = network_at_200mbit("flat:hosts=8");
+  network.links[7].s_per_byte *= 4;
+  return network;
+}
+Network unequal_hosts() {
+  Network network = network_at_200mbit("flat:hosts=4");
+  for (int i = 0; i < 4; ++i) network.hosts[static_cast<size_t>(i)].ranks = i + 1;
+  return network;
+}
+
+/// As a job asks, whose planner knows no more than that there are hosts.
+PlanRequest asked(const Network& network, Collective collective, size_t bytes) {
+  PlanRequest request;
+  request.collective = collective;
+  request.bytes = bytes;
+  request.ranks = network.ranks();
+  request.hosts = network.host_of_rank();
+  return request;
+}
+
+PlanDecision decision_on(JobNetwork& known, Collective collective, size_t bytes,
+                         Algorithm forced = Algorithm::automatic) {
+  PlanRequest request = asked(known.network(), collective, bytes);
+  request.forced = forced;
+  request.made = known.find(request);
+  return choose(request);
+}
+
+class JobNetworks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_synthesize()) GTEST_SKIP() << "without Boost.Graph";
+  }
+};
+
+TEST_F(JobNetworks, ChooseWhatWasMadeWhereHostsDiffer) {
+  using enum Collective;
+  for (const Network& network : {network_at_200mbit("racks:2x4:uplink=16"), with_slow_host()}) {
+    JobNetwork known(network, 0);
+    for (const size_t bytes : {kMiB, 8 * kMiB, 32 * kMiB}) {
+      const PlanDecision decision = decision_on(known, all_reduce, bytes);
+      EXPECT_EQ(decision.algorithm, Algorithm::synthesized) << bytes;
+      EXPECT_FALSE(known.schedule(all_reduce, 0).steps.empty());
+      Routes routes(network);
+      const double least_s = least_seconds(network, all_reduce, 0, bytes);
+      EXPECT_GE(1e-6 * decision.predicted_us, least_s);
+      EXPECT_LT(1e-6 * decision.predicted_us, least_s / 0.9);
+    }
+    // What takes no longer otherwise is left to algorithms.
+    EXPECT_NE(decision_on(known, all_reduce, 4096).algorithm, Algorithm::synthesized);
+    EXPECT_NE(decision_on(known, all_to_all, 8 * kMiB).algorithm, Algorithm::synthesized);
+  }
+}
+
+TEST_F(JobNetworks, LeaveToAlgorithmsWhatTheyDoAsWell) {
+  JobNetwork known(unequal_hosts(), 0);  // two_level reaches the bound
+  EXPECT_NE(decision_on(known, Collective::all_reduce, 8 * kMiB).algorithm, Algorithm::synthesized);
+}
+
+TEST_F(JobNetworks, ChooseNothingMadeOnUniformNetworks) {
+  for (const char* words : {"flat:hosts=8", "flat:hosts=4:ranks=2", "racks:2x4:uplink=1",
+                            "rail:hosts=2:gpus=4", "torus:2x3"}) {
+    JobNetwork known(network_at_200mbit(words), 0);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+          Collective::broadcast, Collective::reduce})
+      for (size_t bytes = 8; bytes <= 64 * kMiB; bytes *= 16)
+        EXPECT_NE(decision_on(known, collective, bytes).algorithm, Algorithm::synthesized)
+            << words << ", " << name_of(collective) << " of " << bytes;
+    EXPECT_EQ(decision_on(known, Collective::all_reduce, kMiB, Algorithm::synthesized).algorithm,
+              Algorithm::synthesized);
+  }
+}
+
+TEST_F(JobNetworks, AnswerAlikeOnAllRanks) {
+  const Network network = network_at_200mbit("racks:2x3:uplink=16:ranks=2");
+  JobNetwork first(network, 0), last(network, 11);
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
+    PlanRequest request = asked(network, collective, 3 * kMiB);
+    request.root = 7;
+    const auto a = first.find(request), b = last.find(request);
+    ASSERT_TRUE(a && b);
+    EXPECT_EQ(a->predicted_s, b->predicted_s);
+    EXPECT_EQ(a->otherwise_s, b->otherwise_s);
+    EXPECT_EQ(a->slice_bytes, b->slice_bytes);
+    EXPECT_EQ(first.schedule(collective, 7).rank, 0);
+    EXPECT_EQ(last.schedule(collective, 7).rank, 11);
+    EXPECT_EQ(first.schedule(collective, 7).blocks, last.schedule(collective, 7).blocks);
+  }
+}
+
+TEST_F(JobNetworks, MakeForLargeJobsWhatIsForced) {
+  JobNetwork known(network_at_200mbit("racks:2x80:uplink=640"), 3);
+  EXPECT_NE(decision_on(known, Collective::all_reduce, kMiB).algorithm, Algorithm::synthesized);
+  const PlanDecision forced =
+      decision_on(known, Collective::broadcast, kMiB, Algorithm::synthesized);
+  EXPECT_EQ(forced.algorithm, Algorithm::synthesized);
+  EXPECT_EQ(known.schedule(Collective::broadcast, 0).rank, 3);
+}
+
+TEST_F(JobNetworks, OfPartsAreOfTheirHosts) {
+  JobNetwork known(network_at_200mbit("racks:2x4:uplink=16"), 0);
+  const auto across = known.part({5, 1, 2, 6}, 2);
+  ASSERT_NE(across, nullptr);
+  EXPECT_EQ(across->network().ranks(), 4);
+  EXPECT_EQ(
+      decision_on(*across, Collective::all_reduce, 8 * kMiB, Algorithm::synthesized).algorithm,
+      Algorithm::synthesized);
+  EXPECT_EQ(across->schedule(Collective::all_reduce, 0).rank, 2);
+  EXPECT_EQ(known.part({3}, 0), nullptr);
+}
+
+TEST(JobNetworksOfAnyBuild, TellWhyNot) {
+  JobNetwork known(network_of_template("flat:hosts=1:ranks=4", 0), 0);
+  PlanRequest request = asked(known.network(), Collective::all_reduce, kMiB);
+  request.forced = Algorithm::synthesized;
+  const auto made = known.find(request);
+  ASSERT_TRUE(made);
+  EXPECT_NE(made->why_not, "");
+  request.forced = Algorithm::ring;
+  EXPECT_FALSE(known.find(request));
+}
+
+}  // namespace
+}  // namespace ropewalk

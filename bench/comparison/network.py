@@ -90,9 +90,11 @@ def takes_torch(shape):
 
 
 def contenders(collective, shape, sizes):
-    several = ("two_level",) if shape.ranks_per_host > 1 else ()
+    several = ("two_level",) if shape.ranks > shape.hosts else ()
     if several and collective == "all_reduce" and sizes == SMALL:
         several = (*several, "leaders")
+    if not shape.is_uniform:  # netlab describes it to the job
+        several = (*several, "synthesized")
     own = (DEFAULT, *forced(*ALGORITHMS[collective][sizes], *several))
     if collective != "all_reduce":
         return (*own, OPEN_MPI_PEER)
@@ -111,7 +113,7 @@ def group_of(collective, shape):
 def cases_of(collective, shape, *all_sizes, **more):
     """A case for each of `all_sizes`; `more`: of the first, which also measures the link."""
     # Not by an RDMA adapter, such as that of tools/rdma-vm, whose path is not the cluster's.
-    transport = "tcp" if shape.ranks_per_host == 1 else "auto"
+    transport = "tcp" if shape.ranks == shape.hosts else "auto"
     for sizes in all_sizes:
         link = (LINK,) if sizes == all_sizes[0] else ()
         yield Case(group_of(collective, shape), sizes, (*contenders(collective, shape, sizes), *link),
@@ -127,9 +129,8 @@ QUICKLY = {
     shapes.RACKS: {"quick_sizes": "64K", "quick_contenders": (DEFAULT, OPEN_MPI_PEER)},
 }
 ALL_REDUCE = {
-    **dict.fromkeys((*shapes.FLAT, *shapes.SEVERAL_RANKS), (SMALL, LARGE, LARGEST)),
-    **dict.fromkeys((shapes.RACKS, shapes.SLOW, shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS),
-                    (SMALL, LARGE)),
+    **dict.fromkeys((*shapes.FLAT, *shapes.SEVERAL_RANKS, *shapes.NOT_UNIFORM), (SMALL, LARGE, LARGEST)),
+    **dict.fromkeys((shapes.ADAPTERS, *shapes.GIGABIT, *shapes.BUFFERS), (SMALL, LARGE)),
     **dict.fromkeys(shapes.FAR, (FAR,)),
 }
 CASES = [
@@ -141,11 +142,13 @@ CASES = [
 ]
 
 
-def share_of_bound(shape):
+def share_of_bound(shape, size):
     """How much of the bound is wanted from 1 MiB on."""
     if shape in shapes.FAR:
         return 0.8
-    return 0.85 if shape in (shapes.RACKS, shapes.SLOW, shapes.ADAPTERS) else 0.93
+    if shape in shapes.NOT_UNIFORM and parse_size(size) >= parse_size("8M"):
+        return 0.9 if shape in (shapes.UNEQUAL, shapes.FAST) else 0.92
+    return 0.85 if shape in (*shapes.NOT_UNIFORM, shapes.ADAPTERS) else 0.93
 
 
 def wants(collective, shape, size):
@@ -155,10 +158,12 @@ def wants(collective, shape, size):
     found = (Want.time_at_most(1, *PEERS), Want.time_at_most(1.05, BEST))
     if parse_size(size) < parse_size("1M"):
         return found
-    gloo_times = {shapes.FLAT_4: 1.08, shapes.FLAT_8: 1.02}.get(shape)
+    gloo_times = {shapes.FLAT_4: 1.08, shapes.FLAT_8: 1.02, shapes.SLOW: 1.5}.get(shape)
+    if shape == shapes.SLOW and parse_size(size) < parse_size("8M"):
+        gloo_times = None
     if collective == "all_reduce" and gloo_times:
         found += (Want.faster(gloo_times, "Gloo"),)
-    return (Want.bandwidth(share_of_bound(shape), "bound", "the bound"), *found,
+    return (Want.bandwidth(share_of_bound(shape, size), "bound", "the bound"), *found,
             Want.faster(1.8, "Open MPI"))
 
 

@@ -87,8 +87,8 @@ std::optional<Network> find_description(Communicator& communicator, const Job& j
 
 /// The network as the job numbers its ranks; null where nothing is known that serves. Collective.
 /// Throws where the algorithm that needs it is forced.
-std::shared_ptr<JobNetwork> find_network(Communicator& communicator, const Job& job,
-                                         const Costs& costs) {
+std::shared_ptr<JobNetwork> known_network(Communicator& communicator, const Job& job,
+                                          const Costs& costs) {
   std::string why_not = "nothing is known of the network";
   try {
     if (const auto described = find_description(communicator, job, costs))
@@ -144,7 +144,7 @@ Costs find_link_costs(Communicator& communicator, const Job& job) {
 
 Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = find_link_costs(communicator, job);
-  costs.network = find_network(communicator, job, costs);
+  costs.network = known_network(communicator, job, costs);
   return costs;
 }
 

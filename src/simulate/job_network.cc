@@ -18,7 +18,7 @@ namespace ropewalk {
 namespace {
 
 /// Of calls: shorter ones are not worth making anything, and longer ones gain as much as these.
-constexpr size_t kMadeBytesMin = 64 << 10, kComparedBytesMax = 64 << 20;
+constexpr size_t kMadeBytesMin = 64 << 10, kComparedBytesMax = 16 << 20;
 
 int partners_of(const std::vector<Schedule>& schedules) {
   size_t most = 0;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "ropewalk/status.h"
+#include "schedule/exchange_testing.h"
 
 namespace ropewalk {
 namespace {
@@ -125,6 +126,7 @@ TEST(Synthesize, MakesWhatTheVerifierProves) {
     for (const Collective collective : kMade) {
       const Synthesized made = synthesize(routes, collective, root);
       EXPECT_EQ(made.trees, made.schedules[0].blocks);
+      EXPECT_EQ(check_exchange(made.schedules), "") << name << ", " << name_of(collective);
       for (const int credits : {0, 1, 3, kInListOrder}) {
         const VerifyReport report = verify(made.key, made.schedules, credits, made.promise);
         EXPECT_TRUE(report.ok()) << name << ", " << name_of(collective) << ", credits " << credits

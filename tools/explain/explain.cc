@@ -143,8 +143,8 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
 }
 
 /// Where there is one.
-std::optional<SimulatedSynthesis> synthesized_for(const ExplainOptions& options,
-                                                  const PlanRequest& request) {
+std::optional<SimulatedSynthesis> synthesis_for(const ExplainOptions& options,
+                                                const PlanRequest& request) {
   if (!request.made || !request.made->why_not.empty()) return {};
   const Network& network = options.network->network();
   Routes routes(network);
@@ -206,7 +206,7 @@ Explanation explain(const ExplainOptions& options) {
   if (options.ranks > 1)
     explanation.traffic =
         traffic(call, explanation.decision, options, placement, explanation.transports, setting);
-  if (options.ranks > 1) explanation.synthesized = synthesized_for(options, request);
+  if (options.ranks > 1) explanation.synthesized = synthesis_for(options, request);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, request);
   return explanation;

@@ -10,8 +10,10 @@ namespace {
 
 /// So long a local registrar may take to answer, and no more than a quarter of the time there is.
 constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
-/// A local registrar waits so long for another, and so long in all, before it passes on what came.
-constexpr int64_t kGatherPauseNs = 4 * kMillisecond_ns, kGatherMaxNs = 20 * kMillisecond_ns;
+/// A local registrar waits so long for another, as they have come before, and so long in all,
+/// before it passes on what came.
+constexpr int64_t kGatherPauseMinNs = 4 * kMillisecond_ns, kGatherPauseMaxNs = 40 * kMillisecond_ns;
+constexpr int64_t kGatherMaxNs = 250 * kMillisecond_ns;
 /// What rank 0 says at the end of the time to join comes later through a local registrar.
 constexpr int64_t kPassedOnNs = 500 * kMillisecond_ns;
 constexpr int64_t kLookUpIntervalNs = 5000 * kMillisecond_ns;
@@ -43,7 +45,7 @@ void Control::start_joining() {
     table_[0] = setup_.record;
     registrar_.emplace(table_, 0, setup_.deadline_ns, monitor_, statements_);
   } else {
-    if (setup_.size > kJoinGroup)
+    if (setup_.size > kJoinGroupMin)
       local_until_ns_ = start_ns_ + std::min(kLocalMaxNs, setup_.config.time_to_join().count() / 4);
     find_registrar(start_ns_);
   }
@@ -55,7 +57,7 @@ void Control::find_registrar(int64_t now_ns) {
   const bool is_before = std::exchange(is_dialing_local_, false);
   if (now_ns < local_until_ns_ && !local_registrar_) {
     const SocketAddress local = SocketAddress::abstract(local_registrar_name(
-        job_key_, setup_.coordinator_text, setup_.size, join_group(setup_.rank)));
+        job_key_, setup_.coordinator_text, setup_.size, join_group(setup_.rank, setup_.size)));
     UniqueFd listener;
     const int error = try_listen(local, listener);
     is_dialing_local_ = error == EADDRINUSE;
@@ -74,6 +76,7 @@ void Control::find_registrar(int64_t now_ns) {
     local_table_.resize(table_.size());
     local_table_[static_cast<size_t>(setup_.rank)] = setup_.record;
     local_registrar_.emplace(local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
+    listening_since_ns_ = now_ns;
   }
   dial_coordinator();
 }
@@ -157,7 +160,11 @@ void Control::advance_local_registrar(int64_t now_ns) {
 int64_t Control::gathered_until_ns() const {
   assert(local_registrar_ && gathered_ > 0);
   if (local_registrar_->has_group()) return gathered_first_ns_;
-  return std::min(gathered_last_ns_ + kGatherPauseNs, gathered_first_ns_ + kGatherMaxNs);
+  const auto others = static_cast<int64_t>(local_registrar_->others());
+  const int64_t between_ns =
+      (gathered_last_ns_ - listening_since_ns_) / std::max<int64_t>(others, 1);
+  const int64_t pause_ns = std::clamp(2 * between_ns, kGatherPauseMinNs, kGatherPauseMaxNs);
+  return std::min(gathered_last_ns_ + pause_ns, gathered_first_ns_ + kGatherMaxNs);
 }
 
 void Control::advance_coordinator_dial(int64_t now_ns) {

@@ -46,7 +46,7 @@ class HandmadeRank {
                     std::atomic<bool>& listens) {
     std::vector<UniqueFd> listeners;
     listeners.push_back(listen_if_free(SocketAddress::abstract(
-        local_registrar_name(job_key_, job.coordinator(), size_, join_group(rank_)))));
+        local_registrar_name(job_key_, job.coordinator(), size_, join_group(rank_, size_)))));
     listens = true;
     ASSERT_TRUE(listeners[0]);
     Acceptor acceptor({}, std::move(listeners), rank_, job_key_);

@@ -13,6 +13,13 @@
 #include "bootstrap/net.h"
 
 namespace ropewalk::bootstrap {
+namespace {
+
+/// More is sent at once: memory for all that a rank tells each child as it joins would be taken
+/// from the kernel, and given back.
+constexpr size_t kUnsentMax = 64 << 10;
+
+}  // namespace
 
 FrameStream::~FrameStream() {
   try {
@@ -20,6 +27,11 @@ FrameStream::~FrameStream() {
   } catch (const std::bad_alloc&) {
     return;  // the other end sees the connection close
   }
+}
+
+void FrameStream::send(const Bytes& frame) {
+  unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+  if (unsent_.size() >= kUnsentMax) flush();
 }
 
 void FrameStream::prepare(PollSet& set) {

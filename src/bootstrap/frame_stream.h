@@ -30,7 +30,7 @@ class FrameStream {
   /// False once the connection is over, after its last frame was delivered; then why() says why.
   bool is_open() const { return is_open_; }
   /// Goes out with the next `prepare`, or `flush`, or at the end: many frames at once.
-  void send(const Bytes& frame) { unsent_.insert(unsent_.end(), frame.begin(), frame.end()); }
+  void send(const Bytes& frame);
   void flush();
   /// Has this kernel acknowledge what has come at once, not only after some 40 ms: for last words,
   /// whose sender waits for that.

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalNs = 20 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
+constexpr size_t kAlwaysWatchedMax = kJoinGroupMax;
 constexpr int64_t kFollowNs = 50 * kMillisecond_ns;
 constexpr int64_t kTellAfterNs = 5000 * kMillisecond_ns;
 
@@ -39,13 +40,14 @@ void Registrar::add(ConnectedSocket socket, uint32_t from, std::string source) {
 }
 
 void Registrar::prepare(PollSet& set, int64_t now_ns) {
-  watches_all_ = now_ns >= watches_all_next_ns_ || monitor_.failure() != nullptr;
+  const bool are_many = entries_.size() > kAlwaysWatchedMax;
+  watches_all_ = !are_many || now_ns >= watches_all_next_ns_ || monitor_.failure() != nullptr;
   if (watches_all_)
     watches_all_next_ns_ =
         now_ns + kWatchIntervalNs + std::ssize(entries_) * kWatchIntervalPerRankNs;
   for (Entry& entry : entries_)
     if (is_watched(entry, now_ns)) entry.stream.prepare(set);
-  set.wake_at(watches_all_next_ns_);
+  if (are_many) set.wake_at(watches_all_next_ns_);
 }
 
 void Registrar::advance(const PollSet& set, int64_t now_ns) {
@@ -86,11 +88,11 @@ void Registrar::tell_missing(int64_t now_ns) {
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join) {
-    const auto join = decode<Join>(frame.payload);
+    auto join = decode<Join>(frame.payload);
     const uint32_t rank = join ? static_cast<uint32_t>(join->record.rank) : entry.from;
     if (rank > 0 && rank < table_.size()) come_.insert(rank);
     if (monitor_.failure() != nullptr) return;  // it has been told
-    if (join) return enroll(entry, *join, now_ns);
+    if (join) return enroll(entry, std::move(*join), now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
     if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
@@ -100,7 +102,7 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
        "install the same Ropewalk on every rank", static_cast<int>(entry.from));
 }
 
-void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
+void Registrar::enroll(Entry& entry, Join join, int64_t now_ns) {
   const PeerRecord& record = join.record;
   if (join.size != table_.size())
     return fail(ErrorCode::mismatch,
@@ -131,23 +133,23 @@ void Registrar::enroll(Entry& entry, const Join& join, int64_t now_ns) {
                             row.host_name, row.pid, record.host_name, record.pid),
                 "give every process a rank of its own (ROPEWALK_RANK or the launcher's)",
                 record.rank);
-  if (!is_taken) {
-    row = record;
-    ++joined_;
-  }
   if (!entry.has(record.rank)) entry.ranks.push_back(record.rank);
   entry.watched_until_ns = now_ns + kFollowNs;
   const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
+  if (!is_taken) ++joined_;
+  if (log_enabled(LogLevel::debug))
+    log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source,
+        joined_, table_.size());
   if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns, entry.number});
-  log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source, joined_,
-      table_.size());
+  if (!is_taken) row = std::move(join.record);
 }
 
 bool Registrar::may_come_through(const Entry& entry, int rank) const {
   const auto from = static_cast<int>(entry.from);
-  return rank == from || (!is_local() && join_group(rank) == join_group(from) && entry.has(from));
+  return rank == from ||
+         (!is_local() && join_group(rank, size()) == join_group(from, size()) && entry.has(from));
 }
 
 void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
@@ -189,8 +191,9 @@ void Registrar::send_places(const WorldId& world, const Digest& table) {
 
 bool Registrar::has_group() const {
   assert(is_local());
-  const int first = std::max(join_group(own_) * kJoinGroup, 1);
-  const int end = std::min((join_group(own_) + 1) * kJoinGroup, static_cast<int>(table_.size()));
+  const int group = join_group(own_, size()), ranks = join_group_ranks(size());
+  const int first = std::max(group * ranks, 1);
+  const int end = std::min((group + 1) * ranks, size());
   return joined_ == static_cast<size_t>(end - first);
 }
 

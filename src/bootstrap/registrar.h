@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <list>
 #include <set>
 #include <string>
@@ -17,9 +18,15 @@ namespace ropewalk::bootstrap {
 
 /// In jobs of several groups, ranks of one group that are on one host join through one of them: so
 /// rank 0 neither answers nor holds a connection with each.
-inline constexpr int kJoinGroup = 16;
-constexpr int join_group(int rank) {
-  return rank / kJoinGroup;
+inline constexpr int kJoinGroupMin = 16, kJoinGroupMax = 64;
+/// Ranks of a group in a job of `size`: there are four to eight groups, until they would be so
+/// large that who leads one has more to do than rank 0.
+constexpr int join_group_ranks(int size) {
+  const auto eighth = static_cast<int>(std::bit_ceil(static_cast<uint32_t>(size)) / 8);
+  return std::clamp(eighth, kJoinGroupMin, kJoinGroupMax);
+}
+constexpr int join_group(int rank, int size) {
+  return rank / join_group_ranks(size);
 }
 
 /// The control thread only. What is wrong goes to the monitor; the owner tells everybody with
@@ -53,6 +60,8 @@ class Registrar {
   };
   /// A local registrar's: how many have come since `take_joined`, and those, for rank 0.
   size_t joined_here() const { return joined_here_.size(); }
+  /// How many have come, this one not counted.
+  size_t others() const { return joined_ - 1; }
   /// All of its group have come, rank 0 aside.
   bool has_group() const;
   std::vector<Joined> take_joined() { return std::exchange(joined_here_, {}); }
@@ -73,18 +82,19 @@ class Registrar {
 
     bool has(int rank) const { return std::ranges::count(ranks, rank) != 0; }
   };
-  /// In this round: those that still have to say who they are. The others, of which there are many
-  /// while the last are awaited, have nothing to say unless they fail: now and then.
+  /// In this round: those that still have to say who they are. The others have nothing to say
+  /// unless they fail: now and then where they are many.
   bool is_watched(const Entry& entry, int64_t now_ns) const {
-    const bool passes_on = entry.ranks.size() > 1 && entry.ranks.size() < kJoinGroup;
+    const bool passes_on = entry.ranks.size() > 1 && entry.ranks.size() < kJoinGroupMax;
     return entry.ranks.empty() || passes_on || now_ns < entry.watched_until_ns || watches_all_ ||
            !entry.stream.idle();
   }
   bool is_local() const { return own_ != 0; }
+  int size() const { return static_cast<int>(table_.size()); }
   /// Whether a rank that joins may come over the connection of that one.
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
-  void enroll(Entry& entry, const Join& join, int64_t now_ns);
+  void enroll(Entry& entry, Join join, int64_t now_ns);
   /// A local registrar's, of one that has gone: true where rank 0 has not heard of it yet.
   bool withdraw(const Entry& entry);
   /// Says whom it waits for, where that takes long.

@@ -14,18 +14,14 @@ std::string said_by(int rank, const std::string& what) {
 
 std::vector<Bytes> record_frames(const std::vector<PeerRecord>& table) {
   std::vector<Bytes> frames;
-  Records next;
-  size_t bytes = 0;
+  Bytes records;
   for (const PeerRecord& record : table) {
-    const size_t more = encode(record).size();
-    if (bytes + more > kFramePayloadMax) {
-      frames.push_back(frame(std::exchange(next, {})));
-      bytes = 0;
-    }
-    next.records.push_back(record);
-    bytes += more;
+    const Bytes more = encode(record);
+    if (records.size() + more.size() > kFramePayloadMax)
+      frames.push_back(frame(FrameType::records, std::exchange(records, {})));
+    records.insert(records.end(), more.begin(), more.end());
   }
-  frames.push_back(frame(next));
+  frames.push_back(frame(FrameType::records, records));
   return frames;
 }
 

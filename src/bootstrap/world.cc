@@ -51,7 +51,7 @@ PeerRecord make_record(const JobIdentity& identity, const Config& config,
 /// are on hosts of their own it finds out later.
 void check_descriptor_limit(const JobIdentity& identity) {
   constexpr rlim_t kOthers = 64;  // half of them for the program
-  const auto needed = static_cast<rlim_t>(join_group(identity.size)) + kOthers;
+  const auto needed = static_cast<rlim_t>(join_group(identity.size, identity.size)) + kOthers;
   raise_descriptor_limit();
   const rlimit limit = descriptor_limits();
   const rlim_t most = static_cast<rlim_t>(identity.size) + kOthers;

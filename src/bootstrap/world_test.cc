@@ -248,7 +248,7 @@ TEST(World, RanksThatComeLongAfterTheFailureHearOfIt) {
 // Of a next epoch. The others waited for it, and for the one that knew, until the end of their
 // time.
 TEST(World, ANewcomersEndIsToldByTheOneThatKnows) {
-  for (const int size : {4, kJoinGroup + 3}) {
+  for (const int size : {4, kJoinGroupMin + 3}) {
     const TestJob job(size);
     const int newcomer = size - 1, one = size - 2;
     const auto errors = run_world_ranks(newcomer, [&](int rank) {

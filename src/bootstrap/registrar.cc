@@ -48,6 +48,8 @@ void Registrar::prepare(PollSet& set, int64_t now_ns) {
   for (Entry& entry : entries_)
     if (is_watched(entry, now_ns)) entry.stream.prepare(set);
   if (are_many) set.wake_at(watches_all_next_ns_);
+  if (begun_ns_ == 0) begun_ns_ = now_ns;
+  if (waits_for_others()) set.wake_at(std::max(begun_ns_ + kTellAfterNs, tell_next_ns_));
 }
 
 void Registrar::advance(const PollSet& set, int64_t now_ns) {
@@ -76,11 +78,8 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
 }
 
 void Registrar::tell_missing(int64_t now_ns) {
-  if (begun_ns_ == 0) begun_ns_ = now_ns;
   const int64_t waited_ns = now_ns - begun_ns_;
-  if (is_local() || complete() || monitor_.failure() != nullptr || waited_ns < kTellAfterNs ||
-      now_ns < tell_next_ns_)
-    return;
+  if (!waits_for_others() || waited_ns < kTellAfterNs || now_ns < tell_next_ns_) return;
   tell_next_ns_ = now_ns + waited_ns;
   log(LogLevel::warn, 0, "waiting for {} ({:.0f} s)", rank_list(missing()),
       static_cast<double>(waited_ns) / 1e9);

@@ -97,6 +97,10 @@ class Registrar {
   void enroll(Entry& entry, Join join, int64_t now_ns);
   /// A local registrar's, of one that has gone: true where rank 0 has not heard of it yet.
   bool withdraw(const Entry& entry);
+  /// Rank 0's, of a job that has not failed.
+  bool waits_for_others() const {
+    return !is_local() && !complete() && monitor_.failure() == nullptr;
+  }
   /// Says whom it waits for, where that takes long.
   void tell_missing(int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);

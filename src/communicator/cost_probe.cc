@@ -34,9 +34,10 @@ constexpr double kTransferring_s = 14e-3;
 constexpr double kSlow = 2.5;
 /// So many times as far as most, a link leads to another place.
 constexpr double kFar = 8;
-/// Over links whose start takes so long nothing is moved: it would show how TCP starts, and no
-/// rate.
+/// Over links whose latency is so long so much is moved, once: that shows how TCP starts, as it
+/// does in each call after a pause, more than a rate.
 constexpr double kFarLatency_s = 5e-3;
+constexpr size_t kFarBytes = 64 << 10;
 constexpr std::array<size_t, 5> kTransferBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
 
 double seconds_since(SteadyClock::time_point begin) {
@@ -96,11 +97,12 @@ class LinkProbe {
 
   /// Ever longer transfers, each several times, since another process may have held one up.
   double lead_transfers(double one_way_s, double limit_s) {
+    if (one_way_s > kFarLatency_s) return lead_far_transfer(one_way_s);
     const auto begin = SteadyClock::now();
     double before_s = one_way_s, s_per_byte = 0;
     size_t before_bytes = 0;
     for (const size_t bytes : kTransferBytes) {
-      if (before_s > (before_bytes > 0 ? kEnough_s : kFarLatency_s)) break;
+      if (before_bytes > 0 && before_s > kEnough_s) break;
       double least_s = 1e9, spent_s = 0;
       for (int i = 0; i < kTransfersMax && seconds_since(begin) < limit_s; ++i) {
         if (i >= kTransfersMin && spent_s > kRepeating_s) break;
@@ -118,6 +120,14 @@ class LinkProbe {
     }
     announce(0);
     return s_per_byte;
+  }
+
+  double lead_far_transfer(double one_way_s) {
+    const double transfer_s = lead_transfer(kFarBytes);
+    announce(0);
+    shows_rate_ = true;
+    // The other end begins a way later, and what it sends takes another.
+    return std::max(transfer_s - 2 * one_way_s, transfer_s / 4) / kFarBytes;
   }
 
   double lead_transfer(size_t bytes) {
@@ -320,7 +330,6 @@ Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, C
       like_most.push_back(s_per_byte);
   }
   double s_per_byte = racks.empty() && slowest > 0 ? slowest : median(like_most);
-  // Nothing was moved over links that are far.
   if (s_per_byte == 0) s_per_byte = costs.model.inter.s_per_byte;
   costs.model.inter = {found.latency_s, found.overhead_s, s_per_byte};
   costs.model.racks_s_per_byte = racks.empty() ? 0 : slowest;

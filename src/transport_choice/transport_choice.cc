@@ -34,7 +34,7 @@ const TransportProvider* provider_named(std::string_view name) {
 
 /// Of those that could join all ranks the first that does, and what kept the job from the very
 /// first.
-struct Network {
+struct NetworkChoice {
   const TransportProvider* provider = nullptr;
   const TransportProvider* passed_over = nullptr;
   Obstacle obstacle = {};
@@ -47,8 +47,8 @@ struct Network {
   }
 };
 
-Network best_network(const Records& ranks, bool secure) {
-  Network network;
+NetworkChoice best_network(const Records& ranks, bool secure) {
+  NetworkChoice network;
   for (const TransportProvider* provider : transport_providers()) {
     if (provider->maps) continue;
     Obstacle obstacle = obstacle_of(*provider, ranks, false, secure);
@@ -88,7 +88,7 @@ const TransportProvider* choose_within(const TransportProvider* asked, const Rec
 }
 
 void check_required(std::string_view require, const TransportChoice& choice,
-                    const TransportProvider* asked, const Network& network, const Records& ranks) {
+                    const TransportProvider* asked, const NetworkChoice& network, const Records& ranks) {
   const TransportProvider* used = choice.network();
   if (used == nullptr) return;
   if (require == "rdma" && used->is_rdma) {
@@ -135,7 +135,7 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   assert(asked != nullptr || wish == "auto");  // Config has no other
   if (asked != nullptr) check_wish(*asked, several_hosts, ranks, secure);
 
-  const Network network = asked == nullptr ? best_network(ranks, secure) : Network{asked};
+  const NetworkChoice network = asked == nullptr ? best_network(ranks, secure) : NetworkChoice{asked};
   if (hosts.size() < ranks.size()) choice.within = choose_within(asked, ranks);
   if (several_hosts) choice.between = network.provider;
   if (several_hosts && network.provider->find_rate != nullptr)

@@ -88,7 +88,8 @@ const TransportProvider* choose_within(const TransportProvider* asked, const Rec
 }
 
 void check_required(std::string_view require, const TransportChoice& choice,
-                    const TransportProvider* asked, const NetworkChoice& network, const Records& ranks) {
+                    const TransportProvider* asked, const NetworkChoice& network,
+                    const Records& ranks) {
   const TransportProvider* used = choice.network();
   if (used == nullptr) return;
   if (require == "rdma" && used->is_rdma) {
@@ -135,7 +136,8 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   assert(asked != nullptr || wish == "auto");  // Config has no other
   if (asked != nullptr) check_wish(*asked, several_hosts, ranks, secure);
 
-  const NetworkChoice network = asked == nullptr ? best_network(ranks, secure) : NetworkChoice{asked};
+  const NetworkChoice network =
+      asked == nullptr ? best_network(ranks, secure) : NetworkChoice{asked};
   if (hosts.size() < ranks.size()) choice.within = choose_within(asked, ranks);
   if (several_hosts) choice.between = network.provider;
   if (several_hosts && network.provider->find_rate != nullptr)

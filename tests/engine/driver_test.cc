@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -20,7 +21,7 @@
 
 namespace {
 
-int yields = 0;
+std::atomic<int> yields = 0;  // of all threads
 
 }  // namespace
 
@@ -236,7 +237,8 @@ TEST_F(DriverThatWaits, YieldsAfterEachTurnThatMakesSystemCalls) {
                      {.progress_thread = false, .progress_cpu = {}, .polls_kernel = polls_kernel}};
     int polls = 0, polls_since = 0, most = 0, yields_seen = yields;
     transport.on_poll = [&] {
-      polls_since = std::exchange(yields_seen, yields) == yields ? polls_since + 1 : 1;
+      const int yields_now = yields;
+      polls_since = std::exchange(yields_seen, yields_now) == yields_now ? polls_since + 1 : 1;
       most = std::max(most, polls_since);
       if (++polls == 1000) send();
     };

@@ -171,7 +171,7 @@ class Control {
   std::optional<Registrar> registrar_;        // rank 0
   std::optional<Registrar> local_registrar_;  // where others join through this rank
   std::vector<PeerRecord> local_table_;       // its
-  int64_t listening_since_ns_ = 0;            // it
+  int64_t listening_since_ns_ = 0;            // when it began to listen
   size_t gathered_ = 0;                       // of what it has not passed on, as last seen
   int64_t gathered_first_ns_ = 0, gathered_last_ns_ = 0;  // when the first, the last of that came
   std::unique_ptr<Dialer> coordinator_dial_;              // other ranks

@@ -294,6 +294,7 @@ std::vector<bool> find_slow(Communicator& communicator, RingProbe& ring, RingCos
 }  // namespace
 
 double latency_of(const std::vector<double>& links) {
+  assert(!links.empty());
   const double most = std::ranges::max(links), usual_s = median(links);
   return most > kFar * usual_s ? most : usual_s;
 }

@@ -20,7 +20,8 @@ namespace ropewalk {
 /// `hosts`: the number of each rank's host. Throws what recv and all_reduce throw.
 Costs measure_costs(Communicator& communicator, const std::vector<int>& hosts, Costs otherwise);
 
-/// By link; 0: not known. The upper median, or the most where that is many times as much.
+/// By link, of one at least; 0: not known. The upper median, or the most where that is many times
+/// as much.
 double latency_of(const std::vector<double>& links);
 /// By host, its rack. `slow`: by host, whether the link to the next one, and from the last to the
 /// first, is one. Empty where there is one rack.

@@ -194,6 +194,7 @@ class Predictor {
 
   /// Of an algorithm that was not measured, beside others that were.
   double guessed_s(const Choice& choice, size_t bytes) const {
+    assert(!request_.times.empty());
     const size_t shortest = request_.times.front().bytes;
     const double guess = bytes <= longest_of(choice.collective) ? kGuess : 1;
     return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);

@@ -273,10 +273,10 @@ void abort_while_one_computes(Communicator& comm, Communicator& part, std::latch
     ended.wait();
   } else {
     std::vector<float> data(200'000, 1);
-    Work work = part.start(Call::all_reduce(data));
-    std::this_thread::sleep_for(50ms);
-    if (comm.rank() == 1) part.abort("as the test wants it");
-    try {
+    try {  // all of it: rank 0 may start only after rank 1 has aborted
+      Work work = part.start(Call::all_reduce(data));
+      std::this_thread::sleep_for(50ms);
+      if (comm.rank() == 1) part.abort("as the test wants it");
       work.wait();
       ADD_FAILURE() << "without rank 2";
     } catch (const Error& error) {  // not that rank 2 was waited for in vain
@@ -316,9 +316,11 @@ TEST_P(PartsOver, CallbacksHearOfTheirFailure) {
       work.on_done([&](const Failure* failure) {
         told.set_value(failure == nullptr ? ErrorCode::ok : failure->code);
       });
+      comm.barrier();
       EXPECT_EQ(told.get_future().get(), ErrorCode::aborted);
       EXPECT_THROW(work.wait(), Error);
     } else {
+      comm.barrier();
       std::this_thread::sleep_for(100ms);
       part->abort("as the test wants it");
     }

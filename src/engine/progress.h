@@ -79,7 +79,7 @@ constexpr int64_t question_time_ns(int64_t limit_ns) {
 /// How long a thread has waited without anything moving.
 struct WaitState {
   Driver* driver = nullptr;  // whose call waits; null: a progress thread does
-  // Of the whole wait, from the first look at the clock.
+  // Of the whole wait, from the first look at the clock, or from when it was counted.
   int64_t limit_ns = std::numeric_limits<int64_t>::max();
   int64_t begun_ns = 0;
   int64_t over_since_ns = 0;        // the first look at the clock after the limit
@@ -108,8 +108,11 @@ struct WaitState {
   bool ends_soon(int64_t now_ns) {
     return !background && left_ns(now_ns) < question_time_ns(limit_ns);
   }
-  int64_t left_ns(int64_t now_ns) {
+  void begin(int64_t now_ns) {
     if (begun_ns == 0) begun_ns = now_ns;
+  }
+  int64_t left_ns(int64_t now_ns) {
+    begin(now_ns);
     return limit_ns - (now_ns - begun_ns);
   }
   /// Since the limit was found to be over: a thread that was stopped looks late, and then hears

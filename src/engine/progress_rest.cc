@@ -62,6 +62,7 @@ bool Progress::asks_on(WaitState& wait, int64_t now_ns) {
 
 void Progress::note_wait(WaitState& wait) {
   if (std::exchange(wait.counted, true) || wait.driver == nullptr) return;
+  wait.begin(clock_.now_ns());  // the next look may come hundreds of yields later
   std::lock_guard lock(mutex_);
   wait.driver->count_wait(wait, 1);
 }

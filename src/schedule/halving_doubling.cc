@@ -15,16 +15,28 @@ std::vector<int> skips(int n) {
   return s;
 }
 
+/// As many blocks go to a rank before those of the other are waited for: short ones travel
+/// together, and no stream has to hold more (list_order_credits).
+constexpr int kTogether = 4;
+
+/// Calls `body(begin, end)` for 0 to `count` in parts of kTogether.
+template <class Body>
+void in_parts(int count, const Body& body) {
+  for (int begin = 0; begin < count; begin += kTogether)
+    body(begin, std::min(begin + kTogether, count));
+}
+
 /// Before a round with `span` blocks a rank holds partial sums of the blocks from its own on. It
 /// hands the upper half to the rank `skip` above, for which they are the blocks from its own on.
 void append_reduce_scatter(Builder& out, int n, int rank) {
   const std::vector<int> s = skips(n);
   for (size_t k = 0; k + 1 < s.size(); ++k) {
     const int span = s[k], skip = s[k + 1];
-    for (int i = 0; i < span - skip; ++i) {
-      out.send_reduce(wrap(rank + skip + i, n), wrap(rank + skip, n));
-      out.recv_reduce(wrap(rank + i, n), wrap(rank - skip, n));
-    }
+    in_parts(span - skip, [&](int begin, int end) {
+      for (int i = begin; i < end; ++i)
+        out.send_reduce(wrap(rank + skip + i, n), wrap(rank + skip, n));
+      for (int i = begin; i < end; ++i) out.recv_reduce(wrap(rank + i, n), wrap(rank - skip, n));
+    });
   }
 }
 
@@ -33,10 +45,11 @@ void append_all_gather(Builder& out, int n, int rank) {
   const std::vector<int> s = skips(n);
   for (size_t k = s.size() - 1; k > 0; --k) {
     const int span = s[k - 1], skip = s[k];
-    for (int i = 0; i < span - skip; ++i) {
-      out.send_copy(wrap(rank + i, n), wrap(rank - skip, n));
-      out.recv_copy(wrap(rank + skip + i, n), wrap(rank + skip, n));
-    }
+    in_parts(span - skip, [&](int begin, int end) {
+      for (int i = begin; i < end; ++i) out.send_copy(wrap(rank + i, n), wrap(rank - skip, n));
+      for (int i = begin; i < end; ++i)
+        out.recv_copy(wrap(rank + skip + i, n), wrap(rank + skip, n));
+    });
   }
 }
 

@@ -8,7 +8,14 @@ constexpr Algorithm kHalvingDoubling = Algorithm::halving_doubling;
 TEST(HalvingDoubling, FiveRanksReduceScatter) {
   // Skips 3, 2, 1: rank 0 sends up what lies 3 and 4 above, then 2 above, then 1 above.
   EXPECT_EQ(text_of(build_schedule({Collective::reduce_scatter, kHalvingDoubling, 5, 0, {}}, 0)),
-            "+>3:3 +<2:0 +>3:4 +<2:1 +>2:2 +<3:0 +>1:1 +<4:0");
+            "+>3:3 +>3:4 +<2:0 +<2:1 +>2:2 +<3:0 +>1:1 +<4:0");
+}
+
+// One by one, each waited for the answer to the one before: 7 messages in 7 turns among 8 ranks.
+TEST(HalvingDoubling, BlocksOfARoundTravelTogetherUpToFour) {
+  EXPECT_EQ(text_of(build_schedule({Collective::all_gather, kHalvingDoubling, 12, 0, {}}, 0)),
+            "=>11:0 =<1:1 =>10:0 =<2:2 =>9:0 =>9:1 =>9:2 =<3:3 =<3:4 =<3:5 "
+            "=>6:0 =>6:1 =>6:2 =>6:3 =<6:6 =<6:7 =<6:8 =<6:9 =>6:4 =>6:5 =<6:10 =<6:11");
 }
 
 TEST(HalvingDoubling, AllGatherIsReduceScatterBackwards) {

@@ -26,6 +26,7 @@
 
 #include "hwy/highway.h"
 #include "median.h"
+#include "reduce/kernels.h"
 #include "reduce/reduce.h"
 
 namespace {
@@ -151,9 +152,11 @@ void reduce(benchmark::State& state, DataType type, ReduceKind kind, const Shape
 
 /// As `reduce`, with no better instruction set than `target` (a bit of Highway's).
 void reduce_on(benchmark::State& state, int64_t target, DataType type) {
-  hwy::SetSupportedTargetsForTest(target);
+  ropewalk::limit_targets(target);
+  ropewalk::choose_kernels_again();
   reduce(state, type, ReduceKind::sum, kShapes[1]);
-  hwy::SetSupportedTargetsForTest(0);
+  ropewalk::limit_targets(0);
+  ropewalk::choose_kernels_again();
 }
 
 void set_sizes(benchmark::internal::Benchmark* benchmark) {

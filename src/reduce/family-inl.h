@@ -1,5 +1,7 @@
 // The kernels of one family of types, ROPEWALK_FAMILY; included at the end of a file for each.
 // Without an include guard, since foreach_target.h includes that file once per instruction set.
+#include <utility>
+
 #include "hwy/foreach_target.h"
 // foreach_target.h comes before the headers that it includes once per target.
 #include "hwy/highway.h"
@@ -10,7 +12,7 @@ namespace ropewalk {
 namespace HWY_NAMESPACE {
 namespace {
 
-Kernels kernels_of(DataType type) {
+[[maybe_unused]] Kernels kernels_of(DataType type) {
   return visit_type(type, []<class T>(std::type_identity<T>) -> Kernels {
     if constexpr (family_of<T> == ROPEWALK_FAMILY)
       return kernels_of_type<T>();
@@ -29,11 +31,29 @@ HWY_AFTER_NAMESPACE();
 
 namespace ropewalk {
 
-HWY_EXPORT(kernels_of);
-
 template <>
 Kernels find_kernels<ROPEWALK_FAMILY>(DataType type) {
-  return HWY_DYNAMIC_DISPATCH(kernels_of)(type);
+  using Find = Kernels (*)(DataType);
+  // Those that were not compiled are null. The lower the bit, the better the instruction set.
+  constexpr std::pair<int64_t, Find> kCompiled[] = {
+#if HWY_ARCH_X86
+    {HWY_AVX3, HWY_CHOOSE_AVX3(kernels_of)},
+    {HWY_AVX2, HWY_CHOOSE_AVX2(kernels_of)},
+    {HWY_SSE4, HWY_CHOOSE_SSE4(kernels_of)},
+    {HWY_SSSE3, HWY_CHOOSE_SSSE3(kernels_of)},
+#elif HWY_ARCH_ARM
+    {HWY_SVE2_128, HWY_CHOOSE_SVE2_128(kernels_of)},
+    {HWY_SVE_256, HWY_CHOOSE_SVE_256(kernels_of)},
+    {HWY_SVE2, HWY_CHOOSE_SVE2(kernels_of)},
+    {HWY_SVE, HWY_CHOOSE_SVE(kernels_of)},
+    {HWY_NEON, HWY_CHOOSE_NEON(kernels_of)},
+#endif
+    {HWY_STATIC_TARGET, &HWY_STATIC_DISPATCH(kernels_of)},
+  };
+  const int64_t usable = usable_targets();
+  for (const auto& [target, find] : kCompiled)
+    if (find != nullptr && (usable & target) != 0) return find(type);
+  return HWY_STATIC_DISPATCH(kernels_of)(type);
 }
 
 }  // namespace ropewalk

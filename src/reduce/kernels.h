@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "reduce/element.h"
 
@@ -48,6 +49,11 @@ Kernels find_kernels<Family::half>(DataType type);
 template <>
 Kernels find_kernels<Family::integer>(DataType type);
 
+/// The instruction sets that this machine has, in bits of Highway's targets. Without any of those
+/// that were compiled, kernels are of HWY_STATIC_TARGET.
+int64_t usable_targets();
+/// For tests and benchmarks, while nobody reduces: only those, 0 being all again.
+void limit_targets(int64_t targets);
 /// reduce() looks for the best instruction set once. Tests that change it have it look again.
 void choose_kernels_again();
 

@@ -214,6 +214,13 @@ TEST(IsReducible, KnowsWhatIsDefined) {
   EXPECT_FALSE(is_reducible(DataType::float32, ReduceOp{static_cast<ReduceKind>(kReduceKinds)}));
 }
 
+#if HWY_ARCH_X86
+TEST(ReduceTarget, MachineHasWhatHighwayFinds) {
+  constexpr int64_t kAsked = HWY_SSSE3 | HWY_SSE4 | HWY_AVX2 | HWY_AVX3;
+  EXPECT_EQ(usable_targets(), hwy::SupportedTargets() & kAsked);
+}
+#endif
+
 TEST(ReduceTarget, SeveralAreTested) {
   // On x86-64 there is always plain C++ and, on any machine of the last fifteen years, SSE4.
 #if HWY_ARCH_X86_64

@@ -128,7 +128,7 @@ Hex hex(T value) {
 /// Every instruction set that was compiled and that this machine can run, plain C++ included.
 inline std::vector<int64_t> all_targets() {
   auto targets = hwy::SupportedAndGeneratedTargets();
-  if ((hwy::SupportedTargets() & HWY_STATIC_TARGET) == 0) targets.push_back(HWY_STATIC_TARGET);
+  if ((usable_targets() & HWY_STATIC_TARGET) == 0) targets.push_back(HWY_STATIC_TARGET);
   return targets;
 }
 
@@ -136,12 +136,12 @@ inline std::vector<int64_t> all_targets() {
 class TargetScope {
  public:
   explicit TargetScope(int64_t target) : trace_(__FILE__, __LINE__, hwy::TargetName(target)) {
-    hwy::SetSupportedTargetsForTest(target);
+    limit_targets(target);
     choose_kernels_again();
     EXPECT_STREQ(reduce_target_name(), hwy::TargetName(target));
   }
   ~TargetScope() {
-    hwy::SetSupportedTargetsForTest(0);
+    limit_targets(0);
     choose_kernels_again();
   }
 

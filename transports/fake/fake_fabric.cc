@@ -66,7 +66,8 @@ class FakeTransport final : public Transport, public MappedMemory {
   }
   void find_wanted(std::vector<int>& peers) override {
     for (int peer = 0; peer < static_cast<int>(sides_.size()); ++peer)
-      if (!side(peer).connecting && side(peer).hello_here) peers.push_back(peer);
+      if (const auto& s = sides_[static_cast<size_t>(peer)]; s && !s->connecting && s->hello_here)
+        peers.push_back(peer);
   }
   std::optional<std::span<const std::byte>> hello_of(int peer) const override {
     const Side& s = side(peer);
@@ -186,8 +187,16 @@ class FakeTransport final : public Transport, public MappedMemory {
     std::vector<std::shared_ptr<Message>> on_the_way;  // to the peer, until arrived and done
   };
 
-  Side& side(int peer) { return sides_.at(peer); }
-  const Side& side(int peer) const { return sides_.at(peer); }
+  Side& side(int peer) {
+    auto& found = sides_.at(peer);
+    if (!found) found = std::make_unique<Side>();
+    return *found;
+  }
+  const Side& side(int peer) const {
+    static const Side kUntouched;
+    const auto& found = sides_.at(peer);
+    return found ? *found : kUntouched;
+  }
   /// In the ids of its keys, so that a key that is used on the wrong rank is an unknown one.
   uint64_t mark() const { return static_cast<uint64_t>(rank_ + 1) << 48; }
   /// Where a put may write, or null.
@@ -311,7 +320,7 @@ class FakeTransport final : public Transport, public MappedMemory {
   FakeFabric& fabric_;
   const FakeOptions& options_;
   const int rank_;
-  std::vector<Side> sides_;                              // by peer
+  std::vector<std::unique_ptr<Side>> sides_;             // by peer; null until needed
   Regions regions_;                                      // the targets of puts
   std::map<const MemoryRegistration*, Region> sources_;  // what is registered
   std::deque<Completion> completions_;

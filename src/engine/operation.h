@@ -212,7 +212,8 @@ class OperationQueues {
   }
   /// Whether a recv of `channel` from `peer` has been started and not ended.
   bool has_recv(int peer, int channel) const {
-    return !pairs_[static_cast<size_t>(peer)].recvs[static_cast<size_t>(channel)].queue.empty();
+    const auto& pair = pairs_[static_cast<size_t>(peer)];
+    return pair && !pair->recvs[static_cast<size_t>(channel)].queue.empty();
   }
   /// A collective that has not ended; null where there is none.
   const Operation* find(uint32_t sequence) const {
@@ -232,14 +233,15 @@ class OperationQueues {
   };
   /// Of a send or recv.
   Channel& channel_of(const Operation& operation) {
-    Pair& pair = pairs_[static_cast<size_t>(operation.call.root)];
+    auto& pair = pairs_[static_cast<size_t>(operation.call.root)];
+    if (!pair) pair = std::make_unique<Pair>();
     const bool sends = operation.call.collective == Collective::send;
-    return (sends ? pair.sends : pair.recvs)[static_cast<size_t>(operation.call.channel)];
+    return (sends ? pair->sends : pair->recvs)[static_cast<size_t>(operation.call.channel)];
   }
 
   std::vector<Operation*> active_;
   std::array<OperationQueue, kContexts> contexts_{};  // collectives
-  std::vector<Pair> pairs_;                           // by peer
+  std::vector<std::unique_ptr<Pair>> pairs_;          // by peer; null before the first message
 };
 
 }  // namespace ropewalk

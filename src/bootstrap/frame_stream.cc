@@ -18,6 +18,12 @@ namespace {
 /// More is sent at once: memory for all that a rank tells each child as it joins would be taken
 /// from the kernel, and given back.
 constexpr size_t kUnsentMax = 64 << 10;
+/// Memory of an empty buffer that is kept: only as ranks join they say much.
+constexpr size_t kKeptMax = 4 << 10;
+
+void free_if_empty(Bytes& buffer) {
+  if (buffer.empty() && buffer.capacity() > kKeptMax) Bytes().swap(buffer);
+}
 
 }  // namespace
 
@@ -54,6 +60,8 @@ std::vector<Frame> FrameStream::advance(const PollSet& set) {
     const bool sensible = cut_frames(frames);  // also those before a record that was changed
     is_open_ = sound && sensible && is_open_;
   }
+  free_if_empty(received_);
+  free_if_empty(buffer_);
   return frames;
 }
 
@@ -61,6 +69,7 @@ void FrameStream::flush() {
   if (unsent_.empty()) return;
   channel_.seal(unsent_, queue_);
   unsent_.clear();
+  free_if_empty(unsent_);
   write_queue();
 }
 
@@ -77,6 +86,7 @@ void FrameStream::write_queue() {
       end(errno, errno_text(errno));
     }
   }
+  free_if_empty(queue_);
 }
 
 void FrameStream::acknowledge() const {

@@ -83,8 +83,8 @@ const TransportProvider* Agreement::choose() const {
   }
   if (own->find_obstacle == nullptr) return own;
   const Obstacle obstacle =
-      own->find_obstacle({record_of(rank_, "here", peers_transport_, device_.info),
-                          record_of(1 - rank_, peer_, peers_transport_, peers_info_)},
+      own->find_obstacle(PeerTable({record_of(rank_, "here", peers_transport_, device_.info),
+                                    record_of(1 - rank_, peer_, peers_transport_, peers_info_)}),
                          false);
   if (obstacle.reason.empty()) return own;
   warn("{} talks to {} over TCP: {}; run `ropewalk doctor` on both hosts", device_.name, peer_,

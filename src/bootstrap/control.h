@@ -92,7 +92,7 @@ class Control {
   /// All who wait, as far as this rank has heard.
   std::vector<Newcomer> newcomers();
   /// Complete and constant once joined.
-  const std::vector<PeerRecord>& table() const { return table_; }
+  const PeerTable& table() const { return table_; }
 
  private:
   // control.cc: the loop.
@@ -158,7 +158,7 @@ class Control {
   SocketBroker& socket_broker_;
   const MonotonicClock clock_;
   const Key job_key_;
-  std::vector<PeerRecord> table_;
+  PeerTable table_;
   Statements statements_;
   PollSet set_;
   Acceptor acceptor_;
@@ -169,8 +169,8 @@ class Control {
 
   // Joining.
   std::optional<Registrar> registrar_;        // rank 0
+  std::optional<PeerTable> local_table_;      // of the next; before it has begun: none
   std::optional<Registrar> local_registrar_;  // where others join through this rank
-  std::vector<PeerRecord> local_table_;       // its
   int64_t listening_since_ns_ = 0;            // when it began to listen
   size_t gathered_ = 0;                       // of what it has not passed on, as last seen
   int64_t gathered_first_ns_ = 0, gathered_last_ns_ = 0;  // when the first, the last of that came
@@ -185,11 +185,12 @@ class Control {
   std::optional<SocketAddress> coordinator_;  // the address that answered
   SocketAddress coordinator_seen_from_;       // this host's, on the way to that
   std::unique_ptr<Dialer> parent_dial_;
-  std::optional<Key> session_key_;    // once this rank has its place
-  Digest whole_digest_ = {};          // of the table, as rank 0 told it
-  int records_known_ = 0;             // rows of table_ that came, in rank order
-  std::vector<Bytes> record_frames_;  // in which they came; until all have joined
-  Digest known_digest_ = {};          // of those
+  std::optional<Key> session_key_;  // once this rank has its place
+  Digest whole_digest_ = {};        // of the table, as rank 0 told it
+  int records_known_ = 0;           // rows of table_ that came, in rank order
+  std::vector<std::shared_ptr<const Bytes>> record_frames_;  // in which they came, for children;
+                                                             // until all have joined
+  Digest known_digest_ = {};                                 // of those
   std::set<int> children_not_ready_;
   bool ready_sent_ = false;
   bool join_failure_spread_ = false, registrar_told_ = false;

@@ -42,7 +42,7 @@ void Control::start_joining() {
   for (int rank = 0; rank < setup_.size; ++rank)
     if (is_tree_child(rank, setup_.rank)) children_not_ready_.insert(rank);
   if (setup_.rank == 0) {
-    table_[0] = setup_.record;
+    table_.set(0, setup_.record);
     registrar_.emplace(table_, 0, setup_.deadline_ns, monitor_, statements_);
   } else {
     if (setup_.size > kJoinGroupMin)
@@ -73,9 +73,9 @@ void Control::find_registrar(int64_t now_ns) {
       return dial_coordinator();
     }
     acceptor_.listen_for_joins(std::move(listener));
-    local_table_.resize(table_.size());
-    local_table_[static_cast<size_t>(setup_.rank)] = setup_.record;
-    local_registrar_.emplace(local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
+    local_table_.emplace(table_.size());
+    local_table_->set(static_cast<size_t>(setup_.rank), setup_.record);
+    local_registrar_.emplace(*local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
     listening_since_ns_ = now_ns;
   }
   dial_coordinator();
@@ -132,9 +132,10 @@ void Control::advance_registrar(int64_t now_ns) {
   statements_.set_world(world);
   statements_.trust_table();
   records_known_ = setup_.size;
-  record_frames_ = record_frames(table_);
-  for (const Bytes& frame : record_frames_)
+  for (Bytes& frame : record_frames(table_)) {
     known_digest_ = digest_with(known_digest_, ByteSpan(frame).subspan(kFrameHeaderBytes));
+    record_frames_.push_back(std::make_shared<const Bytes>(std::move(frame)));
+  }
   registrar_->send_places(world, known_digest_);
 }
 
@@ -264,7 +265,7 @@ void Control::take_place(const Frame& frame) {
   statements_.set_world(place->world);
   whole_digest_ = place->table;
   if (is_through_local_) coordinator_ = numeric_address(place->coordinator);
-  table_[static_cast<size_t>(parent)] = place->parent;
+  table_.set(static_cast<size_t>(parent), place->parent);
   parent_dial_ = dial(Purpose::tree, parent, 0);
 }
 
@@ -281,7 +282,7 @@ void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
   if (is_joined_) return part_control_.greet(peer);
-  for (const Bytes& frame : record_frames_) tree_.send(peer, frame);
+  for (const auto& sent : record_frames_) tree_.send(peer, *sent);
 }
 
 void Control::handle_join_frame(int peer, const Frame& frame) {
@@ -299,16 +300,16 @@ void Control::handle_join_frame(int peer, const Frame& frame) {
 }
 
 void Control::take_records(const Frame& frame) {
-  auto came = decode<Records>(frame.payload);
+  known_digest_ = digest_with(known_digest_, frame.payload);
+  const RecordsFrame came = share_records(known_digest_, frame);
   const auto makes_no_sense = [this] {
     fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
   };
-  if (!came) return makes_no_sense();
-  for (PeerRecord& record : came->records) {
+  if (!came.records) return makes_no_sense();
+  for (const PeerRecord& record : *came.records) {
     if (record.rank != records_known_ || records_known_ == setup_.size) return makes_no_sense();
-    table_[static_cast<size_t>(records_known_++)] = std::move(record);
+    table_.share(static_cast<size_t>(records_known_++), {came.records, &record});
   }
-  known_digest_ = digest_with(known_digest_, frame.payload);
   const bool is_complete = records_known_ == setup_.size;
   // Before the last is passed on: so that nobody below this rank takes it for who has changed them.
   if (is_complete && known_digest_ != whole_digest_)
@@ -323,8 +324,8 @@ void Control::take_records(const Frame& frame) {
         "host through which it has joined",
         kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
-  record_frames_.push_back(bootstrap::frame(FrameType::records, frame.payload));
-  tree_.flood(record_frames_.back(), tree_parent(setup_.rank));
+  tree_.flood(*came.frame, tree_parent(setup_.rank));
+  if (!children_not_ready_.empty()) record_frames_.push_back(came.frame);
 }
 
 void Control::pass_on_readiness(int64_t now_ns) {
@@ -346,6 +347,7 @@ void Control::finish_joining(int64_t now_ns) {
   setup_.death_watch->begin();
   registrar_.reset();
   local_registrar_.reset();
+  local_table_.reset();
   if (!is_through_local_) registration_.reset();
   record_frames_ = {};
   acceptor_.close_coordinator();

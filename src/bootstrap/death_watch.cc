@@ -76,7 +76,7 @@ uint32_t* DeathWatch::word(int rank) const {
   return reinterpret_cast<uint32_t*>(&slots[rank].mutex.__data.__lock);
 }
 
-void DeathWatch::enter(const std::vector<PeerRecord>& table, int rank) {
+void DeathWatch::enter(const PeerTable& table, int rank) {
   assert(rank_ < 0 && table.size() == static_cast<size_t>(size_));
   const auto at = [&](int other) -> const PeerRecord& { return table[static_cast<size_t>(other)]; };
   int lowest = rank;

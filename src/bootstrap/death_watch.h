@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/peer_table.h"
 #include "bootstrap/poll_set.h"
 #include "bootstrap/world.h"
 #include "memory/memfd.h"
@@ -41,7 +42,7 @@ class DeathWatch {
   /// Where the others find this rank's memory file: "FD:INODE". Empty where it has none.
   std::string address() const;
   /// Takes this rank's mutex. `table` is complete. The calling thread calls `leave` before it ends.
-  void enter(const std::vector<PeerRecord>& table, int rank);
+  void enter(const PeerTable& table, int rank);
   /// All ranks have entered: the watch begins.
   void begin();
   /// This rank has not died: it ends in order, and watches no more. Harmless when repeated.

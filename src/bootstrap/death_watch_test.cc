@@ -19,11 +19,12 @@ class WatchingRanks {
   explicit WatchingRanks(int size, int stranger = -1) : table_(static_cast<size_t>(size)) {
     const DeathWatch owner(size);
     for (int rank = 0; rank < size; ++rank) {
-      PeerRecord& record = table_[static_cast<size_t>(rank)];
+      PeerRecord record;
       record.rank = rank;
       record.pid = getpid();
       record.host_id = rank == stranger ? "there" : "here";
       record.transport_infos.emplace(DeathWatch::kInfo, owner.address());
+      table_.set(static_cast<size_t>(rank), std::move(record));
     }
     EXPECT_EQ(pipe(notes_.data()), 0);
     for (int rank = 0; rank < size; ++rank) start(rank);
@@ -114,7 +115,7 @@ class WatchingRanks {
     return note;
   }
 
-  std::vector<PeerRecord> table_;
+  PeerTable table_;
   std::array<int, 2> notes_{};
   std::vector<UniqueFd> orders_;
   std::vector<pid_t> pids_;

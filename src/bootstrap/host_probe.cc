@@ -26,7 +26,7 @@ std::string listed(const std::vector<std::string>& items) {
 }
 
 /// "host a", "hosts a, b": of the ranks for which `is_meant` holds.
-std::string host_list(const std::vector<PeerRecord>& table, auto is_meant) {
+std::string host_list(const PeerTable& table, auto is_meant) {
   std::vector<std::string> names;
   for (const PeerRecord& record : table)
     if (is_meant(record.rank) && std::ranges::count(names, record.host_name) == 0)
@@ -36,8 +36,8 @@ std::string host_list(const std::vector<PeerRecord>& table, auto is_meant) {
 
 }  // namespace
 
-HostProbe::HostProbe(const std::vector<PeerRecord>& table, int rank,
-                     const std::set<std::string>& own_ips, int64_t deadline_ns)
+HostProbe::HostProbe(const PeerTable& table, int rank, const std::set<std::string>& own_ips,
+                     int64_t deadline_ns)
     : deadline_ns_(deadline_ns) {
   std::map<std::string_view, Host> hosts;
   for (const PeerRecord& record : table) {
@@ -119,8 +119,7 @@ std::string rank_list(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", listed(runs));
 }
 
-Failure name_unreachable(Failure failure, const std::vector<PeerRecord>& table,
-                         std::vector<int> lost) {
+Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost) {
   const auto is_lost = [&lost](int rank) { return std::ranges::binary_search(lost, rank); };
   const std::string lost_hosts = host_list(table, is_lost);
   failure.reason =

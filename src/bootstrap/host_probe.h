@@ -7,6 +7,7 @@
 
 #include "base/unique_fd.h"
 #include "bootstrap/net.h"
+#include "bootstrap/peer_table.h"
 #include "bootstrap/poll_set.h"
 #include "bootstrap/world.h"
 
@@ -19,7 +20,7 @@ class HostProbe {
  public:
   /// Ends at `deadline_ns`, or before where all have answered. `table` is complete. At `own_ips`
   /// (this host's addresses) no other host is found: bridges have the same address everywhere.
-  HostProbe(const std::vector<PeerRecord>& table, int rank, const std::set<std::string>& own_ips,
+  HostProbe(const PeerTable& table, int rank, const std::set<std::string>& own_ips,
             int64_t deadline_ns);
 
   void prepare(PollSet& set);
@@ -51,7 +52,6 @@ std::string rank_list(const std::vector<int>& ranks);
 
 /// `failure`, of a rank among `lost`, completed: all of `lost`, of whose hosts none can be reached
 /// from `rank`. The texts name ranks and hosts.
-Failure name_unreachable(Failure failure, const std::vector<PeerRecord>& table,
-                         std::vector<int> lost);
+Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost);
 
 }  // namespace ropewalk::bootstrap

@@ -23,7 +23,7 @@ PeerRecord record(int rank, const std::string& host, std::vector<std::string> ad
 std::vector<int> probe(const std::vector<PeerRecord>& table,
                        const std::set<std::string>& own_ips = {}) {
   const MonotonicClock clock;
-  HostProbe probe(table, 0, own_ips, clock.now_ns() + 300 * kMillisecond_ns);
+  HostProbe probe(PeerTable(table), 0, own_ips, clock.now_ns() + 300 * kMillisecond_ns);
   PollSet set;
   while (!probe.is_over()) {
     set.clear();
@@ -69,9 +69,10 @@ TEST(HostProbe, AloneOnItsHostThereIsNobodyToAsk) {
 }
 
 TEST(HostProbe, TextsNameRanksAndHosts) {
-  std::vector<PeerRecord> table;
+  PeerTable table(8);
   for (int rank = 0; rank < 8; ++rank)
-    table.push_back(record(rank, std::string(1, static_cast<char>('a' + rank / 2)), {}));
+    table.set(static_cast<size_t>(rank),
+              record(rank, std::string(1, static_cast<char>('a' + rank / 2)), {}));
   const Failure found{ErrorCode::peer_lost, "control", "rank 4 (c, pid 104) is cut off", "", 0, 4};
   const Failure halves = name_unreachable(found, table, {4, 5, 6, 7});
   EXPECT_EQ(halves.reason,

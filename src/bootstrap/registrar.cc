@@ -22,8 +22,8 @@ constexpr int64_t kTellAfterNs = 5000 * kMillisecond_ns;
 
 }  // namespace
 
-Registrar::Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_ns,
-                     JobMonitor& monitor, Statements& statements)
+Registrar::Registrar(PeerTable& table, int own, int64_t deadline_ns, JobMonitor& monitor,
+                     Statements& statements)
     : table_(table),
       own_(own),
       deadline_ns_(deadline_ns),
@@ -116,7 +116,7 @@ void Registrar::enroll(Entry& entry, Join join, int64_t now_ns) {
     return fail(ErrorCode::protocol,
                 fmt::format("{} said at first that it is rank {}", describe(record), entry.from),
                 "install the same Ropewalk on every rank", record.rank);
-  PeerRecord& row = table_[static_cast<size_t>(record.rank)];
+  const PeerRecord& row = table_[static_cast<size_t>(record.rank)];
   // One comes again where its local registrar has gone, of which the other connection will tell.
   // Of two with one rank, which local registrars cannot always see, rank 0 tells.
   const bool is_taken = row.rank >= 0;
@@ -142,7 +142,7 @@ void Registrar::enroll(Entry& entry, Join join, int64_t now_ns) {
     log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source,
         joined_, table_.size());
   if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns, entry.number});
-  if (!is_taken) row = std::move(join.record);
+  if (!is_taken) table_.set(static_cast<size_t>(record.rank), std::move(join.record));
 }
 
 bool Registrar::may_come_through(const Entry& entry, int rank) const {
@@ -158,9 +158,8 @@ void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int
 bool Registrar::withdraw(const Entry& entry) {
   const auto joined = std::ranges::find(joined_here_, entry.number, &Joined::entry);
   if (joined == joined_here_.end()) return false;
-  PeerRecord& row = table_[entry.from];
-  if (row.verify_key == joined->join.record.verify_key) {
-    row = {};
+  if (table_[entry.from].verify_key == joined->join.record.verify_key) {
+    table_.set(entry.from, {});
     --joined_;
   }
   joined_here_.erase(joined);

@@ -34,7 +34,7 @@ constexpr int join_group(int rank, int size) {
 class Registrar {
  public:
   /// `table` (of the job's size; row `own`, this rank's, is filled) receives the records.
-  Registrar(std::vector<PeerRecord>& table, int own, int64_t deadline_ns, JobMonitor& monitor,
+  Registrar(PeerTable& table, int own, int64_t deadline_ns, JobMonitor& monitor,
             Statements& statements);
 
   /// An authenticated connection for joining, from the rank it says it is. Where the job has failed
@@ -105,7 +105,7 @@ class Registrar {
   void tell_missing(int64_t now_ns);
   void fail(ErrorCode code, std::string reason, std::string advice, int peer);
 
-  std::vector<PeerRecord>& table_;
+  PeerTable& table_;
   const int own_;
   int64_t deadline_ns_;
   JobMonitor& monitor_;

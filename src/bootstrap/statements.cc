@@ -12,7 +12,7 @@ std::string said_by(int rank, const std::string& what) {
 
 }  // namespace
 
-std::vector<Bytes> record_frames(const std::vector<PeerRecord>& table) {
+std::vector<Bytes> record_frames(const PeerTable& table) {
   std::vector<Bytes> frames;
   Bytes records;
   for (const PeerRecord& record : table) {
@@ -38,8 +38,7 @@ Digest digest_with(const Digest& before, ByteSpan payload) {
   return digest;
 }
 
-Statements::Statements(int rank, SigningKeys keys, JobMonitor& monitor,
-                       const std::vector<PeerRecord>& table)
+Statements::Statements(int rank, SigningKeys keys, JobMonitor& monitor, const PeerTable& table)
     : rank_(rank),
       keys_(std::move(keys)),
       leave_token_(random_leave_token()),

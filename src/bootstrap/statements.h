@@ -10,6 +10,7 @@
 
 #include "bootstrap/auth.h"
 #include "bootstrap/job_monitor.h"
+#include "bootstrap/peer_table.h"
 
 namespace ropewalk::bootstrap {
 
@@ -17,7 +18,7 @@ inline constexpr const char* kForgerAdvice =
     "look at that rank's host: what runs there is not Ropewalk, or somebody has changed it";
 
 /// The records of all ranks, in rank order, in as few frames as they fit into.
-std::vector<Bytes> record_frames(const std::vector<PeerRecord>& table);
+std::vector<Bytes> record_frames(const PeerTable& table);
 /// Of the records frames so far, from that of those before (of none: zeros) and the next's payload.
 /// Rank 0 gives that of all to each rank with its place: so ranks that pass records on can change
 /// none of them unnoticed.
@@ -28,7 +29,7 @@ Digest digest_with(const Digest& before, ByteSpan payload);
 class Statements {
  public:
   /// `table` may fill up later; it and `monitor` must outlive this object.
-  Statements(int rank, SigningKeys keys, JobMonitor& monitor, const std::vector<PeerRecord>& table);
+  Statements(int rank, SigningKeys keys, JobMonitor& monitor, const PeerTable& table);
 
   const VerifyKey& verify_key() const { return keys_.verify_key; }
   LeaveCommitment leave_commitment() const;
@@ -76,7 +77,7 @@ class Statements {
   const SigningKeys keys_;
   const LeaveToken leave_token_;
   JobMonitor& monitor_;
-  const std::vector<PeerRecord>& table_;
+  const PeerTable& table_;
   WorldId world_ = {};
   bool is_table_trusted_ = false;
   Bytes failure_;  // the frame, where the job's failure came and is genuine

@@ -52,7 +52,7 @@ struct Member {
   }
 
   JobMonitor monitor;
-  std::vector<PeerRecord> table;
+  PeerTable table;
   std::optional<Statements> statements;
 };
 
@@ -116,7 +116,7 @@ TEST(Statements, AnAnswerIsNoOtherAnswer) {
 TEST(Statements, WithoutKeysItIsWhoHandsItOverThatSaysSo) {
   const Member first(3);
   const Bytes said = frame(first.statements->sign(lost(3, 2)));
-  std::vector<PeerRecord> table(kRanks);
+  const PeerTable table(kRanks);
   JobMonitor monitor(1, kRanks);
   Statements young(1, keys_of(1), monitor, table);
   EXPECT_TRUE(
@@ -133,7 +133,7 @@ TEST(Statements, WithoutKeysItIsWhoHandsItOverThatSaysSo) {
 // A rank that has not heard of the world yet has a connection to rank 0 only.
 TEST(Statements, BeforeThePlaceTheConnectionSaysWhoSpeaks) {
   JobMonitor monitor(3, kRanks);
-  const std::vector<PeerRecord> table(kRanks);
+  const PeerTable table(kRanks);
   const Statements young(3, keys_of(3), monitor, table);
   const Bytes said = frame(young.sign(lost(3, 3)));
   Member root(0), other(0);
@@ -155,7 +155,9 @@ struct Watcher : Member {
   explicit Watcher(bool has_seen_one) : Member(0) {
     LeaveToken token;
     token.fill(std::byte{3});
-    table[3].leave_commitment = commitment_to(token);
+    PeerRecord third = table[3];
+    third.leave_commitment = commitment_to(token);
+    table.set(3, std::move(third));
     if (has_seen_one) monitor.mark_left(2, {5, 5, "barrier"});
   }
 };
@@ -190,7 +192,7 @@ TEST(Statements, ADigestTellsEachChangeOfARecord) {
   auto changed = table;
   const auto digest_of = [](const std::vector<PeerRecord>& of) {
     Digest digest = {};
-    for (const Bytes& frame : record_frames(of))
+    for (const Bytes& frame : record_frames(PeerTable(of)))
       digest = digest_with(digest, ByteSpan(frame).subspan(kFrameHeaderBytes));
     return digest;
   };

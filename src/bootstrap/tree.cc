@@ -47,7 +47,7 @@ std::string utc_text() {
 // allowed is never shorter than that of a few.
 Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
            std::chrono::nanoseconds link_timeout, JobMonitor& monitor, Statements& statements,
-           const std::vector<PeerRecord>& table)
+           const PeerTable& table)
     : rank_(rank),
       size_(size),
       beat_min_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeat_ns)),

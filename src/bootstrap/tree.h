@@ -43,7 +43,7 @@ class Tree {
   /// `table` gives names to messages; it may fill up later, must outlive the tree and has `size`
   /// entries.
   Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
-       JobMonitor& monitor, Statements& statements, const std::vector<PeerRecord>& table);
+       JobMonitor& monitor, Statements& statements, const PeerTable& table);
 
   /// Takes a new link. What is known already, of a failure or of ranks that have left, is sent over
   /// it at once.
@@ -126,7 +126,7 @@ class Tree {
   const int64_t network_silence_max_ns_;  // so that the kernel notices first that a path is cut
   JobMonitor& monitor_;
   Statements& statements_;
-  const std::vector<PeerRecord>& table_;
+  const PeerTable& table_;
   std::list<Edge> links_;
   std::vector<bool> gone_;          // has left, and its link is closed
   std::vector<int> unaware_;        // for take_unaware

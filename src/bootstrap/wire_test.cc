@@ -131,7 +131,7 @@ TEST(Wire, RecordsAreOneOrMore) {
 TEST(Wire, RecordsOfManyRanksAreInFewFrames) {
   std::vector<PeerRecord> table(100, full_record());
   for (size_t rank = 0; rank < table.size(); ++rank) table[rank].rank = static_cast<int>(rank);
-  const std::vector<Bytes> frames = record_frames(table);
+  const std::vector<Bytes> frames = record_frames(PeerTable(table));
   const size_t bytes = encode(table[0]).size() * table.size();
   EXPECT_LE(frames.size(), bytes / (kFramePayloadMax / 2) + 1);
   int known = 0;

@@ -172,7 +172,8 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   if (identity.size == 1) {
-    world->alone_ = make_record(identity, config, std::move(transport_infos));
+    world->alone_ = std::make_unique<PeerTable>(
+        std::vector{make_record(identity, config, std::move(transport_infos))});
     return world;
   }
   check_descriptor_limit(identity);
@@ -209,7 +210,11 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
 }
 
 const PeerRecord& World::record(int rank) const {
-  return control_ ? control_->table()[static_cast<size_t>(rank)] : alone_;
+  return records()[static_cast<size_t>(rank)];
+}
+
+const PeerTable& World::records() const {
+  return control_ ? control_->table() : *alone_;
 }
 
 Monitor& World::monitor() {

@@ -43,6 +43,8 @@ struct PeerRecord {
   LeaveCommitment leave_commitment = {};
 };
 
+class PeerTable;  // bootstrap/peer_table.h
+
 /// Through what the ranks learn where rank 0 listens (bootstrap/meeting.h).
 enum class MeetingPlace : uint8_t {
   coordinator,  // they have been told
@@ -110,6 +112,8 @@ class World {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const PeerRecord& record(int rank) const;
+  /// Of all ranks.
+  const PeerTable& records() const;
   Monitor& monitor();
   SocketSource& sockets();
   /// Announces an orderly leave after `calls`, and waits until every rank has left, a failure, or
@@ -145,7 +149,7 @@ class World {
   const std::unique_ptr<bootstrap::JobMonitor> monitor_;
   const std::unique_ptr<bootstrap::Parts> parts_;
   const std::unique_ptr<bootstrap::SocketBroker> socket_broker_;
-  PeerRecord alone_;  // in a world of one
+  std::unique_ptr<PeerTable> alone_;  // in a world of one
   mutable std::mutex newcomers_mutex_;
   std::vector<Newcomer> newcomers_here_;  // of a world of one; guarded by newcomers_mutex_
   std::vector<std::shared_ptr<void>> kept_;

@@ -70,7 +70,8 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
                      ? identity.coordinator
                      : options.coordinator.value_or(config_.coordinator.value_or(std::string()));
   world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
-  make_transports(meet_others());
+  meet_others();
+  make_transports(world_->records());
 }
 
 void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {
@@ -99,8 +100,7 @@ void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {
 }
 
 /// Of what this rank has offered; each is made once.
-std::unique_ptr<Transport> Job::make(const TransportProvider& provider,
-                                     const std::vector<PeerRecord>& ranks) {
+std::unique_ptr<Transport> Job::make(const TransportProvider& provider, const PeerTable& ranks) {
   std::vector<std::string> infos;
   for (const PeerRecord& record : ranks)
     infos.emplace_back(provider.maps && !is_local(record.rank) ? "" : info_of(record, provider));
@@ -111,7 +111,7 @@ std::unique_ptr<Transport> Job::make(const TransportProvider& provider,
 
 /// A peer whose memory is gone has failed already: then it, or its neighbour, says why.
 std::unique_ptr<Transport> Job::map_neighbours(const TransportProvider& provider,
-                                               const std::vector<PeerRecord>& ranks) {
+                                               const PeerTable& ranks) {
   constexpr auto kNewsTravel = std::chrono::seconds(1);
   try {
     return make(provider, ranks);
@@ -158,8 +158,8 @@ bool Job::rank_zero_says(std::string_view word) const {
   return said != infos.end() && said->second.find(word) != std::string::npos;
 }
 
-/// Finds out who is where; what each rank said of itself, by rank.
-std::vector<PeerRecord> Job::meet_others() {
+/// Finds out who is where.
+void Job::meet_others() {
   std::map<std::string, int> host_numbers;
   struct OnHost {
     int ranks = 0;
@@ -167,10 +167,10 @@ std::vector<PeerRecord> Job::meet_others() {
     std::set<int> cpus;                             // all of them
   };
   std::map<int, OnHost> on_hosts;
-  std::vector<PeerRecord> ranks;
+  const PeerTable& ranks = world_->records();
   std::vector<std::vector<int>> local_cpus;
   for (int peer = 0; peer < size(); ++peer) {
-    const PeerRecord& record = ranks.emplace_back(world_->record(peer));
+    const PeerRecord& record = ranks[static_cast<size_t>(peer)];
     hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
                          .first->second);
     localities_.push_back(record.locality);
@@ -199,10 +199,9 @@ std::vector<PeerRecord> Job::meet_others() {
   }
   const auto quota = cgroup_cpu_quota();
   shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
-  return ranks;
 }
 
-void Job::make_transports(const std::vector<PeerRecord>& ranks) {
+void Job::make_transports(const PeerTable& ranks) {
   choice_ = choose_transports(config_.transport, config_.require, ranks, config_.secure);
   if (rank() == 0 && size() > 1)
     log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}{}; {}",

@@ -98,12 +98,11 @@ class Job {
                                     kNetwork = "network";
   bool rank_zero_says(std::string_view word) const;
 
-  std::vector<PeerRecord> meet_others();
-  void make_transports(const std::vector<PeerRecord>& ranks);
-  std::unique_ptr<Transport> make(const TransportProvider& provider,
-                                  const std::vector<PeerRecord>& ranks);
+  void meet_others();
+  void make_transports(const PeerTable& ranks);
+  std::unique_ptr<Transport> make(const TransportProvider& provider, const PeerTable& ranks);
   std::unique_ptr<Transport> map_neighbours(const TransportProvider& provider,
-                                            const std::vector<PeerRecord>& ranks);
+                                            const PeerTable& ranks);
   void check_slices() const;
   bool is_local(int peer) const {
     return hosts_[static_cast<size_t>(peer)] == hosts_[static_cast<size_t>(rank())];

@@ -34,17 +34,17 @@ TEST(PlanRequest, TheRateBetweenHostsIsWhatTheSystemTells) {
   here.host_id = "a", there.host_id = "b";
   here.transport_infos["tcp"] = "10.1.0.1/16@1000";
   there.transport_infos["tcp"] = "10.1.0.2/16@10000";
-  const Costs costs = unmeasured_costs(choose_transports("tcp", "", {here, there}));
+  const Costs costs = unmeasured_costs(choose_transports("tcp", "", PeerTable({here, there})));
   EXPECT_EQ(costs.model.inter.s_per_byte, 8e-9);
   EXPECT_EQ(costs.model.inter.latency_s, tcp_provider().cost.latency_s);
   EXPECT_EQ(costs.inter, CostSource::system);
   there.transport_infos["tcp"] = "10.1.0.2/16@400000";
   here.transport_infos["tcp"] = "10.1.0.1/16@400000";  // more than a core copies
-  EXPECT_DOUBLE_EQ(
-      unmeasured_costs(choose_transports("tcp", "", {here, there})).model.inter.s_per_byte,
-      tcp_provider().cost.s_per_byte);
+  EXPECT_DOUBLE_EQ(unmeasured_costs(choose_transports("tcp", "", PeerTable({here, there})))
+                       .model.inter.s_per_byte,
+                   tcp_provider().cost.s_per_byte);
   here.transport_infos.clear();
-  EXPECT_EQ(unmeasured_costs(choose_transports("tcp", "", {here, there})).inter,
+  EXPECT_EQ(unmeasured_costs(choose_transports("tcp", "", PeerTable({here, there}))).inter,
             CostSource::constant);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "bootstrap/peer_table.h"
 #include "bootstrap/world.h"
 #include "ropewalk/transport.h"
 #include "schedule/cost.h"
@@ -73,10 +74,10 @@ struct TransportProvider {
   TransportOffer (*find)(const Config& config, int rank, int size) = nullptr;
   /// Pure. `asked`: by name, so that it need not be better than another. Null: there is never any.
   /// Throws Error(protocol) where a rank tells nonsense.
-  Obstacle (*find_obstacle)(const std::vector<PeerRecord>& ranks, bool asked) = nullptr;
+  Obstacle (*find_obstacle)(const PeerTable& ranks, bool asked) = nullptr;
   /// Bytes a second that the system says the adapters of the slowest rank move, each way; 0:
   /// unknown. Pure. Null: never known. Throws Error(protocol) where a rank tells nonsense.
-  double (*find_rate)(const std::vector<PeerRecord>& ranks) = nullptr;
+  double (*find_rate)(const PeerTable& ranks) = nullptr;
   /// Of a job in which `auto` takes it: "every rank has a usable RDMA port".
   std::string_view why_chosen = {};
   /// What a rank would tell that has it, for `ropewalk explain --assume`.

@@ -11,7 +11,7 @@
 namespace ropewalk {
 namespace {
 
-using Records = std::vector<PeerRecord>;
+using Records = PeerTable;
 
 constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 

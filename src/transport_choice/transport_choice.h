@@ -41,7 +41,7 @@ struct TransportChoice {
 /// data is taken between hosts. Throws Error(unavailable) that names a rank and what it lacks where
 /// the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const std::vector<PeerRecord>& ranks, bool secure = false);
+                                  const PeerTable& ranks, bool secure = false);
 
 /// What of it a part of the job uses whose ranks are on `hosts`, by rank.
 TransportChoice choice_of_part(TransportChoice choice, const std::vector<int>& hosts);

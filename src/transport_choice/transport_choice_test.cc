@@ -33,7 +33,7 @@ std::vector<PeerRecord> numbered(std::vector<PeerRecord> ranks) {
 
 TransportChoice choose(const char* wish, const std::vector<PeerRecord>& ranks,
                        const char* require = "", bool secure = false) {
-  return choose_transports(wish, require, numbered(ranks), secure);
+  return choose_transports(wish, require, PeerTable(numbered(ranks)), secure);
 }
 
 std::string refusal(const char* wish, const std::vector<PeerRecord>& ranks,

@@ -20,7 +20,7 @@ void choose(const TransportProvider& provider, std::string_view text) {
     PeerRecord record;
     record.transport_infos.emplace(provider.name, text);
     try {
-      choose_transports(wish, "rdma", {record, record});
+      choose_transports(wish, "rdma", PeerTable({record, record}));
     } catch (const Error&) {
     }
   }

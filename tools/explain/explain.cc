@@ -92,10 +92,12 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
   for (const TransportOffer& offer : options.offers)
     like_here.transport_infos.emplace(offer.provider->name,
                                       &offer == lacked ? offer.provider->assumed : offer.info);
-  std::vector<PeerRecord> ranks(hosts.size(), like_here);
+  PeerTable ranks(hosts.size());
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    ranks[rank].rank = static_cast<int>(rank);
-    ranks[rank].host_id = ranks[rank].host_name = fmt::format("{}", hosts[rank]);
+    PeerRecord record = like_here;
+    record.rank = static_cast<int>(rank);
+    record.host_id = record.host_name = fmt::format("{}", hosts[rank]);
+    ranks.set(rank, std::move(record));
   }
   return ropewalk::choose_transports(transport, options.config.require, ranks,
                                      options.config.secure);

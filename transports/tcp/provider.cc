@@ -40,7 +40,7 @@ TransportOffer find(const Config& config, int rank, int size) {
 // Loopback, or 25 Gb/s Ethernet; a core does not copy much faster.
 constexpr LinkCost kCost = {.latency_s = 8e-6, .overhead_s = 2e-6, .s_per_byte = 230e-12};
 
-double find_rate(const std::vector<PeerRecord>& ranks) {
+double find_rate(const PeerTable& ranks) {
   std::vector<std::string> infos;
   for (const PeerRecord& rank : ranks) {
     const auto told = rank.transport_infos.find(tcp_provider().name);

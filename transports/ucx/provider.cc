@@ -66,7 +66,7 @@ std::string_view release_of(std::string_view version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool asked) {
+Obstacle find_obstacle(const PeerTable& ranks, bool asked) {
   const std::string first = ranks.empty() ? std::string() : report_of(ranks[0]).version;
   for (const PeerRecord& rank : ranks) {
     const std::string version = report_of(rank).version;
@@ -84,7 +84,7 @@ Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool asked) {
 }
 
 /// A rank that has neighbours on its host, but no mailbox in UCX's memory.
-Obstacle find_obstacle_within(const std::vector<PeerRecord>& ranks, bool) {
+Obstacle find_obstacle_within(const PeerTable& ranks, bool) {
   const TransportProvider& shared = *ucx_provider().within_host;
   std::map<std::string_view, int> ranks_on;
   for (const PeerRecord& rank : ranks) ++ranks_on[rank.host_id];

@@ -32,7 +32,7 @@ std::vector<PortInfo> ports_of(std::string_view info) {
 }
 
 /// Of the fastest port; how many are used side by side depends on the peer.
-double find_rate(const std::vector<PeerRecord>& ranks) {
+double find_rate(const PeerTable& ranks) {
   uint32_t slowest_gbps = std::numeric_limits<uint32_t>::max();
   for (const PeerRecord& rank : ranks) {
     uint32_t fastest = 0;
@@ -43,7 +43,7 @@ double find_rate(const std::vector<PeerRecord>& ranks) {
   return slowest_gbps * 1e9 / 8;
 }
 
-Obstacle find_obstacle(const std::vector<PeerRecord>& ranks, bool) {
+Obstacle find_obstacle(const PeerTable& ranks, bool) {
   std::vector<std::vector<PortInfo>> ports;
   for (const PeerRecord& rank : ranks) ports.push_back(ports_of(info_of(rank, verbs_provider())));
   const auto lacks = [](const std::vector<PortInfo>& of_rank) { return of_rank.empty(); };

@@ -232,6 +232,13 @@ void World::leave(const CallsMade& calls) {
     monitor_->mark_left(rank_, calls);
 }
 
+void World::give_up(const Error& why) {
+  const Failure& own = why.failure();
+  monitor_->report({ErrorCode::peer_lost, own.operation,
+                    fmt::format("{} gave up: {}", describe(record(rank_)), own.reason), own.advice,
+                    rank_, rank_});
+}
+
 AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
   if (control_) return control_->agree(std::move(setup), deadline_ns);
   return {Decision{.members = setup.members,

@@ -122,6 +122,8 @@ class World {
   /// returns once the neighbours have been told, at the timeout it logs who still works. Destroying
   /// a world without it tells the others that this rank gave up.
   void leave(const CallsMade& calls = {});
+  /// Before the end of a world that this rank cannot use: the others are told why it gives up.
+  void give_up(const Error& why);
 
   /// The next agreement of `setup.members`, all of which call this (bootstrap/agreement.h). It goes
   /// on where the job has failed, and with those who are left. Blocks until its end, at

@@ -457,18 +457,6 @@ TEST(World, AReportRightBeforeGoingIsTold) {
   }
 }
 
-TEST(World, GoingWithoutLeaveIsToldToTheOthers) {
-  const TestJob job(10);
-  expect_no_errors(run_world_ranks(10, [&](int rank) {
-    const auto world = job.join(rank);
-    if (rank == 1) return;
-    const Failure* failure = await_failure(world->monitor());
-    ASSERT_NE(failure, nullptr);
-    EXPECT_EQ(failure->peer, 1);
-    EXPECT_NE(failure->reason.find("gave up"), std::string::npos) << failure->text();
-  }));
-}
-
 /// Rank 1, an inner node of the tree, gives up waiting in leave() and goes while others work on.
 TEST(World, GoingAfterLeaveIsNoFailure) {
   const TestJob job(11);

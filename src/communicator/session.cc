@@ -76,11 +76,13 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
     : options(without_key(options_)),
       job(options_, std::move(predecessor)),
       worker(job.rank(), job.transports(), job.route(), job.monitor()),
-      progress(std::make_shared<Progress>(
-          worker, clock, job.monitor().event_fd(),
-          ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
-                          job.shares_cpus(), can_sleep_early(job), polls_kernel(job), crowding(job),
-                          job.config().timeout.count()})) {
+      progress(job.set_up([this] {
+        return std::make_shared<Progress>(
+            worker, clock, job.monitor().event_fd(),
+            ProgressOptions{job.config().progress_thread, job.config().progress_cpu,
+                            job.shares_cpus(), can_sleep_early(job), polls_kernel(job),
+                            crowding(job), job.config().timeout.count()});
+      })) {
   first_key = job.config().job_key;
   epoch.former_ranks.resize(static_cast<size_t>(job.size()));
   std::iota(epoch.former_ranks.begin(), epoch.former_ranks.end(), 0);

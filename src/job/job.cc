@@ -70,8 +70,10 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
                      ? identity.coordinator
                      : options.coordinator.value_or(config_.coordinator.value_or(std::string()));
   world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
-  meet_others();
-  make_transports(world_->records());
+  set_up([this] {
+    meet_others();
+    make_transports(world_->records());
+  });
 }
 
 void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {

@@ -77,6 +77,17 @@ class Job {
   const std::vector<int>& route() const { return route_; }
 
   const std::shared_ptr<World>& world() const { return world_; }
+  /// What `make` returns: something that this rank cannot do without once it has joined. Where it
+  /// throws, all ranks are told why this one gives up.
+  template <class Make>
+  auto set_up(Make make) const {
+    try {
+      return make();
+    } catch (const Error& error) {
+      world_->give_up(error);
+      throw;
+    }
+  }
   /// Where rank 0 has listened: host:port, or several with commas between; or empty.
   const std::string& coordinator() const { return coordinator_; }
   /// The process of `peer`, where that is a rank of this host.

@@ -90,6 +90,7 @@ class Communicator::Impl {
   void leave_part(const CallsMade& calls);
   void tell_rest();
   void leave_job();
+  std::shared_ptr<Group> find_last(std::span<const Call> calls);
   std::shared_ptr<Group> find_or_fail(std::span<const Call> calls);
   std::shared_ptr<Group> find(std::span<const Call> calls);
   std::shared_ptr<Group> prepare_making_room(std::span<const Call> calls);

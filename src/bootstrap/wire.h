@@ -21,7 +21,8 @@ namespace ropewalk::bootstrap {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline constexpr uint16_t kProtocolVersion = 10;
+/// Also of the calls that the library makes by itself, as src/communicator/cost_probe.h does.
+inline constexpr uint16_t kProtocolVersion = 11;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;

@@ -49,7 +49,7 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
   memory.packed = std::move(op.memory.packed);
   op.memory = std::move(memory);
   op.algorithm = algorithm;
-  op.signature = signature_of(call, algorithm, slice_bytes);
+  op.signature = signature_of(call, algorithm, slice_bytes, schedule.digest);
   const EngineParts parts{links_, failures_, queues_};
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
   const auto allocate = [&](size_t bytes) {

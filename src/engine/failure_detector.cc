@@ -197,11 +197,7 @@ void FailureDetector::note_waits() {
 }
 
 void FailureDetector::fail_mismatch(const Signature& own, const Signature& other, int peer) {
-  fail({ErrorCode::mismatch, operation_name(own),
-        fmt::format(
-            "rank {} called {} as its operation {}, but rank {} called {} as its operation {}",
-            links_.rank(), describe(own), own.sequence, peer, describe(other), other.sequence),
-        kMismatchAdvice, links_.rank(), peer});
+  fail(mismatch_of(own, links_.rank(), other, peer));
 }
 
 bool FailureDetector::check_header(const Operation& op, const Link& link, const EagerHeader& header,

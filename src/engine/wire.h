@@ -25,6 +25,7 @@
 #include <string>
 
 #include "ropewalk/call.h"
+#include "ropewalk/status.h"
 #include "ropewalk/transport.h"
 #include "schedule/schedule.h"
 
@@ -47,8 +48,8 @@ struct Signature {
   int32_t root = 0;
   uint32_t slice_bytes = 0;
   uint64_t count = 0;
-  uint32_t counts_hash = 0;  // of the per-rank counts of the _v forms; send: the tag; else 0
-  uint32_t history = 0;      // CallHistory::digest before this call; send: 0
+  uint32_t rest_hash = 0;  // of the _v forms' counts and of the made schedule; send: the tag
+  uint32_t history = 0;    // CallHistory::digest before this call; send: 0
 
   bool operator==(const Signature&) const = default;
 };
@@ -62,8 +63,9 @@ struct CallHistory {
   void add(const Signature& next);
 };
 
-/// What a rank says of `call`, before it has a number.
-Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes);
+/// What a rank says of `call`, before it has a number. `made_digest`: Schedule::digest.
+Signature signature_of(const Call& call, Algorithm algorithm, size_t slice_bytes,
+                       uint64_t made_digest);
 
 /// Equal except for what was called before.
 bool is_same_call(const Signature& a, const Signature& b);
@@ -72,6 +74,8 @@ bool is_same_call(const Signature& a, const Signature& b);
 std::string describe(const Signature& signature);
 /// "all_reduce #17".
 std::string operation_name(const Signature& signature);
+/// What `rank`, whose `own` is, says of a `peer` that has called `other`.
+Failure mismatch_of(const Signature& own, int rank, const Signature& other, int peer);
 
 /// FNV-1a over the bytes of `signature`.
 uint32_t check_of(const Signature& signature);
@@ -90,7 +94,7 @@ inline constexpr uint32_t kGrants = 8;                    // grants in flight pe
 inline constexpr uint32_t kWindowSlots = 4;               // staging slots of a window
 inline constexpr size_t kEagerBytesMax = 4096;
 inline constexpr uint32_t kCommunicatorsMax = 1 << 14;  // with numbers below; 0 is the whole job
-inline constexpr uint32_t kWireVersion = 6;
+inline constexpr uint32_t kWireVersion = 7;
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;

@@ -68,6 +68,8 @@ struct Schedule {
   /// that it will. Where memory is mapped, owners alone do all the work (engine/owner_program.h).
   /// Empty where a schedule has no such ranks.
   std::vector<int> owners;
+  /// Of all ranks' schedules, where they were made for a network: ranks compare it. Else 0.
+  uint64_t digest = 0;
 };
 
 /// Everything a builder may look at. Pure: equal keys give equal schedules on every rank.
@@ -83,6 +85,9 @@ struct ScheduleKey {
 
 /// The schedule of `rank`. `key.algorithm` must be one of `algorithms_for(key.collective)`.
 Schedule build_schedule(const ScheduleKey& key, int rank);
+
+/// A hash of all that is in them but `digest` (docs/protocol.md, "Signature").
+uint64_t digest_of(const std::vector<Schedule>& schedules);
 
 /// Whether the collective adds up data, or only moves it.
 constexpr bool is_reduction(Collective collective) {

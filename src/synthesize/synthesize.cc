@@ -324,6 +324,8 @@ Synthesized synthesize(Routes& routes, Collective collective, int root) {
     made.steps = std::max(made.steps, static_cast<int>(schedule.steps.size()));
   made.promise = promise_of(made.schedules, made.trees);
   prove(made);
+  const uint64_t digest = digest_of(made.schedules);
+  for (Schedule& schedule : made.schedules) schedule.digest = digest;
   return made;
 }
 

@@ -23,35 +23,51 @@ Network slow_host() {
   return network;
 }
 
-/// What is wrong with the result of `c`; empty: nothing.
-std::string run_made(const Synthesized& made, const Case& c, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  SimulatedJob job(c.ranks, seed, random_options(random, c.ranks, false));
-  std::deque<std::vector<std::byte>> memory;
-  std::vector<std::unique_ptr<RankBuffers>> buffers;
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (int rank = 0; rank < c.ranks; ++rank) {
-    buffers.push_back(std::make_unique<RankBuffers>(
-        c, rank, [&memory](size_t bytes) { return memory.emplace_back(bytes + 1).data(); }));
-    buffers.back()->fill();
-    operations.push_back(job.engine(rank).prepare(buffers.back()->call(),
-                                                  made.schedules[static_cast<size_t>(rank)],
-                                                  Algorithm::synthesized, kSliceBytes));
+/// The call of `c`, started on all ranks, by the schedules of `made`; on `other_rank`, if there is
+/// one, by that of `other`.
+class MadeCall {
+ public:
+  MadeCall(const Synthesized& made, const Case& c, uint64_t seed,
+           const Synthesized* other = nullptr, int other_rank = -1)
+      : random_(seed), job_(c.ranks, seed, random_options(random_, c.ranks, false)) {
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      buffers_.push_back(std::make_unique<RankBuffers>(
+          c, rank, [this](size_t bytes) { return memory_.emplace_back(bytes + 1).data(); }));
+      buffers_.back()->fill();
+      const Synthesized& own = rank == other_rank ? *other : made;
+      operations_.push_back(job_.engine(rank).prepare(buffers_.back()->call(),
+                                                      own.schedules[static_cast<size_t>(rank)],
+                                                      Algorithm::synthesized, kSliceBytes));
+    }
+    for (int rank = 0; rank < c.ranks; ++rank)
+      job_.engine(rank).start(*operations_[static_cast<size_t>(rank)]);
   }
-  for (int rank = 0; rank < c.ranks; ++rank)
-    job.engine(rank).start(*operations[static_cast<size_t>(rank)]);
-  std::string wrong = job.run(
-      [&](int rank) {
-        return operations[static_cast<size_t>(rank)]->state == Operation::State::done;
-      },
-      [](int) {});
-  for (int rank = 0; rank < c.ranks; ++rank) {
-    wrong += buffers[static_cast<size_t>(rank)]->check();
-    const Failure* failure = job.engine(rank).failures().failure();
-    if (failure != nullptr) wrong += failure->text();
+  /// What is wrong with the result; empty: nothing.
+  std::string run() {
+    std::string wrong = job_.run(
+        [this](int rank) {
+          return operations_[static_cast<size_t>(rank)]->state == Operation::State::done;
+        },
+        [](int) {});
+    for (int rank = 0; rank < job_.ranks(); ++rank) {
+      wrong += buffers_[static_cast<size_t>(rank)]->check();
+      if (const Failure* failure = this->failure(rank)) wrong += failure->text();
+    }
+    return wrong;
   }
-  return wrong;
-}
+  /// Until all ranks have failed. Why they do not, if they hang.
+  std::string run_until_failed() {
+    return job_.run([](int) { return false; }, [](int) {});
+  }
+  const Failure* failure(int rank) { return job_.engine(rank).failures().failure(); }
+
+ private:
+  std::mt19937_64 random_;
+  SimulatedJob job_;
+  std::deque<std::vector<std::byte>> memory_;
+  std::vector<std::unique_ptr<RankBuffers>> buffers_;
+  std::vector<std::shared_ptr<Operation>> operations_;
+};
 
 TEST(Synthesized, RunsInTheEngine) {
   if (!can_synthesize()) GTEST_SKIP() << "without Boost.Graph";
@@ -80,9 +96,51 @@ TEST(Synthesized, RunsInTheEngine) {
                          root,
                          in_place,
                          uneven};
-            ASSERT_EQ(run_made(made, c, seed), "") << c.text();
+            ASSERT_EQ(MadeCall(made, c, seed).run(), "") << c.text();
           }
     }
+  }
+}
+
+/// As a rank of another build may make it of the same description.
+TEST(Synthesized, AnotherScheduleOnOneRankIsAMismatchOnAll) {
+  if (!can_synthesize()) GTEST_SKIP() << "without Boost.Graph";
+  const Network network = network_of_template("racks:2x3:uplink=16", 0);
+  const Network changed = network_of_template("racks:3x2:uplink=16", 0);
+  Routes routes(network), other_routes(changed);
+  const int ranks = network.ranks(), root = 1;
+  uint64_t seed = 0;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+        Collective::broadcast, Collective::reduce}) {
+    const Synthesized made = synthesize(routes, collective, root);
+    const Synthesized other = synthesize(other_routes, collective, root);
+    ASSERT_NE(made.schedules[0].digest, other.schedules[0].digest);
+    for (const size_t count : {size_t{0}, size_t{5}, size_t{70001}})
+      for (const int odd : {0, root, ranks - 1})
+        for (const bool uneven : {false, true}) {
+          if (uneven && !traits_of(collective).has_parts()) continue;
+          const Case c{collective,
+                       Algorithm::synthesized,
+                       DataType::float32,
+                       ReduceKind::sum,
+                       ranks,
+                       count,
+                       root,
+                       false,
+                       uneven};
+          MadeCall call(made, c, ++seed, &other, odd);
+          ASSERT_EQ(call.run_until_failed(), "") << c.text();
+          for (int rank = 0; rank < ranks; ++rank) {
+            const Failure* failure = call.failure(rank);
+            ASSERT_NE(failure, nullptr) << c.text();
+            EXPECT_EQ(failure->code, ErrorCode::mismatch) << failure->text();
+            EXPECT_TRUE(failure->rank == odd || failure->peer == odd) << failure->text();
+            EXPECT_NE(failure->text().find("made different schedules"), std::string::npos)
+                << failure->text();
+            EXPECT_NE(failure->advice.find("same build"), std::string::npos);
+          }
+        }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <set>
 
 #include "base/clock.h"
@@ -12,7 +13,6 @@
 #include "network/job_hosts.h"
 #include "ropewalk/status.h"
 #include "simulate/plan.h"
-#include "simulate/synthesized.h"
 
 namespace ropewalk {
 namespace {
@@ -44,11 +44,12 @@ MadeSchedule without(std::string why_not) {
 
 }  // namespace
 
-JobNetwork::JobNetwork(Network network, int rank)
+JobNetwork::JobNetwork(Network network, int rank, Keep keep)
     : network_(std::move(network)),
       rank_(rank),
       is_uniform_(are_hosts_alike(network_)),
       is_made_unasked_(ropewalk::is_made_unasked(network_)),
+      keeps_all_(keep == Keep::all_schedules || is_made_unasked_),
       routes_(network_) {}
 
 std::shared_ptr<JobNetwork> JobNetwork::part(const std::vector<int>& ranks, int rank) const {
@@ -83,12 +84,13 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   if (is_forced) return known;
   const size_t compared = std::min(std::bit_floor(request.bytes), kComparedBytesMax);
   const Times& times = times_of(made, compared);
+  const double made_s = times.made.seconds();
   known.predicted_s =
-      times.made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
-  known.otherwise_s = times.made_s > 0 ? known.predicted_s * times.otherwise_s / times.made_s : 0;
-  if (times.made_s > 0)
+      made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
+  known.otherwise_s = made_s > 0 ? known.predicted_s * times.otherwise_s / made_s : 0;
+  if (made_s > 0)
     known.told +=
-        fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * times.made_s),
+        fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * made_s),
                     name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
   return known;
 }
@@ -96,6 +98,27 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
 const Schedule& JobNetwork::schedule(Collective collective, int root) const {
   const std::lock_guard lock(mutex_);
   return made_.at({collective, root_of(collective, root)}).own;
+}
+
+SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t bytes) {
+  assert(keeps_all_);
+  const std::lock_guard lock(mutex_);
+  const Made& made = find_or_make(collective, root);
+  SimulatedSynthesis simulated{.made = made.all,
+                               .made_s = made.made_s,
+                               .slice_bytes = 0,
+                               .call = {},
+                               .why_not = made.why_not};
+  if (!made.why_not.empty()) return simulated;
+  const PlanRequest request = request_on(network_, collective, root_of(collective, root), bytes);
+  const auto known = made.times.find(bytes);
+  if (known == made.times.end() || known->second.made.ps == 0) {
+    simulate_made(routes_, request, simulated);
+  } else {
+    simulated.slice_bytes = tree_slice_bytes(request, made.all);
+    simulated.call = known->second.made;
+  }
+  return simulated;
 }
 
 int JobNetwork::root_of(Collective collective, int root) {
@@ -124,12 +147,12 @@ JobNetwork::Made JobNetwork::make(Collective collective, int root) {
   }
   made.own = made.all.schedules[static_cast<size_t>(rank_)];
   made.partners = partners_of(made.all.schedules);
-  if (!is_made_unasked_) made.all.schedules = {};
+  if (!keeps_all_) made.all.schedules = {};
+  made.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
   if (rank_ == 0)
     log(LogLevel::info, 0,
         "made a schedule of {} for {} ranks in {}, of which its proof took {}: {}",
-        name_of(collective), network_.ranks(),
-        time_text(1e-3 * static_cast<double>(clock.now_ns() - begin_ns)),
+        name_of(collective), network_.ranks(), time_text(1e6 * made.made_s),
         time_text(1e6 * made.all.proof_s), text_of(made.all));
   return made;
 }
@@ -144,14 +167,14 @@ const JobNetwork::Times& JobNetwork::times_of(Made& made, size_t bytes) {
   try {
     const auto algorithms = simulate_algorithms(routes_, request);
     if (algorithms.empty() || !algorithms.front().why_not.empty()) return times;
-    const double made_s = simulate_call(routes_, call_for(request, made.all)).seconds();
-    times = {made_s, algorithms.front().call.seconds(), algorithms.front().algorithm};
+    times = {simulate_call(routes_, call_for(request, made.all)), algorithms.front().call.seconds(),
+             algorithms.front().algorithm};
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted) throw;
   }
-  if (rank_ == 0 && times.made_s > 0)
+  if (rank_ == 0 && times.made.ps > 0)
     log(LogLevel::info, 0, "{} of {}, simulated: {} takes {}, {} {}", name_of(key.collective),
-        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * times.made_s),
+        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * times.made.seconds()),
         name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
   return times;
 }

@@ -2,8 +2,10 @@
 //
 // Each rank makes them itself, when a call first wants one: `synthesize` gives equal schedules for
 // equal descriptions, so that nothing has to be sent or agreed upon, and what a rank runs it has
-// proven itself. To spread them instead would take a collective in the middle of another one's
-// preparation, and of 1,024 ranks the others would wait as long as the one that makes them.
+// proven itself. Builds that differ may make others: a digest of all ranks' schedules is in the
+// signature of each call, so that their ranks fail with a mismatch. To spread them instead would
+// take a collective in the middle of another one's preparation, and of 1,024 ranks the others would
+// wait as long as the one that makes them.
 #pragma once
 
 #include <map>
@@ -16,15 +18,17 @@
 
 #include "network/routes.h"
 #include "planner/planner.h"
-#include "synthesize/synthesize.h"
+#include "simulate/synthesized.h"
 
 namespace ropewalk {
 
 /// Thread-safe. Equal on all ranks, but for `rank`.
 class JobNetwork {
  public:
-  /// `network`, whose ranks are the job's. Rank 0 logs what was made, at level info.
-  JobNetwork(Network network, int rank);
+  enum class Keep { own_schedule, all_schedules };
+  /// `network`, whose ranks are the job's. Rank 0 logs what was made, at level info. To keep all
+  /// ranks' schedules takes much memory where there are many.
+  JobNetwork(Network network, int rank, Keep keep = Keep::own_schedule);
   JobNetwork(const JobNetwork&) = delete;
   JobNetwork& operator=(const JobNetwork&) = delete;
 
@@ -39,14 +43,19 @@ class JobNetwork {
   std::optional<MadeSchedule> find(const PlanRequest& request);
   /// This rank's, of which `find` has told. Valid as long as this.
   const Schedule& schedule(Collective collective, int root) const;
+  /// All ranks', and what they take: made and simulated now where they were not before. Requires
+  /// that all are kept, or that the network is small (is_made_unasked).
+  SimulatedSynthesis simulate(Collective collective, int root, size_t bytes);
 
  private:
   struct Times {
-    double made_s = 0, otherwise_s = 0;
+    SimulatedCall made;
+    double otherwise_s = 0;  // 0: nothing was simulated
     Algorithm otherwise = Algorithm::ring;
   };
   struct Made {
-    Synthesized all;  // of networks for which nothing is made unasked: without schedules
+    Synthesized all;  // without schedules, unless they are simulated or kept
+    double made_s = 0;
     Schedule own;
     int partners = 0;
     std::string why_not;            // empty: there is one
@@ -60,7 +69,7 @@ class JobNetwork {
 
   const Network network_;
   const int rank_;
-  const bool is_uniform_, is_made_unasked_;
+  const bool is_uniform_, is_made_unasked_, keeps_all_;
   mutable std::mutex mutex_;  // guards the rest
   Routes routes_;
   std::map<std::pair<Collective, int>, Made> made_;  // by collective and root

@@ -113,6 +113,26 @@ TEST_F(JobNetworks, MakeForLargeJobsWhatIsForced) {
   EXPECT_EQ(known.schedule(Collective::broadcast, 0).rank, 3);
 }
 
+TEST_F(JobNetworks, SimulateWhatWasMade) {
+  const Network network = network_at_200mbit("racks:2x4:uplink=16");
+  JobNetwork known(network, 1);
+  Routes routes(network);
+  known.find(asked(network, Collective::all_reduce, kMiB));
+  for (const size_t bytes : {kMiB, 3 * kMiB}) {  // that was compared, and another
+    const SimulatedSynthesis simulated = known.simulate(Collective::all_reduce, 0, bytes);
+    const SimulatedSynthesis anew =
+        simulate_synthesized(routes, request_on(network, Collective::all_reduce, 0, bytes));
+    EXPECT_EQ(simulated.why_not, "");
+    EXPECT_EQ(simulated.call, anew.call);
+    EXPECT_EQ(simulated.slice_bytes, anew.slice_bytes);
+    // To the nanosecond: it is that of the choice.
+    EXPECT_EQ(simulated.made.proof_s, known.simulate(Collective::all_reduce, 0, 8).made.proof_s);
+    EXPECT_NE(simulated.made.proof_s, anew.made.proof_s);
+  }
+  JobNetwork large(network_at_200mbit("racks:2x80:uplink=640"), 3, JobNetwork::Keep::all_schedules);
+  EXPECT_GT(large.simulate(Collective::broadcast, 0, kMiB).call.ps, 0);
+}
+
 TEST_F(JobNetworks, OfPartsAreOfTheirHosts) {
   JobNetwork known(network_at_200mbit("racks:2x4:uplink=16"), 0);
   const auto across = known.part({5, 1, 2, 6}, 2);

@@ -43,18 +43,29 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
   const int64_t begin_ns = clock.now_ns();
   try {
     simulated.made = synthesize(routes, request.collective, request.root);
-    simulated.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
-    CallToSimulate call = call_for(request, simulated.made);
-    call.event_by_event = way.event_by_event;
-    call.in_list_order = way.in_list_order;
-    if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
-    simulated.slice_bytes = call.slice_bytes;
-    simulated.call = simulate_call(routes, call);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
     simulated.why_not = error.failure().reason;
+    return simulated;
   }
+  simulated.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  simulate_made(routes, request, simulated, way);
   return simulated;
+}
+
+void simulate_made(Routes& routes, const PlanRequest& request, SimulatedSynthesis& simulated,
+                   const SimulationWay& way) {
+  CallToSimulate call = call_for(request, simulated.made);
+  call.event_by_event = way.event_by_event;
+  call.in_list_order = way.in_list_order;
+  if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
+  simulated.slice_bytes = call.slice_bytes;
+  try {
+    simulated.call = simulate_call(routes, call);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::exhausted) throw;
+    simulated.why_not = error.failure().reason;
+  }
 }
 
 }  // namespace ropewalk

@@ -24,6 +24,9 @@ struct SimulatedSynthesis {
 
 SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
                                         const SimulationWay& way = {});
+/// Adds to what was made, and is in `simulated`, what it takes.
+void simulate_made(Routes& routes, const PlanRequest& request, SimulatedSynthesis& simulated,
+                   const SimulationWay& way = {});
 /// `request`: of the network that is described, as request_on makes it.
 size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made);
 /// The call, which refers to the schedules in `made`.

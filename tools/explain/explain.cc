@@ -148,10 +148,7 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
 std::optional<SimulatedSynthesis> synthesis_for(const ExplainOptions& options,
                                                 const PlanRequest& request) {
   if (!request.made || !request.made->why_not.empty()) return {};
-  const Network& network = options.network->network();
-  Routes routes(network);
-  return simulate_synthesized(routes,
-                              request_on(network, request.collective, request.root, request.bytes));
+  return options.network->simulate(request.collective, request.root, request.bytes);
 }
 
 std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,

@@ -36,6 +36,7 @@ struct ExplainOptions {
   bool assume = false;                 // that there is what the transport asked for needs
   std::vector<size_t> sizes = {};      // that are drawn, ascending; `bytes` is one of them
   /// As it is described, where it is: then `ranks` and `hosts` are those of it. Its rank is `rank`.
+  /// It keeps all schedules.
   std::shared_ptr<JobNetwork> network = nullptr;
 };
 

@@ -58,7 +58,8 @@ size_t bytes_of(const ExplainOptions& options, const std::string& text) {
 void find_ranks(const ExplainFlags& flags, ExplainOptions& options) {
   const std::string& words = flags.network.empty() ? options.config.network : flags.network;
   if (!words.empty()) {
-    options.network = std::make_shared<JobNetwork>(find_network(words, flags.ranks), flags.rank);
+    options.network = std::make_shared<JobNetwork>(find_network(words, flags.ranks), flags.rank,
+                                                   JobNetwork::Keep::all_schedules);
     const Network& network = options.network->network();
     options.ranks = network.ranks();
     options.hosts = network.host_count();

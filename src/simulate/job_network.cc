@@ -74,15 +74,17 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   const std::lock_guard lock(mutex_);
   Made& made = find_or_make(request.collective, request.root);
   if (!made.why_not.empty()) return without(made.why_not);
+  const PlanRequest described =
+      request_on(network_, request.collective, request.root, request.bytes);
   MadeSchedule known;
-  known.slice_bytes = slice_bytes(made, request.bytes);
+  known.slice_bytes = tree_slice_bytes(described, made.all);
   known.partners = made.partners;
   known.told = text_of(made.all);
   known.predicted_s = made.all.busy_s_per_byte * static_cast<double>(request.bytes);
   if (is_forced) return known;
   const size_t compared = std::min(std::bit_floor(request.bytes), kComparedBytesMax);
   const Times& times = times_of(made, compared);
-  const double made_s = times.otherwise_s > 0 ? sliced_of(made, compared).call.seconds() : 0;
+  const double made_s = times.made.seconds();
   known.predicted_s =
       made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
   known.otherwise_s = made_s > 0 ? known.predicted_s * times.otherwise_s / made_s : 0;
@@ -101,52 +103,22 @@ const Schedule& JobNetwork::schedule(Collective collective, int root) const {
 SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t bytes) {
   assert(keeps_all_);
   const std::lock_guard lock(mutex_);
-  Made& made = find_or_make(collective, root);
+  const Made& made = find_or_make(collective, root);
   SimulatedSynthesis simulated{.made = made.all,
                                .made_s = made.made_s,
                                .slice_bytes = 0,
                                .call = {},
                                .why_not = made.why_not};
   if (!made.why_not.empty()) return simulated;
-  simulated.slice_bytes = slice_bytes(made, bytes);
-  const auto known = made.sliced.find(bytes);
-  if (known != made.sliced.end() && known->second.call.ps > 0) {
-    simulated.call = known->second.call;
-    return simulated;
-  }
   const PlanRequest request = request_on(network_, collective, root_of(collective, root), bytes);
-  try {
-    simulated.call = simulate_call(routes_, call_for(request, made.all, simulated.slice_bytes));
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::exhausted) throw;
-    simulated.why_not = error.failure().reason;
+  const auto known = made.times.find(bytes);
+  if (known == made.times.end() || known->second.made.ps == 0) {
+    simulate_made(routes_, request, simulated);
+  } else {
+    simulated.slice_bytes = tree_slice_bytes(request, made.all);
+    simulated.call = known->second.made;
   }
   return simulated;
-}
-
-size_t JobNetwork::slice_bytes(Made& made, size_t bytes) {
-  const ScheduleKey& key = made.all.key;
-  const size_t longest =
-      tree_slice_bytes(request_on(network_, key.collective, key.root, bytes), made.all);
-  if (!is_made_unasked_ || bytes < kMadeBytesMin || bytes > kComparedBytesMax) return longest;
-  const SimulatedSlices &fewer = sliced_of(made, std::bit_floor(bytes)),
-                        &more = sliced_of(made, std::bit_ceil(bytes));
-  return fewer.shorter && more.shorter
-             ? std::min(longest, std::max(fewer.slice_bytes, more.slice_bytes))
-             : longest;
-}
-
-const SimulatedSlices& JobNetwork::sliced_of(Made& made, size_t bytes) {
-  const auto [entry, is_new] = made.sliced.try_emplace(bytes);
-  const ScheduleKey& key = made.all.key;
-  try {
-    if (is_new)
-      entry->second =
-          simulate_slices(routes_, request_on(network_, key.collective, key.root, bytes), made.all);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::exhausted) throw;
-  }
-  return entry->second;
 }
 
 int JobNetwork::root_of(Collective collective, int root) {
@@ -195,16 +167,15 @@ const JobNetwork::Times& JobNetwork::times_of(Made& made, size_t bytes) {
   try {
     const auto algorithms = simulate_algorithms(routes_, request);
     if (algorithms.empty() || !algorithms.front().why_not.empty()) return times;
-    if (sliced_of(made, bytes).call.ps > 0)
-      times = {algorithms.front().call.seconds(), algorithms.front().algorithm};
+    times = {simulate_call(routes_, call_for(request, made.all)), algorithms.front().call.seconds(),
+             algorithms.front().algorithm};
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted) throw;
   }
-  if (rank_ == 0 && times.otherwise_s > 0)
+  if (rank_ == 0 && times.made.ps > 0)
     log(LogLevel::info, 0, "{} of {}, simulated: {} takes {}, {} {}", name_of(key.collective),
-        bytes_text(bytes), name_of(Algorithm::synthesized),
-        time_text(1e6 * sliced_of(made, bytes).call.seconds()), name_of(times.otherwise),
-        time_text(1e6 * times.otherwise_s));
+        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * times.made.seconds()),
+        name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
   return times;
 }
 

@@ -49,6 +49,7 @@ class JobNetwork {
 
  private:
   struct Times {
+    SimulatedCall made;
     double otherwise_s = 0;  // 0: nothing was simulated
     Algorithm otherwise = Algorithm::ring;
   };
@@ -57,16 +58,12 @@ class JobNetwork {
     double made_s = 0;
     Schedule own;
     int partners = 0;
-    std::string why_not;                       // empty: there is one
-    std::map<size_t, SimulatedSlices> sliced;  // by bytes; of 0 ps where it cannot be simulated
-    std::map<size_t, Times> times;             // by bytes
+    std::string why_not;            // empty: there is one
+    std::map<size_t, Times> times;  // by bytes
   };
 
   Made& find_or_make(Collective collective, int root);
   Made make(Collective collective, int root);
-  /// For a call of so many: as is best for the powers of two on both sides of it.
-  size_t slice_bytes(Made& made, size_t bytes);
-  const SimulatedSlices& sliced_of(Made& made, size_t bytes);
   const Times& times_of(Made& made, size_t bytes);
   static int root_of(Collective collective, int root);
 

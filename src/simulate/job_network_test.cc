@@ -125,33 +125,12 @@ TEST_F(JobNetworks, SimulateWhatWasMade) {
     EXPECT_EQ(simulated.why_not, "");
     EXPECT_EQ(simulated.call, anew.call);
     EXPECT_EQ(simulated.slice_bytes, anew.slice_bytes);
-    EXPECT_EQ(simulated.slice_bytes,
-              known.find(asked(network, Collective::all_reduce, bytes))->slice_bytes);
     // To the nanosecond: it is that of the choice.
     EXPECT_EQ(simulated.made.proof_s, known.simulate(Collective::all_reduce, 0, 8).made.proof_s);
     EXPECT_NE(simulated.made.proof_s, anew.made.proof_s);
   }
   JobNetwork large(network_at_200mbit("racks:2x80:uplink=640"), 3, JobNetwork::Keep::all_schedules);
   EXPECT_GT(large.simulate(Collective::broadcast, 0, kMiB).call.ps, 0);
-}
-
-/// A window of short slices holds a reduction up where the latency is long for its length.
-TEST_F(JobNetworks, TakeSlicesThatServeTheLengthsBetween) {
-  Network network = network_of_template("flat:hosts=8:rate=10gbit:latency=100us:overhead=3us", 0);
-  network.links[7].s_per_byte *= 4;
-  JobNetwork known(network, 0);
-  Routes routes(network);
-  const Synthesized made = synthesize(routes, Collective::reduce, 0);
-  bool any_shorter = false;
-  for (const size_t bytes : {size_t{64} << 10, size_t{96} << 10, kMiB, 3 * kMiB, 24 * kMiB}) {
-    const PlanRequest request = request_on(network, Collective::reduce, 0, bytes);
-    const size_t longest = tree_slice_bytes(request, made);
-    const SimulatedSynthesis simulated = known.simulate(Collective::reduce, 0, bytes);
-    EXPECT_LE(simulated.call.seconds(),
-              simulate_call(routes, call_for(request, made, longest)).seconds());
-    any_shorter = any_shorter || simulated.slice_bytes < longest;
-  }
-  EXPECT_TRUE(any_shorter);
 }
 
 TEST_F(JobNetworks, OfPartsAreOfTheirHosts) {

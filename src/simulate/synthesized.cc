@@ -14,24 +14,6 @@ namespace {
 constexpr size_t kTreeSlicesMax = 128;
 constexpr double kTreeSlice_s = 200e-6;
 constexpr size_t kTreeSliceMin = 16 << 10, kTreeSliceMax = 512 << 10;
-/// Shorter ones are tried as long as a link takes so many overheads for one, and there are not too
-/// many to simulate. An overhead that was not measured may be told too short.
-constexpr double kSliceOverheads = 5, kOverheadMin_s = 1e-6;
-constexpr uint64_t kTriedMessagesMax = 300'000;
-constexpr double kWorthCutting = 0.98;
-
-std::vector<size_t> shorter_slices(const LinkCost& link, size_t slice) {
-  const double bytes = kSliceOverheads * std::max(link.overhead_s, kOverheadMin_s) /
-                       std::max(link.s_per_byte, 1e-15);
-  std::vector<size_t> shorter;
-  if (bytes >= static_cast<double>(slice)) return shorter;
-  const size_t least = std::max(std::bit_ceil(static_cast<size_t>(bytes)), kTreeSliceMin);
-  while (slice > least) {
-    slice = std::max(std::bit_floor(slice) / 4, least);
-    shorter.push_back(slice);
-  }
-  return shorter;
-}
 
 }  // namespace
 
@@ -45,31 +27,11 @@ size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made) {
   return std::min(wanted, (block / 64 + 1) * 64);
 }
 
-SimulatedSlices simulate_slices(Routes& routes, const PlanRequest& request, const Synthesized& made,
-                                const SimulationWay& way) {
-  const size_t longest = tree_slice_bytes(request, made);
-  CallToSimulate call = call_for(request, made, longest);
-  call.event_by_event = way.event_by_event;
-  call.in_list_order = way.in_list_order;
-  if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
-  SimulatedSlices best{.slice_bytes = longest, .call = simulate_call(routes, call)};
-  if (way.in_list_order) return best;
-  const uint64_t messages = best.call.messages;
-  for (const size_t slice : shorter_slices(request.cost.inter, longest)) {
-    if (messages * (longest / slice) > kTriedMessagesMax) break;
-    call.slice_bytes = slice;
-    SimulatedCall tried = simulate_call(routes, call);
-    if (tried.seconds() < kWorthCutting * best.call.seconds())
-      best = {.slice_bytes = slice, .shorter = true, .call = std::move(tried)};
-  }
-  return best;
-}
-
-CallToSimulate call_for(const PlanRequest& request, const Synthesized& made, size_t slice_bytes) {
+CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
   CallToSimulate call;
   call.key = made.key;
   call.bytes = request.bytes;
-  call.slice_bytes = slice_bytes;
+  call.slice_bytes = tree_slice_bytes(request, made);
   call.schedules = &made.schedules;
   return call;
 }
@@ -87,15 +49,23 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
     return simulated;
   }
   simulated.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  simulate_made(routes, request, simulated, way);
+  return simulated;
+}
+
+void simulate_made(Routes& routes, const PlanRequest& request, SimulatedSynthesis& simulated,
+                   const SimulationWay& way) {
+  CallToSimulate call = call_for(request, simulated.made);
+  call.event_by_event = way.event_by_event;
+  call.in_list_order = way.in_list_order;
+  if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
+  simulated.slice_bytes = call.slice_bytes;
   try {
-    SimulatedSlices sliced = simulate_slices(routes, request, simulated.made, way);
-    simulated.slice_bytes = sliced.slice_bytes;
-    simulated.call = std::move(sliced.call);
+    simulated.call = simulate_call(routes, call);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted) throw;
     simulated.why_not = error.failure().reason;
   }
-  return simulated;
 }
 
 }  // namespace ropewalk

@@ -24,20 +24,12 @@ struct SimulatedSynthesis {
 
 SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
                                         const SimulationWay& way = {});
-
+/// Adds to what was made, and is in `simulated`, what it takes.
+void simulate_made(Routes& routes, const PlanRequest& request, SimulatedSynthesis& simulated,
+                   const SimulationWay& way = {});
 /// `request`: of the network that is described, as request_on makes it.
 size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made);
-struct SimulatedSlices {
-  size_t slice_bytes = 0;
-  bool shorter = false;  // than tree_slice_bytes says
-  SimulatedCall call;
-};
-/// As tree_slice_bytes says, or in shorter ones that are tried and take less: what is handed on
-/// goes on sooner, and every slice takes the CPUs' time and, of a reduction, its place in a window.
-/// Throws what simulate_call throws.
-SimulatedSlices simulate_slices(Routes& routes, const PlanRequest& request, const Synthesized& made,
-                                const SimulationWay& way = {});
 /// The call, which refers to the schedules in `made`.
-CallToSimulate call_for(const PlanRequest& request, const Synthesized& made, size_t slice_bytes);
+CallToSimulate call_for(const PlanRequest& request, const Synthesized& made);
 
 }  // namespace ropewalk

@@ -53,34 +53,6 @@ TEST_F(SimulateSynthesized, RunsShortMessagesInListOrder) {
   EXPECT_EQ(found.call.ranks_run, 8);
 }
 
-/// One tree of depth 3 or 6: what is handed on waits for whole slices.
-TEST_F(SimulateSynthesized, TakesShorterSlicesWhereTheyGain) {
-  for (const char* words : {"racks:2x4:uplink=16", "racks:4x4:uplink=8"})
-    for (const char* costs :
-         {":rate=10gbit:latency=20us:overhead=3us", ":rate=10gbit:latency=100us:overhead=3us",
-          ":rate=100gbit:latency=5us:overhead=1us"}) {
-      const Network network = network_of_template(std::string(words) + costs, 0);
-      Routes routes(network);
-      for (const Collective collective :
-           {Collective::all_reduce, Collective::broadcast, Collective::reduce}) {
-        const Synthesized made = synthesize(routes, collective, 0);
-        for (const size_t bytes : {size_t{64} << 10, size_t{1} << 20, size_t{8} << 20}) {
-          const PlanRequest request = request_on(network, collective, 0, bytes);
-          const size_t longest = tree_slice_bytes(request, made);
-          const double before_s = simulate_call(routes, call_for(request, made, longest)).seconds();
-          const SimulatedSlices sliced = simulate_slices(routes, request, made);
-          EXPECT_LE(sliced.call.seconds(), before_s);
-          EXPECT_EQ(sliced.shorter, sliced.slice_bytes < longest);
-          EXPECT_EQ(sliced.call,
-                    simulate_call(routes, call_for(request, made, sliced.slice_bytes)));
-          if (collective == Collective::broadcast && bytes == 1 << 20) {
-            EXPECT_LT(sliced.call.seconds(), 0.95 * before_s) << words << costs;
-          }
-        }
-      }
-    }
-}
-
 TEST_F(SimulateSynthesized, TellsWhyNot) {
   const Network network = network_of_template("flat:hosts=1:ranks=4", 0);
   Routes routes(network);

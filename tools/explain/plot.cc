@@ -39,7 +39,7 @@ void add_simulated(std::vector<Panel>& panels, const Explanation& explanation,
       explanation.decision.algorithm == Algorithm::synthesized
           ? call_for(request_on(network, explanation.request.collective, explanation.request.root,
                                 explanation.bytes),
-                     explanation.synthesized->made, explanation.synthesized->slice_bytes)
+                     explanation.synthesized->made)
           : call_for(explanation.request, explanation.decision.algorithm);
   try {
     panels.push_back(schedule_panel(routes, call));

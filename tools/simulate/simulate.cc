@@ -61,7 +61,7 @@ CallToSimulate fastest_call(Routes& routes, const SimulateOptions& options,
   const PlanRequest request =
       request_on(routes.network(), options.collective, options.root, options.bytes);
   return simulated.synthesized_is_fastest()
-             ? call_for(request, simulated.synthesized->made, simulated.synthesized->slice_bytes)
+             ? call_for(request, simulated.synthesized->made)
              : call_for(request, simulated.algorithms.front().algorithm, options.way);
 }
 

@@ -168,13 +168,15 @@ void register_all() {
   set_sizes(benchmark::RegisterBenchmark("memcpy", copy));
   set_sizes(benchmark::RegisterBenchmark("triad", triad));
   set_sizes(benchmark::RegisterBenchmark("update", update));
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets())
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (target != HWY_STATIC_TARGET && (ropewalk::usable_targets() & target) == 0) continue;
     for (int t = 0; t < ropewalk::kDataTypes; ++t) {
       const auto type = static_cast<DataType>(t);
       const std::string name =
           fmt::format("{}/{}/sum/2to1_in_place", hwy::TargetName(target), name_of(type));
       set_sizes(benchmark::RegisterBenchmark(name.c_str(), reduce_on, target, type));
     }
+  }
   for (int t = 0; t < ropewalk::kDataTypes; ++t) {
     const auto type = static_cast<DataType>(t);
     for (ReduceKind kind : {ReduceKind::sum, ReduceKind::prod, ReduceKind::min, ReduceKind::max}) {

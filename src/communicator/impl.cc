@@ -228,7 +228,9 @@ std::shared_ptr<Group> Communicator::Impl::find_last(std::span<const Call> calls
   if (cache_.empty() || calls.empty()) return nullptr;
   const Cached& last = cache_.front();
   if (!last.is_idle() || !std::ranges::equal(last.calls, calls)) return nullptr;
-  return last.group->is_valid() ? last.group : nullptr;
+  // `find` drops what names memory that has gone.
+  const bool all_valid = std::ranges::all_of(cache_, &Group::is_valid, &Cached::group);
+  return all_valid ? last.group : nullptr;
 }
 
 std::shared_ptr<Group> Communicator::Impl::find_or_fail(std::span<const Call> calls) {

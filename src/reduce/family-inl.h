@@ -31,24 +31,17 @@ HWY_AFTER_NAMESPACE();
 
 namespace ropewalk {
 
+#if HWY_ARCH_X86
+
 template <>
 Kernels find_kernels<ROPEWALK_FAMILY>(DataType type) {
   using Find = Kernels (*)(DataType);
-  // Those that were not compiled are null. The lower the bit, the better the instruction set.
+  // Best first. Those that were not compiled are null.
   constexpr std::pair<int64_t, Find> kCompiled[] = {
-#if HWY_ARCH_X86
-    {HWY_AVX3, HWY_CHOOSE_AVX3(kernels_of)},
-    {HWY_AVX2, HWY_CHOOSE_AVX2(kernels_of)},
-    {HWY_SSE4, HWY_CHOOSE_SSE4(kernels_of)},
-    {HWY_SSSE3, HWY_CHOOSE_SSSE3(kernels_of)},
-#elif HWY_ARCH_ARM
-    {HWY_SVE2_128, HWY_CHOOSE_SVE2_128(kernels_of)},
-    {HWY_SVE_256, HWY_CHOOSE_SVE_256(kernels_of)},
-    {HWY_SVE2, HWY_CHOOSE_SVE2(kernels_of)},
-    {HWY_SVE, HWY_CHOOSE_SVE(kernels_of)},
-    {HWY_NEON, HWY_CHOOSE_NEON(kernels_of)},
-#endif
-    {HWY_STATIC_TARGET, &HWY_STATIC_DISPATCH(kernels_of)},
+      {HWY_AVX3, HWY_CHOOSE_AVX3(kernels_of)},
+      {HWY_AVX2, HWY_CHOOSE_AVX2(kernels_of)},
+      {HWY_SSE4, HWY_CHOOSE_SSE4(kernels_of)},
+      {HWY_SSSE3, HWY_CHOOSE_SSSE3(kernels_of)},
   };
   const int64_t usable = usable_targets();
   for (const auto& [target, find] : kCompiled)
@@ -56,5 +49,15 @@ Kernels find_kernels<ROPEWALK_FAMILY>(DataType type) {
   return HWY_STATIC_DISPATCH(kernels_of)(type);
 }
 
+#else
+
+HWY_EXPORT(kernels_of);
+
+template <>
+Kernels find_kernels<ROPEWALK_FAMILY>(DataType type) {
+  return HWY_DYNAMIC_DISPATCH(kernels_of)(type);
+}
+
+#endif
 }  // namespace ropewalk
 #endif  // HWY_ONCE

@@ -10,14 +10,17 @@
 namespace ropewalk {
 namespace {
 
+#if HWY_ARCH_X86
+
 int64_t limit = 0;  // 0: none
 
-#if HWY_ARCH_X86
-/// The compiler's runtime also asks the kernel, which has to save the registers; what it cannot be
-/// asked with every compiler comes with no registers of its own.
-bool has_f16c() {
+/// clang 14 does not know their names. They have no registers that the kernel must save, which
+/// __builtin_cpu_supports looks at.
+bool has_f16c_and_lzcnt() {
+  constexpr unsigned kExtended = 0x80000001, kLzcnt = 1 << 5;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0) return false;
+  return __get_cpuid(kExtended, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kLzcnt) != 0;
 }
 
 /// What libhwy would say, except for sets that are not compiled. As a program starts, libhwy
@@ -32,7 +35,7 @@ int64_t machine_targets() {
     return found;
   found |= HWY_SSE4;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") || !has_f16c())
+      !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") || !has_f16c_and_lzcnt())
     return found;
   found |= HWY_AVX2;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -41,13 +44,12 @@ int64_t machine_targets() {
     found |= HWY_AVX3;
   return found;
 }
-#else
-int64_t machine_targets() {
-  return hwy::SupportedTargets();
-}
+
 #endif
 
 }  // namespace
+
+#if HWY_ARCH_X86
 
 int64_t usable_targets() {
   static const int64_t found = machine_targets();
@@ -57,5 +59,17 @@ int64_t usable_targets() {
 void limit_targets(int64_t targets) {
   limit = targets;
 }
+
+#else
+
+int64_t usable_targets() {
+  return hwy::SupportedTargets();
+}
+
+void limit_targets(int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+}
+
+#endif
 
 }  // namespace ropewalk

@@ -127,8 +127,9 @@ Hex hex(T value) {
 
 /// Every instruction set that was compiled and that this machine can run, plain C++ included.
 inline std::vector<int64_t> all_targets() {
-  auto targets = hwy::SupportedAndGeneratedTargets();
-  if ((usable_targets() & HWY_STATIC_TARGET) == 0) targets.push_back(HWY_STATIC_TARGET);
+  std::vector<int64_t> targets = {HWY_STATIC_TARGET};
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets())
+    if (target != HWY_STATIC_TARGET && (usable_targets() & target) != 0) targets.push_back(target);
   return targets;
 }
 

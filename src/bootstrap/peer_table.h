@@ -10,7 +10,8 @@
 
 namespace ropewalk {
 
-/// By rank. Of a rank that is not known yet there is a record whose rank is -1.
+/// By rank. Of a rank that is not known yet there is a record whose rank is -1. A reference to a
+/// record is good until its row is set or shared.
 class PeerTable {
  public:
   class Iterator {

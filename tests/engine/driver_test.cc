@@ -103,6 +103,7 @@ class SteppingClock final : public Clock {
     return now_ns_ += step_ns;
   }
   int asked() const { return asked_; }
+  void pass(int64_t ns) { now_ns_ += ns; }
   int64_t step_ns = 1'000'000;
   std::function<void()> happens;
   int happens_at = 0;
@@ -248,6 +249,22 @@ TEST_F(DriverThatWaits, YieldsAfterEachTurnThatMakesSystemCalls) {
   };
   EXPECT_LE(turns_between_yields(true), 2);
   EXPECT_GT(turns_between_yields(false), 64);
+}
+
+// The limit was counted from the first look at the clock after up to 256 yields, each of which may
+// last milliseconds where others compute: 1.5 s became more than 2.5 s.
+TEST_F(DriverThatWaits, CountsItsLimitFromTheFirstYields) {
+  constexpr int64_t kYield_ns = 60'000'000, kLimit_ns = 2'000'000'000;
+  LoneDriver other{
+      engine0, clock, {.progress_thread = false, .progress_cpu = {}, .polls_kernel = true}};
+  int polls = 0;
+  transport.on_poll = [&] {
+    ++polls;
+    clock.pass(kYield_ns);
+  };
+  EXPECT_FALSE(other.next_sender(0, kLimit_ns));
+  transport.on_poll = {};
+  EXPECT_LT(polls, 80);  // after 64 it sleeps for the first time, and looks at the clock
 }
 
 /// Rank 0 of two sends a short message, which ends as soon as its transport has taken it.

@@ -153,10 +153,8 @@ void reduce(benchmark::State& state, DataType type, ReduceKind kind, const Shape
 /// As `reduce`, with no better instruction set than `target` (a bit of Highway's).
 void reduce_on(benchmark::State& state, int64_t target, DataType type) {
   ropewalk::limit_targets(target);
-  ropewalk::choose_kernels_again();
   reduce(state, type, ReduceKind::sum, kShapes[1]);
   ropewalk::limit_targets(0);
-  ropewalk::choose_kernels_again();
 }
 
 void set_sizes(benchmark::internal::Benchmark* benchmark) {

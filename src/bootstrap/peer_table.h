@@ -1,6 +1,7 @@
 // What all ranks of a job have said of themselves, which ranks of one process share.
 #pragma once
 
+#include <cassert>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -45,14 +46,19 @@ class PeerTable {
 
   size_t size() const { return rows_.size(); }
   bool empty() const { return rows_.empty(); }
-  const PeerRecord& operator[](size_t rank) const { return *rows_[rank]; }
+  const PeerRecord& operator[](size_t rank) const {
+    assert(rank < size());
+    return *rows_[rank];
+  }
   Iterator begin() const { return Iterator(rows_.data()); }
   Iterator end() const { return Iterator(rows_.data() + rows_.size()); }
 
   void set(size_t rank, PeerRecord record) {
+    assert(rank < size());
     rows_[rank] = std::make_shared<const PeerRecord>(std::move(record));
   }
   void share(size_t rank, std::shared_ptr<const PeerRecord> record) {
+    assert(rank < size() && record);
     rows_[rank] = std::move(record);
   }
 

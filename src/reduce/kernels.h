@@ -52,9 +52,10 @@ Kernels find_kernels<Family::integer>(DataType type);
 /// The instruction sets that this machine has, in bits of Highway's targets. Without any of those
 /// that were compiled, kernels are of HWY_STATIC_TARGET.
 int64_t usable_targets();
-/// For tests and benchmarks, while nobody reduces: only those, 0 being all again.
+/// For tests and benchmarks, while nobody reduces: only those, 0 being all again. reduce(), which
+/// looks for the best one once, looks again.
 void limit_targets(int64_t targets);
-/// reduce() looks for the best instruction set once. Tests that change it have it look again.
+/// What limit_targets has reduce() do.
 void choose_kernels_again();
 
 /// User functions are called on blocks of at most so much, so that a block stays in cache while all

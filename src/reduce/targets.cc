@@ -58,6 +58,7 @@ int64_t usable_targets() {
 
 void limit_targets(int64_t targets) {
   limit = targets;
+  choose_kernels_again();
 }
 
 #else
@@ -68,6 +69,7 @@ int64_t usable_targets() {
 
 void limit_targets(int64_t targets) {
   hwy::SetSupportedTargetsForTest(targets);
+  choose_kernels_again();
 }
 
 #endif

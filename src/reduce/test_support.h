@@ -138,13 +138,9 @@ class TargetScope {
  public:
   explicit TargetScope(int64_t target) : trace_(__FILE__, __LINE__, hwy::TargetName(target)) {
     limit_targets(target);
-    choose_kernels_again();
     EXPECT_STREQ(reduce_target_name(), hwy::TargetName(target));
   }
-  ~TargetScope() {
-    limit_targets(0);
-    choose_kernels_again();
-  }
+  ~TargetScope() { limit_targets(0); }
 
  private:
   testing::ScopedTrace trace_;

@@ -11,15 +11,13 @@
 namespace ropewalk {
 namespace {
 
-using Records = PeerTable;
-
 constexpr const char* kSeeDoctor = "`ropewalk doctor` on that host says more";
 
 [[noreturn]] void refuse(std::string reason, std::string advice) {
   throw Error(ErrorCode::unavailable, "communicator", std::move(reason), std::move(advice));
 }
 
-Obstacle obstacle_of(const TransportProvider& provider, const Records& ranks, bool asked,
+Obstacle obstacle_of(const TransportProvider& provider, const PeerTable& ranks, bool asked,
                      bool secure = false) {
   if (secure && !is_secure(provider))
     return {fmt::format("ROPEWALK_SECURE=1, and what {} sends cannot be sealed", provider.name)};
@@ -47,7 +45,7 @@ struct NetworkChoice {
   }
 };
 
-NetworkChoice best_network(const Records& ranks, bool secure) {
+NetworkChoice best_network(const PeerTable& ranks, bool secure) {
   NetworkChoice network;
   for (const TransportProvider* provider : transport_providers()) {
     if (provider->maps) continue;
@@ -64,7 +62,7 @@ NetworkChoice best_network(const Records& ranks, bool secure) {
   return network;
 }
 
-void check_wish(const TransportProvider& asked, bool several_hosts, const Records& ranks,
+void check_wish(const TransportProvider& asked, bool several_hosts, const PeerTable& ranks,
                 bool secure) {
   if (secure && !is_secure(asked))
     refuse(
@@ -79,7 +77,7 @@ void check_wish(const TransportProvider& asked, bool several_hosts, const Record
            "use ROPEWALK_TRANSPORT=auto, which takes another transport between hosts");
 }
 
-const TransportProvider* choose_within(const TransportProvider* asked, const Records& ranks) {
+const TransportProvider* choose_within(const TransportProvider* asked, const PeerTable& ranks) {
   const auto& all = transport_providers();
   if (asked == nullptr) return *std::ranges::find(all, true, &TransportProvider::maps);
   const TransportProvider* within = asked->within_host;
@@ -89,7 +87,7 @@ const TransportProvider* choose_within(const TransportProvider* asked, const Rec
 
 void check_required(std::string_view require, const TransportChoice& choice,
                     const TransportProvider* asked, const NetworkChoice& network,
-                    const Records& ranks) {
+                    const PeerTable& ranks) {
   const TransportProvider* used = choice.network();
   if (used == nullptr) return;
   if (require == "rdma" && used->is_rdma) {
@@ -126,7 +124,7 @@ std::string names_of(const TransportChoice& choice) {
 }
 
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const Records& ranks, bool secure) {
+                                  const PeerTable& ranks, bool secure) {
   TransportChoice choice;
   if (ranks.size() < 2) return choice;
   std::set<std::string_view> hosts;

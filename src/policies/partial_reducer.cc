@@ -136,9 +136,10 @@ class PartialReducer::Impl {
   // ---- The caller's thread ----
 
   /// Tells that this rank has `data` to give, or nothing any more, and takes part until `done()`,
-  /// which is asked under turn_.
+  /// which is asked under turn_. What fails after that is the next call's error.
   template <class Done>
   void take_part(int64_t patience_ns, std::byte* data, const Done& done) {
+    bool told = false;  // done() is about this call
     try {
       {
         std::lock_guard lock(turn_);
@@ -146,6 +147,7 @@ class PartialReducer::Impl {
         caller_takes_part_ = true;
         given_ = data;
         gives_ = patience_ns != kHasFinished;
+        told = true;
         if (decides()) note(0, patience_ns);
       }
       if (!decides())
@@ -159,7 +161,9 @@ class PartialReducer::Impl {
       while (advances()) wait_for(wait, false);
     } catch (const std::exception& error) {
       fail(error.what());
-      throw;
+      std::lock_guard lock(turn_);
+      if (!told || !done()) throw;
+      return;
     }
     std::lock_guard lock(turn_);
     caller_takes_part_ = false;

@@ -240,6 +240,23 @@ TEST_P(PartialOver, AbortEndsACallUnderWay) {
   });
 }
 
+// A failure may be seen between a sum's coming and the call's return.
+TEST_P(PartialOver, ACallThatThrowsHasNotChangedItsData) {
+  for (int round = 0; round < 20; ++round)
+    run_ranks(4, GetParam(), [](Communicator& comm) {
+      constexpr size_t kCount = 100'000;  // takes a while to copy
+      PartialAllReduce<float> reducer(comm, kCount);
+      std::vector<float> data(kCount, 7);
+      try {
+        reducer.all_reduce(data, kPatient);
+        EXPECT_EQ(data[0], 28);
+      } catch (const Error& error) {
+        EXPECT_EQ(data[0], 7) << error.what();
+      }
+      reducer.abort("enough");
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, PartialOver, ::testing::ValuesIn(transports_under_test()),
                          [](const auto& info) { return info.param; });
 

@@ -39,9 +39,9 @@ void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
 /// The parent first. Without those who have left.
 std::vector<int> Bypass::neighbours_of(int rank) const {
   std::vector<int> neighbours;
-  if (rank > 0) neighbours.push_back(tree_parent(rank));
-  for (int child = kTreeArity * rank + 1; child <= kTreeArity * (rank + 1); ++child)
-    if (child < size_) neighbours.push_back(child);
+  if (rank > 0) neighbours.push_back(tree_parent(rank, size_));
+  const auto [begin, end] = tree_children(rank, size_);
+  for (int child = begin; child < end; ++child) neighbours.push_back(child);
   std::erase_if(neighbours, [&](int neighbour) { return monitor_.has_left(neighbour); });
   return neighbours;
 }

@@ -152,6 +152,7 @@ class Control {
   void check_join_deadline(int64_t now_ns);
   void spread_join_failure();
   void mark_phase(std::string name);
+  int own_parent() const { return tree_parent(setup_.rank, setup_.size); }
 
   ControlSetup setup_;
   JobMonitor& monitor_;

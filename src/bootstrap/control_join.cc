@@ -39,8 +39,8 @@ bool ControlSetup::look_up_coordinator(std::string& why) {
 }
 
 void Control::start_joining() {
-  for (int rank = 0; rank < setup_.size; ++rank)
-    if (is_tree_child(rank, setup_.rank)) children_not_ready_.insert(rank);
+  const auto [begin, end] = tree_children(setup_.rank, setup_.size);
+  for (int rank = begin; rank < end; ++rank) children_not_ready_.insert(rank);
   if (setup_.rank == 0) {
     table_.set(0, setup_.record);
     registrar_.emplace(table_, 0, setup_.deadline_ns, monitor_, statements_);
@@ -164,7 +164,7 @@ int64_t Control::gathered_until_ns() const {
   const auto others = static_cast<int64_t>(local_registrar_->others());
   const int64_t between_ns =
       (gathered_last_ns_ - listening_since_ns_) / std::max<int64_t>(others, 1);
-  const int64_t pause_ns = std::clamp(2 * between_ns, kGatherPauseMinNs, kGatherPauseMaxNs);
+  const int64_t pause_ns = std::clamp(8 * between_ns, kGatherPauseMinNs, kGatherPauseMaxNs);
   return std::min(gathered_last_ns_ + pause_ns, gathered_first_ns_ + kGatherMaxNs);
 }
 
@@ -256,7 +256,7 @@ void Control::take_place(const Frame& frame) {
     if (!local_registrar_ || !local_registrar_->pass_on(*place)) makes_no_sense();
     return;
   }
-  const int parent = tree_parent(setup_.rank);
+  const int parent = own_parent();
   if (session_key_ || place->parent.rank != parent) return makes_no_sense();
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);
@@ -272,7 +272,7 @@ void Control::take_place(const Frame& frame) {
 void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_->advance(set_, now_ns);
   if (parent_dial_->state() != Dialer::State::connected) return;
-  link(tree_parent(setup_.rank), parent_dial_->take(), now_ns);
+  link(own_parent(), parent_dial_->take(), now_ns);
   parent_dial_.reset();
 }
 
@@ -286,7 +286,7 @@ void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
 }
 
 void Control::handle_join_frame(int peer, const Frame& frame) {
-  const bool from_parent = peer == tree_parent(setup_.rank);
+  const bool from_parent = peer == own_parent();
   const FrameType type = frame.type;
   if (type == FrameType::records && from_parent && records_known_ < setup_.size) {
     take_records(frame);
@@ -303,7 +303,7 @@ void Control::take_records(const Frame& frame) {
   known_digest_ = digest_with(known_digest_, frame.payload);
   const RecordsFrame came = share_records(known_digest_, frame);
   const auto makes_no_sense = [this] {
-    fail_protocol("a record came that makes no sense", tree_parent(setup_.rank));
+    fail_protocol("a record came that makes no sense", own_parent());
   };
   if (!came.records) return makes_no_sense();
   for (const PeerRecord& record : *came.records) {
@@ -314,9 +314,8 @@ void Control::take_records(const Frame& frame) {
   // Before the last is passed on: so that nobody below this rank takes it for who has changed them.
   if (is_complete && known_digest_ != whole_digest_)
     return fail(ErrorCode::protocol,
-                fmt::format("{} has changed records of other ranks",
-                            tree_.describe(tree_parent(setup_.rank))),
-                kForgerAdvice, tree_parent(setup_.rank));
+                fmt::format("{} has changed records of other ranks", tree_.describe(own_parent())),
+                kForgerAdvice, own_parent());
   if (is_complete && !is_same_record(table_[static_cast<size_t>(setup_.rank)], setup_.record))
     return fail(
         ErrorCode::protocol,
@@ -324,7 +323,7 @@ void Control::take_records(const Frame& frame) {
         "host through which it has joined",
         kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
-  tree_.flood(*came.frame, tree_parent(setup_.rank));
+  tree_.flood(*came.frame, own_parent());
   if (!children_not_ready_.empty()) record_frames_.push_back(came.frame);
 }
 
@@ -335,14 +334,14 @@ void Control::pass_on_readiness(int64_t now_ns) {
   setup_.death_watch->enter(table_, setup_.rank);
   if (setup_.rank != 0) {
     mark_phase("linked");
-    return tree_.send(tree_parent(setup_.rank), frame(FrameType::ready));
+    return tree_.send(own_parent(), frame(FrameType::ready));
   }
   mark_phase("all linked");
   finish_joining(now_ns);
 }
 
 void Control::finish_joining(int64_t now_ns) {
-  tree_.flood(frame(FrameType::go), tree_parent(setup_.rank));
+  tree_.flood(frame(FrameType::go), own_parent());
   is_joined_ = true;
   setup_.death_watch->begin();
   registrar_.reset();
@@ -398,9 +397,9 @@ void Control::check_join_deadline(int64_t now_ns) {
         is_through_local_ ? "look at its output, and at rank 0's" : "look at rank 0's own output",
         is_through_local_ ? std::vector<int>() : std::vector{0});
   if (parent_dial_)
-    return late(fmt::format("cannot reach {} ({})", tree_.describe(tree_parent(setup_.rank)),
-                            parent_dial_->why()),
-                kFirewallAdvice, {tree_parent(setup_.rank)});
+    return late(
+        fmt::format("cannot reach {} ({})", tree_.describe(own_parent()), parent_dial_->why()),
+        kFirewallAdvice, {own_parent()});
   const auto& missing = children_not_ready_;
   late(missing.empty()
            ? "the other ranks did not finish joining " + limit

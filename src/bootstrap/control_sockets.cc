@@ -63,9 +63,9 @@ Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
   if (from >= setup_.size || from <= setup_.rank) return Verdict::wrong_rank;
   if (tree_.has(from)) return Verdict::already;
   if (!is_joined_)
-    return is_tree_child(from, setup_.rank) ? Verdict::accepted : Verdict::wrong_rank;
+    return tree_parent(from, setup_.size) == setup_.rank ? Verdict::accepted : Verdict::wrong_rank;
   // Only to ranks whose own parent has left, of which this rank may have to hear first.
-  return monitor_.has_left(tree_parent(from)) ? Verdict::accepted : Verdict::busy;
+  return monitor_.has_left(tree_parent(from, setup_.size)) ? Verdict::accepted : Verdict::busy;
 }
 
 /// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.

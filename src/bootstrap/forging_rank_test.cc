@@ -81,7 +81,7 @@ class HandmadeRank {
     world_ = place->world;
     const Key key = session_key(job_key_, place->world);
     acceptor_->set_session_key(key);
-    const int parent = tree_parent(rank_);
+    const int parent = tree_parent(rank_, size_);
     parent_.emplace(dial(place->parent.addresses.at(0), Purpose::tree, parent, key));
     accept_children();
     for (int known = 0; known < size_;) {
@@ -147,8 +147,8 @@ class HandmadeRank {
     return dialer.take();
   }
   void accept_children() {
-    size_t wanted = 0;
-    for (int rank = 0; rank < size_; ++rank) wanted += is_tree_child(rank, rank_) ? 1 : 0;
+    const auto [begin, end] = tree_children(rank_, size_);
+    const auto wanted = static_cast<size_t>(end - begin);
     run([&](PollSet& set) { acceptor_->prepare(set, MonotonicClock().now_ns()); },
         [&](const PollSet& set, int64_t now_ns) {
           for (AuthenticatedSocket& incoming : acceptor_->advance(set, now_ns)) {

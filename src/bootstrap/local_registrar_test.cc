@@ -277,5 +277,19 @@ TEST(LocalRegistrar, TwoProcessesWithOneRankAreToldToAll) {
   }
 }
 
+TEST(Tree, ChildrenHaveTheirParent) {
+  for (const int size : {1, 2, 9, 10, 64, 65, 147, 148, 1024, 5000}) {
+    int children = 0, depth = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      const auto [begin, end] = tree_children(rank, size);
+      for (int child = begin; child < end; ++child) EXPECT_EQ(tree_parent(child, size), rank);
+      children += end - begin;
+    }
+    EXPECT_EQ(children, size - 1);
+    for (int rank = size - 1; rank > 0; rank = tree_parent(rank, size)) ++depth;
+    EXPECT_LE(depth, size <= 9 ? 1 : size <= 64 ? 2 : size <= 147 ? 3 : size <= 1171 ? 4 : 5);
+  }
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

@@ -183,8 +183,8 @@ void Registrar::send_places(const WorldId& world, const Digest& table) {
   assert(complete() && !is_local());
   for (Entry& entry : entries_)
     for (const int rank : entry.ranks)
-      entry.stream.send(
-          frame(Place{rank, world, table, table_[static_cast<size_t>(tree_parent(rank))], {}}));
+      entry.stream.send(frame(
+          Place{rank, world, table, table_[static_cast<size_t>(tree_parent(rank, size()))], {}}));
 }
 
 bool Registrar::has_group() const {

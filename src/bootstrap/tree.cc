@@ -60,7 +60,7 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       table_(table),
       gone_(static_cast<size_t>(size), false),
       leaves_(static_cast<size_t>(size)),
-      parent_(tree_parent(rank)),
+      parent_(tree_parent(rank, size)),
       awaited_(size) {}
 
 void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
@@ -288,7 +288,7 @@ std::vector<int> Tree::parents_wanted() const {
     const bool is_there = !gone_[static_cast<size_t>(rank)];
     if (is_there && std::ranges::count(candidates, rank) == 0) candidates.push_back(rank);
   };
-  for (int rank = tree_parent(rank_); rank >= 0; rank = tree_parent(rank)) add(rank);
+  for (int rank = tree_parent(rank_, size_); rank >= 0; rank = tree_parent(rank, size_)) add(rank);
   for (int rank = 0; rank < rank_; ++rank) add(rank);
   return candidates;
 }

@@ -1,9 +1,12 @@
 // This rank's links in the control tree: heartbeats, failures, orderly leaves.
 #pragma once
 
+#include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/frame_stream.h"
@@ -12,16 +15,27 @@
 
 namespace ropewalk::bootstrap {
 
-// The control tree: rank 0 is the root, every rank has at most 8 children.
+// The control tree: rank 0 is the root, every rank has at most 8 children. In large jobs rank 0 has
+// 2: all join at it, and it would pass the table of all of them on to each child.
 inline constexpr int kTreeArity = 8;
+constexpr int root_arity(int size) {
+  return size <= 64 ? kTreeArity : 2;
+}
 /// Ranks that wait for the same ask at the same time: a question is passed on once in so long.
 inline constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
 
-constexpr int tree_parent(int rank) {
-  return rank == 0 ? -1 : (rank - 1) / kTreeArity;
+/// Of a rank in a job of `size`; -1: the root's.
+constexpr int tree_parent(int rank, int size) {
+  assert(rank >= 0 && rank < size);
+  if (rank == 0) return -1;
+  return std::max(0, (rank - root_arity(size) - 1 + kTreeArity) / kTreeArity);
 }
-constexpr bool is_tree_child(int child, int rank) {
-  return child > 0 && tree_parent(child) == rank;
+/// From the first child of `rank` to what follows its last.
+constexpr std::pair<int, int> tree_children(int rank, int size) {
+  const int root = root_arity(size);
+  const int begin = rank == 0 ? 1 : root + 1 + kTreeArity * (rank - 1);
+  const int end = begin + (rank == 0 ? root : kTreeArity);
+  return {std::min(begin, size), std::min(end, size)};
 }
 /// The control thread only.
 ///

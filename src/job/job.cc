@@ -23,8 +23,10 @@
 namespace ropewalk {
 namespace {
 
-/// Between two looks at what peers still want of a rank that leaves.
+/// Between two looks at what peers still want of a rank that leaves; the longest where so many
+/// share a CPU, and with more in proportion: some of them still work.
 constexpr std::chrono::milliseconds kLeavePauseMin{1}, kLeavePauseMax{16};
+constexpr double kFewPerCpu = 16;
 
 }  // namespace
 
@@ -93,10 +95,10 @@ void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {
       world_->leave(calls);
       ended.set_value();
     }
-    // Hundreds of ranks may share a CPU, and some of them still work.
+    const auto crowd = static_cast<int>(std::max(1.0, ranks_per_cpu_ / kFewPerCpu));
     auto pause = kLeavePauseMin;
     while (left.wait_for(pause) != std::future_status::ready)
-      pause = progress() ? kLeavePauseMin : std::min(2 * pause, kLeavePauseMax);
+      pause = progress() ? kLeavePauseMin : std::min(2 * pause, crowd * kLeavePauseMax);
     if (leaver.joinable()) leaver.join();
   }
 }

@@ -136,16 +136,22 @@
        (request, ended, status))                                                                \
   CALL(Request_free, (MPI_Request * request), (request))
 
+/// Where a program begins and ends its MPI, and gives memory back.
+#define ROPEWALK_MPI_ENDS(CALL)                                             \
+  CALL(Init, (int* argc, char*** argv), (argc, argv))                       \
+  CALL(Init_thread, (int* argc, char*** argv, int required, int* provided), \
+       (argc, argv, required, provided))                                    \
+  CALL(Finalize, (), ())                                                    \
+  CALL(Free_mem, (void* memory), (memory))
+#define ROPEWALK_MPI_MEMORY(CALL) \
+  CALL(Alloc_mem, (MPI_Aint bytes, MPI_Info info, void* place), (bytes, info, place))
+
 /// All but those of MPI 4, which older MPIs of the same ABI may lack.
-#define ROPEWALK_MPI_NEEDED(CALL)                                                     \
-  CALL(Init, (int* argc, char*** argv), (argc, argv))                                 \
-  CALL(Init_thread, (int* argc, char*** argv, int required, int* provided),           \
-       (argc, argv, required, provided))                                              \
-  CALL(Finalize, (), ())                                                              \
-  CALL(Alloc_mem, (MPI_Aint bytes, MPI_Info info, void* place), (bytes, info, place)) \
-  CALL(Free_mem, (void* memory), (memory))                                            \
-  ROPEWALK_MPI_BLOCKING(CALL)                                                         \
-  ROPEWALK_MPI_NONBLOCKING(CALL)                                                      \
+#define ROPEWALK_MPI_NEEDED(CALL) \
+  ROPEWALK_MPI_ENDS(CALL)         \
+  ROPEWALK_MPI_MEMORY(CALL)       \
+  ROPEWALK_MPI_BLOCKING(CALL)     \
+  ROPEWALK_MPI_NONBLOCKING(CALL)  \
   ROPEWALK_MPI_REQUESTS(CALL)
 #define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_4(CALL)
 

@@ -2,6 +2,11 @@
 // programs that are no MPI programs, as the shell that starts one, do not notice it, and each MPI
 // program keeps its own C++ library. When a program calls its MPI first, the MPI is found among
 // what it has loaded, and the core is loaded beside it.
+// The names of the profiling interface stand here, too. The MPI's library for Fortran makes the
+// calls of a program in Fortran by them (Open MPI: all; MPICH: some), so these are taken; from
+// others the MPI's own are wanted by them. But where an MPI begins and ends, requests, and memory
+// that comes back are what they are by either name: a profiler may stand between, for some of the
+// calls.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -9,12 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "calls.h"
 
 namespace ropewalk::mpi {
 namespace {
 
-Table table;
+Table table, of_mpi;
 pthread_once_t table_filled = PTHREAD_ONCE_INIT;
 
 void* find_mpi_library() {
@@ -63,15 +70,57 @@ void fill_table() {
   if (table.name == nullptr) table.name = lacks;
   ROPEWALK_MPI_4(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
+  of_mpi = table;
   attach_core(library);
+}
+
+/// Where calls from the MPI's library for Fortran have come from: never more than it occupies.
+std::atomic<uintptr_t> fortran_begin{UINTPTR_MAX}, fortran_last{0};
+
+bool is_of_fortran(const void* caller) {
+  const auto at = reinterpret_cast<uintptr_t>(caller);
+  if (at >= fortran_begin && at <= fortran_last) return true;
+  Dl_info found{};
+  if (dladdr(caller, &found) == 0 || found.dli_fname == nullptr) return false;
+  const char* const slash = strrchr(found.dli_fname, '/');
+  const char* const file = slash == nullptr ? found.dli_fname : slash + 1;
+  bool is_known = false;
+  for (const char* name : {"libmpi_mpifh", "libmpichfort", "libmpifort"})
+    is_known = is_known || strncmp(file, name, strlen(name)) == 0;
+  if (!is_known) return false;
+  for (uintptr_t last = fortran_last; last < at;)
+    if (fortran_last.compare_exchange_weak(last, at)) break;
+  fortran_begin = reinterpret_cast<uintptr_t>(found.dli_fbase);
+  return true;
+}
+
+const Table& table_for(const void* caller) {
+  return is_of_fortran(caller) ? table : of_mpi;
 }
 
 }  // namespace
 }  // namespace ropewalk::mpi
 
-#define ROPEWALK_EXPORT(name, parameters, arguments, ...)                       \
-  extern "C" __attribute__((visibility("default"))) int MPI_##name parameters { \
-    pthread_once(&ropewalk::mpi::table_filled, ropewalk::mpi::fill_table);      \
-    return ropewalk::mpi::table.name arguments;                                 \
+#define ROPEWALK_EXPORT(exported, parameters, call)                           \
+  extern "C" __attribute__((visibility("default"))) int exported parameters { \
+    pthread_once(&ropewalk::mpi::table_filled, ropewalk::mpi::fill_table);    \
+    return call;                                                              \
   }
-ROPEWALK_MPI_CALLS(ROPEWALK_EXPORT)
+
+#define ROPEWALK_FRONT(name, parameters, arguments, ...) \
+  ROPEWALK_EXPORT(MPI_##name, parameters, ropewalk::mpi::table.name arguments)
+ROPEWALK_MPI_CALLS(ROPEWALK_FRONT)
+#undef ROPEWALK_FRONT
+
+#define ROPEWALK_FRONT(name, parameters, arguments, ...) \
+  ROPEWALK_EXPORT(PMPI_##name, parameters, ropewalk::mpi::table.name arguments)
+ROPEWALK_MPI_ENDS(ROPEWALK_FRONT)
+ROPEWALK_MPI_REQUESTS(ROPEWALK_FRONT)
+#undef ROPEWALK_FRONT
+
+#define ROPEWALK_FRONT(name, parameters, arguments, ...) \
+  ROPEWALK_EXPORT(PMPI_##name, parameters,               \
+                  ropewalk::mpi::table_for(__builtin_return_address(0)).name arguments)
+ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
+ROPEWALK_MPI_COLLECTIVES(ROPEWALK_FRONT)
+#undef ROPEWALK_FRONT

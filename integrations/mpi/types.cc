@@ -39,11 +39,14 @@ void add_type(MPI_Datatype handle, TypeClass type_class, size_t elements = 1) {
 
 /// A type of Fortran: how long it is the MPI's build has decided.
 template <class Short, class Long>
-void add_fortran_type(MPI_Datatype handle, TypeClass type_class) {
+void add_fortran_type(MPI_Datatype handle, TypeClass type_class, size_t elements = 1) {
   int bytes = 0;
   if (handle == MPI_DATATYPE_NULL || pmpi.Type_size(handle, &bytes) != MPI_SUCCESS) return;
-  if (bytes == sizeof(Short)) add_type<Short>(handle, type_class);
-  if (bytes == sizeof(Long)) add_type<Long>(handle, type_class);
+  const size_t length = static_cast<size_t>(bytes) / elements;
+  if (length == sizeof(Short))
+    add_type<Short>(handle, type_class, elements);
+  else if (length == sizeof(Long))
+    add_type<Long>(handle, type_class, elements);
 }
 
 void find_integer_types() {
@@ -60,7 +63,21 @@ void find_integer_types() {
   add(std::type_identity<uint16_t>(), MPI_UNSIGNED_SHORT, MPI_UINT16_T);
   add(std::type_identity<int8_t>(), MPI_SIGNED_CHAR, MPI_INT8_T);
   add(std::type_identity<uint8_t>(), MPI_UNSIGNED_CHAR, MPI_UINT8_T);
+}
+
+/// Their handles are there in any MPI; which of them are types its build has decided.
+void find_fortran_types() {
   add_fortran_type<int32_t, int64_t>(MPI_INTEGER, TypeClass::integer);
+  add_fortran_type<int8_t, int8_t>(MPI_INTEGER1, TypeClass::integer);
+  add_fortran_type<int16_t, int16_t>(MPI_INTEGER2, TypeClass::integer);
+  add_fortran_type<int32_t, int32_t>(MPI_INTEGER4, TypeClass::integer);
+  add_fortran_type<int64_t, int64_t>(MPI_INTEGER8, TypeClass::integer);
+  add_fortran_type<int32_t, int64_t>(MPI_LOGICAL, TypeClass::logical);
+  add_fortran_type<uint8_t, uint8_t>(MPI_CHARACTER, TypeClass::none);
+  for (const MPI_Datatype type : {MPI_REAL, MPI_DOUBLE_PRECISION, MPI_REAL4, MPI_REAL8})
+    add_fortran_type<float, double>(type, TypeClass::floating);
+  for (const MPI_Datatype type : {MPI_COMPLEX, MPI_DOUBLE_COMPLEX, MPI_COMPLEX8, MPI_COMPLEX16})
+    add_fortran_type<float, double>(type, TypeClass::complex, 2);
 }
 
 void find_ops() {
@@ -93,8 +110,7 @@ void find_types() {
   add_type<uint8_t>(MPI_C_BOOL, TypeClass::logical);
   add_type<float>(MPI_C_FLOAT_COMPLEX, TypeClass::complex, 2);
   add_type<double>(MPI_C_DOUBLE_COMPLEX, TypeClass::complex, 2);
-  add_fortran_type<float, double>(MPI_REAL, TypeClass::floating);
-  add_fortran_type<float, double>(MPI_DOUBLE_PRECISION, TypeClass::floating);
+  find_fortran_types();
   find_ops();
 }
 

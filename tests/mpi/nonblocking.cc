@@ -12,7 +12,7 @@ int wait_somehow(MPI_Request& request) {
   static int turn = 0;
   int ended = 0, index = 0;
   MPI_Status status;
-  switch (turn++ % 9) {
+  switch (turn++ % 10) {
     case 0:
       return MPI_Wait(&request, MPI_STATUS_IGNORE);
     case 1:
@@ -33,9 +33,11 @@ int wait_somehow(MPI_Request& request) {
     case 7:
       while (ended == 0) MPI_Testsome(1, &request, &ended, &index, &status);
       return MPI_SUCCESS;
-    default:
+    case 8:
       while (ended == 0) MPI_Request_get_status(request, &ended, &status);
       return MPI_Wait(&request, &status);
+    default:  // as a profiler that knows nothing of this one
+      return PMPI_Wait(&request, MPI_STATUS_IGNORE);
   }
 }
 
@@ -332,6 +334,11 @@ void test_wrong_arguments(const Job& job) {
 }
 
 }  // namespace
+
+// As a profiler does that is linked with the program.
+int MPI_Init(int* argc, char*** argv) {
+  return PMPI_Init(argc, argv);
+}
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);

@@ -12,7 +12,7 @@
   void *out, const Count *out_counts, const At *out_at, MPI_Datatype out_type
 
 /// FORM(CALL, Name, name, parameters, arguments) for each collective, whose counts and places are
-/// of these types. Of gatherv and scatterv only the root knows the counts: they stand apart.
+/// of these types.
 #define ROPEWALK_MPI_ROWS(FORM, CALL, Count, At)                                                   \
   FORM(CALL, Allreduce, allreduce,                                                                 \
        (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),      \
@@ -43,14 +43,12 @@
        (in, in_count, in_type, out, out_count, out_type, comm))                                    \
   FORM(CALL, Alltoallv, alltoallv,                                                                 \
        (ROPEWALK_INS(Count, At), ROPEWALK_OUTS(Count, At), MPI_Comm comm),                         \
-       (in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm))
-
-#define ROPEWALK_MPI_ROOTED_ROWS(FORM, CALL, Count, At)                         \
-  FORM(CALL, Gatherv, gatherv,                                                  \
-       (ROPEWALK_IN(Count), ROPEWALK_OUTS(Count, At), int root, MPI_Comm comm), \
-       (in, in_count, in_type, out, out_counts, out_at, out_type, root, comm))  \
-  FORM(CALL, Scatterv, scatterv,                                                \
-       (ROPEWALK_INS(Count, At), ROPEWALK_OUT(Count), int root, MPI_Comm comm), \
+       (in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm))                   \
+  FORM(CALL, Gatherv, gatherv,                                                                     \
+       (ROPEWALK_IN(Count), ROPEWALK_OUTS(Count, At), int root, MPI_Comm comm),                    \
+       (in, in_count, in_type, out, out_counts, out_at, out_type, root, comm))                     \
+  FORM(CALL, Scatterv, scatterv,                                                                   \
+       (ROPEWALK_INS(Count, At), ROPEWALK_OUT(Count), int root, MPI_Comm comm),                    \
        (in, in_counts, in_at, in_type, out, out_count, out_type, root, comm))
 
 #define ROPEWALK_MPI_BARRIER_ROW(FORM, CALL) FORM(CALL, Barrier, barrier, (MPI_Comm comm), (comm))
@@ -82,9 +80,8 @@
 // Large counts and persistent collectives came with MPI 4; what a header lacks a program cannot
 // call.
 #if MPI_VERSION >= 4
-#define ROPEWALK_MPI_4_BLOCKING(CALL)                                   \
-  ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint) \
-  ROPEWALK_MPI_ROOTED_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)
+#define ROPEWALK_MPI_4_BLOCKING(CALL) \
+  ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)
 #define ROPEWALK_MPI_4_NONBLOCKING(CALL) \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint)
 #define ROPEWALK_MPI_PERSISTENT(CALL)                    \
@@ -97,9 +94,8 @@
 #define ROPEWALK_MPI_PERSISTENT(CALL)
 #endif
 
-#define ROPEWALK_MPI_BLOCKING(CALL)                           \
-  ROPEWALK_MPI_ROWS(ROPEWALK_BLOCKING, CALL, int, int)        \
-  ROPEWALK_MPI_ROOTED_ROWS(ROPEWALK_BLOCKING, CALL, int, int) \
+#define ROPEWALK_MPI_BLOCKING(CALL)                    \
+  ROPEWALK_MPI_ROWS(ROPEWALK_BLOCKING, CALL, int, int) \
   ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_BLOCKING, CALL)
 #define ROPEWALK_MPI_NONBLOCKING(CALL)                    \
   ROPEWALK_MPI_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "prepared.h"
 #include "report.h"
 #include "ropewalk/communicator.h"
 
@@ -24,9 +25,9 @@ class Channel {
   int size() const { return communicator_->size(); }
   /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Throws Error.
   void run(const Call& call);
-  /// Its memory must outlive it. As in other MPIs, what is started here does not wait for its turn
+  /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
-  Work start(const Call& call) { return started_->start(call); }
+  Work start(const Prepared& prepared) { return prepared.start(*started_); }
   const Communicator& communicator() const { return *communicator_; }
 
  private:

@@ -181,11 +181,10 @@ Left prepare_Allgather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
   return Left::none;
 }
 
-/// The part of this rank, at the place where it is received.
+/// Of parts for each rank that of one.
 template <class Count, class At>
-Bytes own_part(const Channel& channel, ROPEWALK_OUTS(Count, At)) {
-  const int own = channel.rank();
-  return Bytes(out, out_type, out_counts + own, out_at + own, 1);
+Bytes part_of(int rank, const void* data, const Count* counts, const At* at, MPI_Datatype type) {
+  return Bytes(data, type, counts + rank, at + rank, 1);
 }
 
 template <class Count, class At>
@@ -194,9 +193,10 @@ Left prepare_Allgatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count)
   if (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr) return Left::arguments;
   if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
   Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size());
-  Bytes& from = is_in_place(in)
-                    ? prepared.from.emplace(own_part(channel, out, out_counts, out_at, out_type))
-                    : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  Bytes& from =
+      is_in_place(in)
+          ? prepared.from.emplace(part_of(channel.rank(), out, out_counts, out_at, out_type))
+          : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
   std::vector<size_t> bytes = scaled(out_counts, channel.size(), bytes_of(out_type));
   if (from.size() != bytes[static_cast<size_t>(channel.rank())]) return Left::arguments;
   prepared.call = moving_parts(Collective::all_gather, from.read(), to.write(), std::move(bytes));
@@ -232,6 +232,21 @@ std::vector<size_t> parts_of_root(Channel& channel, const Count* counts, MPI_Dat
   return bytes;
 }
 
+/// Without that: each rank knows the length of its own part.
+template <class Count, class At>
+void gather_by_messages(const Channel& channel, Prepared& prepared, Bytes own,
+                        ROPEWALK_OUTS(Count, At), int root) {
+  prepared.be_messages();
+  if (channel.rank() != root) return prepared.send(root, std::move(own));
+  for (int r = 0; r < channel.size(); ++r) {
+    Bytes part = part_of(r, out, out_counts, out_at, out_type);
+    if (r == root)
+      prepared.copy(std::move(own), std::move(part));
+    else
+      prepared.receive(r, std::move(part));
+  }
+}
+
 template <class Count, class At>
 Left prepare_Gatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
                      ROPEWALK_OUTS(Count, At), int root, MPI_Comm) {
@@ -240,9 +255,13 @@ Left prepare_Gatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
   if (is_root && (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr))
     return Left::arguments;
   if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
-  Bytes& from = is_in_place(in)
-                    ? prepared.from.emplace(own_part(channel, out, out_counts, out_at, out_type))
-                    : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
+  Bytes own = is_in_place(in) ? part_of(channel.rank(), out, out_counts, out_at, out_type)
+                              : Bytes(in, in_type, static_cast<size_t>(in_count));
+  if (!prepared.waits()) {
+    gather_by_messages(channel, prepared, std::move(own), out, out_counts, out_at, out_type, root);
+    return Left::none;
+  }
+  Bytes& from = prepared.from.emplace(std::move(own));
   std::vector<size_t> bytes = parts_of_root(channel, out_counts, out_type, root);
   void* at = nullptr;
   if (is_root) at = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size()).write();
@@ -284,6 +303,21 @@ Left prepare_Scatter(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), R
 }
 
 template <class Count, class At>
+void scatter_by_messages(const Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
+                         ROPEWALK_OUT(Count), int root) {
+  prepared.be_messages();
+  const auto own = [&] { return Bytes(out, out_type, static_cast<size_t>(out_count)); };
+  if (channel.rank() != root) return prepared.receive(root, own());
+  for (int r = 0; r < channel.size(); ++r) {
+    Bytes part = part_of(r, in, in_counts, in_at, in_type);
+    if (r != root)
+      prepared.send(r, std::move(part));
+    else if (!is_in_place(out))
+      prepared.copy(std::move(part), own());
+  }
+}
+
+template <class Count, class At>
 Left prepare_Scatterv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
                       ROPEWALK_OUT(Count), int root, MPI_Comm) {
   if (!is_rank(root, channel)) return Left::arguments;
@@ -291,6 +325,11 @@ Left prepare_Scatterv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, 
   if (is_root && (!are_valid(in_counts, in_type, channel.size()) || in_at == nullptr))
     return Left::arguments;
   if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
+  if (!prepared.waits()) {
+    scatter_by_messages(channel, prepared, in, in_counts, in_at, in_type, out, out_count, out_type,
+                        root);
+    return Left::none;
+  }
   std::vector<size_t> bytes = parts_of_root(channel, in_counts, in_type, root);
   const size_t own_at = sum(bytes, static_cast<size_t>(channel.rank()));
   const std::byte* data = nullptr;
@@ -386,7 +425,7 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
 #define ROPEWALK_TAKE(name, parameters, arguments, collective, its_arguments)        \
   int take_##name parameters {                                                       \
     const auto ours = [&](Channel& channel) {                                        \
-      Prepared prepared;                                                             \
+      Prepared prepared(true);                                                       \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;  \
       if (left != Left::none) return left;                                           \
       channel.run(prepared.call);                                                    \
@@ -404,7 +443,7 @@ ROPEWALK_MPI_4_BLOCKING(ROPEWALK_TAKE)
                                  its_arguments)                                              \
   int take_##name parameters {                                                               \
     const auto ours = [&](Channel& channel) {                                                \
-      auto owned = std::make_unique<Prepared>();                                             \
+      auto owned = std::make_unique<Prepared>(false);                                        \
       Prepared& prepared = *owned;                                                           \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;          \
       if (left == Left::none) hand_over(channel, std::move(owned), request);                 \

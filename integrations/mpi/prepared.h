@@ -1,9 +1,10 @@
 // A collective as this rank takes part in it.
 #pragma once
 
-#include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "bytes.h"
 #include "ropewalk/communicator.h"
@@ -11,28 +12,56 @@
 namespace ropewalk::mpi {
 
 /// The call, and the memory that it needs until it has ended: of data that the MPI packs, and of
-/// results that go to another place.
-struct Prepared {
+/// results that go to another place. Or, where the ranks do not know each other's lengths and must
+/// not wait to learn them, messages: each between two that both know its own.
+class Prepared {
+ public:
+  /// `waits`: the call returns when it has ended, so it may wait for others before, too.
+  explicit Prepared(bool waits) : waits_(waits) {}
+
+  bool waits() const { return waits_; }
+  Work start(Communicator& communicator) const {
+    return is_messages_ ? communicator.start_group(messages_) : communicator.start(call);
+  }
+
+  void be_messages() { is_messages_ = true; }
+  void send(int to, Bytes part);
+  void receive(int from, Bytes part);
+  /// This rank's own part.
+  void copy(Bytes from, Bytes to);
+
+  /// The caller may free the types that it has named.
+  void keep_types() {
+    for_each_of(sent_, from, [](Bytes& bytes) { bytes.keep_type(); });
+    for_each_of(received_, to, [](Bytes& bytes) { bytes.keep_type(); });
+  }
+  /// What is sent may have changed since.
+  void read_again() {
+    for_each_of(sent_, from, [](Bytes& bytes) { bytes.read_again(); });
+  }
+  /// It has ended: its result goes to where the program wants it.
+  void finish();
+
   Call call;
   std::optional<Bytes> from, to;
   std::unique_ptr<std::byte[]> result;
   void* result_to = nullptr;
   size_t result_bytes = 0;
 
-  /// The caller may free the types that it has named.
-  void keep_types() {
-    if (from) from->keep_type();
-    if (to) to->keep_type();
+ private:
+  template <class Do>
+  static void for_each_of(std::deque<Bytes>& parts, std::optional<Bytes>& whole, const Do& act) {
+    if (whole) act(*whole);
+    for (Bytes& part : parts) act(part);
   }
-  /// What is sent may have changed since.
-  void read_again() {
-    if (from) from->read_again();
-  }
-  /// It has ended: its result goes to where the program wants it.
-  void finish() {
-    if (to) to->finish();
-    if (result_bytes > 0) std::memcpy(result_to, result.get(), result_bytes);
-  }
+
+  const bool waits_;
+  bool is_messages_ = false;
+  std::vector<Call> messages_;
+  std::deque<Bytes> sent_, received_;
+  const std::byte* own_from_ = nullptr;
+  std::byte* own_to_ = nullptr;
+  size_t own_bytes_ = 0;
 };
 
 }  // namespace ropewalk::mpi

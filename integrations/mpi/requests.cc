@@ -184,7 +184,7 @@ int start_persistent(Operation& operation) {
   }
   try {
     operation.prepared->read_again();
-    operation.work = operation.channel->start(operation.prepared->call);
+    operation.work = operation.channel->start(*operation.prepared);
     operation.is_under_way = true;
     return MPI_SUCCESS;
   } catch (const std::exception& error) {
@@ -301,7 +301,7 @@ void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Req
   operation->prepared = std::move(prepared);
   operation->prepared->keep_types();
   operation->ranks = channel.size();
-  operation->work = channel.start(operation->prepared->call);
+  operation->work = channel.start(*operation->prepared);
   operation->is_under_way = true;
   if (pmpi.Grequest_start(query_operation, free_operation, cancel_operation, operation.get(),
                           request) != MPI_SUCCESS)

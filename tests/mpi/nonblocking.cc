@@ -97,6 +97,40 @@ void test_moves(const Job& job, const Type& type, int count) {
   });
 }
 
+/// Only the root knows all lengths: here of parts with gaps between them, the last first.
+void test_parts(const Job& job, const Type& type, int count) {
+  const auto ranks = static_cast<size_t>(job.size);
+  std::vector<int> counts(ranks), at(ranks);
+  int place = 1;
+  for (size_t r = ranks; r-- > 0; place += counts[r] + 2) {
+    counts[r] = r % 3 == 1 ? 0 : count + static_cast<int>(r);
+    at[r] = place;
+  }
+  const std::string what = "v of " + std::to_string(count) + " " + type.name + " in " + job.name;
+  const size_t longest = type.extent * static_cast<size_t>(place + job.size);
+  const Memory one = pattern(longest, job.rank), many = pattern(longest * 2, job.rank + 50);
+  const MPI_Datatype t = type.handle;
+  const int own = counts[static_cast<size_t>(job.rank)];
+  for (int root = 0; root < job.size; root += std::max(1, job.size - 1)) {
+    const bool at_root = job.rank == root;
+    const int* const known = at_root ? counts.data() : nullptr;
+    compare("Igather" + what, one, many, [&](bool ours, void* in, void* out) {
+      return LATER(Igatherv, in, own, t, out, known, at.data(), t, root, job.comm);
+    });
+    compare("Igather in place " + what, one, many, [&](bool ours, void* in, void* out) {
+      return LATER(Igatherv, at_root ? MPI_IN_PLACE : in, own, t, out, known, at.data(), t, root,
+                   job.comm);
+    });
+    compare("Iscatter" + what, many, one, [&](bool ours, void* in, void* out) {
+      return LATER(Iscatterv, in, known, at.data(), t, out, own, t, root, job.comm);
+    });
+    compare("Iscatter in place " + what, many, one, [&](bool ours, void* in, void* out) {
+      return LATER(Iscatterv, in, known, at.data(), t, at_root ? MPI_IN_PLACE : out, own, t, root,
+                   job.comm);
+    });
+  }
+}
+
 void test_reductions(const Job& job, MPI_Datatype type, int bytes, int count) {
   const auto ranks = static_cast<size_t>(job.size);
   const auto n = static_cast<size_t>(count);
@@ -208,13 +242,9 @@ void test_large_counts(const Job& job, const Type& type, MPI_Count count) {
        job.comm);
   BOTH(Reduce_scatter_block, reduce_scatter_block, sums, sums, in, out, count, MPI_INT, MPI_SUM,
        job.comm);
+  BOTH(Gatherv, gatherv, one, many, in, count, t, out, counts.data(), at.data(), t, 0, job.comm);
+  BOTH(Scatterv, scatterv, many, one, in, counts.data(), at.data(), t, out, count, t, 0, job.comm);
 #undef BOTH
-  both("Gatherv", one, many, [&](bool ours, void* in, void* out) {
-    return CALL(Gatherv_c, in, count, t, out, counts.data(), at.data(), t, 0, job.comm);
-  });
-  both("Scatterv", many, one, [&](bool ours, void* in, void* out) {
-    return CALL(Scatterv_c, in, counts.data(), at.data(), t, out, count, t, 0, job.comm);
-  });
 }
 #endif
 
@@ -348,7 +378,10 @@ int main(int argc, char** argv) {
   job.rank = world_rank;
   for (const Type& type : make_types())
     for (const int count : {0, 5, 3000})
-      if (count == 5 || std::string(type.name) == "int") test_moves(job, type, count);
+      if (count == 5 || std::string(type.name) == "int") {
+        test_moves(job, type, count);
+        test_parts(job, type, count);
+      }
   for (const int count : {0, 1, 6000}) {
     test_reductions(job, MPI_INT, 4, count);
     test_reductions(job, MPI_DOUBLE, 8, count);

@@ -383,10 +383,10 @@ Left prepare_Barrier(Channel&, Prepared& prepared, MPI_Comm) {
 
 // ---- Each form of each ----
 
-int fail(MPI_Comm comm, const Channel& channel, const char* what) {
+int fail(MPI_Comm comm, const Channel& channel, const char* what, int error_class) {
   print_failure(channel.size(), what);
-  pmpi.Comm_call_errhandler(comm, MPI_ERR_OTHER);
-  return MPI_ERR_OTHER;
+  pmpi.Comm_call_errhandler(comm, error_class);
+  return error_class;
 }
 
 /// Who serves a call on `comm`, or why it is left to the MPI.
@@ -411,10 +411,11 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
   if (left == Left::none) try {
       left = ours(*channel);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::invalid_argument) return fail(comm, *channel, error.what());
+      if (error.code() != ErrorCode::invalid_argument)
+        return fail(comm, *channel, error.what(), error_class_of(error));
       left = Left::arguments;  // nothing has been sent
     } catch (const std::bad_alloc&) {
-      return fail(comm, *channel, "there is no memory left");
+      return fail(comm, *channel, "there is no memory left", MPI_ERR_OTHER);
     }
   count_call(kind, left);
   return left == Left::none ? MPI_SUCCESS : theirs();

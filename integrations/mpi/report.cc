@@ -29,6 +29,20 @@ void print_failure(int ranks, const char* what) {
   fmt::print(stderr, "ropewalk: MPI communicator of {} ranks: {}\n", ranks, what);
 }
 
+// Headers of Open MPI before 5 do not name the class; programs that were built with them run
+// with 5. MPIs that know it have calls to go on without the process.
+int error_class_of(const Error& error) {
+#ifdef MPIX_ERR_PROC_FAILED
+  constexpr int kProcessFailed = MPIX_ERR_PROC_FAILED;
+#elif defined(OPEN_MPI)
+  constexpr int kProcessFailed = 75;
+#else
+  constexpr int kProcessFailed = MPI_ERR_OTHER;
+#endif
+  static const bool is_known = find_variable("MPIX_Comm_revoke") != nullptr;
+  return is_known && error.code() == ErrorCode::peer_lost ? kProcessFailed : MPI_ERR_OTHER;
+}
+
 void count_call(Kind kind, Left left) {
   counted[static_cast<size_t>(kind) * kReasons + static_cast<size_t>(left)].fetch_add(
       1, std::memory_order_relaxed);

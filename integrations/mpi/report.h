@@ -4,6 +4,7 @@
 #include <string>
 
 #include "functions.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::mpi {
 
@@ -35,6 +36,8 @@ enum class Left : uint8_t {
 
 /// On standard error: why a call on a communicator of that many ranks has failed.
 void print_failure(int ranks, const char* what);
+/// The class that the program gets: of a process that has failed, where its MPI has one.
+int error_class_of(const Error& error);
 /// Threads: any.
 void count_call(Kind kind, Left left);
 /// Whether ROPEWALK_MPI_REPORT asks for it.

@@ -117,7 +117,7 @@ bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
     operation->status = MPI_SUCCESS;
   } catch (const Error& error) {
     print_failure(operation->ranks, error.what());
-    operation->status = MPI_ERR_OTHER;
+    operation->status = error_class_of(error);
   }
   if (!operation->is_persistent) operation->prepared.reset();  // not by the MPI: it frees types
   tell_mpi(request, *operation);
@@ -187,6 +187,9 @@ int start_persistent(Operation& operation) {
     operation.work = operation.channel->start(*operation.prepared);
     operation.is_under_way = true;
     return MPI_SUCCESS;
+  } catch (const Error& error) {
+    print_failure(operation.ranks, error.what());
+    return error_class_of(error);
   } catch (const std::exception& error) {
     print_failure(operation.ranks, error.what());
     return MPI_ERR_OTHER;

@@ -193,6 +193,34 @@ void Channel::run(const Call& call) {
   communicator_->run_beside(call, meanwhile);
 }
 
+Communicator* Channel::lane_at(size_t lane) {
+  std::lock_guard lock(mutex_);
+  return lanes_[lane].communicator.get();
+}
+
+// All ranks have made the same lanes, but may not yet have given the same ones back.
+size_t Channel::take_lane() {
+  std::vector<uint8_t> are_free;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Lane& lane : lanes_) are_free.push_back(lane.is_free ? 1 : 0);
+  }
+  are_free.push_back(1);  // one that is yet to be made
+  run(Call::all_reduce(std::span(are_free), kMin));
+  const auto lane = static_cast<size_t>(std::ranges::find(are_free, 1) - are_free.begin());
+  std::unique_ptr<Communicator> made;
+  if (lane + 1 == are_free.size()) made = communicator_->split(0);
+  std::lock_guard lock(mutex_);
+  if (made) lanes_.push_back({std::move(made)});
+  lanes_[lane].is_free = false;
+  return lane;
+}
+
+void Channel::give_back(size_t lane) {
+  std::lock_guard lock(mutex_);
+  lanes_[lane].is_free = true;
+}
+
 void Channel::run_staged(const Call& call, size_t in_bytes, size_t out_bytes) {
   static const std::function<void()> meanwhile = progress_mpi;
   const size_t bytes = std::max(in_bytes, out_bytes);

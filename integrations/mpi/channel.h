@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "prepared.h"
 #include "report.h"
@@ -28,10 +30,22 @@ class Channel {
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
   Work start(const Prepared& prepared) { return prepared.start(*started_); }
+  /// The same in a lane: persistent calls have one each, as ranks may start them in any order.
+  Work start(const Prepared& prepared, size_t lane) { return prepared.start(*lane_at(lane)); }
+  /// Collective: a lane that no rank uses. Throws Error.
+  size_t take_lane();
+  /// Threads: any.
+  void give_back(size_t lane);
   const Communicator& communicator() const { return *communicator_; }
 
  private:
+  struct Lane {
+    std::unique_ptr<Communicator> communicator;
+    bool is_free = false;
+  };
+
   void run_staged(const Call& call, size_t in_bytes, size_t out_bytes);
+  Communicator* lane_at(size_t lane);
 
   const Left left_;
   std::unique_ptr<Communicator> owned_;
@@ -39,6 +53,8 @@ class Channel {
   std::unique_ptr<Communicator> started_;  // for nonblocking calls
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<Lane> lanes_;
 };
 
 /// A duplicate of MPI_COMM_SELF, of the session.

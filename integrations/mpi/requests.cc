@@ -30,6 +30,7 @@ struct Operation {
   bool is_freed = false;  // by the program, while it was under way
   bool is_persistent = false;
   Channel* channel = nullptr;  // of a persistent one
+  size_t lane = 0;
 };
 
 struct Operations {
@@ -85,6 +86,7 @@ void remove(MPI_Request request) {
 
 void free_persistent(MPI_Request request, Operation* operation) {
   remove(request);
+  if (operation->channel != nullptr) operation->channel->give_back(operation->lane);
   delete operation;
   pmpi.Request_free(&request);
 }
@@ -184,7 +186,7 @@ int start_persistent(Operation& operation) {
   }
   try {
     operation.prepared->read_again();
-    operation.work = operation.channel->start(*operation.prepared);
+    operation.work = operation.channel->start(*operation.prepared, operation.lane);
     operation.is_under_way = true;
     return MPI_SUCCESS;
   } catch (const Error& error) {
@@ -319,6 +321,7 @@ void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepare
   operation->prepared = std::move(prepared);
   operation->prepared->keep_types();
   operation->channel = &channel;
+  operation->lane = channel.take_lane();
   operation->ranks = channel.size();
   if (pmpi.Send_init(nullptr, 0, MPI_BYTE, 0, 0, own_self(), request) != MPI_SUCCESS)
     throw std::bad_alloc();

@@ -17,7 +17,7 @@ namespace ropewalk::mpi {
 
 /// Starts it; it is the request's then. Throws Error before anything has been sent.
 void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Request* request);
-/// Throws std::bad_alloc.
+/// Collective of the channel. Throws Error, std::bad_alloc.
 void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepared,
                              MPI_Request* request);
 /// Its persistent requests cannot be started any more.

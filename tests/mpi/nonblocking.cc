@@ -209,6 +209,24 @@ void test_persistent_ones_together(const Job& job) {
   for (MPI_Request& request : requests) MPI_Request_free(&request);
 }
 
+/// Ranks must make them in the same order, but may start and free them in any.
+void test_order_of_persistent_ones(const Job& job) {
+  for (int round = 1; round <= 4; ++round) {
+    int value = job.rank == 0 ? round : -1, in = round, out = 0;
+    std::array<MPI_Request, 3> requests;
+    MPI_Bcast_init(&value, 1, MPI_INT, 0, job.comm, MPI_INFO_NULL, &requests[0]);
+    MPI_Barrier_init(job.comm, MPI_INFO_NULL, &requests[1]);
+    MPI_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, job.comm, MPI_INFO_NULL, &requests[2]);
+    std::rotate(requests.begin(), requests.begin() + job.rank % 3, requests.end());
+    for (MPI_Request& request : requests) MPI_Start(&request);
+    MPI_Waitall(3, requests.data(), MPI_STATUSES_IGNORE);
+    require(value == round && out == round * job.size, "persistent ones in another order");
+    for (size_t i = 0; i < 3; ++i)
+      if (round < 3 || static_cast<int>(i) != job.rank % 3) MPI_Request_free(&requests[i]);
+    // What is left is not freed before the end of the communicator.
+  }
+}
+
 void test_large_counts(const Job& job, const Type& type, MPI_Count count) {
   const auto ranks = static_cast<size_t>(job.size);
   const size_t part = type.extent * static_cast<size_t>(count);
@@ -389,6 +407,7 @@ int main(int argc, char** argv) {
 #if MPI_VERSION >= 4
   for (const Type& type : make_types()) test_large_counts(job, type, 7);
   test_persistent_ones_together(job);
+  test_order_of_persistent_ones(job);
 #endif
   MPI_Comm other;
   MPI_Comm_dup(MPI_COMM_WORLD, &other);

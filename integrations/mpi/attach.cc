@@ -34,7 +34,9 @@ int take_Init_thread(int* argc, char*** argv, int required, int* provided) {
 
 int take_Finalize() {
   wait_for_freed_requests();
-  if (session() != nullptr && wants_report()) print_report(session()->transport());
+  // After the death of a rank there is no collective of all.
+  if (session() != nullptr && wants_report() && !session()->failure())
+    print_report(session()->transport());
   close_session();
   return pmpi.Finalize();
 }

@@ -110,7 +110,10 @@ class Predictor {
   double seconds(const Choice& choice, size_t bytes) const {
     if (request_.times.empty()) return modelled_s(choice, bytes);
     const MeasuredTime* longest = longest_of(choice);
-    if (longest == nullptr) return guessed_s(choice, bytes);
+    if (longest == nullptr) {
+      const MeasuredTime* likeness = likeness_of(choice);
+      return likeness == nullptr ? guessed_s(choice, bytes) : likened_s(choice, *likeness, bytes);
+    }
     if (bytes <= longest->bytes) return measured_s(choice, bytes);
     if (!request_.slow_ones_left_out)
       return longest->seconds + growth_s(choice, longest->bytes, bytes);
@@ -119,6 +122,11 @@ class Predictor {
                            fastest_s(choice.collective, longest->bytes);
     return std::max(longest->seconds + growth_s(choice, longest->bytes, known), least_s) +
            growth_s(choice, known, bytes);
+  }
+
+  double link_s(const Choice& choice, size_t bytes) const {
+    if (hosts_.size_max() > 1) return 0;
+    return choice.bound.sent * static_cast<double>(bytes) * request_.cost.inter.s_per_byte;
   }
 
   size_t slice_bytes(const Choice& choice, size_t bytes) const {
@@ -190,6 +198,29 @@ class Predictor {
         fastest = std::min(fastest, measured_s(choice(collective, time.algorithm), bytes));
     }
     return fastest;
+  }
+
+  /// Of a collective that was not measured: the shortest call of the same algorithm that was, in
+  /// the collective that sends the same messages the other way, else in an all_reduce, which does
+  /// both. Null: there is none.
+  const MeasuredTime* likeness_of(const Choice& choice) const {
+    using enum Collective;
+    const Collective collective = choice.collective;
+    if (collective != reduce_scatter && collective != all_gather) return nullptr;
+    if (longest_of(collective) > 0) return nullptr;
+    for (const Collective like : {reduce_scatter, all_gather, all_reduce})
+      for (const MeasuredTime& time : request_.times)
+        if (is_of(time, {like, choice.algorithm, {}})) return &time;
+    return nullptr;
+  }
+  double likened_s(const Choice& choice, const MeasuredTime& like, size_t bytes) const {
+    const double like_modelled_s =
+        modelled_s(this->choice(like.collective, like.algorithm), like.bytes);
+    const double slowdown = like_modelled_s > 0 ? like.seconds / like_modelled_s : slowdown_;
+    const MeasuredTime time{choice.collective, choice.algorithm, like.bytes,
+                            slowdown * modelled_s(choice, like.bytes)};
+    if (bytes <= time.bytes) return shortened_s(choice, time, bytes);
+    return time.seconds + growth_s(choice, time.bytes, bytes);
   }
 
   /// Of an algorithm that was not measured, beside others that were.
@@ -291,6 +322,7 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   else if (request.forced != algorithm)
     why = "another one is forced";
   const Bound& bound = choice.bound;
+  candidate.link_us = 1e6 * predictor.link_s(choice, request.bytes);
   candidate.partners = predictor.partners(choice);
   candidate.eligible = why.empty();
   candidate.reason = candidate.eligible

@@ -163,6 +163,52 @@ TEST(Planner, WhatWasMeasuredCorrectsTheRest) {
   EXPECT_NEAR(choose(q).predicted_us, 3 * choose(other).predicted_us, 1e-6);
 }
 
+// What reduce_scatter was measured to take tells of all_gather, and else what all_reduce was.
+TEST(Planner, AlgorithmsAreAsSlowInOtherCollectivesAsWhereTheyWereMeasured) {
+  using enum Collective;
+  using enum Algorithm;
+  PlanRequest q = slow_network(4096, 8);
+  q.collective = reduce_scatter;
+  const auto modelled_us = [&](Collective collective, Algorithm algorithm) {
+    PlanRequest unmeasured = q;
+    unmeasured.times = {};
+    unmeasured.collective = collective;
+    return predicted_us(choose(unmeasured), algorithm);
+  };
+  const double hd_s = 1e-6 * modelled_us(all_reduce, halving_doubling),
+               direct_s = 1e-6 * modelled_us(all_reduce, direct);
+  for (const bool is_direct : {false, true}) {
+    q.times = {{all_reduce, halving_doubling, 4096, (is_direct ? 9 : 2) * hd_s},
+               {all_reduce, direct, 4096, (is_direct ? 2 : 9) * direct_s}};
+    q.collective = reduce_scatter;
+    EXPECT_EQ(chosen(q), is_direct ? direct : halving_doubling);
+    EXPECT_NEAR(predicted_us(choose(q), direct),
+                (is_direct ? 2 : 9) * modelled_us(reduce_scatter, direct), 1e-6);
+    q.collective = all_gather;
+    EXPECT_EQ(chosen(q), is_direct ? direct : halving_doubling);
+    q.times.push_back({reduce_scatter, ring, 4096, 1e-6});
+    EXPECT_EQ(chosen(q), ring);
+    EXPECT_NEAR(choose(q).predicted_us,
+                modelled_us(all_gather, ring) / modelled_us(reduce_scatter, ring), 1e-6);
+  }
+}
+
+// Short blocks to one rank travel as one message.
+TEST(Planner, HalvingAndDoublingHasFewMessagesWhereTheyAreShort) {
+  PlanRequest q = slow_network(4096, 8);
+  q.cost.inter = {10e-6, 50e-6, 40e-9};  // what a message costs its sender counts most
+  for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+    q.collective = collective;
+    EXPECT_EQ(chosen(q), Algorithm::halving_doubling);
+  }
+}
+
+// All senders of an all_reduce at once: what is short does not collide.
+TEST(Planner, ShortBlocksDoNotCollide) {
+  EXPECT_EQ(chosen(slow_network(64 * kKiB, 8)), Algorithm::direct);
+  EXPECT_EQ(chosen(slow_network(256 * kKiB, 8)), Algorithm::ring);
+}
+
 // `ropewalk tune` leaves out what was far too slow with shorter vectors. The model must not find it
 // the faster one where it was not measured.
 TEST(Planner, WhatWasLeftOutAsTooSlowStaysSlower) {

@@ -1,6 +1,7 @@
 // What moving and adding bytes costs: the model behind the simulator and the planner.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace ropewalk {
@@ -60,10 +61,19 @@ struct CostTerms {
   }
   /// A message in a chain of messages. A mapped receiver answers: "you may reuse your block".
   double round() const { return mapped ? 2 * link.latency_s + link.overhead_s : link.latency_s; }
-  /// Many senders into one network port collide more than one sender does.
-  double incast() const { return hosts > 1 ? 1 + 0.05 * (n - 2) : 1; }
+  /// Many senders of blocks into one network port collide more than one sender does.
+  double incast(double block) const { return 1 + 0.05 * (n - 2) * collisions(block); }
   /// The same where a rank has so many partners, one after the other.
-  double colliding(double partners) const { return hosts > 1 ? 1 + 0.08 * (partners - 1) : 1; }
+  double colliding(double partners, double block) const {
+    return 1 + 0.08 * (partners - 1) * collisions(block);
+  }
+
+ private:
+  /// Short blocks do not: their senders need no answer to send all, and ports hold them.
+  double collisions(double block) const {
+    constexpr double kHeld = 8 << 10;
+    return hosts > 1 ? std::clamp(block / kHeld - 1, 0.0, 1.0) : 0;
+  }
 };
 
 /// Nothing hides the adding: one thread of a rank posts, adds and, over TCP, copies.

@@ -76,7 +76,7 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double others = t.n - 1, overhead = t.link.overhead_s, round = t.link.latency_s;
   const double block = moves_whole(collective) ? t.bytes : t.bytes / t.n;
   const double posts = others * t.slices_of(block) * overhead;
-  const double move = moving(t, others * block, t.all_cross) * t.incast();
+  const double move = moving(t, others * block, t.all_cross) * t.incast(block);
   if (!t.mapped) {
     const double once = round + posts + move;
     return (collective == Collective::all_reduce ? 2 * once : once) +

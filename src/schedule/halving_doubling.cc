@@ -64,6 +64,19 @@ Bound bound(const ScheduleKey& key) {
   return once_or_twice(key.collective, {(key.ranks - 1.0) / key.ranks, ceil_log2(key.ranks)});
 }
 
+/// One way: a message for each slice, but those of short blocks to one rank are sent as one, except
+/// where memory is mapped.
+double posts(const CostTerms& t, double block) {
+  const int n = static_cast<int>(t.n);
+  const double slices = t.slices_of(block);
+  if (t.mapped || slices > 1) return (t.n - 1) * slices;
+  const std::vector<int> s = skips(n);
+  int together = 0;
+  for (size_t k = 0; k + 1 < s.size(); ++k)
+    together += (s[k] - s[k + 1] + kTogether - 1) / kTogether;
+  return together;
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
   const double ways = collective == Collective::all_reduce ? 2 : 1;
   const double block = t.bytes / t.n, blocks = t.n - 1;
@@ -71,8 +84,8 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double moves = t.mapped && collective != Collective::all_gather ? ways - 1 : ways;
   // What one round still sends meets what the next one sends to another rank.
   const double partners = ceil_log2(static_cast<int>(t.n));
-  return t.bound.rounds * t.round() + ways * blocks * t.slices_of(block) * t.link.overhead_s +
-         moving(t, moves * blocks * block, t.all_cross) * t.colliding(partners) +
+  return t.bound.rounds * t.round() + ways * posts(t, block) * t.link.overhead_s +
+         moving(t, moves * blocks * block, t.all_cross) * t.colliding(partners, block) +
          (collective == Collective::all_gather ? 0 : adding(t, blocks * block));
 }
 

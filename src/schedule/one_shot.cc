@@ -25,7 +25,8 @@ constexpr double kSlotPenalty = 5;
 
 double predict_s(const CostTerms& t, Collective) {
   const double others = t.n - 1, bytes = others * t.bytes;
-  const double move = moving(t, bytes, t.all_cross) * t.incast() * (t.mapped ? kSlotPenalty : 1);
+  const double move =
+      moving(t, bytes, t.all_cross) * t.incast(t.bytes) * (t.mapped ? kSlotPenalty : 1);
   const double posts = 2 * others * t.slices_of(t.bytes) * t.link.overhead_s;  // and as many taken
   return t.link.latency_s + posts + move + adding(t, bytes);
 }

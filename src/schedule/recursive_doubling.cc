@@ -43,7 +43,7 @@ Bound bound(const ScheduleKey& key) {
 double predict_s(const CostTerms& t, Collective collective) {
   if (collective == Collective::all_gather)
     return t.bound.rounds * t.round() + (t.n - 1) * t.slices_of(t.bytes / t.n) * t.link.overhead_s +
-           moving(t, t.bound.sent * t.bytes, t.all_cross) * t.colliding(t.bound.rounds);
+           moving(t, t.bound.sent * t.bytes, t.all_cross) * t.colliding(t.bound.rounds, t.bytes);
   const double slices = t.slices_of(t.bytes);
   const double round = t.round() + slices * t.link.overhead_s + moving(t, t.bytes, t.all_cross);
   return t.bound.rounds * (round + adding(t, t.bytes));

@@ -77,7 +77,8 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double both = collective == Collective::all_reduce ? 2 : 1;
   const double first = 2 * (t.link.overhead_s + moving(t, slice, 1));
   // Two parents send to a rank at once.
-  const double next = 2 * (t.link.overhead_s + moving(t, slice, t.all_cross) * t.colliding(2));
+  const double next =
+      2 * (t.link.overhead_s + moving(t, slice, t.all_cross) * t.colliding(2, slice));
   const bool adds = collective != Collective::broadcast;
   return rounds * (t.round() + first) + both * (slices - 1) * next +
          (adds ? adding(t, rounds / both * slice + t.bytes) : 0);

@@ -1,7 +1,7 @@
-// The algorithm probe: times short all_reduces with each algorithm that may be the fastest, as a
-// job starts. How long a short call takes depends on how threads wait and wake, how many ranks
-// share a CPU and what a packet costs the kernel: no closed form of links tells. It takes 25 ms, or
-// a little more where calls take longer than predicted.
+// The algorithm probe: times short all_reduces and reduce_scatters with each algorithm that may be
+// the fastest, as a job starts. How long a short call takes depends on how threads wait and wake,
+// how many ranks share a CPU and what a packet costs the kernel: no closed form of links tells. It
+// takes 35 ms at most, or a little more where calls take longer than predicted.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace ropewalk {
 using Planning = std::function<PlanDecision(const Call&, const std::vector<MeasuredTime>&)>;
 
 /// Collective, and equal on all ranks. Empty where there is nothing to choose from, or where trying
-/// would take too long. Throws what all_reduce throws.
+/// would take too long. Throws what calls throw.
 std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Planning& plan);
 
 }  // namespace ropewalk

@@ -26,7 +26,8 @@ constexpr double kPinging_s = 5e-3;
 /// Of each length; more than the least only within so long.
 constexpr int kTransfersMin = 2, kTransfersMax = 3;
 constexpr double kRepeating_s = 1e-3;
-/// A transfer that takes so long has shown the rate; the next would take four times as long.
+/// A transfer that takes so long has shown the rate: another process does not hold it up for long
+/// beside that. The next would take four times as long.
 constexpr double kEnough_s = 6e-3;
 /// None begins later than this; half of it for links that matter only where they are slow.
 constexpr double kTransferring_s = 14e-3;
@@ -105,7 +106,7 @@ class LinkProbe {
       if (before_bytes > 0 && before_s > kEnough_s) break;
       double least_s = 1e9, spent_s = 0;
       for (int i = 0; i < kTransfersMax && seconds_since(begin) < limit_s; ++i) {
-        if (i >= kTransfersMin && spent_s > kRepeating_s) break;
+        if ((i >= kTransfersMin && spent_s > kRepeating_s) || spent_s > kEnough_s) break;
         const double transfer_s = lead_transfer(bytes);
         spent_s += transfer_s;
         least_s = std::min(least_s, transfer_s);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "communicator/algorithm_probe.h"
+#include "engine/layout.h"
 #include "ropewalk/status.h"
 #include "tests/local_world.h"
 
@@ -87,8 +88,9 @@ TEST(CostProbe, ARankThatEndsMeanwhileIsNamed) {
 
 PlanDecision decision_of(const Call& call, int ranks, const std::vector<MeasuredTime>& times) {
   PlanRequest request;
+  request.collective = call.collective;
   request.ranks = ranks;
-  request.bytes = call.count * size_of(call.type);
+  request.bytes = total_bytes(call, ranks);
   request.cost = constants().model;
   request.times = times;
   request.forced = call.algorithm;
@@ -105,15 +107,38 @@ TEST(AlgorithmProbe, AllRanksHearTheSame) {
       heard[static_cast<size_t>(comm.rank())] = time_short_calls(comm, plan);
     });
     std::set<Algorithm> tried;
+    std::set<Collective> collectives;
     for (const MeasuredTime& time : heard[0]) {
-      EXPECT_EQ(time.collective, Collective::all_reduce);
       EXPECT_GT(time.seconds, 0);
       if (time.bytes == 8) tried.insert(time.algorithm);
+      collectives.insert(time.collective);
     }
     EXPECT_GE(tried.size(), 2u);
+    EXPECT_TRUE(collectives.contains(Collective::all_reduce));
+    collectives.erase(Collective::reduce_scatter);  // where there was time for it
+    EXPECT_EQ(collectives.size(), 1u);
     EXPECT_TRUE(std::ranges::is_sorted(heard[0], {}, &MeasuredTime::bytes));
     for (const auto& times : heard) EXPECT_EQ(times, heard[0]);
   }
+}
+
+// A limiter that lets some KiB pass at once made algorithms faster that send more.
+TEST(AlgorithmProbe, NothingIsFasterThanItsBytesOnTheLink) {
+  testing::run_ranks(2, "tcp", [&](Communicator& comm) {
+    const auto plan = [&](const Call& call, const std::vector<MeasuredTime>&) {
+      PlanDecision decision = decision_of(call, 2, {});
+      for (Candidate& candidate : decision.candidates)
+        if (candidate.algorithm == Algorithm::ring) candidate.link_us = 123'456;
+      return decision;
+    };
+    int rings = 0;
+    for (const MeasuredTime& time : time_short_calls(comm, plan))
+      if (time.algorithm == Algorithm::ring) {
+        ++rings;
+        EXPECT_DOUBLE_EQ(time.seconds, 0.123456);
+      }
+    EXPECT_GT(rings, 0);
+  });
 }
 
 TEST(AlgorithmProbe, TriesNothingWhereThatWouldTakeLong) {

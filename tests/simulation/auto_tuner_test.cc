@@ -67,8 +67,10 @@ class TunedRank {
     PlanDecision decision{Algorithm::direct, kTunedSliceBytes, 5, {}};
     for (const Algorithm algorithm : algorithms_for(call.collective))
       if (descriptor_of(algorithm).passed_over(hosts_of({}, kRanks)).empty())
-        decision.candidates.push_back(
-            {algorithm, algorithm == Algorithm::direct ? 5.0 : 6.0, kRanks - 1, "", true});
+        decision.candidates.push_back({.algorithm = algorithm,
+                                       .predicted_us = algorithm == Algorithm::direct ? 5.0 : 6.0,
+                                       .partners = kRanks - 1,
+                                       .reason = {}});
     return decision;
   }
   AutoTuner::Parts parts(int rank, const Clock& clock) {

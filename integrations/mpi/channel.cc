@@ -80,16 +80,14 @@ std::unique_ptr<Communicator> join(int rank, int size) {
 
 // ---- Of one communicator ----
 
-/// Frees it in a thread of its own: MPI_Comm_free need not wait for the other ranks.
-void retire(Channel* channel) {
+bool is_known(Channel* channel) {
   std::lock_guard lock(state.mutex);
-  if (state.channels.erase(channel) == 0) return;  // MPI_Finalize had it
-  forget_channel(*channel);
-  state.leaving.emplace_back([channel] { delete channel; });
+  return state.channels.contains(channel);
 }
 
 int delete_attribute(MPI_Comm, int, void* value, void*) {
-  retire(static_cast<Channel*>(value));
+  const auto channel = static_cast<Channel*>(value);  // MPI_Finalize may have had it
+  if (is_known(channel) && channel->retire()) free_channel(channel);
   return MPI_SUCCESS;
 }
 
@@ -216,9 +214,20 @@ size_t Channel::take_lane() {
   return lane;
 }
 
-void Channel::give_back(size_t lane) {
+bool Channel::give_back(size_t lane) {
   std::lock_guard lock(mutex_);
   lanes_[lane].is_free = true;
+  return is_retired_ && is_unused();
+}
+
+bool Channel::retire() {
+  std::lock_guard lock(mutex_);
+  is_retired_ = true;
+  return is_unused();
+}
+
+bool Channel::is_unused() const {
+  return std::ranges::all_of(lanes_, &Lane::is_free);
 }
 
 void Channel::run_staged(const Call& call, size_t in_bytes, size_t out_bytes) {
@@ -266,11 +275,20 @@ void close_session() {
     std::lock_guard lock(state.mutex);
     left.assign(state.channels.begin(), state.channels.end());
   }
-  for (Channel* channel : left) retire(channel);
+  for (Channel* channel : left) {
+    forget_channel(*channel);
+    free_channel(channel);
+  }
   for (std::thread& thread : state.leaving) thread.join();
   state.leaving.clear();
   state.communicator.reset();
   pmpi.Comm_free(&state.self);
+}
+
+void free_channel(Channel* channel) {
+  std::lock_guard lock(state.mutex);
+  state.channels.erase(channel);
+  state.leaving.emplace_back([channel] { delete channel; });
 }
 
 MPI_Comm own_self() {

@@ -34,8 +34,10 @@ class Channel {
   Work start(const Prepared& prepared, size_t lane) { return prepared.start(*lane_at(lane)); }
   /// Collective: a lane that no rank uses. Throws Error.
   size_t take_lane();
-  /// Threads: any.
-  void give_back(size_t lane);
+  /// Threads: any. Whether that was the last that was used of a communicator that is gone.
+  bool give_back(size_t lane);
+  /// The program has freed the MPI communicator. Whether no lane is used.
+  bool retire();
   const Communicator& communicator() const { return *communicator_; }
 
  private:
@@ -46,6 +48,7 @@ class Channel {
 
   void run_staged(const Call& call, size_t in_bytes, size_t out_bytes);
   Communicator* lane_at(size_t lane);
+  bool is_unused() const;  // with mutex_
 
   const Left left_;
   std::unique_ptr<Communicator> owned_;
@@ -55,6 +58,7 @@ class Channel {
   Buffer<uint8_t> stage_;
   std::mutex mutex_;  // guards what follows
   std::vector<Lane> lanes_;
+  bool is_retired_ = false;
 };
 
 /// A duplicate of MPI_COMM_SELF, of the session.
@@ -71,6 +75,8 @@ bool is_registered(const void* data);
 /// The communicator of the whole job; null where there is none.
 Communicator* session();
 
+/// Frees it in a thread of its own: MPI_Comm_free need not wait for the other ranks.
+void free_channel(Channel* channel);
 /// The channel of `comm`; null where it has none yet.
 Channel* find_channel(MPI_Comm comm);
 /// Makes it where there is none: a collective call of all its ranks. Null where the MPI is to say

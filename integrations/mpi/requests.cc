@@ -86,7 +86,8 @@ void remove(MPI_Request request) {
 
 void free_persistent(MPI_Request request, Operation* operation) {
   remove(request);
-  if (operation->channel != nullptr) operation->channel->give_back(operation->lane);
+  Channel* const channel = operation->channel;
+  if (channel != nullptr && channel->give_back(operation->lane)) free_channel(channel);
   delete operation;
   pmpi.Request_free(&request);
 }
@@ -181,7 +182,7 @@ class Shown {
 
 int start_persistent(Operation& operation) {
   if (operation.channel == nullptr) {
-    print_failure(operation.ranks, "a persistent collective was started after MPI_Comm_free");
+    print_failure(operation.ranks, "a persistent collective was started after MPI_Finalize");
     return MPI_ERR_REQUEST;
   }
   try {

@@ -20,7 +20,7 @@ void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Req
 /// Collective of the channel. Throws Error, std::bad_alloc.
 void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepared,
                              MPI_Request* request);
-/// Its persistent requests cannot be started any more.
+/// In MPI_Finalize: its persistent requests cannot be started any more.
 void forget_channel(const Channel& channel);
 /// Puts what starts requests and waits for them in place of the MPI's own.
 void take_requests(Table& table);

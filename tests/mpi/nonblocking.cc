@@ -227,6 +227,23 @@ void test_order_of_persistent_ones(const Job& job) {
   }
 }
 
+/// Ones that outlive their communicator.
+void test_persistent_ones_of_freed_communicator(const Job& job) {
+  MPI_Comm copy;
+  MPI_Comm_dup(job.comm, &copy);
+  int in = 1, out = 0, sum = 0;
+  std::array<MPI_Request, 2> requests;
+  MPI_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, copy, MPI_INFO_NULL, &requests[0]);
+  MPI_Allreduce_init(&in, &sum, 1, MPI_INT, MPI_SUM, copy, MPI_INFO_NULL, &requests[1]);
+  MPI_Comm_free(&copy);
+  for (in = 1; in < 4; ++in) {
+    require(MPI_Startall(2, requests.data()) == MPI_SUCCESS, "a start without a communicator");
+    MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+    require(out == in * job.size && sum == out, "persistent ones without a communicator");
+  }
+  for (MPI_Request& request : requests) MPI_Request_free(&request);
+}
+
 void test_large_counts(const Job& job, const Type& type, MPI_Count count) {
   const auto ranks = static_cast<size_t>(job.size);
   const size_t part = type.extent * static_cast<size_t>(count);
@@ -408,6 +425,7 @@ int main(int argc, char** argv) {
   for (const Type& type : make_types()) test_large_counts(job, type, 7);
   test_persistent_ones_together(job);
   test_order_of_persistent_ones(job);
+  test_persistent_ones_of_freed_communicator(job);
 #endif
   MPI_Comm other;
   MPI_Comm_dup(MPI_COMM_WORLD, &other);

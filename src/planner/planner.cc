@@ -8,6 +8,7 @@
 #include <limits>
 #include <tuple>
 
+#include "engine/wire.h"
 #include "ropewalk/status.h"
 #include "schedule/algorithm.h"
 
@@ -266,8 +267,10 @@ class Predictor {
     t.all_cross = several_ ? t.local : 1;
     t.ring_cross = ring_cross_;
     t.mapped = request_.mapped;
+    t.described = request_.described;
+    t.whole_max = kEagerBytesMax;
     share_cpus(t);
-    const double more = partners(choice) - kPartnersFew;
+    const double more = request_.described ? 0 : partners(choice) - kPartnersFew;
     return descriptor_of(choice.algorithm).predict_s(t, choice.collective) +
            std::max(more, 0.0) * kPartner_s * crowding_;
   }

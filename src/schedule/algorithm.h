@@ -51,8 +51,9 @@ struct AlgorithmDescriptor {
   std::vector<Collective> collectives;
   Schedule (*build)(const ScheduleKey& key, int rank);
   Bound (*bound)(const ScheduleKey& key);
-  /// The closed form of the cost model, in seconds. Only + - * / and comparisons: the result must
-  /// be the same on every rank.
+  /// The closed form of the cost model, in seconds; of an all_reduce in a described network
+  /// (CostTerms::described) another one, which the simulator meets within some percent. Only + - *
+  /// / and comparisons: the result must be the same on every rank.
   double (*predict_s)(const CostTerms& terms, Collective collective);
   /// Into how many blocks the vector is cut.
   int (*blocks)(Collective collective, const Hosts& hosts) = [](Collective, const Hosts& hosts) {

@@ -143,6 +143,8 @@ void append_out_of_owners(Builder& out, const GroupView& view);
 /// Within the groups of ranks that `key.hosts` numbers, and between them: see two_level.cc.
 Schedule two_level_all_reduce(const ScheduleKey& key, int rank);
 Bound two_level_all_reduce_bound(const Hosts& groups);
+/// Of a described network (CostTerms::described), where the largest group has so many members.
+double described_two_level_s(const CostTerms& t, double groups, double members);
 /// Those of its group, and two of each ring that it is in.
 int two_level_partners(Collective collective, const Hosts& groups);
 
@@ -153,6 +155,8 @@ int two_level_partners(Collective collective, const Hosts& groups);
 void append_recursive_doubling(Builder& out, const std::vector<int>& members, int position, int sum,
                                int incoming);
 Bound recursive_doubling_bound(int ranks);
+/// Of a described network (CostTerms::described), between every `step`th rank.
+double described_recursive_doubling_s(const CostTerms& t, double members, double step);
 int recursive_doubling_partners(int ranks);
 
 }  // namespace ropewalk

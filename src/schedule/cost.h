@@ -53,7 +53,10 @@ struct CostTerms {
   double across_s_per_byte;  // between racks
   double rows, row_size;     // how many, and ranks of the largest; 1: all are in it
   bool mapped;
+  bool described;    // nothing but what a description of the network says: see PlanRequest
+  double whole_max;  // longer messages are announced, granted and cut
 
+  bool is_whole(double block) const { return block <= whole_max; }
   double slices_of(double block) const {
     double count = 1;  // ceil without libm
     if (block > slice) count = static_cast<double>(static_cast<size_t>(block / slice));
@@ -80,6 +83,18 @@ struct CostTerms {
 inline double adding(const CostTerms& t, double bytes) {
   return bytes * t.add;
 }
+
+/// Of a described network, whose links do nothing but pass one message after the other: so many
+/// messages of `bytes` through the port of a host, and through the uplink of a rack.
+inline double passing(const CostTerms& t, double bytes, double of_host, double of_rack) {
+  if (t.hosts == 1) return 0;
+  const double host = of_host * t.near.s_per_byte;
+  const double rack = t.racks > 1 ? of_rack * t.across_s_per_byte : 0;
+  return bytes * (rack > host ? rack : host);
+}
+
+/// Slices of a stream that is added up which may be on their way there.
+inline constexpr double kWindow = 4;
 
 /// Moving `bytes` through a port that `sharing` ranks use.
 inline double moving(const CostTerms& t, double bytes, double sharing) {

@@ -1,5 +1,7 @@
 // Direct: every rank talks to every other, without relays. In step i a rank sends to the rank i
 // above and receives from the rank i below, so that no receiver is met by all senders at once.
+#include <algorithm>
+
 #include "schedule/builders.h"
 
 namespace ropewalk {
@@ -72,7 +74,34 @@ Bound bound(const ScheduleKey& key) {
   }
 }
 
+/// An all_reduce, in which CPUs tell of long messages before they send the first one.
+double described_s(const CostTerms& t) {
+  const double block = t.bytes / t.n, slices = t.slices_of(block), slice = block / slices;
+  const double within = t.local - 1, between = t.n - t.local;
+  const double control = between * t.near.overhead_s + within * t.inside.overhead_s;
+  const double store = within * block * t.inside.s_per_byte;
+  const double add = adding(t, (t.n - 1) * block);
+  const double port = passing(t, block, t.local * between, t.rack_size * (t.n - t.rack_size));
+  const double last = passing(t, slice, 1, 1);
+  const double latency = t.hosts > 1 ? t.near.latency_s : t.inside.latency_s;
+  const auto sent = [&](double cpu) { return std::max(cpu + last, port + t.near.overhead_s); };
+  if (t.is_whole(block)) {
+    const double once = sent(control + store) + latency;
+    return std::max(control + store + add, once + adding(t, block)) + once;
+  }
+  // What of a block is still to come hides how long the first sums take; the last contribution is
+  // handed out while it is added.
+  const double posts = slices * control, hidden = (slices - 1) * passing(t, slice, 1, 1);
+  const double turn = std::max(latency + adding(t, slice) - hidden, 0.0);
+  const double granted = between > 0 ? t.near.overhead_s + t.near.latency_s : 0;
+  const double last_add = adding(t, block - slice);
+  return control + std::max(2 * control, granted) +
+         std::max(control + posts + add - last_add, sent(posts) + turn) +
+         std::max(sent(posts + store), last_add) + latency;
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce) return described_s(t);
   const double others = t.n - 1, overhead = t.link.overhead_s, round = t.link.latency_s;
   const double block = moves_whole(collective) ? t.bytes : t.bytes / t.n;
   const double posts = others * t.slices_of(block) * overhead;

@@ -77,7 +77,46 @@ double posts(const CostTerms& t, double block) {
   return together;
 }
 
+/// An all_reduce. Of short messages kTogether are on their way at once; of long ones each stream
+/// has as many as its window holds. Where a round has few of them, the next one waits for the last.
+double described_s(const CostTerms& t) {
+  constexpr double kAhead = 8;
+  const double block = t.bytes / t.n, slices = t.slices_of(block), slice = block / slices;
+  const double overhead = t.hosts > 1 ? t.near.overhead_s : t.inside.overhead_s;
+  const double latency = t.hosts > 1 ? t.near.latency_s : t.inside.latency_s;
+  const double store = t.hosts > 1 ? 0 : block * t.inside.s_per_byte;
+  const double once = passing(t, slice, 1, 1), add = adding(t, block);
+  const std::vector<int> s = skips(static_cast<int>(t.n));
+  double sum = 0, there = 0, back = 0, stalls = 0;
+  for (size_t k = 0; k + 1 < s.size(); ++k) {
+    const double count = s[k] - s[k + 1], skip = s[k + 1];
+    const double port = passing(t, block, std::min(skip, t.local), std::min(skip, t.rack_size));
+    if (t.is_whole(block)) {
+      for (double left = count; left > 0; left -= kTogether) {
+        const double together = std::min<double>(left, kTogether);
+        const double sent =
+            std::max(together * (overhead + store) + once, together * port + overhead) + latency;
+        sum += 2 * sent + add;
+      }
+      continue;
+    }
+    const double window = slices * (overhead + once + 2 * latency + adding(t, slice)) / kWindow;
+    there += count * std::max(port, count > kWindow ? window : 0);
+    back += count * port;
+    // The next round begins with a block that this one ends with, or in the middle.
+    const double late = latency + overhead + adding(t, slice);
+    stalls += std::max(late - std::max(count / 2 - 1, 0.0) * port, 0.0);
+    if (count > 1) stalls += std::max(latency + overhead - (count - 1) * port, 0.0);
+  }
+  if (t.is_whole(block)) return sum;
+  there += 2 * std::min(kAhead, t.n / 2) * overhead;
+  const double cpu = (t.n - 1) * ((2 + slices) * overhead);
+  return std::max(there, cpu + (t.n - 1) * add) + std::max(back, cpu + (t.n - 1) * store) + stalls +
+         2 * latency;
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce) return described_s(t);
   const double ways = collective == Collective::all_reduce ? 2 : 1;
   const double block = t.bytes / t.n, blocks = t.n - 1;
   // Mapped, the reduce-scatter adds without moving.

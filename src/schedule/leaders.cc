@@ -33,7 +33,22 @@ Bound bound(const ScheduleKey& key) {
   return {between.sent + local - 1, between.rounds + (local > 1 ? 2 : 0)};
 }
 
+double described_s(const CostTerms& t) {
+  const double slices = t.slices_of(t.bytes), slice = t.bytes / slices, others = t.local - 1;
+  const bool whole = t.is_whole(t.bytes);
+  const double store = slice * t.inside.s_per_byte, post = t.inside.overhead_s + store;
+  // Members' vectors are at hand: a leader adds them up before it hands on.
+  const double in =
+      (whole ? post : 2 * t.inside.overhead_s) + t.inside.latency_s + adding(t, others * t.bytes);
+  const double out = others * post + t.inside.latency_s;
+  const double hidden =
+      slice * t.near.s_per_byte * recursive_doubling_bound(static_cast<int>(t.hosts)).rounds;
+  return in + described_recursive_doubling_s(t, t.hosts, t.local) + out +
+         (slices - 1) * std::max(others * post - hidden, 0.0);
+}
+
 double predict_s(const CostTerms& t, Collective) {
+  if (t.described) return described_s(t);
   const double slices = t.slices_of(t.bytes), others = t.local - 1;
   const Bound between = recursive_doubling_bound(static_cast<int>(t.hosts));
   const double round = t.round() + slices * t.link.overhead_s + moving(t, t.bytes, 1);

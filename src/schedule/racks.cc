@@ -15,6 +15,7 @@ Bound bound(const ScheduleKey& key) {
 /// Inside a group every rank sends what it does not own, through the port of its host, and then
 /// hands out what it owns. Slices follow each other, so that all goes on at once.
 double predict_s(const CostTerms& t, Collective) {
+  if (t.described && t.racks > 1) return described_two_level_s(t, t.racks, t.rack_size);
   if (t.racks < 2) return descriptor_of(Algorithm::ring).predict_s(t, Collective::all_reduce);
   const double hops = 2 * (t.racks - 1), others = t.rack_size - 1;
   const double block = t.bytes / (t.racks * t.rack_size);

@@ -40,7 +40,13 @@ Bound bound(const ScheduleKey& key) {
   return recursive_doubling_bound(n);
 }
 
+/// An all_reduce. Ranks of a host exchange in the first rounds.
+double described_s(const CostTerms& t) {
+  return described_recursive_doubling_s(t, t.n, 1);
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce) return described_s(t);
   if (collective == Collective::all_gather)
     return t.bound.rounds * t.round() + (t.n - 1) * t.slices_of(t.bytes / t.n) * t.link.overhead_s +
            moving(t, t.bound.sent * t.bytes, t.all_cross) * t.colliding(t.bound.rounds, t.bytes);
@@ -92,6 +98,29 @@ void append_recursive_doubling(Builder& out, const std::vector<int>& members, in
     out.reduce(sum, incoming);
   }
   if (paired) out.send_copy(sum, members[position - 1]);
+}
+
+/// A long sum is granted when the one before it has been added.
+double described_recursive_doubling_s(const CostTerms& t, double members, double step) {
+  const int n = static_cast<int>(members);
+  const double slices = t.slices_of(t.bytes), slice = t.bytes / slices, add = adding(t, slice);
+  const bool whole = t.is_whole(t.bytes), folds = n > floor_power_of_two(n);
+  const int rounds = recursive_doubling_bound(n).rounds;
+  const double sharing = step < t.local ? t.local : 1;
+  double sum = 0, pace = 0;
+  for (double round = 0, distance = folds ? step / 2 : step; round < rounds; ++round) {
+    const bool inside = distance < t.local;
+    const LinkCost& link = inside ? t.inside : t.near;
+    const double port =
+        inside ? 0 : passing(t, slice, sharing, distance < t.rack_size ? 0 : t.rack_size / step);
+    const double cpu = link.overhead_s + add + (inside ? slice * link.s_per_byte : 0);
+    sum += cpu + port + link.latency_s;
+    if (!whole) sum += link.overhead_s + link.latency_s;
+    pace += std::max(port, cpu);
+    distance *= 2;
+  }
+  const double told = (rounds - 1) * t.link.overhead_s - t.link.latency_s;
+  return sum + (slices - 1) * pace + (whole ? 0 : std::max(t.link.overhead_s, told));
 }
 
 Bound recursive_doubling_bound(int n) {

@@ -66,7 +66,27 @@ double predict_chain_s(const CostTerms& t, bool adds) {
   return between * (t.round() + stage) + (t.n - 1 - between) * inside + (slices - 1) * stage;
 }
 
+/// An all_reduce. Blocks go once around, and no link passes one faster than it can.
+double described_s(const CostTerms& t) {
+  const double block = t.bytes / t.n, slices = t.slices_of(block), slice = block / slices;
+  const double hops = 2 * (t.n - 1), add = adding(t, slice);
+  const double leaving = t.hosts > 1 ? t.hosts / t.n : 0, far = t.racks > 1 ? t.racks / t.n : 0;
+  const double store = t.is_whole(block) ? slice : slice / 2;  // long ones are added where they lie
+  const double hop =
+      leaving * (t.near.overhead_s + t.near.latency_s) + (leaving - far) * passing(t, slice, 1, 0) +
+      far * passing(t, slice, 1, 1) +
+      (1 - leaving) * (t.inside.overhead_s + t.inside.latency_s + store * t.inside.s_per_byte);
+  const double cpu = (t.is_whole(block) ? 1 : 2 + slices) * t.link.overhead_s;
+  const double port = passing(t, block, 1, 1),
+               inside = t.hosts > 1 ? 0 : block * t.inside.s_per_byte;
+  const double stages = std::max(port, cpu + slices * add) + std::max(port, cpu + inside);
+  const double start = t.link.overhead_s + t.link.latency_s;
+  return std::max(hops * hop + hops / 2 * add, hops / 2 * stages + start) +
+         (t.is_whole(block) ? 0 : start + t.link.overhead_s);
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce) return described_s(t);
   const double hops = t.n - 1;
   if (moves_whole(collective)) return predict_chain_s(t, collective == Collective::reduce);
   const double block = t.bytes / t.n;

@@ -71,7 +71,26 @@ Bound bound(const ScheduleKey& key) {
 
 /// Two halves, each through its tree, a slice at a time; a rank with two children serves one after
 /// the other. Once the first slices are down, the others follow at the pace of the ports.
+/// An all_reduce. Ranks that run it in list order go through one tree after the other.
+double described_s(const CostTerms& t) {
+  const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
+  const double levels = t.bound.rounds / 2;
+  const double inside =
+      t.local > 1 ? std::min<double>(floor_log2(static_cast<int>(t.local)), levels) : 0;
+  const double two = passing(t, 2 * slice, 1, 1), add = adding(t, slice);
+  const double above = t.near.overhead_s + t.near.latency_s + two;
+  const double below = 2 * (t.inside.overhead_s + slice * t.inside.s_per_byte) + t.inside.latency_s;
+  const double through = 2 * ((levels - inside) * above + inside * below) + levels * add;
+  if (t.is_whole(half)) return 2 * (through + (levels - inside) * t.near.overhead_s);
+  // Halves meet: those that go up in a tree and down in the other.
+  const double meeting = t.local > 1 ? 1.4 : 1.25;
+  const double cpu = 3.5 * add + (t.hosts > 1 ? 0 : 2 * slice * t.inside.s_per_byte);
+  return through + (slices - 1) * std::max(2 * two * meeting, cpu) + 2 * t.link.overhead_s +
+         t.link.latency_s;
+}
+
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce) return described_s(t);
   const int rounds = t.bound.rounds;
   const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
   const double both = collective == Collective::all_reduce ? 2 : 1;

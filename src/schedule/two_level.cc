@@ -130,6 +130,8 @@ Bound bound(const ScheduleKey& key) {
 }
 
 double predict_s(const CostTerms& t, Collective collective) {
+  if (t.described && collective == Collective::all_reduce)
+    return described_two_level_s(t, t.hosts, t.local);
   // Then direct, or ring, does the same.
   if (t.hosts == 1) return descriptor_of(Algorithm::direct).predict_s(t, collective);
   if (t.local == 1) return descriptor_of(Algorithm::ring).predict_s(t, collective);
@@ -236,6 +238,37 @@ Bound two_level_all_reduce_bound(const Hosts& hosts) {
       sent = std::max(sent, places - own + own * (ring + size - 1));
   }
   return {sent / places, 2 * (hops + (places > 1 ? 1 : 0))};
+}
+
+/// All that members send to owners is on its way before the rings begin, which all owners drive at
+/// once; what rings bring is handed out while they go on.
+double described_two_level_s(const CostTerms& t, double groups, double members) {
+  const double within = std::min(t.local, members) - 1, between = members - 1 - within;
+  const double block = t.bytes / (members * groups), slices = t.slices_of(block);
+  const double slice = block / slices, slice_add = adding(t, slice), add = adding(t, block);
+  const bool whole = t.is_whole(block);
+  const double store = within * block * t.inside.s_per_byte;
+  const double posts = between * t.near.overhead_s + within * t.inside.overhead_s;
+  const double port = passing(t, block, t.local * between, 0);
+  const double in_cpu =
+      (whole ? 1 : 2 + slices) * posts + (whole ? store : 0) + (members - 1) * add;
+  const double out_cpu = (whole ? 1 : 2 + slices) * posts + store;
+  const double latency = between > 0 ? t.near.latency_s : t.inside.latency_s;
+  const double hop = t.near.overhead_s + t.near.latency_s + passing(t, slice, 1, 1);
+  const double crossing = passing(t, block, std::min(t.local, members), members);
+  const double ring_cpu = (whole ? 1 : 2 + slices) * t.near.overhead_s;
+  const double there = std::max({crossing, hop + slice_add, ring_cpu + add});
+  const double back = std::max({crossing, hop, ring_cpu});
+  const double out = std::max(port, out_cpu), rounds = groups - 1;
+  const double own = passing(t, block, std::min(t.local, members), 0);
+  // Rings begin behind what a stream's window holds of that; within a host there is none.
+  const double first =
+      whole || between == 0 ? 1 : std::max(1 / groups, std::min(kWindow / (groups * slices), 1.0));
+  const double in = std::max(port, in_cpu), behind = (1 - first) * groups * port + rounds * own;
+  return first * groups * in + std::max(rounds * there, behind) +
+         std::max({rounds * back + out / slices, groups * port + rounds * own,
+                   groups * out_cpu + rounds * ring_cpu}) +
+         2 * latency + (whole ? 0 : 2 * t.near.overhead_s + t.near.latency_s);
 }
 
 int two_level_partners(Collective collective, const Hosts& groups) {

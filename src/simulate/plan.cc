@@ -54,6 +54,7 @@ PlanRequest request_on(const Network& network, Collective collective, int root, 
   request.ranks = network.ranks();
   request.hosts = network.host_of_rank();
   request.root = root;
+  request.described = true;
   request.mapped = network.hosts.size() == 1;
   request.cost.intra = network.within;
   request.cost.inter = network.between;

@@ -3,47 +3,71 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 
 namespace ropewalk {
 namespace {
 
-/// Times as long as the best; 1: it is the best.
-double distance(Routes& routes, size_t bytes, std::string& told) {
-  const PlanRequest request = request_on(routes.network(), Collective::all_reduce, 0, bytes);
-  const Algorithm chosen = choose(request).algorithm;
-  const std::vector<SimulatedAlgorithm> all = simulate_algorithms(routes, request);
-  const auto found = std::ranges::find(all, chosen, &SimulatedAlgorithm::algorithm);
-  EXPECT_TRUE(found->why_not.empty()) << found->why_not;
-  told = fmt::format("{} of {} bytes, where {} is the best", name_of(chosen), bytes,
-                     name_of(all.front().algorithm));
-  return found->call.seconds() / all.front().call.seconds();
+int planned_ranks_max() {
+  const char* text = getenv("TEST_PLANNED_RANKS");
+  return text == nullptr ? 32 : atoi(text);
 }
 
-// The planner's closed forms know less than the simulator: most choices are good, some are not.
-TEST(PlannersChoice, IsMostlyNearTheBestSimulated) {
-  std::vector<double> distances;
-  std::string worst;
-  for (const char* words :
-       {"flat", "flat:ranks=4:rate=25gbit", "racks:2x4:uplink=4", "racks:4x2:uplink=2:rate=10gbit"})
-    for (const int ranks : {8, 32}) {
+/// What algorithms take on a network, as bytes grow. What took far longer than the best with fewer
+/// bytes is left out, unless it was chosen.
+class Rivals {
+ public:
+  explicit Rivals(const Network& network) : routes_(network) {}
+
+  /// How many times as long as the best the planner's choice takes; `told`: of which algorithms.
+  double distance(size_t bytes, std::string& told) {
+    const PlanRequest request = request_on(routes_.network(), Collective::all_reduce, 0, bytes);
+    const PlanDecision decision = choose(request);
+    std::map<Algorithm, double> seconds;
+    for (const Candidate& candidate : decision.candidates)
+      if (candidate.eligible &&
+          (candidate.algorithm == decision.algorithm || !too_slow_.contains(candidate.algorithm)))
+        seconds[candidate.algorithm] =
+            simulate_call(routes_, call_for(request, candidate.algorithm)).seconds();
+    const auto best = std::ranges::min_element(
+        seconds, {}, [](const auto& of_algorithm) { return of_algorithm.second; });
+    for (const auto& [algorithm, taken_s] : seconds)
+      if (taken_s > 3 * best->second) too_slow_.insert(algorithm);
+    const double chosen_s = seconds.at(decision.algorithm);
+    told =
+        fmt::format("{} of {} bytes takes {:.3g} s, and {} {:.3g} s", name_of(decision.algorithm),
+                    bytes, chosen_s, name_of(best->first), best->second);
+    return chosen_s / best->second;
+  }
+
+ private:
+  Routes routes_;
+  std::set<Algorithm> too_slow_;
+};
+
+// With TEST_PLANNED_RANKS=64 for more ranks, and up to 4 GiB.
+TEST(PlannersChoice, IsNearTheBestSimulated) {
+  const bool is_long = planned_ranks_max() > 32;
+  const std::pair<const char*, int> networks[] = {{"flat", 2},
+                                                  {"flat:ranks=4:rate=25gbit", 4},
+                                                  {"racks:2x4:uplink=4", 8},
+                                                  {"racks:4x2:uplink=2:rate=10gbit", 8}};
+  for (const auto& [words, least] : networks)
+    for (int ranks = least; ranks <= planned_ranks_max(); ranks *= 2) {
       const Network network = network_of_template(words, ranks);
-      Routes routes(network);
-      for (const size_t bytes : {8u, 1u << 12, 1u << 18, 1u << 24}) {
+      Rivals rivals(network);
+      const size_t most = is_long ? size_t{4} << 30 : size_t{16} << 20;
+      for (size_t bytes = 8; bytes <= most; bytes *= is_long ? 2 : 4) {
         std::string told;
-        distances.push_back(distance(routes, bytes, told));
-        if (distances.back() == std::ranges::max(distances))
-          worst = fmt::format("{:.2f} times the best: {} ranks on {}, {}", distances.back(), ranks,
-                              words, told);
+        EXPECT_LE(rivals.distance(bytes, told), 1.05)
+            << ranks << " ranks on " << words << ": " << told;
       }
     }
-  std::ranges::sort(distances);
-  const auto near = std::ranges::upper_bound(distances, 1.05) - distances.begin();
-  fmt::print("{} of {} choices are within 5 %; the worst takes {}\n", near, distances.size(),
-             worst);
-  EXPECT_LT(distances[distances.size() / 2], 1.3);
-  EXPECT_LT(distances.back(), 10) << worst;
 }
 
 /// Hosts of `per_host` ranks, the last one of what is left, that cost what memory and TCP do.
@@ -96,7 +120,7 @@ TEST(PlannersChoice, IsNearTheBestOnFewHosts) {
         const Algorithm chosen = choose(request).algorithm;
         const double mine = simulate_call(routes, call_for(request, chosen)).seconds();
         const SimulatedAlgorithm best = simulate_algorithms(routes, request).front();
-        EXPECT_LE(mine, 2.1 * best.call.seconds())
+        EXPECT_LE(mine, 1.4 * best.call.seconds())
             << ranks << " ranks, " << per_host << " a host, " << bytes
             << " bytes: " << name_of(chosen) << ", best " << name_of(best.algorithm);
       }

@@ -1,32 +1,22 @@
 #include "prepared.h"
 
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace ropewalk::mpi {
-namespace {
-
-Call message(Collective direction, int peer, const void* in, void* out, size_t bytes) {
-  Call call;
-  call.collective = direction;
-  call.in = in;
-  call.out = out;
-  call.count = bytes;
-  call.type = DataType::uint8;
-  call.root = peer;
-  return call;
-}
-
-}  // namespace
 
 void Prepared::send(int to_rank, Bytes part) {
   Bytes& kept = sent_.emplace_back(std::move(part));
-  messages_.push_back(message(Collective::send, to_rank, kept.read(), nullptr, kept.size()));
+  const std::span bytes(reinterpret_cast<const uint8_t*>(kept.read()), kept.size());
+  messages_.push_back(Call::send(bytes, to_rank));
 }
 
 void Prepared::receive(int from_rank, Bytes part) {
   Bytes& kept = received_.emplace_back(std::move(part));
-  messages_.push_back(message(Collective::recv, from_rank, nullptr, kept.write(), kept.size()));
+  const std::span bytes(reinterpret_cast<uint8_t*>(kept.write()), kept.size());
+  messages_.push_back(Call::recv(bytes, from_rank));
 }
 
 void Prepared::copy(Bytes own_from, Bytes own_to) {

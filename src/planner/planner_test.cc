@@ -107,15 +107,6 @@ TEST(Planner, LargeAllReduceOverSlowLinksIsARing) {
   EXPECT_EQ(chosen(slow_network(8, 8)), Algorithm::recursive_doubling);
 }
 
-// Where all ranks of a real network send to all, they collide; on a described one nothing does.
-TEST(Planner, NothingCollidesOnDescribedNetworks) {
-  PlanRequest q = request(Collective::all_reduce, 256 * kKiB, 128, 1);
-  q.cost.inter = {.latency_s = 2e-6, .overhead_s = 500e-9, .s_per_byte = 80e-12};
-  EXPECT_EQ(chosen(q), Algorithm::halving_doubling);
-  q.described = true;
-  EXPECT_EQ(chosen(q), Algorithm::direct);
-}
-
 double predicted_us(const PlanDecision& decision, Algorithm algorithm) {
   for (const Candidate& candidate : decision.candidates)
     if (candidate.algorithm == algorithm) return candidate.predicted_us;

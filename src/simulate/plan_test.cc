@@ -127,5 +127,15 @@ TEST(PlannersChoice, IsNearTheBestOnFewHosts) {
     }
 }
 
+// Where all ranks of a real network send to all, they collide; on a described one nothing does.
+TEST(PlannersChoice, CountsNoCollisionsOnDescribedNetworks) {
+  PlanRequest request =
+      request_on(network_of_template("flat", 128), Collective::all_reduce, 0, 256 << 10);
+  request.cost.inter = {.latency_s = 2e-6, .overhead_s = 500e-9, .s_per_byte = 80e-12};
+  EXPECT_EQ(choose(request).algorithm, Algorithm::direct);
+  request.described = false;
+  EXPECT_EQ(choose(request).algorithm, Algorithm::halving_doubling);
+}
+
 }  // namespace
 }  // namespace ropewalk

@@ -10,8 +10,9 @@ namespace {
 
 /// So long a local registrar may take to answer, and no more than a quarter of the time there is.
 constexpr int64_t kLocalMaxNs = 5000 * kMillisecond_ns;
-/// A local registrar waits so long for another, as they have come before, and so long in all,
-/// before it passes on what came.
+/// Before it passes on what came, a local registrar waits for another: so many times as long as was
+/// between those that came, within these limits, and so long in all.
+constexpr int64_t kGatherIntervals = 8;
 constexpr int64_t kGatherPauseMinNs = 4 * kMillisecond_ns, kGatherPauseMaxNs = 40 * kMillisecond_ns;
 constexpr int64_t kGatherMaxNs = 250 * kMillisecond_ns;
 /// What rank 0 says at the end of the time to join comes later through a local registrar.
@@ -164,7 +165,8 @@ int64_t Control::gathered_until_ns() const {
   const auto others = static_cast<int64_t>(local_registrar_->others());
   const int64_t between_ns =
       (gathered_last_ns_ - listening_since_ns_) / std::max<int64_t>(others, 1);
-  const int64_t pause_ns = std::clamp(8 * between_ns, kGatherPauseMinNs, kGatherPauseMaxNs);
+  const int64_t pause_ns =
+      std::clamp(kGatherIntervals * between_ns, kGatherPauseMinNs, kGatherPauseMaxNs);
   return std::min(gathered_last_ns_ + pause_ns, gathered_first_ns_ + kGatherMaxNs);
 }
 

@@ -28,10 +28,11 @@ inline constexpr int64_t kQuestionInterval_ns = 25 * kMillisecond_ns;
 constexpr int tree_parent(int rank, int size) {
   assert(rank >= 0 && rank < size);
   if (rank == 0) return -1;
-  return std::max(0, (rank - root_arity(size) - 1 + kTreeArity) / kTreeArity);
+  return (rank + kTreeArity - 1 - root_arity(size)) / kTreeArity;
 }
 /// From the first child of `rank` to what follows its last.
 constexpr std::pair<int, int> tree_children(int rank, int size) {
+  assert(rank >= 0 && rank < size);
   const int root = root_arity(size);
   const int begin = rank == 0 ? 1 : root + 1 + kTreeArity * (rank - 1);
   const int end = begin + (rank == 0 ? root : kTreeArity);

@@ -23,8 +23,8 @@
 namespace ropewalk {
 namespace {
 
-/// Between two looks at what peers still want of a rank that leaves; the longest where so many
-/// share a CPU, and with more in proportion: some of them still work.
+/// Between two looks at what peers still want of a rank that leaves. Where more than kFewPerCpu
+/// ranks share a CPU, some of which still work, the longest pause grows with their number.
 constexpr std::chrono::milliseconds kLeavePauseMin{1}, kLeavePauseMax{16};
 constexpr double kFewPerCpu = 16;
 

@@ -112,8 +112,8 @@ class Predictor {
     if (request_.times.empty()) return modelled_s(choice, bytes);
     const MeasuredTime* longest = longest_of(choice);
     if (longest == nullptr) {
-      const MeasuredTime* likeness = likeness_of(choice);
-      return likeness == nullptr ? guessed_s(choice, bytes) : likened_s(choice, *likeness, bytes);
+      const MeasuredTime* similar = similar_time(choice);
+      return similar == nullptr ? guessed_s(choice, bytes) : by_similar_s(choice, *similar, bytes);
     }
     if (bytes <= longest->bytes) return measured_s(choice, bytes);
     if (!request_.slow_ones_left_out)
@@ -204,7 +204,7 @@ class Predictor {
   /// Of a collective that was not measured: the shortest call of the same algorithm that was, in
   /// the collective that sends the same messages the other way, else in an all_reduce, which does
   /// both. Null: there is none.
-  const MeasuredTime* likeness_of(const Choice& choice) const {
+  const MeasuredTime* similar_time(const Choice& choice) const {
     using enum Collective;
     const Collective collective = choice.collective;
     if (collective != reduce_scatter && collective != all_gather) return nullptr;
@@ -214,7 +214,7 @@ class Predictor {
         if (is_of(time, {like, choice.algorithm, {}})) return &time;
     return nullptr;
   }
-  double likened_s(const Choice& choice, const MeasuredTime& like, size_t bytes) const {
+  double by_similar_s(const Choice& choice, const MeasuredTime& like, size_t bytes) const {
     const double like_modelled_s =
         modelled_s(this->choice(like.collective, like.algorithm), like.bytes);
     const double slowdown = like_modelled_s > 0 ? like.seconds / like_modelled_s : slowdown_;
@@ -269,6 +269,7 @@ class Predictor {
     t.mapped = request_.mapped;
     t.described = request_.described;
     t.whole_max = kEagerBytesMax;
+    t.window = kWindowSlots;
     share_cpus(t);
     const double more = request_.described ? 0 : partners(choice) - kPartnersFew;
     return descriptor_of(choice.algorithm).predict_s(t, choice.collective) +

@@ -61,8 +61,8 @@ struct PlanRequest {
   Algorithm forced = Algorithm::automatic;
   std::optional<MadeSchedule> made = {};  // empty: nothing is known of the network
   double ranks_per_cpu = 1;               // of the fullest host
-  /// `cost` is all of a described network that is to be heeded: as in the simulator nothing
-  /// collides, CPUs and links work side by side, and partners are looked at in no time.
+  /// `cost` is of a description (simulate/network.h), and the simulator's rules hold: nothing
+  /// collides, CPUs and links work side by side, and partners cost nothing.
   bool described = false;
   bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES

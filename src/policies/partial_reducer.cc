@@ -139,17 +139,15 @@ class PartialReducer::Impl {
   /// which is asked under turn_. What fails after that is the next call's error.
   template <class Done>
   void take_part(int64_t patience_ns, std::byte* data, const Done& done) {
-    bool told = false;  // done() is about this call
+    {
+      std::lock_guard lock(turn_);
+      if (error_) std::rethrow_exception(error_);
+      caller_takes_part_ = true;
+      given_ = data;
+      gives_ = patience_ns != kHasFinished;
+      if (decides()) note(0, patience_ns);
+    }
     try {
-      {
-        std::lock_guard lock(turn_);
-        if (error_) std::rethrow_exception(error_);
-        caller_takes_part_ = true;
-        given_ = data;
-        gives_ = patience_ns != kHasFinished;
-        told = true;
-        if (decides()) note(0, patience_ns);
-      }
       if (!decides())
         comm_->run(Call::send(std::span<const int64_t>(&patience_ns, 1), 0, kReadyChannel));
       Wait wait;
@@ -162,7 +160,7 @@ class PartialReducer::Impl {
     } catch (const std::exception& error) {
       fail(error.what());
       std::lock_guard lock(turn_);
-      if (!told || !done()) throw;
+      if (!done()) throw;
       return;
     }
     std::lock_guard lock(turn_);

@@ -53,8 +53,10 @@ struct CostTerms {
   double across_s_per_byte;  // between racks
   double rows, row_size;     // how many, and ranks of the largest; 1: all are in it
   bool mapped;
-  bool described;    // nothing but what a description of the network says: see PlanRequest
+  bool described;  // nothing but what a description of the network says: see PlanRequest
+  // Of the engine (engine/wire.h):
   double whole_max;  // longer messages are announced, granted and cut
+  double window;     // slices of a stream that is added up which may be on their way
 
   bool is_whole(double block) const { return block <= whole_max; }
   double slices_of(double block) const {
@@ -65,13 +67,16 @@ struct CostTerms {
   /// A message in a chain of messages. A mapped receiver answers: "you may reuse your block".
   double round() const { return mapped ? 2 * link.latency_s + link.overhead_s : link.latency_s; }
   /// Many senders of blocks into one network port collide more than one sender does.
-  double incast(double block) const { return 1 + 0.05 * (n - 2) * collisions(block); }
+  double incast(double block) const { return 1 + kIncast * (n - 2) * collisions(block); }
+  /// The same of blocks of any length.
+  double incast() const { return hosts > 1 ? 1 + kIncast * (n - 2) : 1; }
   /// The same where a rank has so many partners, one after the other.
   double colliding(double partners, double block) const {
     return 1 + 0.08 * (partners - 1) * collisions(block);
   }
 
  private:
+  static constexpr double kIncast = 0.05;
   /// Short blocks do not: their senders need no answer to send all, and ports hold them.
   double collisions(double block) const {
     constexpr double kHeld = 8 << 10;
@@ -92,9 +97,6 @@ inline double passing(const CostTerms& t, double bytes, double of_host, double o
   const double rack = t.racks > 1 ? of_rack * t.across_s_per_byte : 0;
   return bytes * (rack > host ? rack : host);
 }
-
-/// Slices of a stream that is added up which may be on their way there.
-inline constexpr double kWindow = 4;
 
 /// Moving `bytes` through a port that `sharing` ranks use.
 inline double moving(const CostTerms& t, double bytes, double sharing) {

@@ -100,8 +100,8 @@ double described_s(const CostTerms& t) {
       }
       continue;
     }
-    const double window = slices * (overhead + once + 2 * latency + adding(t, slice)) / kWindow;
-    there += count * std::max(port, count > kWindow ? window : 0);
+    const double window = slices * (overhead + once + 2 * latency + adding(t, slice)) / t.window;
+    there += count * std::max(port, count > t.window ? window : 0);
     back += count * port;
     // The next round begins with a block that this one ends with, or in the middle.
     const double late = latency + overhead + adding(t, slice);

@@ -50,7 +50,7 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double others = t.n - 1, block = t.bytes / t.n;
   const double posts = 2 * others * t.slices_of(block) * t.link.overhead_s;
   // Owners send to all while the root still sends to them: short blocks collide, too.
-  const double move = moving(t, others * block, t.all_cross) * t.incast(1e9);
+  const double move = moving(t, others * block, t.all_cross) * t.incast();
   const double add = collective == Collective::reduce ? adding(t, others * block) : 0;
   // Mapped, an owner reads and hands out in one pass.
   return 2 * t.link.latency_s + posts + add + (t.mapped ? move : 2 * move);

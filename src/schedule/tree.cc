@@ -69,8 +69,6 @@ Bound bound(const ScheduleKey& key) {
   return once_or_twice(key.collective, {1.0, 1 + floor_log2(key.ranks - 1)});
 }
 
-/// Two halves, each through its tree, a slice at a time; a rank with two children serves one after
-/// the other. Once the first slices are down, the others follow at the pace of the ports.
 /// An all_reduce. Ranks that run it in list order go through one tree after the other.
 double described_s(const CostTerms& t) {
   const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
@@ -82,13 +80,16 @@ double described_s(const CostTerms& t) {
   const double below = 2 * (t.inside.overhead_s + slice * t.inside.s_per_byte) + t.inside.latency_s;
   const double through = 2 * ((levels - inside) * above + inside * below) + levels * add;
   if (t.is_whole(half)) return 2 * (through + (levels - inside) * t.near.overhead_s);
-  // Halves meet: those that go up in a tree and down in the other.
+  // Halves meet: those that go up in a tree and down in the other. How often, and how much of the
+  // adding is hidden, is fitted to what is simulated.
   const double meeting = t.local > 1 ? 1.4 : 1.25;
   const double cpu = 3.5 * add + (t.hosts > 1 ? 0 : 2 * slice * t.inside.s_per_byte);
   return through + (slices - 1) * std::max(2 * two * meeting, cpu) + 2 * t.link.overhead_s +
          t.link.latency_s;
 }
 
+/// Two halves, each through its tree, a slice at a time; a rank with two children serves one after
+/// the other. Once the first slices are down, the others follow at the pace of the ports.
 double predict_s(const CostTerms& t, Collective collective) {
   if (t.described && collective == Collective::all_reduce) return described_s(t);
   const int rounds = t.bound.rounds;

@@ -263,7 +263,7 @@ double described_two_level_s(const CostTerms& t, double groups, double members) 
   const double own = passing(t, block, std::min(t.local, members), 0);
   // Rings begin behind what a stream's window holds of that; within a host there is none.
   const double first =
-      whole || between == 0 ? 1 : std::max(1 / groups, std::min(kWindow / (groups * slices), 1.0));
+      whole || between == 0 ? 1 : std::max(1 / groups, std::min(t.window / (groups * slices), 1.0));
   const double in = std::max(port, in_cpu), behind = (1 - first) * groups * port + rounds * own;
   return first * groups * in + std::max(rounds * there, behind) +
          std::max({rounds * back + out / slices, groups * port + rounds * own,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -191,32 +192,34 @@ void Channel::run(const Call& call) {
   communicator_->run_beside(call, meanwhile);
 }
 
-Communicator* Channel::lane_at(size_t lane) {
+Communicator* Channel::persistent_at(size_t index) {
   std::lock_guard lock(mutex_);
-  return lanes_[lane].communicator.get();
+  assert(index < persistent_.size() && !persistent_[index].is_free);
+  return persistent_[index].communicator.get();
 }
 
-// All ranks have made the same lanes, but may not yet have given the same ones back.
-size_t Channel::take_lane() {
+// All ranks have made the same communicators, but may not yet have given the same ones back.
+size_t Channel::acquire_persistent() {
   std::vector<uint8_t> are_free;
   {
     std::lock_guard lock(mutex_);
-    for (const Lane& lane : lanes_) are_free.push_back(lane.is_free ? 1 : 0);
+    for (const Persistent& one : persistent_) are_free.push_back(one.is_free ? 1 : 0);
   }
   are_free.push_back(1);  // one that is yet to be made
   run(Call::all_reduce(std::span(are_free), kMin));
-  const auto lane = static_cast<size_t>(std::ranges::find(are_free, 1) - are_free.begin());
+  const auto index = static_cast<size_t>(std::ranges::find(are_free, 1) - are_free.begin());
   std::unique_ptr<Communicator> made;
-  if (lane + 1 == are_free.size()) made = communicator_->split(0);
+  if (index + 1 == are_free.size()) made = communicator_->split(0);
   std::lock_guard lock(mutex_);
-  if (made) lanes_.push_back({std::move(made)});
-  lanes_[lane].is_free = false;
-  return lane;
+  if (made) persistent_.push_back({std::move(made)});
+  persistent_[index].is_free = false;
+  return index;
 }
 
-bool Channel::give_back(size_t lane) {
+bool Channel::release_persistent(size_t index) {
   std::lock_guard lock(mutex_);
-  lanes_[lane].is_free = true;
+  assert(index < persistent_.size() && !persistent_[index].is_free);
+  persistent_[index].is_free = true;
   return is_retired_ && is_unused();
 }
 
@@ -227,7 +230,7 @@ bool Channel::retire() {
 }
 
 bool Channel::is_unused() const {
-  return std::ranges::all_of(lanes_, &Lane::is_free);
+  return std::ranges::all_of(persistent_, &Persistent::is_free);
 }
 
 void Channel::run_staged(const Call& call, size_t in_bytes, size_t out_bytes) {

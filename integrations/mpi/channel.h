@@ -30,24 +30,27 @@ class Channel {
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
   Work start(const Prepared& prepared) { return prepared.start(*started_); }
-  /// The same in a lane: persistent calls have one each, as ranks may start them in any order.
-  Work start(const Prepared& prepared, size_t lane) { return prepared.start(*lane_at(lane)); }
-  /// Collective: a lane that no rank uses. Throws Error.
-  size_t take_lane();
-  /// Threads: any. Whether that was the last that was used of a communicator that is gone.
-  bool give_back(size_t lane);
-  /// The program has freed the MPI communicator. Whether no lane is used.
+  /// The same of a persistent call. Each has a communicator of its own, by number, as ranks may
+  /// start them in any order.
+  Work start(const Prepared& prepared, size_t index) {
+    return prepared.start(*persistent_at(index));
+  }
+  /// Collective: the number of one that no rank uses. Throws Error.
+  size_t acquire_persistent();
+  /// Threads: any. Whether that was the last that was used, of a channel that is retired.
+  bool release_persistent(size_t index);
+  /// The program has freed the MPI communicator. Whether no persistent call is left.
   bool retire();
   const Communicator& communicator() const { return *communicator_; }
 
  private:
-  struct Lane {
+  struct Persistent {
     std::unique_ptr<Communicator> communicator;
     bool is_free = false;
   };
 
   void run_staged(const Call& call, size_t in_bytes, size_t out_bytes);
-  Communicator* lane_at(size_t lane);
+  Communicator* persistent_at(size_t index);
   bool is_unused() const;  // with mutex_
 
   const Left left_;
@@ -57,7 +60,7 @@ class Channel {
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
   std::mutex mutex_;  // guards what follows
-  std::vector<Lane> lanes_;
+  std::vector<Persistent> persistent_;
   bool is_retired_ = false;
 };
 

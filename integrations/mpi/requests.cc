@@ -30,7 +30,7 @@ struct Operation {
   bool is_freed = false;  // by the program, while it was under way
   bool is_persistent = false;
   Channel* channel = nullptr;  // of a persistent one
-  size_t lane = 0;
+  size_t communicator = 0;     // its number there
 };
 
 struct Operations {
@@ -87,7 +87,8 @@ void remove(MPI_Request request) {
 void free_persistent(MPI_Request request, Operation* operation) {
   remove(request);
   Channel* const channel = operation->channel;
-  if (channel != nullptr && channel->give_back(operation->lane)) free_channel(channel);
+  if (channel != nullptr && channel->release_persistent(operation->communicator))
+    free_channel(channel);
   delete operation;
   pmpi.Request_free(&request);
 }
@@ -187,7 +188,7 @@ int start_persistent(Operation& operation) {
   }
   try {
     operation.prepared->read_again();
-    operation.work = operation.channel->start(*operation.prepared, operation.lane);
+    operation.work = operation.channel->start(*operation.prepared, operation.communicator);
     operation.is_under_way = true;
     return MPI_SUCCESS;
   } catch (const Error& error) {
@@ -322,7 +323,7 @@ void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepare
   operation->prepared = std::move(prepared);
   operation->prepared->keep_types();
   operation->channel = &channel;
-  operation->lane = channel.take_lane();
+  operation->communicator = channel.acquire_persistent();
   operation->ranks = channel.size();
   if (pmpi.Send_init(nullptr, 0, MPI_BYTE, 0, 0, own_self(), request) != MPI_SUCCESS)
     throw std::bad_alloc();

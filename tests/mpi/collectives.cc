@@ -48,15 +48,11 @@ void test_moves(const Job& job, const Type& type, int count) {
 /// Parts of different lengths, the last first and with gaps between them.
 void test_parts(const Job& job, const Type& type, int count) {
   const auto ranks = static_cast<size_t>(job.size);
-  std::vector<int> counts(ranks), at(ranks), sent(ranks), sent_at(ranks), got(ranks);
-  int place = 1;
-  for (size_t r = ranks; r-- > 0; place += counts[r] + 2) {
-    counts[r] = count + static_cast<int>(r);
-    at[r] = place;
-  }
-  if (count == 0) counts[0] = 0;
+  const Parts parts(job.size, [&](int r) { return count + r; });
+  const std::vector<int>&counts = parts.counts, &at = parts.at;
+  std::vector<int> sent(ranks), sent_at(ranks), got(ranks);
   const std::string what = "v of " + std::to_string(count) + " " + type.name + " in " + job.name;
-  const size_t longest = type.extent * static_cast<size_t>(place + job.size);
+  const size_t longest = type.extent * static_cast<size_t>(parts.end + job.size);
   const Memory one = pattern(longest, job.rank), many = pattern(longest * 2, job.rank + 50);
   const MPI_Datatype t = type.handle;
   const int own = counts[static_cast<size_t>(job.rank)];

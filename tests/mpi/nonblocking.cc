@@ -99,15 +99,10 @@ void test_moves(const Job& job, const Type& type, int count) {
 
 /// Only the root knows all lengths: here of parts with gaps between them, the last first.
 void test_parts(const Job& job, const Type& type, int count) {
-  const auto ranks = static_cast<size_t>(job.size);
-  std::vector<int> counts(ranks), at(ranks);
-  int place = 1;
-  for (size_t r = ranks; r-- > 0; place += counts[r] + 2) {
-    counts[r] = r % 3 == 1 ? 0 : count + static_cast<int>(r);
-    at[r] = place;
-  }
+  const Parts parts(job.size, [&](int r) { return r % 3 == 1 ? 0 : count + r; });
+  const std::vector<int>&counts = parts.counts, &at = parts.at;
   const std::string what = "v of " + std::to_string(count) + " " + type.name + " in " + job.name;
-  const size_t longest = type.extent * static_cast<size_t>(place + job.size);
+  const size_t longest = type.extent * static_cast<size_t>(parts.end + job.size);
   const Memory one = pattern(longest, job.rank), many = pattern(longest * 2, job.rank + 50);
   const MPI_Datatype t = type.handle;
   const int own = counts[static_cast<size_t>(job.rank)];

@@ -57,6 +57,21 @@ struct Job {
   int rank, size;
 };
 
+/// Parts of all ranks, the last first and with gaps between them. In elements.
+struct Parts {
+  std::vector<int> counts, at;
+  int end = 1;
+
+  template <class CountOf>
+  Parts(int ranks, const CountOf& count_of)
+      : counts(static_cast<size_t>(ranks)), at(counts.size()) {
+    for (size_t r = counts.size(); r-- > 0; end += counts[r] + 2) {
+      counts[r] = count_of(static_cast<int>(r));
+      at[r] = end;
+    }
+  }
+};
+
 inline Memory pattern(size_t bytes, int seed) {
   Memory memory(bytes + 1);  // so that data() is never null
   uint32_t state = static_cast<uint32_t>(seed) * 2654435761U + 1;

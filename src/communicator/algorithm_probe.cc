@@ -21,9 +21,10 @@ struct Length {
 };
 /// The most important first. A reduce_scatter tells of an all_gather, too: its messages are those
 /// of most algorithms in the other direction.
-constexpr std::array<Length, 4> kLengths = {{{Collective::all_reduce, 8},
+constexpr std::array<Length, 5> kLengths = {{{Collective::all_reduce, 8},
                                              {Collective::all_reduce, 4 << 10},
                                              {Collective::reduce_scatter, 4 << 10},
+                                             {Collective::all_reduce, 16 << 10},
                                              {Collective::all_reduce, 32 << 10}}};
 constexpr size_t kProbedBytesMax = 32 << 10;
 constexpr size_t kCandidates = 4;  // of the shortest calls, of longer ones one less
@@ -34,6 +35,8 @@ constexpr double kTooSlow = 4;
 /// their ends. The median of turns counts, or of an even number the lesser one: another process may
 /// have held one up.
 constexpr int kCalls = 3;
+/// Of longer calls one is a turn: they are less easily disturbed.
+constexpr double kLong_us = 500;
 constexpr size_t kTurns = 2, kTurnsMax = 16;  // after each kTurns ranks tell each other the times
 /// More of them only within so long.
 constexpr double kContest_s = 3e-3;
@@ -45,13 +48,17 @@ constexpr double kBudget_s = 35e-3;
 constexpr size_t kTriedAnyway = 3;
 constexpr double kFar_us = 5000;
 
+int calls_per_turn(const PlanDecision& decision) {
+  return decision.predicted_us > kLong_us ? 1 : kCalls;
+}
+
 /// The fastest, as predicted, as far as `left_s` reaches; some anyway.
 std::vector<Candidate> worth_trying(const PlanDecision& decision, double left_s, size_t anyway,
                                     size_t most) {
   std::vector<Candidate> tried;
   for (const Candidate& candidate : decision.candidates) {
     if (candidate.partners > kPartnersFew) continue;
-    left_s -= (1 + kCalls * kTurns) * candidate.predicted_us * 1e-6;
+    left_s -= (1 + calls_per_turn(decision) * kTurns) * candidate.predicted_us * 1e-6;
     const bool may = left_s >= 0 || (tried.size() < anyway && candidate.predicted_us < kFar_us);
     if (!candidate.eligible || tried.size() == most || !may ||
         candidate.predicted_us > kTooSlow * decision.predicted_us)
@@ -77,8 +84,8 @@ struct Contender {
 
 class Contest {
  public:
-  Contest(Communicator& communicator, SteadyClock::time_point begin)
-      : communicator_(communicator), begin_(begin) {}
+  Contest(Communicator& communicator, SteadyClock::time_point begin, int calls)
+      : communicator_(communicator), begin_(begin), calls_(calls) {}
 
   void enter(Call call, const Candidate& candidate) {
     call.algorithm = candidate.algorithm;
@@ -90,9 +97,9 @@ class Contest {
     std::vector<double> seconds;
     double begun_s = seconds_since_begin();
     for (size_t i = 0; i < kTurns * contenders_.size(); ++i) {
-      for (int call = 0; call < kCalls; ++call) contenders_[i % contenders_.size()].plan.run();
+      for (int call = 0; call < calls_; ++call) contenders_[i % contenders_.size()].plan.run();
       const double ended_s = seconds_since_begin();
-      seconds.push_back((ended_s - std::exchange(begun_s, ended_s)) / kCalls);
+      seconds.push_back((ended_s - std::exchange(begun_s, ended_s)) / calls_);
     }
     seconds.push_back(begun_s);
     communicator_.all_reduce(std::span(seconds), kAvg);
@@ -130,6 +137,7 @@ class Contest {
 
   Communicator& communicator_;
   const SteadyClock::time_point begin_;
+  const int calls_;  // a turn
   std::vector<Contender> contenders_, dropped_;
   double spent_s_ = 0;
   size_t turns_ = 0;
@@ -154,11 +162,12 @@ std::vector<MeasuredTime> time_short_calls(Communicator& communicator, const Pla
     const auto from = in.span().first(whole);
     const Call call =
         parts ? Call::reduce_scatter(from, out.span().first(part)) : Call::all_reduce(from);
+    const PlanDecision decision = plan(call, times);
     const std::vector<Candidate> tried =
-        worth_trying(plan(call, times), kBudget_s - spent_s, times.empty() ? kTriedAnyway : 0,
+        worth_trying(decision, kBudget_s - spent_s, times.empty() ? kTriedAnyway : 0,
                      times.empty() ? kCandidates : kCandidates - 1);
     if (tried.size() < 2) continue;
-    Contest contest(communicator, begin);
+    Contest contest(communicator, begin, calls_per_turn(decision));
     for (const Candidate& candidate : tried) contest.enter(call, candidate);
     const double enough_s = spent_s + kContest_s;
     // Spends what a limiter of a link lets pass after a pause.

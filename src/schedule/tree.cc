@@ -96,10 +96,13 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double half = t.bytes / 2, slices = t.slices_of(half), slice = half / slices;
   const double both = collective == Collective::all_reduce ? 2 : 1;
   const double first = 2 * (t.link.overhead_s + moving(t, slice, 1));
+  const bool adds = collective != Collective::broadcast;
+  // The port of a broadcast's root lets one half pass before the other: where the first tree is
+  // through, the second is half-way.
+  const double in_turn = !adds && t.hosts > 1 ? 1.5 : 1;
   // Two parents send to a rank at once.
   const double next =
-      2 * (t.link.overhead_s + moving(t, slice, t.all_cross) * t.colliding(2, slice));
-  const bool adds = collective != Collective::broadcast;
+      2 * (t.link.overhead_s + moving(t, slice, t.all_cross) * t.colliding(2, slice) * in_turn);
   return rounds * (t.round() + first) + both * (slices - 1) * next +
          (adds ? adding(t, rounds / both * slice + t.bytes) : 0);
 }

@@ -18,6 +18,7 @@
 #include "job/tuning.h"
 #include "network/job_hosts.h"
 #include "simulate/job_network.h"
+#include "simulate/plan.h"
 
 namespace ropewalk {
 namespace {
@@ -63,8 +64,7 @@ std::string described_network(const std::string& words) {
 
 /// Where nothing else is said of messages, those cost what was measured between hosts.
 Network with_measured(Network network, const Costs& costs) {
-  const bool is_measured = costs.inter == CostSource::probe || costs.inter == CostSource::profile;
-  if (!is_measured || network.between != Network().between) return network;
+  if (!is_measured(costs.inter) || network.between != Network().between) return network;
   network.between.latency_s = costs.model.inter.latency_s;
   network.between.overhead_s = costs.model.inter.overhead_s;
   for (NetworkLink& link : network.links) link.latency_s = 0;  // was measured, too
@@ -127,9 +127,7 @@ Costs find_link_costs(Communicator& communicator, const Job& job) {
   if (!job.probes_costs()) return costs;
   if (costs.inter != CostSource::profile)
     costs = measure_costs(communicator, job.hosts(), std::move(costs));
-  if (costs.calls == CostSource::profile ||
-      (costs.inter != CostSource::probe && costs.inter != CostSource::profile))
-    return costs;
+  if (costs.calls == CostSource::profile || !is_measured(costs.inter)) return costs;
   costs.calls = CostSource::probe;
   const Placement placement = job.placement();
   costs.times =
@@ -145,7 +143,18 @@ Costs find_link_costs(Communicator& communicator, const Job& job) {
 Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = find_link_costs(communicator, job);
   costs.network = known_network(communicator, job, costs);
+  apply_description(costs);
   return costs;
+}
+
+void apply_description(Costs& costs) {
+  if (!costs.network || is_measured(costs.inter)) return;
+  const PlanRequest request = request_on(costs.network->network(), Collective::all_reduce, 0, 0);
+  if (request.cost.inter.s_per_byte <= 0) return;  // one host, or links without a rate
+  costs.model.inter = request.cost.inter;
+  costs.model.racks_s_per_byte = request.cost.racks_s_per_byte;
+  costs.racks = request.racks;
+  costs.inter = CostSource::described;
 }
 
 Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,

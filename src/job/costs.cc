@@ -7,7 +7,7 @@
 namespace ropewalk {
 
 std::string_view name_of(CostSource source) {
-  constexpr std::array kNames = {"constant", "system", "probe", "profile"};
+  constexpr std::array kNames = {"constant", "system", "described", "probe", "profile"};
   return kNames[static_cast<size_t>(source)];
 }
 

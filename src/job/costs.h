@@ -17,12 +17,16 @@ class JobNetwork;      // simulate/job_network.h
 struct TuningProfile;  // job/tuning.h
 
 enum class CostSource {
-  constant,  // of the transport, where nothing is known: an order of magnitude
-  system,    // latency as above, and the rate of the adapters
-  probe,     // measured as the job started (communicator/cost_probe.h, algorithm_probe.h)
-  profile,   // that `ropewalk tune` has written (job/tuning.h)
+  constant,   // of the transport, where nothing is known: an order of magnitude
+  system,     // latency as above, and the rate of the adapters
+  described,  // as the network is that ROPEWALK_NETWORK or --network names
+  probe,      // measured as the job started (communicator/cost_probe.h, algorithm_probe.h)
+  profile,    // that `ropewalk tune` has written (job/tuning.h)
 };
 std::string_view name_of(CostSource source);
+constexpr bool is_measured(CostSource source) {
+  return source >= CostSource::probe;
+}
 
 struct Costs {
   CostModel model;

@@ -124,9 +124,12 @@ TEST(Network, TemplatesThatMakeNoSenseAreRefused) {
   EXPECT_EQ(template_refusal("racks:4x2", 9),
             "\"racks:4x2\": 9 ranks on 8 hosts: it must be as many on each");
   EXPECT_EQ(template_refusal("ring", 4), "\"ring\": there is no template \"ring\"");
-  for (const char* words : {"", "racks", "racks:4", "racks:0x2", "racks:4x2:rate=0gbit",
-                            "racks:4x2:rate=fast", "flat:hosts=2:colour=red", "fat-tree:k=3",
-                            "torus:", "flat:hosts=2,hosts=3", "flat:hosts=2:ranks=5000", "flat:="})
+  // It made two hosts of them.
+  EXPECT_EQ(template_refusal("flat:8", 0), "\"flat:8\": flat takes no sizes, only settings");
+  for (const char* words :
+       {"", "fat-tree:8", "rail:4:gpus=8", "racks", "racks:4", "racks:0x2", "racks:4x2:rate=0gbit",
+        "racks:4x2:rate=fast", "flat:hosts=2:colour=red", "fat-tree:k=3",
+        "torus:", "flat:hosts=2,hosts=3", "flat:hosts=2:ranks=5000", "flat:="})
     EXPECT_NE(template_refusal(words, 0), "") << words;
 }
 

@@ -126,6 +126,10 @@ class TemplateBuilder {
   }
 
  private:
+  void want_no_sides() const {
+    if (!told_.sides.empty())
+      refuse_words(words_, fmt::format("{} takes no sizes, only settings", told_.name));
+  }
   void want_sides(size_t least, size_t most) const {
     if (told_.sides.size() < least || told_.sides.size() > most)
       refuse_words(words_, fmt::format("{} wants {}sizes with x between", told_.name,
@@ -153,6 +157,7 @@ class TemplateBuilder {
   }
 
   void flat() {
+    want_no_sides();
     const int each = std::max(per_host_, 1);
     add_hosts(told_.count("hosts", ranks_ > 0 ? std::max(ranks_ / each, 1) : 2));
     const int center = add_switch("s0");
@@ -177,6 +182,7 @@ class TemplateBuilder {
   /// Al-Fares and others 2008: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores.
   /// `uplink` as above, above the edge switches.
   void fat_tree() {
+    want_no_sides();
     const int k = told_.count("k", 4), half = k / 2;
     if (k % 2 != 0 || k > 48) refuse_words(words_, "k must be even, and at most 48");
     const double up = s_per_byte_ * told_.number("uplink", 1);
@@ -200,6 +206,7 @@ class TemplateBuilder {
 
   /// Adapter g of every host at rail g; a spine above the rails.
   void rail() {
+    want_no_sides();
     const int adapters = told_.count("gpus", 8);
     if (adapters > 64) refuse_words(words_, "gpus: at most 64");
     if (per_host_ == 0) per_host_ = adapters;

@@ -317,6 +317,16 @@ TEST(Command, ExplainTellsTheChannelAndWhatWasPassedOver) {
   unsetenv("ROPEWALK_ALGORITHM");
 }
 
+// It priced links as this host's adapters, whatever was described.
+TEST(Command, ExplainPricesLinksAsTheyAreDescribed) {
+  const Outcome described =
+      run("explain broadcast --bytes 256K --network flat:hosts=8:rate=200mbit:latency=30us");
+  EXPECT_THAT(described.out, AllOf(HasSubstr("between hosts: 30 us, then 25 MB/s"),
+                                   HasSubstr("(described)"), HasSubstr("algorithm  ring")));
+  EXPECT_THAT(run("explain all_reduce --bytes 8M --network racks:2x4:uplink=16").out,
+              HasSubstr("algorithm  synthesized"));
+}
+
 // It planned for an adapter that is not there, as if it were.
 TEST(Command, ExplainRefusesATransportThatIsNotThere) {
   setenv("ROPEWALK_IB_HCA", "=none", 1);  // where there are adapters, none may be used

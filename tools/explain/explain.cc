@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "communicator/find_costs.h"
 #include "engine/layout.h"
 #include "engine/wire.h"
 #include "job/plan_request.h"
@@ -113,6 +114,7 @@ Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
   const std::string text = find_tuning(options.config.tuning, job);
   if (!text.empty()) apply_tuning(parse_tuning(text), job, costs);
   costs.network = options.network;
+  apply_description(costs);
   return costs;
 }
 
@@ -151,18 +153,19 @@ std::optional<SimulatedSynthesis> synthesis_for(const ExplainOptions& options,
   return options.network->simulate(request.collective, request.root, request.bytes);
 }
 
-std::vector<Traffic> traffic(const Call& call, const PlanDecision& decision,
-                             const ExplainOptions& options, const Placement& placement,
-                             const TransportChoice& transports, const ChannelSetting& setting) {
+std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
+                             const Placement& placement, const Explanation& explanation,
+                             const ChannelSetting& setting) {
+  const PlanDecision& decision = explanation.decision;
   const Schedule schedule =
       decision.algorithm == Algorithm::synthesized
           ? options.network->schedule(call.collective, call.root)
           : build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
-                            grouping_for(decision.algorithm, options.ranks, placement.hosts, {},
-                                         placement.rows)},
+                            grouping_for(decision.algorithm, options.ranks, placement.hosts,
+                                         explanation.costs.racks, placement.rows)},
                            options.rank);
   const std::vector<BlockMemory> blocks = lay_out(call, schedule);
-  if (can_run_owner(call, schedule, blocks, all_mapped(transports, placement.hosts)))
+  if (can_run_owner(call, schedule, blocks, all_mapped(explanation.transports, placement.hosts)))
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   const auto allocate = [](size_t) { return kScratch; };
@@ -203,8 +206,7 @@ Explanation explain(const ExplainOptions& options) {
       [&mapped](int peer) { return mapped[static_cast<size_t>(peer)]; },
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
-    explanation.traffic =
-        traffic(call, explanation.decision, options, placement, explanation.transports, setting);
+    explanation.traffic = traffic(call, options, placement, explanation, setting);
   if (options.ranks > 1) explanation.synthesized = synthesis_for(options, request);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, request);

@@ -20,10 +20,11 @@ struct NetworkHost {
 
 /// Both directions alike. A link between a host and a switch is an adapter of the host.
 struct NetworkLink {
-  int ends[2] = {};       // nodes: hosts by number, then switches
-  double s_per_byte = 0;  // 0: not limited
-  double latency_s = 0;   // beside `Network::between`'s
-  double buffer_ms = 50;  // for netlab; the simulator drops nothing
+  int ends[2] = {};        // nodes: hosts by number, then switches
+  double s_per_byte = 0;   // 0: not limited
+  double latency_s = 0;    // beside `Network::between`'s
+  double buffer_ms = 50;   // for netlab; the simulator drops nothing
+  double bucket_kib = 32;  // likewise; in the simulator nothing passes faster than the link
 
   bool operator==(const NetworkLink&) const = default;
 };

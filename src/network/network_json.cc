@@ -86,6 +86,7 @@ class NetworkReader {
     link.latency_s = 1e-6 * fields.number("latency_us", 0, kTimeMax_us).value_or(0) +
                      1e-3 * fields.number("delay_ms", 0, 10'000).value_or(0);
     link.buffer_ms = fields.number("buffer_ms", 0.1, 10'000).value_or(50);
+    link.bucket_kib = fields.number("bucket_kib", 2, 1024).value_or(32);
     // Of netlab: the simulator loses nothing.
     for (const char* name : {"loss_percent", "reorder_percent"}) fields.number(name, 0, 100);
     fields.number("jitter_ms", 0, 10'000);
@@ -156,6 +157,7 @@ std::string text_of(const Network& network) {
     if (link.s_per_byte > 0) entry["rate_mbps"] = rounded(kBitsPerByte / (1e6 * link.s_per_byte));
     if (link.latency_s > 0) entry["latency_us"] = us(link.latency_s);
     if (link.buffer_ms != 50) entry["buffer_ms"] = link.buffer_ms;
+    if (link.bucket_kib != 32) entry["bucket_kib"] = link.bucket_kib;
     json["links"].push_back(entry);
   }
   Json& costs = json["costs"];

@@ -11,7 +11,7 @@ constexpr const char* kSmall = R"({
  "hosts": [{"name": "h0", "ranks": 2}, {"name": "h1"}],
  "switches": [{"name": "s0"}],
  "links": [
-  {"between": ["h0", "s0"], "rate_mbps": 200, "buffer_ms": 20},
+  {"between": ["h0", "s0"], "rate_mbps": 200, "buffer_ms": 20, "bucket_kib": 8},
   {"between": ["h1", "s0"], "rate_mbps": 50, "delay_ms": 10}
  ],
  "costs": {"between_hosts": {"latency_us": 30, "overhead_us": 4}, "add_bytes_per_s": 1e9}
@@ -50,6 +50,8 @@ TEST(Network, ReadsWhatNetlabReads) {
   EXPECT_EQ(network.host_of_rank(), (std::vector<int>{0, 0, 1}));
   ASSERT_EQ(network.links.size(), 2u);
   EXPECT_DOUBLE_EQ(network.links[0].s_per_byte, 8 / 200e6);
+  EXPECT_DOUBLE_EQ(network.links[0].bucket_kib, 8);
+  EXPECT_DOUBLE_EQ(parse_network(text_of(network)).links[0].bucket_kib, 8);
   EXPECT_DOUBLE_EQ(network.links[1].latency_s, 10e-3);
   EXPECT_DOUBLE_EQ(network.between.latency_s, 30e-6);
   EXPECT_DOUBLE_EQ(network.add_s_per_byte, 1e-9);

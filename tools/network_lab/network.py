@@ -2,16 +2,15 @@
 calling process.
 
 A switch is a bridge, a link a pair of virtual Ethernet devices. At each end of a link a token bucket
-(tbf) passes what leaves there at the link's rate, and netem delays, loses and reorders. Segments
-offloaded to the device stay at 16 KiB, so that a bucket of 32 KiB takes them whole: greater buckets
-would let the first messages of a burst pass faster than the link.
+(tbf) passes what leaves there at the link's rate, and netem delays, loses and reorders. What a bucket
+holds passes faster than the link after a pause. Segments offloaded to the device have at most half of it,
+and at most 16 KiB: smaller ones cost more of the processors.
 """
 import subprocess
 
 from network_lab.failure import Failure
 
-SEGMENT_BYTES = 16 << 10
-BUCKET_BYTES = 32 << 10
+SEGMENT_BYTES_MAX = 16 << 10
 HEAD_ADDRESS = "255.254"  # on each network, beside 10.N
 
 
@@ -32,8 +31,9 @@ def call(*words):
 
 def limit(link, device, inside=()):
     """What leaves `device`; `inside`: words that lead into its network namespace."""
-    call(*inside, "ip", "link", "set", device, "gso_max_size", SEGMENT_BYTES, "gro_max_size",
-         SEGMENT_BYTES)
+    bucket_bytes = int(link.bucket_kib * 1024)
+    segment_bytes = min(SEGMENT_BYTES_MAX, bucket_bytes // 2)
+    call(*inside, "ip", "link", "set", device, "gso_max_size", segment_bytes, "gro_max_size", segment_bytes)
     parent = ["root"]
     if link.needs_netem:
         words = ["limit", 100_000]
@@ -46,7 +46,7 @@ def limit(link, device, inside=()):
         parent = ["parent", "1:1"]
     if link.rate_mbps:
         call(*inside, "tc", "qdisc", "add", "dev", device, *parent, "tbf", "rate",
-             f"{link.rate_mbps * 1e6:.0f}bit", "burst", f"{BUCKET_BYTES}b", "latency",
+             f"{link.rate_mbps * 1e6:.0f}bit", "burst", f"{bucket_bytes}b", "latency",
              f"{link.buffer_ms}ms")
 
 

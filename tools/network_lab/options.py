@@ -67,10 +67,12 @@ def quantity(units, example):
 rate = quantity(RATE_UNITS, "200mbit")
 time = quantity(TIME_UNITS, "5ms")
 percent = quantity({"%": 1}, "0.5%")
+size = quantity({"kib": 1}, "8kib")
 seconds = quantity({"s": 1, "m": 60, "h": 3600}, "90s")
 # Option, field of a link, how it is read, what it is.
 LINK_OPTIONS = (("rate", "rate_mbps", rate, "of every link, each way: 200mbit, 1gbit (default: no limit)"),
                 ("buffer", "buffer_ms", time, "how long a packet may wait before it is dropped (default 50ms)"),
+                ("bucket", "bucket_kib", size, "how much passes at once after a pause (default 32kib)"),
                 ("delay", "delay_ms", time, "added on every link, each way"),
                 ("jitter", "jitter_ms", time, "the delay varies by so much"),
                 ("loss", "loss_percent", percent, "of the packets on every link, each way: 0.1%%"),
@@ -108,7 +110,7 @@ def parser():
     for name, _, read, text in LINK_OPTIONS:
         add(f"--{name}", type=read, metavar=read_name(read), help=text)
     add("--host", type=change, action="append", default=[], metavar="K:rate=RATE",
-        help="the links of host K differ; also buffer, delay, jitter, loss, reorder, and ranks, its number, "
+        help="the links of host K differ; also buffer, bucket, delay, jitter, loss, reorder, and ranks, its number, "
              "with commas between")
     add("--shape", metavar="FILE", help="the network, as JSON (docs/network.md), instead of all these")
     add("--print-shape", action="store_true", help="print it as such a file, and make nothing")
@@ -124,7 +126,7 @@ def parser():
 
 
 def read_name(read):
-    return {rate: "RATE", time: "TIME", percent: "PERCENT"}[read]
+    return {rate: "RATE", time: "TIME", percent: "PERCENT", size: "SIZE"}[read]
 
 
 def shape_of(given, complain):

@@ -13,7 +13,8 @@ from network_lab.failure import Failure
 
 NAME = r"[a-z][a-z0-9]{0,9}"  # with ".7" the name of an interface: at most 15 characters
 HOSTS_MAX = 250
-NUMBERS = {"rate_mbps": (0.1, 400_000), "buffer_ms": (0.1, 10_000), "delay_ms": (0, 10_000),
+NUMBERS = {"rate_mbps": (0.1, 400_000), "buffer_ms": (0.1, 10_000),
+           "bucket_kib": (2, 1024), "delay_ms": (0, 10_000),
            "jitter_ms": (0, 10_000), "latency_us": (0, 1e9), "loss_percent": (0, 100), "reorder_percent": (0, 100)}
 
 
@@ -23,6 +24,7 @@ class Link:
     between: tuple
     rate_mbps: float = None  # 10^6 bits a second; None: not limited
     buffer_ms: float = 50    # how long a packet may wait in the queue before it is dropped
+    bucket_kib: float = 32   # how much passes at once after a pause
     delay_ms: float = 0      # these four need netem in the kernel
     jitter_ms: float = 0
     loss_percent: float = 0

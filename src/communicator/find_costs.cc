@@ -62,9 +62,13 @@ std::string described_network(const std::string& words) {
   }
 }
 
+bool says_what_messages_cost(const Network& network) {
+  return network.between != Network().between;
+}
+
 /// Where nothing else is said of messages, those cost what was measured between hosts.
 Network with_measured(Network network, const Costs& costs) {
-  if (!is_measured(costs.inter) || network.between != Network().between) return network;
+  if (!is_measured(costs.inter) || says_what_messages_cost(network)) return network;
   network.between.latency_s = costs.model.inter.latency_s;
   network.between.overhead_s = costs.model.inter.overhead_s;
   for (NetworkLink& link : network.links) link.latency_s = 0;  // was measured, too
@@ -151,7 +155,10 @@ void apply_description(Costs& costs) {
   if (!costs.network || is_measured(costs.inter)) return;
   const PlanRequest request = request_on(costs.network->network(), Collective::all_reduce, 0, 0);
   if (request.cost.inter.s_per_byte <= 0) return;  // one host, or links without a rate
-  costs.model.inter = request.cost.inter;
+  if (says_what_messages_cost(costs.network->network()))
+    costs.model.inter = request.cost.inter;
+  else
+    costs.model.inter.s_per_byte = request.cost.inter.s_per_byte;
   costs.model.racks_s_per_byte = request.cost.racks_s_per_byte;
   costs.racks = request.racks;
   costs.inter = CostSource::described;

@@ -26,6 +26,7 @@ constexpr double kGuess = 1.5;  // beside calls so short that were measured: rat
 /// A partner beyond kPartnersFew. To connect takes some 100 us and 130 KB at either end, which
 /// comes once in many calls; who waits looks at all of them in turn, over and over.
 constexpr double kPartner_s = 3e-6;
+constexpr int kRoundsAtOnce = 2;    // one each way
 constexpr double kTurn_s = 5e-6;    // of a thread on a shared CPU, between two waits
 constexpr double kCold_s = 0.5e-6;  // a message, where others have used the caches meanwhile
 constexpr size_t kSliceAlign = 64;  // a cache line; whole elements of every type
@@ -116,8 +117,7 @@ class Predictor {
       return similar == nullptr ? guessed_s(choice, bytes) : by_similar_s(choice, *similar, bytes);
     }
     if (bytes <= longest->bytes) return measured_s(choice, bytes);
-    if (!request_.slow_ones_left_out)
-      return longest->seconds + growth_s(choice, longest->bytes, bytes);
+    if (!request_.slow_ones_left_out) return lengthened_s(choice, *longest, bytes);
     const size_t known = std::clamp(bytes, longest->bytes, longest_of(choice.collective));
     const double least_s = longest->seconds * fastest_s(choice.collective, known) /
                            fastest_s(choice.collective, longest->bytes);
@@ -221,7 +221,7 @@ class Predictor {
     const MeasuredTime time{choice.collective, choice.algorithm, like.bytes,
                             slowdown * modelled_s(choice, like.bytes)};
     if (bytes <= time.bytes) return shortened_s(choice, time, bytes);
-    return time.seconds + growth_s(choice, time.bytes, bytes);
+    return lengthened_s(choice, time, bytes);
   }
 
   /// Of an algorithm that was not measured, beside others that were.
@@ -240,9 +240,18 @@ class Predictor {
     if (time.bytes == request_.times.front().bytes) return time.seconds * part;
     return std::min(time.seconds, std::max(time.seconds * part, guessed_s(choice, bytes)));
   }
-  /// What more bytes add, as modelled.
+  /// Of more bytes than were measured. Where all messages go at once links hide what CPUs do for
+  /// them, once they are busy for longer; not what the shortest calls take, which is waiting.
+  double lengthened_s(const Choice& choice, const MeasuredTime& time, size_t bytes) const {
+    const double added_s = time.seconds + growth_s(choice, time.bytes, bytes);
+    const bool is_shortest = time.bytes == request_.times.front().bytes;
+    if (!several_ || choice.bound.rounds > kRoundsAtOnce || is_shortest) return added_s;
+    return std::min(added_s, std::max(time.seconds, modelled_s(choice, bytes)));
+  }
+  /// What more bytes add, as modelled: what they take on the link at least.
   double growth_s(const Choice& choice, size_t from, size_t bytes) const {
-    return std::max(modelled_s(choice, bytes) - modelled_s(choice, from), 0.0);
+    return std::max(modelled_s(choice, bytes) - modelled_s(choice, from),
+                    link_s(choice, bytes) - link_s(choice, from));
   }
 
   /// As the cost model says, in slices of so many bytes.

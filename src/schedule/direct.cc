@@ -107,7 +107,9 @@ double predict_s(const CostTerms& t, Collective collective) {
   const double posts = others * t.slices_of(block) * overhead;
   const double move = moving(t, others * block, t.all_cross) * t.incast(block);
   if (!t.mapped) {
-    const double once = round + posts + move;
+    // Between hosts links move what was posted while the others are posted.
+    const double once =
+        round + (t.hosts > 1 ? overhead + std::max(posts - overhead, move) : posts + move);
     return (collective == Collective::all_reduce ? 2 * once : once) +
            (is_reduction(collective) ? adding(t, others * block) : 0);
   }

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "requests.h"
@@ -36,7 +37,8 @@ struct State {
   std::unique_ptr<Communicator> communicator;
   int keyval = MPI_KEYVAL_INVALID;
   MPI_Comm self{};
-  std::mutex mutex;  // guards what follows
+  Channel* world = nullptr;  // of MPI_COMM_WORLD
+  std::mutex mutex;          // guards what follows
   std::set<Channel*> channels;
   std::vector<std::thread> leaving;  // freed ones: other ranks may still be in a call
 };
@@ -174,7 +176,7 @@ Channel::Channel(std::unique_ptr<Communicator> communicator) : Channel(*communic
   owned_ = std::move(communicator);
 }
 
-void Channel::run(const Call& call) {
+void Channel::run(Call&& call) {
   static const std::function<void()> meanwhile = progress_mpi;
   const Extent extent = extent_of(call, rank(), size());
   const size_t in_bytes = extent.in * size_of(call.type),
@@ -233,22 +235,21 @@ bool Channel::is_unused() const {
   return std::ranges::all_of(persistent_, &Persistent::is_free);
 }
 
-void Channel::run_staged(const Call& call, size_t in_bytes, size_t out_bytes) {
+void Channel::run_staged(Call& call, size_t in_bytes, size_t out_bytes) {
   static const std::function<void()> meanwhile = progress_mpi;
   const size_t bytes = std::max(in_bytes, out_bytes);
   if (stage_.size() < 2 * bytes)
     stage_ = communicator_->allocate<uint8_t>(2 * std::bit_ceil(bytes));
-  Call staged = call;
-  staged.in = stage_.data();
-  staged.out = stage_.data();
+  const void* const in = std::exchange(call.in, stage_.data());
+  void* const staged_out = stage_.data() + (in == call.out ? 0 : stage_.size() / 2);
+  void* const out = std::exchange(call.out, staged_out);
   const bool is_broadcast = call.collective == Collective::broadcast;
-  if (call.in != call.out) staged.out = stage_.data() + stage_.size() / 2;
   if (in_bytes > 0 && !(is_broadcast && call.root != rank()))
-    std::memcpy(stage_.data(), call.in, in_bytes);
-  communicator_->run_beside(staged, meanwhile);
+    std::memcpy(stage_.data(), in, in_bytes);
+  communicator_->run_beside(call, meanwhile);
   // The root's own buffer may be one that cannot be written.
   if (out_bytes > 0 && !(is_broadcast && call.root == rank()))
-    std::memcpy(call.out, staged.out, out_bytes);
+    std::memcpy(out, staged_out, out_bytes);
 }
 
 void open_session() {
@@ -268,11 +269,12 @@ void open_session() {
   pmpi.Comm_create_keyval(copy_nothing, delete_attribute, &state.keyval, nullptr);
   pmpi.Comm_dup(MPI_COMM_SELF, &state.self);
   state.communicator = std::move(communicator);
-  find_or_make_channel(comm_world);  // for nonblocking calls, which cannot
+  state.world = find_or_make_channel(comm_world);  // for nonblocking calls, too, which cannot
 }
 
 void close_session() {
   if (!state.communicator) return;
+  state.world = nullptr;
   std::vector<Channel*> left;
   {
     std::lock_guard lock(state.mutex);
@@ -308,7 +310,9 @@ Communicator* session() {
   return state.communicator.get();
 }
 
+// The MPI takes a lock to find an attribute, which short calls notice.
 Channel* find_channel(MPI_Comm comm) {
+  if (comm == comm_world && state.world != nullptr) return state.world;
   void* value = nullptr;
   int found = 0;
   if (pmpi.Comm_get_attr(comm, state.keyval, &value, &found) != MPI_SUCCESS) return nullptr;

@@ -25,8 +25,9 @@ class Channel {
   Left left() const { return left_; }
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
-  /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Throws Error.
-  void run(const Call& call);
+  /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Changes `call`.
+  /// Throws Error.
+  void run(Call&& call);
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
   Work start(const Prepared& prepared) { return prepared.start(*started_); }
@@ -49,7 +50,7 @@ class Channel {
     bool is_free = false;
   };
 
-  void run_staged(const Call& call, size_t in_bytes, size_t out_bytes);
+  void run_staged(Call& call, size_t in_bytes, size_t out_bytes);
   Communicator* persistent_at(size_t index);
   bool is_unused() const;  // with mutex_
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "bytes.h"
 #include "channel.h"
@@ -429,7 +430,7 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
       Prepared prepared(true);                                                       \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;  \
       if (left != Left::none) return left;                                           \
-      channel.run(prepared.call);                                                    \
+      channel.run(std::move(prepared.call));                                         \
       prepared.finish();                                                             \
       return left;                                                                   \
     };                                                                               \

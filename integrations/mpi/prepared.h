@@ -1,7 +1,7 @@
 // A collective as this rank takes part in it.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,7 +50,7 @@ class Prepared {
 
  private:
   template <class Do>
-  static void for_each_of(std::deque<Bytes>& parts, std::optional<Bytes>& whole, const Do& act) {
+  static void for_each_of(std::list<Bytes>& parts, std::optional<Bytes>& whole, const Do& act) {
     if (whole) act(*whole);
     for (Bytes& part : parts) act(part);
   }
@@ -58,7 +58,7 @@ class Prepared {
   const bool waits_;
   bool is_messages_ = false;
   std::vector<Call> messages_;
-  std::deque<Bytes> sent_, received_;
+  std::list<Bytes> sent_, received_;
   const std::byte* own_from_ = nullptr;
   std::byte* own_to_ = nullptr;
   size_t own_bytes_ = 0;

@@ -44,13 +44,17 @@ int error_class_of(const Error& error) {
 }
 
 void count_call(Kind kind, Left left) {
+  if (!wants_report()) return;
   counted[static_cast<size_t>(kind) * kReasons + static_cast<size_t>(left)].fetch_add(
       1, std::memory_order_relaxed);
 }
 
 bool wants_report() {
-  const char* const wish = getenv("ROPEWALK_MPI_REPORT");
-  return wish != nullptr && std::string_view(wish) == "1";
+  static const bool wanted = [] {
+    const char* const wish = getenv("ROPEWALK_MPI_REPORT");
+    return wish != nullptr && std::string_view(wish) == "1";
+  }();
+  return wanted;
 }
 
 void print_report(const std::string& transport) {

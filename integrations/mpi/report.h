@@ -38,7 +38,7 @@ enum class Left : uint8_t {
 void print_failure(int ranks, const char* what);
 /// The class that the program gets: of a process that has failed, where its MPI has one.
 int error_class_of(const Error& error);
-/// Threads: any.
+/// For the report, where one is wanted. Threads: any.
 void count_call(Kind kind, Left left);
 /// Whether ROPEWALK_MPI_REPORT asks for it.
 bool wants_report();

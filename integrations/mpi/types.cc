@@ -6,8 +6,11 @@
 namespace ropewalk::mpi {
 namespace {
 
+enum class OpClass : uint8_t { arithmetic, logical, bitwise };
+
 struct Op {
   MPI_Op handle;
+  OpClass op_class;
   ReduceKind kind;  // `user`: by `function`
   UserReduction function = nullptr;
 };
@@ -81,21 +84,16 @@ void find_fortran_types() {
 }
 
 void find_ops() {
-  ops = {{MPI_SUM, ReduceKind::sum},
-         {MPI_PROD, ReduceKind::prod},
-         {MPI_MIN, ReduceKind::min},
-         {MPI_MAX, ReduceKind::max},
-         {MPI_LAND, ReduceKind::user, reduce_integers<std::logical_and<>>},
-         {MPI_LOR, ReduceKind::user, reduce_integers<std::logical_or<>>},
-         {MPI_LXOR, ReduceKind::user, reduce_integers<LogicalXor>},
-         {MPI_BAND, ReduceKind::user, reduce_integers<std::bit_and<>>},
-         {MPI_BOR, ReduceKind::user, reduce_integers<std::bit_or<>>},
-         {MPI_BXOR, ReduceKind::user, reduce_integers<std::bit_xor<>>}};
-}
-
-bool is_logical(MPI_Op op) {
-  const auto found = std::ranges::find(ops, op, &Op::handle) - ops.begin();
-  return found >= 4 && found < 7;
+  ops = {{MPI_SUM, OpClass::arithmetic, ReduceKind::sum},
+         {MPI_PROD, OpClass::arithmetic, ReduceKind::prod},
+         {MPI_MIN, OpClass::arithmetic, ReduceKind::min},
+         {MPI_MAX, OpClass::arithmetic, ReduceKind::max},
+         {MPI_LAND, OpClass::logical, ReduceKind::user, reduce_integers<std::logical_and<>>},
+         {MPI_LOR, OpClass::logical, ReduceKind::user, reduce_integers<std::logical_or<>>},
+         {MPI_LXOR, OpClass::logical, ReduceKind::user, reduce_integers<LogicalXor>},
+         {MPI_BAND, OpClass::bitwise, ReduceKind::user, reduce_integers<std::bit_and<>>},
+         {MPI_BOR, OpClass::bitwise, ReduceKind::user, reduce_integers<std::bit_or<>>},
+         {MPI_BXOR, OpClass::bitwise, ReduceKind::user, reduce_integers<std::bit_xor<>>}};
 }
 
 }  // namespace
@@ -126,24 +124,22 @@ bool is_user_op(MPI_Op op) {
 std::optional<ReduceOp> find_op(MPI_Op op, const Type& type) {
   const auto found = std::ranges::find(ops, op, &Op::handle);
   if (found == ops.end()) return {};
-  const bool logical = is_logical(op);
-  const bool bitwise = found->kind == ReduceKind::user && !logical;
   bool defined = false;
   switch (type.type_class) {
     case TypeClass::integer:
       defined = true;
       break;
     case TypeClass::floating:
-      defined = found->kind != ReduceKind::user;
+      defined = found->op_class == OpClass::arithmetic;
       break;
     case TypeClass::complex:
       defined = found->kind == ReduceKind::sum;
       break;
     case TypeClass::logical:
-      defined = logical;
+      defined = found->op_class == OpClass::logical;
       break;
     case TypeClass::bytes:
-      defined = bitwise;
+      defined = found->op_class == OpClass::bitwise;
       break;
     case TypeClass::none:
       break;

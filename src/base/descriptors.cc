@@ -1,9 +1,13 @@
 #include "base/descriptors.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+
+#include "base/unique_fd.h"
 
 namespace ropewalk {
 
@@ -19,6 +23,11 @@ void raise_descriptor_limit() {
   if (limits.rlim_cur >= std::min(limits.rlim_max, kEnough)) return;
   limits.rlim_cur = std::min(limits.rlim_max, kEnough);
   setrlimit(RLIMIT_NOFILE, &limits);
+}
+
+void reserve_descriptors(int count) {
+  const UniqueFd any(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd last(::fcntl(any.get(), F_DUPFD_CLOEXEC, count - 1));
 }
 
 std::string advice_for_descriptors(int error) {

@@ -24,6 +24,10 @@ namespace {
 
 using namespace bootstrap;
 
+/// What a process holds open while one epoch follows another: a table that grows then would make
+/// all wait.
+constexpr int kDescriptors = 128, kDescriptorsPerRank = 32, kManyRanks = 64;
+
 [[noreturn]] void fail(ErrorCode code, int rank, std::string reason, std::string advice) {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
 }
@@ -177,6 +181,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
     return world;
   }
   check_descriptor_limit(identity);
+  reserve_descriptors(kDescriptors + kDescriptorsPerRank * std::min(identity.size, kManyRanks));
   ControlSetup setup;
   setup.death_watch = std::make_unique<DeathWatch>(identity.size);
   if (std::string address = setup.death_watch->address(); !address.empty())

@@ -156,8 +156,10 @@ void Communicator::Impl::tell_rest() {
   }
 }
 
-/// The last communicator of the process ends the job.
+/// The last communicator of the process ends the job. One that is followed by another lives on in
+/// that (Session::former_world), and has time to tell the others what they may not have heard.
 void Communicator::Impl::leave_job() {
+  if (session->is_followed) return;
   driver->locked([this] { session->worker.connections().set_left(); });
   session->job.leave(session->calls_of_whole, [this] { return driver->serve(); });
 }

@@ -80,6 +80,7 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
   /// not. Of two that followed one epoch there would be two jobs.
   std::optional<Error> end;
+  bool is_followed = false;  // by the next epoch, on this rank
   /// The number of the last committed call whose sum this rank has (committed.h).
   std::atomic<uint32_t> sums_to_commit{0};
   MemoryRegistry memories;

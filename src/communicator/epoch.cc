@@ -397,6 +397,7 @@ std::unique_ptr<Communicator> Communicator::next_epoch(
     if (!joined) return nullptr;
     auto next = std::make_unique<Communicator>(joined);
     impl_->session->is_followed = true;
+    joined->session->former = std::make_unique<FormerEpoch>(impl_);
     impl_->session->end = Error(ErrorCode::invalid_argument, admits ? "grow" : "shrink",
                                 "this epoch has been followed by the next",
                                 "call it on the communicator that shrink or grow has given");

@@ -12,6 +12,7 @@
 
 #include "bootstrap/newcomers.h"
 #include "bootstrap/part.h"
+#include "communicator/former_epoch.h"
 #include "engine/driver.h"
 #include "job/job.h"
 
@@ -77,6 +78,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<bootstrap::NewcomerListener> newcomers;
   /// Tells late members of the epoch before how that was agreed upon.
   std::shared_ptr<World> former_world;
+  /// What else the epoch before has used.
+  std::unique_ptr<FormerEpoch> former;
   /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
   /// not. Of two that followed one epoch there would be two jobs.
   std::optional<Error> end;

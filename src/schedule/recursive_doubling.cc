@@ -100,27 +100,75 @@ void append_recursive_doubling(Builder& out, const std::vector<int>& members, in
   if (paired) out.send_copy(sum, members[position - 1]);
 }
 
-/// A long sum is granted when the one before it has been added.
+namespace {
+
+/// What rounds take, one after the other.
+struct DoublingRounds {
+  double first = 0;  // of the first slice
+  double pace = 0;   // of each further one
+
+  double all(const CostTerms& t) const { return first + (t.slices_of(t.bytes) - 1) * pace; }
+};
+
+/// Whether ranks that differ in the bit of `distance` are always in one group of so many.
+bool are_together(double group, double distance) {
+  return static_cast<int>(group) % (2 * static_cast<int>(distance)) == 0;
+}
+
+/// A round between ranks `distance` apart, so many of which send from a host, and from a rack.
+/// `grants`: long messages wait for the receiver's word.
+void add_round(const CostTerms& t, double distance, double of_host, double of_rack, bool grants,
+               DoublingRounds& rounds) {
+  const double slice = t.bytes / t.slices_of(t.bytes);
+  const bool inside = are_together(t.local, distance);
+  const LinkCost& link = inside ? t.inside : t.near;
+  const double far = are_together(t.rack_size, distance) ? 0 : std::min(of_rack, distance);
+  const double port = inside ? 0 : passing(t, slice, std::max(of_host, 1.0), far);
+  const double cpu = link.overhead_s + adding(t, slice) + (inside ? slice * link.s_per_byte : 0);
+  rounds.first += cpu + port + link.latency_s;
+  if (grants && !t.is_whole(t.bytes)) rounds.first += link.overhead_s + link.latency_s;
+  rounds.pace += std::max(port, cpu);
+}
+
+}  // namespace
+
+/// A long sum is granted when the one before it has been added. Pairs that fold begin one message
+/// later than the others, whose sums are there when they meet: so the way into the first pair's sum
+/// and on to the last rank, or out of another pair, is the longest.
 double described_recursive_doubling_s(const CostTerms& t, double members, double step) {
-  const int n = static_cast<int>(members);
-  const double slices = t.slices_of(t.bytes), slice = t.bytes / slices, add = adding(t, slice);
-  const bool whole = t.is_whole(t.bytes), folds = n > floor_power_of_two(n);
-  const int rounds = recursive_doubling_bound(n).rounds;
-  const double sharing = step < t.local ? t.local : 1;
-  double sum = 0, pace = 0;
-  for (double round = 0, distance = folds ? step / 2 : step; round < rounds; ++round) {
-    const bool inside = distance < t.local;
-    const LinkCost& link = inside ? t.inside : t.near;
-    const double port =
-        inside ? 0 : passing(t, slice, sharing, distance < t.rack_size ? 0 : t.rack_size / step);
-    const double cpu = link.overhead_s + add + (inside ? slice * link.s_per_byte : 0);
-    sum += cpu + port + link.latency_s;
-    if (!whole) sum += link.overhead_s + link.latency_s;
-    pace += std::max(port, cpu);
-    distance *= 2;
+  const int n = static_cast<int>(members), core = floor_power_of_two(n), extra = n - core;
+  const auto pairs_of = [&](double group) { return group / (2 * step); };
+  // Ranks of a group that meet a pair from elsewhere.
+  const auto met_of = [&](double group) {
+    return std::min(group / step, pairs_of(std::min(2 * step * extra, t.n - group)));
+  };
+  DoublingRounds to_last, to_pair;
+  const auto add_pairs_round = [&](double distance, bool grants, DoublingRounds& rounds) {
+    add_round(t, distance, pairs_of(t.local), pairs_of(t.rack_size), grants, rounds);
+  };
+  if (extra > 0) {
+    add_pairs_round(step, true, to_last);
+    to_pair = to_last;
+    add_pairs_round(step, false, to_pair);
   }
-  const double told = (rounds - 1) * t.link.overhead_s - t.link.latency_s;
-  return sum + (slices - 1) * pace + (whole ? 0 : std::max(t.link.overhead_s, told));
+  int count = extra > 0 ? 1 : 0;
+  double distance = extra > 0 ? 2 * step : step;
+  for (int place = 1; place < core; place *= 2, distance *= 2, ++count) {
+    const bool grants = extra == 0 || place > 1;
+    if (place < extra) {
+      add_pairs_round(distance, grants, to_last);
+      add_pairs_round(distance, grants, to_pair);
+      continue;
+    }
+    if (extra > 0)
+      add_round(t, distance, met_of(t.local), met_of(t.rack_size), grants, to_last);
+    else
+      add_round(t, distance, t.local / step, t.rack_size / step, grants, to_last);
+    to_pair.first += t.near.overhead_s + adding(t, t.bytes / t.slices_of(t.bytes));
+  }
+  const double told = (count - 1) * t.link.overhead_s - t.link.latency_s;
+  return std::max(to_last.all(t), extra > 0 ? to_pair.all(t) : 0) +
+         (t.is_whole(t.bytes) ? 0 : std::max(t.link.overhead_s, told));
 }
 
 Bound recursive_doubling_bound(int n) {

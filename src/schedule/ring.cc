@@ -66,23 +66,27 @@ double predict_chain_s(const CostTerms& t, bool adds) {
   return between * (t.round() + stage) + (t.n - 1 - between) * inside + (slices - 1) * stage;
 }
 
-/// An all_reduce. Blocks go once around, and no link passes one faster than it can.
+/// An all_reduce. Blocks go around twice, and no link passes one faster than it can. The first
+/// slice of a block is the longest: it sets how soon the next rank begins to send. A short second
+/// one is there before the first is added, and is added before the first is sent on.
 double described_s(const CostTerms& t) {
-  const double block = t.bytes / t.n, slices = t.slices_of(block), slice = block / slices;
-  const double hops = 2 * (t.n - 1), add = adding(t, slice);
+  const double block = t.bytes / t.n, slices = t.slices_of(block), slice = std::min(t.slice, block);
+  const double last = block - (slices - 1) * slice, hops = t.n - 1;
   const double leaving = t.hosts > 1 ? t.hosts / t.n : 0, far = t.racks > 1 ? t.racks / t.n : 0;
   const double store = t.is_whole(block) ? slice : slice / 2;  // long ones are added where they lie
   const double hop =
       leaving * (t.near.overhead_s + t.near.latency_s) + (leaving - far) * passing(t, slice, 1, 0) +
       far * passing(t, slice, 1, 1) +
       (1 - leaving) * (t.inside.overhead_s + t.inside.latency_s + store * t.inside.s_per_byte);
+  const bool is_before = slices == 2 && passing(t, last, 1, 1) < adding(t, slice);
+  const double add = adding(t, slice) + (is_before ? leaving * adding(t, last) : 0);
   const double cpu = (t.is_whole(block) ? 1 : 2 + slices) * t.link.overhead_s;
   const double port = passing(t, block, 1, 1),
                inside = t.hosts > 1 ? 0 : block * t.inside.s_per_byte;
-  const double stages = std::max(port, cpu + slices * add) + std::max(port, cpu + inside);
   const double start = t.link.overhead_s + t.link.latency_s;
-  return std::max(hops * hop + hops / 2 * add, hops / 2 * stages + start) +
-         (t.is_whole(block) ? 0 : start + t.link.overhead_s);
+  const double there = std::max({hop + add, port, cpu + adding(t, block)});
+  const double back = std::max({hop, port, cpu + inside});
+  return hops * (there + back) + (t.is_whole(block) ? 0 : start + t.link.overhead_s);
 }
 
 double predict_s(const CostTerms& t, Collective collective) {

@@ -137,7 +137,7 @@ Likeness no_likeness(const Network& network) {
 }
 
 Likeness find_likeness(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
-                       const std::vector<Schedule>& first) {
+                       const std::vector<Schedule>& first, uint64_t ways_max) {
   const Network& network = routes.network();
   if (symmetry.kind == Symmetry::Kind::none) return no_likeness(network);
   Likeness likeness;
@@ -155,7 +155,7 @@ Likeness find_likeness(Routes& routes, const ScheduleKey& key, const Symmetry& s
   const std::vector<std::vector<int>> receivers = receivers_of(first);
   uint64_t ways = 0;
   for (const std::vector<int>& own : receivers) ways += own.size();
-  if (ways * static_cast<uint64_t>(key.ranks / symmetry.unit) > kWaysMax)
+  if (ways * static_cast<uint64_t>(key.ranks / symmetry.unit) > std::min(kWaysMax, ways_max))
     return no_likeness(network);
   for (int period = symmetry.unit; period < key.ranks; period += symmetry.unit) {
     if (key.ranks % period != 0) continue;

@@ -27,9 +27,10 @@ struct Likeness {
   }
 };
 
-/// Of a schedule whose first ranks, as many as are said not to be alike, are `first`.
+/// Of a schedule whose first ranks, as many as are said not to be alike, are `first`. Where more
+/// than `ways_max` ways are to be looked up none are alike.
 Likeness find_likeness(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
-                       const std::vector<Schedule>& first);
+                       const std::vector<Schedule>& first, uint64_t ways_max);
 /// All differ.
 Likeness no_likeness(const Network& network);
 

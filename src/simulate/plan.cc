@@ -1,6 +1,7 @@
 #include "simulate/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "ropewalk/status.h"
@@ -91,6 +92,30 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const S
   call.in_list_order = way.in_list_order;
   if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;
   return call;
+}
+
+Algorithm choose_on(Routes& routes, const PlanRequest& asked) {
+  PlanRequest request = asked;
+  request.bytes = std::min(asked.bytes, kPlannedBytesMax);
+  const PlanDecision decision = choose(request);
+  Algorithm best = decision.algorithm;
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : decision.candidates) {
+    if (!candidate.eligible) continue;
+    double seconds = 1e-6 * candidate.predicted_us;
+    try {
+      CallToSimulate call = call_for(request, candidate.algorithm);
+      call.messages_max = kPlannedMessagesMax;
+      seconds = simulate_call(routes, call).seconds();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::exhausted) throw;
+    }
+    if (seconds < best_s) {
+      best_s = seconds;
+      best = candidate.algorithm;
+    }
+  }
+  return best;
 }
 
 std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,

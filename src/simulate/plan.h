@@ -35,6 +35,15 @@ struct SimulationWay {
 /// Of all that the planner considers, or the one that `request` forces; fastest first.
 std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,
                                                     const SimulationWay& way = {});
+/// What is best of all that the planner considers, as far as that is known at little expense:
+/// those are simulated that have few messages, and of the others the closed form counts. For
+/// callers that ask about a network, rather than run a call.
+Algorithm choose_on(Routes& routes, const PlanRequest& asked);
+/// So many steps, times slices, of an algorithm are few: at most some 20 ms.
+inline constexpr uint64_t kPlannedMessagesMax = 100'000;
+/// What is best of so many bytes is best of more.
+inline constexpr size_t kPlannedBytesMax = 256 << 20;
+
 /// The one, with slices as the engine would have them.
 CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm,
                         const SimulationWay& way = {});

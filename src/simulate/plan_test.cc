@@ -9,6 +9,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "ropewalk/status.h"
 
 namespace ropewalk {
 namespace {
@@ -22,52 +25,129 @@ int planned_ranks_max() {
 /// bytes is left out, unless it was chosen.
 class Rivals {
  public:
-  explicit Rivals(const Network& network) : routes_(network) {}
+  Rivals(const Network& network, Collective collective)
+      : routes_(network), collective_(collective) {}
 
-  /// How many times as long as the best the planner's choice takes; `told`: of which algorithms.
-  double distance(size_t bytes, std::string& told) {
-    const PlanRequest request = request_on(routes_.network(), Collective::all_reduce, 0, bytes);
-    const PlanDecision decision = choose(request);
+  PlanRequest request(size_t bytes) const {
+    return request_on(routes_.network(), collective_, 0, bytes);
+  }
+  Algorithm chosen(size_t bytes) { return choose_on(routes_, request(bytes)); }
+
+  /// How many times as long as the best `algorithm` takes; `told`: of which algorithms.
+  double distance(Algorithm algorithm, size_t bytes, std::string& told) {
+    const PlanRequest asked = request(bytes);
     std::map<Algorithm, double> seconds;
-    for (const Candidate& candidate : decision.candidates)
+    for (const Candidate& candidate : choose(asked).candidates)
       if (candidate.eligible &&
-          (candidate.algorithm == decision.algorithm || !too_slow_.contains(candidate.algorithm)))
+          (candidate.algorithm == algorithm || !too_slow_.contains(candidate.algorithm)))
         seconds[candidate.algorithm] =
-            simulate_call(routes_, call_for(request, candidate.algorithm)).seconds();
+            simulate_call(routes_, call_for(asked, candidate.algorithm)).seconds();
     const auto best = std::ranges::min_element(
         seconds, {}, [](const auto& of_algorithm) { return of_algorithm.second; });
-    for (const auto& [algorithm, taken_s] : seconds)
-      if (taken_s > 3 * best->second) too_slow_.insert(algorithm);
-    const double chosen_s = seconds.at(decision.algorithm);
-    told =
-        fmt::format("{} of {} bytes takes {:.3g} s, and {} {:.3g} s", name_of(decision.algorithm),
-                    bytes, chosen_s, name_of(best->first), best->second);
+    for (const auto& [rival, taken_s] : seconds)
+      if (taken_s > 3 * best->second) too_slow_.insert(rival);
+    const double chosen_s = seconds.at(algorithm);
+    told = fmt::format("{} of {} bytes by {} takes {:.3g} s, and {} {:.3g} s", name_of(collective_),
+                       bytes, name_of(algorithm), chosen_s, name_of(best->first), best->second);
     return chosen_s / best->second;
   }
 
  private:
   Routes routes_;
+  const Collective collective_;
   std::set<Algorithm> too_slow_;
 };
 
+struct NetworkOfRanks {
+  const char* words;
+  std::vector<int> ranks;
+};
+
 // With TEST_PLANNED_RANKS=64 for more ranks, and up to 4 GiB.
-TEST(PlannersChoice, IsNearTheBestSimulated) {
-  const bool is_long = planned_ranks_max() > 32;
-  const std::pair<const char*, int> networks[] = {{"flat", 2},
-                                                  {"flat:ranks=4:rate=25gbit", 4},
-                                                  {"racks:2x4:uplink=4", 8},
-                                                  {"racks:4x2:uplink=2:rate=10gbit", 8}};
-  for (const auto& [words, least] : networks)
-    for (int ranks = least; ranks <= planned_ranks_max(); ranks *= 2) {
+const bool is_long = planned_ranks_max() > 32;
+const size_t bytes_max = is_long ? size_t{4} << 30 : size_t{16} << 20;
+
+/// Calls `check(network, rivals, bytes)` for each that is asked for.
+template <class Check>
+void for_each_call(const std::vector<NetworkOfRanks>& networks, Collective collective, size_t step,
+                   const Check& check) {
+  for (const auto& [words, counts] : networks)
+    for (const int ranks : counts) {
+      if (ranks > planned_ranks_max()) continue;
       const Network network = network_of_template(words, ranks);
-      Rivals rivals(network);
-      const size_t most = is_long ? size_t{4} << 30 : size_t{16} << 20;
-      for (size_t bytes = 8; bytes <= most; bytes *= is_long ? 2 : 4) {
-        std::string told;
-        EXPECT_LE(rivals.distance(bytes, told), 1.05)
-            << ranks << " ranks on " << words << ": " << told;
-      }
+      Rivals rivals(network, collective);
+      for (size_t bytes = 8; bytes <= bytes_max; bytes *= step)
+        check(fmt::format("{} ranks on {}", ranks, words), rivals, bytes);
     }
+}
+
+void expect_near(Collective collective, const std::vector<NetworkOfRanks>& networks, size_t step) {
+  for_each_call(networks, collective, step,
+                [](const std::string& network, Rivals& rivals, size_t bytes) {
+                  std::string told;
+                  EXPECT_LE(rivals.distance(rivals.chosen(bytes), bytes, told), 1.05)
+                      << network << ": " << told;
+                });
+}
+
+/// What may be asked: fat-trees, in which messages meet, too.
+const std::vector<NetworkOfRanks>& all_networks() {
+  static const std::vector<NetworkOfRanks> networks = {
+      {"flat", {2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64, 96}},
+      {"flat:ranks=4:rate=25gbit", {4, 8, 12, 16, 24, 32, 48, 64, 96}},
+      {"racks:2x4:uplink=4", {8, 16, 32, 64}},
+      {"racks:4x2:uplink=2:rate=10gbit", {8, 16, 32, 64}},
+      {"racks:2x3:uplink=4", {6, 12, 24, 48, 96}},
+      {"fat-tree:k=4:uplink=2", {16, 32, 64}}};
+  return networks;
+}
+
+TEST(PlannersChoice, IsNearTheBestSimulated) {
+  expect_near(Collective::all_reduce, all_networks(), is_long ? 2 : 4);
+}
+TEST(PlannersChoice, IsNearTheBestReduceScatter) {
+  expect_near(Collective::reduce_scatter, all_networks(), is_long ? 2 : 16);
+}
+TEST(PlannersChoice, IsNearTheBestAllGather) {
+  expect_near(Collective::all_gather, all_networks(), is_long ? 2 : 16);
+}
+TEST(PlannersChoice, IsNearTheBestBroadcast) {
+  expect_near(Collective::broadcast, all_networks(), is_long ? 2 : 16);
+}
+TEST(PlannersChoice, IsNearTheBestReduce) {
+  expect_near(Collective::reduce, all_networks(), is_long ? 2 : 16);
+}
+
+// Large jobs have nothing else.
+TEST(PlannersChoice, IsNearTheBestByClosedFormsAlone) {
+  const auto check = [](double most) {
+    return [most](const std::string& network, Rivals& rivals, size_t bytes) {
+      std::string told;
+      const Algorithm algorithm = choose(rivals.request(bytes)).algorithm;
+      EXPECT_LE(rivals.distance(algorithm, bytes, told), most) << network << ": " << told;
+    };
+  };
+  const size_t step = is_long ? 2 : 4;
+  for_each_call({{"flat", {2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64, 96}},
+                 {"flat:ranks=4:rate=25gbit", {4, 8, 12, 16, 24, 32, 48, 64, 96}},
+                 {"flat:ranks=3", {12, 24, 48}},
+                 {"racks:2x4:uplink=4", {8, 16, 32, 64}},
+                 {"racks:4x2:uplink=2:rate=10gbit", {8, 16, 32, 64}},
+                 {"racks:4x3:uplink=2:rate=10gbit", {12, 24, 48, 96}}},
+                Collective::all_reduce, step, check(1.05));
+  for_each_call({{"racks:2x3:uplink=4", {6, 12, 24, 48, 96}}, {"fat-tree:k=4:uplink=2", {16, 32}}},
+                Collective::all_reduce, step, check(1.1));
+}
+
+// Nothing of direct is simulated there: 16 million messages.
+TEST(PlannersChoice, TakesLittleTimeOfManyRanks) {
+  const Network network = network_of_template("racks:64x64:uplink=4", 4096);
+  Routes routes(network);
+  const PlanRequest request = request_on(network, Collective::all_reduce, 0, 64 << 20);
+  CallToSimulate call = call_for(request, Algorithm::direct);
+  call.messages_max = kPlannedMessagesMax;
+  EXPECT_THROW(simulate_call(routes, call), Error);
+  EXPECT_EQ(choose_on(routes, request), choose(request).algorithm);
 }
 
 /// Hosts of `per_host` ranks, the last one of what is left, that cost what memory and TCP do.

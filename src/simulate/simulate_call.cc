@@ -434,12 +434,8 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
       call.schedules != nullptr ? 1 : descriptor_of(call.key.algorithm).list_order_credits;
   const bool in_list_order =  // as can_run_sequential (engine/program.h)
       call.in_list_order || (slicing.block_bytes <= kEagerBytesMax && credits <= kCreditBatch + 1);
-  const SimulatedSteps steps = steps_of(routes, call, in_list_order);
-  if (steps.steps.size() * slicing.slices > kSimulatedMessagesMax)
-    throw Error(
-        ErrorCode::exhausted, "simulate",
-        fmt::format("{} steps of {} slices each are too many", steps.steps.size(), slicing.slices),
-        "simulate fewer ranks, or larger slices");
+  const uint64_t steps_max = std::min(kSimulatedStepsMax, call.messages_max / slicing.slices);
+  const SimulatedSteps steps = steps_of(routes, call, in_list_order, steps_max);
   return Simulator(routes, call, slicing, steps).run();
 }
 

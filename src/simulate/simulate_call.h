@@ -32,6 +32,9 @@ struct SimulatedMessage {
   bool added;                  // to what the receiver has; else stored
 };
 
+inline constexpr uint64_t kSimulatedStepsMax = 40'000'000;
+inline constexpr uint64_t kSimulatedMessagesMax = 400'000'000;
+
 struct CallToSimulate {
   ScheduleKey key;
   size_t bytes = 0;                         // as in a PlanRequest
@@ -41,6 +44,8 @@ struct CallToSimulate {
   bool in_list_order = false;
   /// All ranks one by one, though some behave alike. The result is the same.
   bool event_by_event = false;
+  /// More steps, times slices, of the ranks that are run are refused.
+  uint64_t messages_max = kSimulatedMessagesMax;
   std::function<void(const SimulatedMessage&)> on_message = {};  // of the ranks that are run
   /// By rank, in place of those of `key.algorithm`. They run in list order with one credit.
   const std::vector<Schedule>* schedules = nullptr;
@@ -70,8 +75,6 @@ struct SimulatedCall {
 
 /// Throws Error(exhausted) where there are too many steps, or slices, for memory and patience.
 SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call);
-inline constexpr uint64_t kSimulatedStepsMax = 40'000'000;
-inline constexpr uint64_t kSimulatedMessagesMax = 400'000'000;
 
 /// No schedule takes less on this network, whatever it does: the bytes that have to pass the links
 /// of hosts and of racks, and the messages one after the other that tell a rank of all others.

@@ -20,7 +20,7 @@ constexpr int kGroupedRanksMax = 8192;
   throw Error(ErrorCode::exhausted, "simulate",
               fmt::format("{} ranks of {} have too many steps", key.ranks,
                           ropewalk::name_of(key.algorithm)),
-              "simulate fewer ranks, or a network in which more of them are alike");
+              "simulate fewer ranks, larger slices, or a network in which more ranks are alike");
 }
 
 /// What steps on the blocks of one rank wait for, as in engine/program.cc, of a call in place.
@@ -72,8 +72,8 @@ class BlockDeps {
 
 class StepsBuilder {
  public:
-  StepsBuilder(Routes& routes, const CallToSimulate& call, bool in_list_order)
-      : routes_(routes), call_(call), in_list_order_(in_list_order) {}
+  StepsBuilder(Routes& routes, const CallToSimulate& call, bool in_list_order, uint64_t steps_max)
+      : routes_(routes), call_(call), in_list_order_(in_list_order), steps_max_(steps_max) {}
 
   SimulatedSteps run() {
     find_alike();
@@ -111,16 +111,16 @@ class StepsBuilder {
     for (int rank = 0; rank < built; ++rank) {
       first_.push_back(build_schedule(key, rank));
       steps += first_.back().steps.size();
-      if (steps > kSimulatedStepsMax) refuse_steps(key);
+      if (steps > steps_max_) refuse_steps(key);
     }
-    alike_ = find_likeness(routes_, key, symmetry_, first_);
+    alike_ = find_likeness(routes_, key, symmetry_, first_, call_.messages_max);
   }
 
   void check_size(uint32_t ranks) {
     // Without symmetry the first rank says nothing of the others: add_rank counts.
     if (symmetry_.kind == Symmetry::Kind::none) return;
     const uint64_t each = first_[0].steps.size();
-    if (each * ranks > kSimulatedStepsMax) refuse_steps(call_.key);
+    if (each * ranks > steps_max_) refuse_steps(call_.key);
   }
 
   void add_rank(uint32_t rank) {
@@ -135,7 +135,7 @@ class StepsBuilder {
     const int by = number - base;
     out_.step_first.push_back(static_cast<uint32_t>(out_.steps.size()));
     out_.class_of.push_back(static_cast<uint32_t>(alike_.first_like(number)));
-    if (out_.steps.size() + schedule.steps.size() > kSimulatedStepsMax) refuse_steps(call_.key);
+    if (out_.steps.size() + schedule.steps.size() > steps_max_) refuse_steps(call_.key);
     BlockDeps deps(static_cast<size_t>(schedule.blocks + schedule.scratch), out_);
     auto& keys = stream_of_.emplace_back();
     for (Step step : schedule.steps) {
@@ -237,6 +237,7 @@ class StepsBuilder {
   Routes& routes_;
   const CallToSimulate& call_;
   const bool in_list_order_;
+  const uint64_t steps_max_;
   Symmetry symmetry_;
   Likeness alike_;
   std::vector<Schedule> first_;
@@ -246,8 +247,9 @@ class StepsBuilder {
 
 }  // namespace
 
-SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order) {
-  return StepsBuilder(routes, call, in_list_order).run();
+SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order,
+                        uint64_t steps_max) {
+  return StepsBuilder(routes, call, in_list_order, steps_max).run();
 }
 
 }  // namespace ropewalk

@@ -47,7 +47,9 @@ struct SimulatedSteps {
   uint32_t local(uint32_t step) const { return step - step_first[rank_of[step]]; }
 };
 
-/// `in_list_order`: each step waits for the one before it (the sequential executor).
-SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order);
+/// `in_list_order`: each step waits for the one before it (the sequential executor). Throws
+/// Error(exhausted) where there are more than `steps_max`.
+SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order,
+                        uint64_t steps_max);
 
 }  // namespace ropewalk

@@ -49,7 +49,7 @@ TrainingStep simulate_step(Routes& routes, const TrainingModel& model) {
     if (found == known.end()) {
       const PlanRequest request =
           request_on(routes.network(), Collective::all_reduce, 0, bucket.bytes);
-      const Algorithm chosen = choose(request).algorithm;
+      const Algorithm chosen = choose_on(routes, request);
       const double seconds = simulate_call(routes, call_for(request, chosen)).seconds();
       found = known.emplace(bucket.bytes, std::pair(chosen, seconds)).first;
     }

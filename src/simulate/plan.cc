@@ -98,6 +98,7 @@ Algorithm choose_on(Routes& routes, const PlanRequest& asked) {
   PlanRequest request = asked;
   request.bytes = std::min(asked.bytes, kPlannedBytesMax);
   const PlanDecision decision = choose(request);
+  if (request.ranks > kPlannedRanksMax) return decision.algorithm;
   Algorithm best = decision.algorithm;
   double best_s = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : decision.candidates) {

@@ -41,6 +41,8 @@ std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRe
 Algorithm choose_on(Routes& routes, const PlanRequest& asked);
 /// So many steps, times slices, of an algorithm are few: at most some 20 ms.
 inline constexpr uint64_t kPlannedMessagesMax = 100'000;
+/// To build the schedules of more takes longer than that.
+inline constexpr int kPlannedRanksMax = 2048;
 /// What is best of so many bytes is best of more.
 inline constexpr size_t kPlannedBytesMax = 256 << 20;
 

@@ -139,15 +139,19 @@ TEST(PlannersChoice, IsNearTheBestByClosedFormsAlone) {
                 Collective::all_reduce, step, check(1.1));
 }
 
-// Nothing of direct is simulated there: 16 million messages.
+// Nothing of direct is simulated there: a million messages.
 TEST(PlannersChoice, TakesLittleTimeOfManyRanks) {
-  const Network network = network_of_template("racks:64x64:uplink=4", 4096);
+  const Network network = network_of_template("racks:32x32:uplink=4", 1024);
   Routes routes(network);
   const PlanRequest request = request_on(network, Collective::all_reduce, 0, 64 << 20);
   CallToSimulate call = call_for(request, Algorithm::direct);
   call.messages_max = kPlannedMessagesMax;
   EXPECT_THROW(simulate_call(routes, call), Error);
   EXPECT_EQ(choose_on(routes, request), choose(request).algorithm);
+  const Network large = network_of_template("flat", 65536);
+  Routes large_routes(large);
+  const PlanRequest asked = request_on(large, Collective::all_reduce, 0, 64 << 20);
+  EXPECT_EQ(choose_on(large_routes, asked), choose(asked).algorithm);
 }
 
 /// Hosts of `per_host` ranks, the last one of what is left, that cost what memory and TCP do.

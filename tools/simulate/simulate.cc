@@ -39,11 +39,10 @@ bool Simulated::synthesized_is_fastest() const {
 Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
   const Network& network = routes.network();
   PlanRequest request = request_on(network, options.collective, options.root, options.bytes);
-  const PlanDecision decision = choose(request);
   Simulated simulated{
       .faults = {},
       .least_s = least_seconds(network, options.collective, options.root, options.bytes),
-      .planned = decision.algorithm,
+      .planned = choose_on(routes, request),
       .algorithms = {},
       .synthesized = synthesized_for(routes, request, options)};
   request.forced = options.algorithm;

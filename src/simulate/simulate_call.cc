@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <queue>
+#include <optional>
 
 #include "engine/program.h"
 #include "ropewalk/status.h"
 #include "simulate/picoseconds.h"
+#include "simulate/repetition.h"
 #include "simulate/steps.h"
 
 namespace ropewalk {
@@ -17,46 +18,6 @@ namespace {
 // Kinds of events. Up to kHopsMax: a message reaches that link of its way.
 constexpr uint8_t kHopsMax = 200, kArrived = 201, kLeft = 202, kWorked = 203, kGranted = 204,
                   kAnnounced = 205, kConsumed = 206, kCredited = 207;
-
-/// Events run in the order of (time, key, slice, rank). The key of an event is the same in all
-/// ranks that are alike, and its generation comes first: how many events of the same time led to
-/// it. So what happens at one time is the same set however many of the ranks are run, and no two
-/// events of it that touch one thing have equal keys.
-struct Event {
-  int64_t ps;
-  uint64_t key;     // generation, kind, class of the rank, number of the step in it
-  int64_t tail_ps;  // of a hop: when the last byte is there, at the earliest
-  uint32_t slice;
-  uint32_t step;
-
-  bool operator>(const Event& other) const {
-    if (ps != other.ps) return ps > other.ps;
-    if (key != other.key) return key > other.key;
-    return slice != other.slice ? slice > other.slice : step > other.step;
-  }
-};
-constexpr int kGenerationShift = 52, kKindShift = 44, kClassShift = 26;
-constexpr uint64_t kGenerationMax = 0xfff;
-
-struct StreamState {
-  uint32_t head = 0;         // first step not yet issued (sending) or finished (receiving)
-  uint32_t slice = 0;        // of that step: issued, or taken
-  uint32_t grant_head = 0;   // receiving: first step not yet granted
-  uint32_t grants_open = 0;  // sending: at hand; receiving: given and not used up
-  uint32_t unread = 0;       // sending: messages without credit; receiving: that have arrived
-  uint32_t owed = 0;         // receiving: credits
-  uint32_t arrived = 0;      // receiving: slices not yet taken
-  uint32_t window_used = 0;  // sending
-  bool announced = false;    // the step at the head
-};
-
-struct CpuState {
-  int64_t free_ps = 0, used_ps = 0;
-};
-struct LinkState {
-  int64_t free_ps = 0, used_ps = 0;
-  double bytes = 0;
-};
 
 /// How messages of a call travel, from its sizes.
 struct Slicing {
@@ -77,11 +38,12 @@ class Simulator {
         call_(call),
         slicing_(slicing),
         in_(steps),
-        done_(steps.steps.size()),
         begun_(steps.steps.size()),
-        streams_(steps.streams.size()),
-        cpus_(steps.ranks()),
-        links_(2 * network_.links.size()) {
+        repetition_(steps, slicing.slices, !slicing.eager) {
+    at_.done.resize(steps.steps.size());
+    at_.streams.resize(steps.streams.size());
+    at_.cpus.resize(steps.ranks());
+    at_.links.resize(2 * network_.links.size());
     for (const NetworkLink& link : network_.links) {
       link_latency_ps_.push_back(picoseconds(link.latency_s));
       for (const int last : {0, 1}) link_ps_[last].push_back(ps_of(last, link.s_per_byte));
@@ -93,19 +55,21 @@ class Simulator {
     }
   }
 
-  SimulatedCall run() {
+  /// Nothing where rounds were left out and do not repeat.
+  std::optional<SimulatedCall> run() {
     for (uint32_t step = 0; step < in_.steps.size(); ++step) pending_.push_back(step);
     run_pending();
-    while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.ps;
+    while (!at_.events.empty()) {
+      const SimulatedEvent event = at_.pop();
+      at_.now_ps = event.ps;
       generation_ = event.key >> kGenerationShift;
       ++report_.events;
       happen(event);
       run_pending();
+      repetition_.look(at_);
+      if (repetition_.has_failed()) return {};
     }
-    assert(std::ranges::all_of(done_, [&](uint32_t done) { return done == slicing_.slices; }));
+    assert(std::ranges::all_of(at_.done, [&](uint32_t done) { return done == slicing_.slices; }));
     return finish();
   }
 
@@ -125,23 +89,23 @@ class Simulator {
   }
 
   void schedule(int64_t ps, uint8_t kind, uint32_t step, uint32_t slice, int64_t tail_ps = 0) {
-    const uint64_t generation = ps > now_ ? 0 : std::min(generation_ + 1, kGenerationMax);
+    const uint64_t generation = ps > at_.now_ps ? 0 : std::min(generation_ + 1, kGenerationMax);
     const uint64_t key = generation << kGenerationShift | uint64_t{kind} << kKindShift |
                          uint64_t{in_.class_of[in_.rank_of[step]]} << kClassShift | in_.local(step);
-    events_.push({ps, key, tail_ps, slice, step});
+    at_.push({ps, key, tail_ps, slice, step});
   }
   /// When the CPU of the step's rank has done so much more.
   int64_t work(uint32_t step, int64_t ps) {
-    CpuState& cpu = cpus_[in_.rank_of[step]];
-    cpu.free_ps = std::max(cpu.free_ps, now_) + ps;
+    CpuState& cpu = at_.cpus[in_.rank_of[step]];
+    cpu.free_ps = std::max(cpu.free_ps, at_.now_ps) + ps;
     cpu.used_ps += ps;
     return cpu.free_ps;
   }
 
-  void happen(const Event& event) {
+  void happen(const SimulatedEvent& event) {
     const auto kind = static_cast<uint8_t>(event.key >> kKindShift);
     const uint32_t number = in_.steps[event.step].stream;
-    StreamState& stream = streams_[number];
+    StreamState& stream = at_.streams[number];
     if (kind <= kHopsMax) return hop(event, kind);
     switch (kind) {
       case kArrived:
@@ -173,19 +137,19 @@ class Simulator {
   }
 
   /// A message is at link `hop` of its way; at hop 0 it has been posted.
-  void hop(const Event& event, uint8_t hop) {
+  void hop(const SimulatedEvent& event, uint8_t hop) {
     const uint32_t step = event.step;
     const SimulatedStream& stream = stream_of(step);
     const uint32_t partner = in_.steps[step].partner;
     if (stream.inside) {
       if (!is_exposed(step)) finish_slice(step);
-      told(step, event.slice, now_, now_ + stream.latency_ps);
-      return schedule(now_ + stream.latency_ps, kArrived, partner, event.slice);
+      told(step, event.slice, at_.now_ps, at_.now_ps + stream.latency_ps);
+      return schedule(at_.now_ps + stream.latency_ps, kArrived, partner, event.slice);
     }
     const auto way = static_cast<size_t>(in_.paths[stream.path_first + hop]);
     const int64_t busy_ps = link_ps_[is_last(event.slice)][way / 2];
-    LinkState& link = links_[way];
-    const int64_t begin = std::max(now_, link.free_ps);
+    LinkState& link = at_.links[way];
+    const int64_t begin = std::max(at_.now_ps, link.free_ps);
     link.free_ps = begin + busy_ps;
     link.used_ps += busy_ps;
     link.bytes += static_cast<double>(slicing_.bytes_of(event.slice));
@@ -201,12 +165,12 @@ class Simulator {
     if (hop + 1u < stream.path_count)
       return schedule(begin + latency_ps, static_cast<uint8_t>(hop + 1), step, event.slice,
                       tail_ps);
-    told(step, event.slice, now_, tail_ps);
+    told(step, event.slice, at_.now_ps, tail_ps);
     schedule(tail_ps, kArrived, partner, event.slice);
   }
 
   void told(uint32_t step, uint32_t slice, int64_t posted_ps, int64_t arrived_ps) {
-    ++report_.messages;
+    ++at_.messages;
     if (!call_.on_message) return;
     const SimulatedStream& stream = stream_of(step);
     call_.on_message({static_cast<int>(stream.rank), stream.peer, in_.steps[step].block,
@@ -230,34 +194,33 @@ class Simulator {
   }
 
   bool is_ready(uint32_t step, uint32_t slice, uint32_t deps_end) const {
-    for (uint32_t d = in_.deps_first[step]; d < deps_end; ++d)
-      if (done_[in_.deps[d]] <= slice) return false;
+    for (uint32_t d = in_.deps.first[step]; d < deps_end; ++d)
+      if (at_.done[in_.deps.deps[d]] <= slice) return false;
     return true;
   }
   bool is_ready(uint32_t step, uint32_t slice) const {
-    return is_ready(step, slice, in_.deps_first[step + 1]);
+    return is_ready(step, slice, in_.deps.first[step + 1]);
   }
 
   void finish_slice(uint32_t step) {
-    assert(done_[step] < slicing_.slices);
-    ++done_[step];
-    last_ps_ = std::max(last_ps_, now_);
+    assert(at_.done[step] < slicing_.slices);
+    ++at_.done[step];
+    last_ps_ = at_.now_ps + repetition_.skipped_ps();
     const StepOp op = in_.steps[step].op;
-    if (op == StepOp::recv_reduce || op == StepOp::reduce)
-      report_.added_ps = std::max(report_.added_ps, now_);
+    if (op == StepOp::recv_reduce || op == StepOp::reduce) report_.added_ps = last_ps_;
     for (uint32_t a = in_.after_first[step]; a < in_.after_first[step + 1]; ++a)
       pending_.push_back(in_.after[a]);
   }
   void worked(uint32_t step, uint32_t slice) {
     const SimulatedStep& at = in_.steps[step];
     if (at.op == StepOp::recv_reduce && !slicing_.eager)
-      schedule(now_ + stream_of(step).latency_ps, kConsumed, at.partner, slice);
+      schedule(at_.now_ps + stream_of(step).latency_ps, kConsumed, at.partner, slice);
     finish_slice(step);
   }
   /// Keeps the CPU, then `worked`.
   void work_on(uint32_t step, uint32_t slice, int64_t ps) {
     const int64_t end = work(step, ps);
-    if (end == now_)
+    if (end == at_.now_ps)
       worked(step, slice);
     else
       schedule(end, kWorked, step, slice);
@@ -287,7 +250,7 @@ class Simulator {
 
   void advance_sending(uint32_t number) {
     const SimulatedStream& in = in_.streams[number];
-    StreamState& stream = streams_[number];
+    StreamState& stream = at_.streams[number];
     for (; stream.head < in.count; ++stream.head) {
       const uint32_t step = in_.in_streams[in.first + stream.head];
       if (!stream.announced) {
@@ -322,7 +285,7 @@ class Simulator {
 
   void advance_receiving(uint32_t number) {
     const SimulatedStream& in = in_.streams[number];
-    StreamState& stream = streams_[number];
+    StreamState& stream = at_.streams[number];
     if (!slicing_.eager) issue_grants(in, stream);
     for (; stream.head < in.count; ++stream.head) {
       const uint32_t step = in_.in_streams[in.first + stream.head];
@@ -348,7 +311,7 @@ class Simulator {
       if (is_exposed(step)) continue;
       if (stream.grants_open == kGrants) return;
       const bool direct = !adds(in_.steps[step].op);
-      if (direct && !is_ready(step, slicing_.slices - 1, in_.grant_deps_end[step])) return;
+      if (direct && !is_ready(step, slicing_.slices - 1, in_.deps.grants_end[step])) return;
       ++stream.grants_open;
       tell(step, kGranted);
     }
@@ -356,7 +319,7 @@ class Simulator {
   void give_credit(uint32_t step, StreamState& stream) {
     if (++stream.owed < kCreditBatch) return;
     stream.owed = 0;
-    schedule(now_ + stream_of(step).latency_ps, kCredited, in_.steps[step].partner, 0);
+    schedule(at_.now_ps + stream_of(step).latency_ps, kCredited, in_.steps[step].partner, 0);
   }
   bool take_slices(uint32_t step, StreamState& stream) {
     const bool direct = !adds(in_.steps[step].op);
@@ -377,14 +340,14 @@ class Simulator {
 
   SimulatedCall finish() {
     report_.ps = last_ps_;
-    report_.messages *= in_.ranks_each;
+    report_.messages = at_.messages * in_.ranks_each;
     report_.ranks_run = static_cast<int>(in_.ranks());
-    for (const CpuState& cpu : cpus_) report_.cpu_ps = std::max(report_.cpu_ps, cpu.used_ps);
-    for (size_t way = 0; way < links_.size(); ++way)
-      if (links_[way].used_ps > 0 || links_[way].bytes > 0)
+    for (const CpuState& cpu : at_.cpus) report_.cpu_ps = std::max(report_.cpu_ps, cpu.used_ps);
+    for (size_t way = 0; way < at_.links.size(); ++way)
+      if (at_.links[way].used_ps > 0 || at_.links[way].bytes > 0)
         report_.links.push_back({static_cast<LinkWay>(way),
-                                 1e-12 * static_cast<double>(links_[way].used_ps),
-                                 links_[way].bytes});
+                                 1e-12 * static_cast<double>(at_.links[way].used_ps),
+                                 at_.links[way].bytes});
     std::ranges::stable_sort(report_.links, std::greater(), &LinkLoad::busy_s);
     return std::move(report_);
   }
@@ -398,13 +361,11 @@ class Simulator {
   std::vector<int64_t> link_ps_[2];
   int64_t copy_ps_[2], store_ps_[2], add_ps_[2];
   std::vector<int64_t> link_latency_ps_;
-  std::vector<uint32_t> done_, begun_;  // slices, by step; begun: of local ones
-  std::vector<StreamState> streams_;
-  std::vector<CpuState> cpus_;
-  std::vector<LinkState> links_;   // by LinkWay
+  SimulationState at_;
+  std::vector<uint32_t> begun_;    // slices, by local step
   std::vector<uint32_t> pending_;  // steps whose streams may go on
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  int64_t now_ = 0, last_ps_ = 0;
+  Repetition repetition_;
+  int64_t last_ps_ = 0;
   uint64_t generation_ = 0;
   SimulatedCall report_;
 };
@@ -427,6 +388,7 @@ Slicing slicing_of(const CallToSimulate& call) {
 }  // namespace
 
 SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
+  constexpr uint32_t kRoundsFirst = 4, kRoundsMost = 64;
   assert(routes.network().ranks() == call.key.ranks);
   if (call.key.ranks == 1) return {.ranks_run = 1, .links = {}};
   const Slicing slicing = slicing_of(call);
@@ -434,9 +396,14 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
       call.schedules != nullptr ? 1 : descriptor_of(call.key.algorithm).list_order_credits;
   const bool in_list_order =  // as can_run_sequential (engine/program.h)
       call.in_list_order || (slicing.block_bytes <= kEagerBytesMax && credits <= kCreditBatch + 1);
-  const uint64_t steps_max = std::min(kSimulatedStepsMax, call.messages_max / slicing.slices);
-  const SimulatedSteps steps = steps_of(routes, call, in_list_order, steps_max);
-  return Simulator(routes, call, slicing, steps).run();
+  // Where what repeats itself is not found in so many rounds, it is sought in more.
+  StepsWanted wanted{in_list_order,
+                     std::min(kSimulatedStepsMax, call.messages_max / slicing.slices),
+                     kRoundsFirst};
+  for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
+    const SimulatedSteps steps = steps_of(routes, call, wanted);
+    if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
+  }
 }
 
 }  // namespace ropewalk

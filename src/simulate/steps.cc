@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "ropewalk/status.h"
@@ -26,21 +27,21 @@ constexpr int kGroupedRanksMax = 8192;
 /// What steps on the blocks of one rank wait for, as in engine/program.cc, of a call in place.
 class BlockDeps {
  public:
-  BlockDeps(size_t blocks, SimulatedSteps& out) : blocks_(blocks), out_(out) {}
+  BlockDeps(size_t blocks, StepDeps& out) : blocks_(blocks), out_(out) {}
 
   void add(const Step& step, uint32_t index) {
     State& block = blocks_[static_cast<size_t>(step.block)];
-    out_.deps_first.push_back(static_cast<uint32_t>(out_.deps.size()));
+    out_.first.push_back(static_cast<uint32_t>(out_.deps.size()));
     if (is_send(step.op)) {
       depend_on(block.last_writer);
-      out_.grant_deps_end.push_back(static_cast<uint32_t>(out_.deps.size()));
+      out_.grants_end.push_back(static_cast<uint32_t>(out_.deps.size()));
       block.readers.push_back({index, step.peer});
       return;
     }
     depend_on(block.last_writer);
     for (const Reader& reader : block.readers)
       if (reader.peer != step.peer) depend_on(reader.step);
-    out_.grant_deps_end.push_back(static_cast<uint32_t>(out_.deps.size()));
+    out_.grants_end.push_back(static_cast<uint32_t>(out_.deps.size()));
     for (const Reader& reader : block.readers)
       if (reader.peer == step.peer) depend_on(reader.step);
     if (step.op == StepOp::reduce) {
@@ -67,23 +68,38 @@ class BlockDeps {
     if (step != kNothing) out_.deps.push_back(step);
   }
   std::vector<State> blocks_;
-  SimulatedSteps& out_;
+  StepDeps& out_;
 };
+
+/// Of a rank's steps, the first of which has that number.
+void add_deps(const Schedule& schedule, bool in_list_order, uint32_t first, StepDeps& out) {
+  BlockDeps deps(static_cast<size_t>(schedule.blocks + schedule.scratch), out);
+  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    if (!in_list_order) {
+      deps.add(schedule.steps[i], first + i);
+      continue;
+    }
+    out.first.push_back(static_cast<uint32_t>(out.deps.size()));
+    if (i > 0) out.deps.push_back(first + i - 1);
+    out.grants_end.push_back(static_cast<uint32_t>(out.deps.size()));
+  }
+}
 
 class StepsBuilder {
  public:
-  StepsBuilder(Routes& routes, const CallToSimulate& call, bool in_list_order, uint64_t steps_max)
-      : routes_(routes), call_(call), in_list_order_(in_list_order), steps_max_(steps_max) {}
+  StepsBuilder(Routes& routes, const CallToSimulate& call, const StepsWanted& wanted)
+      : routes_(routes), call_(call), wanted_(wanted) {}
 
   SimulatedSteps run() {
     find_alike();
     const uint32_t ranks =
         static_cast<uint32_t>(call_.event_by_event ? alike_.ranks : alike_.period);
     out_.ranks_each = static_cast<uint64_t>(alike_.ranks) / ranks;
+    shorten_rounds();
     check_size(ranks);
     for (uint32_t rank = 0; rank < ranks; ++rank) add_rank(rank);
     out_.step_first.push_back(static_cast<uint32_t>(out_.steps.size()));
-    out_.deps_first.push_back(static_cast<uint32_t>(out_.deps.size()));
+    out_.deps.first.push_back(static_cast<uint32_t>(out_.deps.deps.size()));
     first_ = {};
     lay_out_streams();
     match();
@@ -111,16 +127,30 @@ class StepsBuilder {
     for (int rank = 0; rank < built; ++rank) {
       first_.push_back(build_schedule(key, rank));
       steps += first_.back().steps.size();
-      if (steps > steps_max_) refuse_steps(key);
+      if (steps > wanted_.steps_max) refuse_steps(key);
     }
     alike_ = find_likeness(routes_, key, symmetry_, first_, call_.messages_max);
+  }
+
+  /// Only where all ranks do the same, so that they leave out the same.
+  void shorten_rounds() {
+    if (wanted_.rounds == 0 || call_.event_by_event || call_.on_message ||
+        symmetry_.kind != Symmetry::Kind::shift || symmetry_.unit != 1)
+      return;
+    StepDeps deps;
+    add_deps(first_[0], wanted_.in_list_order, 0, deps);
+    deps.first.push_back(static_cast<uint32_t>(deps.deps.size()));
+    short_ = shorten(first_[0], deps, wanted_.rounds * static_cast<uint32_t>(alike_.period));
+    if (!short_) return;
+    first_[0] = std::move(short_->schedule);
+    out_.repeated = short_->repeated;
   }
 
   void check_size(uint32_t ranks) {
     // Without symmetry the first rank says nothing of the others: add_rank counts.
     if (symmetry_.kind == Symmetry::Kind::none) return;
     const uint64_t each = first_[0].steps.size();
-    if (each * ranks > steps_max_) refuse_steps(call_.key);
+    if (each * ranks > wanted_.steps_max) refuse_steps(call_.key);
   }
 
   void add_rank(uint32_t rank) {
@@ -135,15 +165,14 @@ class StepsBuilder {
     const int by = number - base;
     out_.step_first.push_back(static_cast<uint32_t>(out_.steps.size()));
     out_.class_of.push_back(static_cast<uint32_t>(alike_.first_like(number)));
-    if (out_.steps.size() + schedule.steps.size() > steps_max_) refuse_steps(call_.key);
-    BlockDeps deps(static_cast<size_t>(schedule.blocks + schedule.scratch), out_);
+    if (out_.steps.size() + schedule.steps.size() > wanted_.steps_max) refuse_steps(call_.key);
+    add_deps_of(schedule);
     auto& keys = stream_of_.emplace_back();
     for (Step step : schedule.steps) {
       if (step.peer >= 0 && by != 0)
         step.peer = symmetry_.kind == Symmetry::Kind::exclusive_or
                         ? step.peer ^ by
                         : (step.peer + by) % call_.key.ranks;
-      const auto index = static_cast<uint32_t>(out_.steps.size());
       SimulatedStep& added = out_.steps.emplace_back(SimulatedStep{step.op, step.block});
       out_.rank_of.push_back(rank);
       if (step.peer >= 0) {
@@ -154,18 +183,20 @@ class StepsBuilder {
         added.stream = found->second;
         ++out_.streams[found->second].count;
       }
-      if (in_list_order_)
-        follow(index);
-      else
-        deps.add(step, index);
     }
   }
 
-  /// Waits for the step before.
-  void follow(uint32_t index) {
-    out_.deps_first.push_back(static_cast<uint32_t>(out_.deps.size()));
-    if (index != out_.step_first.back()) out_.deps.push_back(index - 1);
-    out_.grant_deps_end.push_back(static_cast<uint32_t>(out_.deps.size()));
+  void add_deps_of(const Schedule& schedule) {
+    const uint32_t step = out_.step_first.back();
+    StepDeps& out = out_.deps;
+    if (!short_) return add_deps(schedule, wanted_.in_list_order, step, out);
+    const auto first = static_cast<uint32_t>(out.deps.size());
+    const StepDeps& one = short_->deps;
+    for (size_t i = 0; i < schedule.steps.size(); ++i) {
+      out.first.push_back(first + one.first[i]);
+      out.grants_end.push_back(first + one.grants_end[i]);
+    }
+    for (const uint32_t dep : one.deps) out.deps.push_back(step + dep);
   }
 
   void lay_out_streams() {
@@ -223,33 +254,43 @@ class StepsBuilder {
   }
 
   void fill_after() {
-    out_.after_first.assign(out_.steps.size() + 1, 0);
-    for (const uint32_t before : out_.deps) ++out_.after_first[before + 1];
+    const StepDeps& deps = out_.deps;
+    const auto count = static_cast<uint32_t>(out_.steps.size());
+    const auto woken_by = [&](uint32_t step) -> const std::vector<uint32_t>& {
+      static const std::vector<uint32_t> nothing;
+      return short_ ? short_->wakes[out_.local(step)] : nothing;
+    };
+    out_.after_first.assign(count + 1, 0);
+    for (const uint32_t before : deps.deps) ++out_.after_first[before + 1];
+    for (uint32_t step = 0; step < count; ++step)
+      out_.after_first[step + 1] += static_cast<uint32_t>(woken_by(step).size());
     for (size_t i = 1; i < out_.after_first.size(); ++i)
       out_.after_first[i] += out_.after_first[i - 1];
-    out_.after.resize(out_.deps.size());
+    out_.after.resize(out_.after_first.back());
     std::vector<uint32_t> fill(out_.after_first.begin(), out_.after_first.end() - 1);
-    for (uint32_t step = 0; step < out_.steps.size(); ++step)
-      for (uint32_t d = out_.deps_first[step]; d < out_.deps_first[step + 1]; ++d)
-        out_.after[fill[out_.deps[d]]++] = step;
+    for (uint32_t step = 0; step < count; ++step)
+      for (uint32_t d = deps.first[step]; d < deps.first[step + 1]; ++d)
+        out_.after[fill[deps.deps[d]]++] = step;
+    for (uint32_t step = 0; step < count; ++step)
+      for (const uint32_t woken : woken_by(step))
+        out_.after[fill[step]++] = out_.step_first[out_.rank_of[step]] + woken;
   }
 
   Routes& routes_;
   const CallToSimulate& call_;
-  const bool in_list_order_;
-  const uint64_t steps_max_;
+  const StepsWanted wanted_;
   Symmetry symmetry_;
   Likeness alike_;
   std::vector<Schedule> first_;
+  std::optional<ShortSchedule> short_;
   std::vector<std::map<StreamKey, uint32_t>> stream_of_;  // by rank that is run
   SimulatedSteps out_;
 };
 
 }  // namespace
 
-SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order,
-                        uint64_t steps_max) {
-  return StepsBuilder(routes, call, in_list_order, steps_max).run();
+SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, const StepsWanted& wanted) {
+  return StepsBuilder(routes, call, wanted).run();
 }
 
 }  // namespace ropewalk

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "simulate/likeness.h"
+#include "simulate/rounds.h"
 #include "simulate/simulate_call.h"
 
 namespace ropewalk {
@@ -39,17 +40,23 @@ struct SimulatedSteps {
   std::vector<uint32_t> in_streams;  // steps
   std::vector<int32_t> paths;        // LinkWays that stand for those like them
   // By step: those that come before it, slice by slice; a grant waits for the first of them alone.
-  std::vector<uint32_t> deps_first, grant_deps_end, deps;
-  std::vector<uint32_t> after_first, after;  // the other way round
+  StepDeps deps;
+  std::vector<uint32_t> after_first, after;  // the other way round, and such as are woken alone
   std::vector<uint32_t> rank_of;             // by step
+  std::vector<RepeatedRounds> repeated;      // steps of each rank
 
   uint32_t ranks() const { return static_cast<uint32_t>(class_of.size()); }
   uint32_t local(uint32_t step) const { return step - step_first[rank_of[step]]; }
 };
 
-/// `in_list_order`: each step waits for the one before it (the sequential executor). Throws
-/// Error(exhausted) where there are more than `steps_max`.
-SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, bool in_list_order,
-                        uint64_t steps_max);
+struct StepsWanted {
+  bool in_list_order;  // each step waits for the one before it (the sequential executor)
+  uint64_t steps_max;
+  /// Of repeated ones, for each rank that is run: the others are left out. 0: all.
+  uint32_t rounds = 0;
+};
+
+/// Throws Error(exhausted) where there are more than are wanted.
+SimulatedSteps steps_of(Routes& routes, const CallToSimulate& call, const StepsWanted& wanted);
 
 }  // namespace ropewalk

@@ -28,14 +28,18 @@ class SwitchSplitter {
 
   bool run() {
     balance();
-    for (int node = left_.terminals; node < nodes_ && effort_.left > 0; ++node) {
-      if (!split_at_once(node)) {
+    int together = 1;
+    for (int node = left_.terminals; node < nodes_ && effort_.left > 0;) {
+      const int end = std::min(node + together, nodes_);
+      if (split_at_once(node, end)) {
+        node = end;
+        together *= 2;
+      } else if (together > 1) {
+        together /= 2;
+      } else {
         split(node, true, true);
         split(node, false, true);
-      }
-      for (int other = 0; other < nodes_; ++other) {
-        set(node, other, 0);
-        set(other, node, 0);
+        drop(node++);
       }
     }
     return effort_.left > 0;
@@ -80,11 +84,15 @@ class SwitchSplitter {
     const auto is_terminal = [this](int node) { return node < left_.terminals; };
     if (std::ranges::any_of(inside, is_terminal))
       return std::clamp<int64_t>(spare(inside, outside), 0, most);
+    // Mostly even sets without one have as much: one question in place of one for each terminal.
+    if (most == 0 || spare(inside, outside) >= most) return most;
     inside.push_back(0);
-    for (int terminal = 0; terminal < left_.terminals && most > 0; ++terminal) {
+    for (int turn = 0; turn < left_.terminals && most > 0; ++turn) {
+      const int terminal = (doubtful_ + turn) % left_.terminals;
       if (std::ranges::find(outside, terminal) != outside.end()) continue;
       inside.back() = terminal;
       most = std::clamp<int64_t>(spare(inside, outside), 0, most);
+      if (most == 0) doubtful_ = terminal;
     }
     return most;
   }
@@ -101,15 +109,20 @@ class SwitchSplitter {
   }
 
   /// Takes from what leaves a switch and is not needed, where more leaves it than enters. More that
-  /// enters does no harm.
+  /// enters does no harm. What cannot be taken once cannot be later, when there is less.
   void balance() {
+    const auto count = static_cast<size_t>(nodes_);
+    std::vector<std::vector<bool>> needed(count, std::vector<bool>(count));  // [from][to]
     bool changed = true;
     for (int pass = left_.terminals; pass < nodes_ && std::exchange(changed, false); ++pass)
       for (int node = left_.terminals; node < nodes_; ++node) {
         int64_t excess = leaving(node) - entering(node);
         for (int to = nodes_ - 1; to >= 0 && excess > 0; --to) {
-          if (left(node, to) == 0) continue;
-          const int64_t taken = spare_with_terminal({to}, {node}, std::min(excess, left(node, to)));
+          auto is_needed = needed[static_cast<size_t>(node)][static_cast<size_t>(to)];
+          if (left(node, to) == 0 || is_needed) continue;
+          const int64_t most = std::min(excess, left(node, to));
+          const int64_t taken = spare_with_terminal({to}, {node}, most);
+          is_needed = taken < most;
           set(node, to, left(node, to) - taken);
           excess -= taken;
           changed |= taken > 0;
@@ -124,14 +137,28 @@ class SwitchSplitter {
     return most > 0 ? spare_with_terminal({w}, {u, t}, most) : 0;
   }
 
-  /// Mostly there is enough whatever goes where; one question answers that for the whole switch.
-  bool split_at_once(int w) {
+  void drop(int node) {
+    for (int other = 0; other < nodes_; ++other) {
+      set(node, other, 0);
+      set(other, node, 0);
+    }
+  }
+
+  /// Mostly there is enough whatever goes where. As splitting never adds to what enters a set, one
+  /// question for each terminal answers that for some switches together.
+  bool split_at_once(int first, int end) {
     const std::vector<std::vector<int64_t>> before = left_.arcs;
-    split(w, true, false);
-    split(w, false, false);
+    for (int w = first; w < end; ++w) {
+      split(w, true, false);
+      split(w, false, false);
+      drop(w);
+    }
     bool is_enough = true;
-    for (int terminal = 0; terminal < left_.terminals && is_enough; ++terminal)
+    for (int turn = 0; turn < left_.terminals && is_enough; ++turn) {
+      const int terminal = (doubtful_ + turn) % left_.terminals;
       is_enough = spare({terminal}, {}) >= 0;
+      if (!is_enough) doubtful_ = terminal;
+    }
     if (is_enough) return true;
     for (int from = 0; from < nodes_; ++from)
       for (int to = 0; to < nodes_; ++to) {
@@ -169,6 +196,7 @@ class SwitchSplitter {
   Effort& effort_;
   const int nodes_;
   const int64_t trees_;
+  int doubtful_ = 0;  // the terminal for which nothing was left last: it is asked first
   FlowGraph graph_;
   std::vector<std::vector<int>> numbers_;  // of arcs in graph_; -1: not there
   std::vector<int> from_source_, to_sink_;

@@ -17,7 +17,8 @@ constexpr int kTreesEachMax = 12;            // of a root's share
 constexpr int64_t kMessagesMax = 2'500'000;  // of all ranks, one way
 constexpr int64_t kWavesMax = 8;
 constexpr int64_t kWaveMessagesMax = 200'000;  // as kMessagesMax, where there are several waves
-constexpr int64_t kEffort = 60'000'000;
+constexpr int64_t kEffort = 16'000'000;
+constexpr int64_t kEffortForBetter = kEffort / 8;  // where there are some trees
 constexpr int64_t kWorkMax = 4'000'000;            // links, groups and switches
 constexpr int64_t kStepsOfTime = 256;              // up to twice the least one
 constexpr double kNear = 1.01, kWorthMore = 1.02;  // times as long
@@ -82,7 +83,7 @@ class ForestSearch {
   void search(const Ratio& time, std::optional<Spread>& best) {
     const int64_t messages = problem_.trees() * (routes_.network().ranks() - 1);
     for (int64_t each = 1; each <= kTreesEachMax; ++each) {
-      if (effort_.left < (best ? kEffort - kEffort / 8 : 1)) break;
+      if (effort_.left < (best ? kEffort - kEffortForBetter : 1)) break;
       if (each > 1 && each * messages > kMessagesMax) break;
       std::optional<Spread> found = attempt(time, each);
       if (!found) continue;

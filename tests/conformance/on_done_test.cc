@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -156,7 +157,8 @@ TEST_P(OnDone, NeedsNoProgressThreadToBeAskedFor) {
 
 /// Each may wait for another's.
 TEST_P(OnDone, IsToldInThreadsOfTheirOwnWhenThisRankLeaves) {
-  run_ranks(2, GetParam(), [](Communicator& comm) {
+  std::latch both_leave(2);  // who is late would be told that the other has left
+  run_ranks(2, GetParam(), [&](Communicator& comm) {
     std::array<float, 1> data[2] = {};
     Told told[2];
     Work works[] = {comm.start(receive(data[0], comm)), comm.start(receive(data[1], comm))};
@@ -167,6 +169,7 @@ TEST_P(OnDone, IsToldInThreadsOfTheirOwnWhenThisRankLeaves) {
         }
         done(failure);
       });
+    both_leave.arrive_and_wait();
     comm.leave();
     EXPECT_EQ(told[0].code(), ErrorCode::invalid_argument);
   });

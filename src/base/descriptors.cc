@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "base/unique_fd.h"
@@ -26,6 +27,7 @@ void raise_descriptor_limit() {
 }
 
 void reserve_descriptors(int count) {
+  assert(count > 0);
   const UniqueFd any(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const UniqueFd last(::fcntl(any.get(), F_DUPFD_CLOEXEC, count - 1));
 }

@@ -23,16 +23,18 @@ constexpr size_t kAddedBytes = 256 << 10;
 constexpr int kAdditions = 4;
 /// Pinging, tried twice, ends after so long.
 constexpr double kPinging_s = 5e-3;
-/// Of each length; more than the least only within so long.
-constexpr int kTransfersMin = 2, kTransfersMax = 3;
+/// Transfers of one length are repeated beyond the least only within so long.
 constexpr double kRepeating_s = 1e-3;
-/// A transfer that takes so long has shown the rate: another process does not hold it up for long
-/// beside that. The next would take four times as long.
-constexpr double kEnough_s = 6e-3;
-/// None begins later than this.
-constexpr double kTransferring_s = 14e-3;
-/// The same of links that matter only where they are slow: those that seem so are measured again.
-constexpr double kBriefEnough_s = 2e-3, kBriefTransferring_s = 7e-3;
+struct TransferLimits {
+  int times_min, times_max;  // of each length
+  /// A transfer that takes so long has shown the rate: another process does not hold it up for long
+  /// beside that. The next would take four times as long.
+  double enough_s;
+  double last_begin_s;  // none begins later
+};
+constexpr TransferLimits kThorough = {2, 3, 6e-3, 14e-3};
+/// For links that matter only where they are slow: those that seem so are measured again.
+constexpr TransferLimits kBrief = {1, 1, 2e-3, 7e-3};
 /// So many times as slow as most, a link parts two racks.
 constexpr double kSlow = 2.5;
 /// So many times as far as most, a link leads to another place.
@@ -65,17 +67,14 @@ class LinkProbe {
     // Where even a burst came back earlier, other processes have held up the pings.
     const double one_way_s = std::min(ping_s, burst_s) / 2;
     const double overhead_s = std::min((burst_s - 2 * one_way_s) / (kBurst - 1), one_way_s);
-    const double s_per_byte = leads_ ? lead_transfers(one_way_s) : follow_transfers();
+    const double s_per_byte = leads_ ? lead_transfers(one_way_s, kThorough) : follow_transfers();
     if (!leads_) return {};
     return {one_way_s - overhead_s, overhead_s, s_per_byte};
   }
   /// The rate, 0 where what every transfer costs hides it; and how far the other end is.
   LinkCost run_briefly() {
-    transfers_min_ = transfers_max_ = 1;
-    enough_s_ = kBriefEnough_s;
-    transferring_s_ = kBriefTransferring_s;
     const double one_way_s = least_time_s(2, 1) / 2;
-    const double s_per_byte = leads_ ? lead_transfers(one_way_s) : follow_transfers();
+    const double s_per_byte = leads_ ? lead_transfers(one_way_s, kBrief) : follow_transfers();
     if (!leads_) return {};
     return {one_way_s, 0, shows_rate_ ? s_per_byte : 0};
   }
@@ -100,16 +99,16 @@ class LinkProbe {
   }
 
   /// Ever longer transfers, each several times, since another process may have held one up.
-  double lead_transfers(double one_way_s) {
+  double lead_transfers(double one_way_s, const TransferLimits& limits) {
     if (one_way_s > kFarLatency_s) return lead_far_transfer(one_way_s);
     const auto begin = SteadyClock::now();
     double before_s = one_way_s, s_per_byte = 0;
     size_t before_bytes = 0;
     for (const size_t bytes : kTransferBytes) {
-      if (before_bytes > 0 && before_s > enough_s_) break;
+      if (before_bytes > 0 && before_s > limits.enough_s) break;
       double least_s = 1e9, spent_s = 0;
-      for (int i = 0; i < transfers_max_ && seconds_since(begin) < transferring_s_; ++i) {
-        if ((i >= transfers_min_ && spent_s > kRepeating_s) || spent_s > enough_s_) break;
+      for (int i = 0; i < limits.times_max && seconds_since(begin) < limits.last_begin_s; ++i) {
+        if ((i >= limits.times_min && spent_s > kRepeating_s) || spent_s > limits.enough_s) break;
         const double transfer_s = lead_transfer(bytes);
         spent_s += transfer_s;
         least_s = std::min(least_s, transfer_s);
@@ -166,8 +165,6 @@ class LinkProbe {
   Communicator& communicator_;
   const int peer_;
   const bool leads_;
-  int transfers_min_ = kTransfersMin, transfers_max_ = kTransfersMax;
-  double enough_s_ = kEnough_s, transferring_s_ = kTransferring_s;
   bool shows_rate_ = false;  // the last transfer: most of it was moving bytes
   const std::span<uint8_t> out_, in_;
 };

@@ -1,5 +1,6 @@
-// Where a job's costs come from: a tuning profile, else the probes, else what the system tells of
-// adapters, else constants. Rank 0 decides; its record says what the others have to take part in.
+// Where a job's costs come from: a tuning profile, else the probes, else the network's description,
+// else what the system tells of adapters, else constants. Rank 0 decides; its record says what the
+// others have to take part in.
 #pragma once
 
 #include "job/costs.h"

@@ -49,11 +49,11 @@ struct PlanRequest {
   int root = 0;
   CostModel cost{.intra = {}, .inter = {}, .reduce_s_per_byte = kReducePerByte};
   /// By ascending bytes. Lengths between two measured ones are interpolated. Shorter ones take the
-  /// part that the cost model says, and longer ones what it adds. Where nothing of reduce_scatter,
-  /// or of all_gather, was measured, an algorithm takes so many times what is modelled as it does
-  /// in the other one, else in all_reduce. What other algorithms and collectives take is corrected
-  /// as the shortest measured calls need it; beside calls as short that were measured it counts
-  /// half as much more, being a guess.
+  /// part that the cost model says, and longer ones what it adds, less what links hide of what CPUs
+  /// do. Where nothing of reduce_scatter, or of all_gather, was measured, an algorithm takes so
+  /// many times what is modelled as it does in the other one, else in all_reduce. What other
+  /// algorithms and collectives take is corrected as the shortest measured calls need it; beside
+  /// calls as short that were measured it counts half as much more, being a guess.
   std::vector<MeasuredTime> times = {};
   /// Where only others were measured with longer vectors, an algorithm was too slow for that: it
   /// stays as much slower than the fastest as it was.

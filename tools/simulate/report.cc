@@ -143,7 +143,7 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
   text += fmt::format("lower bound {}\n\n", time_text(1e6 * simulated.least_s));
   text += fmt::format("{:<20} {:>10} {:>8} {:>10} {:>14} {:>9}\n", "algorithm", "predicted",
                       "of bound", "planner's", "messages", "ranks run");
-  text += rows_of(simulated) + "* what the planner would choose here\n";
+  text += rows_of(simulated) + "* what to choose here\n";
   const auto& synthesized = simulated.synthesized;
   if (simulated.synthesized_is_fastest()) {
     text += "\n" + detail_of(network, synthesized->call, kMadeName, synthesized->slice_bytes);

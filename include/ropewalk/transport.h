@@ -101,7 +101,7 @@ struct LossReason {
   std::string advice;   // what to do about it, where the reason lies at this end; else empty
 };
 
-inline constexpr size_t kUrgentPutBytesMax = 4096 + 64;
+inline constexpr size_t kUrgentPutBytesMax = (16 << 10) + 64;
 
 /// A one-sided write plus notice.
 struct PutRequest {

@@ -9,7 +9,7 @@
 
 namespace ropewalk {
 
-static_assert(kSlotBytes <= kUrgentPutBytesMax);
+static_assert(kSlotBytesMax <= kUrgentPutBytesMax);
 
 Connection::Connection(Connections& all, int peer)
     : all_(all),
@@ -17,6 +17,7 @@ Connection::Connection(Connections& all, int peer)
       transport_(all.transport_to(peer)),
       capabilities_(transport_.capabilities()),
       mapped_memory_(transport_.mapped_memory()),
+      slot_bytes_(slot_bytes(mapped())),
       boxes_(all.take_inbox(peer)) {}
 
 void Connection::attach(uint16_t communicator, Link& link) {
@@ -34,8 +35,8 @@ void Connection::detach(uint16_t communicator) {
 void Connection::connect() {
   if (connecting_) return;
   connecting_ = true;
-  const LinkHello hello{kWireVersion, static_cast<uint32_t>(kInboxBytes), boxes_.memory->key(),
-                        boxes_.offset};
+  const LinkHello hello{kWireVersion, static_cast<uint32_t>(inbox_bytes(mapped())),
+                        boxes_.memory->key(), boxes_.offset};
   try {
     transport_.connect(peer_, std::as_bytes(std::span(&hello, 1)));
   } catch (const Error& error) {
@@ -55,7 +56,7 @@ bool Connection::try_ready() {
     has_left_ = true;
     return false;
   }
-  if (!is_known || hello.inbox_bytes != kInboxBytes) {
+  if (!is_known || hello.inbox_bytes != inbox_bytes(mapped())) {
     give_up(ErrorCode::refused, "it speaks another version of the engine protocol",
             "run the same version of Ropewalk on every rank");
     return false;
@@ -63,7 +64,7 @@ bool Connection::try_ready() {
   peer_memory_ = hello.memory;
   peer_offset_ = hello.offset;
   if (mapped()) {
-    peer_inbox_here_ = map(peer_memory_, peer_offset_, kInboxBytes);
+    peer_inbox_here_ = map(peer_memory_, peer_offset_, inbox_bytes(true));
     if (peer_inbox_here_ == nullptr) return false;
   }
   ready_ = true;
@@ -179,8 +180,9 @@ void Connection::copy_older_half() {
     if (used == nullptr) continue;
     SlotCopy* copy = find_copy();
     if (copy == nullptr) break;  // no memory: it has to be read first
-    std::memcpy(copy->bytes.data(), used->header, kSlotBytes);
+    std::memcpy(copy->bytes.data(), used->header, slot_bytes_);
     used->header = reinterpret_cast<const EagerHeader*>(copy);
+    used->slot = kSlots;
     used = nullptr;
   }
   free_slots();

@@ -40,6 +40,7 @@ class LinkTable;
 /// A message that its link has not popped yet: in its slot of the ring, or copied away.
 struct Unread {
   const EagerHeader* header = nullptr;
+  uint32_t slot = 0;  // of the ring; kSlots: copied away
 };
 
 class Connection {
@@ -93,14 +94,14 @@ class Connection {
   /// `link`, which owed nothing until now, is to be asked in `flush`.
   void add_owing(Link& link) { owing_.push_back(&link); }
   /// What came in slot `number` stays there until it is released.
-  void hold(Unread& message, uint32_t number) { used_[number % kSlots] = &message; }
+  void hold(Unread& message, uint32_t number) {
+    message.slot = number % kSlots;
+    used_[message.slot] = &message;
+  }
   void release(Unread& message) {
-    const auto offset = static_cast<size_t>(reinterpret_cast<const std::byte*>(message.header) -
-                                            inbox(kRingOffset));
-    if (offset >= kSlots * kSlotBytes) return free_copies_.push_back(copy_at(message.header));
-    Unread*& used = used_[offset / kSlotBytes];
-    assert(used == &message);
-    used = nullptr;
+    if (message.slot == kSlots) return free_copies_.push_back(copy_at(message.header));
+    assert(used_[message.slot] == &message);
+    used_[message.slot] = nullptr;
     free_slots();
   }
 
@@ -117,7 +118,7 @@ class Connection {
   std::byte* map(RemoteKey key, uint64_t offset, size_t bytes);
   /// After MappedMemory::unmap_deregistered: the peer may have gone, and its inbox with it.
   void find_inbox_again() {
-    if (sees_inbox()) peer_inbox_here_ = map(peer_memory_, peer_offset_, kInboxBytes);
+    if (sees_inbox()) peer_inbox_here_ = map(peer_memory_, peer_offset_, inbox_bytes(true));
   }
 
   /// Does nothing while the last probe is still on its way out.
@@ -133,7 +134,7 @@ class Connection {
 
  private:
   struct alignas(64) SlotCopy {
-    std::array<std::byte, kSlotBytes> bytes;
+    std::array<std::byte, kSlotBytesMax> bytes;
   };
 
   bool try_ready();
@@ -173,6 +174,7 @@ class Connection {
   void copy_older_half();
   SlotCopy* find_copy();
 
+  size_t slot_offset(uint32_t number) const { return kRingOffset + number % kSlots * slot_bytes_; }
   static uint16_t number_of(uint32_t slot) { return static_cast<uint16_t>(slot + 1); }
   const EagerHeader* slot(uint32_t number) const {
     return reinterpret_cast<const EagerHeader*>(inbox(slot_offset(number)));
@@ -183,7 +185,7 @@ class Connection {
   static SlotCopy* copy_at(const EagerHeader* header) {
     return reinterpret_cast<SlotCopy*>(const_cast<EagerHeader*>(header));
   }
-  std::byte* outbox(size_t offset) { return boxes_.base + kInboxBytes + offset; }
+  std::byte* outbox(size_t offset) { return boxes_.base + inbox_bytes(mapped()) + offset; }
   std::byte* inbox(size_t offset) const { return boxes_.base + offset; }
 
   Connections& all_;
@@ -191,6 +193,7 @@ class Connection {
   Transport& transport_;
   const Capabilities capabilities_;
   MappedMemory* const mapped_memory_;     // the transport's
+  const size_t slot_bytes_;               // in both inboxes
   const Boxes boxes_;                     // the inbox, and what is put into the peer's
   RemoteKey peer_memory_;                 // that the peer's inbox is in
   uint64_t peer_offset_ = 0;              // where
@@ -337,7 +340,7 @@ inline Posted Connection::put_small(const std::byte* at, size_t bytes, uint64_t 
 
 inline bool Connection::fill_slot(EagerHeader& header, const std::byte* payload,
                                   size_t payload_bytes) {
-  assert(payload_bytes <= kEagerBytesMax && sent_ - freed_ < kSlots);
+  assert(payload_bytes <= eager_bytes_max(mapped()) && sent_ - freed_ < kSlots);
   if (lost_) return false;
   const uint64_t offset = slot_offset(sent_);
   const size_t payload_at = payload_offset(payload_bytes);

@@ -64,11 +64,12 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
   } else {
     // What fits into slots is copied through them: no peer has to reach it.
     const auto allocate_scratch = [&](size_t bytes) {
-      if (bytes > kEagerBytesMax) return allocate(bytes);
+      if (bytes > kMappedEagerBytesMax) return allocate(bytes);
       op.memory.small_scratch = std::make_unique<std::byte[]>(bytes);
       return op.memory.small_scratch.get();
     };
-    Program program = compile(schedule, blocks, call, slice_bytes, allocate_scratch);
+    const auto is_mapped = [&](int peer) { return links_.is_mapped(peer); };
+    Program program = compile(schedule, blocks, call, slice_bytes, is_mapped, allocate_scratch);
     if (can_run_sequential(program, algorithm))
       op.executor = std::make_unique<SequentialExecutor>(parts, op, std::move(program));
     else

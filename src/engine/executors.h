@@ -65,7 +65,7 @@ struct StepState {
 ///
 /// The sender pushes what is stored, and the receiver pulls what is reduced where it can: a copy
 /// has one writer and a final place, a reduction has to be read by the rank that adds anyway.
-///   eager      at most kEagerBytesMax: the data stands behind the header
+///   eager      at most eager_bytes_max: the data stands behind the header
 ///   announced  the receiver grants a place; the sender puts slice after slice there
 ///   exposed    to be reduced, and the sender's memory is mapped: the header says where the data
 ///              lies; the sender only says "slice ready"

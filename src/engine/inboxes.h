@@ -48,8 +48,8 @@ class Inboxes {
   }
 
   Transport& transport_;
-  const size_t bytes_ =
-      kInboxBytes + (transport_.mapped_memory() != nullptr ? kRingOffset : kInboxBytes);
+  const bool mapped_ = transport_.mapped_memory() != nullptr;
+  const size_t bytes_ = inbox_bytes(mapped_) + (mapped_ ? kRingOffset : inbox_bytes(mapped_));
   std::vector<std::unique_ptr<RegisteredMemory>> pieces_;
   size_t taken_ = 0, room_ = 0;  // inboxes, of all pieces
   size_t first_ = 0;             // number of the last piece's first

@@ -101,7 +101,7 @@ LinkTable::LinkTable(Connections& connections, uint16_t communicator, int rank,
 
 bool LinkTable::are_all_mapped() const {
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank_ && transport_to(peer).mapped_memory() == nullptr) return false;
+    if (peer != rank_ && !is_mapped(peer)) return false;
   return true;
 }
 

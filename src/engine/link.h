@@ -266,6 +266,7 @@ class LinkTable {
   bool goes_over(int transport, int peer) const {
     return connections_.transport_index(member(peer)) == transport;
   }
+  bool is_mapped(int peer) const { return transport_to(peer).mapped_memory() != nullptr; }
   /// Whether this rank maps the memory of every other.
   bool are_all_mapped() const;
 

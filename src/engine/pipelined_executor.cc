@@ -20,7 +20,7 @@ PipelinedExecutor::PipelinedExecutor(const EngineParts& engine, const Operation&
                                      Program program)
     : Executor(engine, operation), program_(std::move(program)) {
   for (const ProgramStep& step : program_.steps)
-    steps_.push_back({.executor = this, .slices = step.slices, .eager = is_eager(step)});
+    steps_.push_back({.executor = this, .slices = step.slices, .eager = step.eager});
   for (const Stream& stream : program_.streams)
     streams_.push_back({.program = &stream, .link = &require_link(stream.peer)});
 }

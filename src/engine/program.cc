@@ -25,8 +25,8 @@ constexpr std::array kActions = {Action::send, Action::send, Action::receive_cop
 class Compiler {
  public:
   Compiler(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-           size_t slice_bytes)
-      : schedule_(schedule), blocks_(blocks), call_(call) {
+           size_t slice_bytes, const std::function<bool(int)>& is_mapped)
+      : schedule_(schedule), blocks_(blocks), call_(call), is_mapped_(is_mapped) {
     program_.slice_bytes = slice_bytes;
     program_.type = call.type;
     program_.op = call.op;
@@ -98,13 +98,15 @@ class Compiler {
     }
   }
 
-  ProgramStep make(Action action, int block) {
+  /// `peer`: -1, or at the other end.
+  ProgramStep make(Action action, int block, int peer) {
     ProgramStep step;
     step.action = action;
     step.block = block;
+    step.peer = peer;
     step.bytes = state(block).bytes;
-    // Short messages travel whole, in one slot.
-    step.slices = is_eager(step) ? 1 : slices_of(step.bytes, program_.slice_bytes);
+    step.slices = std::max(slices_of(step.bytes, program_.slice_bytes), 1u);
+    step.eager = peer >= 0 && step.slices == 1 && step.bytes <= eager_bytes_max(is_mapped_(peer));
     step.deps_begin = static_cast<uint32_t>(program_.deps.size());
     return step;
   }
@@ -157,7 +159,7 @@ class Compiler {
   }
 
   void add_local(Action action, int block) {
-    ProgramStep step = make(action, block);
+    ProgramStep step = make(action, block, -1);
     step.source = state(block).current;
     step.target = state(block).home;
     depend_for_write(state(block), step.peer);
@@ -166,9 +168,8 @@ class Compiler {
 
   void add(const Step& step) {
     BlockState& block = state(step.block);
-    ProgramStep out = make(kActions[static_cast<size_t>(step.op)], step.block);
+    ProgramStep out = make(kActions[static_cast<size_t>(step.op)], step.block, step.peer);
     out.for_reduce = step.op == StepOp::send_reduce;
-    out.peer = step.peer;
     out.lane = step.lane;
     if (step.op != StepOp::recv_copy) out.source = block.current;
     if (is_send(step.op)) {
@@ -191,6 +192,7 @@ class Compiler {
   const Schedule& schedule_;
   const std::vector<BlockMemory>& blocks_;
   const Call& call_;
+  const std::function<bool(int)>& is_mapped_;
   Program program_;
   std::vector<BlockState> states_;
   std::vector<uint32_t> saved_;  // all_to_all in place: the copies that everything waits for
@@ -200,9 +202,10 @@ class Compiler {
 }  // namespace
 
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-                size_t slice_bytes, const std::function<std::byte*(size_t bytes)>& allocate) {
-  assert(slice_bytes >= kEagerBytesMax && slice_bytes % 64 == 0);
-  return Compiler(schedule, blocks, call, slice_bytes).run(allocate);
+                size_t slice_bytes, const std::function<bool(int peer)>& is_mapped,
+                const std::function<std::byte*(size_t bytes)>& allocate) {
+  assert(slice_bytes >= kMappedEagerBytesMax && slice_bytes % 64 == 0);
+  return Compiler(schedule, blocks, call, slice_bytes, is_mapped).run(allocate);
 }
 
 bool can_run_sequential(const Program& program, Algorithm algorithm) {
@@ -212,7 +215,8 @@ bool can_run_sequential(const Program& program, Algorithm algorithm) {
                                ? 1  // send and recv: one message
                                : descriptor_of(algorithm).list_order_credits;
   const auto fits = [](const Stream& stream) { return stream.steps.size() <= kFreeSlots; };
-  return std::ranges::all_of(program.steps, is_eager) &&
+  const auto is_short = [](const ProgramStep& step) { return step.bytes <= kSequentialBytesMax; };
+  return std::ranges::all_of(program.steps, is_short) &&
          (credits <= kFreeSlots || std::ranges::all_of(program.streams, fits));
 }
 

@@ -27,7 +27,8 @@ struct ProgramStep {
   bool for_reduce = false;  // send: the peer reduces
   uint8_t lane = 0;
   int32_t peer = -1;
-  int32_t block = 0;  // for messages to people
+  int32_t block = 0;   // for messages to people
+  bool eager = false;  // with a peer: travels whole, in a slot
   const std::byte* source = nullptr;
   const std::byte* source2 = nullptr;
   std::byte* target = nullptr;
@@ -58,12 +59,15 @@ struct Program {
 };
 
 /// `allocate` gives the private memory, of so many bytes, that the schedule needs beside the
-/// caller's blocks; it lives as long as the program. Asked once, and not for 0 bytes.
+/// caller's blocks; it lives as long as the program. Asked once, and not for 0 bytes. `is_mapped`:
+/// whether this rank and `peer` map each other's memory. Requires slices of a multiple of 64 bytes,
+/// at least kMappedEagerBytesMax.
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-                size_t slice_bytes, const std::function<std::byte*(size_t bytes)>& allocate);
+                size_t slice_bytes, const std::function<bool(int peer)>& is_mapped,
+                const std::function<std::byte*(size_t bytes)>& allocate);
 
-/// Whether steps may run one after the other, in list order: every message fits into a slot, and
-/// as many of a stream may be unread as schedules of `algorithm` are verified to need for that.
+/// Whether steps may run one after the other, in list order: every message is short, and as many of
+/// a stream may be unread as schedules of `algorithm` are verified to need for that.
 bool can_run_sequential(const Program& program, Algorithm algorithm);
 
 /// Where slice `slice` begins, and how many of the `bytes` of a message it has.
@@ -98,20 +102,16 @@ enum class MessageProtocol {
   staged,            // put into the receiver's staging memory; added or copied from there
 };
 
-constexpr bool is_eager(const ProgramStep& step) {
-  return step.bytes <= kEagerBytesMax;
-}
-
 /// Whether what is to be added stays with its sender. `mapped`: the two ranks map each other's
 /// memory.
 constexpr bool is_exposed(const ProgramStep& step, bool mapped) {
-  return mapped && !is_eager(step) && (step.for_reduce || step.action == Action::receive_reduce);
+  return mapped && !step.eager && (step.for_reduce || step.action == Action::receive_reduce);
 }
 
 /// `known`: whether peers can reach the memory of an exposed source, or of a target. A sender
 /// cannot know that of its peer's target.
 constexpr MessageProtocol protocol_of(const ProgramStep& step, bool mapped, bool known) {
-  if (is_eager(step)) return MessageProtocol::eager;
+  if (step.eager) return MessageProtocol::eager;
   if (is_exposed(step, mapped))
     return step.action == Action::send && !known ? MessageProtocol::read_from_copy
                                                  : MessageProtocol::read_in_place;

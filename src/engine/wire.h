@@ -9,7 +9,7 @@
 // header's `number` last, and the receiver looks there: one cache line carries a small message.
 // Else the slot is put, with an `eager` notice.
 //
-// A slot holds the whole payload where that is at most kEagerBytesMax, else an announcement, after
+// A slot holds the whole payload where that is at most eager_bytes_max, else an announcement, after
 // which the payload follows in slices, each with a `data` notice:
 //   - into the place that the receiver granted: its final buffer (direct), or a window of staging
 //     slots, whose reuse the receiver allows by `consumed` notices;
@@ -92,9 +92,19 @@ inline constexpr uint32_t kUnreadMax = 8;                 // messages of a strea
 inline constexpr uint32_t kCreditBatch = kUnreadMax / 2;  // read before credits go back
 inline constexpr uint32_t kGrants = 8;                    // grants in flight per stream
 inline constexpr uint32_t kWindowSlots = 4;               // staging slots of a window
-inline constexpr size_t kEagerBytesMax = 4096;
+inline constexpr size_t kMappedEagerBytesMax = 4096;
+inline constexpr size_t kSentEagerBytesMax = 16 << 10;
+inline constexpr size_t kSequentialBytesMax = 4096;     // longer messages are worth working ahead
 inline constexpr uint32_t kCommunicatorsMax = 1 << 14;  // with numbers below; 0 is the whole job
-inline constexpr uint32_t kWireVersion = 7;
+inline constexpr uint32_t kWireVersion = 8;
+
+/// The eager limit of a link. Beyond it a network carries three frames more for each message, and
+/// the grant has to be there in time; a rank that maps the sender's memory reads what lies there.
+constexpr size_t eager_bytes_max(bool mapped) {
+  return mapped ? kMappedEagerBytesMax : kSentEagerBytesMax;
+}
+
+static_assert(kSequentialBytesMax <= kMappedEagerBytesMax);
 
 constexpr int stream_of(int context, int lane) {
   return context * kLanes + lane;
@@ -166,13 +176,15 @@ struct LinkHello {
 static_assert(sizeof(LinkHello) == 32);
 
 // Where things lie in an inbox.
-inline constexpr size_t kSlotBytes = 64 + kEagerBytesMax;
 inline constexpr size_t kProbeOffset = 0;
 inline constexpr size_t kFreedOffset = 64;  // u32: how many slots of the ring were free again, ever
 inline constexpr size_t kRingOffset = 128;
-inline constexpr size_t kInboxBytes = kRingOffset + kSlots * kSlotBytes;
-constexpr size_t slot_offset(uint32_t number) {
-  return kRingOffset + number % kSlots * kSlotBytes;
+inline constexpr size_t kSlotBytesMax = 64 + kSentEagerBytesMax;
+constexpr size_t slot_bytes(bool mapped) {
+  return 64 + eager_bytes_max(mapped);
+}
+constexpr size_t inbox_bytes(bool mapped) {
+  return kRingOffset + kSlots * slot_bytes(mapped);
 }
 
 // Notices: kind in bits 29-31, communicator in bits 15-28, stream in bits 11-14, amount in bits

@@ -27,7 +27,7 @@ bool all_mapped(const TransportChoice& transports, const std::vector<int>& hosts
 }
 
 size_t slice_bytes_max(const Config& config) {
-  return std::max(config.slice_bytes / 64 * 64, kEagerBytesMax);
+  return std::max(config.slice_bytes / 64 * 64, kMappedEagerBytesMax);
 }
 
 PlanRequest plan_request(const Call& call, const Config& config, const TransportChoice& transports,
@@ -60,7 +60,7 @@ PlanDecision plan_for(const Call& call, const Config& config, const TransportCho
   if (placement.hosts.size() == 1)
     return {algorithms_for(call.collective).front(), slice_bytes_max(config), 0, {}};
   PlanDecision decision = choose(plan_request(call, config, transports, placement, costs));
-  decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
+  decision.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kMappedEagerBytesMax);
   return decision;
 }
 

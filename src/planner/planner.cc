@@ -23,8 +23,8 @@ constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr double kWorthHalving = 0.98;
 constexpr double kGuess = 1.5;  // beside calls so short that were measured: rather those than this
-/// A partner beyond kPartnersFew. To connect takes some 100 us and 130 KB at either end, which
-/// comes once in many calls; who waits looks at all of them in turn, over and over.
+/// A partner beyond kPartnersFew. To connect takes some 100 us and 130 to 530 KB at either end,
+/// which comes once in many calls; who waits looks at all of them in turn, over and over.
 constexpr double kPartner_s = 3e-6;
 constexpr int kRoundsAtOnce = 2;    // one each way
 constexpr double kTurn_s = 5e-6;    // of a thread on a shared CPU, between two waits
@@ -277,7 +277,7 @@ class Predictor {
     t.ring_cross = ring_cross_;
     t.mapped = request_.mapped;
     t.described = request_.described;
-    t.whole_max = kEagerBytesMax;
+    t.whole_max = static_cast<double>(eager_bytes_max(request_.mapped));
     t.window = kWindowSlots;
     share_cpus(t);
     const double more = request_.described ? 0 : partners(choice) - kPartnersFew;

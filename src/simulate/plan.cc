@@ -87,7 +87,8 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const S
   CallToSimulate call;
   call.key = decision.key(request);
   call.bytes = request.bytes;
-  call.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kEagerBytesMax);
+  call.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kMappedEagerBytesMax);
+  call.eager_bytes_max = eager_bytes_max(request.mapped);
   call.event_by_event = way.event_by_event;
   call.in_list_order = way.in_list_order;
   if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;

@@ -52,7 +52,7 @@ TEST(Repetition, RoundsThatWereLeftOutAreAddedUp) {
       for (const size_t each : {size_t{1}, size_t{3000}, size_t{5000}, size_t{20000}}) {
         const BothWays both = run_both_ways(network_of_template(words, ranks), collective,
                                             Algorithm::ring, each * static_cast<size_t>(ranks));
-        const bool adds_inside = both.all.added_ps > 0 && each > 4096 &&
+        const bool adds_inside = both.all.added_ps > 0 && each > kSentEagerBytesMax &&
                                  std::string(words).find("ranks") != std::string::npos;
         EXPECT_EQ(was_shortened(both, ranks), !adds_inside)
             << name_of(collective) << " of " << each << " bytes each on " << words;

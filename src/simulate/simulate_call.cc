@@ -395,7 +395,8 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
   const uint32_t credits =
       call.schedules != nullptr ? 1 : descriptor_of(call.key.algorithm).list_order_credits;
   const bool in_list_order =  // as can_run_sequential (engine/program.h)
-      call.in_list_order || (slicing.block_bytes <= kEagerBytesMax && credits <= kCreditBatch + 1);
+      call.in_list_order ||
+      (slicing.block_bytes <= kSequentialBytesMax && credits <= kCreditBatch + 1);
   // Where what repeats itself is not found in so many rounds, it is sought in more.
   StepsWanted wanted{in_list_order,
                      std::min(kSimulatedStepsMax, call.messages_max / slicing.slices),

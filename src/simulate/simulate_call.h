@@ -37,9 +37,9 @@ inline constexpr uint64_t kSimulatedMessagesMax = 400'000'000;
 
 struct CallToSimulate {
   ScheduleKey key;
-  size_t bytes = 0;                         // as in a PlanRequest
-  size_t slice_bytes = 256 << 10;           // as the planner says
-  size_t eager_bytes_max = kEagerBytesMax;  // SIZE_MAX: nothing is announced, sliced or granted
+  size_t bytes = 0;                             // as in a PlanRequest
+  size_t slice_bytes = 256 << 10;               // as the planner says
+  size_t eager_bytes_max = kSentEagerBytesMax;  // SIZE_MAX: nothing is announced, sliced or granted
   /// Each rank does one step after the other, as with short messages; sends wait for nothing.
   bool in_list_order = false;
   /// All ranks one by one, though some behave alike. The result is the same.

@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Mapped, LinkTest, ::testing::Bool());
 TEST_P(LinkTest, MessagesComeInOrderManyTimesRoundTheRing) {
   for (uint32_t i = 0; i < 70'000; ++i) {
     ASSERT_EQ(here.front(kStream), nullptr) << "an old message in slot " << i % kSlots;
-    const size_t bytes = i % kEagerBytesMax;
+    const size_t bytes = i % kMappedEagerBytesMax;
     ASSERT_TRUE(there.can_send(kStream));
     ASSERT_TRUE(send(bytes, static_cast<int>(i)));
     ASSERT_TRUE(settle());
@@ -171,9 +171,9 @@ TEST_P(LinkTest, UnreadMessagesThatFillTheRingMakeRoomForOthers) {
 
 TEST_P(LinkTest, WhatFitsSharesTheLineOfTheHeader) {
   static_assert(payload_offset(0) == 48 && payload_offset(16) == 48);
-  static_assert(payload_offset(17) == 64 && payload_offset(kEagerBytesMax) == 64);
-  static_assert(64 + kEagerBytesMax <= kSlotBytes);
-  for (size_t bytes : {size_t{0}, size_t{1}, size_t{16}, size_t{17}, size_t{64}, kEagerBytesMax}) {
+  static_assert(payload_offset(17) == 64 && payload_offset(kMappedEagerBytesMax) == 64);
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{16}, size_t{17}, size_t{64},
+                       kMappedEagerBytesMax, eager_bytes_max(here.mapped())}) {
     ASSERT_TRUE(send(bytes, 0x5a));
     ASSERT_TRUE(settle());
     const EagerHeader* header = here.front(kStream);
@@ -412,7 +412,7 @@ TEST(ConnectionsTest, InboxesOfManyPeersLieInFewPieces) {
   EXPECT_EQ(transport.registered, 11) << "of 1, 1, 2, 4, 8 and 16 inboxes";
   std::set<std::pair<uint64_t, uint64_t>> places;
   for (const LinkHello& hello : transport.hellos) {
-    EXPECT_LE(hello.offset + kInboxBytes, hello.memory.bytes);
+    EXPECT_LE(hello.offset + hello.inbox_bytes, hello.memory.bytes);
     EXPECT_EQ(hello.offset % kLineBytes, 0u);
     places.emplace(hello.memory.id, hello.offset);
   }
@@ -420,7 +420,7 @@ TEST(ConnectionsTest, InboxesOfManyPeersLieInFewPieces) {
   for (auto place = places.begin(); std::next(place) != places.end(); ++place) {
     const auto& next = *std::next(place);
     if (next.first == place->first) {
-      EXPECT_GE(next.second - place->second, kInboxBytes);
+      EXPECT_GE(next.second - place->second, transport.hellos.front().inbox_bytes);
     }
   }
 }

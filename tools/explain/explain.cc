@@ -137,8 +137,9 @@ std::string why_algorithm(const ExplainOptions& options, const Explanation& expl
 std::string why_slices(const Explanation& explanation, const PlanRequest& request) {
   size_t longest = 0;
   for (const Traffic& traffic : explanation.traffic) longest = std::max(longest, traffic.bytes_max);
-  if (longest <= kEagerBytesMax)
-    return fmt::format("messages up to {} bytes travel whole", kEagerBytesMax);
+  const auto is_eager = [](const Traffic& t) { return t.protocol == MessageProtocol::eager; };
+  if (std::ranges::all_of(explanation.traffic, is_eager))
+    return fmt::format("messages up to {} bytes travel whole", eager_bytes_max(request.mapped));
   if (longest <= explanation.decision.slice_bytes) return "no message is longer";
   if (explanation.decision.slice_bytes == request.slice_bytes_max)
     return "the longest that ROPEWALK_SLICE_BYTES allows";
@@ -169,7 +170,8 @@ std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   const auto allocate = [](size_t) { return kScratch; };
-  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, allocate), setting);
+  return traffic_of(
+      compile(schedule, blocks, call, decision.slice_bytes, setting.is_mapped, allocate), setting);
 }
 
 }  // namespace

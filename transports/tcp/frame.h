@@ -20,7 +20,7 @@ inline constexpr uint32_t kMagic = 0x545752;  // "RWT"; the kind is the fourth b
 inline constexpr size_t kFrameHeaderBytes = 40;
 inline constexpr uint32_t kFrameBytesMax = uint32_t{1} << 30;  // payload of one frame
 inline constexpr uint32_t kPutBytesMax = uint32_t{1} << 30;    // payload of one put
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr uint32_t kStreamsMax = 16;  // sockets per peer
 
 /// Fields as a put uses them; what a hello keeps in them stands behind the colon.

@@ -22,7 +22,7 @@ class RecordCipher {
   static constexpr size_t kHeaderBytes = 4;
   static constexpr size_t kOverheadBytes = kHeaderBytes + AesGcm::kTagBytes;
   static constexpr size_t kPlainBytesMax = 64 << 10;  // in one record
-  static constexpr size_t kMixedBytesMax = 16 << 10;
+  static constexpr size_t kMixedBytesMax = 40 << 10;
   static constexpr size_t kRecordBytesMax = kPlainBytesMax + kOverheadBytes;
   static constexpr uint64_t kRecordsPerKey = uint64_t{1} << 22;  // 256 GiB at most
 

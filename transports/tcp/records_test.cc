@@ -158,16 +158,16 @@ TEST_F(Sealed, PiecesOfAllLengthsComeAsTheyWere) {
 
 // What is not of one piece lies in records that a reader's buffer takes.
 TEST_F(Sealed, NeighboursShareARecord) {
-  const Bytes plain = random_bytes(10 * 4000);
+  const Bytes plain = random_bytes(25 * 4000);
   std::vector<iovec> pieces;
-  for (size_t i = 0; i < 10; ++i)
+  for (size_t i = 0; i < 25; ++i)
     pieces.push_back({const_cast<std::byte*>(plain.data()) + i * 4000, 4000});
   std::span<iovec> left = pieces;
   EXPECT_EQ(sealer_.seal(left), plain.size());
   EXPECT_TRUE(left.empty());
   pass(plain.size());
   EXPECT_EQ(opened_, plain);
-  EXPECT_EQ(lengths_, (std::vector<size_t>{16384, 16384, 7232}));
+  EXPECT_EQ(lengths_, (std::vector<size_t>{40960, 40960, 18080}));
 }
 
 TEST(RecordOpener, KnowsALengthThatNoRecordHas) {

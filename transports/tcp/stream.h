@@ -81,9 +81,10 @@ class Stream {
   uint32_t interest = kNotWatched;  // what epoll watches for; kept here by the transport
 
  private:
-  static constexpr size_t kBatch = 16;           // frames in one system call
-  static constexpr uint32_t kInlineBytes = 216;  // payload copied behind its header
-  static constexpr size_t kHeldBytes = 16 << 10;
+  static constexpr size_t kBatch = 16;            // frames in one system call
+  static constexpr uint32_t kInlineBytes = 216;   // payload copied behind its header
+  static constexpr size_t kHeldBytes = 40 << 10;  // two of the longest urgent puts, and more
+  static_assert(kHeldBytes <= RecordCipher::kMixedBytesMax);
 
   struct Outgoing {
     std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload

@@ -18,7 +18,7 @@ namespace ropewalk {
 ///
 /// After a link stands nothing here allocates or blocks. A small put costs the sender one system
 /// call and the receiver one, or a part of one while batching is on. Limits: 128 puts
-/// under way per peer, and 16 KiB of urgent ones (then `full`); 256 notices per peer that were not
+/// under way per peer, and 40 KiB of urgent ones (then `full`); 256 notices per peer that were not
 /// polled, and as many urgent ones (then the peer's frames wait in the socket); 1 GiB per put.
 ///
 /// Over a network an urgent put stands behind the rest of a piece and behind what the kernel has

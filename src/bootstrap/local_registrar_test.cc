@@ -9,6 +9,7 @@
 #include <csignal>
 #include <list>
 
+#include "base/descriptors.h"
 #include "bootstrap/acceptor.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/dialer.h"
@@ -289,6 +290,22 @@ TEST(Tree, ChildrenHaveTheirParent) {
     for (int rank = size - 1; rank > 0; rank = tree_parent(rank, size)) ++depth;
     EXPECT_LE(depth, size <= 9 ? 1 : size <= 64 ? 2 : size <= 147 ? 3 : size <= 1171 ? 4 : 5);
   }
+}
+
+/// In so large a job leaves wait for others before they are passed on. Rank 3 is in the middle of
+/// the tree.
+TEST(ManyRanks, AllHearThatOneHasLeftWhileTheyWork) {
+  raise_descriptor_limit();
+  const TestJob job(70);
+  expect_no_errors(run_world_ranks(job.size, [&](int rank) {
+    const auto world = job.join(rank);
+    const auto end = std::chrono::steady_clock::now() + 10s;
+    while (rank != 3 && !world->monitor().has_left(3) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(rank == 3 || world->monitor().has_left(3)) << rank;
+    world->leave();
+    EXPECT_EQ(world->monitor().failure(), nullptr) << rank;
+  }));
 }
 
 }  // namespace

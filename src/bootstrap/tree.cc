@@ -31,6 +31,10 @@ constexpr const char* kDeadAdvice =
 constexpr const char* kHasEnded = "died: its process has ended";
 /// All hear all answers, so of many ranks less often.
 constexpr int64_t kQuestionIntervalPerRank_ns = 25'000;
+/// All hear all leaves as well. In jobs of so many those that come within this time go together.
+constexpr int kManyLeave = 65;
+constexpr int64_t kHoldLeavesPerRank_ns = 250'000;
+constexpr int64_t kHoldLeavesMax_ns = 250 * kMillisecond_ns;
 
 /// "16:43:05 UTC".
 std::string utc_text() {
@@ -59,9 +63,18 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       statements_(statements),
       table_(table),
       gone_(static_cast<size_t>(size), false),
+      hold_leaves_ns_(
+          size < kManyLeave ? 0 : std::min(size * kHoldLeavesPerRank_ns, kHoldLeavesMax_ns)),
       leaves_(static_cast<size_t>(size)),
       parent_(tree_parent(rank, size)),
-      awaited_(size) {}
+      awaited_(size) {
+  for (int other = rank; other < size; ++other) awaited_below_ += is_below(other);
+}
+
+bool Tree::is_below(int rank) const {
+  while (rank > rank_) rank = tree_parent(rank, size_);
+  return rank == rank_;
+}
 
 void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
   const bool is_local = is_within_host(socket.fd.get());
@@ -106,6 +119,7 @@ void Tree::prepare(PollSet& set) {
   for (Edge& link : links_) {
     link.stream.prepare(set);
     if (!failure_spread_ && !link.given_up) set.wake_at(link.heard_ns + link.silence_max_ns);
+    if (!link.held_leaves.empty()) set.wake_at(link.held_since_ns + hold_leaves_ns_);
     if (failure_spread_ && !link.knows && !link.is_unaware)
       set.wake_at(spread_ns_ + kFailureReturns_ns);
   }
@@ -144,6 +158,7 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
     }
   }
   links_.remove_if([](const Edge& link) { return !link.open; });
+  spread_leaves();
   beat(now_ns);
   return others;
 }
@@ -180,11 +195,32 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   const auto rank = static_cast<int>(leave->message.rank);
   if (monitor_.has_left(rank)) return;
   if (!statements_.is_genuine_leave(*leave, link.peer)) return;
-  leaves_[leave->message.rank] = bootstrap::frame(*leave);
+  leaves_[leave->message.rank] = bootstrap::frame(frame.type, frame.payload);
   monitor_.mark_left(rank, leave->message.calls);
-  if (--awaited_ == 0) link.stream.acknowledge();
+  hold_leave(rank, link.peer);
+  if (awaited_ == 0) link.stream.acknowledge();
   if (gone_ns_ != 0) gone_ns_ = advanced_ns_;
-  flood(leaves_[leave->message.rank], link.peer);
+}
+
+void Tree::hold_leave(int rank, int from) {
+  --awaited_;
+  if (is_below(rank)) --awaited_below_;
+  for (Edge& link : links_) {
+    if (link.peer == from) continue;
+    if (link.held_leaves.empty()) link.held_since_ns = advanced_ns_;
+    link.held_leaves.push_back(rank);
+  }
+}
+
+/// Where all leave at once each link carries their leaves in one piece: up from whoever knows those
+/// of all below it, down from whoever knows all.
+void Tree::spread_leaves() {
+  for (Edge& link : links_) {
+    const bool is_whole = awaited_ == 0 || (awaited_below_ == 0 && link.peer == parent_);
+    if (!is_whole && advanced_ns_ < link.held_since_ns + hold_leaves_ns_) continue;
+    for (const int rank : std::exchange(link.held_leaves, {}))
+      link.stream.send(leaves_[static_cast<size_t>(rank)]);
+  }
 }
 
 void Tree::handle_waits(const Edge& link, const Frame& frame) {
@@ -315,16 +351,16 @@ void Tree::spread_failure() {
 
 void Tree::announce_leave(const CallsMade& calls) {
   if (!monitor_.mark_left(rank_, calls)) return;
-  --awaited_;
-  Bytes& leave = leaves_[static_cast<size_t>(rank_)];
-  leave = frame(
+  leaves_[static_cast<size_t>(rank_)] = frame(
       statements_.sign(Leave{static_cast<uint32_t>(rank_), calls, statements_.leave_token()}));
-  flood(leave);
+  hold_leave(rank_, -1);
+  spread_leaves();
 }
 
 bool Tree::flushed() const {
   return std::ranges::all_of(links_, [&](const Edge& link) {
-    return link.stream.flushed() && (!failure_spread_ || link.knows || link.is_unaware);
+    return link.held_leaves.empty() && link.stream.flushed() &&
+           (!failure_spread_ || link.knows || link.is_unaware);
   });
 }
 

@@ -115,12 +115,19 @@ class Tree {
     int64_t silence_max_ns;
     bool is_local;  // both ends are on this host
     bool open = true;
-    bool given_up = false;    // it has been silent for too long
-    bool knows = false;       // has sent the job's failure
-    bool is_unaware = false;  // as take_unaware has told
+    bool given_up = false;              // it has been silent for too long
+    bool knows = false;                 // has sent the job's failure
+    bool is_unaware = false;            // as take_unaware has told
+    std::vector<int> held_leaves = {};  // of ranks; still to be sent
+    int64_t held_since_ns = 0;          // the first of them
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
   void handle_leave(const Edge& link, const Frame& frame);
+  /// Of one that was not known: to be passed on over all links but that to `from`.
+  void hold_leave(int rank, int from);
+  void spread_leaves();
+  /// Of this rank's part of the tree, as it was when all joined.
+  bool is_below(int rank) const;
   void handle_waits(const Edge& link, const Frame& frame);
   /// Passes the question on, and answers it, unless that was done a moment ago. `from`: the
   /// neighbour that asks; -1: this rank does.
@@ -145,9 +152,11 @@ class Tree {
   std::list<Edge> links_;
   std::vector<bool> gone_;          // has left, and its link is closed
   std::vector<int> unaware_;        // for take_unaware
+  const int64_t hold_leaves_ns_;    // before one is passed on, at most
   std::vector<Bytes> leaves_;       // frames of those that have left
   int parent_;                      // -1: none
   int awaited_;                     // how many have not left
+  int awaited_below_ = 0;           // of those below this rank, and itself
   int64_t beat_ns_ = beat_min_ns_;  // between this one and the next
   int64_t next_beat_ns_ = 0;
   int64_t advanced_ns_ = 0;

@@ -20,6 +20,22 @@
 namespace ropewalk::bootstrap {
 
 inline constexpr std::string_view kMagic = "ropewalk";
+inline constexpr size_t kSharedBytesMax = 255;
+
+/// Of two texts of which one follows the other: how much the second repeats of the first.
+inline size_t shared_bytes(std::string_view before, std::string_view text) {
+  const size_t most = std::min({before.size(), text.size(), kSharedBytesMax});
+  const auto differ = std::mismatch(before.begin(), before.begin() + most, text.begin()).first;
+  return static_cast<size_t>(differ - before.begin());
+}
+/// Empty where there is none.
+inline std::string_view item_of(const std::vector<std::string>& list, size_t i) {
+  return i < list.size() ? std::string_view(list[i]) : std::string_view();
+}
+inline std::string_view item_of(const TransportInfos& map, const std::string& name) {
+  const auto found = map.find(name);
+  return found == map.end() ? std::string_view() : std::string_view(found->second);
+}
 
 class Writer {
  public:
@@ -41,15 +57,23 @@ class Writer {
     integer(static_cast<uint16_t>(text.size()));
     raw(std::as_bytes(std::span(text)));
   }
-  void texts(const std::vector<std::string>& list, size_t, size_t bytes_max) {
-    integer(static_cast<uint16_t>(list.size()));
-    for (const std::string& item : list) text(item, bytes_max);
+  /// What it does not share with `before`.
+  void text_after(std::string_view before, std::string_view text, size_t) {
+    const size_t shared = shared_bytes(before, text);
+    integer(static_cast<uint8_t>(shared));
+    this->text(text.substr(shared), text.size());
   }
-  void texts_by_name(const TransportInfos& map, size_t, size_t bytes_max) {
+  void texts_after(const std::vector<std::string>& before, const std::vector<std::string>& list,
+                   size_t, size_t bytes_max) {
+    integer(static_cast<uint16_t>(list.size()));
+    for (size_t i = 0; i < list.size(); ++i) text_after(item_of(before, i), list[i], bytes_max);
+  }
+  void texts_by_name_after(const TransportInfos& before, const TransportInfos& map, size_t,
+                           size_t bytes_max) {
     integer(static_cast<uint16_t>(map.size()));
     for (const auto& [name, item] : map) {
       text(name, kNameBytesMax);
-      text(item, bytes_max);
+      text_after(item_of(before, name), item, bytes_max);
     }
   }
   /// Ranks in runs; those beyond `runs_max` of them are left out.
@@ -71,8 +95,9 @@ class Writer {
   }
   void boolean(bool value) { integer(static_cast<uint8_t>(value)); }
   void resize(const auto&, size_t) {}
+  /// write(item, the one before it or null).
   void until_end(const auto& items, const auto& write) {
-    for (const auto& item : items) write(item);
+    for (size_t i = 0; i < items.size(); ++i) write(items[i], i > 0 ? &items[i - 1] : nullptr);
   }
   void require(bool condition) {
     assert(condition);
@@ -119,20 +144,38 @@ class Reader {
     const ByteSpan taken = take(ok_ ? length : 0);
     text.assign(reinterpret_cast<const char*>(taken.data()), taken.size());
   }
-  void texts(std::vector<std::string>& list, size_t items_max, size_t bytes_max) {
+  /// Shares with `before` all that is equal.
+  void text_after(std::string_view before, std::string& text, size_t bytes_max) {
+    uint8_t shared = 0;
+    uint16_t length = 0;
+    integer(shared, uint8_t{0}, static_cast<uint8_t>(std::min(before.size(), kSharedBytesMax)));
+    integer(length, uint16_t{0}, static_cast<uint16_t>(bytes_max));
+    const ByteSpan taken = take(ok_ ? length : 0);
+    text.reserve(shared + taken.size());
+    text.assign(before.substr(0, shared));
+    text.append(reinterpret_cast<const char*>(taken.data()), taken.size());
+    require(text.size() <= bytes_max && shared_bytes(before, text) == shared);
+  }
+  void texts_after(const std::vector<std::string>& before, std::vector<std::string>& list,
+                   size_t items_max, size_t bytes_max) {
     uint16_t items = 0;
     integer(items, uint16_t{0}, static_cast<uint16_t>(items_max));
-    for (size_t i = 0; i < items && ok_; ++i) text(list.emplace_back(), bytes_max);
+    list.reserve(items);
+    for (size_t i = 0; i < items && ok_; ++i)
+      text_after(item_of(before, i), list.emplace_back(), bytes_max);
   }
   /// In the order of their names, each once.
-  void texts_by_name(TransportInfos& map, size_t items_max, size_t bytes_max) {
+  void texts_by_name_after(const TransportInfos& before, TransportInfos& map, size_t items_max,
+                           size_t bytes_max) {
     uint16_t items = 0;
     integer(items, uint16_t{0}, static_cast<uint16_t>(items_max));
     for (size_t i = 0; i < items && ok_; ++i) {
       std::string name;
       text(name, kNameBytesMax);
-      require(name > (map.empty() ? std::string() : map.rbegin()->first));
-      text(map[name], bytes_max);
+      require(map.empty() || name > map.rbegin()->first);
+      const std::string_view like = item_of(before, name);
+      text_after(like, map.emplace_hint(map.end(), std::move(name), std::string())->second,
+                 bytes_max);
     }
   }
   /// Ascending, no two runs that could be one.
@@ -158,10 +201,12 @@ class Reader {
   void resize(auto& items, size_t count) {
     if (ok_) items.resize(count);
   }
-  /// One at least.
+  /// One at least. read(item, the one before it or null).
   void until_end(auto& items, const auto& read) {
-    do read(items.emplace_back());
-    while (ok_ && !rest_.empty());
+    do {
+      items.emplace_back();
+      read(items.back(), items.size() > 1 ? &items[items.size() - 2] : nullptr);
+    } while (ok_ && !rest_.empty());
   }
   void require(bool condition) { ok_ = ok_ && condition; }
 

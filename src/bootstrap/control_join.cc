@@ -151,12 +151,16 @@ void Control::advance_local_registrar(int64_t now_ns) {
   }
   if (!registration_ || gathered_ == 0 || now_ns < gathered_until_ns()) return;
   gathered_ = 0;
-  for (auto& [join, deadline_ns, entry] : local_registrar_->take_joined()) {
-    prefer(join.record.addresses, coordinator_seen_from_);
-    join.remaining_ms =
+  std::vector<Joiner> joiners;
+  for (auto& [joiner, deadline_ns, entry] : local_registrar_->take_joined()) {
+    prefer(joiner.record.addresses, coordinator_seen_from_);
+    joiner.remaining_ms =
         static_cast<uint32_t>(std::max<int64_t>((deadline_ns - now_ns) / kMillisecond_ns, 0));
-    registration_->send(frame(join));
+    joiners.push_back(std::move(joiner));
   }
+  std::ranges::sort(joiners, {}, [](const Joiner& joiner) { return joiner.record.rank; });
+  for (const Bytes& frame : join_frames(static_cast<uint32_t>(setup_.size), joiners))
+    registration_->send(frame);
 }
 
 int64_t Control::gathered_until_ns() const {
@@ -215,7 +219,7 @@ void Control::join_at_registrar(ConnectedSocket socket, int64_t now_ns) {
   const int64_t remaining_ms =
       std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
   registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
-                                 static_cast<uint32_t>(remaining_ms), std::move(record)}));
+                                 {{static_cast<uint32_t>(remaining_ms), std::move(record)}}}));
   mark_phase(is_through_local_ ? "found the local registrar" : "found the coordinator");
 }
 
@@ -252,13 +256,20 @@ void Control::take_place(const Frame& frame) {
   const auto makes_no_sense = [this] {
     fail_protocol(registrar_text_ + " sent a place that makes no sense", registrar_rank());
   };
-  if (!place) return makes_no_sense();
-  if (place->rank != setup_.rank) {
-    if (coordinator_) place->coordinator = coordinator_->text();
-    if (!local_registrar_ || !local_registrar_->pass_on(*place)) makes_no_sense();
-    return;
+  const auto rank_beyond = [](const Place& of) { return of.rank + of.ranks; };
+  if (!place || rank_beyond(*place) > setup_.size) return makes_no_sense();
+  bool is_own = false;
+  Place one = *place;
+  one.ranks = 1;
+  if (coordinator_) one.coordinator = coordinator_->text();
+  for (; one.rank < rank_beyond(*place); ++one.rank) {
+    if (one.rank == setup_.rank)
+      is_own = true;
+    else if (!local_registrar_ || !local_registrar_->pass_on(one))
+      return makes_no_sense();
   }
   const int parent = own_parent();
+  if (!is_own) return;
   if (session_key_ || place->parent.rank != parent) return makes_no_sense();
   mark_phase("all registered");
   session_key_ = session_key(job_key_, place->world);

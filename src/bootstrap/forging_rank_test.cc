@@ -36,7 +36,7 @@ class HandmadeRank {
     record_.verify_key = keys_.verify_key;
     acceptor_.emplace(std::move(listeners), std::vector<UniqueFd>(), rank, job_key_);
     registration_.emplace(dial(job.coordinator(), Purpose::join, 0, job_key_));
-    registration_->send(frame(Join{static_cast<uint32_t>(size_), 20'000, record_}));
+    registration_->send(frame(Join{static_cast<uint32_t>(size_), {{20'000, record_}}}));
   }
 
   /// Takes the join of one rank of its group, as its local registrar, passes it on after `change`,
@@ -62,12 +62,17 @@ class HandmadeRank {
     ASSERT_TRUE(other);
     auto join = decode<Join>(next(*other, FrameType::join));
     ASSERT_TRUE(join);
-    change(join->record);
+    change(join->joiners.at(0).record);
     registration_->send(frame(*join));
-    for (int places = 0; places < 2; ++places) {
-      const auto place = decode<Place>(next(*registration_, FrameType::place));
+    for (int placed = 0; placed < 2;) {
+      auto place = decode<Place>(next(*registration_, FrameType::place));
       ASSERT_TRUE(place);
-      if (place->rank != rank_) other->send(frame(*place));
+      placed += place->ranks;
+      for (; place->ranks > 0; ++place->rank, --place->ranks) {
+        Place one = *place;
+        one.ranks = 1;
+        if (one.rank != rank_) other->send(frame(one));
+      }
     }
     other->flush();
     while (other->is_open()) next(*other, FrameType::go);  // it never comes

@@ -161,7 +161,7 @@ void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
   record.rank = rank;
   record.host_name = record.host_id = "gone";
   record.addresses = {"127.0.0.1:1"};
-  stream.send(frame(Join{static_cast<uint32_t>(job.size), 20'000, record}));
+  stream.send(frame(Join{static_cast<uint32_t>(job.size), {{20'000, record}}}));
   stream.flush();
   std::this_thread::sleep_for(50ms);
   ::shutdown(end.get(), SHUT_WR);

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMarginMaxNs = 250 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalNs = 20 * kMillisecond_ns;
 constexpr int64_t kWatchIntervalPerRankNs = kMillisecond_ns / 2;
-constexpr size_t kAlwaysWatchedMax = kJoinGroupMax;
+constexpr size_t kAlwaysWatchedMax = 64;
 constexpr int64_t kFollowNs = 50 * kMillisecond_ns;
 constexpr int64_t kTellAfterNs = 5000 * kMillisecond_ns;
 
@@ -88,10 +88,12 @@ void Registrar::tell_missing(int64_t now_ns) {
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
   if (frame.type == FrameType::join) {
     auto join = decode<Join>(frame.payload);
-    const uint32_t rank = join ? static_cast<uint32_t>(join->record.rank) : entry.from;
-    if (rank > 0 && rank < table_.size()) come_.insert(rank);
+    if (!join) note_came(entry.from);
+    if (join)
+      for (const Joiner& joiner : join->joiners)
+        note_came(static_cast<uint32_t>(joiner.record.rank));
     if (monitor_.failure() != nullptr) return;  // it has been told
-    if (join) return enroll(entry, std::move(*join), now_ns);
+    if (join) return enroll(entry, join->size, join->joiners, now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
     if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
@@ -101,12 +103,21 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
        "install the same Ropewalk on every rank", static_cast<int>(entry.from));
 }
 
-void Registrar::enroll(Entry& entry, Join join, int64_t now_ns) {
-  const PeerRecord& record = join.record;
-  if (join.size != table_.size())
+void Registrar::note_came(uint32_t rank) {
+  if (rank > 0 && rank < table_.size()) come_.insert(rank);
+}
+
+void Registrar::enroll(Entry& entry, uint32_t size, std::vector<Joiner>& joiners, int64_t now_ns) {
+  for (Joiner& joiner : joiners)
+    if (monitor_.failure() == nullptr) enroll(entry, size, joiner, now_ns);
+}
+
+void Registrar::enroll(Entry& entry, uint32_t size, Joiner& joiner, int64_t now_ns) {
+  const PeerRecord& record = joiner.record;
+  if (size != table_.size())
     return fail(ErrorCode::mismatch,
-                fmt::format("{} says that the job has {} ranks; {} says {}", describe(record),
-                            join.size, describe(table_[static_cast<size_t>(own_)]), table_.size()),
+                fmt::format("{} says that the job has {} ranks; {} says {}", describe(record), size,
+                            describe(table_[static_cast<size_t>(own_)]), table_.size()),
                 "give every rank the same size (ROPEWALK_SIZE or the launcher's)", record.rank);
   if (static_cast<size_t>(record.rank) >= table_.size())
     return fail(ErrorCode::mismatch,
@@ -134,15 +145,15 @@ void Registrar::enroll(Entry& entry, Join join, int64_t now_ns) {
                 record.rank);
   if (!entry.has(record.rank)) entry.ranks.push_back(record.rank);
   entry.watched_until_ns = now_ns + kFollowNs;
-  const int64_t remaining_ns = int64_t{join.remaining_ms} * kMillisecond_ns;
+  const int64_t remaining_ns = int64_t{joiner.remaining_ms} * kMillisecond_ns;
   deadline_ns_ =
       std::min(deadline_ns_, now_ns + remaining_ns - std::min(remaining_ns / 8, kMarginMaxNs));
   if (!is_taken) ++joined_;
   if (log_enabled(LogLevel::debug))
     log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source,
         joined_, table_.size());
-  if (is_local()) joined_here_.push_back({join, now_ns + remaining_ns, entry.number});
-  if (!is_taken) table_.set(static_cast<size_t>(record.rank), std::move(join.record));
+  if (is_local()) joined_here_.push_back({joiner, now_ns + remaining_ns, entry.number});
+  if (!is_taken) table_.set(static_cast<size_t>(record.rank), std::move(joiner.record));
 }
 
 bool Registrar::may_come_through(const Entry& entry, int rank) const {
@@ -158,7 +169,7 @@ void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int
 bool Registrar::withdraw(const Entry& entry) {
   const auto joined = std::ranges::find(joined_here_, entry.number, &Joined::entry);
   if (joined == joined_here_.end()) return false;
-  if (table_[entry.from].verify_key == joined->join.record.verify_key) {
+  if (table_[entry.from].verify_key == joined->joiner.record.verify_key) {
     table_.set(entry.from, {});
     --joined_;
   }
@@ -181,10 +192,18 @@ bool Registrar::all_have_come_but(const std::set<int>& ended) const {
 
 void Registrar::send_places(const WorldId& world, const Digest& table) {
   assert(complete() && !is_local());
-  for (Entry& entry : entries_)
-    for (const int rank : entry.ranks)
-      entry.stream.send(frame(
-          Place{rank, world, table, table_[static_cast<size_t>(tree_parent(rank, size()))], {}}));
+  for (Entry& entry : entries_) {
+    std::ranges::sort(entry.ranks);
+    for (auto first = entry.ranks.begin(); first != entry.ranks.end();) {
+      const int rank = *first, parent = tree_parent(rank, size());
+      int ranks = 0;
+      while (first != entry.ranks.end() && *first == rank + ranks &&
+             tree_parent(*first, size()) == parent)
+        ++first, ++ranks;
+      entry.stream.send(
+          frame(Place{rank, ranks, world, table, table_[static_cast<size_t>(parent)], {}}));
+    }
+  }
 }
 
 bool Registrar::has_group() const {
@@ -196,7 +215,7 @@ bool Registrar::has_group() const {
 }
 
 bool Registrar::pass_on(const Place& place) {
-  assert(is_local() && place.rank != own_);
+  assert(is_local() && place.rank != own_ && place.ranks == 1);
   const auto entry = std::ranges::find_if(
       entries_, [&](const Entry& candidate) { return candidate.has(place.rank); });
   if (entry == entries_.end()) return false;

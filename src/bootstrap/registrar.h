@@ -18,7 +18,7 @@ namespace ropewalk::bootstrap {
 
 /// In jobs of several groups, ranks of one group that are on one host join through one of them: so
 /// rank 0 neither answers nor holds a connection with each.
-inline constexpr int kJoinGroupMin = 16, kJoinGroupMax = 64;
+inline constexpr int kJoinGroupMin = 16, kJoinGroupMax = 128;
 /// Ranks of a group in a job of `size`: there are four to eight groups, until they would be so
 /// large that who leads one has more to do than rank 0.
 constexpr int join_group_ranks(int size) {
@@ -54,7 +54,7 @@ class Registrar {
   void send_places(const WorldId& world, const Digest& table);
 
   struct Joined {
-    Join join;
+    Joiner joiner;
     int64_t deadline_ns;
     uint32_t entry;  // over which it came
   };
@@ -65,7 +65,7 @@ class Registrar {
   /// All of its group have come, rank 0 aside.
   bool has_group() const;
   std::vector<Joined> take_joined() { return std::exchange(joined_here_, {}); }
-  /// Likewise: false where that rank has not joined here.
+  /// Likewise, of one rank: false where that has not joined here.
   bool pass_on(const Place& place);
 
   void broadcast(const Bytes& frame);
@@ -94,7 +94,9 @@ class Registrar {
   /// Whether a rank that joins may come over the connection of that one.
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
-  void enroll(Entry& entry, Join join, int64_t now_ns);
+  void note_came(uint32_t rank);
+  void enroll(Entry& entry, uint32_t size, std::vector<Joiner>& joiners, int64_t now_ns);
+  void enroll(Entry& entry, uint32_t size, Joiner& joiner, int64_t now_ns);
   /// A local registrar's, of one that has gone: true where rank 0 has not heard of it yet.
   bool withdraw(const Entry& entry);
   /// Rank 0's, of a job that has not failed.

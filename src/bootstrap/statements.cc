@@ -15,11 +15,15 @@ std::string said_by(int rank, const std::string& what) {
 std::vector<Bytes> record_frames(const PeerTable& table) {
   std::vector<Bytes> frames;
   Bytes records;
+  const PeerRecord* before = nullptr;
   for (const PeerRecord& record : table) {
-    const Bytes more = encode(record);
-    if (records.size() + more.size() > kFramePayloadMax)
+    Bytes more = before == nullptr ? encode(record) : encode(record, *before);
+    if (records.size() + more.size() > kFramePayloadMax) {
       frames.push_back(frame(FrameType::records, std::exchange(records, {})));
+      more = encode(record);
+    }
     records.insert(records.end(), more.begin(), more.end());
+    before = &record;
   }
   frames.push_back(frame(FrameType::records, records));
   return frames;

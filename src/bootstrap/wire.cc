@@ -18,6 +18,16 @@ constexpr int kObjectsMax = 1 << 20;  // NUMA nodes, caches of a host
 template <class T, class Message>
 concept Is = std::same_as<std::remove_const_t<T>, Message>;
 
+/// Before the first of a frame: all of its texts are empty.
+const PeerRecord& no_record() {
+  static const PeerRecord& none = *[] {  // threads may outlive what is static
+    auto* record = new PeerRecord;
+    record->transport.clear();
+    return record;
+  }();
+  return none;
+}
+
 void fields(auto& c, Is<Hello> auto& hello) {
   c.magic();
   c.integer(hello.version);
@@ -48,15 +58,17 @@ void fields(auto& c, Is<FrameHeader> auto& header) {
   c.code(header.type, FrameType::join, FrameType::admission);
 }
 
-void fields(auto& c, Is<PeerRecord> auto& record) {
+/// What `like`, the record before it in the frame, has as well goes without saying.
+void fields(auto& c, Is<PeerRecord> auto& record, const PeerRecord& like = no_record()) {
   c.integer(record.rank, 0, static_cast<int>(kRanksMax - 1));
   c.integer(record.pid);
-  c.text(record.host_name, kNameBytesMax);
-  c.text(record.host_id, kNameBytesMax);
-  c.texts(record.addresses, kAddressesMax, kAddressBytesMax);
-  c.text(record.transport, kNameBytesMax);
-  c.text(record.cpus, kTransportBytesMax);
-  c.texts_by_name(record.transport_infos, kTransportInfosMax, kTransportBytesMax);
+  c.text_after(like.host_name, record.host_name, kNameBytesMax);
+  c.text_after(like.host_id, record.host_id, kNameBytesMax);
+  c.texts_after(like.addresses, record.addresses, kAddressesMax, kAddressBytesMax);
+  c.text_after(like.transport, record.transport, kNameBytesMax);
+  c.text_after(like.cpus, record.cpus, kTransportBytesMax);
+  c.texts_by_name_after(like.transport_infos, record.transport_infos, kTransportInfosMax,
+                        kTransportBytesMax);
   c.integer(record.locality.numa_node, -1, kObjectsMax);
   c.integer(record.locality.cache, -1, kObjectsMax);
   c.raw(record.verify_key);
@@ -65,17 +77,22 @@ void fields(auto& c, Is<PeerRecord> auto& record) {
 }
 
 void fields(auto& c, Is<Records> auto& all) {
-  c.until_end(all.records, [&c](auto& record) { fields(c, record); });
+  c.until_end(all.records, [&c](auto& record, const PeerRecord* before) {
+    fields(c, record, before == nullptr ? no_record() : *before);
+  });
 }
 
 void fields(auto& c, Is<Join> auto& join) {
   c.integer(join.size, 1u, kRanksMax);
-  c.integer(join.remaining_ms);
-  fields(c, join.record);
+  c.until_end(join.joiners, [&c](auto& joiner, const Joiner* before) {
+    c.integer(joiner.remaining_ms);
+    fields(c, joiner.record, before == nullptr ? no_record() : before->record);
+  });
 }
 
 void fields(auto& c, Is<Place> auto& place) {
   c.integer(place.rank, 0, static_cast<int>(kRanksMax - 1));
+  c.integer(place.ranks, 1, static_cast<int>(kRanksMax));
   c.raw(place.world);
   c.raw(place.table);
   fields(c, place.parent);
@@ -252,6 +269,12 @@ size_t transport_bytes(const PeerRecord& record) {
   return bytes;
 }
 
+Bytes encode(const PeerRecord& record, const PeerRecord& like) {
+  Writer out;
+  fields(out, record, like);
+  return out.take();
+}
+
 template <class Message>
 Bytes encode(const Message& message) {
   Writer out;
@@ -306,6 +329,20 @@ Bytes frame(FrameType type, ByteSpan payload) {
 }
 Bytes frame(const Join& join) {
   return frame(FrameType::join, encode(join));
+}
+std::vector<Bytes> join_frames(uint32_t size, std::span<const Joiner> joiners) {
+  std::vector<Bytes> frames;
+  Join join{size, {}};
+  size_t bytes = 0;  // at most: as if nothing was shared
+  for (const Joiner& joiner : joiners) {
+    const size_t more = sizeof joiner.remaining_ms + encode(joiner.record).size();
+    if (!join.joiners.empty() && bytes + more > kFramePayloadMax)
+      frames.push_back(frame(std::exchange(join, {size, {}})));
+    bytes = (join.joiners.empty() ? sizeof size : bytes) + more;
+    join.joiners.push_back(joiner);
+  }
+  if (!join.joiners.empty()) frames.push_back(frame(join));
+  return frames;
 }
 Bytes frame(const Place& place) {
   return frame(FrameType::place, encode(place));

@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 /// Also of the calls that the library makes by itself, as src/communicator/cost_probe.h does.
-inline constexpr uint16_t kProtocolVersion = 12;
+inline constexpr uint16_t kProtocolVersion = 13;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -102,6 +102,9 @@ struct Answer {
 };
 inline constexpr size_t kAnswerBytes = 40;
 
+/// As it follows `like` in a frame.
+Bytes encode(const PeerRecord& record, const PeerRecord& like);
+
 /// Message: Hello, Reply or Answer, which have so many bytes as the constants here say; PeerRecord;
 /// Records; or what is in a Signed.
 template <class Message>
@@ -134,13 +137,18 @@ struct FrameHeader {
   uint32_t payload_bytes = 0;
   FrameType type = FrameType::heartbeat;
 };
-struct Join {
-  uint32_t size = 0;          // of the job, as the sender sees it
-  uint32_t remaining_ms = 0;  // how long the sender will still wait
+struct Joiner {
+  uint32_t remaining_ms = 0;  // how long it will still wait
   PeerRecord record;
 };
+/// Of one rank; of several from a local registrar.
+struct Join {
+  uint32_t size = 0;  // of the job, as the sender sees it
+  std::vector<Joiner> joiners;
+};
+/// Of ranks that have one parent.
 struct Place {
-  int rank = 0;  // whose it is
+  int rank = 0, ranks = 1;  // whose it is: the first, and how many
   WorldId world = {};
   Digest table = {};  // statements.h
   PeerRecord parent;
@@ -237,6 +245,8 @@ std::optional<Message> decode(ByteSpan bytes);
 // must keep its limits (`within_limits`), and Records must fit.
 Bytes frame(FrameType type, ByteSpan payload = {});
 Bytes frame(const Join& join);
+/// As few as hold all of them.
+std::vector<Bytes> join_frames(uint32_t size, std::span<const Joiner> joiners);
 Bytes frame(const Place& place);
 Bytes frame(const Records& records);
 Bytes frame(const Heartbeat& heartbeat);

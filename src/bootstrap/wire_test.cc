@@ -59,21 +59,74 @@ TEST(Wire, FramesHaveTheirHeader) {
 }
 
 TEST(Wire, JoinRoundTrip) {
-  const Bytes bytes = frame(Join{33, 29000, full_record()});
+  const Bytes bytes = frame(Join{33, {{29000, full_record()}}});
   ASSERT_LE(bytes.size(), kFrameHeaderBytes + kFramePayloadMax);
   const auto join = decode<Join>(payload_of(bytes));
   ASSERT_TRUE(join);
   EXPECT_EQ(join->size, 33u);
-  EXPECT_EQ(join->remaining_ms, 29000u);
-  EXPECT_EQ(join->record.pid, 0x123456789);
-  EXPECT_EQ(join->record.addresses, full_record().addresses);
-  EXPECT_EQ(join->record.transport, full_record().transport);
-  EXPECT_EQ(join->record.cpus, full_record().cpus);
-  EXPECT_EQ(join->record.transport_infos, full_record().transport_infos);
-  EXPECT_EQ(join->record.verify_key, full_record().verify_key);
-  Join small{2, 1, {}};
-  small.record.rank = 1;
+  ASSERT_EQ(join->joiners.size(), 1u);
+  EXPECT_EQ(join->joiners[0].remaining_ms, 29000u);
+  const PeerRecord& record = join->joiners[0].record;
+  EXPECT_EQ(record.pid, 0x123456789);
+  EXPECT_EQ(record.addresses, full_record().addresses);
+  EXPECT_EQ(record.transport, full_record().transport);
+  EXPECT_EQ(record.cpus, full_record().cpus);
+  EXPECT_EQ(record.transport_infos, full_record().transport_infos);
+  EXPECT_EQ(record.verify_key, full_record().verify_key);
+  Join small{2, {{1, {}}}};
+  small.joiners[0].record.rank = 1;
   expect_exact(payload_of(frame(small)), decode<Join>);
+}
+
+TEST(Wire, JoinsOfManyRanksAreInFewFrames) {
+  std::vector<Joiner> joiners;
+  for (int rank = 0; rank < 100; ++rank) {
+    joiners.push_back({static_cast<uint32_t>(rank), full_record()});
+    joiners.back().record.rank = rank;
+  }
+  int known = 0;
+  const std::vector<Bytes> frames = join_frames(100, joiners);
+  EXPECT_LT(frames.size(), 100u);
+  for (const Bytes& frame : frames) {
+    EXPECT_LE(frame.size(), kFrameHeaderBytes + kFramePayloadMax);
+    const Join join = decode<Join>(payload_of(frame)).value();
+    EXPECT_EQ(join.size, 100u);
+    for (const Joiner& joiner : join.joiners) {
+      EXPECT_EQ(joiner.remaining_ms, static_cast<uint32_t>(known));
+      EXPECT_EQ(joiner.record.rank, known++);
+    }
+  }
+  EXPECT_EQ(known, 100);
+  EXPECT_TRUE(join_frames(100, {}).empty());
+}
+
+TEST(Wire, ARecordRepeatsNothingOfTheOneBefore) {
+  PeerRecord first, second;
+  first.rank = 1;
+  first.host_name = std::string(kNameBytesMax, 'h');
+  first.addresses = {"10.0.0.1:5000", "10.0.1.1:5000"};
+  first.transport_infos = {{"a", "same"}, {"b", "of the first"}};
+  second = first;
+  second.rank = 2;
+  second.host_name = first.host_name.substr(1) + "x";
+  second.addresses = {"10.0.0.1:5077", "10.0.1.1", "[::1]:5077"};
+  second.transport_infos = {{"a", "same"}, {"c", "of the second"}};
+  const Bytes like = encode(second, first);
+  EXPECT_LT(like.size(), encode(second).size() - 250);
+  Bytes both = encode(first);
+  both.insert(both.end(), like.begin(), like.end());
+  const auto decoded = decode<Records>(both);
+  ASSERT_TRUE(decoded);
+  ASSERT_EQ(decoded->records.size(), 2u);
+  EXPECT_EQ(decoded->records[1].host_name, second.host_name);
+  EXPECT_EQ(decoded->records[1].addresses, second.addresses);
+  EXPECT_EQ(decoded->records[1].transport_infos, second.transport_infos);
+  EXPECT_EQ(encode(*decoded), both);
+  EXPECT_FALSE(decode<Records>(like)) << "the first shares with nothing";
+  const Bytes repeating = encode(second);
+  both.resize(encode(first).size());
+  both.insert(both.end(), repeating.begin(), repeating.end());
+  EXPECT_FALSE(decode<Records>(both)) << "it says what goes without saying";
 }
 
 TEST(Wire, TransportInfosAreInOrderAndBounded) {
@@ -83,7 +136,7 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
   Bytes bytes = frame(Records{{record}});
   EXPECT_TRUE(decode<Records>(payload_of(bytes)));
   constexpr size_t kBehind = 2 * sizeof(int32_t) + sizeof(VerifyKey) + sizeof(LeaveCommitment);
-  bytes[bytes.size() - kBehind - 3] = std::byte{'a'};
+  bytes[bytes.size() - kBehind - 4] = std::byte{'a'};
   EXPECT_FALSE(decode<Records>(payload_of(bytes))) << "a name twice";
   record.transport_infos["b"] = std::string(kTransportBytesMax - 2, 'x');
   EXPECT_TRUE(within_limits(record));
@@ -94,6 +147,7 @@ TEST(Wire, TransportInfosAreInOrderAndBounded) {
 TEST(Wire, PlaceAndRecordRoundTrip) {
   Place place;
   place.rank = 17;
+  place.ranks = 3;
   place.coordinator = "10.0.0.1:20000";
   place.world[3] = std::byte{9};
   place.table[31] = std::byte{8};
@@ -102,6 +156,7 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
   const auto decoded = decode<Place>(payload_of(frame(place)));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->rank, place.rank);
+  EXPECT_EQ(decoded->ranks, place.ranks);
   EXPECT_EQ(decoded->coordinator, place.coordinator);
   EXPECT_EQ(decoded->world, place.world);
   EXPECT_EQ(decoded->table, place.table);
@@ -390,7 +445,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x0c\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x0d\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

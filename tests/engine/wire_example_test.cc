@@ -282,7 +282,7 @@ TEST(WireExample, FramesOfTheBootstrap) {
                           {1, 4},
                           keys_of(0x33).verify_key,
                           bootstrap::commitment_to(token)};
-  EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, 30000, record})), printed("join"));
+  EXPECT_EQ(hex_of(bootstrap::frame(bootstrap::Join{2, {{30000, record}}})), printed("join"));
   const auto said = [&](uint8_t seed, const auto& message) {
     bootstrap::WorldId world;
     world.fill(std::byte{0x55});

@@ -163,6 +163,11 @@ const LocatedJson& JsonFields::require(const std::string& name) {
   return *value;
 }
 
+int JsonFields::line_of(const std::string& name) const {
+  const auto found = fields_.find(name);
+  return found == fields_.end() ? line_ : found->second->line;
+}
+
 std::optional<double> JsonFields::number(const std::string& name, double least, double most) {
   const LocatedJson* json = take(name);
   if (json == nullptr) return {};

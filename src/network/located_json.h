@@ -44,6 +44,8 @@ class JsonFields {
   /// Null where it is not there.
   const LocatedJson* take(const std::string& name);
   const LocatedJson& require(const std::string& name);
+  /// Of the field, or of the object where that is not there.
+  int line_of(const std::string& name) const;
   std::optional<double> number(const std::string& name, double least, double most);
   std::string word(const std::string& name);
   /// No other field is there.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "network/imported.h"
 #include "network/located_json.h"
 #include "network/network.h"
 #include "ropewalk/status.h"
@@ -136,12 +137,22 @@ std::string read_network_file(const std::string& path) {
   return text.str();
 }
 
+LocatedJson parse_description(std::string_view text) {
+  if (text.size() > kNetworkTextMax)
+    throw Error(ErrorCode::invalid_argument, "network", "the description is longer than 64 MiB");
+  return parse_located_json(text, kOperation);
+}
+
+Network read_network(std::string_view text, bool is_yaml, int ranks) {
+  if (is_yaml) return network_of_astra_sim(text);
+  const LocatedJson json = parse_description(text);
+  return is_of_taccl(json) ? network_of_taccl(json, ranks) : NetworkReader().read(json);
+}
+
 }  // namespace
 
 Network parse_network(std::string_view text) {
-  if (text.size() > kNetworkTextMax)
-    throw Error(ErrorCode::invalid_argument, "network", "the description is longer than 64 MiB");
-  return NetworkReader().read(parse_located_json(text, kOperation));
+  return NetworkReader().read(parse_description(text));
 }
 
 std::string text_of(const Network& network) {
@@ -174,9 +185,10 @@ std::string text_of(const Network& network) {
 }
 
 Network find_network(const std::string& words, int ranks) {
-  const bool is_file = words.find('/') != words.npos || words.ends_with(".json");
+  const bool is_yaml = words.ends_with(".yml") || words.ends_with(".yaml");
+  const bool is_file = words.find('/') != words.npos || words.ends_with(".json") || is_yaml;
   if (!is_file) return network_of_template(words, ranks);
-  Network network = parse_network(read_network_file(words));
+  Network network = read_network(read_network_file(words), is_yaml, ranks);
   if (ranks != 0 && network.ranks() != ranks)
     throw Error(ErrorCode::invalid_argument, "network",
                 fmt::format("{} has {} ranks, not {}", words, network.ranks(), ranks),

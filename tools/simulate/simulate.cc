@@ -39,15 +39,16 @@ bool Simulated::synthesized_is_fastest() const {
 Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
   const Network& network = routes.network();
   PlanRequest request = request_on(network, options.collective, options.root, options.bytes);
+  std::vector<SimulatedAlgorithm> known;
   Simulated simulated{
       .faults = {},
       .least_s = least_seconds(network, options.collective, options.root, options.bytes),
-      .planned = choose_on(routes, request),
+      .planned = choose_on(routes, request, &known),
       .algorithms = {},
       .synthesized = synthesized_for(routes, request, options)};
   request.forced = options.algorithm;
   if (options.algorithm != Algorithm::synthesized)
-    simulated.algorithms = simulate_algorithms(routes, request, options.way);
+    simulated.algorithms = simulate_algorithms(routes, request, options.way, known);
   if (simulated.synthesized)
     simulated.least_s = std::max(simulated.least_s, simulated.synthesized->made.least_s_per_byte *
                                                         static_cast<double>(options.bytes));

@@ -89,6 +89,19 @@ TEST(ClosedForm, Direct) {
   }
 }
 
+// LogGOPSim's README has 22000 ns for one byte, 4 (2 o + L), as it counts bytes - 1.
+TEST(ClosedForm, DefaultParametersOfLogGOPSim) {
+  constexpr int64_t kLatency_ns = 2500, kOverhead_ns = 1500, kByte_ns = 6;
+  Network network = network_of_template("flat:latency=2500ns:overhead=1500ns", 16);
+  for (NetworkLink& link : network.links) link.s_per_byte = 1e-9 * kByte_ns;
+  network.receive_s = 1e-9 * kOverhead_ns;
+  network.add_s_per_byte = 0;
+  for (const int64_t bytes : {1, 1000, 60'000})
+    EXPECT_EQ(closed_ps(network, Collective::all_reduce, Algorithm::recursive_doubling,
+                        static_cast<size_t>(bytes)),
+              1000 * 4 * (2 * kOverhead_ns + kLatency_ns + bytes * kByte_ns));
+}
+
 TEST(ClosedForm, ASharedLinkServesOneAfterTheOther) {
   // Four hosts of one rack send to four of another through an uplink as fast as one of them.
   Network network =

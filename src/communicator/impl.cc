@@ -323,7 +323,7 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call, boo
 
 Schedule Communicator::Impl::schedule_of(const Call& call, Algorithm algorithm) const {
   if (algorithm == Algorithm::synthesized)
-    return costs.network->schedule(call.collective, call.root);
+    return costs.network->schedule(call.collective, call.root, total_bytes(call, size()));
   if (!traits_of(call.collective).is_point_to_point())
     return build_schedule({call.collective, algorithm, size(), call.root,
                            grouping_for(algorithm, size(), members.placement.hosts, costs.racks,

@@ -72,8 +72,9 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
       return without(fmt::format("less than {}", bytes_text(kMadeBytesMin)));
   }
   const std::lock_guard lock(mutex_);
-  Made& made = find_or_make(request.collective, request.root);
-  if (!made.why_not.empty()) return without(made.why_not);
+  Planted& planted = find_or_plant(request.collective, request.root);
+  if (!planted.why_not.empty()) return without(planted.why_not);
+  Made& made = find_or_write(planted, request.bytes);
   const PlanRequest described =
       request_on(network_, request.collective, request.root, request.bytes);
   MadeSchedule known;
@@ -95,21 +96,21 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   return known;
 }
 
-const Schedule& JobNetwork::schedule(Collective collective, int root) const {
+const Schedule& JobNetwork::schedule(Collective collective, int root, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  return made_.at({collective, root_of(collective, root)}).own;
+  return find_or_write(planted_.at({collective, root_of(collective, root)}), bytes).own;
 }
 
 SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t bytes) {
   assert(keeps_all_);
   const std::lock_guard lock(mutex_);
-  const Made& made = find_or_make(collective, root);
-  SimulatedSynthesis simulated{.made = made.all,
-                               .made_s = made.made_s,
-                               .slice_bytes = 0,
-                               .call = {},
-                               .why_not = made.why_not};
-  if (!made.why_not.empty()) return simulated;
+  Planted& planted = find_or_plant(collective, root);
+  SimulatedSynthesis simulated{
+      .made = {}, .made_s = 0, .slice_bytes = 0, .call = {}, .why_not = planted.why_not};
+  if (!planted.why_not.empty()) return simulated;
+  const Made& made = find_or_write(planted, bytes);
+  simulated.made = made.all;
+  simulated.made_s = planted.made_s + made.made_s;
   const PlanRequest request = request_on(network_, collective, root_of(collective, root), bytes);
   const auto known = made.times.find(bytes);
   if (known == made.times.end() || known->second.made.ps == 0) {
@@ -125,26 +126,49 @@ int JobNetwork::root_of(Collective collective, int root) {
   return traits_of(collective).is_rooted() ? root : 0;
 }
 
-JobNetwork::Made& JobNetwork::find_or_make(Collective collective, int root) {
-  const std::pair key(collective, root_of(collective, root));
-  const auto found = made_.find(key);
-  return found != made_.end() ? found->second
-                              : made_.emplace(key, make(collective, key.second)).first->second;
+int JobNetwork::waves_of(const Planted& planted, size_t bytes) const {
+  const ScheduleKey& key = planted.forest.key;
+  return waves_for(request_on(network_, key.collective, key.root, bytes), planted.forest);
 }
 
-JobNetwork::Made JobNetwork::make(Collective collective, int root) {
-  Made made;
+JobNetwork::Planted& JobNetwork::find_or_plant(Collective collective, int root) {
+  const std::pair key(collective, root_of(collective, root));
+  const auto found = planted_.find(key);
+  return found != planted_.end()
+             ? found->second
+             : planted_.emplace(key, plant(collective, key.second)).first->second;
+}
+
+JobNetwork::Planted JobNetwork::plant(Collective collective, int root) {
+  Planted planted;
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
   try {
-    made.all = synthesize(routes_, collective, root);
+    planted.forest = make_forest(routes_, collective, root);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
-    made.why_not = error.failure().reason;
+    planted.why_not = error.failure().reason;
     if (rank_ == 0)
-      log(LogLevel::info, 0, "no schedule is made for {}: {}", name_of(collective), made.why_not);
-    return made;
+      log(LogLevel::info, 0, "no schedule is made for {}: {}", name_of(collective),
+          planted.why_not);
   }
+  planted.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  return planted;
+}
+
+JobNetwork::Made& JobNetwork::find_or_write(Planted& planted, size_t bytes) {
+  const int waves = waves_of(planted, bytes);
+  const auto found = planted.waves.find(waves);
+  return found != planted.waves.end()
+             ? found->second
+             : planted.waves.emplace(waves, write(planted, waves)).first->second;
+}
+
+JobNetwork::Made JobNetwork::write(const Planted& planted, int waves) const {
+  Made made;
+  const MonotonicClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  made.all = write_schedules(planted.forest, waves);
   made.own = made.all.schedules[static_cast<size_t>(rank_)];
   made.partners = partners_of(made.all.schedules);
   if (!keeps_all_) made.all.schedules = {};
@@ -152,8 +176,9 @@ JobNetwork::Made JobNetwork::make(Collective collective, int root) {
   if (rank_ == 0)
     log(LogLevel::info, 0,
         "made a schedule of {} for {} ranks in {}, of which its proof took {}: {}",
-        name_of(collective), network_.ranks(), time_text(1e6 * made.made_s),
-        time_text(1e6 * made.all.proof_s), text_of(made.all));
+        name_of(made.all.key.collective), network_.ranks(),
+        time_text(1e6 * (planted.made_s + made.made_s)), time_text(1e6 * made.all.proof_s),
+        text_of(made.all));
   return made;
 }
 

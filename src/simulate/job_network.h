@@ -38,11 +38,12 @@ class JobNetwork {
 
   /// What the planner is to know of schedules for `request`; nothing where they are out of the
   /// question. Makes and proves one where that may gain, or is forced: which of 1,024 ranks takes
-  /// seconds, once for each collective and root. Unforced also simulates it and the algorithms,
-  /// once for each power of two of bytes.
+  /// seconds, once for each collective, root and number of waves. Unforced also simulates it and
+  /// the algorithms, once for each power of two of bytes.
   std::optional<MadeSchedule> find(const PlanRequest& request);
-  /// This rank's, of which `find` has told. Valid as long as this.
-  const Schedule& schedule(Collective collective, int root) const;
+  /// This rank's, for calls of so many bytes in all. Requires that `find` has told of such a
+  /// collective, and root. Valid as long as this.
+  const Schedule& schedule(Collective collective, int root, size_t bytes);
   /// All ranks', and what they take: made and simulated now where they were not before. Requires
   /// that all are kept, or that the network is small (is_made_unasked).
   SimulatedSynthesis simulate(Collective collective, int root, size_t bytes);
@@ -53,17 +54,27 @@ class JobNetwork {
     double otherwise_s = 0;  // 0: nothing was simulated
     Algorithm otherwise = Algorithm::ring;
   };
+  /// For calls of so many waves.
   struct Made {
     Synthesized all;  // without schedules, unless they are simulated or kept
     double made_s = 0;
     Schedule own;
     int partners = 0;
-    std::string why_not;            // empty: there is one
     std::map<size_t, Times> times;  // by bytes
   };
+  struct Planted {
+    Forest forest;
+    double made_s = 0;
+    std::string why_not;        // empty: there is one
+    std::map<int, Made> waves;  // by their number
+  };
 
-  Made& find_or_make(Collective collective, int root);
-  Made make(Collective collective, int root);
+  Planted& find_or_plant(Collective collective, int root);
+  Planted plant(Collective collective, int root);
+  int waves_of(const Planted& planted, size_t bytes) const;
+  /// Requires that there is a forest.
+  Made& find_or_write(Planted& planted, size_t bytes);
+  Made write(const Planted& planted, int waves) const;
   const Times& times_of(Made& made, size_t bytes);
   static int root_of(Collective collective, int root);
 
@@ -72,7 +83,7 @@ class JobNetwork {
   const bool is_uniform_, is_made_unasked_, keeps_all_;
   mutable std::mutex mutex_;  // guards the rest
   Routes routes_;
-  std::map<std::pair<Collective, int>, Made> made_;  // by collective and root
+  std::map<std::pair<Collective, int>, Planted> planted_;  // by collective and root
 };
 
 }  // namespace ropewalk

@@ -55,7 +55,7 @@ TEST_F(JobNetworks, ChooseWhatWasMadeWhereHostsDiffer) {
     for (const size_t bytes : {kMiB, 8 * kMiB, 32 * kMiB}) {
       const PlanDecision decision = decision_on(known, all_reduce, bytes);
       EXPECT_EQ(decision.algorithm, Algorithm::synthesized) << bytes;
-      EXPECT_FALSE(known.schedule(all_reduce, 0).steps.empty());
+      EXPECT_FALSE(known.schedule(all_reduce, 0, bytes).steps.empty());
       Routes routes(network);
       const double least_s = least_seconds(network, all_reduce, 0, bytes);
       EXPECT_GE(1e-6 * decision.predicted_us, least_s);
@@ -98,9 +98,10 @@ TEST_F(JobNetworks, AnswerAlikeOnAllRanks) {
     EXPECT_EQ(a->predicted_s, b->predicted_s);
     EXPECT_EQ(a->otherwise_s, b->otherwise_s);
     EXPECT_EQ(a->slice_bytes, b->slice_bytes);
-    EXPECT_EQ(first.schedule(collective, 7).rank, 0);
-    EXPECT_EQ(last.schedule(collective, 7).rank, 11);
-    EXPECT_EQ(first.schedule(collective, 7).blocks, last.schedule(collective, 7).blocks);
+    EXPECT_EQ(first.schedule(collective, 7, 3 * kMiB).rank, 0);
+    EXPECT_EQ(last.schedule(collective, 7, 3 * kMiB).rank, 11);
+    EXPECT_EQ(first.schedule(collective, 7, 3 * kMiB).blocks,
+              last.schedule(collective, 7, 3 * kMiB).blocks);
   }
 }
 
@@ -110,7 +111,18 @@ TEST_F(JobNetworks, MakeForLargeJobsWhatIsForced) {
   const PlanDecision forced =
       decision_on(known, Collective::broadcast, kMiB, Algorithm::synthesized);
   EXPECT_EQ(forced.algorithm, Algorithm::synthesized);
-  EXPECT_EQ(known.schedule(Collective::broadcast, 0).rank, 3);
+  EXPECT_EQ(known.schedule(Collective::broadcast, 0, kMiB).rank, 3);
+}
+
+TEST_F(JobNetworks, LongVectorsHaveMoreWaves) {
+  JobNetwork known(with_slow_host(), 0);
+  const auto blocks = [&](size_t bytes) {
+    decision_on(known, Collective::all_reduce, bytes);
+    return known.schedule(Collective::all_reduce, 0, bytes).blocks;
+  };
+  const int few = blocks(64 << 10), many = blocks(8 * kMiB);
+  EXPECT_GE(many, 8 * few);
+  EXPECT_EQ(blocks(64 << 10), few);  // both are kept
 }
 
 TEST_F(JobNetworks, SimulateWhatWasMade) {
@@ -126,7 +138,8 @@ TEST_F(JobNetworks, SimulateWhatWasMade) {
     EXPECT_EQ(simulated.call, anew.call);
     EXPECT_EQ(simulated.slice_bytes, anew.slice_bytes);
     // To the nanosecond: it is that of the choice.
-    EXPECT_EQ(simulated.made.proof_s, known.simulate(Collective::all_reduce, 0, 8).made.proof_s);
+    EXPECT_EQ(simulated.made.proof_s,
+              known.simulate(Collective::all_reduce, 0, bytes + 8).made.proof_s);
     EXPECT_NE(simulated.made.proof_s, anew.made.proof_s);
   }
   JobNetwork large(network_at_200mbit("racks:2x80:uplink=640"), 3, JobNetwork::Keep::all_schedules);
@@ -141,7 +154,7 @@ TEST_F(JobNetworks, OfPartsAreOfTheirHosts) {
   EXPECT_EQ(
       decision_on(*across, Collective::all_reduce, 8 * kMiB, Algorithm::synthesized).algorithm,
       Algorithm::synthesized);
-  EXPECT_EQ(across->schedule(Collective::all_reduce, 0).rank, 2);
+  EXPECT_EQ(across->schedule(Collective::all_reduce, 0, 8 * kMiB).rank, 2);
   EXPECT_EQ(known.part({3}, 0), nullptr);
 }
 

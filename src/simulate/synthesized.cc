@@ -14,17 +14,30 @@ namespace {
 constexpr size_t kTreeSlicesMax = 128;
 constexpr double kTreeSlice_s = 200e-6;
 constexpr size_t kTreeSliceMin = 16 << 10, kTreeSliceMax = 512 << 10;
+// Blocks are at least this part of a slice long, where there are several waves.
+constexpr size_t kWavesOfSlice = 2;
+
+/// Of a long block.
+size_t least_slice_bytes(const PlanRequest& request) {
+  const double bytes = kTreeSlice_s / std::max(request.cost.inter.s_per_byte, 1e-15);
+  if (bytes >= static_cast<double>(kTreeSliceMax)) return kTreeSliceMax;
+  return std::max(std::bit_floor(static_cast<size_t>(bytes)), kTreeSliceMin);
+}
 
 }  // namespace
 
 size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made) {
   const size_t block = request.bytes / static_cast<size_t>(made.trees);
-  const double bytes = kTreeSlice_s / std::max(request.cost.inter.s_per_byte, 1e-15);
-  size_t least = kTreeSliceMax;
-  if (bytes < static_cast<double>(kTreeSliceMax))
-    least = std::max(std::bit_floor(static_cast<size_t>(bytes)), kTreeSliceMin);
-  const size_t wanted = std::max(std::bit_floor(block / kTreeSlicesMax), least);
+  const size_t wanted =
+      std::max(std::bit_floor(block / kTreeSlicesMax), least_slice_bytes(request));
   return std::min(wanted, (block / 64 + 1) * 64);
+}
+
+int waves_for(const PlanRequest& request, const Forest& forest) {
+  const size_t block = std::bit_floor(request.bytes) / static_cast<size_t>(forest.spread.blocks);
+  const auto most = static_cast<size_t>(waves_max(forest));
+  const size_t waves = std::bit_floor(block / (least_slice_bytes(request) / kWavesOfSlice));
+  return static_cast<int>(std::clamp<size_t>(waves, 1, most));
 }
 
 CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
@@ -42,7 +55,8 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
   try {
-    simulated.made = synthesize(routes, request.collective, request.root);
+    const Forest forest = make_forest(routes, request.collective, request.root);
+    simulated.made = write_schedules(forest, waves_for(request, forest));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
     simulated.why_not = error.failure().reason;

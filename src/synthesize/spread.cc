@@ -18,6 +18,7 @@ class Spreader {
         first_rank_(network_.hosts.size()),
         most_(network_.hosts.size()),
         sends_(network_.hosts.size()),
+        rooted_(network_.hosts.size()),
         entries_(static_cast<size_t>(network_.ranks())),
         depth_(static_cast<size_t>(network_.ranks())),
         told_(static_cast<size_t>(network_.ranks())),
@@ -40,6 +41,7 @@ class Spreader {
     int host =
         root.rank < 0 ? idlest(fabric_.groups[root_group].hosts) : routes_.host_of(root.rank);
     const int rank = root.rank < 0 ? next_entry(host, 0, 1) : root.rank;
+    round_ = rooted_[static_cast<size_t>(host)]++;
     depth_[static_cast<size_t>(rank)] = 0;
     told_[static_cast<size_t>(rank)] = 0;
     enter(host, rank);
@@ -117,7 +119,7 @@ class Spreader {
     out_.depth = std::max(out_.depth, depth);
     told_[static_cast<size_t>(to)] = 0;
     const int turn = told_[static_cast<size_t>(from)]++;
-    out_.messages.push_back({block_, from, to, depth, turn});
+    out_.messages.push_back({block_, from, to, depth, turn, round_});
   }
   /// `rank` has the block, and hands it on to the others of its host.
   void enter(int host, int rank) {
@@ -196,9 +198,10 @@ class Spreader {
   std::vector<int> first_rank_;   // by host
   std::vector<int64_t> most_;     // by host, as TreePlan::sends_most
   std::vector<int64_t> sends_;    // by host: blocks that it sends outwards
+  std::vector<int32_t> rooted_;   // by host: trees that it is the root of
   std::vector<int64_t> entries_;  // by rank: blocks that it is the first of its host to have
   // Of the tree at hand.
-  int32_t block_ = 0;
+  int32_t block_ = 0, round_ = 0;
   std::vector<int32_t> depth_;  // by rank
   std::vector<int32_t> told_;   // by rank: how many others
   std::vector<int> entry_;      // by host: the first rank that has the block

@@ -14,6 +14,7 @@ struct TreeMessage {
   int32_t from = 0, to = 0;  // ranks
   int32_t depth = 0;         // of `to`: edges from the root
   int32_t turn = 0;          // how many `from` has told before
+  int32_t round = 0;         // of trees with the same root: how many there were before
 };
 
 struct Spread {

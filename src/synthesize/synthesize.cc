@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <climits>
 #include <utility>
 
-#include "base/clock.h"
 #include "ropewalk/status.h"
+#include "synthesize/flatten.h"
 #include "synthesize/spread.h"
 
 namespace ropewalk {
@@ -15,8 +14,6 @@ namespace {
 
 constexpr int kTreesEachMax = 12;            // of a root's share
 constexpr int64_t kMessagesMax = 2'500'000;  // of all ranks, one way
-constexpr int64_t kWavesMax = 8;
-constexpr int64_t kWaveMessagesMax = 200'000;  // as kMessagesMax, where there are several waves
 constexpr int64_t kEffort = 16'000'000;
 constexpr int64_t kEffortForBetter = kEffort / 8;  // where there are some trees
 constexpr int64_t kWorkMax = 4'000'000;            // links, groups and switches
@@ -126,6 +123,8 @@ class ForestSearch {
                                   int64_t each) const {
     TreePlan plan;
     plan.trees = std::move(trees);
+    // Where data goes one way, what flows from many at once would queue instead.
+    if (collective_ == Collective::all_reduce) flatten(fabric_, plan.trees);
     int next_block = 0;
     for (size_t group = 0; group < fabric_.groups.size(); ++group) {
       plan.blocks_of.push_back(blocks_of(group, each, next_block));
@@ -178,90 +177,6 @@ class ForestSearch {
   Effort effort_{kEffort};
 };
 
-/// Steps of all ranks in the order of the messages, in which none waits for one after it: so they
-/// run with any number of credits, and in list order.
-///
-/// Where data goes both ways the forest is repeated in waves, for parts of the vector. A stream
-/// passes one block after the other, and all blocks of a wave end together: where two are of one
-/// stream, the second is late by no more than a wave. Those who have several to tell all begin with
-/// another one. Each wave goes from the same ranks to the same, so that none gets ahead.
-class ScheduleWriter {
- public:
-  ScheduleWriter(Spread& spread, Collective collective, int ranks)
-      : messages_(spread.messages),
-        waves_(static_cast<int>(
-            std::clamp<int64_t>(kWaveMessagesMax / std::ssize(spread.messages), 1,
-                                collective == Collective::all_reduce ? kWavesMax : 1))),
-        // Blocks of a rank follow each other, where ranks have parts.
-        in_a_row_(traits_of(collective).has_parts() ? spread.blocks / ranks : spread.blocks) {
-    for (int rank = 0; rank < ranks; ++rank)
-      schedules_.push_back({ranks, rank, spread.blocks * waves_, 0, {}, {}});
-  }
-
-  std::vector<Schedule> run(TreeUse use) {
-    if (use.inwards) {
-      std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
-        return std::pair(-message.depth, message.turn);
-      });
-      for (int wave = 0; wave < waves_; ++wave)
-        for (const TreeMessage& message : messages_)
-          add(block_of(message, wave), message.to, message.from, StepOp::send_reduce,
-              StepOp::recv_reduce, 0);
-    }
-    if (!use.outwards) return std::move(schedules_);
-    // What comes back does not wait behind what is still to be added up.
-    const uint8_t lane = use.inwards ? 1 : 0;
-    std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
-      return std::pair(message.depth, message.turn);
-    });
-    for (int wave = 0; wave < waves_; ++wave)
-      for (const TreeMessage& message : messages_)
-        add(block_of(message, wave), message.from, message.to, StepOp::send_copy, StepOp::recv_copy,
-            lane);
-    return std::move(schedules_);
-  }
-
- private:
-  int block_of(const TreeMessage& message, int wave) const {
-    const int row = message.block / in_a_row_, place = message.block % in_a_row_;
-    return (row * waves_ + wave) * in_a_row_ + place;
-  }
-  void add(int block, int from, int to, StepOp send, StepOp receive, uint8_t lane) {
-    schedules_[static_cast<size_t>(from)].steps.push_back({send, lane, to, block, -1});
-    schedules_[static_cast<size_t>(to)].steps.push_back({receive, lane, from, block, -1});
-  }
-
-  std::vector<TreeMessage>& messages_;
-  const int waves_;
-  const int in_a_row_;  // blocks
-  std::vector<Schedule> schedules_;
-};
-
-/// The most that a rank sends, of the vector. Streams make trees wait for each other, so that there
-/// is no promise of rounds.
-Promise promise_of(const std::vector<Schedule>& schedules, int blocks) {
-  int64_t most = 0;
-  for (const Schedule& schedule : schedules)
-    most = std::max<int64_t>(most, std::ranges::count_if(schedule.steps, [](const Step& step) {
-                               return is_send(step.op);
-                             }));
-  return {.bound = {.sent = static_cast<double>(most) / blocks, .rounds = INT_MAX},
-          .list_order_credits = 1};
-}
-
-void prove(Synthesized& made) {
-  const MonotonicClock clock;
-  const int64_t begin_ns = clock.now_ns();
-  // As the pipelined executor runs them, and the sequential one, short messages.
-  VerifyReport report = verify(made.key, made.schedules, 0, made.promise);
-  if (report.ok()) report = verify(made.key, made.schedules, kInListOrder, made.promise);
-  made.proof_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
-  if (!report.ok())
-    throw Error(ErrorCode::unavailable, "synthesize",
-                fmt::format("the schedules are wrong: {}", report.findings.front().text),
-                "report this, with the description of the network");
-}
-
 [[noreturn]] void refuse_to_synthesize(const std::string& why, ErrorCode code) {
   throw Error(code, "synthesize", why, "use one of the algorithms");
 }
@@ -294,40 +209,28 @@ bool can_synthesize() {
   return true;
 }
 
-Synthesized synthesize(Routes& routes, Collective collective, int root) {
+Forest make_forest(Routes& routes, Collective collective, int root) {
   const Network& network = routes.network();
   require_gain(network, collective);
   const int root_host = routes.host_of(root);
   require_small(fabric_of(network, traits_of(collective).is_rooted() ? root_host : -1, false));
-  Synthesized made;
-  made.least_s_per_byte = least_s_per_byte(network, collective, root_host);
-  ForestSearch together(routes, collective, root, made.least_s_per_byte, false);
+  const double least = least_s_per_byte(network, collective, root_host);
+  ForestSearch together(routes, collective, root, least, false);
   std::optional<Spread> best = together.run();
   if (together.takes_together() && network.host_count() <= kSeparateHostsMax &&
-      (!best || best->s_per_byte > kWorthMore * made.least_s_per_byte)) {
-    std::optional<Spread> other =
-        ForestSearch(routes, collective, root, made.least_s_per_byte, true).run();
+      (!best || best->s_per_byte > kWorthMore * least)) {
+    std::optional<Spread> other = ForestSearch(routes, collective, root, least, true).run();
     if (!best || (other && other->s_per_byte < best->s_per_byte / kWorthMore))
       best = std::move(other);
   }
   if (!best) refuse_to_synthesize("no trees were found", ErrorCode::unavailable);
-  made.depth = best->depth;
-  made.busy_s_per_byte = best->s_per_byte;
-  made.busiest = best->busiest;
-  made.key = {.collective = collective,
-              .algorithm = Algorithm::synthesized,
-              .ranks = network.ranks(),
-              .root = root,
-              .hosts = network.host_of_rank()};
-  made.schedules = ScheduleWriter(*best, collective, network.ranks()).run(tree_use(collective));
-  made.trees = made.schedules[0].blocks;
-  for (const Schedule& schedule : made.schedules)
-    made.steps = std::max(made.steps, static_cast<int>(schedule.steps.size()));
-  made.promise = promise_of(made.schedules, made.trees);
-  prove(made);
-  const uint64_t digest = digest_of(made.schedules);
-  for (Schedule& schedule : made.schedules) schedule.digest = digest;
-  return made;
+  return {.spread = std::move(*best),
+          .least_s_per_byte = least,
+          .key = {.collective = collective,
+                  .algorithm = Algorithm::synthesized,
+                  .ranks = network.ranks(),
+                  .root = root,
+                  .hosts = network.host_of_rank()}};
 }
 
 }  // namespace ropewalk

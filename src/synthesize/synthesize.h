@@ -9,6 +9,7 @@
 #include "network/routes.h"
 #include "schedule/verify.h"
 #include "synthesize/problem.h"
+#include "synthesize/spread.h"
 
 namespace ropewalk {
 
@@ -26,14 +27,29 @@ struct Synthesized {
   double proof_s = 0;  // that the verifier took
 };
 
-/// Of all_reduce, all_gather, reduce_scatter, broadcast and reduce. All ranks' schedules, which the
-/// verifier has proven. The same for equal arguments. Throws Error: unavailable where there is
-/// nothing to gain from it (another collective, one host, links without limits), exhausted where
-/// there are too many ranks, or too many hosts of which no two are alike.
+/// Trees, of which schedules are written.
+struct Forest {
+  Spread spread;
+  double least_s_per_byte = 0;
+  ScheduleKey key;
+};
+
+/// Of all_reduce, all_gather, reduce_scatter, broadcast and reduce. The same for equal arguments.
+/// Throws Error: unavailable where there is nothing to gain from it (another collective, one host,
+/// links without limits), exhausted where there are too many ranks, or too many hosts of which no
+/// two are alike.
+Forest make_forest(Routes& routes, Collective collective, int root);
+/// All ranks' schedules, which the verifier has proven: the forest `waves` times, one after the
+/// other for parts of the vector. Requires 1 <= waves <= waves_max.
+Synthesized write_schedules(const Forest& forest, int waves);
+/// 1 but for an all_reduce.
+int waves_max(const Forest& forest);
+inline constexpr int kWavesMax = 32;
+/// Both, with as many waves as there may be.
 Synthesized synthesize(Routes& routes, Collective collective, int root);
 inline constexpr int kSynthesizedRanksMax = 2048;
 
-/// Whether this build can: without Boost.Graph `synthesize` throws Error(unavailable).
+/// Whether this build can: without Boost.Graph `make_forest` throws Error(unavailable).
 bool can_synthesize();
 
 }  // namespace ropewalk

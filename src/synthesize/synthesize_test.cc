@@ -166,6 +166,14 @@ TEST(Synthesize, LinksCarryWhatTheBoundSays) {
 
 // Of which no two hosts are alike to a plan. Switches that are split one by one, each with its
 // questions, use the effort up before there are any trees.
+TEST(Synthesize, TreesAreAsFlatAsLinksAllow) {
+  // A slow host sends so little beside its own that most is sent by roots.
+  Network network = network_of_template("flat:hosts=8", 0);
+  for (size_t i = 0; i < 4; ++i) network.links[i].s_per_byte /= 2;
+  Routes routes(network);
+  EXPECT_EQ(synthesize(routes, Collective::all_reduce, 0).depth, 2);
+}
+
 TEST(Synthesize, FindsTreesWhereNoHostsAreAlike) {
   for (const auto& [words, most] : {std::pair("torus:8x8", 1.001), std::pair("torus:4x4x4", 1.1)}) {
     const Network network = network_of_template(words, 0);

@@ -8,7 +8,7 @@ bool can_synthesize() {
   return false;
 }
 
-Synthesized synthesize(Routes&, Collective, int) {
+Forest make_forest(Routes&, Collective, int) {
   throw Error(ErrorCode::unavailable, "synthesize", "this build is without Boost.Graph",
               "install libboost-dev, and build again");
 }

@@ -160,7 +160,7 @@ std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
   const PlanDecision& decision = explanation.decision;
   const Schedule schedule =
       decision.algorithm == Algorithm::synthesized
-          ? options.network->schedule(call.collective, call.root)
+          ? options.network->schedule(call.collective, call.root, total_bytes(call, options.ranks))
           : build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
                             grouping_for(decision.algorithm, options.ranks, placement.hosts,
                                          explanation.costs.racks, placement.rows)},

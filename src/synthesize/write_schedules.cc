@@ -1,0 +1,139 @@
+// From messages along trees to steps, and their proof.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <climits>
+#include <tuple>
+#include <utility>
+
+#include "base/clock.h"
+#include "ropewalk/status.h"
+#include "synthesize/synthesize.h"
+
+namespace ropewalk {
+namespace {
+
+constexpr int64_t kWaveMessagesMax = 200'000;  // of all ranks, where there are several waves
+constexpr int64_t kUsualWavesMax = 8, kManyWavesMessagesMax = 20'000;
+
+/// Steps of all ranks in the order of the messages, in which none waits for one after it: so they
+/// run with any number of credits, and in list order.
+///
+/// Where data goes both ways the forest is repeated in waves, for parts of the vector. A stream
+/// passes one block after the other, and all blocks of a wave end together: where two are of one
+/// stream, the second is late by no more than a wave. Within a wave the first trees of all roots
+/// come first, then their second ones: a sum is complete when the last rank has come to it. Those
+/// who have several to tell of all begin with another one. Each wave goes from the same ranks to
+/// the same, so that none gets ahead.
+class ScheduleWriter {
+ public:
+  ScheduleWriter(const Forest& forest, int waves)
+      : messages_(forest.spread.messages), waves_(waves), in_a_row_(forest.spread.blocks) {
+    const int ranks = forest.key.ranks;
+    // Blocks of a rank follow each other, where ranks have parts.
+    if (traits_of(forest.key.collective).has_parts()) in_a_row_ /= ranks;
+    for (int rank = 0; rank < ranks; ++rank)
+      schedules_.push_back({ranks, rank, forest.spread.blocks * waves_, 0, {}, {}});
+  }
+
+  std::vector<Schedule> run(TreeUse use) {
+    if (!use.inwards || !use.outwards)
+      for (TreeMessage& message : messages_) message.round = 0;
+    if (use.inwards) {
+      std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
+        return std::tuple(message.round, -message.depth, message.turn);
+      });
+      for (int wave = 0; wave < waves_; ++wave)
+        for (const TreeMessage& message : messages_)
+          add(block_of(message, wave), message.to, message.from, StepOp::send_reduce,
+              StepOp::recv_reduce, 0);
+    }
+    if (!use.outwards) return std::move(schedules_);
+    // What comes back does not wait behind what is still to be added up.
+    const uint8_t lane = use.inwards ? 1 : 0;
+    std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
+      return std::tuple(message.round, message.depth, message.turn);
+    });
+    for (int wave = 0; wave < waves_; ++wave)
+      for (const TreeMessage& message : messages_)
+        add(block_of(message, wave), message.from, message.to, StepOp::send_copy, StepOp::recv_copy,
+            lane);
+    return std::move(schedules_);
+  }
+
+ private:
+  int block_of(const TreeMessage& message, int wave) const {
+    const int row = message.block / in_a_row_, place = message.block % in_a_row_;
+    return (row * waves_ + wave) * in_a_row_ + place;
+  }
+  void add(int block, int from, int to, StepOp send, StepOp receive, uint8_t lane) {
+    schedules_[static_cast<size_t>(from)].steps.push_back({send, lane, to, block, -1});
+    schedules_[static_cast<size_t>(to)].steps.push_back({receive, lane, from, block, -1});
+  }
+
+  std::vector<TreeMessage> messages_;
+  const int waves_;
+  int in_a_row_;  // blocks
+  std::vector<Schedule> schedules_;
+};
+
+/// The most that a rank sends, of the vector. Streams make trees wait for each other, so that there
+/// is no promise of rounds.
+Promise promise_of(const std::vector<Schedule>& schedules, int blocks) {
+  int64_t most = 0;
+  for (const Schedule& schedule : schedules)
+    most = std::max<int64_t>(most, std::ranges::count_if(schedule.steps, [](const Step& step) {
+                               return is_send(step.op);
+                             }));
+  return {.bound = {.sent = static_cast<double>(most) / blocks, .rounds = INT_MAX},
+          .list_order_credits = 1};
+}
+
+void prove(Synthesized& made) {
+  const MonotonicClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  // As the pipelined executor runs them, and the sequential one, short messages.
+  VerifyReport report = verify(made.key, made.schedules, 0, made.promise);
+  if (report.ok()) report = verify(made.key, made.schedules, kInListOrder, made.promise);
+  made.proof_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  if (!report.ok())
+    throw Error(ErrorCode::unavailable, "synthesize",
+                fmt::format("the schedules are wrong: {}", report.findings.front().text),
+                "report this, with the description of the network");
+}
+
+}  // namespace
+
+int waves_max(const Forest& forest) {
+  if (forest.key.collective != Collective::all_reduce) return 1;
+  const int64_t messages = std::max<int64_t>(std::ssize(forest.spread.messages), 1);
+  const int64_t usual = std::clamp<int64_t>(kWaveMessagesMax / messages, 1, kUsualWavesMax);
+  return static_cast<int>(std::clamp<int64_t>(kManyWavesMessagesMax / messages, usual, kWavesMax));
+}
+
+Synthesized write_schedules(const Forest& forest, int waves) {
+  assert(waves >= 1 && waves <= waves_max(forest));
+  Synthesized made;
+  made.least_s_per_byte = forest.least_s_per_byte;
+  made.depth = forest.spread.depth;
+  made.busy_s_per_byte = forest.spread.s_per_byte;
+  made.busiest = forest.spread.busiest;
+  made.key = forest.key;
+  made.schedules = ScheduleWriter(forest, waves).run(tree_use(forest.key.collective));
+  made.trees = made.schedules[0].blocks;
+  for (const Schedule& schedule : made.schedules)
+    made.steps = std::max(made.steps, static_cast<int>(schedule.steps.size()));
+  made.promise = promise_of(made.schedules, made.trees);
+  prove(made);
+  const uint64_t digest = digest_of(made.schedules);
+  for (Schedule& schedule : made.schedules) schedule.digest = digest;
+  return made;
+}
+
+Synthesized synthesize(Routes& routes, Collective collective, int root) {
+  const Forest forest = make_forest(routes, collective, root);
+  return write_schedules(forest, waves_max(forest));
+}
+
+}  // namespace ropewalk

@@ -29,7 +29,18 @@ class TreePacker {
       : left_(capacities),
         effort_(effort),
         terminals_(capacities.terminals),
-        waiting_(capacities.roots) {}
+        waiting_(capacities.roots),
+        graph_(terminals_ + 1),
+        numbers_(waiting_.size(), std::vector<int>(waiting_.size(), -1)) {
+    for (int a = 0; a < terminals_; ++a) {
+      from_source_.push_back(graph_.add_arc(terminals_, a, waiting_[static_cast<size_t>(a)]));
+      for (int b = 0; b < terminals_; ++b) {
+        if (left(a, b) == 0) continue;
+        number(a, b) = graph_.add_arc(a, b, left(a, b));
+        ++arcs_left_;
+      }
+    }
+  }
 
   std::optional<std::vector<SpanningTree>> run() {
     for (int root = 0; root < terminals_; ++root) {
@@ -37,6 +48,7 @@ class TreePacker {
       if (count == 0) continue;
       growing_.emplace_back(root, count, terminals_);
       count = 0;
+      graph_.set_capacity(from_source_[static_cast<size_t>(root)], 0);
       while (!growing_.empty())
         if (effort_.left <= 0 || !grow()) return {};
     }
@@ -46,6 +58,9 @@ class TreePacker {
  private:
   int64_t& left(int from, int to) {
     return left_.arcs[static_cast<size_t>(from)][static_cast<size_t>(to)];
+  }
+  int& number(int from, int to) {
+    return numbers_[static_cast<size_t>(from)][static_cast<size_t>(to)];
   }
 
   /// Adds an arc to the newest trees, or to some of them.
@@ -78,11 +93,29 @@ class TreePacker {
     trees.reached.push_back(to);
     trees.has[static_cast<size_t>(to)] = true;
     left(from, to) -= count;
+    graph_.set_capacity(number(from, to), left(from, to));
+    if (left(from, to) == 0) --arcs_left_;
   }
 
   /// To how many of the newest trees. For all other trees that do not reach a set of terminals as
   /// many arcs have to be left that enter it.
   int64_t addable(int from, int to) {
+    const int64_t spare =
+        growing_.size() == 1 ? spare_without_others(from, to) : spare_with_others(from, to);
+    return std::max<int64_t>(std::min({spare, left(from, to), growing_.back().tree.count}), 0);
+  }
+
+  /// Where only the newest are begun, on the graph that stays.
+  int64_t spare_without_others(int from, int to) {
+    const int fed = from_source_[static_cast<size_t>(from)];
+    effort_.left -= arcs_left_;
+    graph_.set_capacity(fed, kUnlimitedCapacity);
+    const int64_t flow = graph_.max_flow(terminals_, to);
+    graph_.set_capacity(fed, waiting_[static_cast<size_t>(from)]);
+    return flow - std::accumulate(waiting_.begin(), waiting_.end(), int64_t{0});
+  }
+
+  int64_t spare_with_others(int from, int to) {
     const size_t others = growing_.size() - 1;
     FlowGraph graph(terminals_ + static_cast<int>(others));
     int64_t counted = 0;
@@ -101,15 +134,18 @@ class TreePacker {
         graph.add_arc(node, terminal, kUnlimitedCapacity);
     }
     effort_.left -= graph.arcs();
-    const int64_t spare = graph.max_flow(from, to) - counted;
-    return std::max<int64_t>(std::min({spare, left(from, to), growing_.back().tree.count}), 0);
+    return graph.max_flow(from, to) - counted;
   }
 
   TreeCapacities& left_;
   Effort& effort_;
   const int terminals_;
-  std::vector<int64_t> waiting_;       // by root: trees that are not begun
-  std::vector<GrowingTrees> growing_;  // the newest last
+  std::vector<int64_t> waiting_;           // by root: trees that are not begun
+  std::vector<GrowingTrees> growing_;      // the newest last
+  FlowGraph graph_;                        // what is left; its last node feeds the trees that wait
+  std::vector<std::vector<int>> numbers_;  // of arcs in graph_
+  std::vector<int> from_source_;
+  int64_t arcs_left_ = 0;
   std::vector<SpanningTree> done_;
 };
 

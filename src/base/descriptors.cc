@@ -28,6 +28,8 @@ void raise_descriptor_limit() {
 
 void reserve_descriptors(int count) {
   assert(count > 0);
+  const rlim_t most = descriptor_limits().rlim_cur;
+  if (most < static_cast<rlim_t>(count)) count = static_cast<int>(most);
   const UniqueFd any(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const UniqueFd last(::fcntl(any.get(), F_DUPFD_CLOEXEC, count - 1));
 }

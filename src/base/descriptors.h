@@ -13,8 +13,8 @@ rlimit descriptor_limits();
 /// descriptors one by one take their time. Leaves it where that fails.
 void raise_descriptor_limit();
 /// Makes the kernel's table of this process's descriptors large enough for so many, at least one,
-/// where the limit allows it. It grows by itself, but in a process with several threads each growth
-/// waits for an RCU grace period: 10 ms or more.
+/// or as many as the limit allows. It grows by itself, but in a process with several threads each
+/// growth waits for an RCU grace period: 10 ms or more.
 void reserve_descriptors(int count);
 /// What to do where `error`, an errno, says that there is no descriptor left; else empty.
 std::string advice_for_descriptors(int error);

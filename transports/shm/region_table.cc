@@ -9,14 +9,13 @@
 namespace ropewalk::shm {
 namespace {
 
-/// So that no later access faults.
-int make_present(std::byte* base, uint64_t bytes) {
-  if (bytes == 0) return 0;
-  if (bytes >= kHugePageBytes) {
-    std::byte* const page = base - reinterpret_cast<uintptr_t>(base) % page_bytes();
-    madvise(page, bytes + static_cast<size_t>(base - page), MADV_HUGEPAGE);
-  }
-  return prefault(base, bytes);
+/// Of regions that have no huge pages, in bytes: what is made present at once. Ranks use a part of
+/// most: their own inbox of many, their own window.
+constexpr uint64_t kPresentBytes = 16 << 10;
+
+void want_huge_pages(std::byte* base, uint64_t bytes) {
+  std::byte* const page = base - reinterpret_cast<uintptr_t>(base) % page_bytes();
+  madvise(page, bytes + static_cast<size_t>(base - page), MADV_HUGEPAGE);
 }
 
 }  // namespace
@@ -65,13 +64,42 @@ bool PeerRegions::map(uint64_t id) {
     mapped_[slot] = std::move(mapped);
     return true;
   } catch (const Error& error) {
-    const Failure& failure = error.failure();
-    const bool is_own = failure.code == ErrorCode::exhausted;  // a limit of this process
-    why_ = failure.reason;
-    if (!is_own && !failure.advice.empty()) why_ += "; " + failure.advice;
-    advice_ = is_own ? failure.advice : "";
-    return false;
+    return refuse(error);
   }
+}
+
+/// So that no later access there faults. The owner has all of its pages.
+bool PeerRegions::make_present(Mapped& region, uint64_t offset, size_t bytes) try {
+  if (bytes == 0) return true;
+  const bool has_huge_pages = region.bytes >= kHugePageBytes;
+  const uint64_t from = has_huge_pages ? 0 : offset / kPresentBytes * kPresentBytes;
+  const uint64_t to =
+      has_huge_pages ? region.bytes
+                     : std::min<uint64_t>(region.bytes, round_up(offset + bytes, kPresentBytes));
+  const bool is_first = region.present_from == region.present_to;
+  if (is_first) region.present_from = region.present_to = from;
+  const auto add = [&](uint64_t begin, uint64_t end) {
+    if (begin >= end) return;
+    if (const int error = prefault(region.base + begin, end - begin))
+      throw_memory_error("map", fmt::format("map {} bytes of rank {}", end - begin, owner_.rank),
+                         error);
+  };
+  add(from, region.present_from);
+  region.present_from = std::min(region.present_from, from);
+  add(region.present_to, to);
+  region.present_to = std::max(region.present_to, to);
+  return true;
+} catch (const Error& error) {
+  return refuse(error);
+}
+
+bool PeerRegions::refuse(const Error& error) {
+  const Failure& failure = error.failure();
+  const bool is_own = failure.code == ErrorCode::exhausted;  // a limit of this process
+  why_ = failure.reason;
+  if (!is_own && !failure.advice.empty()) why_ += "; " + failure.advice;
+  advice_ = is_own ? failure.advice : "";
+  return false;
 }
 
 PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id) const {
@@ -88,9 +116,7 @@ PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id
                 fmt::format("rank {} has just freed region {:#x}", owner_.rank, id),
                 "every buffer must live until its call has ended");
   mapped.base = mapped.mapping->base();
-  if (const int error = make_present(mapped.base, mapped.bytes))
-    throw_memory_error("map", fmt::format("map {} bytes of rank {}", mapped.bytes, owner_.rank),
-                       error);
+  if (mapped.bytes >= kHugePageBytes) want_huge_pages(mapped.base, mapped.bytes);
   return mapped;
 }
 

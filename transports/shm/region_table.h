@@ -61,9 +61,11 @@ class PeerRegions {
     const uint64_t slot = id % kRegionsMax;
     if (slot >= mapped_.size() || mapped_[slot].id != id || id == 0) [[unlikely]]
       if (!map(id)) return nullptr;
-    const Mapped& region = mapped_[slot];
+    Mapped& region = mapped_[slot];
     if (offset > region.bytes || bytes > region.bytes - offset) [[unlikely]]
       return refuse_range(region.bytes, offset, bytes);
+    if (offset < region.present_from || offset + bytes > region.present_to) [[unlikely]]
+      if (!make_present(region, offset, bytes)) return nullptr;
     return region.base + offset;
   }
   /// Unmaps what the owner has withdrawn, so that its memory is really freed.
@@ -78,8 +80,11 @@ class PeerRegions {
     uint64_t bytes = 0;
     std::byte* base = nullptr;  // of `mapping`
     std::unique_ptr<Mapping> mapping;
+    uint64_t present_from = 0, present_to = 0;  // without a fault; to more than was asked for
   };
   bool map(uint64_t id);
+  bool make_present(Mapped& region, uint64_t offset, size_t bytes);
+  bool refuse(const Error& error);
   Mapped map_entry(const RegionEntry& entry, uint64_t id) const;
   std::byte* refuse_range(uint64_t region_bytes, uint64_t offset, size_t bytes);
 

@@ -1,9 +1,12 @@
 #include "transports/shm/region_table.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "memory/registered_memory.h"
 #include "transports/shm/sharing.h"
@@ -57,6 +60,34 @@ TEST(RegionTable, DoesNotMapBeyondTheFile) {
   const uint64_t id = p.publisher.publish(memory.region());
   p.entry_of(id).bytes = 8192;  // would be SIGBUS
   EXPECT_EQ(p.regions.find(id, 0, 1), nullptr);
+}
+
+/// Of the pages there, those that an access does not fault for.
+size_t pages_present(const std::byte* at, size_t bytes) {
+  const UniqueFd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  std::vector<uint64_t> entries(bytes / page_bytes());
+  const auto first = static_cast<off_t>(reinterpret_cast<uintptr_t>(at) / page_bytes());
+  const size_t wanted = entries.size() * sizeof(uint64_t);
+  if (pread(map.get(), entries.data(), wanted, first * 8) != static_cast<ssize_t>(wanted)) return 0;
+  return static_cast<size_t>(
+      std::ranges::count_if(entries, [](uint64_t entry) { return (entry >> 63) != 0; }));
+}
+
+TEST(RegionTable, MakesPresentWhatIsAskedFor) {
+  Published p;
+  const size_t bytes = 64 * page_bytes();
+  const RegisteredMemory memory(bytes);
+  const uint64_t id = p.publisher.publish(memory.region());
+  const std::byte* const base = p.regions.find(id, 0, 0);
+  ASSERT_NE(base, nullptr);
+  EXPECT_EQ(pages_present(base, bytes), 0u);
+  const size_t at = 20 * page_bytes(), wanted = 3 * page_bytes();
+  ASSERT_EQ(p.regions.find(id, at, wanted), base + at);
+  EXPECT_EQ(pages_present(base + at, wanted), 3u);
+  EXPECT_LT(pages_present(base, bytes), 32u);
+  ASSERT_NE(p.regions.find(id, 0, 1), nullptr);  // before, then behind
+  ASSERT_NE(p.regions.find(id, bytes - 1, 1), nullptr);
+  EXPECT_EQ(pages_present(base, bytes), 64u);
 }
 
 TEST(RegionTable, NamesEveryRegistrationAnew) {

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 #include <sodium.h>
+#include <unistd.h>
 
 #include <cassert>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -54,6 +58,51 @@ Key hash(const auto& message, std::span<const unsigned char> key) {
                      key.size());
   return digest;
 }
+
+KeyPair draw_key_pair() {
+  KeyPair pair{{}, random_array<Key>()};
+  crypto_scalarmult_base(reinterpret_cast<unsigned char*>(pair.public_key.data()),
+                         pair.secret_key.data());
+  return pair;
+}
+
+/// Where another thread is at it, or was when this process was forked, there are none. A forked
+/// child has none of its parent's.
+class SpareKeyPairs {
+ public:
+  std::optional<KeyPair> take() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || !is_own() || pairs_.empty()) return {};
+    const KeyPair pair = pairs_.back();
+    sodium_memzero(&pairs_.back(), sizeof(KeyPair));
+    pairs_.pop_back();
+    return pair;
+  }
+  /// False: it was not taken.
+  bool add(const KeyPair& pair) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return false;
+    if (!is_own()) pairs_.clear();
+    process_ = getpid();
+    pairs_.reserve(kMost);  // none is left behind elsewhere
+    if (pairs_.size() == kMost) return false;
+    pairs_.push_back(pair);
+    return true;
+  }
+  size_t count() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    return lock && is_own() ? pairs_.size() : 0;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  bool is_own() const { return process_ == getpid(); }
+
+  std::mutex mutex_;
+  pid_t process_ = 0;  // that has drawn them
+  std::vector<KeyPair> pairs_;
+};
+SpareKeyPairs spare_key_pairs;
 
 template <class Bytes32>
 Bytes32 derive_subkey(const Key& master, Subkey subkey) {
@@ -130,10 +179,12 @@ std::string local_registrar_name(const Key& join_key, std::string_view coordinat
 }
 
 KeyPair random_key_pair() {
-  KeyPair pair{{}, random_array<Key>()};
-  crypto_scalarmult_base(reinterpret_cast<unsigned char*>(pair.public_key.data()),
-                         pair.secret_key.data());
-  return pair;
+  const auto spare = spare_key_pairs.take();
+  return spare ? *spare : draw_key_pair();
+}
+
+void draw_key_pairs_ahead(size_t count) {
+  while (spare_key_pairs.count() < count && spare_key_pairs.add(draw_key_pair())) continue;
 }
 
 SigningKeys random_signing_keys() {

@@ -1,6 +1,12 @@
 #include "bootstrap/auth.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -67,6 +73,37 @@ TEST_F(Auth, TheJobsKeyAloneOpensNothing) {
   const auto spied =
       HandshakeSecrets::derive(key_, hello_, reply_, own.secret_key, reply_.public_key);
   EXPECT_NE(spied->dialers_keys().send, of_dialer().dialers_keys().send);
+}
+
+TEST_F(Auth, PairsDrawnAheadAreGivenOutOnce) {
+  draw_key_pairs_ahead(3);
+  std::set<PublicKey> publics;
+  for (int i = 0; i < 5; ++i) {
+    const KeyPair pair = random_key_pair();
+    EXPECT_TRUE(publics.insert(pair.public_key).second) << i;
+    Hello hello = hello_;
+    hello.public_key = pair.public_key;
+    const auto dialer =
+        HandshakeSecrets::derive(key_, hello, reply_, pair.secret_key, reply_.public_key);
+    EXPECT_TRUE(of_acceptor(key_, hello, reply_).matches(dialer->proof())) << i;
+  }
+}
+
+TEST_F(Auth, AForkedChildHasNoneOfItsParentsPairs) {
+  draw_key_pairs_ahead(2);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const PublicKey drawn = random_key_pair().public_key;
+    _exit(write(pipe_ends[1], drawn.data(), drawn.size()) == ssize_t{sizeof(drawn)} ? 0 : 1);
+  }
+  PublicKey childs;
+  ASSERT_EQ(read(pipe_ends[0], childs.data(), childs.size()), ssize_t{sizeof(childs)});
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(random_key_pair().public_key, childs) << i;
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
 }
 
 TEST_F(Auth, AKeyThatLeadsToNoSecretIsRefused) {

@@ -13,6 +13,8 @@ void AgreementControl::begin(Agreement::Setup setup, int64_t deadline_ns) {
   const int64_t now_ns = setup.begun_ns;
   agreement_.emplace(std::move(setup));
   for (const int rank : ended_) agreement_->note_ended(rank);
+  neighbours_ = tree_.neighbours();
+  for (const int peer : neighbours_) agreement_->note_linked(peer);
   for (const Link& link : links_)
     if (link.stream) agreement_->note_linked(link.peer);
   for (const auto& [peer, message] : std::exchange(early_, {}))
@@ -50,6 +52,7 @@ void AgreementControl::prepare(PollSet& set) {
 }
 
 void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
+  if (!is_over_) look_at_tree();
   for (auto link = links_.begin(); link != links_.end();) {
     const auto it = link++;
     if (!is_over(*it, set, now_ns)) continue;
@@ -81,19 +84,31 @@ bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
     }
     return link.dialer->state() != Dialer::State::working && !link.stream;
   }
-  for (const Frame& frame : link.stream->advance(set)) take(link, frame, now_ns);
+  for (const Frame& frame : link.stream->advance(set)) take(link.peer, frame, now_ns);
   if (link.stream->is_open()) return ended_.contains(link.peer);
   if (link.stream->was_closed()) note_ended(link.peer);
   return true;
 }
 
-void AgreementControl::take(Link& link, const Frame& frame, int64_t now_ns) {
-  const int peer = link.peer;
+/// Where a link has gone its peer may be there still.
+void AgreementControl::look_at_tree() {
+  const std::set<int> in_touch = tree_.neighbours();
+  for (auto peer = neighbours_.begin(); peer != neighbours_.end();) {
+    const int lost = *peer++;
+    if (in_touch.contains(lost)) continue;
+    neighbours_.erase(lost);
+    if (has_link(lost, true)) continue;
+    agreement_->note_unlinked(lost);
+    if (!ended_.contains(lost)) dial(lost);
+  }
+}
+
+void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
   const auto message =
       frame.type == FrameType::agreement ? decode<AgreementMessage>(frame.payload) : std::nullopt;
   using Kind = AgreementMessage::Kind;
   if (message && (message->kind == Kind::decided || message->kind == Kind::gave_up))
-    link.stream->acknowledge();  // who goes waits for that
+    acknowledge(peer);  // who goes waits for that
   // Neither is a member that others could go on with.
   if (!message || message->kind == Kind::gave_up) return note_ended(peer);
   if (message->instance == begun_ && agreement_)
@@ -103,6 +118,12 @@ void AgreementControl::take(Link& link, const Frame& frame, int64_t now_ns) {
   else if (message->instance == begun_ + 1)
     early_[peer] = *message;
   // What is of later ones will be said again: this rank is told that it is late.
+}
+
+void AgreementControl::acknowledge(int peer) const {
+  for (const Link& link : links_)
+    if (link.peer == peer && link.stream) link.stream->acknowledge();
+  tree_.acknowledge(peer);
 }
 
 /// Somebody asks about what is over here, or will never begin.
@@ -124,8 +145,9 @@ void AgreementControl::note_ended(int peer) {
 }
 
 bool AgreementControl::has_link(int peer, bool open) const {
-  return std::ranges::any_of(
-      links_, [&](const Link& link) { return link.peer == peer && (!open || link.stream); });
+  return neighbours_.contains(peer) || std::ranges::any_of(links_, [&](const Link& link) {
+           return link.peer == peer && (!open || link.stream);
+         });
 }
 
 void AgreementControl::dial(int peer) {
@@ -133,12 +155,16 @@ void AgreementControl::dial(int peer) {
   if (auto dialer = dial_(peer)) links_.push_back({peer, std::move(dialer), std::nullopt});
 }
 
-/// Over the last: both may have dialed, and one that was cut may not have ended yet.
+/// Over the last: both may have dialed, and one that was cut may not have ended yet. Over the tree
+/// where there is none.
 void AgreementControl::send(int peer, const AgreementMessage& message) {
   const auto link = std::find_if(links_.rbegin(), links_.rend(), [peer](const Link& link) {
     return link.peer == peer && link.stream;
   });
-  if (link != links_.rend()) link->stream->send(frame(message));
+  if (link != links_.rend())
+    link->stream->send(frame(message));
+  else
+    tree_.send(peer, frame(message));
 }
 
 void AgreementControl::send_messages() {

@@ -1,4 +1,5 @@
-// The agreements of an epoch's members, over connections made for them.
+// The agreements of an epoch's members, over the links of the control tree where two of them have
+// one, else over connections made for them.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "bootstrap/agreement.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
+#include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
 
@@ -21,9 +23,9 @@ namespace ropewalk::bootstrap {
 class AgreementControl {
  public:
   using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;
-  /// What a peer's host does not acknowledge for `link_timeout` is lost.
-  AgreementControl(Dial dial, std::chrono::nanoseconds link_timeout)
-      : dial_(std::move(dial)), link_timeout_(link_timeout) {}
+  /// What a peer's host does not acknowledge for `link_timeout` is lost. `tree` outlives it.
+  AgreementControl(Dial dial, std::chrono::nanoseconds link_timeout, Tree& tree)
+      : dial_(std::move(dial)), link_timeout_(link_timeout), tree_(tree) {}
 
   /// The next, in the order in which all members begin them: `setup.instance` is set here.
   void begin(Agreement::Setup setup, int64_t deadline_ns);
@@ -33,6 +35,8 @@ class AgreementControl {
   void note_ended(int peer);
   /// `peer` has dialed this rank.
   void hear(int peer, ConnectedSocket socket);
+  /// A frame of an agreement has come over the tree.
+  void take(int peer, const Frame& frame, int64_t now_ns);
 
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
@@ -51,7 +55,8 @@ class AgreementControl {
   void add_link(Link& link, ConnectedSocket socket);
   void tell_last(FrameStream& stream);
   bool is_over(Link& link, const PollSet& set, int64_t now_ns);
-  void take(Link& link, const Frame& frame, int64_t now_ns);
+  void look_at_tree();
+  void acknowledge(int peer) const;
   void answer_alone(int peer, const AgreementMessage& message);
   bool has_link(int peer, bool open) const;
   void dial(int peer);
@@ -61,6 +66,8 @@ class AgreementControl {
 
   const Dial dial_;
   const std::chrono::nanoseconds link_timeout_;
+  Tree& tree_;
+  std::set<int> neighbours_;  // in the tree, when the last agreement was begun, and still
   std::list<Link> links_;
   std::set<int> ended_;
   uint32_t begun_ = 0;  // agreements

@@ -8,6 +8,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "bootstrap/auth.h"
+#include "bootstrap/peer_table.h"
+#include "bootstrap/statements.h"
+#include "bootstrap/tree.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -18,38 +22,78 @@ std::pair<ConnectedSocket, ConnectedSocket> connected_pair() {
   return {ConnectedSocket{UniqueFd(ends[0]), {}}, ConnectedSocket{UniqueFd(ends[1]), {}}};
 }
 
+/// Of rank 0 of two.
+struct FirstRank {
+  JobMonitor monitor{0, 2};
+  PeerTable table{2};
+  Statements statements{0, random_signing_keys(), monitor, table};
+  Tree tree{0, 2, std::chrono::seconds(1), std::chrono::seconds(1), monitor, statements, table};
+  int dials = 0;
+  AgreementControl control{[this](int) {
+                             ++dials;
+                             return nullptr;
+                           },
+                           std::chrono::seconds(1), tree};
+
+  void begin() {
+    control.begin({.rank = 0,
+                   .members = {0, 1},
+                   .contribution = {0, 1, ""},
+                   .suspects = {},
+                   .begun_ns = 0,
+                   .patient_until_ns = 4000 * kMillisecond_ns},
+                  8000 * kMillisecond_ns);
+  }
+};
+
+auto take_turn(auto& owner, auto advance) {
+  PollSet set;
+  owner.prepare(set);
+  set.wake_at(0);
+  set.wait(0);
+  return advance(set);
+}
+
+TEST(AgreementControl, NeighboursAreReachedOverTheTreeAsLongAsTheyAreThere) {
+  FirstRank rank;
+  auto [own, peers] = connected_pair();
+  rank.tree.add(1, std::move(own), 0);
+  rank.begin();
+  constexpr int64_t kDialsBy_ns = 50 * kMillisecond_ns;
+  take_turn(rank.control, [&](PollSet& set) { rank.control.advance(set, kDialsBy_ns); });
+  rank.tree.flush();
+  FrameStream peer(std::move(peers));
+  const std::vector<Frame> frames =
+      take_turn(peer, [&](PollSet& set) { return peer.advance(set); });
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(decode<AgreementMessage>(frames[0].payload)->kind, AgreementMessage::Kind::prepare);
+  EXPECT_EQ(rank.dials, 0);
+
+  ASSERT_TRUE(rank.tree.note_died(1));
+  take_turn(rank.control, [&](PollSet& set) { rank.control.advance(set, kDialsBy_ns + 1); });
+  EXPECT_GE(rank.dials, 1);
+}
+
 /// Both ranks may dial, or one again before the other notices that a connection was cut.
 TEST(AgreementControl, APeerIsReachedAsLongAsOneOfItsConnectionsIs) {
-  AgreementControl control([](int) { return nullptr; }, std::chrono::seconds(1));
-  control.begin({.rank = 0,
-                 .members = {0, 1},
-                 .contribution = {0, 1, ""},
-                 .suspects = {},
-                 .begun_ns = 0,
-                 .patient_until_ns = 4000 * kMillisecond_ns},
-                8000 * kMillisecond_ns);
+  FirstRank rank;
+  AgreementControl& control = rank.control;
+  rank.begin();
   auto [first, first_peer] = connected_pair();
   auto [second, second_peer] = connected_pair();
   control.hear(1, std::move(first));
   control.hear(1, std::move(second));
-  const auto turn = [](auto& owner, auto advance) {
-    PollSet set;
-    owner.prepare(set);
-    set.wake_at(0);
-    set.wait(0);
-    return advance(set);
-  };
-  turn(control, [&](PollSet& set) { control.advance(set, 0); });
+  take_turn(control, [&](PollSet& set) { control.advance(set, 0); });
   const std::array<char, 25> forged = {21};  // a record that does not open
   ASSERT_EQ(write(first_peer.fd.get(), forged.data(), forged.size()), ssize_t{25});
-  turn(control, [&](PollSet& set) { control.advance(set, 1); });
+  take_turn(control, [&](PollSet& set) { control.advance(set, 1); });
 
   FrameStream peer(std::move(second_peer));
   const auto hear = [&](PollSet& set) { return peer.advance(set); };
-  turn(peer, hear);
+  take_turn(peer, hear);
   constexpr int64_t kLater_ns = 300 * kMillisecond_ns;  // it has said it again
-  turn(control, [&](PollSet& set) { control.advance(set, kLater_ns); });
-  const std::vector<Frame> frames = turn(peer, hear);
+  take_turn(control, [&](PollSet& set) { control.advance(set, kLater_ns); });
+  const std::vector<Frame> frames = take_turn(peer, hear);
   ASSERT_EQ(frames.size(), 1u);
   EXPECT_EQ(decode<AgreementMessage>(frames[0].payload)->kind, AgreementMessage::Kind::prepare);
   EXPECT_TRUE(control.ended().empty());

@@ -38,7 +38,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
           [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
       part_control_(setup_.rank, setup_.size, monitor, statements_, tree_, parts),
       agreements_([this](int peer) { return dial(Purpose::agreement, peer, 0); },
-                  setup_.config.link_timeout),
+                  setup_.config.link_timeout, tree_),
       start_ns_(clock_.now_ns()),
       phase_start_ns_(start_ns_) {
   setup_.record.verify_key = statements_.verify_key();
@@ -131,6 +131,7 @@ void Control::prepare(int64_t now_ns) {
   }
   if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
   if (owes_rank_zero()) coordinator_dial_->prepare(set_);
+  if (key_pairs_at_ns_ != 0) set_.wake_at(key_pairs_at_ns_);
   // That something is acknowledged wakes nobody.
   // Until told_ says so: it may have come true since that was looked at.
   const bool tells = leave_ && tree_.failure_is_spread() && !told_;
@@ -147,6 +148,8 @@ void Control::advance(int64_t now_ns) {
       part_control_.handle(peer, frame, now_ns);
     else if (frame.type == FrameType::newcomers)
       take_newcomers(peer, frame);
+    else if (frame.type == FrameType::agreement && is_joined_)
+      agreements_.take(peer, frame, now_ns);
     else
       handle_join_frame(peer, frame);
   note_deaths(now_ns);
@@ -165,6 +168,7 @@ void Control::advance(int64_t now_ns) {
   advance_host_probe(now_ns);
   advance_bypass(now_ns);
   advance_agreements(now_ns);
+  draw_key_pairs(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
   if (is_joined_) spread_newcomers();
@@ -273,6 +277,15 @@ void Control::advance_agreements(int64_t now_ns) {
     agreement_end_ = std::move(end);
     changed_.notify_all();
   }
+}
+
+/// Where another epoch is likely to follow, while nobody waits: the more handshakes, the more.
+void Control::draw_key_pairs(int64_t now_ns) {
+  constexpr int kMost = 32;
+  if (key_pairs_at_ns_ == 0 || now_ns < key_pairs_at_ns_) return;
+  key_pairs_at_ns_ = 0;
+  if (monitor_.failure() != nullptr) return;
+  draw_key_pairs_ahead(static_cast<size_t>(std::min(2 * setup_.size, kMost)));
 }
 
 /// This rank joins a next epoch, of which one has ended meanwhile.

@@ -110,6 +110,7 @@ class Control {
   void check_descriptors(int64_t now_ns);
   void note_deaths(int64_t now_ns);
   void advance_agreements(int64_t now_ns);
+  void draw_key_pairs(int64_t now_ns);
   void check_predecessor();
   void spread_newcomers();
   void take_newcomers(int peer, const Frame& frame);
@@ -206,6 +207,7 @@ class Control {
   std::optional<HostProbe> host_probe_;  // while the monitor has a silence
   int new_parent_ = -1;                  // whom parent_dial_ dials, once joined
   int64_t new_parent_deadline_ns_ = 0;
+  int64_t key_pairs_at_ns_ = 0;   // when key pairs for the next epoch are drawn; 0: not
   int64_t closing_since_ns_ = 0;  // when stop_ was seen, or afterwards a rank came to join
   std::set<uint32_t> came_;       // rank 0: ranks that have come to join, however that ended
 

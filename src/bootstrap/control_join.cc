@@ -17,6 +17,8 @@ constexpr int64_t kGatherPauseMinNs = 4 * kMillisecond_ns, kGatherPauseMaxNs = 4
 constexpr int64_t kGatherMaxNs = 250 * kMillisecond_ns;
 /// What rank 0 says at the end of the time to join comes later through a local registrar.
 constexpr int64_t kPassedOnNs = 500 * kMillisecond_ns;
+/// So long after joining ranks are done with their first calls.
+constexpr int64_t kQuietAfterNs = 50 * kMillisecond_ns;
 constexpr int64_t kLookUpIntervalNs = 5000 * kMillisecond_ns;
 
 double milliseconds(int64_t time_ns) {
@@ -357,6 +359,7 @@ void Control::finish_joining(int64_t now_ns) {
   tree_.flood(frame(FrameType::go), own_parent());
   is_joined_ = true;
   setup_.death_watch->begin();
+  if (setup_.config.elastic) key_pairs_at_ns_ = now_ns + kQuietAfterNs;
   registrar_.reset();
   local_registrar_.reset();
   local_table_.reset();

@@ -92,6 +92,18 @@ bool Tree::has(int peer) const {
   return std::ranges::count(links_, peer, &Edge::peer) != 0;
 }
 
+std::set<int> Tree::neighbours() const {
+  std::set<int> peers;
+  for (const Edge& link : links_)
+    if (!link.given_up) peers.insert(link.peer);
+  return peers;
+}
+
+void Tree::acknowledge(int peer) const {
+  for (const Edge& link : links_)
+    if (link.peer == peer) link.stream.acknowledge();
+}
+
 bool Tree::note_died(int peer) {
   const auto link = std::ranges::find(links_, peer, &Edge::peer);
   if (link == links_.end()) return false;

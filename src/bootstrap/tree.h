@@ -5,6 +5,7 @@
 #include <cassert>
 #include <chrono>
 #include <list>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,10 @@ class Tree {
   /// Nothing listens at `peer` any more, which has left, or this rank has.
   void note_gone(int peer);
   bool has(int peer) const;
+  /// Those in touch.
+  std::set<int> neighbours() const;
+  /// Has this kernel acknowledge at once what `peer` has sent.
+  void acknowledge(int peer) const;
   /// The process of `peer` has ended, as its kernel says; its connections may stay open for long.
   /// False where it is no neighbour: then nothing is done.
   bool note_died(int peer);

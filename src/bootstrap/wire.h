@@ -128,7 +128,7 @@ enum class FrameType : uint8_t {
   part_leave = 12,      // Signed<PartLeave>
   part_who_waits = 13,  // PartQuestion
   part_waits = 14,      // Signed<PartWaits>
-  agreement = 15,       // over connections of its own: AgreementMessage
+  agreement = 15,       // also over connections of its own: AgreementMessage
   newcomers = 16,       // both ways: Signed<Newcomers>
   admission = 17,       // member -> newcomer: Admission
 };

@@ -102,7 +102,7 @@ class SpareKeyPairs {
   pid_t process_ = 0;  // that has drawn them
   std::vector<KeyPair> pairs_;
 };
-SpareKeyPairs spare_key_pairs;
+SpareKeyPairs& spare_key_pairs = *new SpareKeyPairs;  // threads may outlive static objects
 
 template <class Bytes32>
 Bytes32 derive_subkey(const Key& master, Subkey subkey) {

@@ -23,6 +23,7 @@ namespace {
 
 Table table, of_mpi;
 pthread_once_t table_filled = PTHREAD_ONCE_INIT;
+std::atomic<bool> is_filled{false};
 
 void* find_mpi_library() {
   constexpr const char* kSonames[] = {ROPEWALK_MPI_SONAMES};
@@ -72,6 +73,11 @@ void fill_table() {
 #undef ROPEWALK_FIND
   of_mpi = table;
   attach_core(library);
+  is_filled.store(true, std::memory_order_release);
+}
+
+inline void have_table() {
+  if (!is_filled.load(std::memory_order_acquire)) pthread_once(&table_filled, fill_table);
 }
 
 /// Where calls from the MPI's library for Fortran have come from: never more than it occupies.
@@ -103,7 +109,7 @@ const Table& table_for(const void* caller) {
 
 #define ROPEWALK_EXPORT(exported, parameters, call)                           \
   extern "C" __attribute__((visibility("default"))) int exported parameters { \
-    pthread_once(&ropewalk::mpi::table_filled, ropewalk::mpi::fill_table);    \
+    ropewalk::mpi::have_table();                                              \
     return call;                                                              \
   }
 

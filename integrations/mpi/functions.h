@@ -31,10 +31,13 @@ void* find_variable(const char* name);
 
 }  // namespace ropewalk::mpi
 
-// Open MPI's predefined handles are addresses of variables, which mpi.h would have linked. Each use
-// is a look-up: keep what is needed often.
+// Open MPI's predefined handles are addresses of variables, which mpi.h would have linked. The
+// first use of each is a look-up.
 #ifdef OMPI_PREDEFINED_GLOBAL
 #undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global) \
-  (static_cast<type>(::ropewalk::mpi::find_variable(#global)))
+#define OMPI_PREDEFINED_GLOBAL(type, global)                                     \
+  ([] {                                                                          \
+    static void* const found_##global = ::ropewalk::mpi::find_variable(#global); \
+    return static_cast<type>(found_##global);                                    \
+  }())
 #endif

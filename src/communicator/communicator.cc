@@ -175,7 +175,7 @@ void Communicator::run(const Call& call, std::optional<std::chrono::nanoseconds>
 }
 
 void Communicator::run_beside(const Call& call, const std::function<void()>& meanwhile) {
-  impl_->driver->run_beside(*impl_->find_checked(call), meanwhile);
+  impl_->run_beside(call, meanwhile);
 }
 
 Work Communicator::start(const Call& call) {

@@ -180,6 +180,7 @@ void Communicator::Impl::close() noexcept {
     log(LogLevel::error, rank(), "{}", error.what());
   }
   std::lock_guard lock(cache_mutex_);
+  keep(nullptr);
   cache_.clear();
   if (tuner_) driver->locked([&] { tuner_->clear(); });
 }
@@ -190,6 +191,7 @@ void Communicator::Impl::set_costs(const Costs& agreed) {
   costs = agreed;
   if (rank() == 0) log_costs(costs);
   std::lock_guard lock(cache_mutex_);
+  keep(nullptr);
   cache_.clear();  // of what measured them
   have_tuner();
 }
@@ -215,11 +217,21 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
   return group;
 }
 
-std::shared_ptr<Group> Communicator::Impl::find_checked(const Call& call) {
-  const std::span calls(&call, 1);
-  if (auto group = find_last(calls)) return group;
-  check(calls);
-  return find_or_fail(calls);
+void Communicator::Impl::run_beside(const Call& call, const std::function<void()>& meanwhile) {
+  driver->throw_if_forked();
+  std::unique_ptr<Kept> kept(kept_.exchange(nullptr));
+  if (!kept || kept->call != call || !kept->group->is_valid()) {
+    kept.reset();
+    const std::span calls(&call, 1);
+    auto group = find_last(calls);
+    if (!group) {
+      check(calls);
+      return driver->run_beside(*find_or_fail(calls), meanwhile);
+    }
+    kept = std::make_unique<Kept>(Kept{call, std::move(group)});  // it has come twice in a row
+  }
+  driver->run_beside(*kept->group, meanwhile);
+  keep(std::move(kept));
 }
 
 /// What the last calls were run with, where `calls` equal them: then those were checked. A loop
@@ -282,6 +294,7 @@ std::shared_ptr<Group> Communicator::Impl::prepare_making_room(std::span<const C
     return prepare(calls);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted) throw;
+    keep(nullptr);
     if (cache_.remove_if([](const Cached& entry) { return entry.is_idle(); }) == 0) throw;
   }
   return prepare(calls);

@@ -1,7 +1,9 @@
 // Everything below the public surface of a communicator.
 #pragma once
 
+#include <atomic>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -61,8 +63,8 @@ class Communicator::Impl {
   void check(std::span<const Call> calls) const;
   /// Starts `calls`: one alone, or several as a group. `in_background`: as Driver::start.
   std::shared_ptr<Group> start(std::span<const Call> calls, bool in_background);
-  /// What is to be run for `call`; nobody else gets it while it is held.
-  std::shared_ptr<Group> find_checked(const Call& call);
+  /// As Communicator::run_beside.
+  void run_beside(const Call& call, const std::function<void()>& meanwhile);
   std::shared_ptr<Group> prepare(std::span<const Call> calls);
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes);
   Call barrier_call();
@@ -110,11 +112,20 @@ class Communicator::Impl {
     bool is_idle() const { return group.use_count() == 1 && group->is_finished(); }
   };
 
+  /// A group that run_beside keeps for the next such call, which takes no lock then. Its entry in
+  /// the cache is not idle, so nobody else runs it.
+  struct Kept {
+    Call call;
+    std::shared_ptr<Group> group;
+  };
+  void keep(std::unique_ptr<Kept> kept) { delete kept_.exchange(kept.release()); }
+
   const int exceptions_ = std::uncaught_exceptions();  // when this was made
   bool left_ = false;
-  std::optional<AutoTuner> tuner_;  // where plans learn; goes after the groups
-  std::mutex cache_mutex_;          // guards cache_; taken before the engine's
-  std::list<Cached> cache_;         // most recently used first
+  std::optional<AutoTuner> tuner_;    // where plans learn; goes after the groups
+  std::mutex cache_mutex_;            // guards cache_; taken before the engine's
+  std::list<Cached> cache_;           // most recently used first
+  std::atomic<Kept*> kept_{nullptr};  // owned; null while a call runs it
 };
 
 /// What those of `whole` say of its ranks `ranks`, which are `members` of `job`.

@@ -141,6 +141,7 @@ void Driver::run(Group& group) {
 
 void Driver::run_beside(Group& group, const std::function<void()>& meanwhile) {
   start_and_drive(group, false, turns_under_lock());
+  if (group.is_finished()) return;
   CallersWait wait{*this, {.driver = this, .meanwhile = &meanwhile}};
   finish(group, wait.state);
 }

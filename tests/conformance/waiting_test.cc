@@ -2,10 +2,12 @@
 // have other things to do meanwhile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <span>
 #include <thread>
 
 #include "tests/local_world.h"
@@ -74,6 +76,46 @@ TEST_P(Waiting, BesideOtherThingsHearsOfAFailure) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::revoked) << error.what();
     }
+  });
+}
+
+// What served the last call is kept for the next without a lock: other calls, other ways to make
+// the same one and memory that has gone must not get it.
+TEST_P(Waiting, BesideOtherThingsGivesTheResultOfItsOwnCall) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    std::array<int32_t, 2> first{}, second{};
+    const auto run = [&](auto& data, bool beside) {
+      std::ranges::fill(data, comm.rank() + 1);
+      const Call call = Call::all_reduce(data);
+      if (beside)
+        comm.run_beside(call, [] {});
+      else
+        comm.run(call);
+      EXPECT_EQ(data[1], 3);
+    };
+    for (const bool beside : {true, true, true, false, true, false, false, true}) {
+      run(first, beside);
+      run(first, beside);
+      run(second, beside);
+    }
+    for (int round = 0; round < 3; ++round) {
+      auto buffer = comm.allocate<int32_t>(1000);  // likely where the last was
+      for (int i = 0; i < 3; ++i) run(buffer, true);
+    }
+  });
+}
+
+TEST_P(Waiting, BesideOtherThingsOnSeveralThreads) {
+  run_ranks(2, GetParam(), [](Communicator& comm) {
+    uint8_t nothing = 0;
+    Call call = Call::all_reduce(std::span(&nothing, 1));
+    call.collective = Collective::barrier;
+    const auto run = [&] {
+      for (int i = 0; i < 300; ++i) comm.run_beside(call, [] {});
+    };
+    std::thread other(run);
+    run();
+    other.join();
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "channel.h"
 #include "collectives.h"
+#include "report.h"
 #include "requests.h"
 
 namespace ropewalk::mpi {
@@ -93,6 +94,7 @@ extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_attach(
 #undef ROPEWALK_FIND
   take_collectives(table);
   take_requests(table);
+  count_left(table);
   table.Init = take_Init;
   table.Init_thread = take_Init_thread;
   table.Finalize = take_Finalize;

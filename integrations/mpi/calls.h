@@ -1,5 +1,6 @@
 // The calls that are taken from the user's MPI, each with its parameters and arguments: the front
-// exports them, and the core serves them.
+// exports them, and the core serves them. And the collectives that are left to it, which are
+// counted.
 #pragma once
 
 #include <mpi.h>
@@ -53,6 +54,35 @@
 
 #define ROPEWALK_MPI_BARRIER_ROW(FORM, CALL) FORM(CALL, Barrier, barrier, (MPI_Comm comm), (comm))
 
+/// The same of those that are left to the MPI.
+#define ROPEWALK_MPI_LEFT_ROWS(FORM, CALL, Count, At)                                         \
+  ROPEWALK_MPI_ALLTOALLW_ROW(FORM, CALL, Alltoallw, alltoallw, Count, At)                     \
+  FORM(CALL, Scan, scan,                                                                      \
+       (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), \
+       (in, out, count, type, op, comm))                                                      \
+  FORM(CALL, Exscan, exscan,                                                                  \
+       (const void* in, void* out, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), \
+       (in, out, count, type, op, comm))                                                      \
+  FORM(CALL, Neighbor_allgather, neighbor_allgather,                                          \
+       (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), MPI_Comm comm),                              \
+       (in, in_count, in_type, out, out_count, out_type, comm))                               \
+  FORM(CALL, Neighbor_allgatherv, neighbor_allgatherv,                                        \
+       (ROPEWALK_IN(Count), ROPEWALK_OUTS(Count, At), MPI_Comm comm),                         \
+       (in, in_count, in_type, out, out_counts, out_at, out_type, comm))                      \
+  FORM(CALL, Neighbor_alltoall, neighbor_alltoall,                                            \
+       (ROPEWALK_IN(Count), ROPEWALK_OUT(Count), MPI_Comm comm),                              \
+       (in, in_count, in_type, out, out_count, out_type, comm))                               \
+  FORM(CALL, Neighbor_alltoallv, neighbor_alltoallv,                                          \
+       (ROPEWALK_INS(Count, At), ROPEWALK_OUTS(Count, At), MPI_Comm comm),                    \
+       (in, in_counts, in_at, in_type, out, out_counts, out_at, out_type, comm))              \
+  ROPEWALK_MPI_ALLTOALLW_ROW(FORM, CALL, Neighbor_alltoallw, neighbor_alltoallw, Count, MPI_Aint)
+#define ROPEWALK_MPI_ALLTOALLW_ROW(FORM, CALL, Name, name, Count, At)                          \
+  FORM(CALL, Name, name,                                                                       \
+       (const void* in, const Count* in_counts, const At* in_at, const MPI_Datatype* in_types, \
+        void* out, const Count* out_counts, const At* out_at, const MPI_Datatype* out_types,   \
+        MPI_Comm comm),                                                                        \
+       (in, in_counts, in_at, in_types, out, out_counts, out_at, out_types, comm))
+
 // The forms of a collective: CALL(name, parameters, arguments, Name, arguments of the blocking
 // one).
 #define ROPEWALK_WITH_REQUEST_PARAMETER(...) (__VA_ARGS__, MPI_Request * request)
@@ -88,7 +118,13 @@
   ROPEWALK_MPI_ROWS(ROPEWALK_PERSISTENT, CALL, int, int) \
   ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_PERSISTENT, CALL)    \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_PERSISTENT, CALL, MPI_Count, MPI_Aint)
+#define ROPEWALK_MPI_4_LEFT(CALL)                                               \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)    \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint) \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_PERSISTENT, CALL, int, int)                   \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_PERSISTENT, CALL, MPI_Count, MPI_Aint)
 #else
+#define ROPEWALK_MPI_4_LEFT(CALL)
 #define ROPEWALK_MPI_4_BLOCKING(CALL)
 #define ROPEWALK_MPI_4_NONBLOCKING(CALL)
 #define ROPEWALK_MPI_PERSISTENT(CALL)
@@ -106,6 +142,10 @@
   ROPEWALK_MPI_PERSISTENT(CALL)
 #define ROPEWALK_MPI_COLLECTIVES(CALL) \
   ROPEWALK_MPI_BLOCKING(CALL) ROPEWALK_MPI_NONBLOCKING(CALL) ROPEWALK_MPI_4(CALL)
+#define ROPEWALK_MPI_LEFT(CALL)                                \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_BLOCKING, CALL, int, int)    \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \
+  ROPEWALK_MPI_4_LEFT(CALL)
 
 /// By which a program starts requests, and learns that they have ended: CALL(name, parameters,
 /// arguments).
@@ -149,7 +189,9 @@
   ROPEWALK_MPI_BLOCKING(CALL)     \
   ROPEWALK_MPI_NONBLOCKING(CALL)  \
   ROPEWALK_MPI_REQUESTS(CALL)
-#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_4(CALL)
+/// That such may lack.
+#define ROPEWALK_MPI_RARE(CALL) ROPEWALK_MPI_4(CALL) ROPEWALK_MPI_LEFT(CALL)
+#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_RARE(CALL)
 
 namespace ropewalk::mpi {
 

@@ -268,6 +268,7 @@ void open_session() {
   if (!all_agree(communicator != nullptr, comm_world)) return;
   pmpi.Comm_create_keyval(copy_nothing, delete_attribute, &state.keyval, nullptr);
   pmpi.Comm_dup(MPI_COMM_SELF, &state.self);
+  pmpi.Comm_set_errhandler(state.self, MPI_ERRORS_RETURN);
   state.communicator = std::move(communicator);
   state.world = find_or_make_channel(comm_world);  // for nonblocking calls, too, which cannot
 }

@@ -65,7 +65,7 @@ class Channel {
   bool is_retired_ = false;
 };
 
-/// A duplicate of MPI_COMM_SELF, of the session.
+/// A duplicate of MPI_COMM_SELF, of the session, where errors are returned.
 MPI_Comm own_self();
 /// Lets the MPI move what it has to.
 void progress_mpi();

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "arguments.h"
 #include "bytes.h"
 #include "channel.h"
 #include "prepared.h"
@@ -17,36 +18,6 @@
 
 namespace ropewalk::mpi {
 namespace {
-
-bool is_in_place(const void* buffer) {
-  return buffer == MPI_IN_PLACE;
-}
-
-template <class Count>
-bool are_valid(Count count, MPI_Datatype type) {
-  return count >= 0 && type != MPI_DATATYPE_NULL;
-}
-
-template <class Count>
-bool are_valid(const Count* counts, MPI_Datatype type, int ranks) {
-  if (counts == nullptr || type == MPI_DATATYPE_NULL) return false;
-  return std::all_of(counts, counts + ranks, [](Count count) { return count >= 0; });
-}
-
-template <class Count>
-std::vector<size_t> scaled(const Count* counts, int ranks, size_t by) {
-  std::vector<size_t> result(counts, counts + ranks);
-  for (size_t& count : result) count *= by;
-  return result;
-}
-
-size_t sum(const std::vector<size_t>& counts, size_t until) {
-  return std::accumulate(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(until), size_t{0});
-}
-
-bool is_rank(int root, const Channel& channel) {
-  return root >= 0 && root < channel.size();
-}
 
 // ---- Reductions ----
 
@@ -59,6 +30,7 @@ struct Reduction {
 Reduction reduction(MPI_Op op, MPI_Datatype handle) {
   if (is_user_op(op)) return {nullptr, {}, Left::user_op};
   const Type* const type = find_type(handle);
+  if (type == nullptr) require_type(handle);  // MPICH 5 ends the process
   const auto known = type == nullptr ? std::nullopt : find_op(op, *type);
   if (!known) return {nullptr, {}, Left::type};
   return {type, *known, Left::none};
@@ -80,18 +52,23 @@ Left prepare_Allreduce(Channel&, Prepared& prepared, const void* in, void* out, 
                        MPI_Datatype type, MPI_Op op, MPI_Comm) {
   const Reduction of = reduction(op, type);
   if (of.left != Left::none) return of.left;
-  if (count < 0) return Left::arguments;
+  require_data(out, count, type);
+  if (!is_in_place(in)) require_data(in, count, type);
+  refuse_alias(count > 0, in, out);
   prepared.call = reducing(Collective::all_reduce, of, is_in_place(in) ? out : in, out,
                            static_cast<size_t>(count));
   return Left::none;
 }
 
 template <class Count>
-Left prepare_Reduce(Channel&, Prepared& prepared, const void* in, void* out, Count count,
+Left prepare_Reduce(Channel& channel, Prepared& prepared, const void* in, void* out, Count count,
                     MPI_Datatype type, MPI_Op op, int root, MPI_Comm) {
   const Reduction of = reduction(op, type);
   if (of.left != Left::none) return of.left;
-  if (count < 0) return Left::arguments;
+  require_rank(root, channel);
+  if (channel.rank() == root) require_data(out, count, type);
+  if (channel.rank() != root || !is_in_place(in)) require_data(in, count, type);
+  refuse_alias(channel.rank() == root && count > 0, in, out);
   prepared.call =
       reducing(Collective::reduce, of, is_in_place(in) ? out : in, out, static_cast<size_t>(count));
   prepared.call.root = root;
@@ -113,9 +90,11 @@ Left prepare_Reduce_scatter(Channel& channel, Prepared& prepared, const void* in
                             const Count* counts, MPI_Datatype type, MPI_Op op, MPI_Comm) {
   const Reduction of = reduction(op, type);
   if (of.left != Left::none) return of.left;
-  if (!are_valid(counts, type, channel.size())) return Left::arguments;
+  require_parts(is_in_place(in) ? out : in, counts, counts, type, channel.size());
+  require_data(out, counts[channel.rank()], type);
   prepared.call = reducing(Collective::reduce_scatter, of, in, out, 0);
   prepared.call.counts = scaled(counts, channel.size(), of.type->elements);
+  refuse_alias(sum(prepared.call.counts, prepared.call.counts.size()) > 0, in, out);
   const auto own = static_cast<size_t>(counts[channel.rank()]);
   put_result_first(prepared, in, out, own * of.type->bytes());
   return Left::none;
@@ -126,7 +105,9 @@ Left prepare_Reduce_scatter_block(Channel&, Prepared& prepared, const void* in, 
                                   Count count, MPI_Datatype type, MPI_Op op, MPI_Comm) {
   const Reduction of = reduction(op, type);
   if (of.left != Left::none) return of.left;
-  if (count < 0) return Left::arguments;
+  require_data(out, count, type);
+  if (!is_in_place(in)) require_data(in, count, type);
+  refuse_alias(count > 0, in, out);
   const auto own = static_cast<size_t>(count);
   prepared.call = reducing(Collective::reduce_scatter, of, in, out, own);
   put_result_first(prepared, in, out, own * of.type->bytes());
@@ -157,7 +138,8 @@ Call moving_parts(Collective collective, const void* in, void* out, std::vector<
 template <class Count>
 Left prepare_Bcast(Channel& channel, Prepared& prepared, void* data, Count count, MPI_Datatype type,
                    int root, MPI_Comm) {
-  if (!are_valid(count, type) || !is_rank(root, channel)) return Left::arguments;
+  require_rank(root, channel);
+  require_data(data, count, type);
   const bool is_root = channel.rank() == root;
   Bytes& bytes =
       (is_root ? prepared.from : prepared.to).emplace(data, type, static_cast<size_t>(count));
@@ -170,8 +152,10 @@ template <class Count>
 Left prepare_Allgather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
                        ROPEWALK_OUT(Count), MPI_Comm) {
   const auto ranks = static_cast<size_t>(channel.size());
-  if (!are_valid(out_count, out_type)) return Left::arguments;
-  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  require_data(out, out_count, out_type);
+  if (!is_in_place(in)) require_data(in, in_count, in_type);
+  refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in,
+               place_of(out, out_type, channel.rank() * out_count));
   const auto part = static_cast<size_t>(out_count);
   Bytes& to = prepared.to.emplace(out, out_type, ranks * part);
   Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part,
@@ -191,8 +175,10 @@ Bytes part_of(int rank, const void* data, const Count* counts, const At* at, MPI
 template <class Count, class At>
 Left prepare_Allgatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
                         ROPEWALK_OUTS(Count, At), MPI_Comm) {
-  if (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr) return Left::arguments;
-  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  require_parts(out, out_counts, out_at, out_type, channel.size());
+  if (!is_in_place(in)) require_data(in, in_count, in_type);
+  refuse_alias(in_type == out_type && in_count > 0 && out_counts[channel.rank()] > 0, in,
+               place_of(out, out_type, out_at[channel.rank()]));
   Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size());
   Bytes& from =
       is_in_place(in)
@@ -207,10 +193,13 @@ Left prepare_Allgatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count)
 template <class Count>
 Left prepare_Gather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
                     int root, MPI_Comm) {
-  if (!is_rank(root, channel)) return Left::arguments;
+  require_rank(root, channel);
   const bool is_root = channel.rank() == root;
-  if (is_root && !are_valid(out_count, out_type)) return Left::arguments;
-  if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
+  if (is_root) require_data(out, out_count, out_type);
+  if (!is_root || !is_in_place(in)) require_data(in, in_count, in_type);
+  if (is_root)
+    refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in,
+                 place_of(out, out_type, root * out_count));
   const auto part = is_root ? static_cast<size_t>(out_count) : 0;
   const auto own = static_cast<size_t>(channel.rank());
   Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part, part * own)
@@ -251,11 +240,13 @@ void gather_by_messages(const Channel& channel, Prepared& prepared, Bytes own,
 template <class Count, class At>
 Left prepare_Gatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
                      ROPEWALK_OUTS(Count, At), int root, MPI_Comm) {
-  if (!is_rank(root, channel)) return Left::arguments;
+  require_rank(root, channel);
   const bool is_root = channel.rank() == root;
-  if (is_root && (!are_valid(out_counts, out_type, channel.size()) || out_at == nullptr))
-    return Left::arguments;
-  if (!(is_root && is_in_place(in)) && !are_valid(in_count, in_type)) return Left::arguments;
+  if (is_root) require_parts(out, out_counts, out_at, out_type, channel.size());
+  if (!is_root || !is_in_place(in)) require_data(in, in_count, in_type);
+  if (is_root)
+    refuse_alias(in_type == out_type && in_count > 0 && out_counts[root] > 0, in,
+                 place_of(out, out_type, out_at[root]));
   Bytes own = is_in_place(in) ? part_of(channel.rank(), out, out_counts, out_at, out_type)
                               : Bytes(in, in_type, static_cast<size_t>(in_count));
   if (!prepared.waits()) {
@@ -284,10 +275,13 @@ void receive_part(Prepared& prepared, size_t own_at, ROPEWALK_OUT(Count)) {
 template <class Count>
 Left prepare_Scatter(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
                      int root, MPI_Comm) {
-  if (!is_rank(root, channel)) return Left::arguments;
+  require_rank(root, channel);
   const bool is_root = channel.rank() == root;
-  if (is_root && !are_valid(in_count, in_type)) return Left::arguments;
-  if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
+  if (is_root) require_data(in, in_count, in_type);
+  if (!is_root || !is_in_place(out)) require_data(out, out_count, out_type);
+  if (is_root)
+    refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, out,
+                 place_of(in, in_type, root * in_count));
   const auto ranks = static_cast<size_t>(channel.size());
   size_t bytes = 0;
   const std::byte* data = nullptr;
@@ -321,11 +315,13 @@ void scatter_by_messages(const Channel& channel, Prepared& prepared, ROPEWALK_IN
 template <class Count, class At>
 Left prepare_Scatterv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
                       ROPEWALK_OUT(Count), int root, MPI_Comm) {
-  if (!is_rank(root, channel)) return Left::arguments;
+  require_rank(root, channel);
   const bool is_root = channel.rank() == root;
-  if (is_root && (!are_valid(in_counts, in_type, channel.size()) || in_at == nullptr))
-    return Left::arguments;
-  if (!(is_root && is_in_place(out)) && !are_valid(out_count, out_type)) return Left::arguments;
+  if (is_root) require_parts(in, in_counts, in_at, in_type, channel.size());
+  if (!is_root || !is_in_place(out)) require_data(out, out_count, out_type);
+  if (is_root)
+    refuse_alias(in_type == out_type && out_count > 0 && in_counts[root] > 0, out,
+                 place_of(in, in_type, in_at[root]));
   if (!prepared.waits()) {
     scatter_by_messages(channel, prepared, in, in_counts, in_at, in_type, out, out_count, out_type,
                         root);
@@ -344,8 +340,9 @@ template <class Count>
 Left prepare_Alltoall(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), ROPEWALK_OUT(Count),
                       MPI_Comm) {
   const auto ranks = static_cast<size_t>(channel.size());
-  if (!are_valid(out_count, out_type)) return Left::arguments;
-  if (!is_in_place(in) && !are_valid(in_count, in_type)) return Left::arguments;
+  require_data(out, out_count, out_type);
+  if (!is_in_place(in)) require_data(in, in_count, in_type);
+  refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in, out);
   const auto part = static_cast<size_t>(is_in_place(in) ? out_count : in_count);
   Bytes& to = prepared.to.emplace(out, out_type, ranks * static_cast<size_t>(out_count));
   Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, ranks * part)
@@ -361,9 +358,9 @@ Left prepare_Alltoallv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count,
                        ROPEWALK_OUTS(Count, At), MPI_Comm) {
   const int ranks = channel.size();
   const bool in_place = is_in_place(in);
-  if (!are_valid(out_counts, out_type, ranks) || out_at == nullptr) return Left::arguments;
-  if (!in_place && (!are_valid(in_counts, in_type, ranks) || in_at == nullptr))
-    return Left::arguments;
+  require_parts(out, out_counts, out_at, out_type, ranks);
+  if (!in_place) require_parts(in, in_counts, in_at, in_type, ranks);
+  refuse_alias(in_type == out_type && in_counts == out_counts, in, out);
   Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, ranks);
   Bytes& from = in_place ? prepared.from.emplace(out, out_type, out_counts, out_at, ranks)
                          : prepared.from.emplace(in, in_type, in_counts, in_at, ranks);
@@ -415,6 +412,8 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
       if (error.code() != ErrorCode::invalid_argument)
         return fail(comm, *channel, error.what(), error_class_of(error));
       left = Left::arguments;  // nothing has been sent
+    } catch (const Refusal& refusal) {
+      return fail(comm, *channel, refusal.what, refusal.error_class);
     } catch (const std::bad_alloc&) {
       return fail(comm, *channel, "there is no memory left", MPI_ERR_OTHER);
     }
@@ -440,11 +439,14 @@ ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_4_BLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
+constexpr Left kWrong = Left::arguments;
+
 /// `hand_over` makes it a request's.
 #define ROPEWALK_TAKE_AS_REQUEST(hand_over, blocks, name, parameters, arguments, collective, \
                                  its_arguments)                                              \
   int take_##name parameters {                                                               \
     const auto ours = [&](Channel& channel) {                                                \
+      if (request == nullptr) return kWrong;                                                 \
       auto owned = std::make_unique<Prepared>(false);                                        \
       Prepared& prepared = *owned;                                                           \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;          \

@@ -69,7 +69,7 @@ void fill_table() {
 #define ROPEWALK_FIND(name, parameters, arguments, ...)                            \
   table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name)); \
   if (table.name == nullptr) table.name = lacks;
-  ROPEWALK_MPI_4(ROPEWALK_FIND)
+  ROPEWALK_MPI_RARE(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   of_mpi = table;
   attach_core(library);
@@ -129,4 +129,5 @@ ROPEWALK_MPI_REQUESTS(ROPEWALK_FRONT)
                   ropewalk::mpi::table_for(__builtin_return_address(0)).name arguments)
 ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
 ROPEWALK_MPI_COLLECTIVES(ROPEWALK_FRONT)
+ROPEWALK_MPI_LEFT(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT

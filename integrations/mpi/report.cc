@@ -17,11 +17,20 @@ constexpr size_t kReasons = static_cast<size_t>(Left::count);
 std::array<std::atomic<uint64_t>, kKinds * kReasons> counted{};
 
 #define ROPEWALK_NAME(name, parameters, arguments, ...) "MPI_" #name,
-constexpr const char* kNames[] = {ROPEWALK_MPI_COLLECTIVES(ROPEWALK_NAME)};
+constexpr const char* kNames[] = {ROPEWALK_MPI_COLLECTIVES(ROPEWALK_NAME)
+                                      ROPEWALK_MPI_LEFT(ROPEWALK_NAME)};
 #undef ROPEWALK_NAME
 #define ROPEWALK_TEXT(name, text) text,
 constexpr const char* kTexts[] = {ROPEWALK_MPI_REASONS(ROPEWALK_TEXT)};
 #undef ROPEWALK_TEXT
+
+#define ROPEWALK_LEAVE(name, parameters, arguments, ...) \
+  int count_##name parameters {                          \
+    count_call(Kind::name, Left::never);                 \
+    return pmpi.name arguments;                          \
+  }
+ROPEWALK_MPI_LEFT(ROPEWALK_LEAVE)
+#undef ROPEWALK_LEAVE
 
 }  // namespace
 
@@ -49,6 +58,12 @@ void count_call(Kind kind, Left left) {
       1, std::memory_order_relaxed);
 }
 
+void count_left(Table& table) {
+#define ROPEWALK_LEAVE(name, parameters, arguments, ...) table.name = count_##name;
+  ROPEWALK_MPI_LEFT(ROPEWALK_LEAVE)
+#undef ROPEWALK_LEAVE
+}
+
 bool wants_report() {
   static const bool wanted = [] {
     const char* const wish = getenv("ROPEWALK_MPI_REPORT");
@@ -71,7 +86,7 @@ void print_report(const std::string& transport) {
   for (size_t kind = 0; kind < kKinds; ++kind)
     for (size_t reason = 0; reason < kReasons; ++reason)
       if (const uint64_t calls = all[kind * kReasons + reason])
-        text += fmt::format("  {:<27} {:>9} {}{}\n", kNames[kind], calls,
+        text += fmt::format("  {:<32} {:>9} {}{}\n", kNames[kind], calls,
                             reason == 0 ? "" : "left to the MPI: ", kTexts[reason]);
   std::fputs(text.c_str(), stderr);
 }

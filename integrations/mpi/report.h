@@ -10,7 +10,7 @@ namespace ropewalk::mpi {
 
 enum class Kind : uint8_t {
 #define ROPEWALK_MPI_ENUMERATOR(name, parameters, arguments, ...) name,
-  ROPEWALK_MPI_COLLECTIVES(ROPEWALK_MPI_ENUMERATOR)
+  ROPEWALK_MPI_COLLECTIVES(ROPEWALK_MPI_ENUMERATOR) ROPEWALK_MPI_LEFT(ROPEWALK_MPI_ENUMERATOR)
 #undef ROPEWALK_MPI_ENUMERATOR
       count
 };
@@ -25,6 +25,7 @@ enum class Kind : uint8_t {
   REASON(outside, "with processes that were started later, or before MPI_Init") \
   REASON(arguments, "arguments that are not allowed")                           \
   REASON(not_linked, "before the first blocking one of the communicator")       \
+  REASON(never, "a collective that Ropewalk does not take")                     \
   REASON(unavailable, "Ropewalk could not link the ranks")
 
 enum class Left : uint8_t {
@@ -40,6 +41,8 @@ void print_failure(int ranks, const char* what);
 int error_class_of(const Error& error);
 /// For the report, where one is wanted. Threads: any.
 void count_call(Kind kind, Left left);
+/// Puts what counts in place of the MPI's collectives that are never taken.
+void count_left(Table& table);
 /// Whether ROPEWALK_MPI_REPORT asks for it.
 bool wants_report();
 /// Collective over MPI_COMM_WORLD, where all ranks want it: rank 0 prints what all have counted.

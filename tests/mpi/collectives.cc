@@ -243,6 +243,22 @@ void test_many_communicators() {
   }
 }
 
+/// What goes over the MPI on every rank, and is told in the report.
+void test_what_is_never_taken() {
+  int rank = 0, size = 0, sum = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Scan(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  require(sum == rank * (rank + 1) / 2, "Scan");
+  const auto ranks = static_cast<size_t>(size);
+  std::vector<int> in(ranks, rank), out(ranks), counts(ranks, 1), at;
+  for (int r = 0; r < size; ++r) at.push_back(r * static_cast<int>(sizeof(int)));
+  const std::vector<MPI_Datatype> types(ranks, MPI_INT);
+  MPI_Alltoallw(in.data(), counts.data(), at.data(), types.data(), out.data(), counts.data(),
+                at.data(), types.data(), MPI_COMM_WORLD);
+  require(out.back() == size - 1, "Alltoallw");
+}
+
 void test_wrong_arguments() {
   MPI_Comm copy;
   MPI_Comm_dup(MPI_COMM_WORLD, &copy);
@@ -280,6 +296,7 @@ int main(int argc, char** argv) {
   test_the_mpi_goes_on();
   test_memory();
   test_many_communicators();
+  test_what_is_never_taken();
   test_wrong_arguments();
   MPI_Finalize();  // `halves` is not freed
   if (world_rank == 0) std::puts("all collectives agree");

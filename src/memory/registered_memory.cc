@@ -40,9 +40,6 @@ RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> tra
   for (Transport* transport : transports)
     if (MappedMemory* mapped = transport->mapped_memory(); mapped != nullptr && !allocation_)
       allocation_ = mapped->allocate(std::max<size_t>(bytes, 1));
-  const bool is_mapped = std::ranges::any_of(
-      transports, [](Transport* transport) { return transport->mapped_memory() != nullptr; });
-  if (!is_mapped) private_after_ = transports.size();
   if (allocation_)
     make_present(allocation_->region().base, allocation_->region().bytes, bind);
   else if (bytes < kHugePageBytes || !try_huge_pages(bind))
@@ -83,7 +80,6 @@ void RegisteredMemory::make_present(std::byte* base, size_t bytes, BindMemory bi
 
 void RegisteredMemory::register_with(Transport& transport) {
   registrations_.push_back(transport.register_memory(region()));
-  if (registrations_.size() == private_after_) fd_.reset();
 }
 
 }  // namespace ropewalk

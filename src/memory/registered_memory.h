@@ -20,7 +20,6 @@ class RegisteredMemory {
  public:
   /// `bytes` may be 0. `transports` are those that it will be registered with: at most one of them
   /// gives memory of its own. Throws Error(exhausted) that names the limit to raise.
-  /// The file's descriptor is closed once all have registered it and peers of none can map it.
   explicit RegisteredMemory(size_t bytes, std::span<Transport* const> transports = {},
                             BindMemory bind = nullptr);
   RegisteredMemory(const RegisteredMemory&) = delete;
@@ -48,8 +47,7 @@ class RegisteredMemory {
   size_t bytes_;
   std::byte* base_ = nullptr;
   std::unique_ptr<TransportAllocation> allocation_;
-  UniqueFd fd_;               // without a block, as long as peers may map it
-  size_t private_after_ = 0;  // so many registrations, where no peer of any maps it; 0: one may
+  UniqueFd fd_;  // without a block
   SharedMapping mapping_;
   std::vector<std::unique_ptr<MemoryRegistration>> registrations_;  // last: ends first
 };

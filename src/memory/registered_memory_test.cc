@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -198,18 +197,6 @@ TEST(RegisteredMemory, OwnsItsRegistrations) {
     EXPECT_EQ(second.last.bytes, 100u);
   }
   EXPECT_EQ(first.live + second.live, 0);
-}
-
-TEST(RegisteredMemory, KeepsNoDescriptorThatNoPeerMaps) {
-  CountingTransport first, second;
-  const std::array<Transport*, 2> transports = {&first, &second};
-  RegisteredMemory memory(100, transports);
-  memory.register_with(first);
-  memory.register_with(second);
-  EXPECT_GE(second.last.memfd, 0) << "a transport sees what memory that is";
-  EXPECT_EQ(memory.region().memfd, -1);
-  memory.data()[99] = std::byte{7};
-  EXPECT_EQ(memory.data()[99], std::byte{7});
 }
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace ropewalk {
 namespace {
 
-constexpr size_t kKindsMax = 64;         // more are not tuned
-constexpr size_t kAlgorithmsMax = 3;     // to try, beside the planner's choice
-constexpr size_t kShortBytesMax = 4096;  // of a rank; such calls the probe times
+constexpr size_t kKindsMax = 64;             // more are not tuned
+constexpr size_t kAlgorithmsMax = 3;         // to try, beside the planner's choice
+constexpr size_t kUnwatchedBytesMax = 4096;  // of a rank; such calls the probe times
 constexpr size_t kSliceMin = 16 << 10;
 constexpr double kUnknown_s = -1;  // of a run that has not ended
 
@@ -33,7 +33,7 @@ bool can_be_tuned(const Call& call, int ranks) {
       return false;
   }
   return call.algorithm == Algorithm::automatic && call.op.kind != ReduceKind::user &&
-         total_bytes(call, ranks) / static_cast<size_t>(ranks) > kShortBytesMax;
+         total_bytes(call, ranks) / static_cast<size_t>(ranks) > kUnwatchedBytesMax;
 }
 
 /// Every order of the additions gives the same bits.

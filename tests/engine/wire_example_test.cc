@@ -206,7 +206,7 @@ TEST(WireExample, ShortMessageOverTcp) {
   const Put& put = sender.puts[0];
   EXPECT_EQ(hex_of(put.bytes), printed("eager message"));
   EXPECT_EQ(put.notice, 0x20000001u);
-  EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 133376u);
+  EXPECT_EQ(sender.regions[slot_of(put.key.id)].bytes, 526592u);
 
   const auto bytes = static_cast<uint32_t>(put.bytes.size());
   EXPECT_TRUE(put.urgent);

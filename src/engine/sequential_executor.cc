@@ -23,7 +23,7 @@ SequentialExecutor::SequentialExecutor(const EngineParts& engine, const Operatio
                                        Program program)
     : Executor(engine, operation), program_(std::move(program)) {
   for (const ProgramStep& step : program_.steps) {
-    assert(step.eager);
+    assert(step.peer < 0 ? step.slices == 1 : step.eager);
     link_of_.push_back(step.peer < 0 ? nullptr : &require_link(step.peer));
   }
 }

@@ -28,6 +28,7 @@ struct Reduction {
 };
 
 Reduction reduction(MPI_Op op, MPI_Datatype handle) {
+  require(op != MPI_OP_NULL, "MPI_OP_NULL", MPI_ERR_OP);
   if (is_user_op(op)) return {nullptr, {}, Left::user_op};
   const Type* const type = find_type(handle);
   if (type == nullptr) require_type(handle);  // MPICH 5 ends the process

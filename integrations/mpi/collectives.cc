@@ -2,7 +2,7 @@
 // Call. All forms of the collective use it: blocking and not, with counts of both types.
 // Whether a call is taken depends only on what MPI wants to be the same on all ranks; the layout of
 // types, and whether a buffer is in place, are each rank's own. What is wrong with the arguments of
-// a rank the MPI shall say.
+// a rank is refused before anything is sent (arguments.h).
 #include "collectives.h"
 
 #include <algorithm>

@@ -72,9 +72,9 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
       return without(fmt::format("less than {}", bytes_text(kMadeBytesMin)));
   }
   const std::lock_guard lock(mutex_);
-  Planted& planted = find_or_plant(request.collective, request.root);
-  if (!planted.why_not.empty()) return without(planted.why_not);
-  Made& made = find_or_write(planted, request.bytes);
+  Packing& packing = find_or_pack(request.collective, request.root);
+  if (!packing.why_not.empty()) return without(packing.why_not);
+  Made& made = find_or_write(packing, request.bytes);
   const PlanRequest described =
       request_on(network_, request.collective, request.root, request.bytes);
   MadeSchedule known;
@@ -98,19 +98,19 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
 
 const Schedule& JobNetwork::schedule(Collective collective, int root, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  return find_or_write(planted_.at({collective, root_of(collective, root)}), bytes).own;
+  return find_or_write(packings_.at({collective, root_of(collective, root)}), bytes).own;
 }
 
 SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t bytes) {
   assert(keeps_all_);
   const std::lock_guard lock(mutex_);
-  Planted& planted = find_or_plant(collective, root);
+  Packing& packing = find_or_pack(collective, root);
   SimulatedSynthesis simulated{
-      .made = {}, .made_s = 0, .slice_bytes = 0, .call = {}, .why_not = planted.why_not};
-  if (!planted.why_not.empty()) return simulated;
-  const Made& made = find_or_write(planted, bytes);
+      .made = {}, .made_s = 0, .slice_bytes = 0, .call = {}, .why_not = packing.why_not};
+  if (!packing.why_not.empty()) return simulated;
+  const Made& made = find_or_write(packing, bytes);
   simulated.made = made.all;
-  simulated.made_s = planted.made_s + made.made_s;
+  simulated.made_s = packing.made_s + made.made_s;
   const PlanRequest request = request_on(network_, collective, root_of(collective, root), bytes);
   const auto known = made.times.find(bytes);
   if (known == made.times.end() || known->second.made.ps == 0) {
@@ -126,49 +126,49 @@ int JobNetwork::root_of(Collective collective, int root) {
   return traits_of(collective).is_rooted() ? root : 0;
 }
 
-int JobNetwork::waves_of(const Planted& planted, size_t bytes) const {
-  const ScheduleKey& key = planted.forest.key;
-  return waves_for(request_on(network_, key.collective, key.root, bytes), planted.forest);
+int JobNetwork::waves_of(const Packing& packing, size_t bytes) const {
+  const ScheduleKey& key = packing.forest.key;
+  return waves_for(request_on(network_, key.collective, key.root, bytes), packing.forest);
 }
 
-JobNetwork::Planted& JobNetwork::find_or_plant(Collective collective, int root) {
+JobNetwork::Packing& JobNetwork::find_or_pack(Collective collective, int root) {
   const std::pair key(collective, root_of(collective, root));
-  const auto found = planted_.find(key);
-  return found != planted_.end()
+  const auto found = packings_.find(key);
+  return found != packings_.end()
              ? found->second
-             : planted_.emplace(key, plant(collective, key.second)).first->second;
+             : packings_.emplace(key, pack(collective, key.second)).first->second;
 }
 
-JobNetwork::Planted JobNetwork::plant(Collective collective, int root) {
-  Planted planted;
+JobNetwork::Packing JobNetwork::pack(Collective collective, int root) {
+  Packing packing;
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
   try {
-    planted.forest = make_forest(routes_, collective, root);
+    packing.forest = make_forest(routes_, collective, root);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
-    planted.why_not = error.failure().reason;
+    packing.why_not = error.failure().reason;
     if (rank_ == 0)
       log(LogLevel::info, 0, "no schedule is made for {}: {}", name_of(collective),
-          planted.why_not);
+          packing.why_not);
   }
-  planted.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
-  return planted;
+  packing.made_s = 1e-9 * static_cast<double>(clock.now_ns() - begin_ns);
+  return packing;
 }
 
-JobNetwork::Made& JobNetwork::find_or_write(Planted& planted, size_t bytes) {
-  const int waves = waves_of(planted, bytes);
-  const auto found = planted.waves.find(waves);
-  return found != planted.waves.end()
+JobNetwork::Made& JobNetwork::find_or_write(Packing& packing, size_t bytes) {
+  const int waves = waves_of(packing, bytes);
+  const auto found = packing.waves.find(waves);
+  return found != packing.waves.end()
              ? found->second
-             : planted.waves.emplace(waves, write(planted, waves)).first->second;
+             : packing.waves.emplace(waves, write(packing, waves)).first->second;
 }
 
-JobNetwork::Made JobNetwork::write(const Planted& planted, int waves) const {
+JobNetwork::Made JobNetwork::write(const Packing& packing, int waves) const {
   Made made;
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
-  made.all = write_schedules(planted.forest, waves);
+  made.all = write_schedules(packing.forest, waves);
   made.own = made.all.schedules[static_cast<size_t>(rank_)];
   made.partners = partners_of(made.all.schedules);
   if (!keeps_all_) made.all.schedules = {};
@@ -177,7 +177,7 @@ JobNetwork::Made JobNetwork::write(const Planted& planted, int waves) const {
     log(LogLevel::info, 0,
         "made a schedule of {} for {} ranks in {}, of which its proof took {}: {}",
         name_of(made.all.key.collective), network_.ranks(),
-        time_text(1e6 * (planted.made_s + made.made_s)), time_text(1e6 * made.all.proof_s),
+        time_text(1e6 * (packing.made_s + made.made_s)), time_text(1e6 * made.all.proof_s),
         text_of(made.all));
   return made;
 }

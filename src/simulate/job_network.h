@@ -62,19 +62,19 @@ class JobNetwork {
     int partners = 0;
     std::map<size_t, Times> times;  // by bytes
   };
-  struct Planted {
+  struct Packing {
     Forest forest;
     double made_s = 0;
     std::string why_not;        // empty: there is one
     std::map<int, Made> waves;  // by their number
   };
 
-  Planted& find_or_plant(Collective collective, int root);
-  Planted plant(Collective collective, int root);
-  int waves_of(const Planted& planted, size_t bytes) const;
+  Packing& find_or_pack(Collective collective, int root);
+  Packing pack(Collective collective, int root);
+  int waves_of(const Packing& packing, size_t bytes) const;
   /// Requires that there is a forest.
-  Made& find_or_write(Planted& planted, size_t bytes);
-  Made write(const Planted& planted, int waves) const;
+  Made& find_or_write(Packing& packing, size_t bytes);
+  Made write(const Packing& packing, int waves) const;
   const Times& times_of(Made& made, size_t bytes);
   static int root_of(Collective collective, int root);
 
@@ -83,7 +83,7 @@ class JobNetwork {
   const bool is_uniform_, is_made_unasked_, keeps_all_;
   mutable std::mutex mutex_;  // guards the rest
   Routes routes_;
-  std::map<std::pair<Collective, int>, Planted> planted_;  // by collective and root
+  std::map<std::pair<Collective, int>, Packing> packings_;  // by collective and root
 };
 
 }  // namespace ropewalk

@@ -40,7 +40,11 @@ class Inboxes {
 
   void add_piece() {
     const size_t count = std::clamp<size_t>(taken_, 1, kPieceMax);
-    auto piece = std::make_unique<RegisteredMemory>(count * bytes_, std::array{&transport_});
+    // Over a network short messages use a part of each slot.
+    using Pages = RegisteredMemory::Pages;
+    auto piece =
+        std::make_unique<RegisteredMemory>(count * bytes_, std::array{&transport_}, nullptr,
+                                           mapped_ ? Pages::present : Pages::on_demand);
     piece->register_with(transport_);
     pieces_.push_back(std::move(piece));
     first_ = taken_;

@@ -31,7 +31,7 @@ void check_available(size_t bytes) {
 }  // namespace
 
 RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> transports,
-                                   BindMemory bind)
+                                   BindMemory bind, Pages pages)
     : bytes_(bytes) {
   if (bytes > static_cast<size_t>(std::numeric_limits<off_t>::max()) - kHugePageBytes)
     throw Error(ErrorCode::exhausted, kOperation,
@@ -42,8 +42,8 @@ RegisteredMemory::RegisteredMemory(size_t bytes, std::span<Transport* const> tra
       allocation_ = mapped->allocate(std::max<size_t>(bytes, 1));
   if (allocation_)
     make_present(allocation_->region().base, allocation_->region().bytes, bind);
-  else if (bytes < kHugePageBytes || !try_huge_pages(bind))
-    use_ordinary_pages(bind);
+  else if (bytes < kHugePageBytes || pages == Pages::on_demand || !try_huge_pages(bind))
+    use_ordinary_pages(bind, pages);
   base_ = allocation_ ? allocation_->region().base : mapping_.base();
 }
 
@@ -62,12 +62,12 @@ bool RegisteredMemory::try_huge_pages(BindMemory bind) {
   return true;
 }
 
-void RegisteredMemory::use_ordinary_pages(BindMemory bind) {
+void RegisteredMemory::use_ordinary_pages(BindMemory bind, Pages pages) {
   const size_t mapped_bytes = round_up(std::max<size_t>(bytes_, 1), page_bytes());
   check_available(mapped_bytes);
   fd_ = create_memfd(kOperation, kFileName, mapped_bytes);
   mapping_ = SharedMapping(kOperation, fd_.get(), 0, mapped_bytes);
-  make_present(mapping_.base(), mapped_bytes, bind);
+  if (pages == Pages::present) make_present(mapping_.base(), mapped_bytes, bind);
 }
 
 void RegisteredMemory::make_present(std::byte* base, size_t bytes, BindMemory bind) {

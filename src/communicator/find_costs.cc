@@ -118,7 +118,7 @@ TunedJob tuned_job(const Job& job) {
   return {job.host_names(), job.hosts(), names_of(job.choice())};
 }
 
-/// Of links and calls.
+/// Of links, and what a profile says of calls.
 Costs find_link_costs(Communicator& communicator, const Job& job) {
   Costs costs = unmeasured_costs(job.choice());
   if (job.may_have_tuning()) {
@@ -128,10 +128,15 @@ Costs find_link_costs(Communicator& communicator, const Job& job) {
       apply_tuning(*costs.profile, tuned, costs);
     }
   }
-  if (!job.probes_costs()) return costs;
-  if (costs.inter != CostSource::profile)
+  if (job.probes_costs() && costs.inter != CostSource::profile)
     costs = measure_costs(communicator, job.hosts(), std::move(costs));
-  if (costs.calls == CostSource::profile || !is_measured(costs.inter)) return costs;
+  return costs;
+}
+
+/// Adds what calls take, where that is not known.
+void find_call_times(Communicator& communicator, const Job& job, Costs& costs) {
+  if (!job.probes_costs() || costs.calls == CostSource::profile || !is_measured(costs.inter))
+    return;
   costs.calls = CostSource::probe;
   const Placement placement = job.placement();
   costs.times =
@@ -139,7 +144,6 @@ Costs find_link_costs(Communicator& communicator, const Job& job) {
         costs.times = times;
         return plan_for(call, job.config(), job.choice(), placement, costs);
       });
-  return costs;
 }
 
 }  // namespace
@@ -148,13 +152,21 @@ Costs find_costs(Communicator& communicator, const Job& job) {
   Costs costs = find_link_costs(communicator, job);
   costs.network = known_network(communicator, job, costs);
   apply_description(costs);
+  find_call_times(communicator, job, costs);
   return costs;
 }
 
 void apply_description(Costs& costs) {
-  if (!costs.network || is_measured(costs.inter)) return;
+  if (!costs.network) return;
   const PlanRequest request = request_on(costs.network->network(), Collective::all_reduce, 0, 0);
   if (request.cost.inter.s_per_byte <= 0) return;  // one host, or links without a rate
+  if (is_measured(costs.inter)) {
+    // One pair of hosts at a time does not fill what its racks share.
+    if (!costs.racks.empty()) return;
+    costs.model.racks_s_per_byte = request.cost.racks_s_per_byte;
+    costs.racks = request.racks;
+    return;
+  }
   if (says_what_messages_cost(costs.network->network()))
     costs.model.inter = request.cost.inter;
   else

@@ -16,7 +16,8 @@ Costs find_costs(Communicator& communicator, const Job& job);
 /// `part` is known.
 Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,
                     const std::vector<int>& ranks, const TunedJob& part);
-/// What `costs.network`, if there is one, says of links between hosts, where nothing was measured.
+/// What `costs.network`, if there is one, says of links between hosts: racks; the rest where
+/// nothing was measured.
 void apply_description(Costs& costs);
 /// At level info, for rank 0.
 void log_costs(const Costs& costs);

@@ -68,8 +68,8 @@ void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
       op.memory.small_scratch = std::make_unique<std::byte[]>(bytes);
       return op.memory.small_scratch.get();
     };
-    const auto is_mapped = [&](int peer) { return links_.is_mapped(peer); };
-    Program program = compile(schedule, blocks, call, slice_bytes, is_mapped, allocate_scratch);
+    const auto eager_limit = [&](int peer) { return links_.eager_limit(peer); };
+    Program program = compile(schedule, blocks, call, slice_bytes, eager_limit, allocate_scratch);
     if (can_run_sequential(program, algorithm))
       op.executor = std::make_unique<SequentialExecutor>(parts, op, std::move(program));
     else

@@ -25,8 +25,8 @@ constexpr std::array kActions = {Action::send, Action::send, Action::receive_cop
 class Compiler {
  public:
   Compiler(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-           size_t slice_bytes, const std::function<bool(int)>& is_mapped)
-      : schedule_(schedule), blocks_(blocks), call_(call), is_mapped_(is_mapped) {
+           size_t slice_bytes, const std::function<size_t(int)>& eager_limit)
+      : schedule_(schedule), blocks_(blocks), call_(call), eager_limit_(eager_limit) {
     program_.slice_bytes = slice_bytes;
     program_.type = call.type;
     program_.op = call.op;
@@ -106,7 +106,7 @@ class Compiler {
     step.peer = peer;
     step.bytes = state(block).bytes;
     step.slices = std::max(slices_of(step.bytes, program_.slice_bytes), 1u);
-    step.eager = peer >= 0 && step.slices == 1 && step.bytes <= eager_bytes_max(is_mapped_(peer));
+    step.eager = peer >= 0 && step.slices == 1 && step.bytes <= eager_limit_(peer);
     step.deps_begin = static_cast<uint32_t>(program_.deps.size());
     return step;
   }
@@ -192,7 +192,7 @@ class Compiler {
   const Schedule& schedule_;
   const std::vector<BlockMemory>& blocks_;
   const Call& call_;
-  const std::function<bool(int)>& is_mapped_;
+  const std::function<size_t(int)>& eager_limit_;
   Program program_;
   std::vector<BlockState> states_;
   std::vector<uint32_t> saved_;  // all_to_all in place: the copies that everything waits for
@@ -202,10 +202,10 @@ class Compiler {
 }  // namespace
 
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-                size_t slice_bytes, const std::function<bool(int peer)>& is_mapped,
+                size_t slice_bytes, const std::function<size_t(int peer)>& eager_limit,
                 const std::function<std::byte*(size_t bytes)>& allocate) {
   assert(slice_bytes >= kMappedEagerBytesMax && slice_bytes % 64 == 0);
-  return Compiler(schedule, blocks, call, slice_bytes, is_mapped).run(allocate);
+  return Compiler(schedule, blocks, call, slice_bytes, eager_limit).run(allocate);
 }
 
 bool can_run_sequential(const Program& program, Algorithm algorithm) {

@@ -59,11 +59,11 @@ struct Program {
 };
 
 /// `allocate` gives the private memory, of so many bytes, that the schedule needs beside the
-/// caller's blocks; it lives as long as the program. Asked once, and not for 0 bytes. `is_mapped`:
-/// whether this rank and `peer` map each other's memory. Requires slices of a multiple of 64 bytes,
-/// at least kMappedEagerBytesMax.
+/// caller's blocks; it lives as long as the program. Asked once, and not for 0 bytes.
+/// `eager_limit`: messages to or from `peer` of at most so many bytes travel whole. Requires slices
+/// of a multiple of 64 bytes, at least kMappedEagerBytesMax.
 Program compile(const Schedule& schedule, const std::vector<BlockMemory>& blocks, const Call& call,
-                size_t slice_bytes, const std::function<bool(int peer)>& is_mapped,
+                size_t slice_bytes, const std::function<size_t(int peer)>& eager_limit,
                 const std::function<std::byte*(size_t bytes)>& allocate);
 
 /// Whether steps may run one after the other, in list order: every message is short, and as many of

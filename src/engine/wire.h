@@ -96,12 +96,13 @@ inline constexpr size_t kMappedEagerBytesMax = 4096;
 inline constexpr size_t kSentEagerBytesMax = 16 << 10;
 inline constexpr size_t kSequentialBytesMax = 4096;     // longer messages are worth working ahead
 inline constexpr uint32_t kCommunicatorsMax = 1 << 14;  // with numbers below; 0 is the whole job
-inline constexpr uint32_t kWireVersion = 8;
+inline constexpr uint32_t kWireVersion = 9;
 
 /// The eager limit of a link. Beyond it a network carries three frames more for each message, and
 /// the grant has to be there in time; a rank that maps the sender's memory reads what lies there.
-constexpr size_t eager_bytes_max(bool mapped) {
-  return mapped ? kMappedEagerBytesMax : kSentEagerBytesMax;
+/// `spreads`: longer puts go over several adapters at once, which whole messages do not.
+constexpr size_t eager_bytes_max(bool mapped, bool spreads = false) {
+  return mapped || spreads ? kMappedEagerBytesMax : kSentEagerBytesMax;
 }
 
 static_assert(kSequentialBytesMax <= kMappedEagerBytesMax);

@@ -51,7 +51,11 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.times = costs.times;
   request.slow_ones_left_out = costs.calls == CostSource::profile;
   request.slice_bytes_max = slice_bytes_max(config);
-  if (costs.network) request.made = costs.network->find(request);
+  if (costs.network) {
+    request.made = costs.network->find(request);
+    if (costs.calls != CostSource::profile)  // which was measured at length
+      request.simulated = costs.network->simulated(request);
+  }
   return request;
 }
 

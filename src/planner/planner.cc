@@ -125,6 +125,16 @@ class Predictor {
            growth_s(choice, known, bytes);
   }
 
+  /// Of the request's call. What limiters of links had saved up when calls were measured does not
+  /// last.
+  double call_s(const Choice& choice) const {
+    const auto simulated =
+        std::ranges::find(request_.simulated, choice.algorithm, &SimulatedTime::algorithm);
+    if (simulated == request_.simulated.end()) return seconds(choice, request_.bytes);
+    if (request_.bytes > longest_of(choice.collective)) return simulated->seconds;
+    return std::max(simulated->busiest_s, seconds(choice, request_.bytes));
+  }
+
   double link_s(const Choice& choice, size_t bytes) const {
     if (hosts_.size_max() > 1) return 0;
     return choice.bound.sent * static_cast<double>(bytes) * request_.cost.inter.s_per_byte;
@@ -331,7 +341,7 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   const Choice choice = predictor.choice(request.collective, algorithm);
   Candidate candidate;
   candidate.algorithm = algorithm;
-  if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.seconds(choice, request.bytes);
+  if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.call_s(choice);
   std::string why;
   if (request.forced == Algorithm::automatic)
     why = descriptor_of(algorithm).passed_over(predictor.groups_for(algorithm));

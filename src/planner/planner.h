@@ -34,6 +34,14 @@ struct MadeSchedule {
   std::string told;     // "16 trees of depth 4, ..."
   std::string why_not;  // there is none; empty: there is
 };
+/// What a call of the request's bytes takes on the network that was described.
+struct SimulatedTime {
+  Algorithm algorithm;
+  double seconds;
+  double busiest_s;  // for which the busiest link is busy
+
+  bool operator==(const SimulatedTime&) const = default;
+};
 /// It has to gain so much to be chosen by itself: what is predicted of a network is that it was
 /// described well.
 inline constexpr double kWorthMaking = 1.05;
@@ -60,7 +68,10 @@ struct PlanRequest {
   bool slow_ones_left_out = false;
   Algorithm forced = Algorithm::automatic;
   std::optional<MadeSchedule> made = {};  // empty: nothing is known of the network
-  double ranks_per_cpu = 1;               // of the fullest host
+  /// Where hosts are not alike: closed forms do not know which links messages share. Of calls as
+  /// short as those that were measured only that the busiest link is busy for so long counts.
+  std::vector<SimulatedTime> simulated = {};
+  double ranks_per_cpu = 1;  // of the fullest host
   /// `cost` is of a description (simulate/network.h), and the simulator's rules hold: nothing
   /// collides, CPUs and links work side by side, and partners cost nothing.
   bool described = false;

@@ -19,6 +19,26 @@ namespace {
 
 /// Of calls: shorter ones are not worth making anything, and longer ones gain as much as these.
 constexpr size_t kMadeBytesMin = 64 << 10, kComparedBytesMax = 16 << 20;
+/// Shorter calls wait for CPUs and for latencies, which the simulator takes to be alike.
+constexpr size_t kSimulatedBytesMin = 1 << 10;
+
+/// Of a message's headers on a network, which the simulator leaves out: the engine's, TCP's, IP's
+/// and Ethernet's. Of short messages they are a good part.
+constexpr double kHeaderBytes = 150;
+
+double with_headers(const PlanRequest& request, const SimulatedAlgorithm& one) {
+  if (one.call.links.empty()) return 0;
+  const std::vector<int> groups =
+      grouping_for(one.algorithm, request.ranks, request.hosts, request.racks, request.rows);
+  const int blocks =
+      descriptor_of(one.algorithm).blocks(request.collective, hosts_of(groups, request.ranks));
+  const double message_bytes = static_cast<double>(request.bytes) / blocks;
+  return one.call.links.front().busy_s * (1 + kHeaderBytes / message_bytes);
+}
+
+size_t compared_bytes(size_t bytes) {
+  return std::min(std::bit_floor(bytes), kComparedBytesMax);
+}
 
 int partners_of(const std::vector<Schedule>& schedules) {
   size_t most = 0;
@@ -83,17 +103,29 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   known.told = text_of(made.all);
   known.predicted_s = made.all.busy_s_per_byte * static_cast<double>(request.bytes);
   if (is_forced) return known;
-  const size_t compared = std::min(std::bit_floor(request.bytes), kComparedBytesMax);
-  const Times& times = times_of(made, compared);
-  const double made_s = times.made.seconds();
+  const size_t compared = compared_bytes(request.bytes);
+  const double made_s = call_of(made, compared).seconds();
   known.predicted_s =
       made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
-  known.otherwise_s = made_s > 0 ? known.predicted_s * times.otherwise_s / made_s : 0;
-  if (made_s > 0)
-    known.told +=
-        fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * made_s),
-                    name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
+  if (made_s == 0) return known;
+  const SimulatedTime& best = algorithms_on(request.collective, request.root, compared).front();
+  known.otherwise_s = known.predicted_s * best.seconds / made_s;
+  known.told += fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * made_s),
+                            name_of(best.algorithm), time_text(1e6 * best.seconds));
   return known;
+}
+
+std::vector<SimulatedTime> JobNetwork::simulated(const PlanRequest& request) {
+  if (is_uniform_ || !is_made_unasked_ || request.bytes < kSimulatedBytesMin ||
+      request.forced != Algorithm::automatic || algorithms_for(request.collective).size() < 2)
+    return {};
+  const std::lock_guard lock(mutex_);
+  const size_t compared = compared_bytes(request.bytes);
+  std::vector<SimulatedTime> all = algorithms_on(request.collective, request.root, compared);
+  const double longer = static_cast<double>(request.bytes) / static_cast<double>(compared);
+  for (SimulatedTime& one : all)
+    one = {one.algorithm, longer * one.seconds, longer * one.busiest_s};
+  return all;
 }
 
 const Schedule& JobNetwork::schedule(Collective collective, int root, size_t bytes) {
@@ -112,12 +144,12 @@ SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t 
   simulated.made = made.all;
   simulated.made_s = packing.made_s + made.made_s;
   const PlanRequest request = request_on(network_, collective, root_of(collective, root), bytes);
-  const auto known = made.times.find(bytes);
-  if (known == made.times.end() || known->second.made.ps == 0) {
+  const auto known = made.calls.find(bytes);
+  if (known == made.calls.end() || known->second.ps == 0) {
     simulate_made(routes_, request, simulated);
   } else {
     simulated.slice_bytes = tree_slice_bytes(request, made.all);
-    simulated.call = known->second.made;
+    simulated.call = known->second;
   }
   return simulated;
 }
@@ -182,26 +214,36 @@ JobNetwork::Made JobNetwork::write(const Packing& packing, int waves) const {
   return made;
 }
 
-/// Nothing where it cannot be simulated.
-const JobNetwork::Times& JobNetwork::times_of(Made& made, size_t bytes) {
-  const auto [entry, is_new] = made.times.try_emplace(bytes);
-  Times& times = entry->second;
-  if (!is_new) return times;
+const SimulatedCall& JobNetwork::call_of(Made& made, size_t bytes) {
+  const auto [entry, is_new] = made.calls.try_emplace(bytes);
+  SimulatedCall& call = entry->second;
+  if (!is_new) return call;
   const ScheduleKey& key = made.all.key;
-  const PlanRequest request = request_on(network_, key.collective, key.root, bytes);
+  const std::vector<SimulatedTime>& algorithms = algorithms_on(key.collective, key.root, bytes);
+  if (algorithms.empty()) return call;
   try {
-    const auto algorithms = simulate_algorithms(routes_, request);
-    if (algorithms.empty() || !algorithms.front().why_not.empty()) return times;
-    times = {simulate_call(routes_, call_for(request, made.all)), algorithms.front().call.seconds(),
-             algorithms.front().algorithm};
+    call = simulate_call(routes_,
+                         call_for(request_on(network_, key.collective, key.root, bytes), made.all));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted) throw;
   }
-  if (rank_ == 0 && times.made.ps > 0)
+  if (rank_ == 0 && call.ps > 0)
     log(LogLevel::info, 0, "{} of {}, simulated: {} takes {}, {} {}", name_of(key.collective),
-        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * times.made.seconds()),
-        name_of(times.otherwise), time_text(1e6 * times.otherwise_s));
-  return times;
+        bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * call.seconds()),
+        name_of(algorithms.front().algorithm), time_text(1e6 * algorithms.front().seconds));
+  return call;
+}
+
+const std::vector<SimulatedTime>& JobNetwork::algorithms_on(Collective collective, int root,
+                                                            size_t bytes) {
+  root = root_of(collective, root);
+  const auto [entry, is_new] = algorithms_.try_emplace({collective, root, bytes});
+  if (!is_new) return entry->second;
+  const PlanRequest request = request_on(network_, collective, root, bytes);
+  for (const SimulatedAlgorithm& one : simulate_algorithms(routes_, request))
+    if (one.why_not.empty())
+      entry->second.push_back({one.algorithm, one.call.seconds(), with_headers(request, one)});
+  return entry->second;
 }
 
 }  // namespace ropewalk

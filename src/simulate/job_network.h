@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,10 @@ class JobNetwork {
   /// seconds, once for each collective, root and number of waves. Unforced also simulates it and
   /// the algorithms, once for each power of two of bytes.
   std::optional<MadeSchedule> find(const PlanRequest& request);
+  /// What algorithms take, fastest first: simulated once for each power of two of bytes. Nothing
+  /// where hosts are alike or many, where one is forced, and of calls so short that it is not links
+  /// that they wait for.
+  std::vector<SimulatedTime> simulated(const PlanRequest& request);
   /// This rank's, for calls of so many bytes in all. Requires that `find` has told of such a
   /// collective, and root. Valid as long as this.
   const Schedule& schedule(Collective collective, int root, size_t bytes);
@@ -49,18 +54,13 @@ class JobNetwork {
   SimulatedSynthesis simulate(Collective collective, int root, size_t bytes);
 
  private:
-  struct Times {
-    SimulatedCall made;
-    double otherwise_s = 0;  // 0: nothing was simulated
-    Algorithm otherwise = Algorithm::ring;
-  };
   /// For calls of so many waves.
   struct Made {
     Synthesized all;  // without schedules, unless they are simulated or kept
     double made_s = 0;
     Schedule own;
     int partners = 0;
-    std::map<size_t, Times> times;  // by bytes
+    std::map<size_t, SimulatedCall> calls;  // by bytes; of those that were compared
   };
   struct Packing {
     Forest forest;
@@ -75,7 +75,9 @@ class JobNetwork {
   /// Requires that there is a forest.
   Made& find_or_write(Packing& packing, size_t bytes);
   Made write(const Packing& packing, int waves) const;
-  const Times& times_of(Made& made, size_t bytes);
+  /// Nothing where it cannot be simulated.
+  const SimulatedCall& call_of(Made& made, size_t bytes);
+  const std::vector<SimulatedTime>& algorithms_on(Collective collective, int root, size_t bytes);
   static int root_of(Collective collective, int root);
 
   const Network network_;
@@ -84,6 +86,8 @@ class JobNetwork {
   mutable std::mutex mutex_;  // guards the rest
   Routes routes_;
   std::map<std::pair<Collective, int>, Packing> packings_;  // by collective and root
+  std::map<std::tuple<Collective, int, size_t>, std::vector<SimulatedTime>>
+      algorithms_;  // and bytes
 };
 
 }  // namespace ropewalk

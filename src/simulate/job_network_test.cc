@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "simulate/plan.h"
 
 namespace ropewalk {
@@ -38,6 +41,7 @@ PlanDecision decision_on(JobNetwork& known, Collective collective, size_t bytes,
   PlanRequest request = asked(known.network(), collective, bytes);
   request.forced = forced;
   request.made = known.find(request);
+  request.simulated = known.simulated(request);
   return choose(request);
 }
 
@@ -66,6 +70,46 @@ TEST_F(JobNetworks, ChooseWhatWasMadeWhereHostsDiffer) {
     EXPECT_NE(decision_on(known, all_reduce, 4096).algorithm, Algorithm::synthesized);
     EXPECT_NE(decision_on(known, all_to_all, 8 * kMiB).algorithm, Algorithm::synthesized);
   }
+}
+
+TEST_F(JobNetworks, LetSimulationChooseAmongAlgorithmsWhereHostsDiffer) {
+  for (const Network& network :
+       {network_at_200mbit("racks:2x4:uplink=4"), with_slow_host(), unequal_hosts()}) {
+    JobNetwork known(network, 0);
+    for (size_t bytes = 1 << 10; bytes < 64 << 10; bytes *= 4) {
+      const PlanDecision decision = decision_on(known, Collective::all_reduce, bytes);
+      const auto is_eligible = [&](const SimulatedTime& one) {
+        return std::ranges::find(decision.candidates, one.algorithm, &Candidate::algorithm)
+            ->eligible;
+      };
+      const auto all = known.simulated(asked(network, Collective::all_reduce, bytes));
+      const auto best = std::ranges::find_if(all, is_eligible);  // fastest first
+      ASSERT_NE(best, all.end());
+      EXPECT_DOUBLE_EQ(1e-6 * decision.predicted_us, best->seconds) << bytes;
+    }
+    EXPECT_TRUE(known.simulated(asked(network, Collective::all_reduce, 8)).empty());
+  }
+  JobNetwork uniform(network_at_200mbit("flat:hosts=8"), 0);
+  EXPECT_TRUE(uniform.simulated(asked(uniform.network(), Collective::all_reduce, 4096)).empty());
+}
+
+// Eight hosts in two racks, whose uplink is a link: recursive doubling sends four messages over it
+// at once, and direct sixteen. What calls were measured to take, while limiters of the links had
+// something saved up, does not outweigh that.
+TEST_F(JobNetworks, CallsMeasuredOnIdleLinksDoNotHideSharedOnes) {
+  JobNetwork known(network_at_200mbit("racks:2x4:uplink=4"), 0);
+  PlanRequest request = asked(known.network(), Collective::all_reduce, 4096);
+  request.cost.inter = {100e-6, 5e-6, 40e-9};
+  for (const auto& [algorithm, seconds] : {std::pair(Algorithm::recursive_doubling, 100e-6),
+                                           {Algorithm::direct, 400e-6},
+                                           {Algorithm::tree, 450e-6}})
+    request.times.push_back({Collective::all_reduce, algorithm, 4096, seconds});
+  EXPECT_EQ(choose(request).algorithm, Algorithm::recursive_doubling);
+  request.simulated = known.simulated(request);
+  EXPECT_NE(choose(request).algorithm, Algorithm::recursive_doubling);
+  request.bytes = 64 << 10;
+  request.simulated = known.simulated(request);
+  EXPECT_NE(choose(request).algorithm, Algorithm::direct);
 }
 
 TEST_F(JobNetworks, LeaveToAlgorithmsWhatTheyDoAsWell) {

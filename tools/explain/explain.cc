@@ -170,8 +170,9 @@ std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   const auto allocate = [](size_t) { return kScratch; };
-  return traffic_of(
-      compile(schedule, blocks, call, decision.slice_bytes, setting.is_mapped, allocate), setting);
+  const auto eager_limit = [&](int peer) { return eager_bytes_max(setting.is_mapped(peer)); };
+  return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, eager_limit, allocate),
+                    setting);
 }
 
 }  // namespace

@@ -47,6 +47,11 @@ class Outbox {
     assert(empty());
     first_ = next_ = ++end_;
   }
+  /// Bytes of the put that the next piece is of. Only when `pending`.
+  uint32_t next_put_bytes() const {
+    assert(pending());
+    return puts_[next_ % kPutsMax].bytes;
+  }
   /// The next piece, of at most `bytes_max`. Only when `pending`. Sequence numbers never fall.
   Piece claim(uint32_t bytes_max) {
     assert(pending());

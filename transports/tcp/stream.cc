@@ -63,7 +63,8 @@ Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expecte
       channel_(socket.keys),
       sealer_(if_sealed<RecordSealer>(expected, socket.keys.send)),
       opener_(if_sealed<RecordOpener>(expected, socket.keys.receive)),
-      whole_piece_bytes_(expected.streams > 1 ? kStripeBytes : kFrameBytesMax),
+      streams_(expected.streams),
+      whole_piece_bytes_(streams_ > 1 ? kStripeBytes : kFrameBytesMax),
       piece_bytes_max_(whole_piece_bytes_),
       pace_(kPaceMax),
       reader_(regions, inbox, channel_, opener_ ? &*opener_ : nullptr, expected),
@@ -72,7 +73,8 @@ Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expecte
   const int on = 1;
   // These fail on what is not TCP: no matter.
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (!is_local(fd())) {
+  is_networked_ = !is_local(fd());
+  if (is_networked_) {
     limit_unsent(kNetworkPieceMin);
     std::array<char, 16> control{};
     socklen_t length = control.size() - 1;
@@ -256,15 +258,22 @@ void Stream::enqueue(const Outbox::Piece& piece) {
   }
 }
 
-// Claims pieces for one system call; with several streams not more than a stripe's worth, so that
-// the others get their share.
+uint32_t Stream::share_of(uint32_t put_bytes) const {
+  if (streams_ == 1 || !is_networked_) return piece_bytes_max_;
+  const uint32_t share = put_bytes / streams_ + (put_bytes % streams_ != 0);
+  return std::min(piece_bytes_max_, std::max(share, kSharedBytesMin));
+}
+
+// Claims pieces for one system call; with several streams not more than a stripe's worth, nor more
+// than a share of one put, so that the others get theirs.
 void Stream::fill() {
   uint64_t bytes = 0;
   for (size_t i = 0; i < count_; ++i) bytes += queue_[(first_ + i) % kBatch].payload_bytes;
   while (count_ < kBatch && bytes < piece_bytes_max_ && outbox_.pending()) {
-    const Outbox::Piece piece = outbox_.claim(piece_bytes_max_);
+    const Outbox::Piece piece = outbox_.claim(share_of(outbox_.next_put_bytes()));
     bytes += piece.header.bytes;
     enqueue(piece);
+    if (streams_ > 1 && piece.header.bytes < piece.header.put_bytes) break;
   }
 }
 

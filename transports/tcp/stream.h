@@ -105,6 +105,7 @@ class Stream {
   size_t retire_held(size_t bytes);
   void enqueue_hello(const FrameHeader& header, std::span<const std::byte> hello);
   void enqueue(const Outbox::Piece& piece);
+  uint32_t share_of(uint32_t put_bytes) const;
   void fill();
   size_t gather(std::array<iovec, 2 * kBatch + 1>& into, size_t& total) const;
   void retire(size_t bytes);
@@ -114,9 +115,11 @@ class Stream {
   std::vector<std::byte> sealed_hello_;
   std::optional<RecordSealer> sealer_;
   std::optional<RecordOpener> opener_;
+  const uint32_t streams_;            // of this peer
   const uint32_t whole_piece_bytes_;  // where the network does not want shorter ones
   uint32_t piece_bytes_max_;
   uint32_t unsent_bytes_max_ = 0;  // 0: no limit
+  bool is_networked_ = false;      // both ends have addresses of their own
   bool is_bbr_ = false;            // the congestion control, over a network
   uint64_t pace_;                  // bytes a second, at most
   uint64_t unmeasured_bytes_ = 0;  // written since the network's rate was looked up

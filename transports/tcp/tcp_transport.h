@@ -45,6 +45,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   Capabilities capabilities() const override {
     return {.name = "tcp",
             .op_bytes_max = tcp::kPutBytesMax,
+            .spread_bytes_min = streams_ > 1 ? tcp::kSharedBytesMin : SIZE_MAX,
             .polls_kernel = true,
             .silence_max_ns = silence_max_ns_};
   }

@@ -126,13 +126,18 @@ class Predictor {
   }
 
   /// Of the request's call. What limiters of links had saved up when calls were measured does not
-  /// last.
+  /// last. Of longer calls than those the simulation knows what links take, and the shortest
+  /// measured ones what is not in its model: how long ranks wait for CPUs.
   double call_s(const Choice& choice) const {
     const auto simulated =
         std::ranges::find(request_.simulated, choice.algorithm, &SimulatedTime::algorithm);
     if (simulated == request_.simulated.end()) return seconds(choice, request_.bytes);
-    if (request_.bytes > longest_of(choice.collective)) return simulated->seconds;
-    return std::max(simulated->busiest_s, seconds(choice, request_.bytes));
+    if (request_.bytes <= longest_of(choice.collective))
+      return std::max(simulated->busiest_s, seconds(choice, request_.bytes));
+    if (request_.times.empty()) return simulated->seconds;
+    const size_t shortest = request_.times.front().bytes;
+    const double waiting_s = seconds(choice, shortest) - modelled_s(choice, shortest);
+    return simulated->seconds + std::max(waiting_s, 0.0);
   }
 
   double link_s(const Choice& choice, size_t bytes) const {

@@ -112,6 +112,25 @@ TEST_F(JobNetworks, CallsMeasuredOnIdleLinksDoNotHideSharedOnes) {
   EXPECT_NE(choose(request).algorithm, Algorithm::direct);
 }
 
+// Where many ranks share few CPUs, an algorithm of many messages takes long for short calls,
+// whatever links are like: 4 KiB on 16 ranks took five times as long by direct as by leaders.
+TEST_F(JobNetworks, WhatCallsWaitForCpusIsAddedToWhatLinksTake) {
+  JobNetwork known(unequal_hosts(), 0);
+  PlanRequest request = asked(known.network(), Collective::all_reduce, 4096);
+  request.cost.inter = {100e-6, 5e-6, 40e-9};
+  request.simulated = known.simulated(request);
+  const auto by = [&](Algorithm algorithm) {
+    const PlanDecision decision = choose(request);
+    return std::ranges::find(decision.candidates, algorithm, &Candidate::algorithm)->predicted_us;
+  };
+  const double direct_us = by(Algorithm::direct), leaders_us = by(Algorithm::leaders);
+  request.times = {{Collective::all_reduce, Algorithm::direct, 8, 9e-3},
+                   {Collective::all_reduce, Algorithm::leaders, 8, 3e-3}};
+  EXPECT_GT(by(Algorithm::direct), direct_us + 5000);
+  EXPECT_GT(by(Algorithm::leaders), leaders_us);
+  EXPECT_LT(by(Algorithm::leaders), leaders_us + 3000);
+}
+
 TEST_F(JobNetworks, LeaveToAlgorithmsWhatTheyDoAsWell) {
   JobNetwork known(unequal_hosts(), 0);  // two_level reaches the bound
   EXPECT_NE(decision_on(known, Collective::all_reduce, 8 * kMiB).algorithm, Algorithm::synthesized);

@@ -158,9 +158,9 @@ int JobNetwork::root_of(Collective collective, int root) {
   return traits_of(collective).is_rooted() ? root : 0;
 }
 
-int JobNetwork::waves_of(const Packing& packing, size_t bytes) const {
+int JobNetwork::chunks_of(const Packing& packing, size_t bytes) const {
   const ScheduleKey& key = packing.forest.key;
-  return waves_for(request_on(network_, key.collective, key.root, bytes), packing.forest);
+  return chunks_for(request_on(network_, key.collective, key.root, bytes), packing.forest);
 }
 
 JobNetwork::Packing& JobNetwork::find_or_pack(Collective collective, int root) {
@@ -189,18 +189,18 @@ JobNetwork::Packing JobNetwork::pack(Collective collective, int root) {
 }
 
 JobNetwork::Made& JobNetwork::find_or_write(Packing& packing, size_t bytes) {
-  const int waves = waves_of(packing, bytes);
-  const auto found = packing.waves.find(waves);
-  return found != packing.waves.end()
+  const int chunks = chunks_of(packing, bytes);
+  const auto found = packing.chunks.find(chunks);
+  return found != packing.chunks.end()
              ? found->second
-             : packing.waves.emplace(waves, write(packing, waves)).first->second;
+             : packing.chunks.emplace(chunks, write(packing, chunks)).first->second;
 }
 
-JobNetwork::Made JobNetwork::write(const Packing& packing, int waves) const {
+JobNetwork::Made JobNetwork::write(const Packing& packing, int chunks) const {
   Made made;
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
-  made.all = write_schedules(packing.forest, waves);
+  made.all = write_schedules(packing.forest, chunks);
   made.own = made.all.schedules[static_cast<size_t>(rank_)];
   made.partners = partners_of(made.all.schedules);
   if (!keeps_all_) made.all.schedules = {};

@@ -39,7 +39,7 @@ class JobNetwork {
 
   /// What the planner is to know of schedules for `request`; nothing where they are out of the
   /// question. Makes and proves one where that may gain, or is forced: which of 1,024 ranks takes
-  /// seconds, once for each collective, root and number of waves. Unforced also simulates it and
+  /// seconds, once for each collective, root and number of chunks. Unforced also simulates it and
   /// the algorithms, once for each power of two of bytes.
   std::optional<MadeSchedule> find(const PlanRequest& request);
   /// What algorithms take, fastest first: simulated once for each power of two of bytes. Nothing
@@ -54,7 +54,7 @@ class JobNetwork {
   SimulatedSynthesis simulate(Collective collective, int root, size_t bytes);
 
  private:
-  /// For calls of so many waves.
+  /// For calls of so many chunks.
   struct Made {
     Synthesized all;  // without schedules, unless they are simulated or kept
     double made_s = 0;
@@ -65,16 +65,16 @@ class JobNetwork {
   struct Packing {
     Forest forest;
     double made_s = 0;
-    std::string why_not;        // empty: there is one
-    std::map<int, Made> waves;  // by their number
+    std::string why_not;         // empty: there is one
+    std::map<int, Made> chunks;  // by their number
   };
 
   Packing& find_or_pack(Collective collective, int root);
   Packing pack(Collective collective, int root);
-  int waves_of(const Packing& packing, size_t bytes) const;
+  int chunks_of(const Packing& packing, size_t bytes) const;
   /// Requires that there is a forest.
   Made& find_or_write(Packing& packing, size_t bytes);
-  Made write(const Packing& packing, int waves) const;
+  Made write(const Packing& packing, int chunks) const;
   /// Nothing where it cannot be simulated.
   const SimulatedCall& call_of(Made& made, size_t bytes);
   const std::vector<SimulatedTime>& algorithms_on(Collective collective, int root, size_t bytes);

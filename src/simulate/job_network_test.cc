@@ -178,7 +178,7 @@ TEST_F(JobNetworks, MakeForLargeJobsWhatIsForced) {
   EXPECT_EQ(known.schedule(Collective::broadcast, 0, kMiB).rank, 3);
 }
 
-TEST_F(JobNetworks, LongVectorsHaveMoreWaves) {
+TEST_F(JobNetworks, LongVectorsHaveMoreChunks) {
   JobNetwork known(with_slow_host(), 0);
   const auto blocks = [&](size_t bytes) {
     decision_on(known, Collective::all_reduce, bytes);

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kTreeSlicesMax = 128;
 constexpr double kTreeSlice_s = 200e-6;
 constexpr size_t kTreeSliceMin = 16 << 10, kTreeSliceMax = 512 << 10;
-// Blocks are at least this part of a slice long, where there are several waves.
-constexpr size_t kWavesOfSlice = 2;
+// Blocks are at least this part of a slice long, where there are several chunks.
+constexpr size_t kChunksOfSlice = 2;
 
 /// Of a long block.
 size_t least_slice_bytes(const PlanRequest& request) {
@@ -33,11 +33,11 @@ size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made) {
   return std::min(wanted, (block / 64 + 1) * 64);
 }
 
-int waves_for(const PlanRequest& request, const Forest& forest) {
+int chunks_for(const PlanRequest& request, const Forest& forest) {
   const size_t block = std::bit_floor(request.bytes) / static_cast<size_t>(forest.spread.blocks);
-  const auto most = static_cast<size_t>(waves_max(forest));
-  const size_t waves = std::bit_floor(block / (least_slice_bytes(request) / kWavesOfSlice));
-  return static_cast<int>(std::clamp<size_t>(waves, 1, most));
+  const auto most = static_cast<size_t>(chunks_max(forest));
+  const size_t chunks = std::bit_floor(block / (least_slice_bytes(request) / kChunksOfSlice));
+  return static_cast<int>(std::clamp<size_t>(chunks, 1, most));
 }
 
 CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
@@ -56,7 +56,7 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
   const int64_t begin_ns = clock.now_ns();
   try {
     const Forest forest = make_forest(routes, request.collective, request.root);
-    simulated.made = write_schedules(forest, waves_for(request, forest));
+    simulated.made = write_schedules(forest, chunks_for(request, forest));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
     simulated.why_not = error.failure().reason;

@@ -24,7 +24,7 @@ struct SimulatedSynthesis {
 
 /// How often the forest is repeated for such a call: so often that blocks are some slices long, as
 /// short messages cost too much.
-int waves_for(const PlanRequest& request, const Forest& forest);
+int chunks_for(const PlanRequest& request, const Forest& forest);
 SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
                                         const SimulationWay& way = {});
 /// Adds to what was made, and is in `simulated`, what it takes.

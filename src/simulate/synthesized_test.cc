@@ -49,16 +49,16 @@ TEST_F(SimulateSynthesized, RepeatsTheForestAsOftenAsIsWorthIt) {
   for (size_t i = 0; i < 4; ++i) fast.links[i].s_per_byte /= 2;
   Routes routes(fast);
   const Forest forest = make_forest(routes, Collective::all_reduce, 0);
-  const auto seconds = [&](size_t bytes, int waves) {
-    const Synthesized made = write_schedules(forest, waves);
+  const auto seconds = [&](size_t bytes, int chunks) {
+    const Synthesized made = write_schedules(forest, chunks);
     return simulate_call(routes, call_for(all_reduce_on(fast, bytes), made)).seconds();
   };
-  const auto waves = [&](size_t bytes) { return waves_for(all_reduce_on(fast, bytes), forest); };
-  EXPECT_EQ(waves(8), 1);
-  EXPECT_EQ(waves(64 << 20), waves_max(forest));
-  EXPECT_LT(seconds(64 << 10, waves(64 << 10)), seconds(64 << 10, waves_max(forest)));
-  EXPECT_LT(seconds(8 << 20, waves(8 << 20)), seconds(8 << 20, waves(64 << 10)));
-  EXPECT_EQ(waves_max(make_forest(routes, Collective::all_gather, 0)), 1);
+  const auto chunks = [&](size_t bytes) { return chunks_for(all_reduce_on(fast, bytes), forest); };
+  EXPECT_EQ(chunks(8), 1);
+  EXPECT_EQ(chunks(64 << 20), chunks_max(forest));
+  EXPECT_LT(seconds(64 << 10, chunks(64 << 10)), seconds(64 << 10, chunks_max(forest)));
+  EXPECT_LT(seconds(8 << 20, chunks(8 << 20)), seconds(8 << 20, chunks(64 << 10)));
+  EXPECT_EQ(chunks_max(make_forest(routes, Collective::all_gather, 0)), 1);
 }
 
 TEST_F(SimulateSynthesized, RunsShortMessagesInListOrder) {

@@ -1,6 +1,7 @@
 #include "synthesize/flatten.h"
 
 #include <algorithm>
+#include <cassert>
 #include <set>
 #include <utility>
 
@@ -25,8 +26,10 @@ class ParentedTree {
       if (node == ancestor) return true;
     return false;
   }
-  /// By how much the sum of all depths grows. Requires that `parent` is not below the node.
+  /// By how much the sum of all depths grows. Requires that `parent` is neither the node nor below
+  /// it.
   int64_t growth(int node, int parent) const {
+    assert(!has(parent, node));
     return below_[static_cast<size_t>(node)] *
            (depths_[static_cast<size_t>(parent)] + 1 - depths_[static_cast<size_t>(node)]);
   }

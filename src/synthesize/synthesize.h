@@ -39,13 +39,13 @@ struct Forest {
 /// links without limits), exhausted where there are too many ranks, or too many hosts of which no
 /// two are alike.
 Forest make_forest(Routes& routes, Collective collective, int root);
-/// All ranks' schedules, which the verifier has proven: the forest `waves` times, one after the
-/// other for parts of the vector. Requires 1 <= waves <= waves_max.
-Synthesized write_schedules(const Forest& forest, int waves);
+/// All ranks' schedules, which the verifier has proven: the forest `chunks` times, one after the
+/// other for parts of the vector. Requires 1 <= chunks <= chunks_max.
+Synthesized write_schedules(const Forest& forest, int chunks);
 /// 1 but for an all_reduce.
-int waves_max(const Forest& forest);
-inline constexpr int kWavesMax = 32;
-/// Both, with as many waves as there may be.
+int chunks_max(const Forest& forest);
+inline constexpr int kChunksMax = 32;
+/// Both, with as many chunks as there may be.
 Synthesized synthesize(Routes& routes, Collective collective, int root);
 inline constexpr int kSynthesizedRanksMax = 2048;
 

@@ -14,27 +14,27 @@
 namespace ropewalk {
 namespace {
 
-constexpr int64_t kWaveMessagesMax = 200'000;  // of all ranks, where there are several waves
-constexpr int64_t kUsualWavesMax = 8, kManyWavesMessagesMax = 20'000;
+constexpr int64_t kChunkMessagesMax = 200'000;  // of all ranks, where there are several chunks
+constexpr int64_t kUsualChunksMax = 8, kManyChunksMessagesMax = 20'000;
 
 /// Steps of all ranks in the order of the messages, in which none waits for one after it: so they
 /// run with any number of credits, and in list order.
 ///
-/// Where data goes both ways the forest is repeated in waves, for parts of the vector. A stream
-/// passes one block after the other, and all blocks of a wave end together: where two are of one
-/// stream, the second is late by no more than a wave. Within a wave the first trees of all roots
+/// Where data goes both ways the forest is repeated in chunks, for parts of the vector. A stream
+/// passes one block after the other, and all blocks of a chunk end together: where two are of one
+/// stream, the second is late by no more than a chunk. Within a chunk the first trees of all roots
 /// come first, then their second ones: a sum is complete when the last rank has come to it. Those
-/// who have several to tell of all begin with another one. Each wave goes from the same ranks to
+/// who have several to tell of all begin with another one. Each chunk goes from the same ranks to
 /// the same, so that none gets ahead.
 class ScheduleWriter {
  public:
-  ScheduleWriter(const Forest& forest, int waves)
-      : messages_(forest.spread.messages), waves_(waves), in_a_row_(forest.spread.blocks) {
+  ScheduleWriter(const Forest& forest, int chunks)
+      : messages_(forest.spread.messages), chunks_(chunks), in_a_row_(forest.spread.blocks) {
     const int ranks = forest.key.ranks;
     // Blocks of a rank follow each other, where ranks have parts.
     if (traits_of(forest.key.collective).has_parts()) in_a_row_ /= ranks;
     for (int rank = 0; rank < ranks; ++rank)
-      schedules_.push_back({ranks, rank, forest.spread.blocks * waves_, 0, {}, {}});
+      schedules_.push_back({ranks, rank, forest.spread.blocks * chunks_, 0, {}, {}});
   }
 
   std::vector<Schedule> run(TreeUse use) {
@@ -44,9 +44,9 @@ class ScheduleWriter {
       std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
         return std::tuple(message.round, -message.depth, message.turn);
       });
-      for (int wave = 0; wave < waves_; ++wave)
+      for (int chunk = 0; chunk < chunks_; ++chunk)
         for (const TreeMessage& message : messages_)
-          add(block_of(message, wave), message.to, message.from, StepOp::send_reduce,
+          add(block_of(message, chunk), message.to, message.from, StepOp::send_reduce,
               StepOp::recv_reduce, 0);
     }
     if (!use.outwards) return std::move(schedules_);
@@ -55,17 +55,17 @@ class ScheduleWriter {
     std::ranges::stable_sort(messages_, {}, [](const TreeMessage& message) {
       return std::tuple(message.round, message.depth, message.turn);
     });
-    for (int wave = 0; wave < waves_; ++wave)
+    for (int chunk = 0; chunk < chunks_; ++chunk)
       for (const TreeMessage& message : messages_)
-        add(block_of(message, wave), message.from, message.to, StepOp::send_copy, StepOp::recv_copy,
-            lane);
+        add(block_of(message, chunk), message.from, message.to, StepOp::send_copy,
+            StepOp::recv_copy, lane);
     return std::move(schedules_);
   }
 
  private:
-  int block_of(const TreeMessage& message, int wave) const {
+  int block_of(const TreeMessage& message, int chunk) const {
     const int row = message.block / in_a_row_, place = message.block % in_a_row_;
-    return (row * waves_ + wave) * in_a_row_ + place;
+    return (row * chunks_ + chunk) * in_a_row_ + place;
   }
   void add(int block, int from, int to, StepOp send, StepOp receive, uint8_t lane) {
     schedules_[static_cast<size_t>(from)].steps.push_back({send, lane, to, block, -1});
@@ -73,7 +73,7 @@ class ScheduleWriter {
   }
 
   std::vector<TreeMessage> messages_;
-  const int waves_;
+  const int chunks_;
   int in_a_row_;  // blocks
   std::vector<Schedule> schedules_;
 };
@@ -105,22 +105,23 @@ void prove(Synthesized& made) {
 
 }  // namespace
 
-int waves_max(const Forest& forest) {
+int chunks_max(const Forest& forest) {
   if (forest.key.collective != Collective::all_reduce) return 1;
   const int64_t messages = std::max<int64_t>(std::ssize(forest.spread.messages), 1);
-  const int64_t usual = std::clamp<int64_t>(kWaveMessagesMax / messages, 1, kUsualWavesMax);
-  return static_cast<int>(std::clamp<int64_t>(kManyWavesMessagesMax / messages, usual, kWavesMax));
+  const int64_t usual = std::clamp<int64_t>(kChunkMessagesMax / messages, 1, kUsualChunksMax);
+  return static_cast<int>(
+      std::clamp<int64_t>(kManyChunksMessagesMax / messages, usual, kChunksMax));
 }
 
-Synthesized write_schedules(const Forest& forest, int waves) {
-  assert(waves >= 1 && waves <= waves_max(forest));
+Synthesized write_schedules(const Forest& forest, int chunks) {
+  assert(chunks >= 1 && chunks <= chunks_max(forest));
   Synthesized made;
   made.least_s_per_byte = forest.least_s_per_byte;
   made.depth = forest.spread.depth;
   made.busy_s_per_byte = forest.spread.s_per_byte;
   made.busiest = forest.spread.busiest;
   made.key = forest.key;
-  made.schedules = ScheduleWriter(forest, waves).run(tree_use(forest.key.collective));
+  made.schedules = ScheduleWriter(forest, chunks).run(tree_use(forest.key.collective));
   made.trees = made.schedules[0].blocks;
   for (const Schedule& schedule : made.schedules)
     made.steps = std::max(made.steps, static_cast<int>(schedule.steps.size()));
@@ -133,7 +134,7 @@ Synthesized write_schedules(const Forest& forest, int waves) {
 
 Synthesized synthesize(Routes& routes, Collective collective, int root) {
   const Forest forest = make_forest(routes, collective, root);
-  return write_schedules(forest, waves_max(forest));
+  return write_schedules(forest, chunks_max(forest));
 }
 
 }  // namespace ropewalk

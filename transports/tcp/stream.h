@@ -85,6 +85,10 @@ class Stream {
   static constexpr uint32_t kInlineBytes = 216;   // payload copied behind its header
   static constexpr size_t kHeldBytes = 40 << 10;  // two of the longest urgent puts, and more
   static_assert(kHeldBytes <= RecordCipher::kMixedBytesMax);
+  // Once so much is held it leaves. The peer begins with the first of some short messages while
+  // others are on their way; a virtual network hands on what is written at once only when it is
+  // whole.
+  static constexpr size_t kHeldLongEnough = 12 << 10;
 
   struct Outgoing {
     std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload

@@ -32,7 +32,8 @@ struct SimulatedMessage {
   bool added;                  // to what the receiver has; else stored
 };
 
-inline constexpr uint64_t kSimulatedStepsMax = 40'000'000;
+/// Each takes some 130 bytes: 4 GB.
+inline constexpr uint64_t kSimulatedStepsMax = 30'000'000;
 inline constexpr uint64_t kSimulatedMessagesMax = 400'000'000;
 
 struct CallToSimulate {

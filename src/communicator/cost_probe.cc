@@ -43,22 +43,42 @@ constexpr double kFar = 8;
 /// does in each call after a pause, more than a rate.
 constexpr double kFarLatency_s = 5e-3;
 constexpr size_t kFarBytes = 64 << 10;
+constexpr size_t kUsualBytesMax = 256 << 10;  // of links of some 100 Mbit/s
 constexpr std::array<size_t, 5> kTransferBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20};
 
 double seconds_since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
+/// What is sent, and as much that is received. To make a page present takes as long as to send it
+/// over a slow link: no more than is used.
+class TransferMemory {
+ public:
+  explicit TransferMemory(Communicator& communicator) : communicator_(communicator) {}
+
+  void reserve(size_t bytes) {
+    if (bytes <= bytes_) return;
+    memory_ = communicator_.allocate<uint8_t>(2 * bytes);
+    bytes_ = bytes;
+  }
+  std::span<uint8_t> out(size_t bytes) const { return memory_.span().first(bytes); }
+  std::span<uint8_t> in(size_t bytes) const { return memory_.span().subspan(bytes_, bytes); }
+
+ private:
+  Communicator& communicator_;
+  Buffer<uint8_t> memory_;
+  size_t bytes_ = 0;
+};
+
 /// The link between two hosts, measured by the ranks at both ends. The lower one keeps the clock
 /// and tells the other how much comes next.
 class LinkProbe {
  public:
-  LinkProbe(Communicator& communicator, int peer, Buffer<uint8_t>& buffer)
+  LinkProbe(Communicator& communicator, int peer, TransferMemory& memory)
       : communicator_(communicator),
         peer_(peer),
         leads_(communicator.rank() < peer),
-        out_(buffer.span().first(buffer.span().size() / 2)),
-        in_(buffer.span().subspan(buffer.span().size() / 2)) {}
+        memory_(memory) {}
 
   /// On the rank that follows: zeros.
   LinkCost run() {
@@ -89,9 +109,10 @@ class LinkProbe {
     for (int i = 0; !is_last; ++i) {
       const auto begin = SteadyClock::now();
       if (leads_)
-        out_[0] = is_last = i + 1 == times || (i > 0 && seconds_since(first) > kPinging_s);
+        memory_.out(1)[0] = is_last =
+            i + 1 == times || (i > 0 && seconds_since(first) > kPinging_s);
       for (int m = 0; m < messages; ++m) leads_ ? send(1) : receive(1);
-      if (!leads_) is_last = in_[0] != 0;
+      if (!leads_) is_last = memory_.in(1)[0] != 0;
       leads_ ? receive(1) : send(1);
       if (i > 0) least_s = std::min(least_s, seconds_since(begin));
     }
@@ -134,6 +155,7 @@ class LinkProbe {
   }
 
   double lead_transfer(size_t bytes) {
+    memory_.reserve(bytes);
     announce(bytes);
     const auto begin = SteadyClock::now();
     exchange(bytes);
@@ -145,20 +167,21 @@ class LinkProbe {
       uint64_t bytes = 0;
       communicator_.recv(std::span(&bytes, 1), peer_);
       if (bytes == 0) return 0;
-      if (bytes > in_.size())
+      if (bytes > kTransferBytes.back())
         throw Error(ErrorCode::protocol, "communicator",
                     fmt::format("rank {} measures links with {} bytes", peer_, bytes),
                     "install the same Ropewalk on every rank");
+      memory_.reserve(bytes);  // where that takes long, the next such transfer tells the rate
       exchange(bytes);
     }
   }
 
   void announce(uint64_t bytes) { communicator_.send(std::span(&bytes, 1), peer_); }
-  void send(size_t bytes) { communicator_.send(out_.first(bytes), peer_); }
-  void receive(size_t bytes) { communicator_.recv(in_.first(bytes), peer_); }
+  void send(size_t bytes) { communicator_.send(memory_.out(bytes), peer_); }
+  void receive(size_t bytes) { communicator_.recv(memory_.in(bytes), peer_); }
   void exchange(size_t bytes) {
-    const std::array<Call, 2> both = {Call::recv(in_.first(bytes), peer_),
-                                      Call::send(out_.first(bytes), peer_)};
+    const std::array<Call, 2> both = {Call::recv(memory_.in(bytes), peer_),
+                                      Call::send(memory_.out(bytes), peer_)};
     communicator_.start_group(both).wait();
   }
 
@@ -166,7 +189,7 @@ class LinkProbe {
   const int peer_;
   const bool leads_;
   bool shows_rate_ = false;  // the last transfer: most of it was moving bytes
-  const std::span<uint8_t> out_, in_;
+  TransferMemory& memory_;
 };
 
 double measure_adding_s_per_byte() {
@@ -191,8 +214,9 @@ class RingProbe {
       : communicator_(communicator),
         hosts_(hosts),
         host_(hosts.host_of[static_cast<size_t>(communicator.rank())]),
-        measures_(communicator.rank() == first_of(host_)) {
-    if (measures_) buffer_ = communicator.allocate<uint8_t>(2 * kTransferBytes.back());
+        measures_(communicator.rank() == first_of(host_)),
+        memory_(communicator) {
+    if (measures_) memory_.reserve(kUsualBytesMax);
   }
 
   int links() const { return hosts_.count() == 2 ? 1 : hosts_.count(); }
@@ -206,7 +230,7 @@ class RingProbe {
     for (const int turn : {0, 1, 2})
       for (const int link : {host_, wrap(host_ - 1, hosts_.count())})
         if (link < links() && turn_of(link) == turn && is_wanted(link))
-          measure(link, LinkProbe(communicator_, first_of(other_end(link)), buffer_));
+          measure(link, LinkProbe(communicator_, first_of(other_end(link)), memory_));
   }
 
  private:
@@ -218,7 +242,7 @@ class RingProbe {
   const Hosts& hosts_;
   const int host_;
   const bool measures_;
-  Buffer<uint8_t> buffer_;
+  TransferMemory memory_;
 };
 
 /// Those that are known, not 0, in ascending order.

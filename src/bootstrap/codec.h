@@ -25,6 +25,7 @@ inline constexpr size_t kSharedBytesMax = 255;
 /// Of two texts of which one follows the other: how much the second repeats of the first.
 inline size_t shared_bytes(std::string_view before, std::string_view text) {
   const size_t most = std::min({before.size(), text.size(), kSharedBytesMax});
+  if (before.substr(0, most) == text.substr(0, most)) return most;  // as a rule
   const auto differ = std::mismatch(before.begin(), before.begin() + most, text.begin()).first;
   return static_cast<size_t>(differ - before.begin());
 }
@@ -39,14 +40,17 @@ inline std::string_view item_of(const TransportInfos& map, const std::string& na
 
 class Writer {
  public:
-  void raw(ByteSpan bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  /// `bytes`: that will do, as a rule.
+  explicit Writer(size_t bytes = 256) : bytes_(bytes) {}
+
+  void raw(ByteSpan bytes) { std::ranges::copy(bytes, more(bytes.size())); }
   void magic() { raw(std::as_bytes(std::span(kMagic))); }
   void zeros(size_t count) {
     for (size_t i = 0; i < count; ++i) integer(uint8_t{0});
   }
   template <std::integral T>
   void integer(T value, T = 0, T = 0) {
-    little_endian::append(bytes_, value);
+    little_endian::store(more(sizeof value), value);
   }
   template <class Enum>
   void code(Enum value, Enum, Enum) {
@@ -104,10 +108,20 @@ class Writer {
     static_cast<void>(condition);
   }
 
-  Bytes take() { return std::move(bytes_); }
+  Bytes take() {
+    bytes_.resize(end_);
+    return std::move(bytes_);
+  }
 
  private:
+  /// Where so many go.
+  std::byte* more(size_t count) {
+    if (bytes_.size() - end_ < count) bytes_.resize(std::max(2 * bytes_.size(), end_ + count));
+    return bytes_.data() + std::exchange(end_, end_ + count);
+  }
+
   Bytes bytes_;
+  size_t end_ = 0;  // of what is written
 };
 
 /// Every read checks; after the first that fails all further ones give nothing and done() is false.
@@ -151,10 +165,13 @@ class Reader {
     integer(shared, uint8_t{0}, static_cast<uint8_t>(std::min(before.size(), kSharedBytesMax)));
     integer(length, uint16_t{0}, static_cast<uint16_t>(bytes_max));
     const ByteSpan taken = take(ok_ ? length : 0);
-    text.reserve(shared + taken.size());
-    text.assign(before.substr(0, shared));
-    text.append(reinterpret_cast<const char*>(taken.data()), taken.size());
-    require(text.size() <= bytes_max && shared_bytes(before, text) == shared);
+    if (!ok_) return;
+    const std::string_view rest(reinterpret_cast<const char*>(taken.data()), taken.size());
+    text.reserve(shared + rest.size());
+    text.assign(before.substr(0, shared)).append(rest);
+    const bool shares_more = shared < std::min(before.size(), kSharedBytesMax) && !rest.empty() &&
+                             before[shared] == rest[0];
+    require(text.size() <= bytes_max && !shares_more);
   }
   void texts_after(const std::vector<std::string>& before, std::vector<std::string>& list,
                    size_t items_max, size_t bytes_max) {
@@ -204,8 +221,12 @@ class Reader {
   /// One at least. read(item, the one before it or null).
   void until_end(auto& items, const auto& read) {
     do {
+      const size_t bytes_left = rest_.size();
       items.emplace_back();
       read(items.back(), items.size() > 1 ? &items[items.size() - 2] : nullptr);
+      // The first tells what those that follow share, which are as long as the second, or so.
+      const size_t bytes = bytes_left - rest_.size();
+      if (items.size() == 2 && bytes > 0) items.reserve(3 + rest_.size() / bytes * 9 / 8);
     } while (ok_ && !rest_.empty());
   }
   void require(bool condition) { ok_ = ok_ && condition; }

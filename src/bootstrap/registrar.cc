@@ -28,7 +28,8 @@ Registrar::Registrar(PeerTable& table, int own, int64_t deadline_ns, JobMonitor&
       own_(own),
       deadline_ns_(deadline_ns),
       monitor_(monitor),
-      statements_(statements) {
+      statements_(statements),
+      come_(table.size()) {
   assert(own >= 0 && static_cast<size_t>(own) < table.size());
   assert(table[static_cast<size_t>(own)].rank == own);
 }
@@ -93,7 +94,7 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
       for (const Joiner& joiner : join->joiners)
         note_came(static_cast<uint32_t>(joiner.record.rank));
     if (monitor_.failure() != nullptr) return;  // it has been told
-    if (join) return enroll(entry, join->size, join->joiners, now_ns);
+    if (join) return enroll(entry, std::make_shared<const Join>(std::move(*join)), now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
     if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
@@ -104,15 +105,17 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
 }
 
 void Registrar::note_came(uint32_t rank) {
-  if (rank > 0 && rank < table_.size()) come_.insert(rank);
+  if (rank < table_.size()) come_[rank] = true;
 }
 
-void Registrar::enroll(Entry& entry, uint32_t size, std::vector<Joiner>& joiners, int64_t now_ns) {
-  for (Joiner& joiner : joiners)
-    if (monitor_.failure() == nullptr) enroll(entry, size, joiner, now_ns);
+void Registrar::enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns) {
+  for (const Joiner& joiner : join->joiners)
+    if (monitor_.failure() == nullptr)
+      enroll(entry, join->size, joiner, {join, &joiner.record}, now_ns);
 }
 
-void Registrar::enroll(Entry& entry, uint32_t size, Joiner& joiner, int64_t now_ns) {
+void Registrar::enroll(Entry& entry, uint32_t size, const Joiner& joiner,
+                       std::shared_ptr<const PeerRecord> shared, int64_t now_ns) {
   const PeerRecord& record = joiner.record;
   if (size != table_.size())
     return fail(ErrorCode::mismatch,
@@ -153,7 +156,7 @@ void Registrar::enroll(Entry& entry, uint32_t size, Joiner& joiner, int64_t now_
     log(LogLevel::debug, own_, "{} joined from {}: {} of {}", describe(record), entry.source,
         joined_, table_.size());
   if (is_local()) joined_here_.push_back({joiner, now_ns + remaining_ns, entry.number});
-  if (!is_taken) table_.set(static_cast<size_t>(record.rank), std::move(joiner.record));
+  if (!is_taken) table_.share(static_cast<size_t>(record.rank), std::move(shared));
 }
 
 bool Registrar::may_come_through(const Entry& entry, int rank) const {
@@ -186,7 +189,7 @@ std::vector<int> Registrar::missing() const {
 
 bool Registrar::all_have_come_but(const std::set<int>& ended) const {
   for (uint32_t rank = 1; rank < table_.size(); ++rank)
-    if (!come_.contains(rank) && !ended.contains(static_cast<int>(rank))) return false;
+    if (!come_[rank] && !ended.contains(static_cast<int>(rank))) return false;
   return true;
 }
 

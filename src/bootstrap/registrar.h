@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <list>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -95,8 +96,9 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void note_came(uint32_t rank);
-  void enroll(Entry& entry, uint32_t size, std::vector<Joiner>& joiners, int64_t now_ns);
-  void enroll(Entry& entry, uint32_t size, Joiner& joiner, int64_t now_ns);
+  void enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns);
+  void enroll(Entry& entry, uint32_t size, const Joiner& joiner,
+              std::shared_ptr<const PeerRecord> shared, int64_t now_ns);
   /// A local registrar's, of one that has gone: true where rank 0 has not heard of it yet.
   bool withdraw(const Entry& entry);
   /// Rank 0's, of a job that has not failed.
@@ -119,7 +121,7 @@ class Registrar {
   int64_t begun_ns_ = 0, tell_next_ns_ = 0;
   std::list<Entry> entries_;
   std::vector<Joined> joined_here_;  // a local registrar's
-  std::set<uint32_t> come_;          // ranks other than 0 whose Join has come
+  std::vector<bool> come_;           // ranks whose Join has come
 };
 
 }  // namespace ropewalk::bootstrap

@@ -323,9 +323,11 @@ template std::optional<Admission> decode(ByteSpan);
 
 Bytes frame(FrameType type, ByteSpan payload) {
   assert(payload.size() <= kFramePayloadMax);
-  Bytes frame = encode(FrameHeader{static_cast<uint32_t>(payload.size()), type});
-  frame.insert(frame.end(), payload.begin(), payload.end());
-  return frame;
+  const FrameHeader header{static_cast<uint32_t>(payload.size()), type};
+  Writer out(kFrameHeaderBytes + payload.size());
+  fields(out, header);
+  out.raw(payload);
+  return out.take();
 }
 Bytes frame(const Join& join) {
   return frame(FrameType::join, encode(join));

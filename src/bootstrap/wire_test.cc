@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bootstrap/codec.h"
 #include "bootstrap/statements.h"
 
 namespace ropewalk::bootstrap {
@@ -127,6 +128,25 @@ TEST(Wire, ARecordRepeatsNothingOfTheOneBefore) {
   both.resize(encode(first).size());
   both.insert(both.end(), repeating.begin(), repeating.end());
   EXPECT_FALSE(decode<Records>(both)) << "it says what goes without saying";
+}
+
+TEST(Wire, ATextSharesAllItCan) {
+  const auto is_read = [](std::string_view before, uint8_t shared, const std::string& rest) {
+    Writer out;
+    out.integer(shared);
+    out.text(rest, rest.size());
+    const Bytes bytes = out.take();
+    Reader in(bytes);
+    std::string text;
+    in.text_after(before, text, 300);
+    return in.done() && text == std::string(before.substr(0, shared)) + rest;
+  };
+  EXPECT_TRUE(is_read("abc", 3, "") && is_read("abc", 3, "d") && is_read("abc", 1, ""));
+  EXPECT_TRUE(is_read("abc", 1, "x") && is_read("", 0, "x"));
+  EXPECT_FALSE(is_read("abc", 1, "b") || is_read("abc", 0, "abc") || is_read("abc", 4, ""));
+  const std::string before(300, 'x');
+  EXPECT_TRUE(is_read(before, 255, before.substr(255)));
+  EXPECT_FALSE(is_read(before, 254, before.substr(254)) || is_read(before, 255, "yy" + before));
 }
 
 TEST(Wire, TransportInfosAreInOrderAndBounded) {

@@ -106,6 +106,7 @@ void Job::leave(const CallsMade& calls, const std::function<bool()>& progress) {
 /// Of what this rank has offered; each is made once.
 std::unique_ptr<Transport> Job::make(const TransportProvider& provider, const PeerTable& ranks) {
   std::vector<std::string> infos;
+  infos.reserve(ranks.size());
   for (const PeerRecord& record : ranks)
     infos.emplace_back(provider.maps && !is_local(record.rank) ? "" : info_of(record, provider));
   const auto offer = std::ranges::find(offers_, &provider, &TransportOffer::provider);
@@ -164,45 +165,54 @@ bool Job::rank_zero_says(std::string_view word) const {
 
 /// Finds out who is where.
 void Job::meet_others() {
-  std::map<std::string, int> host_numbers;
+  std::map<std::string_view, int> host_numbers;
   struct OnHost {
     int ranks = 0;
-    std::map<std::string, std::vector<int>> lists;  // of CPUs that ranks may use, by their texts
-    std::set<int> cpus;                             // all of them
+    std::map<std::string_view, std::vector<int>> lists;  // of CPUs that ranks may use, by texts
+    std::set<int> cpus;                                  // all of them
   };
-  std::map<int, OnHost> on_hosts;
+  std::vector<OnHost> on_hosts;
   const PeerTable& ranks = world_->records();
-  std::vector<std::vector<int>> local_cpus;
-  for (int peer = 0; peer < size(); ++peer) {
-    const PeerRecord& record = ranks[static_cast<size_t>(peer)];
-    hosts_.push_back(host_numbers.try_emplace(record.host_id, static_cast<int>(host_numbers.size()))
-                         .first->second);
+  const PeerRecord* before = nullptr;
+  for (const PeerRecord& record : ranks) {
+    // Most are.
+    const bool is_like_before =
+        before != nullptr && record.host_id == before->host_id && record.cpus == before->cpus;
+    before = &record;
+    hosts_.push_back(
+        is_like_before
+            ? hosts_.back()
+            : host_numbers.try_emplace(record.host_id, host_numbers.size()).first->second);
     localities_.push_back(record.locality);
-    OnHost& host = on_hosts[hosts_.back()];
+    on_hosts.resize(host_numbers.size());
+    OnHost& host = on_hosts[static_cast<size_t>(hosts_.back())];
     ++host.ranks;
+    if (record.transport != config_.transport)
+      throw Error(ErrorCode::mismatch, "communicator",
+                  fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
+                              config_.transport, record.rank, record.transport),
+                  "set ROPEWALK_TRANSPORT alike on every rank");
+    if (is_like_before) continue;
     if (const auto [list, is_new] = host.lists.try_emplace(record.cpus); is_new) {
       list->second = parse_cpu_list(record.cpus);
       host.cpus.insert(list->second.begin(), list->second.end());
     }
-    if (record.transport != config_.transport)
-      throw Error(ErrorCode::mismatch, "communicator",
-                  fmt::format("rank {} wants transport {}, rank {} wants {}", rank(),
-                              config_.transport, peer, record.transport),
-                  "set ROPEWALK_TRANSPORT alike on every rank");
   }
-  for (const auto& [number, host] : on_hosts)
+  for (const OnHost& host : on_hosts)
     ranks_per_cpu_ = std::max(ranks_per_cpu_, static_cast<double>(host.ranks) /
                                                   std::max<double>(1, std::ssize(host.cpus)));
+  const OnHost& own = on_hosts[static_cast<size_t>(hosts_[static_cast<size_t>(rank())])];
+  const bool are_few = own.ranks <= std::ssize(own.cpus);
+  std::vector<std::vector<int>> local_cpus;
   local_size_ = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (!is_local(peer)) continue;
     if (peer == rank()) local_rank_ = local_size_;
     ++local_size_;
-    local_cpus.push_back(
-        on_hosts[hosts_[static_cast<size_t>(peer)]].lists[ranks[static_cast<size_t>(peer)].cpus]);
+    if (are_few) local_cpus.push_back(own.lists.at(ranks[static_cast<size_t>(peer)].cpus));
   }
   const auto quota = cgroup_cpu_quota();
-  shares_cpus_ = !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
+  shares_cpus_ = !are_few || !can_have_own_cpus(local_cpus) || (quota && *quota < local_size_);
 }
 
 void Job::make_transports(const PeerTable& ranks) {

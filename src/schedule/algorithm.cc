@@ -45,10 +45,16 @@ Symmetry symmetric_groups(Collective collective, const Hosts& groups) {
 
 Hosts hosts_of(const std::vector<int>& host_numbers, int ranks) {
   Hosts hosts;
+  hosts.host_of.reserve(static_cast<size_t>(ranks));
+  hosts.place_of.reserve(static_cast<size_t>(ranks));
   std::map<int, int> index_of;
+  const auto host_at = [&](int rank) {
+    if (host_numbers.empty()) return rank;
+    if (rank > 0 && host_numbers[rank] == host_numbers[rank - 1]) return hosts.host_of.back();
+    return index_of.try_emplace(host_numbers[rank], hosts.count()).first->second;
+  };
   for (int rank = 0; rank < ranks; ++rank) {
-    const int number = host_numbers.empty() ? rank : host_numbers[rank];
-    const int host = index_of.try_emplace(number, hosts.count()).first->second;
+    const int host = host_at(rank);
     if (host == hosts.count()) hosts.members.emplace_back();
     std::vector<int>& members = hosts.members[host];
     hosts.host_of.push_back(host);

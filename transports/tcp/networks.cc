@@ -110,9 +110,11 @@ SharedNetworks find_shared(const std::vector<std::vector<Adapter>>& hosts) {
   return shared;
 }
 
-/// Ranks of one host tell the same, and count once.
+/// Ranks of one host, which as a rule follow each other, tell the same, and count once.
 std::vector<std::vector<Adapter>> parse_hosts(const std::vector<std::string>& infos) {
-  const std::set<std::string> of_hosts(infos.begin(), infos.end());
+  std::set<std::string> of_hosts;
+  for (size_t rank = 0; rank < infos.size(); ++rank)
+    if (rank == 0 || infos[rank] != infos[rank - 1]) of_hosts.insert(infos[rank]);
   std::vector<std::vector<Adapter>> hosts;
   for (const std::string& info : of_hosts) hosts.push_back(parse_adapters(info));
   return hosts;

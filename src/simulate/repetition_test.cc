@@ -45,9 +45,9 @@ bool was_shortened(const BothWays& both, int ranks) {
 TEST(Repetition, RoundsThatWereLeftOutAreAddedUp) {
   using enum Collective;
   for (const auto& [words, ranks] :
-       {std::pair("flat", 256), std::pair("flat:ranks=4:rate=25gbit", 256),
-        std::pair("racks:64x4:uplink=4", 256), std::pair("racks:32x8:uplink=2:rate=1gbit", 256),
-        std::pair("racks:60x2:ranks=2:uplink=3:latency=20us", 240)})
+       {std::pair("flat", 128), std::pair("flat:ranks=4:rate=25gbit", 128),
+        std::pair("racks:32x4:uplink=4", 128), std::pair("racks:16x8:uplink=2:rate=1gbit", 128),
+        std::pair("racks:30x2:ranks=2:uplink=3:latency=20us", 120)})
     for (const Collective collective : {all_reduce, reduce_scatter, all_gather})
       for (const size_t each : {size_t{1}, size_t{3000}, size_t{5000}, size_t{20000}}) {
         const BothWays both = run_both_ways(network_of_template(words, ranks), collective,
@@ -62,14 +62,14 @@ TEST(Repetition, RoundsThatWereLeftOutAreAddedUp) {
 // A slow CPU, copies and slow sums on top, in which other things set the pace.
 TEST(Repetition, HoldsWhateverSetsThePace) {
   for (const int slow : {0, 1, 2, 3}) {
-    Network network = network_of_template("racks:128x2:uplink=3", 256);
+    Network network = network_of_template("racks:64x2:uplink=3", 128);
     if (slow == 1) network.add_s_per_byte = 1e-9;
     if (slow == 2) network.copy_s_per_byte = 0.5e-9;
     if (slow == 3) network.between.overhead_s = 20e-6;
     network.receive_s = 0.3e-6;
     for (const size_t each : {size_t{100}, size_t{30000}})
       EXPECT_TRUE(was_shortened(
-          run_both_ways(network, Collective::all_reduce, Algorithm::ring, 256 * each), 256))
+          run_both_ways(network, Collective::all_reduce, Algorithm::ring, 128 * each), 128))
           << slow << " " << each;
   }
 }

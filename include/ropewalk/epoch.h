@@ -39,6 +39,7 @@ struct Epoch {
   std::vector<Departure> departures;       // a newcomer hears of none
   std::string reason;                      // why the epoch before ended
   std::chrono::nanoseconds change_time{};  // from shrink's call to its return on this rank
+  bool keeps_connections = false;          // the members go on over those of the epoch before
 };
 
 }  // namespace ropewalk

@@ -32,6 +32,7 @@ struct Capabilities {
   bool polls_kernel = false;  // `poll` makes system calls, beside which a yield costs little
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
   int64_t silence_max_ns = 0;
+  bool restarts = false;  // `restart` may follow `stop`
 };
 
 /// Names registered memory to a peer; opaque to all but the transport that made it. Travels in
@@ -207,10 +208,15 @@ class Transport {
   virtual void drop(int peer) = 0;
   /// After this no byte moves from or to memory here except through MappedMemory: callers free
   /// theirs when a job has failed, and adapters, this one's and the peers', do not know. Only the
-  /// destructor is called then, and `drop`, `has_unsent`, `arm`, MappedMemory::unmap_deregistered.
+  /// destructor is called then, and `drop`, `has_unsent`, `arm`, `restart`,
+  /// MappedMemory::unmap_deregistered.
   /// Peers hear of it no sooner than by an adapter's own timeout. Nothing to do where bytes move in
   /// calls of `put` and `poll` only.
   virtual void stop() = 0;
+  /// After `stop`, where capabilities say so: goes on with the peers that were not dropped, which
+  /// all do the same, and none of which puts any more of what was under way. Notices of that may
+  /// still come.
+  virtual void restart() = 0;
   /// Why `poll`, `put` or `map` said that the peer is lost.
   virtual LossReason why_lost(int peer) const = 0;
 };

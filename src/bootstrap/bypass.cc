@@ -36,9 +36,20 @@ void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
   heard_.push_back({peer, FrameStream(std::move(socket)), now_ns});
 }
 
-/// The parent first. Without those who have left.
+void Bypass::renew() {
+  done_ = {rank_};
+  told_.clear();
+}
+
+/// The parent first. Without those who have left. In a later epoch links may be others than at
+/// first: then all are told.
 std::vector<int> Bypass::neighbours_of(int rank) const {
   std::vector<int> neighbours;
+  if (monitor_.epoch() > 0) {
+    for (int other = 0; other < size_; ++other)
+      if (other != rank && !monitor_.has_left(other)) neighbours.push_back(other);
+    return neighbours;
+  }
   if (rank > 0) neighbours.push_back(tree_parent(rank, size_));
   const auto [begin, end] = tree_children(rank, size_);
   for (int child = begin; child < end; ++child) neighbours.push_back(child);

@@ -31,6 +31,9 @@ class Bypass {
   /// `peer` tells this rank of one.
   void hear(int peer, ConnectedSocket socket, int64_t now_ns);
 
+  /// The monitor's next epoch has begun: nobody is to be told of a failure.
+  void renew();
+
   void prepare(PollSet& set);
   void advance(const PollSet& set, int64_t now_ns);
   /// All that were to be told have been, or cannot be.

@@ -129,7 +129,8 @@ void Control::prepare(int64_t now_ns) {
     if (!is_joined_) set_.wake_at(join_deadline_ns());
     set_.wake_at(socket_broker_.next_deadline().first);
   }
-  if (monitor_.failure() != nullptr && is_half_linked()) parent_dial_->prepare(set_);
+  if (monitor_.failure() != nullptr && parent_dial_ && (is_half_linked() || monitor_.epoch() > 0))
+    parent_dial_->prepare(set_);
   if (owes_rank_zero()) coordinator_dial_->prepare(set_);
   if (key_pairs_at_ns_ != 0) set_.wake_at(key_pairs_at_ns_);
   // That something is acknowledged wakes nobody.
@@ -163,11 +164,13 @@ void Control::advance(int64_t now_ns) {
   if (!is_joined_ && has_failed && is_half_linked()) advance_parent_dial(now_ns);
   if (owes_rank_zero()) advance_coordinator_dial(now_ns);
   advance_dials(now_ns);
-  if (is_joined_ && (monitor_.failure() == nullptr || is_half_linked())) advance_new_parent(now_ns);
+  if (is_joined_ && (monitor_.failure() == nullptr || is_half_linked() || monitor_.epoch() > 0))
+    advance_new_parent(now_ns);
   check_descriptors(now_ns);
   advance_host_probe(now_ns);
   advance_bypass(now_ns);
   advance_agreements(now_ns);
+  advance_renewal(now_ns);
   draw_key_pairs(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
@@ -232,7 +235,7 @@ void Control::notify_waiters() {
   joined_ = is_joined_;
   over_ = monitor_.failure() != nullptr;
   told_ = tree_.failure_is_spread() && flushed();
-  all_left_ = is_joined_ && tree_.all_left();
+  all_left_ = is_joined_ && !over_ && tree_.all_left();
   if (all_left_) setup_.death_watch->leave();  // this process may end at once
   if (before != std::tuple(joined_, over_, told_, all_left_)) changed_.notify_all();
 }
@@ -248,6 +251,42 @@ AgreementEnd Control::agree(Agreement::Setup setup, int64_t deadline_ns) {
   agreement_call_.reset();
   if (!agreement_end_) throw Error(*monitor_.failure());
   return *std::exchange(agreement_end_, std::nullopt);
+}
+
+std::shared_ptr<EpochMonitor> Control::renew(std::vector<int> members) {
+  std::unique_lock lock(mutex_);
+  renewal_call_ = std::move(members);
+  wake_.set();
+  changed_.wait(lock, [this] { return renewed_ || has_ended_; });
+  if (!renewed_) throw Error(*monitor_.failure());
+  return std::exchange(renewed_, nullptr);
+}
+
+/// What of this rank's state was of the epoch that has failed begins anew. Where others are in the
+/// next one already, and that has failed as well, it begins with that.
+void Control::advance_renewal(int64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  if (!renewal_call_) return;
+  std::vector<int> departed;
+  for (int rank = 0; rank < setup_.size; ++rank)
+    if (rank_among(*renewal_call_, rank) < 0) departed.push_back(rank);
+  renewed_ = monitor_.renew(*std::exchange(renewal_call_, std::nullopt));
+  std::set<int> ended = tree_.renew(departed, now_ns);
+  ended.insert(agreements_.ended().begin(), agreements_.ended().end());
+  bypass_.renew();
+  part_control_.renew();
+  socket_broker_.forget(departed);
+  host_probe_.reset();
+  for (const int rank : departed) {
+    newcomers_.erase(static_cast<uint32_t>(rank));
+    newcomers_told_.erase(static_cast<uint32_t>(rank));
+    distant_deaths_.erase(rank);
+  }
+  for (const int peer : statements_.renew()) tree_.note_knows(peer);
+  for (const int rank : ended)  // since that was agreed
+    if (!monitor_.has_left(rank)) tree_.report_death(rank);
+  over_ = told_ = false;
+  changed_.notify_all();
 }
 
 void Control::set_successor(std::shared_ptr<Predecessor> successor) {
@@ -323,7 +362,9 @@ void Control::spread_newcomers() {
     if (!std::exchange(newcomers_are_new_, false)) return;
     own = newcomers_[static_cast<uint32_t>(setup_.rank)];
   }
-  tree_.flood(frame(statements_.sign(std::move(own))));
+  Bytes& told = newcomers_told_[own.rank];
+  told = frame(statements_.sign(std::move(own)));
+  tree_.flood(told);
 }
 
 void Control::take_newcomers(int peer, const Frame& received) {
@@ -337,7 +378,9 @@ void Control::take_newcomers(int peer, const Frame& received) {
     if (said->message.revision <= known.revision) return;
     known = said->message;
   }
-  tree_.flood(frame(*said), peer);
+  Bytes& told = newcomers_told_[said->message.rank];
+  told = frame(*said);
+  tree_.flood(told, peer);
 }
 
 // ---- Failures ----

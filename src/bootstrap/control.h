@@ -85,6 +85,10 @@ class Control {
   /// The next agreement of `setup.members`, all of which call this, with equal deadlines. Blocks
   /// until its end: at `deadline_ns` (monotonic) at the latest.
   AgreementEnd agree(Agreement::Setup setup, int64_t deadline_ns);
+  /// The world has failed, and an agreement has found that `members` go on: so they do, over the
+  /// connections that there are, once each of them has called this. Nothing is to be heard of the
+  /// others any more. Returns the monitor of that epoch. Throws Error where the thread has ended.
+  std::shared_ptr<EpochMonitor> renew(std::vector<int> members);
   /// Who joins the next epoch is to hear of who has ended; null: nobody any more.
   void set_successor(std::shared_ptr<Predecessor> successor);
   /// All who wait at this rank to join the job; the others are told.
@@ -110,6 +114,7 @@ class Control {
   void check_descriptors(int64_t now_ns);
   void note_deaths(int64_t now_ns);
   void advance_agreements(int64_t now_ns);
+  void advance_renewal(int64_t now_ns);
   void draw_key_pairs(int64_t now_ns);
   void check_predecessor();
   void spread_newcomers();
@@ -204,8 +209,9 @@ class Control {
   std::vector<int> deaths_;                // as the last round has found them
   std::map<int, int64_t> distant_deaths_;  // of no neighbours: since when they are known
   std::map<SocketBroker::SocketId, std::unique_ptr<Dialer>> dials_;
-  std::optional<HostProbe> host_probe_;  // while the monitor has a silence
-  int new_parent_ = -1;                  // whom parent_dial_ dials, once joined
+  std::optional<HostProbe> host_probe_;       // while the monitor has a silence
+  std::map<uint32_t, Bytes> newcomers_told_;  // by rank: the last frame that says who waits there
+  int new_parent_ = -1;                       // whom parent_dial_ dials, once joined
   int64_t new_parent_deadline_ns_ = 0;
   int64_t key_pairs_at_ns_ = 0;   // when key pairs for the next epoch are drawn; 0: not
   int64_t closing_since_ns_ = 0;  // when stop_ was seen, or afterwards a rank came to join
@@ -226,11 +232,13 @@ class Control {
     Agreement::Setup setup;
     int64_t deadline_ns;
   };
-  std::optional<AgreementCall> agreement_call_;  // guarded by mutex_
-  std::optional<AgreementEnd> agreement_end_;    // guarded by mutex_
-  std::shared_ptr<Predecessor> successor_;       // guarded by mutex_
-  std::map<uint32_t, Newcomers> newcomers_;      // by rank; guarded by mutex_
-  bool newcomers_are_new_ = false;               // guarded by mutex_: of this rank
+  std::optional<AgreementCall> agreement_call_;   // guarded by mutex_
+  std::optional<AgreementEnd> agreement_end_;     // guarded by mutex_
+  std::optional<std::vector<int>> renewal_call_;  // members; guarded by mutex_
+  std::shared_ptr<EpochMonitor> renewed_;         // guarded by mutex_
+  std::shared_ptr<Predecessor> successor_;        // guarded by mutex_
+  std::map<uint32_t, Newcomers> newcomers_;       // by rank; guarded by mutex_
+  bool newcomers_are_new_ = false;                // guarded by mutex_: of this rank
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -232,7 +232,8 @@ void Control::advance_registration(int64_t now_ns) {
     if (frame.type == FrameType::place) {
       take_place(frame);
     } else if (frame.type != FrameType::failure ||
-               !statements_.take_failure(frame.payload, 0, Statements::Link::join)) {
+               statements_.take_failure(frame.payload, 0, Statements::Link::join) ==
+                   Statements::Taken::nonsense) {
       fail_protocol(registrar_text_ + " sent a message that makes no sense", registrar_rank());
     }
   }
@@ -296,7 +297,10 @@ void Control::advance_parent_dial(int64_t now_ns) {
 void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
   tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
   tree_.add(peer, std::move(socket), now_ns);
-  if (is_joined_) return part_control_.greet(peer);
+  if (is_joined_) {
+    for (const auto& [rank, told] : newcomers_told_) tree_.send(peer, told);
+    return part_control_.greet(peer);
+  }
   for (const auto& sent : record_frames_) tree_.send(peer, *sent);
 }
 

@@ -64,8 +64,10 @@ Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
   if (tree_.has(from)) return Verdict::already;
   if (!is_joined_)
     return tree_parent(from, setup_.size) == setup_.rank ? Verdict::accepted : Verdict::wrong_rank;
-  // Only to ranks whose own parent has left, of which this rank may have to hear first.
-  return monitor_.has_left(tree_parent(from, setup_.size)) ? Verdict::accepted : Verdict::busy;
+  // Only to ranks whose own parent has left, of which this rank may have to hear first, or who have
+  // lost the link with this one.
+  const int parent = tree_parent(from, setup_.size);
+  return parent == setup_.rank || monitor_.has_left(parent) ? Verdict::accepted : Verdict::busy;
 }
 
 /// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.
@@ -87,6 +89,8 @@ void Control::advance_new_parent(int64_t now_ns) {
   } else if (parent_dial_->unanswered_rounds() >= kRoundsToGone &&
              (monitor_.has_left(new_parent_) || monitor_.has_left(setup_.rank))) {
     tree_.note_gone(new_parent_);
+  } else if (parent_dial_->unanswered_rounds() >= kRoundsToGone && monitor_.epoch() > 0) {
+    tree_.report_death(new_parent_);  // before any link with it told of that
   } else if (now_ns >= new_parent_deadline_ns_) {
     fail(ErrorCode::peer_lost,
          fmt::format("cannot reach {} ({})", tree_.describe(new_parent_), parent_dial_->why()),
@@ -107,8 +111,10 @@ void Control::advance_host_probe(int64_t now_ns) {
   host_probe_->advance(set_, now_ns);
   if (!host_probe_->is_over()) return;
   std::vector<int> lost = host_probe_->unreachable();
+  std::erase_if(lost, [this](int rank) { return monitor_.has_left(rank); });
   if (std::ranges::binary_search(lost, silence->peer))
-    silence = name_unreachable(std::move(*silence), table_, std::move(lost));
+    silence = name_unreachable(std::move(*silence), table_, std::move(lost),
+                               [this](int rank) { return monitor_.shown(rank); });
   monitor_.report(*silence);
 }
 

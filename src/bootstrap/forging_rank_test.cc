@@ -229,7 +229,7 @@ void expect_after(const std::function<void(HandmadeRank&)>& deed, int rank, int 
 }
 
 TEST(ForgingRank, AFailureInAnothersNameIsItsOwn) {
-  const Failure forged{ErrorCode::peer_lost, "control", "rank 4 died", "", 3, 4, {4}};
+  const JobFailure forged{{ErrorCode::peer_lost, "control", "rank 4 died", "", 3, 4, {4}}, 0};
   expect_after([&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(forged)); }, 1,
                kForger,
                "rank 10 (forger, pid " + std::to_string(getpid()) +
@@ -269,7 +269,7 @@ TEST(ForgingRank, WhatItSaysOfAPartInAnothersNameIsItsFailure) {
 }
 
 TEST(ForgingRank, WhatItSaysItselfItIsKnownToSay) {
-  const Failure claim{ErrorCode::peer_lost, "connect", "rank 4 died", "", kForger, 4, {4}};
+  const JobFailure claim{{ErrorCode::peer_lost, "connect", "rank 4 died", "", kForger, 4, {4}}, 0};
   expect_after([&](HandmadeRank& forger) { forger.send_to_parent(forger.signed_frame(claim)); },
                kForger, 4, "rank 4 died");
 }

@@ -119,11 +119,14 @@ std::string rank_list(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", listed(runs));
 }
 
-Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost) {
+Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost,
+                         const std::function<int(int)>& shown) {
   const auto is_lost = [&lost](int rank) { return std::ranges::binary_search(lost, rank); };
   const std::string lost_hosts = host_list(table, is_lost);
+  std::vector<int> numbers = lost;
+  std::ranges::transform(numbers, numbers.begin(), shown);
   failure.reason =
-      fmt::format("{} ({}) cannot be reached: {}", rank_list(lost), lost_hosts, failure.reason);
+      fmt::format("{} ({}) cannot be reached: {}", rank_list(numbers), lost_hosts, failure.reason);
   failure.advice =
       fmt::format("look at the network between {} and {}; did it go down, or did they?",
                   host_list(table, [&](int rank) { return !is_lost(rank); }), lost_hosts);

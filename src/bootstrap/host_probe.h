@@ -1,6 +1,7 @@
 // Which of the other hosts can be reached, once a rank of one of them has fallen silent.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ std::string rank_list(const std::vector<int>& ranks);
 
 /// `failure`, of a rank among `lost`, completed: all of `lost`, of whose hosts none can be reached
 /// from `rank`. The texts name ranks and hosts.
-Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost);
+Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost,
+                         const std::function<int(int)>& shown = std::identity());
 
 }  // namespace ropewalk::bootstrap

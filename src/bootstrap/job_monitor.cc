@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <utility>
 
 #include "base/log.h"
@@ -19,12 +20,17 @@ std::string describe(const CallsMade& calls, int rank) {
                      calls.count, calls.last);
 }
 
-/// Whether two ranks that left had called the same.
-std::optional<Failure> compare(const CallsMade& a, int rank_a, const CallsMade& b, int rank_b) {
-  if (rank_a == rank_b || (a.count == b.count && a.digest == b.digest)) return {};
+/// Two ranks that left have not called the same.
+Failure mismatch_of(const CallsMade& a, int rank_a, const CallsMade& b, int rank_b) {
   std::string reason = describe(a, rank_a) + "; " + describe(b, rank_b);
   if (a.count == b.count && a.last == b.last) reason += "; a call before it differs";
   return Failure{ErrorCode::mismatch, "leave", std::move(reason), kMismatchAdvice, -1, rank_b};
+}
+
+/// Null: of a part, which numbers its ranks itself.
+int shown_in(const std::shared_ptr<EpochMonitor>& epoch, int rank) {
+  const int number = epoch ? rank_among(epoch->members(), rank) : rank;
+  return number < 0 ? rank : number;
 }
 
 }  // namespace
@@ -46,6 +52,7 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole
       whole_(whole),
       part_(part),
       members_(std::move(members)),
+      born_in_(whole == nullptr ? 0 : whole->epoch()),
       left_(static_cast<size_t>(size)),
       calls_(static_cast<size_t>(size)),
       answers_(static_cast<size_t>(size)),
@@ -53,6 +60,10 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole
       events_(whole == nullptr ? *own_events_ : whole->events_) {
   assert(rank >= 0 && rank < size && (whole == nullptr) == (part == 0));
   own_waits_.reserve(whole == nullptr ? kWaitsMax : kPartWaitsMax);
+  if (whole != nullptr) return;
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  of_epoch_ = std::make_shared<EpochMonitor>(*this, 0, std::move(all));
 }
 
 void JobMonitor::tell_control_thread() {
@@ -70,23 +81,51 @@ std::set<uint32_t> JobMonitor::take_news_of_parts() {
 
 void JobMonitor::report_lost(const Failure& failure) {
   if (whole_ != nullptr)
-    whole_->report(numbered_as_in_whole(failure, members_));
+    whole_->report_in(born_in_, numbered_as_in_whole(failure, members_));
   else
     report(failure);
 }
 
-bool JobMonitor::keep(const Failure& failure) {
+std::shared_ptr<EpochMonitor> JobMonitor::of_epoch() const {
+  const std::lock_guard lock(mutex_);
+  return of_epoch_;
+}
+
+std::shared_ptr<EpochMonitor> JobMonitor::renew(std::vector<int> members) {
+  const std::lock_guard lock(mutex_);
+  assert(whole_ == nullptr && stored_);
+  for (int rank = 0; rank < size_; ++rank)
+    if (rank_among(members, rank) < 0) left_[static_cast<size_t>(rank)] = true;
+  former_.push_back(std::move(stored_));
+  failure_.store(nullptr, std::memory_order_release);
+  silence_.reset();
+  first_left_ = -1;
+  asks_ = false;
+  own_waits_.clear();
+  for (RankWaits& answer : answers_) answer = {};
+  const uint32_t next = epoch() + 1;
+  epoch_.store(next, std::memory_order_release);
+  return of_epoch_ = std::make_shared<EpochMonitor>(*this, next, std::move(members));
+}
+
+int JobMonitor::shown(int rank) const {
+  return shown_in(of_epoch(), rank);
+}
+
+bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) {
+  std::string text;
   {
     const std::lock_guard lock(mutex_);
-    if (stored_) return false;
+    if (stored_ || (epoch && *epoch != this->epoch())) return false;
     Failure kept = Error(failure).failure();  // its texts as they may be shown: callbacks get them
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
     stored_ = std::make_unique<const Failure>(std::move(kept));
     failure_.store(stored_.get(), std::memory_order_release);
+    if (of_epoch_) of_epoch_->set(*stored_);
+    text = stored_->text();
   }
-  log(LogLevel::info, rank_, "the {} has failed: {}", whole_ == nullptr ? "job" : "part",
-      stored_->text());
+  log(LogLevel::info, rank_, "the {} has failed: {}", whole_ == nullptr ? "job" : "part", text);
   events_.event.set();
   tell_control_thread();
   return true;
@@ -94,10 +133,15 @@ bool JobMonitor::keep(const Failure& failure) {
 
 void JobMonitor::report_silent(const Failure& failure) {
   assert(failure.peer >= 0);
-  if (whole_ != nullptr) return whole_->report_silent(numbered_as_in_whole(failure, members_));
+  if (whole_ != nullptr)
+    return whole_->report_silent_in(born_in_, numbered_as_in_whole(failure, members_));
+  report_silent_in(epoch(), failure);
+}
+
+void JobMonitor::report_silent_in(uint32_t epoch, const Failure& failure) {
   {
     const std::lock_guard lock(mutex_);
-    if (stored_ || silence_) return;
+    if (stored_ || silence_ || epoch != this->epoch()) return;
     silence_ = failure;
   }
   tell_control_thread();
@@ -166,7 +210,12 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<size_t>(rank)].load(std::memory_order_relaxed)) return false;
     if (first_left_ < 0) first_left_ = rank;
-    mismatch = compare(calls_[static_cast<size_t>(first_left_)], first_left_, calls, rank);
+    const CallsMade& first = calls_[static_cast<size_t>(first_left_)];
+    if (rank != first_left_ && (first.count != calls.count || first.digest != calls.digest)) {
+      mismatch =
+          mismatch_of(first, shown_in(of_epoch_, first_left_), calls, shown_in(of_epoch_, rank));
+      mismatch->peer = rank;
+    }
     calls_[static_cast<size_t>(rank)] = std::move(calls);
     left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/epoch_monitor.h"
 #include "bootstrap/monitor.h"
 #include "bootstrap/poll_set.h"
 
@@ -44,7 +45,21 @@ class JobMonitor final : public Monitor {
   int event_fd() const noexcept override { return events_.event.fd(); }
 
   /// As `report`; false where there was a failure before.
-  bool keep(const Failure& failure);
+  bool keep(const Failure& failure) { return keep_in({}, failure); }
+
+  // Of a whole: epochs that follow each other over its connections. Thread-safe, but for `renew`.
+  /// How many have been followed by another.
+  uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
+  /// The monitor of the one that lives.
+  std::shared_ptr<EpochMonitor> of_epoch() const;
+  /// As `report` and `report_silent`, of that epoch; nothing where it is over.
+  void report_in(uint32_t epoch, const Failure& failure) { keep_in(epoch, failure); }
+  void report_silent_in(uint32_t epoch, const Failure& failure);
+  /// The whole has failed, and those of its ranks that are `members` go on: nothing has failed
+  /// since. The others have left, without a word.
+  std::shared_ptr<EpochMonitor> renew(std::vector<int> members);
+  /// The number of a rank of the whole in that epoch, for messages; where it has none its own.
+  int shown(int rank) const;
   /// Of report_silent, as long as the job has not failed; the control thread completes it.
   std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
@@ -70,16 +85,21 @@ class JobMonitor final : public Monitor {
   };
   JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole, uint32_t part,
              std::vector<int> members);
+  bool keep_in(std::optional<uint32_t> epoch, const Failure& failure);
 
   const int rank_, size_;
   const Clock& clock_;
   JobMonitor* const whole_;                // null where this is one
   const uint32_t part_;                    // 0: it is the whole's
   const std::vector<int> members_;         // of a part
+  const uint32_t born_in_;                 // of a part: the whole's epoch
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
-  std::optional<Failure> silence_;  // guarded by mutex_
+  std::vector<std::unique_ptr<const Failure>> former_;  // of epochs that are over
+  std::atomic<uint32_t> epoch_{0};                      // written under mutex_
+  std::shared_ptr<EpochMonitor> of_epoch_;              // of a whole; guarded by mutex_
+  std::optional<Failure> silence_;                      // guarded by mutex_
   std::vector<std::atomic<bool>> left_;
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared

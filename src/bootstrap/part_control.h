@@ -29,6 +29,8 @@ class PartControl {
   void handle(int peer, const Frame& frame, int64_t now_ns);
   /// Says what this rank has to say.
   void advance(int64_t now_ns);
+  /// The monitor's next epoch has begun: nothing has failed in it. Parts of those before have.
+  void renew() { told_of_job_ = false; }
   /// Sends it what it may have missed.
   void greet(int new_neighbour);
 

@@ -97,7 +97,9 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
     if (join) return enroll(entry, std::make_shared<const Join>(std::move(*join)), now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
-    if (statements_.take_failure(frame.payload, from, Statements::Link::join)) return;
+    if (statements_.take_failure(frame.payload, from, Statements::Link::join) !=
+        Statements::Taken::nonsense)
+      return;
   }
   fail(ErrorCode::protocol,
        fmt::format("rank {} at {} sent a message that makes no sense", entry.from, entry.source),

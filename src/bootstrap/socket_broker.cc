@@ -106,6 +106,17 @@ bool SocketBroker::is_dialing(SocketId link) const {
   return found != entries_.end() && found->second.state == State::dialing;
 }
 
+void SocketBroker::forget(const std::vector<int>& peers) {
+  const std::lock_guard lock(mutex_);
+  const auto has_gone = [&](const SocketId& link) {
+    return std::ranges::count(peers, link.peer) != 0;
+  };
+  std::erase_if(to_dial_, has_gone);
+  std::erase_if(entries_, [&](const auto& entry) {
+    return has_gone(entry.first) && entry.second.state < State::ready;
+  });
+}
+
 std::pair<int64_t, SocketBroker::SocketId> SocketBroker::next_deadline() const {
   const std::lock_guard lock(mutex_);
   std::pair<int64_t, SocketId> next{INT64_MAX, {}};

@@ -57,6 +57,8 @@ class SocketBroker final : public SocketSource {
   void yielded(SocketId link);
   /// False once the link no longer needs this rank's dialer.
   bool is_dialing(SocketId link) const;
+  /// These ranks have gone, and are not to be linked with.
+  void forget(const std::vector<int>& peers);
   /// When the timeout of the next link that was requested and is not there ends, and which that
   /// is; INT64_MAX and peer -1: all are there.
   std::pair<int64_t, SocketId> next_deadline() const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include <utility>
+
 namespace ropewalk::bootstrap {
 namespace {
 
@@ -70,7 +72,7 @@ bool Statements::is_genuine_leave(const Signed<Leave>& said, int peer) {
   monitor_.report({ErrorCode::protocol, "control",
                    fmt::format("rank {} has left after {} calls as it is said, and has not signed "
                                "that: a rank on the way from it has changed what it said",
-                               rank, said.message.calls.count),
+                               monitor_.shown(rank), said.message.calls.count),
                    kForgerAdvice, rank_, -1});
   return false;
 }
@@ -82,31 +84,48 @@ bool Statements::is_signed_by(int rank, FrameType type, const Bytes& message,
   return is_signed(table_[static_cast<size_t>(rank)].verify_key, world_, type, message, signature);
 }
 
-bool Statements::take_failure(ByteSpan payload, int peer, Link link) {
-  auto said = decode<Signed<Failure>>(payload);
-  if (!said || static_cast<size_t>(said->message.rank) >= table_.size()) return false;
-  if (monitor_.failure() != nullptr) return true;
-  Failure& failure = said->message;
-  if (is_signed_by(failure.rank, FrameType::failure, encode(failure), said->signature)) {
+Statements::Taken Statements::take_failure(ByteSpan payload, int peer, Link link) {
+  auto said = decode<Signed<JobFailure>>(payload);
+  if (!said || static_cast<size_t>(said->message.rank) >= table_.size()) return Taken::nonsense;
+  JobFailure& failure = said->message;
+  if (failure.epoch < monitor_.epoch()) return Taken::former;
+  const bool is_early = failure.epoch > monitor_.epoch();
+  if (monitor_.failure() != nullptr && !is_early) return Taken::current;
+  const bool is_genuine =
+      is_signed_by(failure.rank, FrameType::failure, encode(failure), said->signature);
+  if (is_early && is_genuine) {
+    std::erase_if(early_, [peer](const auto& early) { return early.first == peer; });
+    early_.emplace_back(peer, Bytes(payload.begin(), payload.end()));
+    return Taken::early;
+  }
+  if (is_genuine) {
     if (monitor_.keep(failure)) failure_ = frame(*said);
-    return true;
+    return Taken::current;
   }
   // A rank that does not know the world yet signs what nobody can verify. It has no links but this.
   if (is_table_trusted_ && link == Link::tree) {
     report_forged(FrameType::failure, failure.rank, peer);
-    return true;
+    return Taken::current;
   }
   if (failure.rank != peer) {
     failure.reason = said_by(failure.rank, failure.reason);
     failure.rank = peer;
   }
   monitor_.report(failure);
-  return true;
+  return Taken::current;
+}
+
+std::vector<int> Statements::renew() {
+  failure_.clear();
+  std::vector<int> heard;
+  for (const auto& [peer, payload] : std::exchange(early_, {}))
+    if (take_failure(payload, peer, Link::tree) == Taken::current) heard.push_back(peer);
+  return heard;
 }
 
 Bytes Statements::failure_frame() const {
   if (!failure_.empty()) return failure_;
-  Failure failure = *monitor_.failure();
+  JobFailure failure{*monitor_.failure(), monitor_.epoch()};
   if (failure.rank >= 0 && failure.rank != rank_)
     failure.reason = said_by(failure.rank, failure.reason);
   failure.rank = rank_;
@@ -118,12 +137,12 @@ void Statements::report_forged(FrameType type, int rank, int peer) const {
   const bool is_leave = type == FrameType::leave || type == FrameType::part_leave;
   const char* what = is_failure ? "a failure" : is_leave ? "a leave" : "an answer";
   const PeerRecord& record = table_[static_cast<size_t>(peer)];
-  monitor_.report(
-      {ErrorCode::protocol, "control",
-       fmt::format("{} sent {} in the name of rank {}, which has not signed it",
-                   record.rank == peer ? describe(record) : fmt::format("rank {}", peer), what,
-                   rank),
-       kForgerAdvice, rank_, peer});
+  monitor_.report({ErrorCode::protocol, "control",
+                   fmt::format("{} sent {} in the name of rank {}, which has not signed it",
+                               record.rank == peer ? describe(record, monitor_.shown(peer))
+                                                   : fmt::format("rank {}", monitor_.shown(peer)),
+                               what, monitor_.shown(rank)),
+                   kForgerAdvice, rank_, peer});
 }
 
 }  // namespace ropewalk::bootstrap

@@ -63,9 +63,17 @@ class Statements {
 
   /// How a frame came: over a connection for joining, or over the tree.
   enum class Link : uint8_t { join, tree };
-  /// Takes a failure that `peer` says or passes on; false where it makes no sense. What cannot be
-  /// judged, as keys are not known yet, `peer` has said. What is forged fails the job by itself.
-  bool take_failure(ByteSpan payload, int peer, Link link);
+  enum class Taken : uint8_t {
+    nonsense,
+    current,  // of this epoch
+    former,   // of one before, which is over: nothing is done
+    early,    // of the next: kept until `renew`
+  };
+  /// Takes a failure that `peer` says or passes on. What cannot be judged, as keys are not known
+  /// yet, `peer` has said. What is forged fails the job by itself.
+  Taken take_failure(ByteSpan payload, int peer, Link link);
+  /// The monitor's next epoch has begun: takes what has come of it already. Returns from whom.
+  std::vector<int> renew();
   /// The job's failure for the others: as it came, or in this rank's own name.
   Bytes failure_frame() const;
 
@@ -81,6 +89,7 @@ class Statements {
   WorldId world_ = {};
   bool is_table_trusted_ = false;
   Bytes failure_;  // the frame, where the job's failure came and is genuine
+  std::vector<std::pair<int, Bytes>> early_;  // payloads of failures, and from whom
 };
 
 }  // namespace ropewalk::bootstrap

@@ -40,8 +40,20 @@ struct Member {
     statements->trust_table();
   }
   /// What `peer` hands over.
-  bool takes(const Bytes& frame, int peer, Statements::Link link = Statements::Link::tree) {
+  Statements::Taken take(const Bytes& frame, int peer,
+                         Statements::Link link = Statements::Link::tree) {
     return statements->take_failure(ByteSpan(frame).subspan(kFrameHeaderBytes), peer, link);
+  }
+  bool takes(const Bytes& frame, int peer, Statements::Link link = Statements::Link::tree) {
+    return take(frame, peer, link) != Statements::Taken::nonsense;
+  }
+  /// All but `gone` go on.
+  void renew(int gone) {
+    std::vector<int> members;
+    for (int rank = 0; rank < kRanks; ++rank)
+      if (rank != gone) members.push_back(rank);
+    monitor.renew(members);
+    statements->renew();
   }
   void expect_failure(int rank, int peer, const std::string& reason) {
     const Failure* failure = monitor.failure();
@@ -56,8 +68,8 @@ struct Member {
   std::optional<Statements> statements;
 };
 
-Failure lost(int rank, int peer) {
-  return {ErrorCode::peer_lost, "control", "it died", "", rank, peer, {peer}};
+JobFailure lost(int rank, int peer, uint32_t epoch = 0) {
+  return {{ErrorCode::peer_lost, "control", "it died", "", rank, peer, {peer}}, epoch};
 }
 
 TEST(Statements, AGenuineFailureIsPassedOnAsItCame) {
@@ -119,8 +131,9 @@ TEST(Statements, WithoutKeysItIsWhoHandsItOverThatSaysSo) {
   const PeerTable table(kRanks);
   JobMonitor monitor(1, kRanks);
   Statements young(1, keys_of(1), monitor, table);
-  EXPECT_TRUE(
-      young.take_failure(ByteSpan(said).subspan(kFrameHeaderBytes), 0, Statements::Link::tree));
+  EXPECT_EQ(
+      young.take_failure(ByteSpan(said).subspan(kFrameHeaderBytes), 0, Statements::Link::tree),
+      Statements::Taken::current);
   EXPECT_EQ(monitor.failure()->rank, 0);
   EXPECT_EQ(monitor.failure()->reason, "rank 3 says: it died");
   // It passes that on in its own name.
@@ -128,6 +141,34 @@ TEST(Statements, WithoutKeysItIsWhoHandsItOverThatSaysSo) {
   Member next(2);
   EXPECT_TRUE(next.takes(young.failure_frame(), 1));
   next.expect_failure(1, 2, "rank 0 says: rank 3 says: it died");
+}
+
+// The epoch that has failed is over; the one that follows has failed only where somebody says so.
+TEST(Statements, AFailureIsOfItsEpoch) {
+  const Member first(1);
+  Member second(0);
+  const Bytes of_the_first = frame(first.statements->sign(lost(1, 3)));
+  ASSERT_EQ(second.take(of_the_first, 1), Statements::Taken::current);
+  second.renew(3);
+  EXPECT_EQ(second.monitor.failure(), nullptr);
+  EXPECT_EQ(second.take(of_the_first, 1), Statements::Taken::former);
+  EXPECT_EQ(second.monitor.failure(), nullptr);
+  EXPECT_EQ(second.take(frame(first.statements->sign(lost(1, 2, 1))), 1),
+            Statements::Taken::current);
+  second.expect_failure(1, 2, "it died");
+}
+
+TEST(Statements, AFailureOfTheNextEpochWaitsForThat) {
+  const Member first(1);
+  Member second(0);
+  ASSERT_TRUE(second.takes(frame(first.statements->sign(lost(1, 3))), 1));
+  const auto before = second.monitor.of_epoch();
+  EXPECT_EQ(second.take(frame(first.statements->sign(lost(1, 2, 1))), 1), Statements::Taken::early);
+  EXPECT_EQ(second.monitor.failure()->peer, 3);
+  second.renew(3);
+  second.expect_failure(1, 2, "it died");
+  EXPECT_EQ(before->failure()->peer, 3) << "who belongs to the first keeps its failure";
+  EXPECT_EQ(second.monitor.of_epoch()->failure()->peer, 2);
 }
 
 // A rank that has not heard of the world yet has a connection to rank 0 only.

@@ -81,8 +81,8 @@ void Tree::add(int peer, ConnectedSocket socket, int64_t now_ns) {
   links_.push_back({peer, FrameStream(std::move(socket)), now_ns,
                     is_local ? silence_max_ns_ : network_silence_max_ns_, is_local});
   FrameStream& stream = links_.back().stream;
-  for (int r = 0; r < size_; ++r)
-    if (monitor_.has_left(r)) stream.send(leaves_[static_cast<size_t>(r)]);
+  for (const Bytes& leave : leaves_)
+    if (!leave.empty()) stream.send(leave);
   if (peer < rank_) parent_ = peer;
   if (failure_spread_) stream.send(statements_.failure_frame());
   next_beat_ns_ = now_ns;  // tells the new neighbour our interval
@@ -185,11 +185,7 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
         protocol_fault(link.peer);
       return;
     case FrameType::failure:
-      if (!statements_.take_failure(frame.payload, link.peer, Statements::Link::tree))
-        protocol_fault(link.peer);
-      link.knows = true;
-      link.stream.acknowledge();  // who goes waits for that
-      return;
+      return handle_failure(link, frame);
     case FrameType::leave:
       return handle_leave(link, frame);
     case FrameType::who_waits:
@@ -199,6 +195,14 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
     default:
       others.push_back({link.peer, std::move(frame)});
   }
+}
+
+void Tree::handle_failure(Edge& link, const Frame& frame) {
+  using Taken = Statements::Taken;
+  const Taken taken = statements_.take_failure(frame.payload, link.peer, Statements::Link::tree);
+  if (taken == Taken::nonsense) protocol_fault(link.peer);
+  if (taken == Taken::nonsense || taken == Taken::current) link.knows = true;
+  link.stream.acknowledge();  // who goes waits for that
 }
 
 void Tree::handle_leave(const Edge& link, const Frame& frame) {
@@ -297,7 +301,8 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
   report(link, /*silent=*/true,
          fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
                      "stopped, or its host hangs",
-                     utc_text(), rank_, describe(link.peer), static_cast<double>(silent_ns) / 1e9),
+                     utc_text(), monitor_.shown(rank_), describe(link.peer),
+                     static_cast<double>(silent_ns) / 1e9),
          kDeadAdvice);
 }
 
@@ -305,7 +310,7 @@ void Tree::close(Edge& link, std::string reason) {
   link.open = false;
   if (!link.knows && !link.is_unaware && !monitor_.has_left(link.peer))
     unaware_.push_back(link.peer);
-  if (monitor_.failure() != nullptr) return;
+  if (monitor_.failure() != nullptr) return void(lost_.insert(link.peer));
   if (monitor_.has_left(link.peer)) return note_gone(link.peer);
   const bool silent = link.stream.cut_off();
   report(link, silent, describe(link.peer) + " " + reason, silent ? kNetworkAdvice : kDeadAdvice);
@@ -327,6 +332,32 @@ void Tree::note_gone(int peer) {
   const bool was_quiet = gone_ns_ != 0 && advanced_ns_ - gone_ns_ > kOrphansCome_ns / 2;
   if (!was_quiet || !monitor_.has_left(rank_)) gone_ns_ = advanced_ns_;
   if (peer == parent_) parent_ = -1;
+}
+
+std::set<int> Tree::renew(const std::vector<int>& departed, int64_t now_ns) {
+  const auto has_departed = [&](int rank) { return std::ranges::count(departed, rank) != 0; };
+  for (const int rank : departed) {
+    if (gone_[static_cast<size_t>(rank)]) continue;
+    gone_[static_cast<size_t>(rank)] = true;
+    if (!leaves_[static_cast<size_t>(rank)].empty()) continue;  // it has left before
+    --awaited_;
+    if (is_below(rank)) --awaited_below_;
+  }
+  links_.remove_if([&](const Edge& link) { return has_departed(link.peer); });
+  for (Edge& link : links_) {
+    link.knows = link.is_unaware = link.given_up = false;
+    link.heard_ns = now_ns;
+  }
+  if (parent_ >= 0 && !has(parent_)) parent_ = -1;
+  unaware_.clear();
+  failure_spread_ = false;
+  gone_ns_ = now_ns;  // who has lost its parent comes
+  next_beat_ns_ = now_ns;
+  return std::exchange(lost_, {});
+}
+
+void Tree::note_knows(int peer) {
+  for (Edge& link : links_) link.knows |= link.peer == peer;
 }
 
 std::vector<int> Tree::parents_wanted() const {
@@ -378,7 +409,8 @@ bool Tree::flushed() const {
 
 std::string Tree::describe(int rank) const {
   const PeerRecord& record = table_[static_cast<size_t>(rank)];
-  return record.rank == rank ? bootstrap::describe(record) : fmt::format("rank {}", rank);
+  const int shown = monitor_.shown(rank);
+  return record.rank == rank ? bootstrap::describe(record, shown) : fmt::format("rank {}", shown);
 }
 
 }  // namespace ropewalk::bootstrap

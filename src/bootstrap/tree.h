@@ -69,6 +69,12 @@ class Tree {
   std::vector<int> parents_wanted() const;
   /// Nothing listens at `peer` any more, which has left, or this rank has.
   void note_gone(int peer);
+  /// The monitor's next epoch has begun, without `departed`. Links that stay have said nothing of
+  /// it yet. Where the parent has gone, or the link with it, another is wanted. Returns whose links
+  /// have closed since the failure, as those of the dead do.
+  std::set<int> renew(const std::vector<int>& departed, int64_t now_ns);
+  /// `peer` has said the failure of this epoch, before this rank was in it.
+  void note_knows(int peer);
   bool has(int peer) const;
   /// Those in touch.
   std::set<int> neighbours() const;
@@ -127,6 +133,7 @@ class Tree {
     int64_t held_since_ns = 0;          // the first of them
   };
   void handle(Edge& link, Frame& frame, std::vector<Inbound>& others);
+  void handle_failure(Edge& link, const Frame& frame);
   void handle_leave(const Edge& link, const Frame& frame);
   /// Of one that was not known: to be passed on over all links but that to `from`.
   void hold_leave(int rank, int from);
@@ -156,6 +163,7 @@ class Tree {
   const PeerTable& table_;
   std::list<Edge> links_;
   std::vector<bool> gone_;          // has left, and its link is closed
+  std::set<int> lost_;              // has not left, and its link has closed since the failure
   std::vector<int> unaware_;        // for take_unaware
   const int64_t hold_leaves_ns_;    // before one is passed on, at most
   std::vector<Bytes> leaves_;       // frames of those that have left

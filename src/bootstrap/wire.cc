@@ -108,6 +108,18 @@ void fields(auto& c, Is<Failure> auto& failure) {
   c.text(failure.advice, kReasonBytesMax);
 }
 
+const Failure& failure_in(const JobFailure& said) {
+  return said;
+}
+Failure& failure_in(JobFailure& said) {
+  return said;
+}
+
+void fields(auto& c, Is<JobFailure> auto& said) {
+  fields(c, failure_in(said));
+  c.integer(said.epoch);
+}
+
 void fields(auto& c, Is<Heartbeat> auto& heartbeat) {
   c.integer(heartbeat.interval_ms);
 }
@@ -241,7 +253,11 @@ void fields(auto& c, IsSigned auto& said) {
 }  // namespace
 
 std::string describe(const PeerRecord& record) {
-  return fmt::format("rank {} ({}, pid {})", record.rank, record.host_name, record.pid);
+  return describe(record, record.rank);
+}
+
+std::string describe(const PeerRecord& record, int rank) {
+  return fmt::format("rank {} ({}, pid {})", rank, record.host_name, record.pid);
 }
 
 bool is_same_record(const PeerRecord& a, const PeerRecord& b) {
@@ -286,7 +302,7 @@ template Bytes encode(const Reply&);
 template Bytes encode(const Answer&);
 template Bytes encode(const PeerRecord&);
 template Bytes encode(const Records&);
-template Bytes encode(const Failure&);
+template Bytes encode(const JobFailure&);
 template Bytes encode(const Leave&);
 template Bytes encode(const Waits&);
 template Bytes encode(const PartFailure&);
@@ -310,7 +326,7 @@ template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);
 template std::optional<Records> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
-template std::optional<Signed<Failure>> decode(ByteSpan);
+template std::optional<Signed<JobFailure>> decode(ByteSpan);
 template std::optional<Signed<Leave>> decode(ByteSpan);
 template std::optional<Signed<Waits>> decode(ByteSpan);
 template std::optional<PartQuestion> decode(ByteSpan);
@@ -368,7 +384,7 @@ template <class Message>
 Bytes frame(const Signed<Message>& said) {
   return frame(type_of(said.message), encode(said));
 }
-template Bytes frame(const Signed<Failure>&);
+template Bytes frame(const Signed<JobFailure>&);
 template Bytes frame(const Signed<Leave>&);
 template Bytes frame(const Signed<Waits>&);
 template Bytes frame(const Signed<PartFailure>&);

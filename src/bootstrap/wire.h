@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 /// Also of the calls that the library makes by itself, as src/communicator/cost_probe.h does.
-inline constexpr uint16_t kProtocolVersion = 13;
+inline constexpr uint16_t kProtocolVersion = 14;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -118,7 +118,7 @@ enum class FrameType : uint8_t {
   records = 3,    // down the tree, in rank order: Records
   ready = 4,      // up the tree: this subtree is linked; empty
   go = 5,         // down the tree: every rank is linked; empty
-  failure = 6,    // both ways: Signed<Failure>
+  failure = 6,    // both ways: Signed<JobFailure>
   heartbeat = 7,  // both ways: Heartbeat
   leave = 8,      // both ways: Signed<Leave>
   who_waits = 9,  // both ways: who waits for whom? Empty
@@ -162,6 +162,10 @@ struct Heartbeat {
   uint32_t interval_ms = 0;  // the sender sends one at least so often
 };
 inline constexpr int64_t kWaitAgeMax_ns = int64_t{1} << 62;  // any time minus it can be told
+/// The rank in it says it.
+struct JobFailure : Failure {
+  uint32_t epoch = 0;  // of those that have followed each other in this world, from 0
+};
 /// To all: what `rank` waits for. Each since_ns is an age; heard_ns and until_ns do not travel.
 struct Waits {
   uint32_t rank = 0;
@@ -207,13 +211,13 @@ struct Admission {
   std::vector<int> former_ranks;  // of the members in the epoch before, ascending
   std::string reason;             // why that ended
 };
-/// What the rank in it says (statements.h). A Failure's `rank` says it.
+/// What the rank in it says (statements.h).
 template <class Message>
 struct Signed {
   Message message;
   Signature signature = {};
 };
-constexpr FrameType type_of(const Failure& /*message*/) {
+constexpr FrameType type_of(const JobFailure& /*message*/) {
   return FrameType::failure;
 }
 constexpr FrameType type_of(const Leave& /*message*/) {
@@ -264,6 +268,8 @@ inline constexpr const char* kForgedAdvice =
 bool is_same_record(const PeerRecord& a, const PeerRecord& b);
 /// "rank 3 (host, pid 12)".
 std::string describe(const PeerRecord& record);
+/// The same with another number.
+std::string describe(const PeerRecord& record, int rank);
 
 bool within_limits(const PeerRecord& record);
 /// Of cpus and transport_infos.

@@ -42,12 +42,12 @@ void expect_exact(ByteSpan payload, Decode decode) {
 }
 
 Bytes failure_frame(const Failure& failure) {
-  return frame(Signed<Failure>{failure});
+  return frame(Signed<JobFailure>{{failure, 7}});
 }
 
 std::optional<Failure> decode_failure(ByteSpan payload) {
-  const auto said = decode<Signed<Failure>>(payload);
-  return said ? std::optional(said->message) : std::nullopt;
+  const auto said = decode<Signed<JobFailure>>(payload);
+  return said && said->message.epoch == 7 ? std::optional<Failure>(said->message) : std::nullopt;
 }
 
 TEST(Wire, FramesHaveTheirHeader) {
@@ -465,7 +465,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x0d\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x0e\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

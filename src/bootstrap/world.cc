@@ -254,6 +254,19 @@ AgreementEnd World::agree(Agreement::Setup setup, int64_t deadline_ns) {
           {}};
 }
 
+std::shared_ptr<Monitor> World::renew(std::vector<int> members) {
+  assert(control_);
+  return control_->renew(std::move(members));
+}
+
+std::shared_ptr<Monitor> World::epoch_monitor() {
+  return monitor_->of_epoch();
+}
+
+uint32_t World::epoch() const {
+  return monitor_->epoch();
+}
+
 void World::keep(std::shared_ptr<void> object) {
   assert(object);
   kept_.push_back(std::move(object));

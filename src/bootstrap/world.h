@@ -129,6 +129,15 @@ class World {
   /// on where the job has failed, and with those who are left. Blocks until its end, at
   /// `deadline_ns` (monotonic clock) at the latest. One at a time.
   bootstrap::AgreementEnd agree(bootstrap::Agreement::Setup setup, int64_t deadline_ns);
+  /// An agreement has found that `members`, this rank among them, go on after the failure: they do
+  /// so here, keep their numbers, and each calls this. The others have gone. Returns the monitor of
+  /// that epoch, by its numbers; it shares the descriptor of `monitor`, which has not failed then.
+  /// Throws Error. Requires that this world is not of one.
+  std::shared_ptr<Monitor> renew(std::vector<int> members);
+  /// Of the epoch that lives, from then on where it has failed.
+  std::shared_ptr<Monitor> epoch_monitor();
+  /// How many epochs have been followed by another here.
+  uint32_t epoch() const;
   /// Until this world ends.
   void keep(std::shared_ptr<void> object);
   /// Tells those who join the next epoch here who has ended; null: nobody any more.

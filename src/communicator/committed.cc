@@ -43,11 +43,11 @@ void CommittedCalls::run(Communicator::Impl& impl, const Call& call, int64_t tim
   // Of nothing there is nothing to commit, and it would end without the others.
   if (call.count == 0) return run_and_wait(impl, call, timeout_ns);
   std::lock_guard lock(mutex_);
-  const uint32_t number = impl.session->sums_to_commit + 1;
+  const uint32_t number = impl.epoch->sums_to_commit + 1;
   std::optional<Error> failed;
   try {
     sum(impl, call, timeout_ns);
-    impl.session->sums_to_commit = number;
+    impl.epoch->sums_to_commit = number;
     run_and_wait(impl, impl.barrier_call(), timeout_ns);
   } catch (const Error& error) {
     if (impl.monitor().failure() == nullptr) throw;  // refused

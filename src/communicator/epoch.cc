@@ -32,6 +32,9 @@ using Impl = Communicator::Impl;
 constexpr uint64_t kHasJoined = 1;
 constexpr uint64_t kAdmits = 2;    // those who wait to join
 constexpr uint64_t kIsIntact = 4;  // the epoch has not failed, as far as the member knows
+constexpr uint64_t kCanStay = 8;   // could go on over the connections that there are; of which
+                                   // those with rank r of the job have bit kCanStayWith + r
+constexpr int kCanStayWith = 64 - Session::kNetworkedMax;
 // Contribution::bits of settling. Of committed calls, which are numbered from 1, the last whose sum
 // this rank has differs by one at most between ranks, so that its parity tells which it is.
 constexpr uint64_t kNobodyWaits = 4;
@@ -40,6 +43,19 @@ constexpr uint64_t has_sum_bit(uint32_t call) {
 }
 /// Before the list of newcomers that follows a unique id.
 constexpr char kListMark = '\n';
+
+/// Ranks of `impl`'s epoch as the job numbers them.
+std::vector<int> in_job(const Impl& impl, std::vector<int> ranks) {
+  for (int& rank : ranks) rank = impl.members.in_job[static_cast<size_t>(rank)];
+  return ranks;
+}
+
+/// The other way. Those who were in epochs before are left out.
+std::vector<int> in_epoch(const Impl& impl, std::vector<int> ranks) {
+  for (int& rank : ranks) rank = rank_among(impl.members.in_job, rank);
+  std::erase(ranks, -1);
+  return ranks;
+}
 
 /// Whom nobody waits for long.
 std::vector<int> suspects_of(const Failure* failure) {
@@ -100,7 +116,7 @@ class NextEpoch {
 
   /// Null where all have come, nobody waits to join, and nothing has failed: the epoch goes on.
   std::shared_ptr<Impl> run() {
-    if (!admits_) end_old();
+    if (!admits_ || old_.monitor().failure() != nullptr) end_old();
     for (bool is_first = true;; is_first = false) {
       const Rendezvous rendezvous = open_rendezvous();
       const Decision decision =
@@ -123,6 +139,7 @@ class NextEpoch {
       if (is_first && admits_) end_old();
       members_ = decision.members;
       ended_.insert(decision.ended.begin(), decision.ended.end());
+      if (newcomers_.empty() && can_stay(decision.bits)) return stay();
       join(rendezvous, decision.text.substr(0, mark));
     }
   }
@@ -135,6 +152,8 @@ class NextEpoch {
     uint64_t bits = joined_ ? kHasJoined : 0;
     if (is_first && admits_) bits |= kAdmits;
     if (is_first && admits_ && old_.monitor().failure() == nullptr) bits |= kIsIntact;
+    if (is_first && old_.monitor().failure() != nullptr && old_.session->can_restart())
+      bits |= kCanStay | old_.session->can_restart_with() << kCanStayWith;
     return bits;
   }
 
@@ -143,8 +162,15 @@ class NextEpoch {
   std::string text_with(const std::string& unique_id, bool is_first) const {
     std::string text = unique_id + kListMark;
     if (is_first && admits_)
-      text += list_of(world_->newcomers(), bootstrap::kReasonBytesMax - text.size());
+      text += list_of(newcomers_known(), bootstrap::kReasonBytesMax - text.size());
     return text;
+  }
+
+  std::vector<Newcomer> newcomers_known() const {
+    std::vector<Newcomer> known = world_->newcomers();
+    for (Newcomer& one : known) one.at_rank = rank_among(old_.members.in_job, one.at_rank);
+    std::erase_if(known, [](const Newcomer& one) { return one.at_rank < 0; });
+    return known;
   }
 
   /// What all members join with. The key is not kept but where it is protected.
@@ -156,7 +182,7 @@ class NextEpoch {
   }
 
   Rendezvous open_rendezvous() const {
-    const std::vector<std::string>& addresses = world_->record(old_.rank()).addresses;
+    const std::vector<std::string>& addresses = world_->record(world_->rank()).addresses;
     const bool this_host_only =
         addresses.empty()  // an epoch of one
             ? !old_.config().elastic ||
@@ -175,7 +201,7 @@ class NextEpoch {
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
     const Options options = rank == 0 ? rendezvous.options(0, size, common)
                                       : Rendezvous::options(unique_id, rank, size, common);
-    const auto predecessor = std::make_shared<Predecessor>(members_);
+    const auto predecessor = std::make_shared<Predecessor>(in_job(old_, members_));
     world_->set_successor(predecessor);
     admit_newcomers(unique_id, size, predecessor);
     try {
@@ -191,6 +217,33 @@ class NextEpoch {
     world_->set_successor(nullptr);
   }
 
+  /// `bits`: of all members. The others must have ended, so that nobody else touches what the
+  /// members have in common.
+  bool can_stay(uint64_t bits) const {
+    const std::vector<int> all = all_ranks(old_.size());
+    return (bits & kCanStay) != 0 && std::ranges::all_of(all, [&](int rank) {
+             if (!std::ranges::binary_search(members_, rank)) return ended_.contains(rank);
+             const int in_job = old_.members.in_job[static_cast<size_t>(rank)];
+             return in_job >= Session::kNetworkedMax || (bits >> (kCanStayWith + in_job) & 1) != 0;
+           });
+  }
+
+  /// The next epoch, over the connections that there are. All members had given up what has failed
+  /// before they agreed: what each puts from now on is of that epoch. A member that ends from here
+  /// on has ended in it.
+  std::shared_ptr<Impl> stay() {
+    const std::vector<int> numbers = in_job(old_, members_);
+    std::vector<int> departed = all_ranks(world_->size());
+    std::erase_if(departed, [&](int rank) { return std::ranges::binary_search(numbers, rank); });
+    const auto state =
+        std::make_shared<EpochState>(world_->renew(numbers), rank_among(numbers, world_->rank()));
+    Members members = part_of(old_.session->job, old_.members, members_);
+    auto next = std::make_shared<Impl>(old_, members_, std::move(members), state, departed);
+    describe(*state, true);
+    listen_for_newcomers(*next, old_.session->coordinator);
+    return next;
+  }
+
   /// Those who wait at this rank. All learn who the members were, and why their epoch ended.
   void admit_newcomers(const std::string& unique_id, int size,
                        const std::shared_ptr<Predecessor>& predecessor) {
@@ -199,7 +252,7 @@ class NextEpoch {
                                    .size = size,
                                    .remaining_ms = static_cast<uint32_t>(
                                        std::max<int64_t>(0, remaining_ns()) / 2 / kMillisecond_ns),
-                                   .epoch = old_.session->epoch.number + 1,
+                                   .epoch = old_.epoch->told.number + 1,
                                    .former_ranks = members_,
                                    .reason = old_.monitor().failure()->text()};
     for (const Newcomer& one : newcomers_) {
@@ -223,19 +276,23 @@ class NextEpoch {
     session.newcomers = old_.session->newcomers;
     if (session.newcomers) session.newcomers->forget_admitted();
     listen_for_newcomers(*joined_, old_.session->coordinator);
-    session.epoch = {.number = old_.session->epoch.number + 1,
-                     .former_ranks = members_,
-                     .departures = {},
-                     .reason = old_.monitor().failure()->text(),
-                     .change_time = std::chrono::nanoseconds(session.clock.now_ns() - begun_ns_)};
-    session.epoch.former_ranks.resize(members_.size() + newcomers_.size(), -1);
+    describe(*joined_->epoch, false);
+    return std::exchange(joined_, nullptr);
+  }
+
+  void describe(EpochState& next, bool stays) const {
+    next.told = {.number = old_.epoch->told.number + 1,
+                 .former_ranks = members_,
+                 .departures = {},
+                 .reason = old_.monitor().failure()->text(),
+                 .change_time = std::chrono::nanoseconds(old_.session->clock.now_ns() - begun_ns_),
+                 .keeps_connections = stays};
+    next.told.former_ranks.resize(members_.size() + newcomers_.size(), -1);
     for (const int rank : all_ranks(old_.size())) {
       if (std::ranges::binary_search(members_, rank)) continue;
-      const PeerRecord& record = world_->record(rank);
-      session.epoch.departures.push_back(
-          {rank, record.pid, record.host_name, ended_.contains(rank)});
+      const PeerRecord& record = world_->record(old_.members.in_job[static_cast<size_t>(rank)]);
+      next.told.departures.push_back({rank, record.pid, record.host_name, ended_.contains(rank)});
     }
-    return std::exchange(joined_, nullptr);
   }
 
   int64_t remaining_ns() const { return deadline_ns_ - old_.session->clock.now_ns(); }
@@ -258,12 +315,12 @@ int64_t deadline_after(const Impl& impl, std::optional<std::chrono::nanoseconds>
 /// Runs `body`, which agrees with others. A rank that could not is in step with them no more. Where
 /// all have heard that their calls differ they are.
 template <class Body>
-auto agree_or_end(Session& session, Body body) {
+auto agree_or_end(EpochState& epoch, Body body) {
   try {
     return body();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument && error.code() != ErrorCode::mismatch)
-      session.end = error;
+      epoch.end = error;
     throw;
   }
 }
@@ -295,15 +352,16 @@ Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, st
   const int64_t now_ns = impl.session->clock.now_ns();
   const int64_t time_ns = std::max<int64_t>(0, terms.deadline_ns - now_ns);
   Agreement::Setup setup{
-      .rank = impl.rank(),
-      .members = terms.members,
+      .rank = impl.session->job.rank(),
+      .members = in_job(impl, terms.members),
       .learners = terms.learners,
       .quorum = {impl.config().tie_breaker, impl.config().quorum_min},
       .contribution = {bits, static_cast<uint8_t>(terms.call), std::move(text)},
-      .suspects = suspects_of(impl.monitor().failure()),
+      .suspects = in_job(impl, suspects_of(impl.monitor().failure())),
       .begun_ns = now_ns,
       .patient_until_ns = now_ns + (terms.is_patient ? time_ns / 8 * 7 : time_ns / 2)};
-  const AgreementEnd end = impl.session->job.world()->agree(setup, terms.deadline_ns);
+  AgreementEnd end = impl.session->job.world()->agree(setup, terms.deadline_ns);
+  end.seen = in_epoch(impl, std::move(end.seen));
   if (!end.decision)
     throw Error(
         Failure{ErrorCode::no_quorum, terms.operation,
@@ -312,6 +370,8 @@ Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, st
                             fmt::join(end.seen, ", "), text_of(setup.quorum, terms.members[0])),
                 "look at the network, and at the others' output: they may go on without this rank",
                 impl.rank(), -1});
+  end.decision->members = in_epoch(impl, std::move(end.decision->members));
+  end.decision->ended = in_epoch(impl, std::move(end.decision->ended));
   if (terms.call != AgreementCall::depart &&
       !std::ranges::binary_search(end.decision->members, impl.rank()))
     throw Error(Failure{ErrorCode::no_quorum, terms.operation,
@@ -334,7 +394,7 @@ Decision agree_in(const Impl& impl, const AgreementTerms& terms, uint64_t bits, 
     settling.call = AgreementCall::settle;
     settling.members = decision.members;
     settling.learners = 0;
-    const uint64_t own = has_sum_bit(impl.session->sums_to_commit) | kNobodyWaits;
+    const uint64_t own = has_sum_bit(impl.epoch->sums_to_commit) | kNobodyWaits;
     const Decision settled = decide(impl, settling, waits ? bits : own, {});
     const bool is_mixed = settled.call != static_cast<uint8_t>(AgreementCall::settle);
     if (is_mixed || (settled.bits & kNobodyWaits) != 0)
@@ -352,32 +412,31 @@ void check_may_agree(const Impl& impl, const char* operation) {
     throw Error(ErrorCode::invalid_argument, operation,
                 "this communicator was split from that of the job",
                 fmt::format("call {} on the communicator that was split", operation));
-  if (impl.session->end) throw *impl.session->end;
+  if (impl.epoch->end) throw *impl.epoch->end;
 }
 
 bool settle(const Impl& impl, uint32_t call, int64_t deadline_ns) {
-  return agree_or_end(*impl.session, [&] {
+  return agree_or_end(*impl.epoch, [&] {
     const Decision decision = agree_in(impl,
                                        {.call = AgreementCall::settle,
                                         .members = all_ranks(impl.size()),
                                         .deadline_ns = deadline_ns,
                                         .operation = "all_reduce_committed"},
-                                       has_sum_bit(impl.session->sums_to_commit), {});
+                                       has_sum_bit(impl.epoch->sums_to_commit), {});
     return (decision.bits & has_sum_bit(call)) != 0;
   });
 }
 
 const Epoch& Communicator::epoch() const {
-  return impl_->session->epoch;
+  return impl_->epoch->told;
 }
 
 void Communicator::revoke(const std::string& reason) {
   impl_->driver->throw_if_forked();
-  impl_->session->job.monitor().report(
-      {ErrorCode::revoked, "revoke",
-       fmt::format("rank {} ended the epoch: {}", impl_->session->job.rank(), reason),
-       "call shrink on every rank to go on", impl_->session->job.rank(),
-       impl_->session->job.rank()});
+  const int rank = impl_->epoch->rank;  // of the whole
+  impl_->epoch->monitor->report({ErrorCode::revoked, "revoke",
+                                 fmt::format("rank {} ended the epoch: {}", rank, reason),
+                                 "call shrink on every rank to go on", rank, rank});
 }
 
 std::unique_ptr<Communicator> Communicator::shrink(
@@ -391,23 +450,23 @@ std::unique_ptr<Communicator> Communicator::grow(std::optional<std::chrono::nano
 
 std::unique_ptr<Communicator> Communicator::next_epoch(
     bool admits, std::optional<std::chrono::nanoseconds> timeout) {
-  return agree_or_end(*impl_->session, [&]() -> std::unique_ptr<Communicator> {
+  return agree_or_end(*impl_->epoch, [&]() -> std::unique_ptr<Communicator> {
     NextEpoch epoch(*impl_, deadline_after(*impl_, timeout), admits);
     const auto joined = epoch.run();
     if (!joined) return nullptr;
     auto next = std::make_unique<Communicator>(joined);
-    impl_->session->is_followed = true;
-    joined->session->former = std::make_unique<FormerEpoch>(impl_);
-    impl_->session->end = Error(ErrorCode::invalid_argument, admits ? "grow" : "shrink",
-                                "this epoch has been followed by the next",
-                                "call it on the communicator that shrink or grow has given");
+    impl_->epoch->is_followed = true;
+    joined->epoch->former = std::make_unique<FormerEpoch>(impl_);
+    impl_->epoch->end = Error(ErrorCode::invalid_argument, admits ? "grow" : "shrink",
+                              "this epoch has been followed by the next",
+                              "call it on the communicator that shrink or grow has given");
     if (epoch.has_newcomers()) find_costs_anew(*next, *joined);
     return next;
   });
 }
 
 void Communicator::depart(std::optional<std::chrono::nanoseconds> timeout) {
-  agree_or_end(*impl_->session, [&] {
+  agree_or_end(*impl_->epoch, [&] {
     check_may_agree(*impl_, "depart");
     const int64_t deadline_ns = deadline_after(*impl_, timeout);
     end_epoch(*impl_, "depart", "departed");
@@ -418,8 +477,8 @@ void Communicator::depart(std::optional<std::chrono::nanoseconds> timeout) {
             .deadline_ns = deadline_ns,
             .operation = "depart"},
            0, {});
-    impl_->session->end = Error(ErrorCode::invalid_argument, "depart", "this rank has departed",
-                                "make no call afterwards");
+    impl_->epoch->end = Error(ErrorCode::invalid_argument, "depart", "this rank has departed",
+                              "make no call afterwards");
   });
 }
 
@@ -428,7 +487,7 @@ int Communicator::pending() const {
 }
 
 Agreed Communicator::agree(uint64_t bits, std::optional<std::chrono::nanoseconds> timeout) {
-  return agree_or_end(*impl_->session, [&] {
+  return agree_or_end(*impl_->epoch, [&] {
     check_may_agree(*impl_, "agree");
     const Decision decision = agree_in(
         *impl_, {.members = all_ranks(size()), .deadline_ns = deadline_after(*impl_, timeout)},

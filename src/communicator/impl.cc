@@ -57,18 +57,38 @@ Costs inherited_costs(const Communicator::Impl& whole, const Job& job, const Mem
 Communicator::Impl::Impl(const Options& options,
                          std::shared_ptr<bootstrap::Predecessor> predecessor)
     : session(std::make_shared<Session>(options, std::move(predecessor))),
+      epoch(
+          std::make_shared<EpochState>(session->job.world()->epoch_monitor(), session->job.rank())),
       members(members_of(session->job)),
       choice(session->job.choice()),
-      owned_engine(session->make_engine(0, members, session->job.monitor())),
+      owned_engine(session->make_engine(0, members, *epoch->monitor)),
       driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
       costs(unmeasured_costs(choice)) {
-  session->open();
+  epoch->told.former_ranks = members.in_job;
+  epoch->open();
+}
+
+// The engine comes first: others may be in this epoch already, and have sent it something.
+Communicator::Impl::Impl(const Impl& former, const std::vector<int>& ranks, Members members_,
+                         std::shared_ptr<EpochState> epoch_, const std::vector<int>& departed)
+    : session(former.session),
+      epoch(std::move(epoch_)),
+      members(std::move(members_)),
+      choice(choice_of_part(session->job.choice(), members.placement.hosts)),
+      owned_engine(session->make_engine(communicator_of_epoch(session->job.world()->epoch()),
+                                        members, *epoch->monitor)),
+      driver((session->restart(departed),
+              std::make_shared<Driver>(session->progress, engine, config().timeout.count()))),
+      costs(inherited_costs(former, session->job, members, choice, ranks)) {
+  have_tuner();
+  epoch->open();
 }
 
 Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<int>& ranks,
                          Members members_, std::shared_ptr<bootstrap::Part> part_,
                          int64_t timeout_ns)
     : session(whole_->session),
+      epoch(whole_->epoch),
       part(std::move(part_)),
       members(std::move(members_)),
       choice(choice_of_part(session->job.choice(), members.placement.hosts)),
@@ -80,7 +100,7 @@ Communicator::Impl::Impl(const std::shared_ptr<Impl>& whole_, const std::vector<
       ranks_in_whole(ranks) {
   have_tuner();
   part->on_failure([this] { driver->quiesce(); });
-  session->open();
+  epoch->open();
 }
 
 Communicator::Impl::~Impl() {
@@ -89,7 +109,7 @@ Communicator::Impl::~Impl() {
 }
 
 Monitor& Communicator::Impl::monitor() const {
-  return part ? part->monitor() : session->job.monitor();
+  return part ? part->monitor() : *epoch->monitor;
 }
 
 // ---- The end ----
@@ -113,8 +133,8 @@ void Communicator::Impl::leave() {
   if (part)
     leave_part(calls);
   else
-    session->calls_of_whole = calls;
-  if (session->close())
+    epoch->calls = calls;
+  if (epoch->close())
     leave_job();
   else if (!part)
     tell_rest();
@@ -127,7 +147,7 @@ void Communicator::Impl::forget() {
   assert(part != nullptr);
   left_ = true;
   driver->stop();
-  session->close();
+  epoch->close();
 }
 
 void Communicator::Impl::forget_state_part() {
@@ -159,9 +179,9 @@ void Communicator::Impl::tell_rest() {
 /// The last communicator of the process ends the job. One that is followed by another lives on in
 /// that (Session::former_world), and has time to tell the others what they may not have heard.
 void Communicator::Impl::leave_job() {
-  if (session->is_followed) return;
+  if (epoch->is_followed) return;
   driver->locked([this] { session->worker.connections().set_left(); });
-  session->job.leave(session->calls_of_whole, [this] { return driver->serve(); });
+  session->job.leave(epoch->calls, [this] { return driver->serve(); });
 }
 
 void Communicator::Impl::report_exception() {

@@ -32,6 +32,10 @@ class Communicator::Impl {
   /// Session::add_part. Nothing may be sent before all have made theirs. Throws Error.
   Impl(const std::shared_ptr<Impl>& whole, const std::vector<int>& ranks, Members members,
        std::shared_ptr<bootstrap::Part> part, int64_t timeout_ns);
+  /// Of the epoch that follows that of `former` over its connections: of its ranks `ranks`, which
+  /// are `members`; `departed` are the others, as the job numbers them. Throws Error.
+  Impl(const Impl& former, const std::vector<int>& ranks, Members members,
+       std::shared_ptr<EpochState> epoch, const std::vector<int>& departed);
   ~Impl();
 
   int rank() const { return members.rank; }
@@ -73,7 +77,8 @@ class Communicator::Impl {
   Error lacks(const Error& error);
 
   const std::shared_ptr<Session> session;
-  const std::shared_ptr<bootstrap::Part> part;  // of the job; null: all of it
+  const std::shared_ptr<EpochState> epoch;
+  const std::shared_ptr<bootstrap::Part> part;  // of the epoch; null: all of it
   const Members members;
   const TransportChoice choice;
   std::byte barrier_byte{};

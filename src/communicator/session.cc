@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 
 namespace ropewalk {
 namespace {
@@ -84,8 +83,14 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
                             crowding(job), job.config().timeout.count()});
       })) {
   first_key = job.config().job_key;
-  epoch.former_ranks.resize(static_cast<size_t>(job.size()));
-  std::iota(epoch.former_ranks.begin(), epoch.former_ranks.end(), 0);
+}
+
+bool Session::can_restart() const {
+  if (job.size() == 1 || job.world()->epoch() == kFollowersMax) return false;
+  // Between hosts costs count that some ranks may have measured, and others not.
+  if (job.local_size() != job.size()) return false;
+  if (job.choice().network() != nullptr && job.size() > kNetworkedMax) return false;
+  return progress->locked([this] { return worker.is_stopped() && worker.can_restart(); });
 }
 
 OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, Monitor& monitor) {
@@ -99,7 +104,7 @@ OwnedEngine Session::make_engine(uint16_t communicator, const Members& members, 
 uint32_t Session::propose_number(uint32_t least) const {
   const std::lock_guard lock(mutex_);
   uint32_t number = std::max(least, next_);
-  if (living_.size() >= kCommunicatorsMax - 1)
+  if (living_.size() >= kPartsMax)
     throw Error(ErrorCode::exhausted, "communicator",
                 fmt::format("there are {} parts of this job already", living_.size()),
                 "end those that are not used any more");

@@ -40,6 +40,34 @@ struct EndEngine {
 };
 using OwnedEngine = std::unique_ptr<Engine, EndEngine>;
 
+/// What the communicators of an epoch share. Epochs that follow each other over the same
+/// connections have one session.
+struct EpochState {
+  EpochState(std::shared_ptr<Monitor> monitor_, int rank_)
+      : monitor(std::move(monitor_)), rank(rank_) {}
+
+  /// Counts communicators that have not been left. Thread-safe.
+  void open() { ++open_; }
+  /// True for the last.
+  bool close() { return --open_ == 0; }
+
+  const std::shared_ptr<Monitor> monitor;  // by the epoch's numbers
+  const int rank;                          // this one's in the epoch
+  Epoch told;
+  /// What else the epoch before has used.
+  std::unique_ptr<FormerEpoch> former;
+  /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
+  /// not. Of two that followed one epoch there would be two jobs.
+  std::optional<Error> end;
+  bool is_followed = false;  // by the next epoch, on this rank
+  /// The number of the last committed call whose sum this rank has (committed.h).
+  std::atomic<uint32_t> sums_to_commit{0};
+  CallsMade calls;  // once the communicator of all has been left
+
+ private:
+  std::atomic<int> open_{0};
+};
+
 /// Lives as long as one of its communicators.
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -50,10 +78,22 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Of the communicator of a part, as engines number it.
   static uint16_t communicator_of(uint32_t part) {
     assert(part > 0);
-    return static_cast<uint16_t>(1 + (part - 1) % (kCommunicatorsMax - 1));
+    return static_cast<uint16_t>(1 + (part - 1) % kPartsMax);
   }
   /// Of the communicator of that number. Thread-safe.
   OwnedEngine make_engine(uint16_t communicator, const Members& members, Monitor& monitor);
+
+  /// Goes on over the connections that there are, without the ranks `departed` of the job, whose
+  /// world has begun the next epoch. What had failed is given up.
+  void restart(const std::vector<int>& departed) { progress->restart(departed); }
+  /// Whether it could, and this rank has given up what had failed. Thread-safe.
+  bool can_restart() const;
+  /// Then, of the ranks of the job, bit by bit, with which of them; over networks there are no
+  /// more than kNetworkedMax.
+  static constexpr int kNetworkedMax = 48;
+  uint64_t can_restart_with() const {
+    return progress->locked([this] { return worker.connections().settled(kNetworkedMax); });
+  }
 
   // Parts. Thread-safe. A rank never uses a number again.
   /// The least number that this rank may use, from `least` on.
@@ -62,14 +102,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// has, or its communicator is that of a part that lives. Throws Error.
   std::shared_ptr<bootstrap::Part> add_part(uint32_t number, const std::vector<int>& members);
 
-  /// Counts communicators that have not been left. Thread-safe.
-  void open() { ++open_; }
-  /// True for the last.
-  bool close() { return --open_ == 0; }
-
   const MonotonicClock clock;
   const Options options;  // as they were given, without the key, which is in job.config()
-  Epoch epoch;
   /// Of the job's first epoch: whoever joins later has that.
   Secret first_key;
   /// Where newcomers come: host:port, or several with commas between.
@@ -78,18 +112,9 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<bootstrap::NewcomerListener> newcomers;
   /// Tells late members of the epoch before how that was agreed upon.
   std::shared_ptr<World> former_world;
-  /// What else the epoch before has used.
-  std::unique_ptr<FormerEpoch> former;
-  /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could
-  /// not. Of two that followed one epoch there would be two jobs.
-  std::optional<Error> end;
-  bool is_followed = false;  // by the next epoch, on this rank
-  /// The number of the last committed call whose sum this rank has (committed.h).
-  std::atomic<uint32_t> sums_to_commit{0};
   MemoryRegistry memories;
   Job job;
   Worker worker;
-  CallsMade calls_of_whole;  // once the job's own communicator has been left
   // Ends before the worker.
   const std::shared_ptr<Progress> progress;
 
@@ -103,7 +128,7 @@ class Session : public std::enable_shared_from_this<Session> {
   mutable std::mutex mutex_;
   uint32_t next_ = 1;
   std::set<uint16_t> living_;  // communicators of parts
-  std::atomic<int> open_{0};
+  static constexpr uint32_t kPartsMax = kCommunicatorsMax - 1 - kFollowersMax;
 };
 
 }  // namespace ropewalk

@@ -83,6 +83,21 @@ bool Connection::refuse(std::string reason) {
   return false;
 }
 
+/// Nobody looks into the inbox, nor writes there, before the transport goes on.
+void Connection::restart() {
+  probing_ = false;
+  if (mapped()) return;
+  for (Link* link : links_)
+    if (link != nullptr) link->forget();
+  owing_.clear();
+  used_.fill(nullptr);
+  free_copies_.clear();
+  for (const auto& copy : copies_) free_copies_.push_back(copy.get());
+  for (uint32_t i = 0; i < kSlots; ++i) const_cast<EagerHeader*>(slot(i))->number = 0;
+  sent_ = freed_ = arrived_ = first_used_ = freed_told_ = 0;
+  owes_slots_ = lacks_slots_ = false;
+}
+
 std::byte* Connection::map(RemoteKey key, uint64_t offset, size_t bytes) {
   if (lost_) return nullptr;
   std::byte* address = mapped() ? mapped_memory_->map(peer_, key, offset, bytes) : nullptr;
@@ -247,6 +262,20 @@ bool Connections::find_ready() {
   const auto is_ready = [](Connection* connection) { return connection->ready(); };
   ready_ = static_cast<size_t>(std::ranges::count_if(open_, is_ready));
   return ready_ != before;
+}
+
+void Connections::restart(const std::vector<int>& departed) {
+  for (const int peer : departed) {
+    if (Connection* const connection = find(peer)) {
+      connection->lose();
+      std::erase(open_, connection);
+    }
+    transport_to(peer).drop(peer);
+  }
+  for (Connection* connection : open_) connection->restart();
+  for (Transport* transport : transports_) transport->restart();
+  puts_under_way_ = 0;
+  ready_ = 0;
 }
 
 void Connections::add(uint16_t communicator, LinkTable& table) {

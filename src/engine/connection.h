@@ -64,6 +64,17 @@ class Connection {
   const std::optional<Failure>& failure() const { return failure_; }
   /// True once the transport answered a put with `lost`.
   bool lost() const { return lost_; }
+  /// As Worker::restart: over a network nothing of what was under way arrives any more.
+  void restart();
+  /// Both ends see the same of it, as far as this one can tell: messages can flow, or none has
+  /// begun. Over mapped memory what has begun goes on.
+  bool is_settled() { return !connecting_ || (!lost_ && (mapped() || ready())); }
+  /// The peer has gone: nothing is sent to it or awaited from it any more.
+  void lose() {
+    lost_ = true;
+    ready_ = false;
+    peer_inbox_here_ = nullptr;
+  }
   /// The peer had left before it was asked for a connection, which never gets ready.
   bool has_left() const { return has_left_; }
 
@@ -269,6 +280,18 @@ class Connections {
   bool has_unsent() const {
     return puts_under_way_ > 0 ||
            std::ranges::any_of(networks_, [](Transport* network) { return network->has_unsent(); });
+  }
+  /// As Worker::restart.
+  void restart(const std::vector<int>& departed);
+  /// Of the first `count` peers, bit by bit: whether they and this rank see the same of their
+  /// connection, as far as this rank can tell.
+  uint64_t settled(int count) const {
+    uint64_t peers = 0;
+    for (int peer = 0; peer < std::min(count, size()); ++peer) {
+      Connection* const connection = peer == rank_ ? nullptr : find(peer);
+      if (connection == nullptr || connection->is_settled()) peers |= uint64_t{1} << peer;
+    }
+    return peers;
   }
   /// Looks for messages that peers stored into mapped inboxes, and for free slots in those that
   /// were full; true when there are new ones.

@@ -199,6 +199,7 @@ const Operation* Engine::owed_to_peers() const {
 }
 
 std::optional<int> Engine::next_sender(int channel) {
+  if (worker_.has_failed()) return {};
   const std::vector<Link*>& links = links_.open();
   for (size_t i = 0; i < links.size(); ++i) {
     last_sender_ = (last_sender_ + 1) % links.size();

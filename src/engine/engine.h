@@ -28,8 +28,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   Worker& worker() { return worker_; }
-  /// Its communicator is the whole job's.
-  bool is_whole() const { return links_.communicator() == 0; }
+  /// Its communicator is the whole job's, or what is left of that: an epoch's.
+  bool is_whole() const { return is_of_epoch(links_.communicator()); }
   LinkTable& links() { return links_; }
   const LinkTable& links() const { return links_; }
   FailureDetector& failures() { return failures_; }

@@ -48,7 +48,7 @@ FailureDetector::FailureDetector(LinkTable& links, const OperationQueues& queues
       queues_(queues),
       monitor_(monitor),
       clock_(clock),
-      waits_max_(links.communicator() == 0 ? kWaitsMax : kPartWaitsMax),
+      waits_max_(is_of_epoch(links.communicator()) ? kWaitsMax : kPartWaitsMax),
       peers_(static_cast<size_t>(links.size())) {
   blockers_.reserve(2 * kLanes * peers_.size());
   waits_.reserve(waits_max_);

@@ -159,6 +159,11 @@ class Link {
   }
 
   // --- for the connection ---
+  /// Nothing more passes here: what has come has gone with it, and nothing is owed.
+  void forget() {
+    for (Incoming& in : in_) in.popped = in.arrived;
+    owing_ = 0;
+  }
   /// Books a message or grant in `slot`. False: it makes no sense.
   bool book(int s, const EagerHeader& header, uint32_t slot);
   /// Books a notice on a stream that there is. False: it makes no sense.

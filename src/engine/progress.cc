@@ -106,7 +106,7 @@ bool Progress::settle(Driver& driver) {
     driver.failed_ns_ = now_ns;
     ++unsettled_;
   }
-  const auto is_other = [&](const Driver* other) { return other != &driver; };
+  const auto is_other = [&](const Driver* other) { return other != &driver && !other->settled_; };
   const bool stops_all =
       (engine.is_whole() && std::ranges::none_of(drivers_, is_other)) || worker_.has_failed();
   const int64_t waited_ns = now_ns - driver.failed_ns_;
@@ -117,6 +117,16 @@ bool Progress::settle(Driver& driver) {
   if (stops_all || worker_.has_failed()) worker_.stop_transports();
   --unsettled_;
   return driver.settled_ = true;
+}
+
+void Progress::restart(const std::vector<int>& departed) {
+  const std::lock_guard lock(mutex_);
+  for (Driver* driver : drivers_) {
+    if (std::exchange(driver->settled_, true)) continue;
+    if (std::exchange(driver->failed_ns_, clock_.now_ns()) != 0) --unsettled_;
+  }
+  worker_.restart(departed);
+  wake_waiters();
 }
 
 /// A transport may take so long to tell that a peer is lost, and a rank to tell that one is
@@ -213,7 +223,8 @@ void Progress::wake_waiters() {
 /// A message that no operation takes moves nothing, and whoever has polled may have taken the news
 /// of it from the sleeper that waits for it.
 void Progress::notify_waiters(bool moved) {
-  moved = moved || std::ranges::any_of(message_waiters_, [](const auto& waiter) {
+  moved = moved || worker_.has_failed() ||
+          std::ranges::any_of(message_waiters_, [](const auto& waiter) {
             return waiter.first->has_message(waiter.second);
           });
   if (moved) wake_waiters();

@@ -133,6 +133,10 @@ class Progress : public std::enable_shared_from_this<Progress> {
   /// In a forked child no lock is to be taken: threads that it does not have may hold them.
   bool is_forked() const { return process_.is_forked(); }
 
+  /// All that has failed has been given up, and its memory is the callers': goes on without that,
+  /// and without the peers `departed`, as Worker::restart.
+  void restart(const std::vector<int>& departed);
+
   /// Runs `body` under the lock.
   template <class Body>
   auto locked(Body&& body) {

@@ -117,8 +117,9 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
       if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
     }
-    if (worker_.connections().poll_inboxes()) return false;
-    if (wait.channel) {
+    // What has come while the worker is stopped may be of an epoch that begins here later.
+    if (!worker_.has_failed() && worker_.connections().poll_inboxes()) return false;
+    if (wait.channel && !worker_.has_failed()) {
       if (wait.driver->engine_.has_message(*wait.channel)) return false;
       const std::pair<const Engine*, int> waiter{&wait.driver->engine_, *wait.channel};
       if (std::ranges::find(message_waiters_, waiter) == message_waiters_.end())

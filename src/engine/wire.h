@@ -96,6 +96,15 @@ inline constexpr size_t kMappedEagerBytesMax = 4096;
 inline constexpr size_t kSentEagerBytesMax = 16 << 10;
 inline constexpr size_t kSequentialBytesMax = 4096;     // longer messages are worth working ahead
 inline constexpr uint32_t kCommunicatorsMax = 1 << 14;  // with numbers below; 0 is the whole job
+/// The last of these numbers are those of epochs that follow another over its links, the others but
+/// 0 of parts.
+inline constexpr uint32_t kFollowersMax = 256;
+constexpr uint16_t communicator_of_epoch(uint32_t epoch) {
+  return static_cast<uint16_t>(epoch == 0 ? 0 : kCommunicatorsMax - kFollowersMax - 1 + epoch);
+}
+constexpr bool is_of_epoch(uint16_t communicator) {
+  return communicator == 0 || communicator >= kCommunicatorsMax - kFollowersMax;
+}
 inline constexpr uint32_t kWireVersion = 9;
 
 /// The eager limit of a link. Beyond it a network carries three frames more for each message, and

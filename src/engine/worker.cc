@@ -26,6 +26,14 @@ void Worker::remove(Engine& engine) {
   std::erase(engines_, &engine);
 }
 
+void Worker::restart(const std::vector<int>& departed) {
+  assert(stopped_);
+  busy_.clear();
+  connections_.restart(departed);
+  owing_ = true;
+  stopped_ = false;
+}
+
 bool Worker::progress() {
   if (has_failed()) return false;
   // First what a start, or a message in a mapped slot, made possible; then what polls bring.

@@ -61,7 +61,7 @@ class Worker {
   void fail(const Failure& failure) { monitor_.report(failure); }
   /// The job's, as this rank knows; null: none.
   const Failure* failure() const { return monitor_.failure(); }
-  bool has_failed() const { return failure() != nullptr; }
+  bool has_failed() const { return stopped_ || failure() != nullptr; }
   /// True while operations of any communicator are under way.
   bool has_operations() const { return !busy_.empty(); }
   /// The same, or bytes that a transport could not take at once.
@@ -80,6 +80,16 @@ class Worker {
     if (std::exchange(stopped_, true)) return;
     for (Transport* transport : connections_.transports()) transport->stop();
   }
+  bool is_stopped() const { return stopped_; }
+  /// Whether connections can be used after that, by those who are left.
+  bool can_restart() const {
+    return std::ranges::all_of(connections_.transports(), [](Transport* transport) {
+      return transport->capabilities().restarts;
+    });
+  }
+  /// Goes on without the peers `departed`, and without what was under way: the monitor's next epoch
+  /// has begun. Requires is_stopped and can_restart.
+  void restart(const std::vector<int>& departed);
 
  private:
   bool advance();

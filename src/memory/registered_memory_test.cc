@@ -179,6 +179,7 @@ class CountingTransport final : public Transport {
   bool arm() override { return true; }
   void drop(int) override {}
   void stop() override {}
+  void restart() override {}
   LossReason why_lost(int) const override { return {}; }
 
   int live = 0;

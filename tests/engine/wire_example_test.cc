@@ -294,7 +294,8 @@ TEST(WireExample, FramesOfTheBootstrap) {
             printed("leave"));
   EXPECT_EQ(
       said(0x44,
-           Failure{ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}}),
+           bootstrap::JobFailure{
+               {ErrorCode::peer_lost, "control", "cut off: r", "adv", 0, 4, {4, 5, 6, 7, 9}}, 0}),
       printed("failure"));
   const Wait wait{.operation = Collective::recv,
                   .sequence = 7,

@@ -44,6 +44,68 @@ TEST_P(Epochs, WhoIsLeftGoesOnAgainAndAgain) {
   EXPECT_THROW(run_ranks(kRanks, GetParam(), body), std::runtime_error);
 }
 
+// Over shared memory nothing is joined anew.
+TEST(EpochsInPlace, GoOnOverTheConnectionsThatThereAre) {
+  constexpr int kRanks = 6;
+  const auto body = [](Communicator& first) {
+    const int me = first.rank();
+    const auto old_part = first.split(me % 2);
+    std::unique_ptr<Communicator> later;
+    Communicator* comm = &first;
+    for (const int victim : {4, 0}) {  // of epoch 0
+      try {
+        expect_sum_of_ranks(*comm, 100'000);
+        if (me == victim) throw std::runtime_error("goes");
+        for (;;) expect_sum_of_ranks(*comm, 1000);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.peer(), victim) << error.what();
+      }
+      const Communicator* const before = comm;
+      auto next = comm->shrink();
+      EXPECT_TRUE(next->epoch().keeps_connections);
+      EXPECT_FALSE(next->failure());
+      EXPECT_TRUE(before->failure()) << "it has failed for ever";
+      EXPECT_THROW(comm->barrier(), Error);
+      EXPECT_THROW(old_part->barrier(), Error);
+      later = std::move(next);
+      comm = later.get();
+      const auto part = comm->split(comm->rank() % 2);
+      expect_sum_of_ranks(*part, 1000);
+    }
+    EXPECT_EQ(comm->size(), kRanks - 2);
+    const Agreed agreed = comm->agree(~(uint64_t{1} << comm->rank()));
+    EXPECT_EQ(agreed.ranks, (std::vector{0, 1, 2, 3}));
+    EXPECT_EQ(agreed.bits, ~uint64_t{15});
+    comm->leave();
+  };
+  EXPECT_THROW(run_ranks(kRanks, "shm", body), std::runtime_error);
+}
+
+TEST(EpochsInPlace, NumberRanksAnewInWhatTheySay) {
+  const auto body = [](Communicator& first) {
+    try {
+      first.barrier();
+      if (first.rank() == 0) throw std::runtime_error("goes");
+      for (;;) first.barrier();
+    } catch (const Error&) {
+    }
+    const auto next = first.shrink();
+    ASSERT_TRUE(next->epoch().keeps_connections);
+    try {
+      std::vector<float> data(next->rank() == 1 ? 10 : 20);
+      next->all_reduce(data);
+      ADD_FAILURE() << "nobody noticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::mismatch) << error.what();
+    }
+    const auto last = next->shrink();
+    EXPECT_EQ(last->size(), 3) << "a mismatch costs no member";
+    last->revoke("enough");
+    EXPECT_EQ(last->failure()->code, ErrorCode::revoked);
+  };
+  EXPECT_THROW(run_ranks(4, "shm", body), std::runtime_error);
+}
+
 TEST_P(Epochs, RevokeEndsTheEpochOfPartsToo) {
   run_ranks(4, GetParam(), [](Communicator& comm) {
     std::unique_ptr<Communicator> part;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -46,6 +47,34 @@ void expect_grown(Communicator& comm, int number, int members, int newcomers) {
   EXPECT_EQ(comm.epoch().former_ranks, former);
   expect_sum_of_ranks(comm, 100'000);
   comm.agree(0);  // all have that
+}
+
+TEST_P(Growing, NewcomersJoinAfterADeathThatCostNoConnection) {
+  constexpr int kMembers = 4;
+  const auto late = [](Communicator& comm) {
+    expect_grown(comm, 2, kMembers - 1, 1);
+    EXPECT_FALSE(comm.epoch().keeps_connections);
+  };
+  std::future<void> newcomer;
+  std::once_flag started;
+  const auto body = [&](Communicator& comm) {
+    try {
+      expect_sum_of_ranks(comm, 1000);
+      if (comm.rank() == 0) throw std::runtime_error("goes");
+      for (;;) expect_sum_of_ranks(comm, 1000);
+    } catch (const Error&) {
+    }
+    const auto next = comm.shrink();
+    if (GetParam() == "shm") {
+      EXPECT_TRUE(next->epoch().keeps_connections);
+    }
+    std::call_once(started, [&] { newcomer = start_newcomer(late); });
+    const auto grown = grow_by(*next, 1);
+    expect_grown(*grown, 2, kMembers - 1, 1);
+    EXPECT_FALSE(grown->epoch().keeps_connections);
+  };
+  EXPECT_THROW(run_members(kMembers, body), std::runtime_error);
+  newcomer.get();
 }
 
 TEST_P(Growing, NewcomersJoinAndHaveAVote) {

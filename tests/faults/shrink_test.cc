@@ -30,6 +30,7 @@ struct Board {
     std::atomic<double> recovered_s{0};  // the first sum of the last epoch
     std::atomic<int> epoch{0}, size{0};
     std::atomic<int> departures{0};
+    std::atomic<int> in_place{0};  // epochs that kept their connections
   };
   std::array<Rank, kMembers> ranks;
   std::atomic<int> epoch_wanted{1};  // a rank that has come there may end
@@ -65,6 +66,7 @@ void go_on(Communicator& first, Board& board, int size_wanted) {
         own.recovered_s = now_s();
         own.departures = static_cast<int>(comm->epoch().departures.size());
         own.size = comm->size();
+        own.in_place += comm->epoch().keeps_connections;
         own.epoch = comm->epoch().number;
       }
       if (comm->size() == size_wanted && round > 20) break;
@@ -126,6 +128,8 @@ TEST_P(Shrinks, EveryKillLeavesAJobThatGoesOn) {
     job.signal(victim, SIGKILL);
     expect_survivors(job, *board, {victim});
     if (HasFailure()) return;
+    for (int rank = 0; rank < kMembers && GetParam() == "shm"; ++rank)
+      EXPECT_EQ(board->ranks[static_cast<size_t>(rank)].in_place, rank != victim ? 1 : 0) << victim;
     times_s.push_back(recovered_s(*board) - killed_s);
   }
   print_times("one of 8 killed", times_s);
@@ -197,6 +201,8 @@ TEST_P(Shrinks, AStoppedRankIsLeftBehindAndLearnsOfIt) {
   sleep_s(0.2);
   job.signal(0, SIGCONT);
   const auto verdicts = job.verdicts(-1, 30 * slowness());
+  for (const Board::Rank& rank : board->ranks)
+    EXPECT_EQ(rank.in_place, 0) << "it still has what the others would go on with";
   expect_success(verdicts, {0});
   EXPECT_EQ(verdicts[0].code, static_cast<int>(ErrorCode::no_quorum)) << verdicts[0].text;
 }

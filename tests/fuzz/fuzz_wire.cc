@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto join = decode<Join>(bytes)) same_payload(bytes, frame(*join));
   if (const auto place = decode<Place>(bytes)) same_payload(bytes, frame(*place));
   if (const auto records = decode<Records>(bytes)) same_payload(bytes, frame(*records));
-  if (const auto failure = decode<Signed<Failure>>(bytes)) same_payload(bytes, frame(*failure));
+  if (const auto failure = decode<Signed<JobFailure>>(bytes)) same_payload(bytes, frame(*failure));
   if (const auto heartbeat = decode<Heartbeat>(bytes)) same_payload(bytes, frame(*heartbeat));
   if (const auto leave = decode<Signed<Leave>>(bytes)) same_payload(bytes, frame(*leave));
   if (const auto waits = decode<Signed<Waits>>(bytes)) same_payload(bytes, frame(*waits));

@@ -128,6 +128,7 @@ class FakeTransport final : public Transport, public MappedMemory {
     fabric_.cut(rank_, peer, "the peer closed the link");
   }
   void stop() override {}
+  void restart() override {}
   LossReason why_lost(int peer) const override {
     const Side& s = side(peer);
     return {.text = s.why, .silent = s.silent, .advice = {}};

@@ -29,6 +29,7 @@ class ForwardingTransport : public Transport {
   bool arm() override { return below_.arm(); }
   void drop(int peer) override { below_.drop(peer); }
   void stop() override { below_.stop(); }
+  void restart() override { below_.restart(); }
   LossReason why_lost(int peer) const override { return below_.why_lost(peer); }
 
  protected:

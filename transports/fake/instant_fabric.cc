@@ -95,6 +95,7 @@ class InstantTransport final : public Transport, public MappedMemory {
     theirs.lost_.push_back(rank_);
   }
   void stop() override {}
+  void restart() override {}
   LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
 
  private:

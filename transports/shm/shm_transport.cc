@@ -132,7 +132,10 @@ void ShmTransport::open_doorbell(Peer& peer) {
 }
 
 Capabilities ShmTransport::capabilities() const {
-  return {.name = sharing_->name(), .needs_registration = true, .op_bytes_max = kOpBytesMax};
+  return {.name = sharing_->name(),
+          .needs_registration = true,
+          .op_bytes_max = kOpBytesMax,
+          .restarts = true};
 }
 
 std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {

@@ -68,6 +68,7 @@ class ShmTransport final : public Transport, public MappedMemory {
 
   void drop(int peer) override;
   void stop() override {}
+  void restart() override {}
   LossReason why_lost(int peer) const override;
 
  private:

@@ -14,13 +14,14 @@ enum class FrameKind : uint8_t {
   hello = 1,   // first on every stream, and only there
   put = 2,     // one put, or one piece of it
   urgent = 3,  // one urgent put, whole; on stream 0
+  fence = 4,   // what came before is given up, and sequence numbers begin anew
 };
 
 inline constexpr uint32_t kMagic = 0x545752;  // "RWT"; the kind is the fourth byte
 inline constexpr size_t kFrameHeaderBytes = 40;
 inline constexpr uint32_t kFrameBytesMax = uint32_t{1} << 30;  // payload of one frame
 inline constexpr uint32_t kPutBytesMax = uint32_t{1} << 30;    // payload of one put
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 inline constexpr uint32_t kStreamsMax = 16;  // sockets per peer
 // Over networks, where streams go through adapters of their own, each carries a share of a longer
 // put, which then takes as long as its bytes do. Over loopback that would be calls for nothing.
@@ -70,6 +71,8 @@ inline const char* decode(const std::byte* from, FrameHeader& header) {
       return header.bytes <= kUrgentPutBytesMax && header.bytes == header.put_bytes
                  ? nullptr
                  : "sent an urgent frame of a wrong length";
+    case FrameKind::fence:
+      return header.bytes == 0 && header.put_bytes == 0 ? nullptr : "sent a fence with a payload";
     case FrameKind::put:
       if (header.bytes > kFrameBytesMax || header.put_bytes > kPutBytesMax)
         return "sent a frame that is too long";

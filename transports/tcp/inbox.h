@@ -54,6 +54,9 @@ class Inbox {
     urgent_[urgent_end_++ % kWindow] = notice;
   }
 
+  /// Forgets all puts, and numbers begin anew.
+  void restart() { *this = Inbox(); }
+
   /// True where an urgent put, or the oldest of the others, is whole.
   bool ready() const {
     const Put& put = puts_[first_ % kWindow];

@@ -86,6 +86,8 @@ class Outbox {
   }
   /// Forgets all puts.
   void clear() { first_ = next_ = end_; }
+  /// The same, and numbers begin anew.
+  void restart() { first_ = next_ = end_ = 0; }
 
  private:
   Put& at(uint64_t sequence) { return puts_[sequence % kPutsMax]; }

@@ -43,6 +43,11 @@ int Reader::prepare(std::array<iovec, 2>& into) {
     return 1;
   }
   // The buffer is empty while payload is awaited.
+  if (passes_over_) {
+    direct_ = std::min(left_, static_cast<uint32_t>(kBufferBytes));
+    into[0] = {buffer_.get(), direct_};
+    return 1;
+  }
   std::byte* target = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, left_);
   if (target == nullptr) {
     violation_ = kOutside;
@@ -71,6 +76,13 @@ void Reader::resume() {
   stalled_ = false;
   parse();
   if (opener_ != nullptr) open_records();
+}
+
+void Reader::restart() {
+  passes_over_ = true;
+  stalled_ = false;
+  last_sequence_ = 0;
+  parse();
 }
 
 void Reader::open_records() {
@@ -169,6 +181,12 @@ bool Reader::begin_frame() {
   if (violation_ != nullptr) return false;
   if (header.kind == FrameKind::hello) {
     violation_ = "sent a second hello";
+  } else if (passes_over_) {
+    passes_over_ = header.kind != FrameKind::fence;
+    begin_payload(header);
+    return true;
+  } else if (header.kind == FrameKind::fence) {
+    violation_ = "sent a fence while its puts were awaited";
   } else if (header.bytes > 0 &&
              (target_ = regions_.find(header.key, header.offset, header.bytes)) == nullptr) {
     violation_ = kOutside;
@@ -217,6 +235,11 @@ void Reader::begin_payload(const FrameHeader& header) {
 bool Reader::copy_payload() {
   const auto bytes = static_cast<uint32_t>(std::min<size_t>(left_, end_ - begin_));
   if (bytes == 0) return false;
+  if (passes_over_) {
+    begin_ += bytes;
+    payload_arrived(bytes);
+    return true;
+  }
   if (target_ == nullptr)
     target_ = regions_.find(frame_.key, frame_.offset + frame_.bytes - left_, bytes);
   if (target_ == nullptr) {
@@ -231,6 +254,7 @@ bool Reader::copy_payload() {
 
 void Reader::payload_arrived(uint32_t bytes) {
   left_ -= bytes;
+  if (passes_over_) return;
   if (frame_.kind == FrameKind::put) return inbox_.arrived(frame_.sequence, bytes);
   if (left_ == 0) inbox_.urgent_arrived(frame_.notice);
 }

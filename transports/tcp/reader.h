@@ -47,6 +47,9 @@ class Reader {
   /// Goes on with what is in the buffer if the window has moved far enough.
   void resume();
 
+  /// Passes over what comes until the peer's fence: nothing of it is stored.
+  void restart();
+
   /// Null, or what the peer did wrong ("sent a frame outside registered memory"). Final.
   const char* violation() const { return violation_; }
   /// True where no frame has begun and not ended: here a stream may end.
@@ -86,6 +89,7 @@ class Reader {
   uint32_t direct_ = 0;          // of that, what the last `prepare` pointed straight at the region
 
   bool stalled_ = false;
+  bool passes_over_ = false;  // until a fence
   const char* violation_ = nullptr;
   uint64_t last_sequence_ = 0;
 

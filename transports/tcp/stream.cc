@@ -145,7 +145,47 @@ Stream::Received Stream::receive() {
   return static_cast<size_t>(bytes) == asked ? Received::more : Received::some;
 }
 
+void Stream::restart() {
+  assert(!sealer_);
+  Outgoing& out = queue_[first_];
+  if (count_ > 0 && (sent_ > 0 || !out.put)) {
+    const size_t of_head = std::min<size_t>(sent_, out.head_bytes);
+    const size_t of_payload = sent_ - of_head;
+    rest_.insert(rest_.end(), out.head.data() + of_head, out.head.data() + out.head_bytes);
+    if (out.put)
+      rest_zeros_ += static_cast<uint32_t>(out.payload_bytes - of_payload);
+    else  // the hello is this end's own
+      rest_.insert(rest_.end(), out.payload + of_payload, out.payload + out.payload_bytes);
+  }
+  first_ = count_ = sent_ = 0;
+  if (held_end_ + kFrameHeaderBytes > kHeldBytes) {
+    rest_.insert(rest_.end(), rest_zeros_, std::byte{0});
+    rest_zeros_ = 0;
+    rest_.insert(rest_.end(), held_.data() + held_begin_, held_.data() + held_end_);
+    held_begin_ = held_end_ = 0;
+  }
+  encode({.kind = FrameKind::fence}, held_.data() + held_end_);
+  held_end_ += kFrameHeaderBytes;
+  reader_.restart();
+}
+
+/// False where some of it is left.
+bool Stream::send_rest() {
+  static constexpr std::array<std::byte, 64 << 10> kZeros{};
+  while (has_rest() && !blocked_ && error_ == 0) {
+    const size_t zeros = std::min<size_t>(rest_zeros_, kZeros.size());
+    const std::array<iovec, 2> pieces = {iovec{rest_.data(), rest_.size()},
+                                         iovec{const_cast<std::byte*>(kZeros.data()), zeros}};
+    const size_t written = write_plain(pieces, rest_.size() + zeros);
+    const size_t of_rest = std::min(written, rest_.size());
+    rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(of_rest));
+    rest_zeros_ -= static_cast<uint32_t>(written - of_rest);
+  }
+  return !has_rest();
+}
+
 bool Stream::send() {
+  if (!send_rest()) return false;
   fill();
   if (!has_output() || error_ != 0) return false;
   std::array<iovec, 2 * kBatch + 1> pieces;

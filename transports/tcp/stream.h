@@ -60,9 +60,12 @@ class Stream {
   size_t send_now(const FrameHeader& header, const std::byte* payload);
   /// Claims the put just posted, of which `bytes` are written already.
   void resume(size_t bytes);
+  /// Gives up what is queued, and says so; passes over what the peer has sent before it does the
+  /// same. Of a frame that the socket took in part zeros follow. Not where it is sealed.
+  void restart();
   /// Nothing is queued behind what is held back, and the socket may take something.
-  bool idle() const { return !queued() && !blocked_ && error_ == 0; }
-  bool has_output() const { return held() > 0 || queued() || has_sealed(); }
+  bool idle() const { return !queued() && !has_rest() && !blocked_ && error_ == 0; }
+  bool has_output() const { return held() > 0 || queued() || has_sealed() || has_rest(); }
   /// The socket took no more; to be tried again when it is writable.
   bool blocked() const { return blocked_; }
   void unblock() { blocked_ = false; }
@@ -99,6 +102,8 @@ class Stream {
   };
 
   bool queued() const { return count_ > 0 || outbox_.pending(); }
+  bool has_rest() const { return !rest_.empty() || rest_zeros_ > 0; }
+  bool send_rest();
   bool has_sealed() const { return sealer_ && !sealer_->unsent().empty(); }
   void limit_unsent(uint32_t bytes);
   void limit_pace(uint64_t rate);
@@ -134,6 +139,8 @@ class Stream {
   size_t sent_ = 0;               // bytes of the first that are written; then all held stand behind
   std::array<std::byte, kHeldBytes> held_;
   size_t held_begin_ = 0, held_end_ = 0;
+  std::vector<std::byte> rest_;  // of the frame that was given up; goes before all else
+  uint32_t rest_zeros_ = 0;      // then so many
   bool blocked_ = false;
   int error_ = 0;
   int64_t silent_since_ns_ = 0;  // the first look since the last answer; 0: none is due

@@ -341,6 +341,21 @@ void TcpTransport::lose_failing() {
   peers_.lose_failing([this](Peer& peer) { release(peer); });
 }
 
+// What is read from here on, up to the peer's fence, was for memory that callers have back.
+void TcpTransport::restart() {
+  for (size_t i = links_.size(); i-- > 0;) {
+    PeerStream& link = *links_[i];
+    link.peer.outbox.restart();
+    link.peer.inbox.restart();
+    link.peer.urgent_puts = 0;
+    link.stream.restart();
+    link.stream.unblock();
+    received(link);
+    if (link.peer.open()) flush(link.peer);
+    watch(link);
+  }
+}
+
 void TcpTransport::drop(int peer) {
   Peer* p = peers_.find(peer);
   if (p == nullptr) return;

@@ -47,7 +47,8 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
             .op_bytes_max = tcp::kPutBytesMax,
             .spread_bytes_min = streams_ > 1 ? tcp::kSharedBytesMin : SIZE_MAX,
             .polls_kernel = true,
-            .silence_max_ns = silence_max_ns_};
+            .silence_max_ns = silence_max_ns_,
+            .restarts = streams_ == 1 && !secure_};
   }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
@@ -60,6 +61,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   bool arm() override;
   void drop(int peer) override;
   void stop() override { lose_failing(); }
+  void restart() override;
 
  private:
   using Peer = tcp::Peer;

@@ -43,6 +43,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
+  void restart() override {}
 
  private:
   using Peer = ucx::Peer;

@@ -67,6 +67,7 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
+  void restart() override {}
 
  private:
   using Peer = verbs::Peer;

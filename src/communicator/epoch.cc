@@ -152,7 +152,8 @@ class NextEpoch {
     uint64_t bits = joined_ ? kHasJoined : 0;
     if (is_first && admits_) bits |= kAdmits;
     if (is_first && admits_ && old_.monitor().failure() == nullptr) bits |= kIsIntact;
-    if (is_first && old_.monitor().failure() != nullptr && old_.session->can_restart())
+    if (is_first && old_.monitor().failure() != nullptr && old_.costs_are_found &&
+        old_.session->can_restart())
       bits |= kCanStay | old_.session->can_restart_with() << kCanStayWith;
     return bits;
   }

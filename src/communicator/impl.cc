@@ -79,7 +79,8 @@ Communicator::Impl::Impl(const Impl& former, const std::vector<int>& ranks, Memb
                                         members, *epoch->monitor)),
       driver((session->restart(departed),
               std::make_shared<Driver>(session->progress, engine, config().timeout.count()))),
-      costs(inherited_costs(former, session->job, members, choice, ranks)) {
+      costs(inherited_costs(former, session->job, members, choice, ranks)),
+      costs_are_found(true) {
   have_tuner();
   epoch->open();
 }
@@ -209,6 +210,7 @@ void Communicator::Impl::close() noexcept {
 
 void Communicator::Impl::set_costs(const Costs& agreed) {
   costs = agreed;
+  costs_are_found = true;
   if (rank() == 0) log_costs(costs);
   std::lock_guard lock(cache_mutex_);
   keep(nullptr);

@@ -86,6 +86,8 @@ class Communicator::Impl {
   Engine& engine = *owned_engine;
   const std::shared_ptr<Driver> driver;
   Costs costs;
+  /// This rank has found them to the end. Where all ranks have, all have found the same.
+  bool costs_are_found = false;
   const std::weak_ptr<Impl> whole;        // that was split; of a part
   const std::vector<int> ranks_in_whole;  // its members there
   Blame blamed;

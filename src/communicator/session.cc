@@ -87,8 +87,6 @@ Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor
 
 bool Session::can_restart() const {
   if (job.size() == 1 || job.world()->epoch() == kFollowersMax) return false;
-  // Between hosts costs count that some ranks may have measured, and others not.
-  if (job.local_size() != job.size()) return false;
   if (job.choice().network() != nullptr && job.size() > kNetworkedMax) return false;
   return progress->locked([this] { return worker.is_stopped() && worker.can_restart(); });
 }

@@ -121,8 +121,9 @@ bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) 
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
     stored_ = std::make_unique<const Failure>(std::move(kept));
-    failure_.store(stored_.get(), std::memory_order_release);
+    // The epoch's first: who sees that the job has failed asks the epoch why.
     if (of_epoch_) of_epoch_->set(*stored_);
+    failure_.store(stored_.get(), std::memory_order_release);
     text = stored_->text();
   }
   log(LogLevel::info, rank_, "the {} has failed: {}", whole_ == nullptr ? "job" : "part", text);

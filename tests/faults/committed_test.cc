@@ -120,7 +120,7 @@ constexpr int kCommitting = 5;
 /// Shared by forked processes.
 struct CommitBoard {
   std::atomic<int> size{kCommitting};  // of the newest epoch in which all have a sum
-  std::atomic<int> epoch{0};
+  std::atomic<int> newcomers{0};       // that have become members
   std::atomic<bool> ends{false};
   std::atomic<int> aborted{0};  // calls, by rank
   std::atomic<int> settled{0};  // that have ended well though the epoch had failed
@@ -175,10 +175,8 @@ class CommittingRank {
     comm_->all_reduce(counts, kMax);
     require(-counts[0] == counts[1], "a call was committed on some ranks only");
     committed_ = counts[1];
-    is_new_ = false;
-    if (comm_->rank() != 0) return;
-    board_.size = comm_->size();
-    board_.epoch = comm_->epoch().number;
+    if (std::exchange(is_new_, false)) ++board_.newcomers;
+    if (comm_->rank() == 0) board_.size = comm_->size();
   }
 
   void commit() {
@@ -230,18 +228,22 @@ TEST_P(Committed, OnAllThatAreLeftOrOnNone) {
   std::iota(living.begin(), living.end(), 0);
   std::mt19937 random(11);
   for (int round = 0; round < rounds; ++round) {
-    const int epoch = board->epoch;
+    // No more than two end in one epoch, and all that live are members when the next round begins:
+    // the others are more than half, however soon they go on.
+    std::ranges::shuffle(living, random);
     for (int kill = 0; kill <= round % 2; ++kill) {
       sleep_s(std::uniform_real_distribution<>(0.0, 0.1)(random));
-      const auto victim = living.begin() + static_cast<long>(random() % living.size());
+      const auto victim = living.begin() + kill;
       job.signal(*victim, SIGKILL);
       victims.push_back(*victim);
       *victim = job.add_newcomer(options, body);
     }
     const double limit_s = now_s() + 30 * slowness();
-    while ((board->epoch == epoch || board->size != kCommitting) && now_s() < limit_s)
-      sleep_s(0.001);
-    if (board->size != kCommitting || board->epoch == epoch) break;  // verdicts tell why
+    const auto is_whole = [&] {
+      return board->size == kCommitting && board->newcomers == std::ssize(victims);
+    };
+    while (!is_whole() && now_s() < limit_s) sleep_s(0.001);
+    if (!is_whole()) break;  // verdicts tell why
   }
   board->ends = true;
   expect_success(job.verdicts(-1, 30 * slowness()), victims);

@@ -91,6 +91,9 @@ def shrinks_and_aborts():
             dist.all_reduce(torch.ones(3))
         return
     work = dist.all_reduce(torch.ones(3), async_op=True)
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"begun by {dist.get_rank()}", "")
+    store.wait(["begun by 0", "begun by 1"])  # neither aborts what the other has yet to begin
     dist.shrink_group([2], shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
     with pytest.raises(dist.DistBackendError, match="abort"):
         work.wait()

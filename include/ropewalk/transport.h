@@ -26,7 +26,8 @@ struct Capabilities {
   bool registered_sources = false;  // see PutRequest::source_memory
   size_t inline_bytes_max = 0;  // where registered_sources: puts up to this need no source_memory
   size_t op_bytes_max = size_t{1} << 30;
-  /// Longer puts that are not urgent are spread over several adapters. Equal at both ends.
+  /// Puts that are longer than this and not urgent may be spread over several adapters; urgent ones
+  /// take one. Equal at both ends. SIZE_MAX: no put as short as an urgent one is.
   size_t spread_bytes_min = SIZE_MAX;
   bool naps = false;  // now and then a timer wakes who sleeps on event_fd, and not what arrives
   bool polls_kernel = false;  // `poll` makes system calls, beside which a yield costs little

@@ -258,8 +258,9 @@ std::shared_ptr<EpochMonitor> Control::renew(std::vector<int> members) {
   renewal_call_ = std::move(members);
   wake_.set();
   changed_.wait(lock, [this] { return renewed_ || has_ended_; });
-  if (!renewed_) throw Error(*monitor_.failure());
-  return std::exchange(renewed_, nullptr);
+  if (renewed_) return std::exchange(renewed_, nullptr);
+  assert(monitor_.failure() != nullptr);
+  throw Error(*monitor_.failure());
 }
 
 /// What of this rank's state was of the epoch that has failed begins anew. Where others are in the

@@ -114,7 +114,7 @@ void Control::advance_host_probe(int64_t now_ns) {
   std::erase_if(lost, [this](int rank) { return monitor_.has_left(rank); });
   if (std::ranges::binary_search(lost, silence->peer))
     silence = name_unreachable(std::move(*silence), table_, std::move(lost),
-                               [this](int rank) { return monitor_.shown(rank); });
+                               [this](int rank) { return monitor_.rank_in_epoch(rank); });
   monitor_.report(*silence);
 }
 

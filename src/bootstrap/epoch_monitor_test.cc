@@ -16,7 +16,7 @@ TEST(EpochMonitor, NumbersRanksAsItsEpochDoes) {
   whole.report(death_said_by(0, 1));
   const auto next = whole.renew({0, 2, 4});
   EXPECT_EQ(next->failure(), nullptr);
-  EXPECT_EQ(whole.shown(4), 2);
+  EXPECT_EQ(whole.rank_in_epoch(4), 2);
   next->report(death_said_by(0, 2));
   ASSERT_NE(whole.failure(), nullptr);
   EXPECT_EQ(whole.failure()->peer, 4);

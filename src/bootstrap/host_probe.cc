@@ -120,11 +120,11 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost,
-                         const std::function<int(int)>& shown) {
+                         const std::function<int(int)>& rank_in_epoch) {
   const auto is_lost = [&lost](int rank) { return std::ranges::binary_search(lost, rank); };
   const std::string lost_hosts = host_list(table, is_lost);
   std::vector<int> numbers = lost;
-  std::ranges::transform(numbers, numbers.begin(), shown);
+  std::ranges::transform(numbers, numbers.begin(), rank_in_epoch);
   failure.reason =
       fmt::format("{} ({}) cannot be reached: {}", rank_list(numbers), lost_hosts, failure.reason);
   failure.advice =

@@ -54,6 +54,6 @@ std::string rank_list(const std::vector<int>& ranks);
 /// `failure`, of a rank among `lost`, completed: all of `lost`, of whose hosts none can be reached
 /// from `rank`. The texts name ranks and hosts.
 Failure name_unreachable(Failure failure, const PeerTable& table, std::vector<int> lost,
-                         const std::function<int(int)>& shown = std::identity());
+                         const std::function<int(int)>& rank_in_epoch = std::identity());
 
 }  // namespace ropewalk::bootstrap

@@ -28,7 +28,7 @@ Failure mismatch_of(const CallsMade& a, int rank_a, const CallsMade& b, int rank
 }
 
 /// Null: of a part, which numbers its ranks itself.
-int shown_in(const std::shared_ptr<EpochMonitor>& epoch, int rank) {
+int rank_in(const std::shared_ptr<EpochMonitor>& epoch, int rank) {
   const int number = epoch ? rank_among(epoch->members(), rank) : rank;
   return number < 0 ? rank : number;
 }
@@ -52,7 +52,7 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole
       whole_(whole),
       part_(part),
       members_(std::move(members)),
-      born_in_(whole == nullptr ? 0 : whole->epoch()),
+      whole_epoch_(whole == nullptr ? 0 : whole->epoch()),
       left_(static_cast<size_t>(size)),
       calls_(static_cast<size_t>(size)),
       answers_(static_cast<size_t>(size)),
@@ -81,7 +81,7 @@ std::set<uint32_t> JobMonitor::take_news_of_parts() {
 
 void JobMonitor::report_lost(const Failure& failure) {
   if (whole_ != nullptr)
-    whole_->report_in(born_in_, numbered_as_in_whole(failure, members_));
+    whole_->report_in(whole_epoch_, numbered_as_in_whole(failure, members_));
   else
     report(failure);
 }
@@ -108,8 +108,8 @@ std::shared_ptr<EpochMonitor> JobMonitor::renew(std::vector<int> members) {
   return of_epoch_ = std::make_shared<EpochMonitor>(*this, next, std::move(members));
 }
 
-int JobMonitor::shown(int rank) const {
-  return shown_in(of_epoch(), rank);
+int JobMonitor::rank_in_epoch(int rank) const {
+  return rank_in(of_epoch(), rank);
 }
 
 bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) {
@@ -135,7 +135,7 @@ bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) 
 void JobMonitor::report_silent(const Failure& failure) {
   assert(failure.peer >= 0);
   if (whole_ != nullptr)
-    return whole_->report_silent_in(born_in_, numbered_as_in_whole(failure, members_));
+    return whole_->report_silent_in(whole_epoch_, numbered_as_in_whole(failure, members_));
   report_silent_in(epoch(), failure);
 }
 
@@ -214,7 +214,7 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
     const CallsMade& first = calls_[static_cast<size_t>(first_left_)];
     if (rank != first_left_ && (first.count != calls.count || first.digest != calls.digest)) {
       mismatch =
-          mismatch_of(first, shown_in(of_epoch_, first_left_), calls, shown_in(of_epoch_, rank));
+          mismatch_of(first, rank_in(of_epoch_, first_left_), calls, rank_in(of_epoch_, rank));
       mismatch->peer = rank;
     }
     calls_[static_cast<size_t>(rank)] = std::move(calls);

@@ -59,7 +59,7 @@ class JobMonitor final : public Monitor {
   /// since. The others have left, without a word.
   std::shared_ptr<EpochMonitor> renew(std::vector<int> members);
   /// The number of a rank of the whole in that epoch, for messages; where it has none its own.
-  int shown(int rank) const;
+  int rank_in_epoch(int rank) const;
   /// Of report_silent, as long as the job has not failed; the control thread completes it.
   std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
@@ -92,7 +92,7 @@ class JobMonitor final : public Monitor {
   JobMonitor* const whole_;                // null where this is one
   const uint32_t part_;                    // 0: it is the whole's
   const std::vector<int> members_;         // of a part
-  const uint32_t born_in_;                 // of a part: the whole's epoch
+  const uint32_t whole_epoch_;             // of a part: the whole's epoch
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};

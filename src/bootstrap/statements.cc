@@ -72,7 +72,7 @@ bool Statements::is_genuine_leave(const Signed<Leave>& said, int peer) {
   monitor_.report({ErrorCode::protocol, "control",
                    fmt::format("rank {} has left after {} calls as it is said, and has not signed "
                                "that: a rank on the way from it has changed what it said",
-                               monitor_.shown(rank), said.message.calls.count),
+                               monitor_.rank_in_epoch(rank), said.message.calls.count),
                    kForgerAdvice, rank_, -1});
   return false;
 }
@@ -137,12 +137,13 @@ void Statements::report_forged(FrameType type, int rank, int peer) const {
   const bool is_leave = type == FrameType::leave || type == FrameType::part_leave;
   const char* what = is_failure ? "a failure" : is_leave ? "a leave" : "an answer";
   const PeerRecord& record = table_[static_cast<size_t>(peer)];
-  monitor_.report({ErrorCode::protocol, "control",
-                   fmt::format("{} sent {} in the name of rank {}, which has not signed it",
-                               record.rank == peer ? describe(record, monitor_.shown(peer))
-                                                   : fmt::format("rank {}", monitor_.shown(peer)),
-                               what, monitor_.shown(rank)),
-                   kForgerAdvice, rank_, peer});
+  monitor_.report(
+      {ErrorCode::protocol, "control",
+       fmt::format("{} sent {} in the name of rank {}, which has not signed it",
+                   record.rank == peer ? describe(record, monitor_.rank_in_epoch(peer))
+                                       : fmt::format("rank {}", monitor_.rank_in_epoch(peer)),
+                   what, monitor_.rank_in_epoch(rank)),
+       kForgerAdvice, rank_, peer});
 }
 
 }  // namespace ropewalk::bootstrap

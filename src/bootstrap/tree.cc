@@ -301,7 +301,7 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
   report(link, /*silent=*/true,
          fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
                      "stopped, or its host hangs",
-                     utc_text(), monitor_.shown(rank_), describe(link.peer),
+                     utc_text(), monitor_.rank_in_epoch(rank_), describe(link.peer),
                      static_cast<double>(silent_ns) / 1e9),
          kDeadAdvice);
 }
@@ -409,8 +409,8 @@ bool Tree::flushed() const {
 
 std::string Tree::describe(int rank) const {
   const PeerRecord& record = table_[static_cast<size_t>(rank)];
-  const int shown = monitor_.shown(rank);
-  return record.rank == rank ? bootstrap::describe(record, shown) : fmt::format("rank {}", shown);
+  const int number = monitor_.rank_in_epoch(rank);
+  return record.rank == rank ? bootstrap::describe(record, number) : fmt::format("rank {}", number);
 }
 
 }  // namespace ropewalk::bootstrap

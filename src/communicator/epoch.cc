@@ -35,6 +35,7 @@ constexpr uint64_t kIsIntact = 4;  // the epoch has not failed, as far as the me
 constexpr uint64_t kCanStay = 8;   // could go on over the connections that there are; of which
                                    // those with rank r of the job have bit kCanStayWith + r
 constexpr int kCanStayWith = 64 - Session::kNetworkedMax;
+static_assert(kCanStay < uint64_t{1} << kCanStayWith);
 // Contribution::bits of settling. Of committed calls, which are numbered from 1, the last whose sum
 // this rank has differs by one at most between ranks, so that its parity tells which it is.
 constexpr uint64_t kNobodyWaits = 4;
@@ -43,19 +44,6 @@ constexpr uint64_t has_sum_bit(uint32_t call) {
 }
 /// Before the list of newcomers that follows a unique id.
 constexpr char kListMark = '\n';
-
-/// Ranks of `impl`'s epoch as the job numbers them.
-std::vector<int> in_job(const Impl& impl, std::vector<int> ranks) {
-  for (int& rank : ranks) rank = impl.members.in_job[static_cast<size_t>(rank)];
-  return ranks;
-}
-
-/// The other way. Those who were in epochs before are left out.
-std::vector<int> in_epoch(const Impl& impl, std::vector<int> ranks) {
-  for (int& rank : ranks) rank = rank_among(impl.members.in_job, rank);
-  std::erase(ranks, -1);
-  return ranks;
-}
 
 /// Whom nobody waits for long.
 std::vector<int> suspects_of(const Failure* failure) {
@@ -202,7 +190,7 @@ class NextEpoch {
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
     const Options options = rank == 0 ? rendezvous.options(0, size, common)
                                       : Rendezvous::options(unique_id, rank, size, common);
-    const auto predecessor = std::make_shared<Predecessor>(in_job(old_, members_));
+    const auto predecessor = std::make_shared<Predecessor>(old_.members.job_ranks(members_));
     world_->set_successor(predecessor);
     admit_newcomers(unique_id, size, predecessor);
     try {
@@ -233,7 +221,7 @@ class NextEpoch {
   /// before they agreed: what each puts from now on is of that epoch. A member that ends from here
   /// on has ended in it.
   std::shared_ptr<Impl> stay() {
-    const std::vector<int> numbers = in_job(old_, members_);
+    const std::vector<int> numbers = old_.members.job_ranks(members_);
     std::vector<int> departed = all_ranks(world_->size());
     std::erase_if(departed, [&](int rank) { return std::ranges::binary_search(numbers, rank); });
     const auto state =
@@ -253,7 +241,7 @@ class NextEpoch {
                                    .size = size,
                                    .remaining_ms = static_cast<uint32_t>(
                                        std::max<int64_t>(0, remaining_ns()) / 2 / kMillisecond_ns),
-                                   .epoch = old_.epoch->told.number + 1,
+                                   .epoch = old_.epoch->description.number + 1,
                                    .former_ranks = members_,
                                    .reason = old_.monitor().failure()->text()};
     for (const Newcomer& one : newcomers_) {
@@ -282,17 +270,19 @@ class NextEpoch {
   }
 
   void describe(EpochState& next, bool stays) const {
-    next.told = {.number = old_.epoch->told.number + 1,
-                 .former_ranks = members_,
-                 .departures = {},
-                 .reason = old_.monitor().failure()->text(),
-                 .change_time = std::chrono::nanoseconds(old_.session->clock.now_ns() - begun_ns_),
-                 .keeps_connections = stays};
-    next.told.former_ranks.resize(members_.size() + newcomers_.size(), -1);
+    next.description = {
+        .number = old_.epoch->description.number + 1,
+        .former_ranks = members_,
+        .departures = {},
+        .reason = old_.monitor().failure()->text(),
+        .change_time = std::chrono::nanoseconds(old_.session->clock.now_ns() - begun_ns_),
+        .keeps_connections = stays};
+    next.description.former_ranks.resize(members_.size() + newcomers_.size(), -1);
     for (const int rank : all_ranks(old_.size())) {
       if (std::ranges::binary_search(members_, rank)) continue;
       const PeerRecord& record = world_->record(old_.members.in_job[static_cast<size_t>(rank)]);
-      next.told.departures.push_back({rank, record.pid, record.host_name, ended_.contains(rank)});
+      next.description.departures.push_back(
+          {rank, record.pid, record.host_name, ended_.contains(rank)});
     }
   }
 
@@ -354,15 +344,15 @@ Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, st
   const int64_t time_ns = std::max<int64_t>(0, terms.deadline_ns - now_ns);
   Agreement::Setup setup{
       .rank = impl.session->job.rank(),
-      .members = in_job(impl, terms.members),
+      .members = impl.members.job_ranks(terms.members),
       .learners = terms.learners,
       .quorum = {impl.config().tie_breaker, impl.config().quorum_min},
       .contribution = {bits, static_cast<uint8_t>(terms.call), std::move(text)},
-      .suspects = in_job(impl, suspects_of(impl.monitor().failure())),
+      .suspects = impl.members.job_ranks(suspects_of(impl.monitor().failure())),
       .begun_ns = now_ns,
       .patient_until_ns = now_ns + (terms.is_patient ? time_ns / 8 * 7 : time_ns / 2)};
   AgreementEnd end = impl.session->job.world()->agree(setup, terms.deadline_ns);
-  end.seen = in_epoch(impl, std::move(end.seen));
+  end.seen = impl.members.ranks_of(std::move(end.seen));
   if (!end.decision)
     throw Error(
         Failure{ErrorCode::no_quorum, terms.operation,
@@ -371,8 +361,8 @@ Decision decide(const Impl& impl, const AgreementTerms& terms, uint64_t bits, st
                             fmt::join(end.seen, ", "), text_of(setup.quorum, terms.members[0])),
                 "look at the network, and at the others' output: they may go on without this rank",
                 impl.rank(), -1});
-  end.decision->members = in_epoch(impl, std::move(end.decision->members));
-  end.decision->ended = in_epoch(impl, std::move(end.decision->ended));
+  end.decision->members = impl.members.ranks_of(std::move(end.decision->members));
+  end.decision->ended = impl.members.ranks_of(std::move(end.decision->ended));
   if (terms.call != AgreementCall::depart &&
       !std::ranges::binary_search(end.decision->members, impl.rank()))
     throw Error(Failure{ErrorCode::no_quorum, terms.operation,
@@ -429,7 +419,7 @@ bool settle(const Impl& impl, uint32_t call, int64_t deadline_ns) {
 }
 
 const Epoch& Communicator::epoch() const {
-  return impl_->epoch->told;
+  return impl_->epoch->description;
 }
 
 void Communicator::revoke(const std::string& reason) {

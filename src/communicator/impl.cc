@@ -64,7 +64,7 @@ Communicator::Impl::Impl(const Options& options,
       owned_engine(session->make_engine(0, members, *epoch->monitor)),
       driver(std::make_shared<Driver>(session->progress, engine, config().timeout.count())),
       costs(unmeasured_costs(choice)) {
-  epoch->told.former_ranks = members.in_job;
+  epoch->description.former_ranks = members.in_job;
   epoch->open();
 }
 

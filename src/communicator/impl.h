@@ -86,7 +86,7 @@ class Communicator::Impl {
   Engine& engine = *owned_engine;
   const std::shared_ptr<Driver> driver;
   Costs costs;
-  /// This rank has found them to the end. Where all ranks have, all have found the same.
+  /// This rank has completed measuring them. Where all ranks have, they are equal on all.
   bool costs_are_found = false;
   const std::weak_ptr<Impl> whole;        // that was split; of a part
   const std::vector<int> ranks_in_whole;  // its members there

@@ -64,7 +64,7 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
       joined = std::make_shared<Impl>(options_for(admission, options, config));
       open_epoch(*joined, static_cast<size_t>(admission.size) - admission.former_ranks.size(),
                  admitted_ns + config.timeout.count());
-      joined->epoch->told = epoch_of(admission, clock.now_ns() - admitted_ns);
+      joined->epoch->description = epoch_of(admission, clock.now_ns() - admitted_ns);
       joined->session->first_key = config.job_key;
       listen_for_newcomers(*joined, coordinator, options.coordinator_fd);
       tell_launcher(config.joined_fd);

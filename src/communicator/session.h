@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "bootstrap/monitor.h"
 #include "bootstrap/newcomers.h"
 #include "bootstrap/part.h"
 #include "communicator/former_epoch.h"
@@ -26,6 +27,17 @@ struct Members {
   int local_rank = 0, local_size = 1;
 
   int size() const { return static_cast<int>(in_job.size()); }
+  /// Of members, as the job numbers them.
+  std::vector<int> job_ranks(std::vector<int> ranks) const {
+    for (int& member : ranks) member = in_job[static_cast<size_t>(member)];
+    return ranks;
+  }
+  /// The other way. Those who are no members are left out.
+  std::vector<int> ranks_of(std::vector<int> job_ranks) const {
+    for (int& member : job_ranks) member = rank_among(in_job, member);
+    std::erase(job_ranks, -1);
+    return job_ranks;
+  }
 };
 Members members_of(const Job& job);
 /// Those of `whole` that are in `ranks`, in that order; this rank is among them.
@@ -53,7 +65,7 @@ struct EpochState {
 
   const std::shared_ptr<Monitor> monitor;  // by the epoch's numbers
   const int rank;                          // this one's in the epoch
-  Epoch told;
+  Epoch description;                       // as callers are told
   /// What else the epoch before has used.
   std::unique_ptr<FormerEpoch> former;
   /// Why nobody may agree here any more: set where this rank went on to the next epoch, or could

@@ -27,7 +27,7 @@ void Worker::remove(Engine& engine) {
 }
 
 void Worker::restart(const std::vector<int>& departed) {
-  assert(stopped_);
+  assert(stopped_ && can_restart());
   busy_.clear();
   connections_.restart(departed);
   owing_ = true;

@@ -22,11 +22,12 @@ constexpr size_t kMadeBytesMin = 64 << 10, kComparedBytesMax = 16 << 20;
 /// Shorter calls wait for CPUs and for latencies, which the simulator takes to be alike.
 constexpr size_t kSimulatedBytesMin = 1 << 10;
 
-/// Of a message's headers on a network, which the simulator leaves out: the engine's, TCP's, IP's
-/// and Ethernet's. Of short messages they are a good part.
+/// About what a message's headers take on a network, which the simulator leaves out: the engine's,
+/// TCP's, IP's and Ethernet's. Of short messages they are a good part.
 constexpr double kHeaderBytes = 150;
 
-double with_headers(const PlanRequest& request, const SimulatedAlgorithm& one) {
+/// For which the busiest link is busy.
+double busiest_s_with_headers(const PlanRequest& request, const SimulatedAlgorithm& one) {
   if (one.call.links.empty()) return 0;
   const std::vector<int> groups =
       grouping_for(one.algorithm, request.ranks, request.hosts, request.racks, request.rows);
@@ -108,7 +109,9 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   known.predicted_s =
       made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
   if (made_s == 0) return known;
-  const SimulatedTime& best = algorithms_on(request.collective, request.root, compared).front();
+  const auto& algorithms = algorithms_on(request.collective, request.root, compared);
+  assert(!algorithms.empty());  // what was made is simulated beside them
+  const SimulatedTime& best = algorithms.front();
   known.otherwise_s = known.predicted_s * best.seconds / made_s;
   known.told += fmt::format("; where it takes {}, simulated, {} takes {}", time_text(1e6 * made_s),
                             name_of(best.algorithm), time_text(1e6 * best.seconds));
@@ -242,7 +245,8 @@ const std::vector<SimulatedTime>& JobNetwork::algorithms_on(Collective collectiv
   const PlanRequest request = request_on(network_, collective, root, bytes);
   for (const SimulatedAlgorithm& one : simulate_algorithms(routes_, request))
     if (one.why_not.empty())
-      entry->second.push_back({one.algorithm, one.call.seconds(), with_headers(request, one)});
+      entry->second.push_back(
+          {one.algorithm, one.call.seconds(), busiest_s_with_headers(request, one)});
   return entry->second;
 }
 

@@ -75,8 +75,9 @@ class JobNetwork {
   /// Requires that there is a forest.
   Made& find_or_write(Packing& packing, size_t bytes);
   Made write(const Packing& packing, int chunks) const;
-  /// Nothing where it cannot be simulated.
+  /// Of no time where it, or no algorithm, can be simulated.
   const SimulatedCall& call_of(Made& made, size_t bytes);
+  /// Fastest first.
   const std::vector<SimulatedTime>& algorithms_on(Collective collective, int root, size_t bytes);
   static int root_of(Collective collective, int root);
 

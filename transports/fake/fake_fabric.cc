@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -128,7 +129,7 @@ class FakeTransport final : public Transport, public MappedMemory {
     fabric_.cut(rank_, peer, "the peer closed the link");
   }
   void stop() override {}
-  void restart() override {}
+  void restart() override { assert(false); }
   LossReason why_lost(int peer) const override {
     const Side& s = side(peer);
     return {.text = s.why, .silent = s.silent, .advice = {}};

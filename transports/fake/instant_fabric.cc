@@ -1,5 +1,6 @@
 #include "transports/fake/instant_fabric.h"
 
+#include <cassert>
 #include <cstring>
 
 #include "transports/network_peers.h"
@@ -95,7 +96,7 @@ class InstantTransport final : public Transport, public MappedMemory {
     theirs.lost_.push_back(rank_);
   }
   void stop() override {}
-  void restart() override {}
+  void restart() override { assert(false); }
   LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
 
  private:

@@ -245,7 +245,8 @@ size_t Stream::write_plain(std::span<const iovec> pieces, size_t total) {
 bool Stream::hold(const FrameHeader& header, const std::byte* payload) {
   assert(idle() || header.kind == FrameKind::urgent);
   const size_t bytes = kFrameHeaderBytes + header.bytes;
-  if (held() >= kHeldLongEnough || held() + bytes > kHeldBytes) return false;
+  if (held() >= kHeldLongEnough) return false;
+  assert(held() + bytes <= kHeldBytes);
   if (held_end_ + bytes > kHeldBytes) {
     std::memmove(held_.data(), held_.data() + held_begin_, held());
     held_end_ = held();

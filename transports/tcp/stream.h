@@ -48,8 +48,8 @@ class Stream {
   /// Writes as one message what is queued (at most kBatch frames); one system call, or a few where
   /// it is sealed. True where another call may write more.
   bool send();
-  /// Copies one put behind what is held back; one that is not urgent only when `idle`. False where
-  /// it is too long, or there is no room left.
+  /// Copies one put, at most kUrgentPutBytesMax, behind what is held back; one that is not urgent
+  /// only when `idle`. False where enough is held for one write.
   bool hold(const FrameHeader& header, const std::byte* payload);
   /// Bytes held back: whole frames, except that a socket may have taken a part. They go before what
   /// is queued, and behind the rest of a queued frame that the socket took in part.
@@ -84,14 +84,15 @@ class Stream {
   uint32_t interest = kNotWatched;  // what epoll watches for; kept here by the transport
 
  private:
-  static constexpr size_t kBatch = 16;            // frames in one system call
-  static constexpr uint32_t kInlineBytes = 216;   // payload copied behind its header
-  static constexpr size_t kHeldBytes = 40 << 10;  // two of the longest urgent puts, and more
-  static_assert(kHeldBytes <= RecordCipher::kMixedBytesMax);
+  static constexpr size_t kBatch = 16;           // frames in one system call
+  static constexpr uint32_t kInlineBytes = 216;  // payload copied behind its header
   // Once so much is held it leaves. The peer begins with the first of some short messages while
   // others are on their way; a virtual network hands on what is written at once only when it is
   // whole.
   static constexpr size_t kHeldLongEnough = 12 << 10;
+  // One more put, the longest, and a fence.
+  static constexpr size_t kHeldBytes = kHeldLongEnough + kUrgentPutBytesMax + 2 * kFrameHeaderBytes;
+  static_assert(kHeldBytes <= RecordCipher::kMixedBytesMax);
 
   struct Outgoing {
     std::array<std::byte, kFrameHeaderBytes + kInlineBytes> head;  // header, then a small payload

@@ -1,6 +1,7 @@
 // The transport over UCX, for fabrics that Ropewalk does not speak itself.
 #pragma once
 
+#include <cassert>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -43,7 +44,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  void restart() override {}
+  void restart() override { assert(false); }  // see capabilities
 
  private:
   using Peer = ucx::Peer;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   bool arm() override;
   void drop(int peer) override;
   void stop() override;
-  void restart() override {}
+  void restart() override { assert(false); }  // see capabilities
 
  private:
   using Peer = verbs::Peer;

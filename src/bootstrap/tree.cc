@@ -146,11 +146,12 @@ void Tree::flush() {
 
 std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   std::vector<Inbound> others;
-  // When this process itself was stopped or starved, its neighbours were not silent: it was deaf.
-  const bool was_deaf = !links_.empty() && now_ns - next_beat_ns_ > beat_min_ns_;
+  // While this process itself was stopped or starved, its neighbours were not silent: it was deaf.
+  const int64_t late_ns = links_.empty() ? 0 : now_ns - next_beat_ns_;
+  const int64_t deaf_ns = late_ns > beat_min_ns_ ? late_ns : 0;
   advanced_ns_ = now_ns;
   for (Edge& link : links_) {
-    if (was_deaf) link.heard_ns = now_ns;
+    link.heard_ns = std::min(link.heard_ns + deaf_ns, now_ns);
     std::vector<Frame> frames = link.stream.advance(set);
     if (!frames.empty()) link.heard_ns = now_ns;
     for (Frame& frame : frames) handle(link, frame, others);

@@ -11,6 +11,9 @@ namespace {
 
 /// Who needs longer to answer may be stopped.
 constexpr int64_t kAnswers_ns = 200 * kMillisecond_ns;
+/// In a later epoch a rank may have any number of neighbours: the lowest has all whose ancestors
+/// have gone. So many are told by one rank.
+constexpr size_t kToldByFirstMax = 2 * kTreeArity;
 
 }  // namespace
 
@@ -27,9 +30,15 @@ Bypass::Bypass(int rank, int size, std::chrono::nanoseconds limit, Dial dial,
 void Bypass::go_around(int neighbour, int64_t now_ns) {
   assert(monitor_.failure() != nullptr);
   if (!done_.insert(neighbour).second) return;
-  std::vector<int> others = neighbours_of(neighbour);
-  if (!others.empty() && others.front() != rank_) others.resize(1);
-  for (const int other : others) tell(other, now_ns);
+  const std::vector<int> others = neighbours_of(neighbour);
+  if (others.empty()) return;
+  const bool is_first = others.front() == rank_;
+  if (is_first && (is_first_epoch() || others.size() <= kToldByFirstMax)) {
+    for (const int other : others) tell(other, now_ns);
+  } else {
+    tell(others.front(), now_ns);
+    if (!is_first_epoch()) tell_circle(others, now_ns);
+  }
 }
 
 void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
@@ -39,28 +48,44 @@ void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
 void Bypass::renew() {
   done_ = {rank_};
   told_.clear();
+  circles_.clear();
 }
 
-/// The parent first. Without those who have left. In a later epoch links may be others than at
-/// first: then all are told.
+/// In ascending order: the parent first. Those who have left are passed over, as where their
+/// children link with others.
 std::vector<int> Bypass::neighbours_of(int rank) const {
+  const auto is_there = [&](int other) { return other == rank || !monitor_.has_left(other); };
   std::vector<int> neighbours;
-  if (monitor_.epoch() > 0) {
-    for (int other = 0; other < size_; ++other)
-      if (other != rank && !monitor_.has_left(other)) neighbours.push_back(other);
-    return neighbours;
-  }
-  if (rank > 0) neighbours.push_back(tree_parent(rank, size_));
-  const auto [begin, end] = tree_children(rank, size_);
-  for (int child = begin; child < end; ++child) neighbours.push_back(child);
-  std::erase_if(neighbours, [&](int neighbour) { return monitor_.has_left(neighbour); });
+  if (const int parent = parent_among(rank, size_, is_there); parent >= 0)
+    neighbours.push_back(parent);
+  for (int other = rank + 1; other < size_; ++other)
+    if (is_there(other) && parent_among(other, size_, is_there) == rank)
+      neighbours.push_back(other);
   return neighbours;
 }
 
+bool Bypass::is_culprit(int rank) const {
+  return std::ranges::count(monitor_.failure()->peers, rank) != 0;
+}
+
 void Bypass::tell(int peer, int64_t now_ns) {
-  const std::vector<int>& culprits = monitor_.failure()->peers;
-  if (std::ranges::count(culprits, peer) != 0 || !done_.insert(peer).second) return;
+  if (is_culprit(peer) || !done_.insert(peer).second) return;
   if (auto dialer = dial_(peer)) told_.push_back({peer, std::move(dialer), now_ns, {}, false});
+}
+
+/// Those at the places 1, 2, 4, ... behind this rank's, which may not be in it.
+void Bypass::tell_circle(const std::vector<int>& circle, int64_t now_ns) {
+  const auto behind = static_cast<size_t>(std::ranges::upper_bound(circle, rank_) - circle.begin());
+  for (size_t step = 1; step <= circle.size(); step *= 2)
+    tell_next(circle, behind + step - 1, now_ns);
+  circles_.push_back(circle);
+}
+
+/// The first from `place` on that is no culprit.
+void Bypass::tell_next(const std::vector<int>& circle, size_t place, int64_t now_ns) {
+  for (size_t i = 0; i < circle.size(); ++i)
+    if (const int other = circle[(place + i) % circle.size()]; !is_culprit(other))
+      return tell(other, now_ns);
 }
 
 void Bypass::prepare(PollSet& set) {
@@ -78,9 +103,16 @@ void Bypass::prepare(PollSet& set) {
 }
 
 void Bypass::advance(const PollSet& set, int64_t now_ns) {
-  std::erase_if(told_, [&](Told& told) { return is_over(told, set, now_ns); });
+  std::vector<int> silent;
+  std::erase_if(told_, [&](Told& told) {
+    const bool is_over = this->is_over(told, set, now_ns);
+    const bool is_late = is_over || now_ns - told.since_ns >= kAnswers_ns;
+    if (is_late && !told.has_heard() && !std::exchange(told.is_silent, true))
+      silent.push_back(told.peer);
+    return is_over;
+  });
   std::erase_if(heard_, [&](Heard& heard) { return is_over(heard, set, now_ns); });
-  go_around_silent(now_ns);
+  for (const int rank : silent) go_around_silent(rank, now_ns);
 }
 
 bool Bypass::is_over(Told& told, const PollSet& set, int64_t now_ns) const {
@@ -95,7 +127,7 @@ bool Bypass::is_over(Told& told, const PollSet& set, int64_t now_ns) const {
   } else {
     told.stream->advance(set);
   }
-  return told.stream->flushed();
+  return told.has_heard();
 }
 
 bool Bypass::is_over(Heard& heard, const PollSet& set, int64_t now_ns) {
@@ -105,15 +137,17 @@ bool Bypass::is_over(Heard& heard, const PollSet& set, int64_t now_ns) {
   return !heard.stream.is_open() || now_ns - heard.since_ns >= kHandshakeTimeoutNs;
 }
 
-void Bypass::go_around_silent(int64_t now_ns) {
-  std::vector<int> silent;
-  for (Told& told : told_) {
-    if (told.is_silent || now_ns - told.since_ns < kAnswers_ns) continue;
-    told.is_silent = true;
-    silent.push_back(told.peer);
+void Bypass::go_around_silent(int rank, int64_t now_ns) {
+  const std::vector<int> others = neighbours_of(rank);
+  if (is_first_epoch()) {
+    for (const int other : others) tell(other, now_ns);
+    return;
   }
-  for (const int rank : silent)
-    for (const int other : neighbours_of(rank)) tell(other, now_ns);
+  for (const std::vector<int>& circle : circles_)
+    if (const auto at = std::ranges::find(circle, rank); at != circle.end())
+      tell_next(circle, static_cast<size_t>(at - circle.begin()) + 1, now_ns);
+  if (!others.empty()) tell(others.front(), now_ns);
+  tell_circle(others, now_ns);
 }
 
 }  // namespace ropewalk::bootstrap

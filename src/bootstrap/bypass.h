@@ -18,6 +18,12 @@ namespace ropewalk::bootstrap {
 /// neighbours, which is the parent where there is one, tells all of them, and any other tells the
 /// first. Who then does not answer is gone around in turn. Those whom the failure names are not
 /// told.
+///
+/// In a later epoch a neighbour may not be linked yet with who has become its parent, so that the
+/// first may not see that it passes nothing on. Its neighbours, in the order of their ranks, are a
+/// circle then: each tells also those 1, 2, 4, ... places behind it, and the next behind one that
+/// does not answer; so does the first where they are many. So all of them hear of it that can, over
+/// connections of which a rank makes but few.
 class Bypass {
  public:
   using Dial = std::function<std::unique_ptr<Dialer>(int peer)>;
@@ -45,7 +51,9 @@ class Bypass {
     std::unique_ptr<Dialer> dialer;
     int64_t since_ns;
     std::optional<FrameStream> stream;  // once connected
-    bool is_silent = false;             // has not answered in time
+    bool is_silent = false;             // has not answered in time, or has ended
+
+    bool has_heard() const { return stream && stream->flushed(); }
   };
   struct Heard {
     int peer;
@@ -53,17 +61,22 @@ class Bypass {
     int64_t since_ns;
   };
   std::vector<int> neighbours_of(int rank) const;
+  bool is_culprit(int rank) const;
+  bool is_first_epoch() const { return monitor_.epoch() == 0; }
   void tell(int peer, int64_t now_ns);
+  void tell_circle(const std::vector<int>& circle, int64_t now_ns);
+  void tell_next(const std::vector<int>& circle, size_t place, int64_t now_ns);
   bool is_over(Told& told, const PollSet& set, int64_t now_ns) const;
   bool is_over(Heard& heard, const PollSet& set, int64_t now_ns);
-  void go_around_silent(int64_t now_ns);
+  void go_around_silent(int rank, int64_t now_ns);
 
   const int rank_, size_;
   const int64_t limit_ns_;
   const Dial dial_;
   Statements& statements_;
   const JobMonitor& monitor_;
-  std::set<int> done_;  // told, or gone around
+  std::set<int> done_;                     // told, or gone around
+  std::vector<std::vector<int>> circles_;  // of a later epoch: neighbours of who is gone around
   std::list<Told> told_;
   std::list<Heard> heard_;
 };

@@ -39,6 +39,17 @@ constexpr std::pair<int, int> tree_children(int rank, int size) {
   const int end = begin + (rank == 0 ? root : kTreeArity);
   return {std::min(begin, size), std::min(end, size)};
 }
+/// Whom a rank whose parent has gone links with: the nearest ancestor that is there, or else the
+/// lowest rank; -1: it is that.
+template <class IsThere>
+int parent_among(int rank, int size, const IsThere& is_there) {
+  for (int other = tree_parent(rank, size); other >= 0; other = tree_parent(other, size))
+    if (is_there(other)) return other;
+  for (int other = 0; other < rank; ++other)
+    if (is_there(other)) return other;
+  return -1;
+}
+
 /// The control thread only.
 ///
 /// A failure, once the monitor has one, is sent over every link, and every rank passes on the first

@@ -320,7 +320,8 @@ void Control::handle_join_frame(int peer, const Frame& frame) {
 
 void Control::take_records(const Frame& frame) {
   known_digest_ = digest_with(known_digest_, frame.payload);
-  const RecordsFrame came = share_records(known_digest_, frame);
+  const auto [begin, end] = tree_children(setup_.rank, setup_.size);
+  const RecordsFrame came = share_records(known_digest_, frame, begin < end);
   const auto makes_no_sense = [this] {
     fail_protocol("a record came that makes no sense", own_parent());
   };
@@ -342,7 +343,7 @@ void Control::take_records(const Frame& frame) {
         "host through which it has joined",
         kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
-  tree_.flood(*came.frame, own_parent());
+  if (came.frame) tree_.flood(*came.frame, own_parent());
   if (!children_not_ready_.empty()) record_frames_.push_back(came.frame);
 }
 

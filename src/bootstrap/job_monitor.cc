@@ -127,7 +127,7 @@ bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) 
     text = stored_->text();
   }
   log(LogLevel::info, rank_, "the {} has failed: {}", whole_ == nullptr ? "job" : "part", text);
-  events_.event.set();
+  wake();
   tell_control_thread();
   return true;
 }
@@ -205,7 +205,7 @@ std::vector<RankWaits> JobMonitor::waits() const {
   return answers_;
 }
 
-bool JobMonitor::mark_left(int rank, CallsMade calls) {
+bool JobMonitor::note_left(int rank, CallsMade calls) {
   std::optional<Failure> mismatch;
   {
     const std::lock_guard lock(mutex_);
@@ -221,7 +221,6 @@ bool JobMonitor::mark_left(int rank, CallsMade calls) {
     left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
   }
   if (mismatch) report(*mismatch);
-  events_.event.set();
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -64,7 +65,15 @@ class JobMonitor final : public Monitor {
   std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
-  bool mark_left(int rank, CallsMade calls);
+  bool mark_left(int rank, CallsMade calls) {
+    const bool is_news = note_left(rank, std::move(calls));
+    if (is_news) wake();
+    return is_news;
+  }
+  /// The same where others follow at once: wakes nobody.
+  bool note_left(int rank, CallsMade calls);
+  /// Those who wait for its descriptor.
+  void wake() { events_.event.set(); }
   /// Whether a rank has left after these calls, and none before it after others.
   bool agrees_with_first_leave(const CallsMade& calls) const;
   /// Whether there was a question since the last call.

@@ -31,7 +31,7 @@ struct SharedRecords {
 
 }  // namespace
 
-RecordsFrame share_records(const Digest& digest, const Frame& frame) {
+RecordsFrame share_records(const Digest& digest, const Frame& frame, bool wants_frame) {
   SharedRecords& shared = SharedRecords::all();
   const std::lock_guard lock(shared.mutex);
   const auto known = shared.entries.find(digest);
@@ -44,7 +44,7 @@ RecordsFrame share_records(const Digest& digest, const Frame& frame) {
     if (!came) return {};
     result.records = std::make_shared<const std::vector<PeerRecord>>(std::move(came->records));
   }
-  if (!result.frame)
+  if (!result.frame && wants_frame)
     result.frame = std::make_shared<const Bytes>(bootstrap::frame(frame.type, frame.payload));
   shared.entries[digest] = {result.frame, result.records};
   return result;

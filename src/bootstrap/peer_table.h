@@ -68,7 +68,8 @@ class PeerTable {
 
 namespace bootstrap {
 
-/// A frame of records, whole, and what it says; null where that makes no sense.
+/// A frame of records, whole where that is wanted, and what it says; null where that makes no
+/// sense.
 struct RecordsFrame {
   std::shared_ptr<const Bytes> frame;
   std::shared_ptr<const std::vector<PeerRecord>> records;
@@ -76,8 +77,8 @@ struct RecordsFrame {
 
 /// Of `frame`. `digest` is that of all frames of records up to it (digest_with): ranks of this
 /// process that are given the same get the same objects, as long as one of them keeps these.
-/// Thread-safe.
-RecordsFrame share_records(const Digest& digest, const Frame& frame);
+/// `wants_frame`: to pass it on. Thread-safe.
+RecordsFrame share_records(const Digest& digest, const Frame& frame, bool wants_frame);
 
 }  // namespace bootstrap
 }  // namespace ropewalk

@@ -31,7 +31,9 @@ struct CameRecords {
     frame = {FrameType::records, {whole.begin() + kFrameHeaderBytes, whole.end()}};
     digest = digest_with({}, frame.payload);
   }
-  RecordsFrame share() const { return share_records(digest, frame); }
+  RecordsFrame share(bool wants_frame = true) const {
+    return share_records(digest, frame, wants_frame);
+  }
 
   Bytes whole;
   Frame frame;
@@ -59,18 +61,29 @@ TEST(PeerTable, RanksOfAProcessShareWhatTheyAreGivenAlike) {
   EXPECT_EQ(came.share().records->front().pid, 100);
 }
 
+TEST(PeerTable, WhoPassesNothingOnNeedsNoFrame) {
+  const CameRecords came(100);
+  const RecordsFrame last = came.share(false);
+  ASSERT_TRUE(last.records);
+  EXPECT_FALSE(last.frame);
+  const RecordsFrame inner = came.share();
+  EXPECT_EQ(inner.records, last.records);
+  EXPECT_EQ(*inner.frame, came.whole);
+  EXPECT_EQ(came.share(false).frame, inner.frame);
+}
+
 // The same frame after others is not the same part of a table.
 TEST(PeerTable, WhatCameBeforeCounts) {
   const CameRecords came(100);
   const RecordsFrame first = came.share();
   const Digest later = digest_with(came.digest, came.frame.payload);
-  EXPECT_NE(share_records(later, came.frame).records, first.records);
+  EXPECT_NE(share_records(later, came.frame, true).records, first.records);
 }
 
 TEST(PeerTable, NobodySharesWhatMakesNoSense) {
   const Frame nonsense{FrameType::records, Bytes(3)};
   for (int i = 0; i < 2; ++i)
-    EXPECT_FALSE(share_records(digest_with({}, nonsense.payload), nonsense).records);
+    EXPECT_FALSE(share_records(digest_with({}, nonsense.payload), nonsense, true).records);
 }
 
 TEST(PeerTable, RowsLastLongerThanTheFrameAndTheRankThatCameFirst) {

@@ -172,6 +172,7 @@ std::vector<Tree::Inbound> Tree::advance(const PollSet& set, int64_t now_ns) {
   }
   links_.remove_if([](const Edge& link) { return !link.open; });
   spread_leaves();
+  if (std::exchange(heard_leaves_, false)) monitor_.wake();  // once, where many leave together
   beat(now_ns);
   return others;
 }
@@ -213,7 +214,8 @@ void Tree::handle_leave(const Edge& link, const Frame& frame) {
   if (monitor_.has_left(rank)) return;
   if (!statements_.is_genuine_leave(*leave, link.peer)) return;
   leaves_[leave->message.rank] = bootstrap::frame(frame.type, frame.payload);
-  monitor_.mark_left(rank, leave->message.calls);
+  monitor_.note_left(rank, leave->message.calls);
+  heard_leaves_ = true;
   hold_leave(rank, link.peer);
   if (awaited_ == 0) link.stream.acknowledge();
   if (gone_ns_ != 0) gone_ns_ = advanced_ns_;

@@ -178,6 +178,7 @@ class Tree {
   std::vector<int> unaware_;        // for take_unaware
   const int64_t hold_leaves_ns_;    // before one is passed on, at most
   std::vector<Bytes> leaves_;       // frames of those that have left
+  bool heard_leaves_ = false;       // in this round
   int parent_;                      // -1: none
   int awaited_;                     // how many have not left
   int awaited_below_ = 0;           // of those below this rank, and itself

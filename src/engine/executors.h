@@ -119,7 +119,13 @@ class PipelinedExecutor final : public Executor {
   bool slice_ready(uint32_t step, uint32_t slice, uint32_t deps_end) const;
   void finish_slice(StepState& step) {
     assert(step.done < step.slices && unfinished_ > 0);
-    if (++step.done == step.slices) --unfinished_;
+    if (++step.done < step.slices) return;
+    --unfinished_;
+    while (oldest_ < steps_.size() && steps_[oldest_].done == steps_[oldest_].slices) ++oldest_;
+  }
+  /// Too far ahead of the oldest step that has not ended: a send does not begin.
+  bool is_early(uint32_t step) const {
+    return program_.steps_ahead_max > 0 && step >= oldest_ + program_.steps_ahead_max;
   }
   bool advance_locals();
   template <bool sending>
@@ -141,6 +147,7 @@ class PipelinedExecutor final : public Executor {
   std::vector<StepState> steps_;
   std::vector<StreamState> streams_;
   uint32_t unfinished_ = 0;      // steps
+  uint32_t oldest_ = 0;          // of these
   uint32_t puts_under_way_ = 0;  // of slices
 };
 

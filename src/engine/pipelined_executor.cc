@@ -55,6 +55,7 @@ bool PipelinedExecutor::bind_step(StreamState& stream, uint32_t i, MemoryBinder&
 void PipelinedExecutor::begin(int context) {
   assert(unfinished_ == 0);
   unfinished_ = static_cast<uint32_t>(steps_.size());
+  oldest_ = 0;
   for (StreamState& stream : streams_) {
     stream.id = stream_of(context, stream.program->lane);
     stream.head = stream.tail = stream.grant_head = 0;
@@ -153,7 +154,8 @@ std::optional<uint32_t> PipelinedExecutor::blocked_step(const StreamState& strea
   const StepState& state = steps_[i];
   if (stream.program->sending) {
     const uint32_t slice = std::min(state.issued, state.slices - 1);
-    return slice_ready(i, slice, program_.steps[i].deps_end) ? std::optional(i) : std::nullopt;
+    const bool waits_here = is_early(i) || !slice_ready(i, slice, program_.steps[i].deps_end);
+    return waits_here ? std::nullopt : std::optional(i);
   }
   if (!state.announced && !state.eager && !state.exposed && !state.granted) {
     const bool may_grant = state.remote.known == 0 ||
@@ -170,7 +172,7 @@ bool PipelinedExecutor::announce(StreamState& stream, uint32_t i) {
   const ProgramStep& step = program_.steps[i];
   StepState& state = steps_[i];
   // An eager message carries its data; others are announced before the data is ready.
-  if (state.eager && !slice_ready(i, 0, step.deps_end)) return false;
+  if (state.eager && (is_early(i) || !slice_ready(i, 0, step.deps_end))) return false;
   if (!stream.link->can_send(stream.id)) return false;
   const EagerHeader header{operation_.signature, step.bytes, kind_of(state)};
   const std::byte* payload = state.eager ? step.source : nullptr;
@@ -205,7 +207,7 @@ const Grant* PipelinedExecutor::grant_for(const StreamState& stream) {
 bool PipelinedExecutor::send_slice(StreamState& stream, uint32_t i) {
   const ProgramStep& step = program_.steps[i];
   StepState& state = steps_[i];
-  if (!slice_ready(i, state.issued, step.deps_end)) return false;
+  if (is_early(i) || !slice_ready(i, state.issued, step.deps_end)) return false;
   if (state.exposed) return expose_slice(stream, i);
 
   const Grant* grant = grant_for(stream);

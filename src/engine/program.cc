@@ -31,6 +31,7 @@ class Compiler {
     program_.type = call.type;
     program_.op = call.op;
     program_.ranks = schedule.ranks;
+    program_.steps_ahead_max = static_cast<uint32_t>(schedule.steps_ahead_max);
   }
 
   Program run(const std::function<std::byte*(size_t)>& allocate) {

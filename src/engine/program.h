@@ -56,6 +56,7 @@ struct Program {
   DataType type = DataType::uint8;
   ReduceOp op;
   int ranks = 1;
+  uint32_t steps_ahead_max = 0;  // as in Schedule
 };
 
 /// `allocate` gives the private memory, of so many bytes, that the schedule needs beside the

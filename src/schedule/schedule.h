@@ -68,6 +68,11 @@ struct Schedule {
   /// that it will. Where memory is mapped, owners alone do all the work (engine/owner_program.h).
   /// Empty where a schedule has no such ranks.
   std::vector<int> owners;
+  /// A send waits until all steps that stand so many places before it in the list have ended, so
+  /// that a rank does not get ahead of the others, and keep links from what they wait for. 0: it
+  /// waits for nothing but its block. Requires that schedules run in list order with one credit
+  /// (verify.h): then nothing waits in a circle. May differ from rank to rank.
+  int steps_ahead_max = 0;
   /// Of all ranks' schedules, where they were made for a network: ranks compare it. Else 0.
   uint64_t digest = 0;
 };
@@ -86,7 +91,8 @@ struct ScheduleKey {
 /// The schedule of `rank`. `key.algorithm` must be one of `algorithms_for(key.collective)`.
 Schedule build_schedule(const ScheduleKey& key, int rank);
 
-/// A hash of all that is in them but `digest` (docs/protocol.md, "Signature").
+/// A hash of all that is in them but `digest` and `steps_ahead_max` (docs/protocol.md,
+/// "Signature").
 uint64_t digest_of(const std::vector<Schedule>& schedules);
 
 /// Whether the collective adds up data, or only moves it.

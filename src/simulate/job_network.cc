@@ -105,7 +105,7 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   known.predicted_s = made.all.busy_s_per_byte * static_cast<double>(request.bytes);
   if (is_forced) return known;
   const size_t compared = compared_bytes(request.bytes);
-  const double made_s = call_of(made, compared).seconds();
+  const double made_s = call_of(find_or_write(packing, compared), compared).seconds();
   known.predicted_s =
       made_s + made.all.busy_s_per_byte * static_cast<double>(request.bytes - compared);
   if (made_s == 0) return known;
@@ -203,7 +203,10 @@ JobNetwork::Made JobNetwork::write(const Packing& packing, int chunks) const {
   Made made;
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
-  made.all = write_schedules(packing.forest, chunks);
+  const ScheduleKey& key = packing.forest.key;
+  made.all = write_schedules(
+      packing.forest, chunks,
+      chunks_ahead_for(request_on(network_, key.collective, key.root, 0), packing.forest));
   made.own = made.all.schedules[static_cast<size_t>(rank_)];
   made.partners = partners_of(made.all.schedules);
   if (!keeps_all_) made.all.schedules = {};

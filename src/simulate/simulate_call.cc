@@ -8,6 +8,7 @@
 
 #include "engine/program.h"
 #include "ropewalk/status.h"
+#include "simulate/ahead_limit.h"
 #include "simulate/picoseconds.h"
 #include "simulate/repetition.h"
 #include "simulate/steps.h"
@@ -39,6 +40,7 @@ class Simulator {
         slicing_(slicing),
         in_(steps),
         begun_(steps.steps.size()),
+        ahead_(steps, call.schedules),
         repetition_(steps, slicing.slices, !slicing.eager) {
     at_.done.resize(steps.steps.size());
     at_.streams.resize(steps.streams.size());
@@ -204,7 +206,7 @@ class Simulator {
 
   void finish_slice(uint32_t step) {
     assert(at_.done[step] < slicing_.slices);
-    ++at_.done[step];
+    if (++at_.done[step] == slicing_.slices) ahead_.end(step, pending_);
     last_ps_ = at_.now_ps + repetition_.skipped_ps();
     const StepOp op = in_.steps[step].op;
     if (op == StepOp::recv_reduce || op == StepOp::reduce) report_.added_ps = last_ps_;
@@ -254,7 +256,7 @@ class Simulator {
     for (; stream.head < in.count; ++stream.head) {
       const uint32_t step = in_.in_streams[in.first + stream.head];
       if (!stream.announced) {
-        if (slicing_.eager && !is_ready(step, 0)) return;
+        if (slicing_.eager && (!is_ready(step, 0) || ahead_.holds_back(step))) return;
         if (stream.unread == kUnreadMax && !call_.in_list_order) return;
         ++stream.unread;
         if (slicing_.eager) {
@@ -273,7 +275,7 @@ class Simulator {
     const bool exposed = is_exposed(step);
     const bool windowed = !exposed && adds(in_.steps[step].op);
     for (; stream.slice < slicing_.slices; ++stream.slice) {
-      if (!is_ready(step, stream.slice)) return false;
+      if (!is_ready(step, stream.slice) || ahead_.holds_back(step)) return false;
       if (!exposed && stream.grants_open == 0) return false;
       if (windowed && stream.window_used == kWindowSlots) return false;
       if (windowed) ++stream.window_used;
@@ -364,6 +366,7 @@ class Simulator {
   SimulationState at_;
   std::vector<uint32_t> begun_;    // slices, by local step
   std::vector<uint32_t> pending_;  // steps whose streams may go on
+  AheadLimit ahead_;
   Repetition repetition_;
   int64_t last_ps_ = 0;
   uint64_t generation_ = 0;

@@ -24,20 +24,40 @@ size_t least_slice_bytes(const PlanRequest& request) {
   return std::max(std::bit_floor(static_cast<size_t>(bytes)), kTreeSliceMin);
 }
 
+/// Seconds that so much of each block of a chunk keeps the busiest link.
+double chunk_s(const Forest& forest, double block_bytes) {
+  return forest.spread.s_per_byte * forest.spread.blocks * block_bytes;
+}
+
+/// Of a block, where there are several chunks. So long that a chunk takes no less than a message's
+/// latency: of a stream a few blocks may be under way.
+double least_block_bytes(const PlanRequest& request, const Forest& forest) {
+  const auto bytes = static_cast<double>(least_slice_bytes(request) / kChunksOfSlice);
+  return std::max(bytes, forest.spread.latency_s / std::max(chunk_s(forest, 1), 1e-15));
+}
+
 }  // namespace
 
 size_t tree_slice_bytes(const PlanRequest& request, const Synthesized& made) {
   const size_t block = request.bytes / static_cast<size_t>(made.trees);
   const size_t wanted =
       std::max(std::bit_floor(block / kTreeSlicesMax), least_slice_bytes(request));
-  return std::min(wanted, (block / 64 + 1) * 64);
+  const size_t slices = std::max<size_t>((block + wanted - 1) / wanted, 1);
+  return (block / slices / 64 + 1) * 64;
 }
 
 int chunks_for(const PlanRequest& request, const Forest& forest) {
   const size_t block = std::bit_floor(request.bytes) / static_cast<size_t>(forest.spread.blocks);
   const auto most = static_cast<size_t>(chunks_max(forest));
-  const size_t chunks = std::bit_floor(block / (least_slice_bytes(request) / kChunksOfSlice));
+  const double wanted = static_cast<double>(block) / least_block_bytes(request, forest);
+  const size_t chunks = std::bit_floor(static_cast<size_t>(wanted));
   return static_cast<int>(std::clamp<size_t>(chunks, 1, most));
+}
+
+int chunks_ahead_for(const PlanRequest& request, const Forest& forest) {
+  const double through_s = 2 * forest.spread.depth * forest.spread.latency_s;
+  const double least_s = chunk_s(forest, least_block_bytes(request, forest));
+  return kChunksAhead + static_cast<int>(through_s / std::max(least_s, 1e-15));
 }
 
 CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
@@ -56,7 +76,8 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
   const int64_t begin_ns = clock.now_ns();
   try {
     const Forest forest = make_forest(routes, request.collective, request.root);
-    simulated.made = write_schedules(forest, chunks_for(request, forest));
+    simulated.made =
+        write_schedules(forest, chunks_for(request, forest), chunks_ahead_for(request, forest));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
     simulated.why_not = error.failure().reason;

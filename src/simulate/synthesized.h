@@ -25,6 +25,9 @@ struct SimulatedSynthesis {
 /// How often the forest is repeated for such a call: so often that blocks are some slices long, as
 /// short messages cost too much.
 int chunks_for(const PlanRequest& request, const Forest& forest);
+/// How many of them ranks may be ahead of others: more where it takes longer through the trees and
+/// back. The same for all calls.
+int chunks_ahead_for(const PlanRequest& request, const Forest& forest);
 SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& request,
                                         const SimulationWay& way = {});
 /// Adds to what was made, and is in `simulated`, what it takes.

@@ -151,7 +151,12 @@ class Spreader {
   }
   void occupy(int from, int to) {
     routes_.find(from, to, path_);
-    for (const LinkWay way : path_) ++out_.busy[static_cast<size_t>(way)];
+    double latency_s = network_.between.latency_s;
+    for (const LinkWay way : path_) {
+      ++out_.busy[static_cast<size_t>(way)];
+      latency_s += network_.links[static_cast<size_t>(way / 2)].latency_s;
+    }
+    out_.latency_s = std::max(out_.latency_s, latency_s);
   }
 
   void connect(int from_host, int to_host) {

@@ -24,6 +24,7 @@ struct Spread {
   std::vector<int64_t> busy;          // by LinkWay: blocks that pass it, one way or both
   double s_per_byte = 0;              // of the whole vector: the busiest link
   LinkWay busiest = 0;
+  double latency_s = 0;  // of the message whose links have most
 };
 
 /// One tree for each block. `blocks_of`: by group, the blocks whose trees it is the root of, with

@@ -15,10 +15,10 @@ namespace {
 constexpr int kTreesEachMax = 12;            // of a root's share
 constexpr int64_t kMessagesMax = 2'500'000;  // of all ranks, one way
 constexpr int64_t kEffort = 16'000'000;
-constexpr int64_t kEffortForBetter = kEffort / 8;  // where there are some trees
-constexpr int64_t kWorkMax = 4'000'000;            // links, groups and switches
-constexpr int64_t kStepsOfTime = 256;              // up to twice the least one
-constexpr double kNear = 1.01, kWorthMore = 1.02;  // times as long
+constexpr int64_t kEffortForBetter = kEffort / 8;   // where there are some trees
+constexpr int64_t kWorkMax = 4'000'000;             // links, groups and switches
+constexpr int64_t kStepsOfTime = 256;               // up to twice the least one
+constexpr double kNear = 1.005, kWorthMore = 1.01;  // times as long
 constexpr int kSeparateHostsMax = 12;
 
 /// Enough to be reckoned through.

@@ -40,11 +40,14 @@ struct Forest {
 /// two are alike.
 Forest make_forest(Routes& routes, Collective collective, int root);
 /// All ranks' schedules, which the verifier has proven: the forest `chunks` times, one after the
-/// other for parts of the vector. Requires 1 <= chunks <= chunks_max.
-Synthesized write_schedules(const Forest& forest, int chunks);
+/// other for parts of the vector, no rank more than `chunks_ahead` of them ahead of the others.
+/// Requires 1 <= chunks <= chunks_max, and 1 <= chunks_ahead.
+Synthesized write_schedules(const Forest& forest, int chunks, int chunks_ahead);
+/// Where latencies are short beside a chunk.
+inline constexpr int kChunksAhead = 4;
 /// 1 but for an all_reduce.
 int chunks_max(const Forest& forest);
-inline constexpr int kChunksMax = 32;
+inline constexpr int kChunksMax = 256;
 /// Both, with as many chunks as there may be.
 Synthesized synthesize(Routes& routes, Collective collective, int root);
 inline constexpr int kSynthesizedRanksMax = 2048;

@@ -212,6 +212,20 @@ TEST(Synthesize, BlocksOfAnAllReduceMoveAlongTrees) {
   EXPECT_EQ(sums, copies);
 }
 
+TEST(Synthesize, WhatAChunkHandsOutStandsBeforeTheNextOne) {
+  const Network network = slow_host();
+  Routes routes(network);
+  const Forest forest = make_forest(routes, Collective::all_reduce, 0);
+  const Synthesized made = write_schedules(forest, 8, 3);
+  for (const Schedule& schedule : made.schedules) {
+    EXPECT_TRUE(std::ranges::is_sorted(
+        schedule.steps, {}, [&](const Step& step) { return step.block / forest.spread.blocks; }));
+    EXPECT_EQ(schedule.steps_ahead_max, std::ssize(schedule.steps) / 8 * 3);
+  }
+  EXPECT_EQ(write_schedules(forest, 8, 8).schedules[0].steps_ahead_max, 0);
+  EXPECT_EQ(write_schedules(forest, 1, 3).schedules[0].steps_ahead_max, 0);
+}
+
 ErrorCode refusal_of(const Network& network, Collective collective) {
   Routes routes(network);
   try {

@@ -4,6 +4,7 @@
 
 #include <deque>
 
+#include "engine/executors.h"
 #include "synthesize/synthesize.h"
 #include "tests/simulation/random_cases.h"
 #include "tests/simulation/simulated_job.h"
@@ -59,9 +60,32 @@ class MadeCall {
   std::string run_until_failed() {
     return job_.run([](int) { return false; }, [](int) {});
   }
+  /// By how many steps the rank that is most ahead of itself is, at any time: what it has sent of
+  /// before its oldest step has ended. Requires calls that are not short.
+  int run_and_find_most_ahead() {
+    int most = 0;
+    job_.run(
+        [&](int rank) {
+          const Operation& operation = *operations_[static_cast<size_t>(rank)];
+          most = std::max(most, ahead(dynamic_cast<PipelinedExecutor&>(*operation.executor)));
+          return operation.state == Operation::State::done;
+        },
+        [](int) {});
+    return most;
+  }
   const Failure* failure(int rank) { return job_.engine(rank).failures().failure(); }
 
  private:
+  static int ahead(const PipelinedExecutor& executor) {
+    const std::vector<StepState>& steps = executor.steps();
+    const auto has_ended = [](const StepState& step) { return step.done == step.slices; };
+    const auto oldest = std::ranges::find_if_not(steps, has_ended) - steps.begin();
+    int most = 0;
+    for (auto i = oldest; i < std::ssize(steps); ++i)
+      if (steps[static_cast<size_t>(i)].issued > 0) most = static_cast<int>(i - oldest);
+    return most;
+  }
+
   std::mt19937_64 random_;
   SimulatedJob job_;
   std::deque<std::vector<std::byte>> memory_;
@@ -99,6 +123,32 @@ TEST(Synthesized, RunsInTheEngine) {
             ASSERT_EQ(MadeCall(made, c, seed).run(), "") << c.text();
           }
     }
+  }
+}
+
+TEST(Synthesized, NoRankSendsFarAheadOfItsOldestStep) {
+  if (!can_synthesize()) GTEST_SKIP() << "without Boost.Graph";
+  const Network network = slow_host();
+  Routes routes(network);
+  const Forest forest = make_forest(routes, Collective::all_reduce, 0);
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const Case c{Collective::all_reduce,
+                 Algorithm::synthesized,
+                 DataType::float32,
+                 ReduceKind::sum,
+                 network.ranks(),
+                 seed % 2 == 0 ? size_t{70'001} : size_t{400'001},
+                 0,
+                 true,
+                 false};
+    const auto most_ahead = [&](const Synthesized& made) {
+      return MadeCall(made, c, seed).run_and_find_most_ahead();
+    };
+    const Synthesized near = write_schedules(forest, 16, 1);
+    EXPECT_LT(most_ahead(near), near.schedules[0].steps_ahead_max) << seed;
+    EXPECT_EQ(MadeCall(near, c, seed).run(), "") << seed;
+    EXPECT_GT(most_ahead(write_schedules(forest, 16, 16)), near.schedules[0].steps_ahead_max)
+        << seed;
   }
 }
 

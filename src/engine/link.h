@@ -274,8 +274,8 @@ class LinkTable {
   bool is_mapped(int peer) const { return transport_to(peer).mapped_memory() != nullptr; }
   /// Longer messages to or from `peer` do not travel whole.
   size_t eager_limit(int peer) const {
-    const bool spreads = transport_to(peer).capabilities().spread_bytes_min < kSentEagerBytesMax;
-    return eager_bytes_max(is_mapped(peer), spreads);
+    return eager_bytes_max(is_mapped(peer),
+                           spreads(transport_to(peer).capabilities().spread_bytes_min));
   }
   /// Whether this rank maps the memory of every other.
   bool are_all_mapped() const;

@@ -113,6 +113,10 @@ inline constexpr uint32_t kWireVersion = 9;
 constexpr size_t eager_bytes_max(bool mapped, bool spreads = false) {
   return mapped || spreads ? kMappedEagerBytesMax : kSentEagerBytesMax;
 }
+/// `spread_bytes_min`: as in a transport's Capabilities.
+constexpr bool spreads(size_t spread_bytes_min) {
+  return spread_bytes_min < kSentEagerBytesMax;
+}
 
 static_assert(kSequentialBytesMax <= kMappedEagerBytesMax);
 

@@ -216,7 +216,8 @@ void Job::meet_others() {
 }
 
 void Job::make_transports(const PeerTable& ranks) {
-  choice_ = choose_transports(config_.transport, config_.require, ranks, config_.secure);
+  choice_ = choose_transports(config_.transport, config_.require, ranks, config_.secure,
+                              config_.tcp_streams);
   if (rank() == 0 && size() > 1)
     log(choice_.is_fallback ? LogLevel::warn : LogLevel::info, 0, "{} ranks on {} hosts: {}{}; {}",
         size(), *std::max_element(hosts_.begin(), hosts_.end()) + 1, text_of(choice_),

@@ -47,6 +47,7 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   if (call.algorithm == Algorithm::automatic)
     request.forced = forced_by(config, call.collective, costs);
   request.mapped = all_mapped(transports, placement.hosts);
+  request.spreads = spreads(transports.spread_bytes_min);
   request.cost = costs.model;
   request.times = costs.times;
   request.slow_ones_left_out = costs.calls == CostSource::profile;

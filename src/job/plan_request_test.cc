@@ -48,6 +48,28 @@ TEST(PlanRequest, TheRateBetweenHostsIsWhatTheSystemTells) {
             CostSource::constant);
 }
 
+// What the planner takes for whole is what the engine sends whole (Links::eager_limit).
+TEST(PlanRequest, MessagesThatTcpSpreadsAreShorter) {
+  PeerRecord here, there;
+  here.host_id = "a", there.host_id = "b";
+  const auto spread = [&](int tcp_streams) {
+    const TransportChoice transports =
+        choose_transports("tcp", "", PeerTable({here, there}), false, tcp_streams);
+    Call call;
+    call.count = 1 << 20;
+    return plan_request(call, Config(), transports, {.hosts = {0, 1}}, unmeasured_costs(transports))
+        .spreads;
+  };
+  here.transport_infos["tcp"] = "10.1.0.1/16@1000";
+  there.transport_infos["tcp"] = "10.1.0.2/16@1000";
+  EXPECT_FALSE(spread(0));
+  EXPECT_TRUE(spread(2));
+  here.transport_infos["tcp"] += " 10.2.0.1/16@1000";
+  there.transport_infos["tcp"] += " 10.2.0.2/16@1000";
+  EXPECT_TRUE(spread(0));
+  EXPECT_FALSE(spread(1));
+}
+
 TEST(PlanRequest, OnlySharedMemoryIsMapped) {
   EXPECT_TRUE(request(&shm_provider(), nullptr, {0, 0}).mapped);
   EXPECT_TRUE(request(ucx_provider().within_host, nullptr, {0, 0}).mapped);

@@ -33,6 +33,18 @@ class JoinedSwitches {
   std::vector<size_t> up_;
 };
 
+/// By host: the networks that it has an adapter to, each by one of its switches.
+std::vector<std::set<size_t>> networks_of_hosts(const Network& network) {
+  JoinedSwitches joined(network);
+  std::vector<std::set<size_t>> reached(network.hosts.size());
+  for (const NetworkLink& link : network.links)
+    for (const int side : {0, 1})
+      if (link.ends[side] < network.host_count())
+        reached[static_cast<size_t>(link.ends[side])].insert(
+            joined.find(static_cast<size_t>(link.ends[1 - side] - network.host_count())));
+  return reached;
+}
+
 [[noreturn]] void refuse_network(const std::string& why, const std::string& advice) {
   throw Error(ErrorCode::invalid_argument, "network", why, advice);
 }
@@ -64,6 +76,15 @@ std::vector<int> Network::switch_of_host() const {
   return numbers;
 }
 
+int Network::shared_networks() const {
+  if (hosts.size() < 2) return 0;
+  const std::vector<std::set<size_t>> reached = networks_of_hosts(*this);
+  return static_cast<int>(std::ranges::count_if(reached[0], [&](size_t one) {
+    return std::ranges::all_of(reached,
+                               [one](const auto& of_host) { return of_host.contains(one); });
+  }));
+}
+
 void check_network(const Network& network) {
   if (network.hosts.empty()) refuse_network("there are no hosts", "describe one or more");
   int64_t ranks = 0;
@@ -72,13 +93,7 @@ void check_network(const Network& network) {
     refuse_network(fmt::format("{} ranks are too many", ranks),
                    fmt::format("describe at most {}", kNetworkRanksMax));
   if (network.hosts.size() == 1) return;
-  JoinedSwitches joined(network);
-  std::vector<std::set<size_t>> reached(network.hosts.size());
-  for (const NetworkLink& link : network.links)
-    for (const int side : {0, 1})
-      if (link.ends[side] < network.host_count())
-        reached[static_cast<size_t>(link.ends[side])].insert(
-            joined.find(static_cast<size_t>(link.ends[1 - side] - network.host_count())));
+  const std::vector<std::set<size_t>> reached = networks_of_hosts(network);
   std::map<std::set<size_t>, size_t> kinds;  // and a host of each
   for (size_t host = 0; host < reached.size(); ++host) kinds.try_emplace(reached[host], host);
   for (const auto& [a, host] : kinds)

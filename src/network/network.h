@@ -51,6 +51,9 @@ struct Network {
   std::vector<int> host_of_rank() const;
   /// By host: number of the switch of its first adapter: its rack.
   std::vector<int> switch_of_host() const;
+  /// To how many networks, of switches that are joined, all hosts have an adapter: TCP spreads long
+  /// messages over as many. 0 where there is one host.
+  int shared_networks() const;
 
   bool operator==(const Network&) const = default;
 };

@@ -99,6 +99,22 @@ TEST(Network, RefusesTextsThatAreNoDescription) {
   EXPECT_NE(network_refusal(std::string(100, '[')).find("nested too deeply"), std::string::npos);
 }
 
+TEST(Network, TellsHowManyNetworksAllHostsShare) {
+  for (const char* words : {"flat:hosts=3", "racks:2x3", "fat-tree:k=4", "torus:3x3"})
+    EXPECT_EQ(network_of_template(words, 0).shared_networks(), 1) << words;
+  EXPECT_EQ(network_of_template("flat:hosts=1:ranks=4", 0).shared_networks(), 0);
+  Network network = network_of_template("flat:hosts=3", 0);
+  const std::vector<NetworkLink> links = network.links;
+  for (const NetworkLink& link : links) network.links.push_back(link);
+  EXPECT_EQ(network.shared_networks(), 1) << "several adapters at one switch";
+  network.switches.push_back("second");
+  const int second = network.node_count() - 1;
+  for (size_t i = 3; i < 6; ++i) network.links[i].ends[1] = second;
+  EXPECT_EQ(network.shared_networks(), 2);
+  network.links.pop_back();
+  EXPECT_EQ(network.shared_networks(), 1) << "where one host has no adapter";
+}
+
 TEST(Network, RefusesHostsThatCannotReachEachOther) {
   const std::string apart =
       R"({"hosts": [{"name": "a"}, {"name": "b"}], "switches": [{"name": "s"}, {"name": "t"}],

@@ -292,7 +292,7 @@ class Predictor {
     t.ring_cross = ring_cross_;
     t.mapped = request_.mapped;
     t.described = request_.described;
-    t.whole_max = static_cast<double>(eager_bytes_max(request_.mapped));
+    t.whole_max = static_cast<double>(eager_bytes_max(request_.mapped, request_.spreads));
     t.window = kWindowSlots;
     share_cpus(t);
     const double more = request_.described ? 0 : partners(choice) - kPartnersFew;

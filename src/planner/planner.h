@@ -75,7 +75,8 @@ struct PlanRequest {
   /// `cost` is of a description (simulate/network.h), and the simulator's rules hold: nothing
   /// collides, CPUs and links work side by side, and partners cost nothing.
   bool described = false;
-  bool mapped = false;  // every peer's memory is mapped: receivers read the senders' memory
+  bool mapped = false;   // every peer's memory is mapped: receivers read the senders' memory
+  bool spreads = false;  // long messages go over several adapters: only very short ones are whole
   size_t slice_bytes_max = 1 << 20;  // ROPEWALK_SLICE_BYTES
   size_t l2_bytes = 1 << 20;         // of a core
 };

@@ -57,6 +57,7 @@ PlanRequest request_on(const Network& network, Collective collective, int root, 
   request.root = root;
   request.described = true;
   request.mapped = network.hosts.size() == 1;
+  request.spreads = network.shared_networks() > 1;
   request.cost.intra = network.within;
   request.cost.inter = network.between;
   request.cost.reduce_s_per_byte = network.add_s_per_byte;
@@ -88,7 +89,7 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const S
   call.key = decision.key(request);
   call.bytes = request.bytes;
   call.slice_bytes = std::max(decision.slice_bytes / 64 * 64, kMappedEagerBytesMax);
-  call.eager_bytes_max = eager_bytes_max(request.mapped);
+  call.eager_bytes_max = eager_bytes_max(request.mapped, request.spreads);
   call.event_by_event = way.event_by_event;
   call.in_list_order = way.in_list_order;
   if (way.in_list_order) call.eager_bytes_max = SIZE_MAX;

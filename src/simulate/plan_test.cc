@@ -21,6 +21,37 @@ int planned_ranks_max() {
   return text == nullptr ? 32 : atoi(text);
 }
 
+// As Links::eager_limit has it for TCP with a stream for each network.
+TEST(Plan, OnSeveralNetworksOnlyShortMessagesTravelWhole) {
+  const Network one = network_of_template("flat:hosts=4", 0);
+  Network two = one;
+  two.switches.push_back("second");
+  for (const NetworkLink& link : one.links)
+    two.links.push_back({{link.ends[0], two.node_count() - 1}, link.s_per_byte, 0, 50});
+  const auto request = [](const Network& network, size_t bytes) {
+    return request_on(network, Collective::all_reduce, 0, bytes);
+  };
+  EXPECT_EQ(call_for(request(one, 8), Algorithm::ring).eager_bytes_max, eager_bytes_max(false));
+  EXPECT_EQ(call_for(request(two, 8), Algorithm::ring).eager_bytes_max,
+            eager_bytes_max(false, true));
+  // Announced and granted, they take longer: as simulated, and by closed forms.
+  for (const size_t block : {size_t{4} << 10, size_t{8} << 10}) {
+    const auto seconds = [&](const Network& network) {
+      Routes routes(network);
+      return simulate_call(routes, call_for(request(network, 4 * block), Algorithm::ring))
+          .seconds();
+    };
+    const auto planned_us = [&](const Network& network) {
+      PlanRequest forced = request(network, 4 * block);
+      forced.cost.inter.s_per_byte = one.links[0].s_per_byte;
+      forced.forced = Algorithm::ring;
+      return choose(forced).predicted_us;
+    };
+    EXPECT_EQ(seconds(two) > seconds(one), block > eager_bytes_max(false, true)) << block;
+    EXPECT_EQ(planned_us(two) > planned_us(one), block > eager_bytes_max(false, true)) << block;
+  }
+}
+
 /// What algorithms take on a network, as bytes grow. What took far longer than the best with fewer
 /// bytes is left out, unless it was chosen.
 class Rivals {

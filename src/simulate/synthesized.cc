@@ -65,6 +65,7 @@ CallToSimulate call_for(const PlanRequest& request, const Synthesized& made) {
   call.key = made.key;
   call.bytes = request.bytes;
   call.slice_bytes = tree_slice_bytes(request, made);
+  call.eager_bytes_max = eager_bytes_max(request.mapped, request.spreads);
   call.schedules = &made.schedules;
   return call;
 }

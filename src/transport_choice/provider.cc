@@ -16,11 +16,6 @@ std::string_view name_of(const TransportProvider* provider) {
   return provider == nullptr ? "none" : provider->name;
 }
 
-std::string_view info_of(const PeerRecord& record, const TransportProvider& provider) {
-  const auto found = record.transport_infos.find(provider.name);
-  return found == record.transport_infos.end() ? std::string_view() : found->second;
-}
-
 std::string name_of(const PeerRecord& record) {
   return fmt::format("rank {} (host {})", record.rank, record.host_name);
 }

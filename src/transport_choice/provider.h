@@ -78,6 +78,9 @@ struct TransportProvider {
   /// Bytes a second that the system says the adapters of the slowest rank move, each way; 0:
   /// unknown. Pure. Null: never known. Throws Error(protocol) where a rank tells nonsense.
   double (*find_rate)(const PeerTable& ranks) = nullptr;
+  /// Capabilities::spread_bytes_min of the transport that those ranks make; `tcp_streams`: as in
+  /// Config. Pure. Null: SIZE_MAX. Throws Error(protocol) where a rank tells nonsense.
+  size_t (*find_spread_bytes_min)(const PeerTable& ranks, int tcp_streams) = nullptr;
   /// Of a job in which `auto` takes it: "every rank has a usable RDMA port".
   std::string_view why_chosen = {};
   /// What a rank would tell that has it, for `ropewalk explain --assume`.
@@ -100,7 +103,10 @@ inline bool is_secure(const TransportProvider& provider) {
 /// "none" for null.
 std::string_view name_of(const TransportProvider* provider);
 /// What `record`'s rank tells of `provider`; empty: nothing.
-std::string_view info_of(const PeerRecord& record, const TransportProvider& provider);
+inline std::string_view info_of(const PeerRecord& record, const TransportProvider& provider) {
+  const auto found = record.transport_infos.find(provider.name);
+  return found == record.transport_infos.end() ? std::string_view() : found->second;
+}
 /// "rank 3 (host b)".
 std::string name_of(const PeerRecord& record);
 

@@ -124,7 +124,7 @@ std::string names_of(const TransportChoice& choice) {
 }
 
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const PeerTable& ranks, bool secure) {
+                                  const PeerTable& ranks, bool secure, int tcp_streams) {
   TransportChoice choice;
   if (ranks.size() < 2) return choice;
   std::set<std::string_view> hosts;
@@ -140,6 +140,9 @@ TransportChoice choose_transports(std::string_view wish, std::string_view requir
   if (several_hosts) choice.between = network.provider;
   if (several_hosts && network.provider->find_rate != nullptr)
     choice.between_bytes_per_s = network.provider->find_rate(ranks);
+  if (const TransportProvider* used = choice.network();
+      used != nullptr && used->find_spread_bytes_min != nullptr)
+    choice.spread_bytes_min = used->find_spread_bytes_min(ranks, tcp_streams);
   if (asked != nullptr)
     choice.reason = fmt::format("{} was asked for", wish);
   else

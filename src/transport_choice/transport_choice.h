@@ -23,6 +23,7 @@ struct TransportChoice {
   const TransportProvider* between = nullptr;  // between hosts; null where there is one
   std::string reason = {};                     // one sentence, or more, in words
   double between_bytes_per_s = 0;              // as the system says; 0: unknown
+  size_t spread_bytes_min = SIZE_MAX;          // of `network()`, as in Capabilities
   bool is_fallback = false;                    // some ranks could use RDMA, but it is not used
 
   /// Ranks of one host map each other's memory.
@@ -38,10 +39,10 @@ struct TransportChoice {
 /// and all have one link layer in common, else UCX where it reaches a fabric on every rank, else
 /// TCP. "ucx" takes UCX's shared memory within a host, where all ranks that have neighbours there
 /// have a mailbox in it. `require` is ROPEWALK_REQUIRE. `ranks`: by rank. `secure`: only what seals
-/// data is taken between hosts. Throws Error(unavailable) that names a rank and what it lacks where
-/// the wish cannot be met.
+/// data is taken between hosts. `tcp_streams`: ROPEWALK_TCP_STREAMS; 0: by networks. Throws
+/// Error(unavailable) that names a rank and what it lacks where the wish cannot be met.
 TransportChoice choose_transports(std::string_view wish, std::string_view require,
-                                  const PeerTable& ranks, bool secure = false);
+                                  const PeerTable& ranks, bool secure = false, int tcp_streams = 0);
 
 /// What of it a part of the job uses whose ranks are on `hosts`, by rank.
 TransportChoice choice_of_part(TransportChoice choice, const std::vector<int>& hosts);

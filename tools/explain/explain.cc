@@ -101,7 +101,7 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
     ranks.set(rank, std::move(record));
   }
   return ropewalk::choose_transports(transport, options.config.require, ranks,
-                                     options.config.secure);
+                                     options.config.secure, options.config.tcp_streams);
 }
 
 /// With those of the profile that ROPEWALK_TUNING names, whatever hosts it is of, or of a saved one
@@ -139,7 +139,8 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
   for (const Traffic& traffic : explanation.traffic) longest = std::max(longest, traffic.bytes_max);
   const auto is_eager = [](const Traffic& t) { return t.protocol == MessageProtocol::eager; };
   if (std::ranges::all_of(explanation.traffic, is_eager))
-    return fmt::format("messages up to {} bytes travel whole", eager_bytes_max(request.mapped));
+    return fmt::format("messages up to {} bytes travel whole",
+                       eager_bytes_max(request.mapped, request.spreads));
   if (longest <= explanation.decision.slice_bytes) return "no message is longer";
   if (explanation.decision.slice_bytes == request.slice_bytes_max)
     return "the longest that ROPEWALK_SLICE_BYTES allows";
@@ -170,7 +171,9 @@ std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
     return traffic_of(make_owner_program(call, schedule, blocks, decision.slice_bytes, nullptr),
                       setting);
   const auto allocate = [](size_t) { return kScratch; };
-  const auto eager_limit = [&](int peer) { return eager_bytes_max(setting.is_mapped(peer)); };
+  const auto eager_limit = [&](int peer) {
+    return eager_bytes_max(setting.is_mapped(peer), explanation.request.spreads);
+  };
   return traffic_of(compile(schedule, blocks, call, decision.slice_bytes, eager_limit, allocate),
                     setting);
 }

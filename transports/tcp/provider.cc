@@ -13,6 +13,13 @@ namespace {
 // That a rank has by default, to all others.
 constexpr int kSocketsMax = 512;
 
+/// Sockets of a peer: as many as were asked for, else one for each network, of which large jobs
+/// have fewer: they are short of descriptors sooner than of adapters.
+int streams_of(int asked, size_t networks, int size) {
+  const int most = std::max(1, kSocketsMax / size);
+  return asked > 0 ? asked : std::clamp(static_cast<int>(networks), 1, most);
+}
+
 TransportOffer find(const Config& config, int rank, int size) {
   TransportOffer offer;
   try {
@@ -27,12 +34,9 @@ TransportOffer find(const Config& config, int rank, int size) {
       log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
           fmt::join(networks, ", "));
     sockets.use_networks(networks);
-    // Large jobs are short of descriptors sooner than of adapters.
-    const int most = std::max(1, kSocketsMax / size);
-    const int by_networks = std::clamp(static_cast<int>(networks.size()), 1, most);
     return std::make_unique<TcpTransport>(
         rank, size, sockets,
-        TcpTransport::Options{streams > 0 ? streams : by_networks, silence_max, secure});
+        TcpTransport::Options{streams_of(streams, networks.size(), size), silence_max, secure});
   };
   return offer;
 }
@@ -40,20 +44,31 @@ TransportOffer find(const Config& config, int rank, int size) {
 // Loopback, or 25 Gb/s Ethernet; a core does not copy much faster.
 constexpr LinkCost kCost = {.latency_s = 8e-6, .overhead_s = 2e-6, .s_per_byte = 230e-12};
 
-double find_rate(const PeerTable& ranks) {
+std::vector<std::string> infos_of(const PeerTable& ranks) {
   std::vector<std::string> infos;
-  for (const PeerRecord& rank : ranks) {
-    const auto told = rank.transport_infos.find(tcp_provider().name);
-    infos.push_back(told == rank.transport_infos.end() ? "" : told->second);
-  }
-  return std::min(tcp::host_bytes_per_s(infos), 1 / kCost.s_per_byte);
+  for (const PeerRecord& rank : ranks) infos.emplace_back(info_of(rank, tcp_provider()));
+  return infos;
+}
+
+double find_rate(const PeerTable& ranks) {
+  return std::min(tcp::host_bytes_per_s(infos_of(ranks)), 1 / kCost.s_per_byte);
+}
+
+size_t find_spread_bytes_min(const PeerTable& ranks, int tcp_streams) {
+  const size_t networks = tcp::shared_networks(infos_of(ranks)).size();
+  return TcpTransport::spread_bytes_min(
+      streams_of(tcp_streams, networks, static_cast<int>(ranks.size())));
 }
 
 }  // namespace
 
 const TransportProvider& tcp_provider() {
-  static const TransportProvider provider = {
-      .name = "tcp", .cost = kCost, .seals = true, .find = find, .find_rate = find_rate};
+  static const TransportProvider provider = {.name = "tcp",
+                                             .cost = kCost,
+                                             .seals = true,
+                                             .find = find,
+                                             .find_rate = find_rate,
+                                             .find_spread_bytes_min = find_spread_bytes_min};
   return provider;
 }
 

@@ -42,10 +42,13 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   /// `sockets` must outlive the transport. Throws Error(invalid_argument, system).
   TcpTransport(int rank, int size, SocketSource& sockets, const Options& options);
 
+  static size_t spread_bytes_min(int streams) {
+    return streams > 1 ? tcp::kSharedBytesMin : SIZE_MAX;
+  }
   Capabilities capabilities() const override {
     return {.name = "tcp",
             .op_bytes_max = tcp::kPutBytesMax,
-            .spread_bytes_min = streams_ > 1 ? tcp::kSharedBytesMin : SIZE_MAX,
+            .spread_bytes_min = spread_bytes_min(streams_),
             .polls_kernel = true,
             .silence_max_ns = silence_max_ns_,
             .restarts = streams_ == 1 && !secure_};

@@ -47,7 +47,7 @@ Synthesized write_schedules(const Forest& forest, int chunks, int chunks_ahead);
 inline constexpr int kChunksAhead = 4;
 /// 1 but for an all_reduce.
 int chunks_max(const Forest& forest);
-inline constexpr int kChunksMax = 256;
+inline constexpr int kChunksMax = 512;
 /// Both, with as many chunks as there may be.
 Synthesized synthesize(Routes& routes, Collective collective, int root);
 inline constexpr int kSynthesizedRanksMax = 2048;

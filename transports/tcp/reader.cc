@@ -43,7 +43,7 @@ int Reader::prepare(std::array<iovec, 2>& into) {
     return 1;
   }
   // The buffer is empty while payload is awaited.
-  if (passes_over_) {
+  if (fences_due_ > 0) {
     direct_ = std::min(left_, static_cast<uint32_t>(kBufferBytes));
     into[0] = {buffer_.get(), direct_};
     return 1;
@@ -79,7 +79,7 @@ void Reader::resume() {
 }
 
 void Reader::restart() {
-  passes_over_ = true;
+  ++fences_due_;
   stalled_ = false;
   last_sequence_ = 0;
   parse();
@@ -181,8 +181,8 @@ bool Reader::begin_frame() {
   if (violation_ != nullptr) return false;
   if (header.kind == FrameKind::hello) {
     violation_ = "sent a second hello";
-  } else if (passes_over_) {
-    passes_over_ = header.kind != FrameKind::fence;
+  } else if (fences_due_ > 0) {
+    if (header.kind == FrameKind::fence) --fences_due_;
     begin_payload(header);
     return true;
   } else if (header.kind == FrameKind::fence) {
@@ -235,7 +235,7 @@ void Reader::begin_payload(const FrameHeader& header) {
 bool Reader::copy_payload() {
   const auto bytes = static_cast<uint32_t>(std::min<size_t>(left_, end_ - begin_));
   if (bytes == 0) return false;
-  if (passes_over_) {
+  if (fences_due_ > 0) {
     begin_ += bytes;
     payload_arrived(bytes);
     return true;
@@ -254,7 +254,7 @@ bool Reader::copy_payload() {
 
 void Reader::payload_arrived(uint32_t bytes) {
   left_ -= bytes;
-  if (passes_over_) return;
+  if (fences_due_ > 0) return;
   if (frame_.kind == FrameKind::put) return inbox_.arrived(frame_.sequence, bytes);
   if (left_ == 0) inbox_.urgent_arrived(frame_.notice);
 }

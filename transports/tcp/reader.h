@@ -47,7 +47,8 @@ class Reader {
   /// Goes on with what is in the buffer if the window has moved far enough.
   void resume();
 
-  /// Passes over what comes until the peer's fence: nothing of it is stored.
+  /// Passes over what comes until the peer's next fence: nothing of it is stored. Each end restarts
+  /// as often as the other; this one, before it has come to the fence of the time before, too.
   void restart();
 
   /// Null, or what the peer did wrong ("sent a frame outside registered memory"). Final.
@@ -89,7 +90,7 @@ class Reader {
   uint32_t direct_ = 0;          // of that, what the last `prepare` pointed straight at the region
 
   bool stalled_ = false;
-  bool passes_over_ = false;  // until a fence
+  uint32_t fences_due_ = 0;  // until the last of them it passes over what comes
   const char* violation_ = nullptr;
   uint64_t last_sequence_ = 0;
 

@@ -348,6 +348,30 @@ TEST(TcpTransport, DropsAPeerInSilence) {
   }));
 }
 
+// It took the first fence for the second, and what lay between them for what came after.
+TEST(TcpTransport, RestartsAgainBeforeItHasReadOfTheFirstTime) {
+  Job job(2, Kind::loopback, {}, 64);
+  job.link_all();
+  const auto restart = [](TcpTransport& transport) {
+    transport.stop();
+    transport.restart();
+  };
+  restart(job[0].transport);
+  EXPECT_EQ(job[0].put(1, pattern(16, 1), 0, 1), Posted::done);
+  restart(job[0].transport);
+  EXPECT_EQ(job[0].put(1, pattern(16, 2), 16, 2), Posted::done);
+  restart(job[1].transport);
+  restart(job[1].transport);
+  ASSERT_TRUE(until([&] {
+    job.poll_all();
+    return !job[1].notices.empty();
+  }));
+  ASSERT_EQ(job[1].notices.size(), 1u);
+  EXPECT_EQ(job[1].notices[0].notice, 2u);
+  EXPECT_EQ(job[1].region[0], std::byte{0});
+  EXPECT_TRUE(job[1].lost.empty());
+}
+
 // ---- Set-up ----
 
 TEST(TcpTransport, RefusesNonsense) {

@@ -69,4 +69,9 @@ int EpochMonitor::event_fd() const noexcept {
   return whole_.event_fd();
 }
 
+int EpochMonitor::rank_in_epoch(int rank_in_job) const {
+  const int number = rank_among(members_, rank_in_job);
+  return number < 0 ? rank_in_job : number;
+}
+
 }  // namespace ropewalk::bootstrap

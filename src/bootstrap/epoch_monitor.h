@@ -36,6 +36,7 @@ class EpochMonitor final : public Monitor {
   void ask_who_waits() override;
   std::vector<RankWaits> waits() const override;
   int event_fd() const noexcept override;
+  int rank_in_epoch(int rank_in_job) const override;
 
  private:
   friend class JobMonitor;

@@ -17,6 +17,8 @@ TEST(EpochMonitor, NumbersRanksAsItsEpochDoes) {
   const auto next = whole.renew({0, 2, 4});
   EXPECT_EQ(next->failure(), nullptr);
   EXPECT_EQ(whole.rank_in_epoch(4), 2);
+  EXPECT_EQ(next->rank_in_epoch(4), 2);
+  EXPECT_EQ(JobMonitor(whole, 1, {0, 4}).rank_in_epoch(4), 2) << "of a part";
   next->report(death_said_by(0, 2));
   ASSERT_NE(whole.failure(), nullptr);
   EXPECT_EQ(whole.failure()->peer, 4);

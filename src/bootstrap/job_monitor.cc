@@ -109,7 +109,7 @@ std::shared_ptr<EpochMonitor> JobMonitor::renew(std::vector<int> members) {
 }
 
 int JobMonitor::rank_in_epoch(int rank) const {
-  return rank_in(of_epoch(), rank);
+  return whole_ != nullptr ? whole_->rank_in_epoch(rank) : rank_in(of_epoch(), rank);
 }
 
 bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) {

@@ -60,7 +60,7 @@ class JobMonitor final : public Monitor {
   /// since. The others have left, without a word.
   std::shared_ptr<EpochMonitor> renew(std::vector<int> members);
   /// The number of a rank of the whole in that epoch, for messages; where it has none its own.
-  int rank_in_epoch(int rank) const;
+  int rank_in_epoch(int rank) const override;
   /// Of report_silent, as long as the job has not failed; the control thread completes it.
   std::optional<Failure> silence() const;
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another

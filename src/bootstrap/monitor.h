@@ -98,6 +98,9 @@ class Monitor {
   /// stays readable until somebody reads its 8 bytes, which whoever sleeps on it should do after a
   /// leave.
   virtual int event_fd() const noexcept = 0;
+  /// The number of a rank of the job in the epoch that this is of, for messages; where it has none
+  /// its own.
+  virtual int rank_in_epoch(int rank_in_job) const { return rank_in_job; }
 };
 
 }  // namespace ropewalk

@@ -72,8 +72,7 @@ bool Connection::try_ready() {
 }
 
 void Connection::give_up(ErrorCode code, std::string reason, std::string advice) {
-  failure_ = Failure{code, "link", "rank " + std::to_string(peer_) + ": " + std::move(reason),
-                     std::move(advice)};
+  failure_ = Failure{code, "link", std::move(reason), std::move(advice)};
   lost_ = true;
 }
 

@@ -364,17 +364,20 @@ bool FailureDetector::is_own_fault(const Link& link) const {
 
 void FailureDetector::fail_lost(std::string operation, Link& link) {
   const int peer = link.peer();
+  const int number = monitor_.rank_in_epoch(links_.in_job(peer));  // for messages
   auto [text, silent, seen, closed, advice] = link.why_lost();
   if (advice.empty())
     advice = silent ? kNetworkAdvice
              : seen ? "run the same Ropewalk everywhere; else memory or the network is faulty, or "
                       "somebody on the path changes what passes"
-                    : fmt::format("see rank {}'s own output for why it ended", links_.in_job(peer));
+                    : fmt::format("see rank {}'s own output for why it ended", number);
   const char* what = link.ready() ? "the connection to rank {} broke: {}"
                                   : "there is no connection to rank {}: {}";
-  Failure failure = link.failure().value_or(
-      Failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), links_.in_job(peer), text),
-              advice});
+  Failure failure{ErrorCode::peer_lost, "", fmt::format(fmt::runtime(what), number, text), advice};
+  if (link.failure()) {
+    failure = *link.failure();
+    failure.reason = fmt::format("rank {}: {}", number, failure.reason);
+  }
   failure.operation = std::move(operation);
   failure.rank = links_.rank();
   failure.peer = is_own_fault(link) ? links_.rank() : peer;

@@ -141,12 +141,13 @@ int64_t Progress::settle_limit_ns(const Driver& driver) const {
 void Progress::fail_unsettled(const Engine& engine, int64_t waited_ns) {
   const int own = worker_.connections().rank();
   const int peer = engine.links().in_job(engine.unquiet_peer(true));
-  const std::string who = peer < 0 ? "a transport" : fmt::format("rank {}", peer);
+  const int number = worker_.rank_in_epoch(peer);
+  const std::string who = peer < 0 ? "a transport" : fmt::format("rank {}", number);
   worker_.fail({ErrorCode::timeout, engine.is_whole() ? "leave" : "part",
                 fmt::format("rank {} has given up calls that were under way, and {} has not been "
                             "done with them for {:.3g} s",
-                            own, who, static_cast<double>(waited_ns) / 1e9),
-                peer < 0 ? "is the network slow?" : fmt::format("is rank {} stopped?", peer), own,
+                            worker_.rank_in_epoch(own), who, static_cast<double>(waited_ns) / 1e9),
+                peer < 0 ? "is the network slow?" : fmt::format("is rank {} stopped?", number), own,
                 peer});
 }
 

@@ -1,5 +1,7 @@
 #include "engine/worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 
@@ -112,10 +114,10 @@ void Worker::on_notice(int peer, uint32_t notice) {
   // outside are not trusted.
   Connection* const connection = connections_.find(peer);
   if (connection == nullptr || !connection->on_notice(notice))
-    return monitor_.report({ErrorCode::protocol, "transport",
-                            "rank " + std::to_string(peer) + " sent a notice that makes no sense",
-                            "check that all ranks run the same version of Ropewalk",
-                            connections_.rank(), peer});
+    return monitor_.report(
+        {ErrorCode::protocol, "transport",
+         fmt::format("rank {} sent a notice that makes no sense", monitor_.rank_in_epoch(peer)),
+         "check that all ranks run the same version of Ropewalk", connections_.rank(), peer});
   if (notice_kind(notice) != NoticeKind::probe) return;
   const uint16_t communicator = notice_communicator(notice);
   const auto engine = std::ranges::find_if(engines_, [&](const Engine* candidate) {

@@ -59,6 +59,8 @@ class Worker {
   }
 
   void fail(const Failure& failure) { monitor_.report(failure); }
+  /// What messages call a rank of the job.
+  int rank_in_epoch(int rank) const { return monitor_.rank_in_epoch(rank); }
   /// The job's, as this rank knows; null: none.
   const Failure* failure() const { return monitor_.failure(); }
   bool has_failed() const { return stopped_ || failure() != nullptr; }

@@ -29,7 +29,9 @@ class Keeper final : public Monitor {
   }
   bool has_left(int) const noexcept override { return left; }
   int event_fd() const noexcept override { return -1; }
+  int rank_in_epoch(int rank) const override { return rank - departed; }
   bool left = false;
+  int departed = 0;  // lower ranks, in epochs before
 
  private:
   std::optional<Failure> failure_;
@@ -103,6 +105,24 @@ TEST_F(EngineThatWaits, NamesNoRankMinusOneWhereItsTurnHasNotCome) {
   engine.failures().fail_timeout(*later.back(), 1'000'000'000);
   EXPECT_EQ(monitor.failure()->text().find("-1"), std::string::npos) << monitor.failure()->text();
   EXPECT_NE(monitor.failure()->text().find("another rank"), std::string::npos);
+}
+
+// After two shrinks messages named ranks as the job had numbered them.
+TEST_F(EngineThatWaits, NamesRanksAsTheEpochNumbersThem) {
+  monitor.departed = 1;
+  transport.lost = transport.seen = true;
+  EXPECT_GE(gives_up_after_ms(), 0);
+  EXPECT_NE(monitor.failure()->text().find("connection to rank 0"), std::string::npos)
+      << monitor.failure()->text();
+}
+
+TEST_F(EngineThatWaits, NamesWhoSendsNonsenseAsTheEpochNumbersIt) {
+  monitor.departed = 1;
+  transport.brings = {{Completion::Kind::notice, 2, 0, 0xffffffff}};
+  EXPECT_GE(gives_up_after_ms(), 0);
+  EXPECT_NE(monitor.failure()->text().find("rank 1 sent a notice that makes no sense"),
+            std::string::npos)
+      << monitor.failure()->text();
 }
 
 TEST_F(EngineThatWaits, WaitsForAsLongAsNothingIsWrong) {

@@ -40,5 +40,5 @@ class OnThePath(unittest.TestCase):
         outcome = self.run_past_relay("relay --change any", "--secure")
         self.assertNotEqual(outcome.status, 0, outcome)
         self.assertIn("changed a packet", outcome.err, outcome)
-        self.assertIn("rank 1 sent data that was changed on the way", outcome.err, outcome)
+        self.assertIn("the connection to rank 1 broke: it sent data that was changed on the way", outcome.err, outcome)
         self.assertEqual(outcome.out, "", outcome)

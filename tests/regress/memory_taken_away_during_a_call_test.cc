@@ -55,7 +55,9 @@ TEST(MemoryTakenAway, UnmappedWhileItIsSentOverTcp) {
 
 /// Rank 0 reads the memory of rank 1, which only says where it lies.
 TEST(MemoryTakenAway, FreedBeforeAPeerMapsIt) {
-  expect_told("shm", 1, {"reduce #", "rank 1 has no region", "freed", "every buffer must live"},
+  expect_told("shm", 1,
+              {"reduce #", "rank 1: its memory cannot be mapped: it has no region", "freed",
+               "every buffer must live"},
               [](Communicator& comm) {
                 std::optional<Buffer<float>> own(comm.allocate<float>(kElements));
                 std::vector<float> sum(comm.rank() == 0 ? kElements : 0);

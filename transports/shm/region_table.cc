@@ -56,8 +56,7 @@ bool PeerRegions::map(uint64_t id) {
   try {
     if (id == 0 || entry.id.load(std::memory_order_acquire) != id)
       throw Error(ErrorCode::protocol, "map",
-                  fmt::format("rank {} has no region {:#x} registered: it has freed the memory",
-                              owner_.rank, id),
+                  fmt::format("it has no region {:#x} registered: it has freed the memory", id),
                   "every buffer must live until its call has ended");
     Mapped mapped = map_entry(entry, id);
     if (slot >= mapped_.size()) mapped_.resize(slot + 1);
@@ -112,8 +111,7 @@ PeerRegions::Mapped PeerRegions::map_entry(const RegionEntry& entry, uint64_t id
   mapped.mapping = sharing_->map(owner_, share, mapped.bytes);
   // Unchanged after that: what was mapped is this region, not one that took its place.
   if (entry.id.load(std::memory_order_seq_cst) != id)
-    throw Error(ErrorCode::protocol, "map",
-                fmt::format("rank {} has just freed region {:#x}", owner_.rank, id),
+    throw Error(ErrorCode::protocol, "map", fmt::format("it has just freed region {:#x}", id),
                 "every buffer must live until its call has ended");
   mapped.base = mapped.mapping->base();
   if (mapped.bytes >= kHugePageBytes) want_huge_pages(mapped.base, mapped.bytes);

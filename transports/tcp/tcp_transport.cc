@@ -258,7 +258,7 @@ void TcpTransport::received(PeerStream& link) {
   Peer& peer = link.peer;
   const tcp::Reader& reader = link.stream.reader();
   if (reader.violation() != nullptr)
-    return peers_.refuse(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+    return peers_.refuse(peer, fmt::format("it {}", reader.violation()));
   const auto has_hello = [](const auto& each) { return each->stream.reader().has_hello(); };
   if (peer.state == Peer::State::linking && peer.sockets == streams_ &&
       std::ranges::all_of(peer.links, has_hello))
@@ -323,8 +323,7 @@ void TcpTransport::check_stuck(Peer& peer) {
     if (link->stream.fd() < 0) continue;
     if (!link->stream.reader().stalled() || peer.inbox.ready()) return;
   }
-  peers_.lose(peer, peer.ended > 0 ? std::string(kClosed)
-                                   : fmt::format("rank {} left out a put", peer.rank));
+  peers_.lose(peer, peer.ended > 0 ? kClosed : "it left out a put");
 }
 
 void TcpTransport::lose_for(Peer& peer, int error) {

@@ -355,7 +355,7 @@ std::set<int> Tree::renew(const std::vector<int>& departed, int64_t now_ns) {
   unaware_.clear();
   failure_spread_ = false;
   gone_ns_ = now_ns;  // who has lost its parent comes
-  next_beat_ns_ = now_ns;
+  next_beat_ns_ = now_ns + beat_min_ns_;
   return std::exchange(lost_, {});
 }
 

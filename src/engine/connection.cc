@@ -22,14 +22,15 @@ Connection::Connection(Connections& all, int peer)
 
 void Connection::attach(uint16_t communicator, Link& link) {
   assert(find(communicator) == nullptr && communicator < kCommunicatorsMax);
-  if (communicator >= links_.size()) links_.resize(communicator + size_t{1});
-  links_[communicator] = &link;
+  const size_t place = place_of(communicator);
+  if (place >= links_.size()) links_.resize(place + 1);
+  links_[place] = &link;
   owing_.reserve(links_.size());  // to owe allocates nothing
 }
 
 void Connection::detach(uint16_t communicator) {
   assert(find(communicator) != nullptr);
-  std::erase(owing_, std::exchange(links_[communicator], nullptr));
+  std::erase(owing_, std::exchange(links_[place_of(communicator)], nullptr));
 }
 
 void Connection::connect() {
@@ -279,15 +280,16 @@ void Connections::restart(const std::vector<int>& departed) {
 
 void Connections::add(uint16_t communicator, LinkTable& table) {
   assert(find_table(communicator) == nullptr && communicator < kCommunicatorsMax);
-  if (communicator >= tables_.size()) tables_.resize(communicator + size_t{1});
-  tables_[communicator] = &table;
+  const size_t place = place_of(communicator);
+  if (place >= tables_.size()) tables_.resize(place + 1);
+  tables_[place] = &table;
   // Numbers are used in a circle: those half of it ago are no longer on any way.
   retired_[communicator] = false;
   retired_[(communicator + kCommunicatorsMax / 2) % kCommunicatorsMax] = false;
 }
 
 void Connections::remove(uint16_t communicator) {
-  tables_[communicator] = nullptr;
+  tables_[place_of(communicator)] = nullptr;
   retired_[communicator] = true;
 }
 

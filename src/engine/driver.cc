@@ -201,7 +201,8 @@ bool Driver::drive_until(const Done& done, WaitState& wait) {
       progress.waiters_.fetch_sub(1, std::memory_order_relaxed);
       progress.wake_waiters();
       progress.worker_.unmap_deregistered();
-      if (progress.worker_.has_work()) progress.wake_progress_thread();
+      if (progress.worker_.has_work() && !progress.worker_.has_failed())
+        progress.wake_progress_thread();
     }
   } leave{progress};
   for (;;) {

@@ -18,10 +18,37 @@ constexpr int64_t kFollowersDial_ns = 10 * kMillisecond_ns;
 
 }  // namespace
 
+Decision decision_of(const std::map<int, Contribution>& brought, std::set<int> out) {
+  Decision fresh{.members = {}, .ended = {}, .bits = ~uint64_t{0}, .call = kDepartCall, .text = {}};
+  for (const auto& [rank, contribution] : brought) {
+    if (contribution.call == kDepartCall) {
+      out.insert(rank);
+      continue;
+    }
+    if (fresh.members.empty()) {
+      fresh.text = contribution.text;
+      fresh.call = contribution.call;
+    }
+    fresh.members.push_back(rank);
+    fresh.bits &= contribution.bits;
+    if (contribution.call != fresh.call) fresh.call = 0;
+  }
+  fresh.ended.assign(out.begin(), out.end());
+  return fresh;
+}
+
+bool Agreement::Setup::is_hopeless(const std::set<int>& ended) const {
+  std::vector<int> left;
+  std::ranges::set_difference(members, ended, std::back_inserter(left));
+  return !is_quorum(left);
+}
+
+int64_t Agreement::Setup::suspects_until_ns() const {
+  return begun_ns + std::min(kSuspectsWait_ns, silence_max_ns() / 2);
+}
+
 Agreement::Agreement(Setup setup)
     : setup_(std::move(setup)),
-      silence_max_ns_(std::max<int64_t>(1, (setup_.patient_until_ns - setup_.begun_ns) / 4)),
-      suspects_until_ns_(setup_.begun_ns + std::min(kSuspectsWait_ns, silence_max_ns_ / 2)),
       suspects_(setup_.suspects.begin(), setup_.suspects.end()),
       wake_at_ns_(setup_.begun_ns),
       leader_heard_ns_(setup_.begun_ns) {
@@ -32,12 +59,6 @@ Agreement::Agreement(Setup setup)
 
 bool Agreement::is_member(int rank) const {
   return std::ranges::binary_search(setup_.members, rank);
-}
-
-bool Agreement::is_hopeless() const {
-  std::vector<int> left;
-  std::ranges::set_difference(setup_.members, ended_, std::back_inserter(left));
-  return !decision_ && !is_quorum(left);
 }
 
 std::vector<int> Agreement::seen() const {
@@ -98,8 +119,8 @@ void Agreement::give_up() {
 
 int Agreement::candidate() const {
   for (const int rank : setup_.members)
-    if (is_voter(rank) && !ended_.contains(rank) && !suspects_.contains(rank)) return rank;
-  return is_voter(setup_.rank) ? setup_.rank : -1;
+    if (setup_.is_voter(rank) && !ended_.contains(rank) && !suspects_.contains(rank)) return rank;
+  return setup_.is_voter(setup_.rank) ? setup_.rank : -1;
 }
 
 /// The lowest voter that is not taken for dead; this one, where all lower ones are. A learner that
@@ -112,7 +133,7 @@ void Agreement::follow(int64_t now_ns) {
     leader_ = lowest;
     leader_heard_ns_ = now_ns;
   }
-  while (leader_ != setup_.rank && now_ns - leader_heard_ns_ >= silence_max_ns_) {
+  while (leader_ != setup_.rank && now_ns - leader_heard_ns_ >= setup_.silence_max_ns()) {
     suspects_.insert(leader_);
     leader_ = candidate();
     leader_heard_ns_ = now_ns;
@@ -147,30 +168,30 @@ void Agreement::advance(int64_t now_ns) {
   if (leader_ != setup_.rank) {
     role_ = Role::follower;
     dials_ = false;
-    wake_at_ns_ = leader_heard_ns_ + silence_max_ns_;
+    wake_at_ns_ = leader_heard_ns_ + setup_.silence_max_ns();
     return ask(now_ns);
   }
   if (role_ == Role::follower) {
-    dials_at_ns_ = now_ns + std::min(kFollowersDial_ns, silence_max_ns_ / 2);
+    dials_at_ns_ = now_ns + std::min(kFollowersDial_ns, setup_.silence_max_ns() / 2);
     prepare(now_ns);
   }
   propose_if_ready(now_ns);
   if (decision_) return;
   if (now_ns >= repeat_at_ns_) {  // also a sign of life
-    repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+    repeat_at_ns_ = now_ns + setup_.silence_max_ns() / 4;
     broadcast(message(role_ == Role::preparing ? Kind::prepare : Kind::accept));
   }
   dials_ = now_ns >= dials_at_ns_;
   wake_at_ns_ = repeat_at_ns_;
-  for (const int64_t until_ns : {suspects_until_ns_, setup_.patient_until_ns, dials_at_ns_})
+  for (const int64_t until_ns : {setup_.suspects_until_ns(), setup_.patient_until_ns, dials_at_ns_})
     if (now_ns < until_ns) wake_at_ns_ = std::min(wake_at_ns_, until_ns);
 }
 
 /// A learner. A voter that hears nothing leads in the end, and is told then.
 void Agreement::ask(int64_t now_ns) {
-  if (is_voter(setup_.rank)) return;
+  if (setup_.is_voter(setup_.rank)) return;
   if (now_ns >= repeat_at_ns_) {
-    repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+    repeat_at_ns_ = now_ns + setup_.silence_max_ns() / 4;
     if (linked_.contains(leader_)) send(leader_, message(Kind::ask));
   }
   wake_at_ns_ = std::min(wake_at_ns_, repeat_at_ns_);
@@ -204,7 +225,7 @@ void Agreement::prepare(int64_t now_ns) {
   promises_.clear();
   accepts_.clear();
   promises_[setup_.rank] = message(Kind::promise);
-  repeat_at_ns_ = now_ns + silence_max_ns_ / 4;
+  repeat_at_ns_ = now_ns + setup_.silence_max_ns() / 4;
   broadcast(message(Kind::prepare));
 }
 
@@ -220,9 +241,9 @@ void Agreement::propose_if_ready(int64_t now_ns) {
     if (promised_ != ballot_) return prepare(now_ns);  // another has its word since
     const bool is_complete = std::ranges::all_of(setup_.members, [&](int rank) {
       return promises_.contains(rank) || ended_.contains(rank) ||
-             (suspects_.contains(rank) && now_ns >= suspects_until_ns_);
+             (suspects_.contains(rank) && now_ns >= setup_.suspects_until_ns());
     });
-    if (!is_quorum(promises_, &Promises::value_type::first) ||
+    if (!setup_.is_quorum(promises_, &Promises::value_type::first) ||
         (!is_complete && now_ns < setup_.patient_until_ns))
       return;
     proposed_ = proposal();
@@ -232,7 +253,7 @@ void Agreement::propose_if_ready(int64_t now_ns) {
     accepts_ = {setup_.rank};
     broadcast(message(Kind::accept));
   }
-  if (role_ == Role::accepting && is_quorum(accepts_)) {
+  if (role_ == Role::accepting && setup_.is_quorum(accepts_)) {
     learn(proposed_);
     broadcast(message(Kind::decided));
   }
@@ -247,24 +268,9 @@ Decision Agreement::proposal() const {
 }
 
 Decision Agreement::fresh_proposal() const {
-  Decision fresh{.members = {}, .ended = {}, .bits = ~uint64_t{0}, .call = kDepartCall, .text = {}};
-  std::set<int> out = ended_;
-  for (const auto& [rank, promise] : promises_) {
-    const Contribution& brought = promise.contribution;
-    if (brought.call == kDepartCall) {
-      out.insert(rank);
-      continue;
-    }
-    if (fresh.members.empty()) {
-      fresh.text = brought.text;
-      fresh.call = brought.call;
-    }
-    fresh.members.push_back(rank);
-    fresh.bits &= brought.bits;
-    if (brought.call != fresh.call) fresh.call = 0;
-  }
-  fresh.ended.assign(out.begin(), out.end());
-  return fresh;
+  std::map<int, Contribution> brought;
+  for (const auto& [rank, promise] : promises_) brought.emplace(rank, promise.contribution);
+  return decision_of(brought, ended_);
 }
 
 void Agreement::learn(const Decision& decision) {

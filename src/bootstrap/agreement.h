@@ -61,6 +61,10 @@ struct Quorum {
   }
 };
 
+/// Of those that have brought something, and still live: the first member's text counts, as does
+/// their call where all say the same. `out` are the others of which no more comes.
+Decision decision_of(const std::map<int, Contribution>& brought, std::set<int> out);
+
 /// How an agreement ended for this rank.
 struct AgreementEnd {
   std::optional<Decision> decision;  // nothing: there was no quorum in time
@@ -108,6 +112,25 @@ class Agreement {
     std::vector<int> suspects;  // taken for dead, until they are heard
     int64_t begun_ns = 0;
     int64_t patient_until_ns = 0;
+
+    size_t voters() const { return members.size() - learners; }
+    bool is_voter(int voter) const { return voter <= members[voters() - 1]; }
+    /// Of the voters in `range`.
+    template <class Range, class RankOf = std::identity>
+    bool is_quorum(const Range& range, RankOf rank_of = {}) const {
+      const auto count = std::ranges::count_if(
+          range, [this](int one) { return is_voter(one); }, rank_of);
+      const bool has_lowest = std::ranges::find(range, members[0], rank_of) != range.end();
+      return quorum.is_met(static_cast<size_t>(count), voters(), has_lowest);
+    }
+    /// Without those no quorum is left.
+    bool is_hopeless(const std::set<int>& ended) const;
+    /// Nobody waits longer for a member of which nothing is heard.
+    int64_t silence_max_ns() const {
+      return std::max<int64_t>(1, (patient_until_ns - begun_ns) / 4);
+    }
+    /// For suspects that is.
+    int64_t suspects_until_ns() const;
   };
   explicit Agreement(Setup setup);
 
@@ -128,7 +151,7 @@ class Agreement {
   }
   const std::optional<Decision>& decision() const { return decision_; }
   /// So many have ended that the rest is no quorum.
-  bool is_hopeless() const;
+  bool is_hopeless() const { return !decision_ && setup_.is_hopeless(ended_); }
   /// For messages: who takes part, as this member knows. A leader knows most.
   std::vector<int> seen() const;
   /// This member takes part no more, as the others are told.
@@ -139,16 +162,6 @@ class Agreement {
   using Kind = AgreementMessage::Kind;
 
   bool is_member(int rank) const;
-  size_t voters() const { return setup_.members.size() - setup_.learners; }
-  bool is_voter(int rank) const { return rank <= setup_.members[voters() - 1]; }
-  /// Of the voters in `range`.
-  template <class Range, class RankOf = std::identity>
-  bool is_quorum(const Range& range, RankOf rank_of = {}) const {
-    const auto count = std::ranges::count_if(
-        range, [this](int rank) { return is_voter(rank); }, rank_of);
-    const bool has_lowest = std::ranges::find(range, setup_.members[0], rank_of) != range.end();
-    return setup_.quorum.is_met(static_cast<size_t>(count), voters(), has_lowest);
-  }
   int candidate() const;
   void follow(int64_t now_ns);
   void ask(int64_t now_ns);
@@ -165,8 +178,6 @@ class Agreement {
   void broadcast(const AgreementMessage& message);
 
   const Setup setup_;
-  const int64_t silence_max_ns_;
-  const int64_t suspects_until_ns_;  // so long a leader waits for those
   std::set<int> ended_, suspects_, linked_, heard_;
   std::set<int> askers_;  // to be told what is decided
   std::vector<std::pair<int, AgreementMessage>> outbox_;

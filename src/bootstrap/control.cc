@@ -85,9 +85,13 @@ void Control::leave(const CallsMade& calls) {
 
 void Control::run() {
   try {
+    std::unique_lock turn(turn_);
     for (int64_t now_ns = clock_.now_ns(); !finished(now_ns); now_ns = clock_.now_ns()) {
       prepare(now_ns);
+      turn.unlock();
       set_.wait(now_ns);
+      turn.lock();
+      if (std::exchange(is_renewed_, false)) set_.forget();
       advance(clock_.now_ns());
       notify_waiters();
     }
@@ -170,7 +174,6 @@ void Control::advance(int64_t now_ns) {
   advance_host_probe(now_ns);
   advance_bypass(now_ns);
   advance_agreements(now_ns);
-  advance_renewal(now_ns);
   draw_key_pairs(now_ns);
   if (leave_ && is_joined_ && monitor_.failure() == nullptr) tree_.announce_leave(calls_);
   if (is_joined_) tree_.spread_question();
@@ -196,6 +199,7 @@ bool Control::finished(int64_t now_ns) {
            tree_.describe(setup_.rank) + " gave up: it closed its communicator without leaving",
            "look at that rank's own output", setup_.rank);
     agreements_.close();
+    if (HostAgreements* here = setup_.death_watch->agreements()) here->close();
     tree_.spread_failure();  // also one that was reported since the last advance
   }
   if (owes_late_ranks(now_ns)) return false;
@@ -243,6 +247,8 @@ void Control::notify_waiters() {
 // ---- The next epoch ----
 
 AgreementEnd Control::agree(Agreement::Setup setup, int64_t deadline_ns) {
+  if (HostAgreements* here = setup_.death_watch->agreements())
+    return here->agree(std::move(setup), deadline_ns, clock_);
   std::unique_lock lock(mutex_);
   assert(!agreement_call_ && !agreement_end_);
   agreement_call_ = {std::move(setup), deadline_ns};
@@ -254,24 +260,23 @@ AgreementEnd Control::agree(Agreement::Setup setup, int64_t deadline_ns) {
 }
 
 std::shared_ptr<EpochMonitor> Control::renew(std::vector<int> members) {
-  std::unique_lock lock(mutex_);
-  renewal_call_ = std::move(members);
+  const std::lock_guard turn(turn_);
+  const std::lock_guard lock(mutex_);
+  assert(!has_ended_ || monitor_.failure() != nullptr);
+  if (has_ended_) throw Error(*monitor_.failure());
+  auto renewed = monitor_.renew(members);
+  begin_epoch(members, clock_.now_ns());
+  is_renewed_ = true;
   wake_.set();
-  changed_.wait(lock, [this] { return renewed_ || has_ended_; });
-  if (renewed_) return std::exchange(renewed_, nullptr);
-  assert(monitor_.failure() != nullptr);
-  throw Error(*monitor_.failure());
+  return renewed;
 }
 
 /// What of this rank's state was of the epoch that has failed begins anew. Where others are in the
 /// next one already, and that has failed as well, it begins with that.
-void Control::advance_renewal(int64_t now_ns) {
-  const std::lock_guard lock(mutex_);
-  if (!renewal_call_) return;
+void Control::begin_epoch(const std::vector<int>& members, int64_t now_ns) {
   std::vector<int> departed;
   for (int rank = 0; rank < setup_.size; ++rank)
-    if (rank_among(*renewal_call_, rank) < 0) departed.push_back(rank);
-  renewed_ = monitor_.renew(*std::exchange(renewal_call_, std::nullopt));
+    if (rank_among(members, rank) < 0) departed.push_back(rank);
   std::set<int> ended = tree_.renew(departed, now_ns);
   ended.insert(agreements_.ended().begin(), agreements_.ended().end());
   bypass_.renew();
@@ -287,7 +292,6 @@ void Control::advance_renewal(int64_t now_ns) {
   for (const int rank : ended)  // since that was agreed
     if (!monitor_.has_left(rank)) tree_.report_death(rank);
   over_ = told_ = false;
-  changed_.notify_all();
 }
 
 void Control::set_successor(std::shared_ptr<Predecessor> successor) {

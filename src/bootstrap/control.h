@@ -61,8 +61,8 @@ struct ControlSetup {
 };
 
 /// The thread runs from construction to destruction and sleeps in poll when nothing happens. All
-/// members except those under "shared" belong to it alone. `monitor`, `parts` and `socket_broker`
-/// must outlive this object.
+/// members except those under "shared" belong to it alone; but while it sleeps, to `renew`.
+/// `monitor`, `parts` and `socket_broker` must outlive this object.
 ///
 /// Joining, on a rank other than 0: dial the coordinator, or a rank of this host that passes it on
 /// (see Registrar), and send Join; on Place dial the tree parent; take the records that come down
@@ -114,7 +114,7 @@ class Control {
   void check_descriptors(int64_t now_ns);
   void note_deaths(int64_t now_ns);
   void advance_agreements(int64_t now_ns);
-  void advance_renewal(int64_t now_ns);
+  void begin_epoch(const std::vector<int>& members, int64_t now_ns);
   void draw_key_pairs(int64_t now_ns);
   void check_predecessor();
   void spread_newcomers();
@@ -218,6 +218,7 @@ class Control {
   std::set<uint32_t> came_;       // rank 0: ranks that have come to join, however that ended
 
   // Shared with the threads that call the public members.
+  std::mutex turn_;  // the thread's, but where it sleeps; taken before mutex_
   Event wake_;
   std::atomic<bool> stop_{false}, leave_{false};
   CallsMade calls_;  // set before leave_
@@ -232,13 +233,12 @@ class Control {
     Agreement::Setup setup;
     int64_t deadline_ns;
   };
-  std::optional<AgreementCall> agreement_call_;   // guarded by mutex_
-  std::optional<AgreementEnd> agreement_end_;     // guarded by mutex_
-  std::optional<std::vector<int>> renewal_call_;  // members; guarded by mutex_
-  std::shared_ptr<EpochMonitor> renewed_;         // guarded by mutex_
-  std::shared_ptr<Predecessor> successor_;        // guarded by mutex_
-  std::map<uint32_t, Newcomers> newcomers_;       // by rank; guarded by mutex_
-  bool newcomers_are_new_ = false;                // guarded by mutex_: of this rank
+  std::optional<AgreementCall> agreement_call_;  // guarded by mutex_
+  std::optional<AgreementEnd> agreement_end_;    // guarded by mutex_
+  bool is_renewed_ = false;                      // guarded by turn_: while the thread slept
+  std::shared_ptr<Predecessor> successor_;       // guarded by mutex_
+  std::map<uint32_t, Newcomers> newcomers_;      // by rank; guarded by mutex_
+  bool newcomers_are_new_ = false;               // guarded by mutex_: of this rank
 
   std::thread thread_;  // last: it uses all of the above
 };

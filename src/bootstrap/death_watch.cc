@@ -49,13 +49,15 @@ bool is_memory_file(int fd, uint64_t inode, size_t bytes) {
 /// One for each rank of the job, by its number; pages of ranks of other hosts are not touched.
 struct alignas(64) DeathWatch::Slot {
   pthread_mutex_t mutex;
+  uint32_t has_entered;  // for ever
 };
 
-DeathWatch::DeathWatch(int size) : size_(size) {
+DeathWatch::DeathWatch(int size)
+    : size_(size), noted_(static_cast<size_t>(size)), passed_(static_cast<size_t>(size)) {
+  deaths_.reserve(static_cast<size_t>(size));
   static_assert(sizeof(Slot) == 64);
   try {
-    file_ = create_memfd(kWatching, "ropewalk-deaths",
-                         round_up(static_cast<size_t>(size) * sizeof(Slot), page_bytes()));
+    file_ = create_memfd(kWatching, "ropewalk-deaths", round_up(bytes(), page_bytes()));
   } catch (const Error& error) {
     log(LogLevel::info, -1, "deaths will be noticed later: {}", error.what());
   }
@@ -71,9 +73,21 @@ std::string DeathWatch::address() const {
   return fmt::format("{}:{}", file_.get(), file.st_ino);
 }
 
+/// Behind the slots: what HostAgreements has.
+size_t DeathWatch::bytes() const {
+  return static_cast<size_t>(size_) * sizeof(Slot) + HostAgreements::bytes(size_);
+}
+
+DeathWatch::Slot& DeathWatch::slot(int rank) const {
+  return reinterpret_cast<Slot*>(mapping_.base())[rank];
+}
+
 uint32_t* DeathWatch::word(int rank) const {
-  auto* slots = reinterpret_cast<Slot*>(mapping_.base());
-  return reinterpret_cast<uint32_t*>(&slots[rank].mutex.__data.__lock);
+  return reinterpret_cast<uint32_t*>(&slot(rank).mutex.__data.__lock);
+}
+
+bool DeathWatch::is_held_by(int rank) const {
+  return is_held(state(rank));
 }
 
 void DeathWatch::enter(const PeerTable& table, int rank) {
@@ -103,10 +117,10 @@ bool DeathWatch::map(const PeerRecord& owner) {
   const std::string process = owner.pid == getpid() ? "self" : std::to_string(owner.pid);
   const std::string path = fmt::format("/proc/{}/fd/{}", process, *fd);
   const UniqueFd opened(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  const size_t bytes = round_up(static_cast<size_t>(size_) * sizeof(Slot), page_bytes());
-  if (!opened || !is_memory_file(opened.get(), *inode, bytes)) return false;
+  const size_t file_bytes = round_up(bytes(), page_bytes());
+  if (!opened || !is_memory_file(opened.get(), *inode, file_bytes)) return false;
   try {
-    mapping_ = SharedMapping(kWatching, opened.get(), 0, bytes);
+    mapping_ = SharedMapping(kWatching, opened.get(), 0, file_bytes);
   } catch (const Error&) {
     return false;
   }
@@ -114,19 +128,29 @@ bool DeathWatch::map(const PeerRecord& owner) {
 }
 
 bool DeathWatch::take_mutex() {
-  auto* mutex = &reinterpret_cast<Slot*>(mapping_.base())[rank_].mutex;
+  auto* mutex = &slot(rank_).mutex;
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  const bool taken = pthread_mutex_init(mutex, &attributes) == 0 && pthread_mutex_lock(mutex) == 0;
+  // It is nobody else's; to wait for it would give locks an order in which it is never taken again.
+  const bool taken =
+      pthread_mutex_init(mutex, &attributes) == 0 && pthread_mutex_trylock(mutex) == 0;
   pthread_mutexattr_destroy(&attributes);
+  std::atomic_ref(slot(rank_).has_entered) = taken;
   return taken;
 }
 
 void DeathWatch::begin() {
   file_.reset();
   if (rank_ < 0) return;
+  const bool all_are_here = others_.size() + 1 == static_cast<size_t>(size_) &&
+                            std::ranges::all_of(others_, [this](int other) {
+                              return std::atomic_ref(slot(other).has_entered) != 0;
+                            });
+  if (all_are_here && HostAgreements::bytes(size_) > 0)
+    agreements_.emplace(mapping_.base() + static_cast<size_t>(size_) * sizeof(Slot), size_, rank_,
+                        [this](int rank) { return is_held_by(rank); });
   try {
     thread_ = start_thread(kWatching, "ropewalk-deaths", [this] { watch(); });
   } catch (const Error& error) {
@@ -139,14 +163,17 @@ void DeathWatch::leave() {
   stop_ = true;
   if (const int charge = charge_; charge >= 0) wake(charge);
   if (thread_.joinable()) thread_.join();
-  pthread_mutex_unlock(&reinterpret_cast<Slot*>(mapping_.base())[rank_].mutex);
+  pthread_mutex_unlock(&slot(rank_).mutex);
+  if (agreements_) agreements_->close();
   rank_ = -1;
 }
 
 std::vector<int> DeathWatch::take_deaths() {
   event_.clear();
   const std::lock_guard lock(mutex_);
-  return std::exchange(deaths_, {});
+  std::vector<int> taken = deaths_;
+  deaths_.clear();
+  return taken;
 }
 
 // ---- The watch thread ----
@@ -163,8 +190,7 @@ void DeathWatch::watch() {
     const bool is_there = prepare_wait(charge, value);
     if (stop_) return;
     note_deaths();
-    if (is_there)
-      futex(word(charge), FUTEX_WAIT, value, passed_.empty() ? nullptr : &kLookAgainAfter);
+    if (is_there) futex(word(charge), FUTEX_WAIT, value, has_passed_ ? &kLookAgainAfter : nullptr);
     if (!is_held(state(charge))) wake(charge);  // of several who sleep there one is woken
   }
 }
@@ -180,7 +206,8 @@ int DeathWatch::find_charge() {
       charge = other;
       break;
     }
-    if (is_of_dead(value)) is_news |= passed_.insert(other).second;
+    if (!is_of_dead(value) || passed_[static_cast<size_t>(other)]) continue;
+    passed_[static_cast<size_t>(other)] = has_passed_ = is_news = true;
   }
   if (is_news) wake_all();
   return charge;
@@ -197,10 +224,12 @@ bool DeathWatch::prepare_wait(int charge, uint32_t& value) {
 
 void DeathWatch::note_deaths() {
   for (const int other : others_) {
-    if (!is_of_dead(state(other)) || !noted_.insert(other).second) continue;
+    if (!is_of_dead(state(other)) || noted_[static_cast<size_t>(other)]) continue;
+    noted_[static_cast<size_t>(other)] = true;
     const std::lock_guard lock(mutex_);
     deaths_.push_back(other);
     event_.set();
+    if (agreements_) agreements_->wake();
   }
 }
 

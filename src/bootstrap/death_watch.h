@@ -4,12 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "bootstrap/host_agreements.h"
 #include "bootstrap/peer_table.h"
 #include "bootstrap/poll_set.h"
 #include "bootstrap/world.h"
@@ -52,11 +53,17 @@ class DeathWatch {
   int event_fd() const { return event_.fd(); }
   /// Ranks that have died since the last call.
   std::vector<int> take_deaths();
+  /// From `begin` on, where all ranks of the job are on this host and share its memory: the same on
+  /// all of them. Else null.
+  HostAgreements* agreements() { return agreements_ ? &*agreements_ : nullptr; }
 
  private:
   struct Slot;
+  Slot& slot(int rank) const;
   uint32_t* word(int rank) const;
   std::atomic_ref<uint32_t> state(int rank) const { return std::atomic_ref(*word(rank)); }
+  bool is_held_by(int rank) const;
+  size_t bytes() const;
   bool map(const PeerRecord& owner);
   bool take_mutex();
   void watch();
@@ -71,13 +78,15 @@ class DeathWatch {
   SharedMapping mapping_;
   int rank_ = -1;            // -1: has not entered, or has left
   std::vector<int> others_;  // of this host, in the order of the circle from this rank on
+  std::optional<HostAgreements> agreements_;
   Event event_;
   std::mutex mutex_;
   std::vector<int> deaths_;  // guarded by mutex_
 
-  // The watch thread's.
-  std::set<int> noted_;   // deaths
-  std::set<int> passed_;  // deaths that this rank has waked the others for
+  // The watch thread's, which allocates nothing. By rank.
+  std::vector<bool> noted_;   // deaths
+  std::vector<bool> passed_;  // deaths that this rank has waked the others for
+  bool has_passed_ = false;   // some
   std::atomic<int> charge_{-1};
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -66,6 +66,8 @@ class PollSet {
     for (const pollfd& p : fds_)
       if (p.revents != 0) ready_.insert(p.fd);
   }
+  /// What was ready: descriptors may have been closed during the wait.
+  void forget() { ready_.clear(); }
   bool take_ready(int fd) const { return ready_.erase(fd) != 0; }
 
  private:

@@ -105,8 +105,11 @@ class NextEpoch {
   /// Null where all have come, nobody waits to join, and nothing has failed: the epoch goes on.
   std::shared_ptr<Impl> run() {
     if (!admits_ || old_.monitor().failure() != nullptr) end_old();
+    std::optional<Rendezvous> rendezvous;
     for (bool is_first = true;; is_first = false) {
-      const Rendezvous rendezvous = open_rendezvous();
+      const uint64_t own = bits(is_first);
+      // It takes time, and whoever can stay is not likely to need it.
+      if (admits_ || (own & kCanStay) == 0) rendezvous.emplace(open_rendezvous());
       const Decision decision =
           agree_in(old_,
                    {.call = AgreementCall::next_epoch,
@@ -114,7 +117,7 @@ class NextEpoch {
                     .deadline_ns = deadline_ns_,
                     .is_patient = admits_ && is_first,
                     .operation = operation_},
-                   bits(is_first), text_with(rendezvous.unique_id(), is_first));
+                   own, text_with(rendezvous ? rendezvous->unique_id() : "", is_first));
       if (joined_ && decision.members == members_ && (decision.bits & kHasJoined) != 0)
         return take_joined();
       discard_joined();
@@ -128,7 +131,8 @@ class NextEpoch {
       members_ = decision.members;
       ended_.insert(decision.ended.begin(), decision.ended.end());
       if (newcomers_.empty() && can_stay(decision.bits)) return stay();
-      join(rendezvous, decision.text.substr(0, mark));
+      // Else all meet once more: the first member had hoped to stay.
+      if (mark > 0) join(rendezvous ? &*rendezvous : nullptr, decision.text.substr(0, mark));
     }
   }
   bool has_newcomers() const { return !newcomers_.empty(); }
@@ -182,13 +186,14 @@ class NextEpoch {
     return Rendezvous(common_options(), this_host_only);
   }
 
-  /// Leaves `joined_` null where another member has ended meanwhile.
-  void join(const Rendezvous& rendezvous, const std::string& unique_id) {
+  /// Leaves `joined_` null where another member has ended meanwhile. `rendezvous`: the first
+  /// member's.
+  void join(const Rendezvous* rendezvous, const std::string& unique_id) {
     const auto rank = static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
     const auto size = static_cast<int>(members_.size() + newcomers_.size());
     Options common = common_options();
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
-    const Options options = rank == 0 ? rendezvous.options(0, size, common)
+    const Options options = rank == 0 ? rendezvous->options(0, size, common)
                                       : Rendezvous::options(unique_id, rank, size, common);
     const auto predecessor = std::make_shared<Predecessor>(old_.members.job_ranks(members_));
     world_->set_successor(predecessor);

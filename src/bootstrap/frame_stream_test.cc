@@ -1,13 +1,11 @@
 #include "bootstrap/frame_stream.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <optional>
 #include <utility>
 
-#include "bootstrap/net.h"
+#include "bootstrap/world_testing.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -17,14 +15,7 @@ namespace {
 class OverLoopback : public ::testing::Test {
  protected:
   OverLoopback() {
-    SocketAddress address = *numeric_address("127.0.0.1:1");
-    address.set_port(0);
-    const UniqueFd listener = listen_at(address);
-    UniqueFd dialed;
-    EXPECT_EQ(begin_connect(local_address(listener.get()), dialed), 0);
-    pollfd incoming{listener.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&incoming, 1, 10'000), 1);
-    UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    auto [dialed, accepted] = connect_over_loopback();
     for (const int fd : {dialed.get(), accepted.get()}) tune_data_stream(fd);
     sender_.emplace(ConnectedSocket{std::move(dialed), {}});
     receiver_.emplace(ConnectedSocket{std::move(accepted), {}});

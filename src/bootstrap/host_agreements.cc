@@ -17,14 +17,15 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-/// Of what a rank lays down, encoded as the frame that would say it.
+/// Of what a rank writes, encoded as the frame that would say it.
 constexpr size_t kBytesMax = kReasonBytesMax + 1024;
 constexpr int64_t kYield_ns = 50'000;  // then sleep
 /// Where nobody tells of a death.
 constexpr int64_t kLook_ns = 100 * kMillisecond_ns;
 
-/// One writer. A reader takes what it has copied only where `instance` is the same afterwards.
-struct Sheet {
+/// A register of one writer and many readers, as a sequence lock. A reader takes what it has copied
+/// only where `instance` is the same afterwards.
+struct Register {
   uint32_t instance = 0;  // of what is there; 0: it is being written
   uint32_t bytes = 0;
   std::array<std::byte, kBytesMax> text;
@@ -61,35 +62,39 @@ constexpr int rank_of(uint64_t decided) {
 
 }  // namespace
 
-struct HostAgreements::Desk {
-  Sheet brought, proposed;
+struct HostAgreements::Registers {
+  Register brought, proposed;
 };
 
-struct HostAgreements::Board {
+struct HostAgreements::SharedState {
   alignas(64) uint32_t events = 0;  // a futex; counts what those who sleep should know
   alignas(64) std::array<uint64_t, 2> decided = {};
   std::array<uint32_t, kRanksMax> has_closed = {};
 };
 
 size_t HostAgreements::bytes(int size) {
-  return size > kRanksMax ? 0 : sizeof(Board) + 2 * static_cast<size_t>(size) * sizeof(Desk);
+  return size > kRanksMax ? 0
+                          : sizeof(SharedState) + 2 * static_cast<size_t>(size) * sizeof(Registers);
 }
 
 HostAgreements::HostAgreements(std::byte* memory, int size, int rank,
                                std::function<bool(int)> lives)
-    : board_(reinterpret_cast<Board*>(memory)),
+    : shared_(reinterpret_cast<SharedState*>(memory)),
       size_(size),
       rank_(rank),
-      lives_(std::move(lives)) {}
+      lives_(std::move(lives)) {
+  assert(reinterpret_cast<uintptr_t>(memory) % alignof(SharedState) == 0);
+  assert(rank >= 0 && rank < size && size <= kRanksMax);
+}
 
-/// Two for each rank, behind the board. Nobody begins an instance before the one before has ended
+/// Two for each rank, behind the rest. Nobody begins an instance before the one before has ended
 /// for it: who still needs the last but one is late, and left out.
-HostAgreements::Desk& HostAgreements::desk(int rank) const {
-  return reinterpret_cast<Desk*>(board_ + 1)[2 * static_cast<size_t>(rank) + instance_ % 2];
+HostAgreements::Registers& HostAgreements::registers(int rank) const {
+  return reinterpret_cast<Registers*>(shared_ + 1)[2 * static_cast<size_t>(rank) + instance_ % 2];
 }
 
 std::atomic_ref<uint64_t> HostAgreements::decided() const {
-  return std::atomic_ref(board_->decided[instance_ % 2]);
+  return std::atomic_ref(shared_->decided[instance_ % 2]);
 }
 
 AgreementEnd HostAgreements::agree(Agreement::Setup setup, int64_t deadline_ns,
@@ -110,16 +115,16 @@ void HostAgreements::begin(Agreement::Setup setup, int64_t deadline_ns) {
   setup_ = std::move(setup);
   setup_.instance = ++instance_;
   deadline_ns_ = deadline_ns;
-  desk(rank_).brought.write({.kind = AgreementMessage::Kind::promise,
-                             .instance = instance_,
-                             .contribution = setup_.contribution});
+  registers(rank_).brought.write({.kind = AgreementMessage::Kind::promise,
+                                  .instance = instance_,
+                                  .contribution = setup_.contribution});
 }
 
 std::optional<AgreementEnd> HostAgreements::advance(int64_t now_ns) {
-  events_seen_ = std::atomic_ref(board_->events);
+  events_seen_ = std::atomic_ref(shared_->events);
   const uint64_t before = decided();
   if (instance_of(before) >= instance_) return end_with(before);
-  look_around();
+  collect();
   if (setup_.is_hopeless(ended_) || now_ns >= deadline_ns_ || !lives_(rank_)) return end_without();
   if (setup_.is_voter(rank_) && is_complete(now_ns)) {
     propose(before);
@@ -132,15 +137,15 @@ std::optional<AgreementEnd> HostAgreements::advance(int64_t now_ns) {
 }
 
 bool HostAgreements::has_ended(int rank) const {
-  return !lives_(rank) || std::atomic_ref(board_->has_closed[static_cast<size_t>(rank)]) != 0;
+  return !lives_(rank) || std::atomic_ref(shared_->has_closed[static_cast<size_t>(rank)]) != 0;
 }
 
-void HostAgreements::look_around() {
+void HostAgreements::collect() {
   brought_.clear();
   for (const int rank : setup_.members) {
     if (rank != rank_ && has_ended(rank)) {
       ended_.insert(rank);
-    } else if (auto message = desk(rank).brought.read(instance_)) {
+    } else if (auto message = registers(rank).brought.read(instance_)) {
       brought_.emplace(rank, std::move(message->contribution));
     }
   }
@@ -157,17 +162,17 @@ bool HostAgreements::is_complete(int64_t now_ns) const {
 
 /// Unless another has been faster.
 void HostAgreements::propose(uint64_t before) {
-  desk(rank_).proposed.write({.kind = AgreementMessage::Kind::decided,
-                              .instance = instance_,
-                              .decision = decision_of(brought_, ended_)});
+  registers(rank_).proposed.write({.kind = AgreementMessage::Kind::decided,
+                                   .instance = instance_,
+                                   .decision = decision_of(brought_, ended_)});
   if (decided().compare_exchange_strong(before, decided_by(instance_, rank_))) wake();
 }
 
-/// A later instance, or what its author has laid down for that, tells that others have gone on
+/// A later instance, or what its author has written for that, tells that others have gone on
 /// without this rank.
 AgreementEnd HostAgreements::end_with(uint64_t decided) {
   const bool is_known = instance_of(decided) == instance_ && rank_of(decided) < size_;
-  auto message = is_known ? desk(rank_of(decided)).proposed.read(instance_) : std::nullopt;
+  auto message = is_known ? registers(rank_of(decided)).proposed.read(instance_) : std::nullopt;
   if (!message) return end_without();
   return {std::move(message->decision), {}};
 }
@@ -181,19 +186,19 @@ AgreementEnd HostAgreements::end_without() {
 }
 
 void HostAgreements::close() {
-  std::atomic_ref(board_->has_closed[static_cast<size_t>(rank_)]) = 1;
+  std::atomic_ref(shared_->has_closed[static_cast<size_t>(rank_)]) = 1;
   wake();
 }
 
 void HostAgreements::wake() {
-  ++std::atomic_ref(board_->events);
-  syscall(SYS_futex, &board_->events, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  ++std::atomic_ref(shared_->events);
+  syscall(SYS_futex, &shared_->events, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void HostAgreements::sleep(int64_t now_ns) const {
   const int64_t left_ns = std::clamp<int64_t>(wake_at_ns_ - now_ns, 0, kLook_ns);
   const timespec limit{.tv_sec = 0, .tv_nsec = left_ns};
-  syscall(SYS_futex, &board_->events, FUTEX_WAIT, events_seen_, &limit, nullptr, 0);
+  syscall(SYS_futex, &shared_->events, FUTEX_WAIT, events_seen_, &limit, nullptr, 0);
 }
 
 }  // namespace ropewalk::bootstrap

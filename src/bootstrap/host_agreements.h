@@ -2,9 +2,9 @@
 // and no thread but the caller's.
 //
 // Memory that survives its writers makes consensus simple (Herlihy, "Wait-Free Synchronization",
-// 1991): each rank lays down what it brings. Whoever sees that all who live have done so lays down
-// a decision, and makes it the agreement's by compare-and-swap. Who goes on, and when, is as in
-// bootstrap/agreement.h.
+// 1991): each rank writes what it brings into a register of its own. Whoever collects that of all
+// who live writes a decision, and makes it the agreement's by compare-and-swap. Who goes on, and
+// when, is as in bootstrap/agreement.h.
 #pragma once
 
 #include <atomic>
@@ -45,19 +45,19 @@ class HostAgreements {
   int64_t wake_at_ns() const { return wake_at_ns_; }
 
  private:
-  struct Board;
-  struct Desk;
-  Desk& desk(int rank) const;  // for this instance
+  struct SharedState;
+  struct Registers;
+  Registers& registers(int rank) const;  // for this instance
   std::atomic_ref<uint64_t> decided() const;
   bool has_ended(int rank) const;
-  void look_around();
+  void collect();
   bool is_complete(int64_t now_ns) const;
   void propose(uint64_t before);
   AgreementEnd end_with(uint64_t decided);
   AgreementEnd end_without();
   void sleep(int64_t now_ns) const;
 
-  Board* const board_;
+  SharedState* const shared_;
   const int size_, rank_;
   const std::function<bool(int)> lives_;
   uint32_t instance_ = 0;  // that was begun last

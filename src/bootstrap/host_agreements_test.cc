@@ -153,7 +153,7 @@ TEST(HostAgreements, LearnersHaveNoVote) {
     setup.learners = 1;
     host[rank].begin(setup, kMillisecond_ns * 10);
   }
-  EXPECT_FALSE(host[2].advance(0)) << "it has laid down a decision";
+  EXPECT_FALSE(host[2].advance(0)) << "it has made a decision";
   EXPECT_TRUE(host[0].advance(0)->decision);
   EXPECT_EQ(host[2].advance(0)->decision->members, (std::vector{0, 1, 2}));
 }
@@ -205,13 +205,13 @@ TEST(HostAgreements, OfAllThatHearOfOneTheDecisionIsTheSame) {
 /// Each rank is a process that agrees for ever, with pauses of any length. Some are killed.
 TEST(HostAgreements, ProcessesThatAreKilledLeaveTheOthersInStep) {
   constexpr int kRanks = 7, kInstances = 3000;
-  struct Board {
+  struct Progress {
     std::array<std::atomic<bool>, kRanks> is_dead{};
     std::array<std::atomic<int>, kRanks> instances{};
     std::array<std::atomic<uint64_t>, kRanks> digest{};
   };
-  SharedBytes memory(HostAgreements::bytes(kRanks)), notes(sizeof(Board));
-  auto* board = new (notes.data()) Board;
+  SharedBytes memory(HostAgreements::bytes(kRanks)), progress_memory(sizeof(Progress));
+  auto* progress = new (progress_memory.data()) Progress;
   std::array<pid_t, kRanks> processes{};
   std::vector<int> everybody(kRanks);
   std::iota(everybody.begin(), everybody.end(), 0);
@@ -220,7 +220,7 @@ TEST(HostAgreements, ProcessesThatAreKilledLeaveTheOthersInStep) {
     if (processes[static_cast<size_t>(rank)] != 0) continue;
     const MonotonicClock clock;
     HostAgreements own(memory.data(), kRanks, rank,
-                       [&](int other) { return !board->is_dead[static_cast<size_t>(other)]; });
+                       [&](int other) { return !progress->is_dead[static_cast<size_t>(other)]; });
     std::vector<int> members = everybody;
     uint64_t digest = 0;
     for (int instance = 0; instance < kInstances; ++instance) {
@@ -232,22 +232,22 @@ TEST(HostAgreements, ProcessesThatAreKilledLeaveTheOthersInStep) {
       if (!end.decision || end.decision->bits != static_cast<uint64_t>(instance)) _exit(1);
       members = end.decision->members;
       digest = digest * 31 + members.size();
-      board->instances[static_cast<size_t>(rank)] = instance + 1;
-      board->digest[static_cast<size_t>(rank)] = digest;
+      progress->instances[static_cast<size_t>(rank)] = instance + 1;
+      progress->digest[static_cast<size_t>(rank)] = digest;
     }
     _exit(0);
   }
   for (const int victim : {0, 5, 3}) {
-    while (board->instances[6] < 500 * (1 + (victim == 5) + 2 * (victim == 3))) usleep(50);
+    while (progress->instances[6] < 500 * (1 + (victim == 5) + 2 * (victim == 3))) usleep(50);
     kill(processes[static_cast<size_t>(victim)], SIGKILL);
     waitpid(processes[static_cast<size_t>(victim)], nullptr, 0);
-    board->is_dead[static_cast<size_t>(victim)] = true;  // nobody wakes those who wait
+    progress->is_dead[static_cast<size_t>(victim)] = true;  // nobody wakes those who wait
   }
   for (const int rank : {1, 2, 4, 6}) {
     int status = 0;
     waitpid(processes[static_cast<size_t>(rank)], &status, 0);
     EXPECT_EQ(status, 0) << rank;
-    EXPECT_EQ(board->digest[static_cast<size_t>(rank)], board->digest[6]) << rank;
+    EXPECT_EQ(progress->digest[static_cast<size_t>(rank)], progress->digest[6]) << rank;
   }
 }
 

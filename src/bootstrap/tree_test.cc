@@ -1,13 +1,10 @@
 #include "bootstrap/tree.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 
-#include <optional>
 #include <utility>
 
-#include "bootstrap/net.h"
+#include "bootstrap/world_testing.h"
 
 namespace ropewalk::bootstrap {
 namespace {
@@ -18,13 +15,8 @@ constexpr std::chrono::seconds kTimeout{2}, kLinkTimeout{15};
 class BesideASilentNeighbour : public ::testing::Test {
  protected:
   BesideASilentNeighbour() {
-    SocketAddress address = *numeric_address("127.0.0.1:1");
-    address.set_port(0);
-    const UniqueFd listener = listen_at(address);
-    EXPECT_EQ(begin_connect(local_address(listener.get()), neighbour_), 0);
-    pollfd incoming{listener.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&incoming, 1, 10'000), 1);
-    UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    auto [dialed, accepted] = connect_over_loopback();
+    neighbour_ = std::move(dialed);
     tree_.add(1, ConnectedSocket{std::move(accepted), {}}, now_ns_);
   }
 

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/net.h"
@@ -35,6 +37,18 @@ struct TestJob {
   UniqueFd listener;
   Config config;
 };
+
+/// Both ends of a TCP connection of loopback: of who dialed, and of who accepted.
+inline std::pair<UniqueFd, UniqueFd> connect_over_loopback() {
+  const TestJob job(1);
+  std::pair<UniqueFd, UniqueFd> ends;
+  EXPECT_EQ(begin_connect(local_address(job.listener.get()), ends.first), 0);
+  pollfd incoming{job.listener.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&incoming, 1, 10'000), 1);
+  ends.second =
+      UniqueFd(::accept4(job.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  return ends;
+}
 
 /// Runs `body(rank)` for ranks 0 to n-1, each in a thread; what a rank throws comes back.
 inline std::vector<std::optional<Error>> run_world_ranks(int n,

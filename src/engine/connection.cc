@@ -22,7 +22,7 @@ Connection::Connection(Connections& all, int peer)
 
 void Connection::attach(uint16_t communicator, Link& link) {
   assert(find(communicator) == nullptr && communicator < kCommunicatorsMax);
-  const size_t place = place_of(communicator);
+  const size_t place = table_index_of(communicator);
   if (place >= links_.size()) links_.resize(place + 1);
   links_[place] = &link;
   owing_.reserve(links_.size());  // to owe allocates nothing
@@ -30,7 +30,7 @@ void Connection::attach(uint16_t communicator, Link& link) {
 
 void Connection::detach(uint16_t communicator) {
   assert(find(communicator) != nullptr);
-  std::erase(owing_, std::exchange(links_[place_of(communicator)], nullptr));
+  std::erase(owing_, std::exchange(links_[table_index_of(communicator)], nullptr));
 }
 
 void Connection::connect() {
@@ -280,7 +280,7 @@ void Connections::restart(const std::vector<int>& departed) {
 
 void Connections::add(uint16_t communicator, LinkTable& table) {
   assert(find_table(communicator) == nullptr && communicator < kCommunicatorsMax);
-  const size_t place = place_of(communicator);
+  const size_t place = table_index_of(communicator);
   if (place >= tables_.size()) tables_.resize(place + 1);
   tables_[place] = &table;
   // Numbers are used in a circle: those half of it ago are no longer on any way.
@@ -289,7 +289,7 @@ void Connections::add(uint16_t communicator, LinkTable& table) {
 }
 
 void Connections::remove(uint16_t communicator) {
-  tables_[place_of(communicator)] = nullptr;
+  tables_[table_index_of(communicator)] = nullptr;
   retired_[communicator] = true;
 }
 

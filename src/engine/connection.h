@@ -83,7 +83,7 @@ class Connection {
   void detach(uint16_t communicator);
   /// Null where no link of the communicator is attached.
   Link* find(uint16_t communicator) const {
-    const size_t place = place_of(communicator);
+    const size_t place = table_index_of(communicator);
     return place < links_.size() ? links_[place] : nullptr;
   }
 
@@ -224,7 +224,7 @@ class Connection {
   std::array<Unread*, kSlots> used_{};  // what is in them; null: it was read
   std::vector<std::unique_ptr<SlotCopy>> copies_;
   std::vector<SlotCopy*> free_copies_;  // of these
-  std::vector<Link*> links_;            // by place_of(communicator); null: none
+  std::vector<Link*> links_;            // by table_index_of(communicator); null: none
   std::vector<Link*> owing_;            // of these
 };
 
@@ -318,7 +318,7 @@ class Connections {
   bool is_retired(uint16_t communicator) const { return retired_[communicator]; }
   /// Null where there is none.
   LinkTable* find_table(uint16_t communicator) const {
-    const size_t place = place_of(communicator);
+    const size_t place = table_index_of(communicator);
     return place < tables_.size() ? tables_[place] : nullptr;
   }
 
@@ -330,7 +330,7 @@ class Connections {
   std::vector<Inboxes> inboxes_;                          // by transport
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer; null until needed
   std::vector<Connection*> open_;
-  std::vector<LinkTable*> tables_;  // by place_of(communicator); null: there is none
+  std::vector<LinkTable*> tables_;  // by table_index_of(communicator); null: there is none
   std::bitset<kCommunicatorsMax> retired_;
   bool has_left_ = false;
   std::vector<int> wanted_;      // peers; of one call of answer_connects

@@ -103,7 +103,7 @@ constexpr uint16_t communicator_of_epoch(uint32_t epoch) {
   return static_cast<uint16_t>(epoch == 0 ? 0 : kCommunicatorsMax - kFollowersMax - 1 + epoch);
 }
 /// In tables by communicator: numbers of epochs are high, and few are used.
-constexpr size_t place_of(uint16_t communicator) {
+constexpr size_t table_index_of(uint16_t communicator) {
   constexpr size_t kFollowers = kCommunicatorsMax - kFollowersMax;
   return communicator < kFollowers ? 2 * size_t{communicator} : 2 * (communicator - kFollowers) + 1;
 }

@@ -27,7 +27,9 @@ struct FirstRank {
   JobMonitor monitor{0, 2};
   PeerTable table{2};
   Statements statements{0, random_signing_keys(), monitor, table};
-  Tree tree{0, 2, std::chrono::seconds(1), std::chrono::seconds(1), monitor, statements, table};
+  DeathWatch deaths{2};
+  Tree tree{0,     2,     std::chrono::seconds(1), std::chrono::seconds(1), monitor, statements,
+            table, deaths};
   int dials = 0;
   AgreementControl control{[this](int) {
                              ++dials;

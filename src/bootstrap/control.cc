@@ -32,7 +32,7 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
       acceptor_(std::move(setup_.listeners), std::move(setup_.coordinator_listeners), setup_.rank,
                 job_key_),
       tree_(setup_.rank, setup_.size, setup_.config.timeout, setup_.config.link_timeout, monitor,
-            statements_, table_),
+            statements_, table_, *setup_.death_watch),
       bypass_(
           setup_.rank, setup_.size, setup_.flush_limit(),
           [this](int peer) { return dial(Purpose::failure, peer, 0); }, statements_, monitor),
@@ -44,6 +44,9 @@ Control::Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBr
   setup_.record.verify_key = statements_.verify_key();
   setup_.record.leave_commitment = statements_.leave_commitment();
   start_joining();
+  monitor_.set_before_failure([this](const Failure& failure, uint32_t epoch) {
+    setup_.death_watch->note_failure(failure, epoch);
+  });
   thread_ = start_thread("bootstrap", "ropewalk-ctl", [this] { run(); });
 }
 
@@ -55,6 +58,7 @@ void Control::close() {
 Control::~Control() {
   close();
   thread_.join();
+  monitor_.set_before_failure(nullptr);
 }
 
 void Control::wait_joined() {

@@ -50,6 +50,10 @@ bool is_memory_file(int fd, uint64_t inode, size_t bytes) {
 struct alignas(64) DeathWatch::Slot {
   pthread_mutex_t mutex;
   uint32_t has_entered;  // for ever
+  // The failure that it knows; the code is written last.
+  int32_t failed_peer;
+  uint32_t failed_epoch;
+  ErrorCode failed_code;
 };
 
 DeathWatch::DeathWatch(int size)
@@ -102,7 +106,10 @@ void DeathWatch::enter(const PeerTable& table, int rank) {
   }
   if (others_.empty() || !map(at(lowest))) return file_.reset();
   rank_ = rank;
-  if (!take_mutex()) rank_ = -1;
+  if (take_mutex())
+    own_ = &slot(rank_);
+  else
+    rank_ = -1;
   if (lowest != rank) file_.reset();
 }
 
@@ -174,6 +181,25 @@ std::vector<int> DeathWatch::take_deaths() {
   std::vector<int> taken = deaths_;
   deaths_.clear();
   return taken;
+}
+
+void DeathWatch::note_failure(const Failure& failure, uint32_t epoch) {
+  Slot* const own = own_;
+  if (own == nullptr) return;
+  std::atomic_ref(own->failed_code) = ErrorCode::ok;
+  std::atomic_ref(own->failed_peer) = failure.peer;
+  std::atomic_ref(own->failed_epoch) = epoch;
+  std::atomic_ref(own->failed_code) = failure.code;
+}
+
+std::optional<Failure> DeathWatch::failure_known_to(int rank, uint32_t epoch) const {
+  if (own_ == nullptr || std::ranges::count(others_, rank) == 0 || is_held_by(rank)) return {};
+  Slot& of_rank = slot(rank);
+  const ErrorCode code = std::atomic_ref(of_rank.failed_code);
+  const int peer = std::atomic_ref(of_rank.failed_peer);
+  if (code == ErrorCode::ok || std::atomic_ref(of_rank.failed_epoch) != epoch) return {};
+  if (code > ErrorCode::no_quorum || peer < -1 || peer >= size_) return {};
+  return Failure{code, {}, {}, {}, rank, peer};
 }
 
 // ---- The watch thread ----

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "bootstrap/poll_set.h"
 #include "bootstrap/world.h"
 #include "memory/memfd.h"
+#include "ropewalk/status.h"
 
 namespace ropewalk::bootstrap {
 
@@ -26,10 +28,13 @@ namespace ropewalk::bootstrap {
 /// A watch thread sleeps on the mutex of the next rank of the host, in a circle, that lives: the
 /// kernel wakes one sleeper. That one wakes the watch threads of all others. Nothing polls.
 ///
+/// Whoever hears of a failure may end at once, before it can tell. So a rank's slot there says
+/// first of all which failure its rank knows: who finds it dead does not take it for the cause.
+///
 /// A rank that is stopped holds its mutex; a forked child holds none. Where no memory can be
 /// shared, or the watch threads do not get to run, sockets tell, later.
 ///
-/// Threads: one, the control thread, but for the watch thread inside.
+/// Threads: one, the control thread, but for the watch thread inside and `note_failure`.
 class DeathWatch {
  public:
   /// `size` of the job.
@@ -53,6 +58,12 @@ class DeathWatch {
   int event_fd() const { return event_.fd(); }
   /// Ranks that have died since the last call.
   std::vector<int> take_deaths();
+  /// The job has failed, as this rank knows, and nobody has heard it from this rank yet. Any
+  /// thread.
+  void note_failure(const Failure& failure, uint32_t epoch);
+  /// What a rank that has ended knew in that epoch, without texts; null: of no failure, or its
+  /// thread still holds its mutex, or it is none of this host.
+  std::optional<Failure> failure_known_to(int rank, uint32_t epoch) const;
   /// From `begin` on, where all ranks of the job are on this host and share its memory: the same on
   /// all of them. Else null.
   HostAgreements* agreements() { return agreements_ ? &*agreements_ : nullptr; }
@@ -76,8 +87,9 @@ class DeathWatch {
   const int size_;
   UniqueFd file_;  // until all have mapped the one that is used
   SharedMapping mapping_;
-  int rank_ = -1;            // -1: has not entered, or has left
-  std::vector<int> others_;  // of this host, in the order of the circle from this rank on
+  int rank_ = -1;                    // -1: has not entered, or has left
+  std::atomic<Slot*> own_{nullptr};  // from `enter` on
+  std::vector<int> others_;          // of this host, in the order of the circle from this rank on
   std::optional<HostAgreements> agreements_;
   Event event_;
   std::mutex mutex_;

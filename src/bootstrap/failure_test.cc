@@ -25,6 +25,7 @@ class Ranks {
   struct Odd {
     int leaving = -1;          // leaves as soon as all have joined
     int leave_late_from = -1;  // this and later ones leave after a second
+    int accuser = -1;          // stops; then it finds rank 5 lost, and ends at once
     int impatient = -1;        // gives silent neighbours up after a second; the others after ten
   };
   explicit Ranks(const TestJob& job) : Ranks(job, Odd{}) {}
@@ -58,6 +59,11 @@ class Ranks {
     const auto pid = static_cast<id_t>(pids_[static_cast<size_t>(rank)]);
     return waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0;
   }
+  void await_stopped(int rank) {
+    int status = 0;
+    ASSERT_GT(waitpid(pids_[static_cast<size_t>(rank)], &status, WUNTRACED), 0);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
   void await_joined() {
     for (size_t i = 0; i < pids_.size(); ++i) {
       const auto note = next(20s);
@@ -78,6 +84,11 @@ class Ranks {
       if (rank == odd_.impatient) config.timeout = 2s;
       const auto world = World::join(job.identity(rank), config, {});
       tell(rank, -2, "joined");
+      if (rank == odd_.accuser) {
+        ::raise(SIGSTOP);
+        world->monitor().report({ErrorCode::peer_lost, "test", "it is lost", {}, rank, 5});
+        _exit(0);
+      }
       const bool leaves_late = odd_.leave_late_from >= 0 && rank >= odd_.leave_late_from;
       if (leaves_late) std::this_thread::sleep_for(1s);
       if (rank == odd_.leaving || leaves_late) {
@@ -185,6 +196,19 @@ TEST(Failure, WhatOneKnowsOfAStoppedRankReachesThoseBehindIt) {
     ranks.signal(stopped, SIGSTOP);
     const std::string who = fmt::format("rank {} gave rank {} (", impatient, stopped);
     expect_culprit(ranks, 19, stopped, who.c_str(), 8s);
+  }
+}
+
+// It was blamed itself by those who noticed its end before it had told anybody.
+TEST(Failure, WhoEndsAsItHearsOfAFailureIsNotItsCause) {
+  for (const int accuser : {1, 9}) {
+    const TestJob job(11);
+    Ranks ranks(job, {.accuser = accuser});
+    ranks.await_joined();
+    ranks.await_stopped(accuser);
+    ranks.signal(5, SIGSTOP);  // it would say that the accuser died
+    ranks.signal(accuser, SIGCONT);
+    expect_culprit(ranks, 9, 5, "lost", 5s);
   }
 }
 

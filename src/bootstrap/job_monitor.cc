@@ -66,6 +66,12 @@ JobMonitor::JobMonitor(int rank, int size, const Clock& clock, JobMonitor* whole
   of_epoch_ = std::make_shared<EpochMonitor>(*this, 0, std::move(all));
 }
 
+void JobMonitor::set_before_failure(std::function<void(const Failure&, uint32_t)> before_failure) {
+  const std::lock_guard lock(mutex_);
+  assert(whole_ == nullptr);
+  before_failure_ = std::move(before_failure);
+}
+
 void JobMonitor::tell_control_thread() {
   if (whole_ != nullptr) {
     const std::lock_guard lock(whole_->mutex_);
@@ -121,6 +127,7 @@ bool JobMonitor::keep_in(std::optional<uint32_t> epoch, const Failure& failure) 
     if (kept.code == ErrorCode::ok) kept.code = ErrorCode::aborted;
     if (kept.rank < 0) kept.rank = rank_;
     stored_ = std::make_unique<const Failure>(std::move(kept));
+    if (before_failure_) before_failure_(*stored_, this->epoch());
     // The epoch's first: who sees that the job has failed asks the epoch why.
     if (of_epoch_) of_epoch_->set(*stored_);
     failure_.store(stored_.get(), std::memory_order_release);

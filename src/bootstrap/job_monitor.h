@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -27,6 +28,9 @@ class JobMonitor final : public Monitor {
   int rank() const { return rank_; }
   uint32_t part() const { return part_; }
   const std::vector<int>& members() const { return members_; }
+  /// Of a whole: runs in the thread that reports its failure, with the failure and its epoch,
+  /// before anybody can hear of it. Null: nothing does any more.
+  void set_before_failure(std::function<void(const Failure&, uint32_t)> before_failure);
   /// There is something to spread.
   void tell_control_thread();
   const Failure* failure() const noexcept override {
@@ -105,10 +109,11 @@ class JobMonitor final : public Monitor {
   mutable std::mutex mutex_;               // guards the writing of stored_, and what follows left_
   std::unique_ptr<const Failure> stored_;  // never changes once set
   std::atomic<const Failure*> failure_{nullptr};
-  std::vector<std::unique_ptr<const Failure>> former_;  // of epochs that are over
-  std::atomic<uint32_t> epoch_{0};                      // written under mutex_
-  std::shared_ptr<EpochMonitor> of_epoch_;              // of a whole; guarded by mutex_
-  std::optional<Failure> silence_;                      // guarded by mutex_
+  std::vector<std::unique_ptr<const Failure>> former_;            // of epochs that are over
+  std::atomic<uint32_t> epoch_{0};                                // written under mutex_
+  std::shared_ptr<EpochMonitor> of_epoch_;                        // of a whole; guarded by mutex_
+  std::optional<Failure> silence_;                                // guarded by mutex_
+  std::function<void(const Failure&, uint32_t)> before_failure_;  // guarded by mutex_
   std::vector<std::atomic<bool>> left_;
   std::vector<CallsMade> calls_;  // by rank that has left
   int first_left_ = -1;           // with which the others are compared

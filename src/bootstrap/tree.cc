@@ -51,7 +51,7 @@ std::string utc_text() {
 // allowed is never shorter than that of a few.
 Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
            std::chrono::nanoseconds link_timeout, JobMonitor& monitor, Statements& statements,
-           const PeerTable& table)
+           const PeerTable& table, const DeathWatch& death_watch)
     : rank_(rank),
       size_(size),
       beat_min_ns_(std::min(int64_t{link_timeout.count()} / kBeatsMissedMax, kBeat_ns)),
@@ -62,6 +62,7 @@ Tree::Tree(int rank, int size, std::chrono::nanoseconds timeout,
       monitor_(monitor),
       statements_(statements),
       table_(table),
+      death_watch_(death_watch),
       gone_(static_cast<size_t>(size), false),
       hold_leaves_ns_(
           size < kManyLeave ? 0 : std::min(size * kHoldLeavesPerRank_ns, kHoldLeavesMax_ns)),
@@ -113,8 +114,22 @@ bool Tree::note_died(int peer) {
 }
 
 void Tree::report_death(int rank) {
-  monitor_.report({ErrorCode::peer_lost, "control", fmt::format("{} {}", describe(rank), kHasEnded),
-                   kDeadAdvice, rank_, rank});
+  monitor_.report(failure_at_end_of(rank, fmt::format("{} {}", describe(rank), kHasEnded)));
+}
+
+Failure Tree::failure_at_end_of(int peer, std::string reason) const {
+  auto known = death_watch_.failure_known_to(peer, monitor_.epoch());
+  const bool was_lost = known && known->code == ErrorCode::peer_lost;
+  const bool is_cause = !known || known->peer == rank_ || (was_lost && known->peer == peer);
+  if (is_cause)
+    return {ErrorCode::peer_lost, "control", std::move(reason), kDeadAdvice, rank_, peer};
+  if (was_lost && known->peer >= 0)
+    reason = fmt::format("{} was lost, as {} found, which has ended since", describe(known->peer),
+                         describe(peer));
+  else
+    reason =
+        fmt::format("{} had failed, and has ended since: {}", describe(peer), name_of(known->code));
+  return {known->code, "control", std::move(reason), kDeadAdvice, rank_, known->peer};
 }
 
 void Tree::send(int peer, const Bytes& frame) {
@@ -301,12 +316,12 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
   const int64_t silent_ns = now_ns - link.heard_ns;
   if (silent_ns < link.silence_max_ns || link.given_up || monitor_.failure() != nullptr) return;
   link.given_up = true;
-  report(link, /*silent=*/true,
-         fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
-                     "stopped, or its host hangs",
-                     utc_text(), monitor_.rank_in_epoch(rank_), describe(link.peer),
-                     static_cast<double>(silent_ns) / 1e9),
-         kDeadAdvice);
+  report_silent(link,
+                fmt::format("at {} rank {} gave {} up, which had not answered for {:.3g} s: "
+                            "stopped, or its host hangs",
+                            utc_text(), monitor_.rank_in_epoch(rank_), describe(link.peer),
+                            static_cast<double>(silent_ns) / 1e9),
+                kDeadAdvice);
 }
 
 void Tree::close(Edge& link, std::string reason) {
@@ -315,17 +330,18 @@ void Tree::close(Edge& link, std::string reason) {
     unaware_.push_back(link.peer);
   if (monitor_.failure() != nullptr) return void(lost_.insert(link.peer));
   if (monitor_.has_left(link.peer)) return note_gone(link.peer);
-  const bool silent = link.stream.cut_off();
-  report(link, silent, describe(link.peer) + " " + reason, silent ? kNetworkAdvice : kDeadAdvice);
+  reason = describe(link.peer) + " " + reason;
+  if (link.stream.cut_off()) return report_silent(link, std::move(reason), kNetworkAdvice);
+  monitor_.report(failure_at_end_of(link.peer, std::move(reason)));
 }
 
-void Tree::report(const Edge& link, bool silent, std::string reason, const char* advice) {
+void Tree::report_silent(const Edge& link, std::string reason, const char* advice) {
   const Failure failure{
       ErrorCode::peer_lost, "control", std::move(reason), advice, rank_, link.peer};
-  if (silent && !link.is_local)
-    monitor_.report_silent(failure);
-  else
+  if (link.is_local)
     monitor_.report(failure);
+  else
+    monitor_.report_silent(failure);
 }
 
 void Tree::note_gone(int peer) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/death_watch.h"
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/statements.h"
@@ -68,9 +69,10 @@ class Tree {
   };
 
   /// `table` gives names to messages; it may fill up later, must outlive the tree and has `size`
-  /// entries.
+  /// entries. `death_watch`, which outlives it too, says what ranks that have ended knew.
   Tree(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds link_timeout,
-       JobMonitor& monitor, Statements& statements, const PeerTable& table);
+       JobMonitor& monitor, Statements& statements, const PeerTable& table,
+       const DeathWatch& death_watch);
 
   /// Takes a new link. What is known already, of a failure or of ranks that have left, is sent over
   /// it at once.
@@ -158,9 +160,11 @@ class Tree {
   void beat(int64_t now_ns);
   int64_t find_beat_ns() const;
   void check_silence(Edge& link, int64_t now_ns);
-  /// At once where the other end is on this host or, as `silent` says, is known to have ended.
-  void report(const Edge& link, bool silent, std::string reason, const char* advice);
+  /// At once where the other end is on this host.
+  void report_silent(const Edge& link, std::string reason, const char* advice);
   void close(Edge& link, std::string reason);
+  /// The job's, where the process of `peer` has ended: that, or what it knew as it ended.
+  Failure failure_at_end_of(int peer, std::string reason) const;
   /// One neighbour at least is gone, all others have left, and for a while no other has come, nor
   /// any news.
   bool is_alone() const;
@@ -172,6 +176,7 @@ class Tree {
   JobMonitor& monitor_;
   Statements& statements_;
   const PeerTable& table_;
+  const DeathWatch& death_watch_;
   std::list<Edge> links_;
   std::vector<bool> gone_;          // has left, and its link is closed
   std::set<int> lost_;              // has not left, and its link has closed since the failure

@@ -39,7 +39,8 @@ class BesideASilentNeighbour : public ::testing::Test {
   JobMonitor monitor_{0, 2};
   PeerTable table_{2};
   Statements statements_{0, keys(), monitor_, table_};
-  Tree tree_{0, 2, kTimeout, kLinkTimeout, monitor_, statements_, table_};
+  DeathWatch deaths_{2};
+  Tree tree_{0, 2, kTimeout, kLinkTimeout, monitor_, statements_, table_, deaths_};
   UniqueFd neighbour_;
 };
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "ropewalk/communicator.h"
+#include "segment.h"
 
 namespace ropewalk::peers {
 namespace {
@@ -51,10 +52,13 @@ std::vector<double> most(Communicator& comm, std::vector<double> of_rank) {
   return of_rank;
 }
 
-/// `start_ns`: when the launcher was started. Times are those of the slowest rank.
-nlohmann::json join(int64_t start_ns, size_t bytes) {
+/// `start_ns`: when the launcher was started. Times are those of the slowest rank. Nobody makes a
+/// call before all have joined, so that none takes CPU time from joining: they wait in `file`.
+nlohmann::json join(int64_t start_ns, size_t bytes, const std::string& file) {
+  auto* const flags = static_cast<BarrierFlags*>(map_file(file, sizeof(BarrierFlags)));
   const auto comm = Communicator::create();
   const double joined_s = seconds_since(start_ns), join_cpu_s = cpu_s();
+  Barrier(*flags, comm->rank(), comm->size(), Waiting::sleep).wait();
   std::vector<float> vector(bytes / sizeof(float), 1);
   comm->all_reduce(vector);
   const double first_s = seconds_since(start_ns);
@@ -106,12 +110,12 @@ int run(const std::vector<std::string>& words) {
     return i < words.size() ? parse_number<int64_t>(words[i]).value_or(-1) : -1;
   };
   nlohmann::json told;
-  if (words.size() == 3 && words[0] == "join" && number(1) > 0 && number(2) >= 4) {
-    told = join(number(1), static_cast<size_t>(number(2)));
+  if (words.size() == 4 && words[0] == "join" && number(1) > 0 && number(2) >= 4) {
+    told = join(number(1), static_cast<size_t>(number(2)), words[3]);
   } else if (words.size() == 2 && words[0] == "groups" && number(1) > 0) {
     told = groups(static_cast<size_t>(number(1)));
   } else {
-    std::fputs("usage: many_ranks_peer join START_NS BYTES | groups COUNT\n", stderr);
+    std::fputs("usage: many_ranks_peer join START_NS BYTES FILE | groups COUNT\n", stderr);
     return 2;
   }
   if (!told.is_null()) std::printf("%s\n", told.dump().c_str());

@@ -20,7 +20,10 @@ struct SegmentContent {
   std::atomic<double> us[kRanksMax][kIterationsMax];  // time of each iteration, by rank
 };
 
-/// The mapping, made by whoever comes first.
+/// A file of so many bytes, zeros at first, made by whoever comes first.
+void* map_file(const std::string& path, size_t bytes);
+
+/// The mapping of one of those.
 class Segment {
  public:
   explicit Segment(const std::string& path);

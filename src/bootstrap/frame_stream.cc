@@ -15,9 +15,10 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-/// More is sent at once: memory for all that a rank tells each child as it joins would be taken
-/// from the kernel, and given back.
-constexpr size_t kUnsentMax = 64 << 10;
+/// Longer frames are sent at once, and so is more than this of others: memory for all that a rank
+/// tells each child as it joins would be taken from the kernel, and given back.
+constexpr size_t kGatheredFrameMax = 8 << 10, kUnsentMax = 64 << 10;
+constexpr size_t kReadMax = 16 << 10;
 /// Memory of an empty buffer that is kept: only as ranks join they say much.
 constexpr size_t kKeptMax = 4 << 10;
 
@@ -36,6 +37,11 @@ FrameStream::~FrameStream() {
 }
 
 void FrameStream::send(const Bytes& frame) {
+  if (frame.size() > kGatheredFrameMax) {
+    flush();
+    channel_.seal(frame, queue_);
+    return write_queue();
+  }
   unsent_.insert(unsent_.end(), frame.begin(), frame.end());
   if (unsent_.size() >= kUnsentMax) flush();
 }
@@ -55,10 +61,12 @@ std::vector<Frame> FrameStream::advance(const PollSet& set) {
   while (is_open_) {
     const size_t before = received_.size();
     is_open_ = read_some();
-    if (received_.size() == before) break;
+    const size_t came = received_.size() - before;
+    if (came == 0) break;
     const bool sound = open_records();
     const bool sensible = cut_frames(frames);  // also those before a record that was changed
     is_open_ = sound && sensible && is_open_;
+    if (came < kReadMax) break;  // that was all, and poll tells of an end
   }
   free_if_empty(received_);
   free_if_empty(buffer_);
@@ -95,7 +103,7 @@ void FrameStream::acknowledge() const {
 }
 
 bool FrameStream::read_some() {
-  std::array<std::byte, 16384> chunk;
+  std::array<std::byte, kReadMax> chunk;
   const ssize_t n = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
   if (n > 0) {
     received_.insert(received_.end(), chunk.begin(), chunk.begin() + n);

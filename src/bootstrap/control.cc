@@ -349,6 +349,7 @@ void Control::check_predecessor() {
 void Control::tell_newcomers(std::vector<uint32_t> numbers) {
   const std::lock_guard lock(mutex_);
   Newcomers& own = newcomers_[static_cast<uint32_t>(setup_.rank)];
+  if (own.numbers == numbers) return;  // all know, as where nobody waits; an epoch begins with this
   own.rank = static_cast<uint32_t>(setup_.rank);
   own.numbers = std::move(numbers);
   ++own.revision;

@@ -44,7 +44,7 @@ constexpr double kContest_s = 3e-3;
 constexpr double kHopeless = 1.6;
 /// Nothing is tried once so much has been spent, nor what would, as predicted, take longer; but for
 /// three at first, unless links are far: what a call takes is a guess until then.
-constexpr double kBudget_s = 35e-3;
+constexpr double kBudget_s = 28e-3;
 constexpr size_t kTriedAnyway = 3;
 constexpr double kFar_us = 5000;
 

@@ -1,7 +1,7 @@
 // The algorithm probe: times short all_reduces and reduce_scatters with each algorithm that may be
 // the fastest, as a job starts. How long a short call takes depends on how threads wait and wake,
 // how many ranks share a CPU and what a packet costs the kernel: no closed form of links tells. It
-// takes 35 ms at most, or a little more where calls take longer than predicted.
+// takes 28 ms at most, or a little more where calls take longer than predicted.
 #pragma once
 
 #include <functional>

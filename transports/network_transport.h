@@ -206,16 +206,15 @@ class GreetedTransport : public NetworkTransport<Peer> {
     const std::string error = greeting.receive([&](std::byte byte) {
       auto& reader = greeting.reader;
       if (reader.complete()) {
-        if (!more(byte))
-          peers_.lose(peer, fmt::format("rank {} sent bytes after its handshake", peer.rank));
+        if (!more(byte)) peers_.lose(peer, "it sent bytes after its handshake");
       } else if (!reader.take(byte)) {
-        peers_.lose(peer, fmt::format("rank {} {}", peer.rank, reader.violation()));
+        peers_.lose(peer, fmt::format("it {}", reader.violation()));
       } else if (reader.complete()) {
         const uint32_t rank = reader.handshake().rank;
         if (rank == static_cast<uint32_t>(peer.rank))
           complete();
         else
-          peers_.lose(peer, fmt::format("rank {} calls itself rank {}", peer.rank, rank));
+          peers_.lose(peer, fmt::format("it calls itself rank {} of the job", rank));
       }
       return peer.open();
     });

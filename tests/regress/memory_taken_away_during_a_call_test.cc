@@ -49,7 +49,7 @@ void unmap_during_a_broadcast(Communicator& comm) {
 }
 
 TEST(MemoryTakenAway, UnmappedWhileItIsSentOverTcp) {
-  expect_told("tcp", 1, {"broadcast #", "unmapped or freed on rank 1", "keep every buffer"},
+  expect_told("tcp", 1, {"broadcast #", "unmapped or freed on this side", "keep every buffer"},
               unmap_during_a_broadcast);
 }
 

@@ -293,9 +293,9 @@ void TcpTransport::check_silence() {
     const int fd = link->stream.fd();
     peers_.lose_silent(
         link->peer,
-        fmt::format("nothing that rank {} sent was acknowledged for {:.3g} s on the path {} to {}",
-                    rank_, static_cast<double>(silent_ns) / 1e9,
-                    bootstrap::local_address(fd).text(), bootstrap::peer_address(fd).text()));
+        fmt::format("nothing sent to it was acknowledged for {:.3g} s on the path {} to {}",
+                    static_cast<double>(silent_ns) / 1e9, bootstrap::local_address(fd).text(),
+                    bootstrap::peer_address(fd).text()));
   }
 }
 
@@ -329,10 +329,8 @@ void TcpTransport::check_stuck(Peer& peer) {
 void TcpTransport::lose_for(Peer& peer, int error) {
   if (error == ECONNRESET || error == EPIPE) return peers_.lose_closed(peer, errno_text(error));
   if (error != EFAULT) return peers_.lose(peer, errno_text(error));
-  peers_.lose(
-      peer,
-      fmt::format("memory of a call was unmapped or freed on rank {} while the call ran", rank_),
-      "keep every buffer until its call has ended");
+  peers_.lose(peer, "memory of a call was unmapped or freed on this side while the call ran",
+              "keep every buffer until its call has ended");
 }
 
 void TcpTransport::lose_failing() {

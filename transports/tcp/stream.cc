@@ -28,6 +28,9 @@ constexpr uint32_t kStripeBytes = 256 << 10;
 // bandwidth.
 constexpr uint64_t kNetworkPieceMin = 128 << 10, kNetworkPieceMax = 4 << 20;
 constexpr uint64_t kPiecesPerSecond = 1000;
+// Within a host a socket holds no more than stays in the processors' caches until the peer reads
+// it: the kernel would let it grow to megabytes. It counts twice as much, for its own structures.
+constexpr int kLocalSendBufferBytes = 256 << 10;
 // The kernel queues about a millisecond of the rate that it paces a socket at, of which BBR thinks
 // too much where a link takes bursts. What one direction has queued delays the acknowledgements of
 // the other, and both wait for windows. So that rate gets a limit, well above what was measured;
@@ -80,6 +83,8 @@ Stream::Stream(ConnectedSocket socket, int rank, const Reader::Expected& expecte
     socklen_t length = control.size() - 1;
     getsockopt(fd(), IPPROTO_TCP, TCP_CONGESTION, control.data(), &length);
     is_bbr_ = std::string_view(control.data()).starts_with("bbr");
+  } else {
+    limit_send_buffer();
   }
   enqueue_hello({FrameKind::hello, kProtocolVersion, static_cast<uint64_t>(rank), expected.stream,
                  static_cast<uint32_t>(hello.size()), expected.streams, expected.sealed ? 1u : 0u},
@@ -103,6 +108,15 @@ void Stream::limit_unsent(uint32_t bytes) {
   unsent_bytes_max_ = bytes;
   piece_bytes_max_ = std::min(bytes, whole_piece_bytes_);
   setsockopt(fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+/// Where it is not smaller. The kernel tells twice what was set, for its own structures.
+void Stream::limit_send_buffer() {
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  if (getsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &bytes, &length) != 0) return;
+  if (bytes <= 2 * kLocalSendBufferBytes) return;
+  setsockopt(fd(), SOL_SOCKET, SO_SNDBUF, &kLocalSendBufferBytes, sizeof kLocalSendBufferBytes);
 }
 
 void Stream::limit_pace(uint64_t rate) {

@@ -107,6 +107,7 @@ class Stream {
   bool send_rest();
   bool has_sealed() const { return sealer_ && !sealer_->unsent().empty(); }
   void limit_unsent(uint32_t bytes);
+  void limit_send_buffer();
   void limit_pace(uint64_t rate);
   void adapt_to_network();
   size_t write(std::span<iovec> pieces, size_t total);

@@ -45,7 +45,11 @@ int expect_equal(const Network& network, const std::string& words, Collective co
   Routes routes(network);
   CallToSimulate call =
       call_for(request_on(network, collective, 1 % network.ranks(), bytes), algorithm);
-  call.slice_bytes = 8192;  // several for a block, and a shorter last one
+  call.slice_bytes = 8192;     // several for a block, and a shorter last one
+  if (network.ranks() > 64) {  // three, or there would be too many
+    const size_t block = bytes / static_cast<size_t>(build_schedule(call.key, 0).blocks);
+    call.slice_bytes = std::max<size_t>(8192, block * 4 / 9 / 64 * 64);
+  }
   const SimulatedCall alike = simulate_call(routes, call);
   call.event_by_event = true;
   const SimulatedCall each = simulate_call(routes, call);
@@ -56,13 +60,6 @@ int expect_equal(const Network& network, const std::string& words, Collective co
   return alike.ranks_run;
 }
 
-/// Of several slices for each message. Where all send all to all, those of a vector with a part for
-/// each of many ranks would be too many to run.
-size_t many_bytes(Algorithm algorithm, int ranks) {
-  return algorithm == Algorithm::one_shot && ranks > 64 ? 20'000
-                                                        : size_t{9000} * static_cast<size_t>(ranks);
-}
-
 TEST(Likeness, OneOfThoseThatBehaveAlikeTellsOfAll) {
   int saved = 0, tried = 0;
   for (int ranks : {2, 3, 8, 12, 16, 32, 64, 256, 1024}) {
@@ -71,7 +68,7 @@ TEST(Likeness, OneOfThoseThatBehaveAlikeTellsOfAll) {
       if (ranks > 64) fmt::print(stderr, "{} ranks: {}\n", ranks, words);  // which takes long
       for (int c = 0; c < kCollectives; ++c)
         for (const Algorithm algorithm : algorithms_for(static_cast<Collective>(c)))
-          for (const size_t bytes : {size_t{8}, many_bytes(algorithm, ranks)}) {
+          for (const size_t bytes : {size_t{8}, size_t{9000} * static_cast<size_t>(ranks)}) {
             ++tried;
             saved +=
                 expect_equal(network, words, static_cast<Collective>(c), algorithm, bytes) < ranks;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cassert>
 #include <climits>
 #include <cstdint>
 
@@ -35,7 +36,9 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 class Barrier {
  public:
   Barrier(BarrierFlags& flags, int rank, int ranks, Waiting waiting)
-      : flags_(flags), rank_(rank), ranks_(ranks), waiting_(waiting) {}
+      : flags_(flags), rank_(rank), ranks_(ranks), waiting_(waiting) {
+    assert(waiting == Waiting::sleep || ranks <= kRanksMax);
+  }
 
   void wait() {
     ++round_;

@@ -51,7 +51,7 @@ struct Wait {
 /// Of a rank: what it tells others of, at most.
 inline constexpr size_t kWaitsMax = 128;
 /// Of a rank in a part, of which there may be many.
-inline constexpr size_t kPartWaitsMax = 8;
+inline constexpr size_t kPartWaitsMax = 4;
 
 /// What a rank has said of itself when it was last asked.
 struct RankWaits {

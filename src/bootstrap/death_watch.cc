@@ -184,6 +184,7 @@ std::vector<int> DeathWatch::take_deaths() {
 }
 
 void DeathWatch::note_failure(const Failure& failure, uint32_t epoch) {
+  assert(failure.code != ErrorCode::ok);
   Slot* const own = own_;
   if (own == nullptr) return;
   std::atomic_ref(own->failed_code) = ErrorCode::ok;

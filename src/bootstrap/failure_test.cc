@@ -25,7 +25,8 @@ class Ranks {
   struct Odd {
     int leaving = -1;          // leaves as soon as all have joined
     int leave_late_from = -1;  // this and later ones leave after a second
-    int accuser = -1;          // stops; then it finds rank 5 lost, and ends at once
+    int accuser = -1;          // stops; then it finds `accused` lost, and ends at once
+    int accused = 5;           // where it is the accuser itself, that aborts
     int impatient = -1;        // gives silent neighbours up after a second; the others after ten
   };
   explicit Ranks(const TestJob& job) : Ranks(job, Odd{}) {}
@@ -86,7 +87,13 @@ class Ranks {
       tell(rank, -2, "joined");
       if (rank == odd_.accuser) {
         ::raise(SIGSTOP);
-        world->monitor().report({ErrorCode::peer_lost, "test", "it is lost", {}, rank, 5});
+        const bool aborts = odd_.accused == rank;
+        world->monitor().report({aborts ? ErrorCode::aborted : ErrorCode::peer_lost,
+                                 "test",
+                                 aborts ? "it has aborted" : "it is lost",
+                                 {},
+                                 rank,
+                                 odd_.accused});
         _exit(0);
       }
       const bool leaves_late = odd_.leave_late_from >= 0 && rank >= odd_.leave_late_from;
@@ -210,6 +217,15 @@ TEST(Failure, WhoEndsAsItHearsOfAFailureIsNotItsCause) {
     ranks.signal(accuser, SIGCONT);
     expect_culprit(ranks, 9, 5, "lost", 5s);
   }
+}
+
+TEST(Failure, WhoAbortsAndEndsAtOnceIsSaidToHaveAborted) {
+  const TestJob job(11);
+  Ranks ranks(job, {.accuser = 9, .accused = 9});
+  ranks.await_joined();
+  ranks.await_stopped(9);
+  ranks.signal(9, SIGCONT);
+  expect_culprit(ranks, 10, 9, "aborted", 5s);  // whether it could tell or not
 }
 
 // Whom both cut off from the others blamed one of those, who ended.

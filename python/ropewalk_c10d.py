@@ -3,6 +3,7 @@
 PyTorch finds `register` by its entry point and calls it when it is imported, so this module stands
 apart from the package: it imports nothing else, and raises nothing, before the backend is asked for.
 """
+import functools
 import os
 import warnings
 
@@ -33,6 +34,7 @@ def _create(options, _):
                                           getattr(options, "enable_reconfigure", False))  # since 2.14
 
 
+@functools.cache  # PyTorch loads the driver's library anew to count GPUs
 def _let_ddp_allocate():
     """DDP then takes its buckets from allocateTensor: registered once, reached without a copy.
 

@@ -87,17 +87,17 @@ class StoreExchange {
     const std::string prefix = prefix_ + std::to_string(round_++) + "/";
     if (rank_ > 0) {
       store_->set(prefix + std::to_string(rank_), bytes_of(own));
-      return lines_of(get(prefix + "all", 0, whole));
+      return lines_of(get({prefix + "all"}, 0, whole)[0]);
     }
+    std::vector<std::string> keys;
+    for (size_t rank = 1; rank < global_ranks_.size(); ++rank)
+      keys.push_back(prefix + std::to_string(rank));
     std::string all = own + '\n';
-    for (size_t rank = 1; rank < global_ranks_.size(); ++rank) {
-      const std::string key = prefix + std::to_string(rank);
-      all += get(key, rank, whole) + '\n';
-      store_->deleteKey(key);
-    }
-    clear_away();
+    for (const std::string& text : get(keys, 1, whole)) all += text + '\n';
+    store_->set(prefix + "all", bytes_of(all));
+    clear_away();  // while the others go on
     last_ = prefix + "all";
-    store_->set(last_, bytes_of(all));
+    for (const std::string& key : keys) store_->deleteKey(key);
     return lines_of(all);
   }
   /// Once all have read what was exchanged last.
@@ -114,27 +114,40 @@ class StoreExchange {
     for (std::string line; std::getline(all, line);) lines.push_back(line);
     return lines;
   }
-  /// What rank `from` sets.
-  std::string get(const std::string& key, size_t from, const Communicator* whole) {
+  /// What the ranks from `first` on set, each under its key. Requests to the store are few: whoever
+  /// serves them has one thread for all ranks.
+  std::vector<std::string> get(const std::vector<std::string>& keys, size_t first,
+                               const Communicator* whole) {
     constexpr std::chrono::milliseconds kSlice(500);
     for (;;) {
       const auto begin = Clock::now();
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - begin);
-      if (left.count() <= 0)
-        throw Error(Failure{ErrorCode::timeout, "process group",
-                            "rank " + std::to_string(global_ranks_[from]) +
-                                " of the default group has not come to make the group",
-                            "look at that rank's output: does it call new_group, too?",
-                            global_ranks_[rank_], global_ranks_[from]});
+      if (left.count() <= 0) throw_late(first_missing(keys, first));
       try {
-        store_->wait({key}, std::min(left, kSlice));
-        const std::vector<uint8_t> bytes = store_->get(key);
-        return {bytes.begin(), bytes.end()};
+        store_->wait(keys, std::min(left, kSlice));
+        std::vector<std::string> texts;
+        for (const auto& bytes : store_->multiGet(keys))
+          texts.emplace_back(bytes.begin(), bytes.end());
+        return texts;
       } catch (const std::exception&) {
         if (Clock::now() - begin < std::min(left, kSlice) / 2) throw;  // it did not wait
       }
       if (const auto failure = whole ? whole->failure() : std::nullopt) throw Error(*failure);
     }
+  }
+  size_t first_missing(const std::vector<std::string>& keys, size_t first) {
+    for (const std::string& key : keys) {
+      if (!store_->check({key})) break;
+      ++first;
+    }
+    return std::min(first, global_ranks_.size() - 1);  // the last may have come meanwhile
+  }
+  [[noreturn]] void throw_late(size_t rank) const {
+    throw Error(Failure{ErrorCode::timeout, "process group",
+                        "rank " + std::to_string(global_ranks_[rank]) +
+                            " of the default group has not come to make the group",
+                        "look at that rank's output: does it call new_group, too?",
+                        global_ranks_[rank_], global_ranks_[rank]});
   }
 
   const c10::intrusive_ptr<c10d::Store> store_;

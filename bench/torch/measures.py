@@ -1,4 +1,6 @@
-"""What one rank measures: torch.distributed's all_reduce, and training with DDP."""
+"""What one rank measures: torch.distributed's all_reduce, training with DDP, and many groups."""
+import os
+import resource
 import statistics
 import time
 
@@ -91,3 +93,40 @@ def train(rank, batch, steps=12, trace=None):
     del step
     rates["without sums"] = rate(stepper(_no_sum))
     return rates
+
+
+def _held():
+    """Descriptors, and KiB of anonymous memory that are resident."""
+    with open("/proc/self/status", encoding="utf-8") as file:
+        kib = next(line.split()[1] for line in file if line.startswith("RssAnon:"))
+    return len(os.listdir("/proc/self/fd")), int(kib)
+
+
+def groups(rank, count, descriptors_max=None):
+    """`count` times new_group of all ranks, one after the other, each with its first all_reduce: {"ms", "descriptors",
+    "KiB"} of each, on the rank where that is most. Under the hard limit of descriptors where none is given."""
+    import torch
+    import torch.distributed as dist
+
+    limit = descriptors_max or resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    made = []
+
+    def make(more):
+        for _ in range(more):
+            made.append(dist.new_group())
+            tensor = torch.full((2,), rank + 1.0)
+            dist.all_reduce(tensor, group=made[-1])
+            if not bool((tensor == sum(range(dist.get_world_size() + 1))).all()):
+                raise RuntimeError(f"wrong sums over {dist.get_backend()}")
+
+    make(2)  # all connections stand
+    dist.barrier()
+    descriptors, kib = _held()
+    begin = time.perf_counter()
+    make(count)
+    seconds = time.perf_counter() - begin
+    descriptors_after, kib_after = _held()
+    most = torch.tensor([1e3 * seconds, descriptors_after - descriptors, kib_after - kib], dtype=torch.float64)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    return dict(zip(("ms", "descriptors", "KiB"), (most / count).tolist()))

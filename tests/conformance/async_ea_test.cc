@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <random>
@@ -358,6 +359,48 @@ TEST_P(AsyncEaOver, OutlivesTheCommunicatorItWasMadeOf) {
     Tensors<float> parameters({10});
     ea.synchronize_parameters(parameters);
     ea.average_parameters(parameters);
+  });
+}
+
+struct Descriptors {
+  int buffers = 0;  // of registered memory: a file each
+  int others = 0;
+};
+
+/// Of all ranks, which are threads, on rank 0.
+Descriptors count_descriptors(Communicator& comm) {
+  Descriptors open;
+  comm.barrier();
+  if (comm.rank() == 0)
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+      ++(read_symlink(entry).string().starts_with("/memfd:ropewalk-buffer") ? open.buffers
+                                                                            : open.others);
+  comm.barrier();
+  return open;
+}
+
+TEST_P(AsyncEaOver, CostsNoDescriptorButForMemory) {
+  run_ranks(3, GetParam(), [](Communicator& comm) {
+    std::vector<std::unique_ptr<AsyncEa<float>>> made;
+    const auto make = [&](bool works) {
+      AsyncEa<float>& ea = *made.emplace_back(std::make_unique<AsyncEa<float>>(comm, 1, 0.5));
+      if (!works) return;
+      Tensors<float> parameters({10, 3000});
+      ea.synchronize_parameters(parameters);
+      for (int step = 0; step < 3; ++step) ea.average_parameters(parameters);
+      ea.center(parameters);
+    };
+    make(true);  // all connections stand
+    const Descriptors before = count_descriptors(comm);
+    for (int i = 0; i < 20; ++i) make(false);
+    const Descriptors made_only = count_descriptors(comm);
+    for (int i = 0; i < 5; ++i) make(true);
+    const Descriptors after = count_descriptors(comm);
+    if (comm.rank() != 0) return;
+    EXPECT_EQ(made_only.others, before.others);
+    EXPECT_EQ(made_only.buffers, before.buffers);
+    EXPECT_EQ(after.others, before.others);
+    EXPECT_GT(after.buffers, before.buffers);
   });
 }
 

@@ -111,6 +111,45 @@ def test_groups_share_what_the_default_group_has(transport):
     assert run_group(4, many_groups, transport=transport) == [0] * 4
 
 
+def a_mesh_of_two_dimensions():
+    rank = dist.get_rank()
+    members = {"dp": (rank % 2, rank % 2 + 2), "tp": (rank // 2 * 2, rank // 2 * 2 + 1)}
+
+    def check(mesh, name):
+        x = torch.full((3,), float(rank))
+        dist.all_reduce(x, group=mesh.get_group(name))
+        assert (x == sum(members[name])).all()
+
+    def make():
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        for name in members:
+            check(mesh, name)
+        return mesh
+
+    first = make()  # all connections stand
+    dist.barrier()
+    before = len(os.listdir("/proc/self/fd"))
+    mesh = make()
+    after = len(os.listdir("/proc/self/fd"))
+    dist.barrier()
+    if rank == 0:
+        backend_of(mesh["tp"].get_group()).abort()
+    if rank < 2:
+        with pytest.raises(dist.DistBackendError, match="aborted"):
+            while True:
+                check(mesh, "tp")
+    else:
+        check(mesh, "tp")
+    check(mesh, "dp")
+    check(first, "tp")
+    return after - before
+
+
+@transports
+def test_a_mesh_costs_no_descriptor_and_fails_in_one_dimension(transport):
+    assert run_group(4, a_mesh_of_two_dimensions, transport=transport) == [0] * 4
+
+
 def a_group_of_its_members_alone():
     if dist.get_rank() in (2, 0):
         group = dist.new_group([2, 0], use_local_synchronization=True)

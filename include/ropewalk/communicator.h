@@ -213,6 +213,8 @@ class Communicator {
   void scatter(In&& in, Out&& out, int root = 0) {
     run(Call::scatter(in, out, root));
   }
+  /// Over networks, in jobs of more than 201 ranks, parts go by way of other ranks, which hold up
+  /// to a whole vector of them (at most 128 MiB; longer ones go straight, as do those with counts).
   template <Elements In, MutableElementsLike<In> Out>
   void all_to_all(In&& in, Out&& out) {
     run(Call::all_to_all(in, out, size()));

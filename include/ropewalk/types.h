@@ -81,7 +81,9 @@ inline constexpr int kCollectives = ROPEWALK_COLLECTIVES(ROPEWALK_COUNT);
   X(leaders)            /* one rank of each host adds for it and talks to the others */ \
   X(racks)              /* two levels: within racks, then between them */               \
   X(grid)               /* of one host: within groups of ranks, then between them */    \
-  X(synthesized)        /* made for the network as described: Zhao and others 2024 */
+  X(synthesized)        /* made for the network as described: Zhao and others 2024 */   \
+  X(bruck)              /* all_to_all, by the digits of the distance: Bruck 1997 */     \
+  X(binomial)           /* gather and scatter, along a binomial tree */
 
 enum class Algorithm : uint8_t {
   automatic,  // "auto": let the planner choose

@@ -1,10 +1,13 @@
 #include "job/plan_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
 #include "engine/layout.h"
 #include "engine/wire.h"
+#include "ropewalk/status.h"
 #include "simulate/job_network.h"
 
 namespace ropewalk {
@@ -17,6 +20,15 @@ Algorithm forced_by(const Config& config, Collective collective, const Costs& co
                        implements(config.algorithm, collective) &&
                        (config.algorithm != Algorithm::synthesized || costs.network);
   return applies ? config.algorithm : Algorithm::automatic;
+}
+
+/// Of an all_to_all_v: who hands on parts of others must know how long they are.
+Algorithm algorithm_for_counts(const Call& call) {
+  if (call.algorithm == Algorithm::automatic || call.algorithm == Algorithm::direct)
+    return Algorithm::direct;
+  throw Error(ErrorCode::unavailable, std::string(name_of(call.collective)),
+              fmt::format("{} does not move parts with counts", name_of(call.algorithm)),
+              "use auto or direct, or give no counts");
 }
 
 }  // namespace
@@ -46,6 +58,7 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.forced = call.algorithm;
   if (call.algorithm == Algorithm::automatic)
     request.forced = forced_by(config, call.collective, costs);
+  if (uneven) request.forced = algorithm_for_counts(call);
   request.mapped = all_mapped(transports, placement.hosts);
   request.spreads = spreads(transports.spread_bytes_min);
   request.cost = costs.model;

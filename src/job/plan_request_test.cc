@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace ropewalk {
 namespace {
 
@@ -68,6 +70,34 @@ TEST(PlanRequest, MessagesThatTcpSpreadsAreShorter) {
   there.transport_infos["tcp"] += " 10.2.0.2/16@1000";
   EXPECT_TRUE(spread(0));
   EXPECT_FALSE(spread(1));
+}
+
+// Ranks that hand on parts of others do not know how long they are.
+TEST(PlanRequest, PartsWithCountsGoStraight) {
+  const TransportChoice transports{&tcp_provider(), &tcp_provider()};
+  std::vector<int> hosts(300);
+  std::iota(hosts.begin(), hosts.end(), 0);
+  const auto planned = [&](const Call& call, const Config& config) {
+    return plan_for(call, config, transports, {.hosts = hosts}, unmeasured_costs(transports))
+        .algorithm;
+  };
+  Call call;
+  call.collective = Collective::all_to_all;
+  call.count = 1;
+  Config config;
+  EXPECT_EQ(planned(call, config), Algorithm::bruck);
+  call.counts.assign(300, 1);
+  EXPECT_EQ(planned(call, config), Algorithm::direct);
+  config.algorithm = Algorithm::bruck;
+  EXPECT_EQ(planned(call, config), Algorithm::direct);
+  call.algorithm = Algorithm::bruck;
+  try {
+    planned(call, config);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unavailable);
+    EXPECT_NE(error.failure().advice.find("direct"), std::string::npos);
+  }
 }
 
 TEST(PlanRequest, OnlySharedMemoryIsMapped) {

@@ -23,7 +23,7 @@ constexpr size_t kMappedSliceMax = 64 << 10;  // staging windows stay in cache
 constexpr size_t kSlicesWanted = 4;           // per block: enough to hide adding behind moving
 constexpr double kWorthHalving = 0.98;
 constexpr double kGuess = 1.5;  // beside calls so short that were measured: rather those than this
-/// A partner beyond kPartnersFew. To connect takes some 100 us and 130 to 530 KB at either end,
+/// A partner beyond kPartnersFew. To connect takes some 100 us and 67 to 133 KB at either end,
 /// which comes once in many calls; who waits looks at all of them in turn, over and over.
 constexpr double kPartner_s = 3e-6;
 constexpr int kRoundsAtOnce = 2;    // one each way
@@ -355,6 +355,9 @@ Candidate consider(const PlanRequest& request, const Predictor& predictor, Algor
   const Bound& bound = choice.bound;
   candidate.link_us = 1e6 * predictor.link_s(choice, request.bytes);
   candidate.partners = predictor.partners(choice);
+  const double held = descriptor_of(algorithm).held * static_cast<double>(request.bytes);
+  if (why.empty() && request.forced == Algorithm::automatic && held > kHeldBytesMax)
+    why = fmt::format("a rank holds up to {:.0f} MiB of others' parts", held / (1 << 20));
   candidate.eligible = why.empty();
   candidate.reason = candidate.eligible
                          ? fmt::format("{} round{}, a rank sends up to {:.3g} of the vector",
@@ -377,6 +380,20 @@ Candidate consider(const PlanRequest& request, const MadeSchedule& made) {
           .partners = made.partners,
           .reason = why.empty() ? made.told : "passed over: " + why,
           .eligible = why.empty()};
+}
+
+/// Where others will do. Mapped memory takes no open file for each link.
+void pass_over_many_partners(std::vector<Candidate>& candidates) {
+  const auto has_few = [](const Candidate& candidate) {
+    return candidate.eligible && candidate.partners <= kPartnersMax;
+  };
+  if (std::ranges::none_of(candidates, has_few)) return;
+  for (Candidate& candidate : candidates) {
+    if (!candidate.eligible || has_few(candidate)) continue;
+    candidate.eligible = false;
+    candidate.reason = fmt::format("passed over: takes links with {} ranks, more than {}",
+                                   candidate.partners, kPartnersMax);
+  }
 }
 
 std::string list_of(const std::vector<Algorithm>& algorithms) {
@@ -426,6 +443,10 @@ std::vector<int> grouping_for(Algorithm algorithm, int ranks, const std::vector<
   }
 }
 
+std::string passed_over(const PlanRequest& request, Algorithm algorithm) {
+  return descriptor_of(algorithm).passed_over(groups_of(request, algorithm));
+}
+
 PlanDecision choose(const PlanRequest& request) {
   const std::vector<Algorithm>& algorithms = algorithms_for(request.collective);
   require_available(request, algorithms);
@@ -434,6 +455,8 @@ PlanDecision choose(const PlanRequest& request) {
   PlanDecision decision;
   for (Algorithm algorithm : algorithms)
     decision.candidates.push_back(consider(request, predictor, algorithm));
+  if (request.forced == Algorithm::automatic && !request.mapped)
+    pass_over_many_partners(decision.candidates);
   if (request.made && implements(Algorithm::synthesized, request.collective))
     decision.candidates.push_back(consider(request, *request.made));
   // What was made is compared by a model that knows more: closed forms do not count then.

@@ -108,6 +108,9 @@ struct PlanDecision {
   }
 };
 
+/// Why it is passed over in such a job, however long it takes; empty: it is not.
+std::string passed_over(const PlanRequest& request, Algorithm algorithm);
+
 /// Throws Error(unavailable) where no algorithm, or not the forced one, implements the collective;
 /// the advice lists those that do.
 PlanDecision choose(const PlanRequest& request);

@@ -54,6 +54,31 @@ TEST(Planner, ManyRanksOfAHostHaveFewPartners) {
   EXPECT_EQ(chosen(crowd(8, 64, 8, 32)), Algorithm::recursive_doubling);
 }
 
+// A rank of 1,024 that talked to every other needed more open files than it may have.
+TEST(Planner, ManyHostsHaveFewPartners) {
+  using enum Collective;
+  for (int ranks : {8, 201, 1024, 2601, 2602, 4096})
+    for (Collective collective : {all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather,
+                                  scatter, all_to_all, barrier})
+      for (size_t bytes : {size_t{8}, 256 * kKiB, 128 * kMiB}) {
+        const PlanDecision decision = choose(request(collective, bytes, ranks, 1));
+        EXPECT_LE(decision.candidates[0].partners, kPartnersMax)
+            << ranks << " ranks, " << name_of(collective) << " of " << bytes << ": "
+            << name_of(decision.algorithm);
+        EXPECT_TRUE(decision.candidates[0].eligible);
+      }
+  for (Collective collective : {gather, scatter, all_to_all}) {
+    EXPECT_EQ(chosen(request(collective, kMiB, 201, 1)), Algorithm::direct);
+    EXPECT_NE(chosen(request(collective, kMiB, 202, 1)), Algorithm::direct);
+  }
+  // Mapped memory takes no open files.
+  EXPECT_EQ(chosen(mapped_question(scatter, 64 * kMiB, 202)), Algorithm::direct);
+  EXPECT_EQ(chosen(mapped_question(all_to_all, 64 * kMiB, 202)), Algorithm::direct);
+  // Nearly a vector would lie at ranks on the way.
+  EXPECT_EQ(chosen(request(all_to_all, 129 * kMiB, 1024, 1)), Algorithm::direct);
+  EXPECT_EQ(chosen(request(gather, 129 * kMiB, 1024, 1)), Algorithm::binomial);
+}
+
 // What is long is moved once, whatever the connections take.
 TEST(Planner, LongVectorsOfManyRanksOfAHostAreDirect) {
   EXPECT_EQ(chosen(crowd(256 * kMiB, 64, 8, 1)), Algorithm::direct);

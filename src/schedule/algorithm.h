@@ -73,6 +73,10 @@ struct AlgorithmDescriptor {
   /// Its schedules are made of a description of the network (synthesize/synthesize.h), which a key
   /// does not have: there is nothing to build, to bound or to predict here.
   bool needs_network = false;
+  /// Ranks hand on parts of others, whose lengths they must know: an all_to_all without counts.
+  bool needs_equal_parts = false;
+  /// How much a rank holds of parts that it hands on, in vectors.
+  double held = 0;
   /// Why the planner passes it over; empty where it does not.
   std::string (*passed_over)(const Hosts& hosts) = [](const Hosts&) { return std::string(); };
 };
@@ -85,6 +89,11 @@ Bound bound_of(const ScheduleKey& key);
 
 /// So many partners cost little beside what they bring.
 inline constexpr int kPartnersFew = 16;
+/// Of algorithms over networks those with at most so many partners are chosen, where there are any:
+/// a link over TCP is an open file, and a process may not be allowed more than 1,024.
+inline constexpr int kPartnersMax = 200;
+/// And of those that hand on parts of others those that hold no more of them at a time.
+inline constexpr double kHeldBytesMax = 128 << 20;
 
 // One per algorithm, each in a file of its own.
 #define ROPEWALK_DECLARE_ALGORITHM(name) AlgorithmDescriptor name##_algorithm();

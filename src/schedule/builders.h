@@ -52,6 +52,14 @@ inline Symmetry symmetric_unless_rooted(Collective collective, const Hosts&) {
 }
 Symmetry symmetric_groups(Collective collective, const Hosts& groups);
 
+/// Of algorithms for jobs in which a rank is not to have links with all others.
+inline std::string passed_over_unless_many(const Hosts& hosts) {
+  return hosts.ranks() > kPartnersMax + 1 ? "" : "the ranks are few enough to be linked directly";
+}
+
+/// Of bruck, with as many digits as keep partners within this.
+Schedule bruck_schedule(const ScheduleKey& key, int rank, int partners_max);
+
 /// Appends steps to a schedule in progress.
 class Builder {
  public:

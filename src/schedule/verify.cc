@@ -113,11 +113,14 @@ uint64_t promised_origin(const ScheduleKey& key, const Schedule& layout, int ran
 }
 
 /// Equal numbers: blocks that are equally long for every length of the vector, and, for the
-/// collectives with a part per rank, for all lengths of the parts.
-int64_t length_class(const ScheduleKey& key, const Schedule& layout, int rank, int block) {
+/// collectives with a part per rank, for all lengths of the parts. The parts of an all_to_all may
+/// differ, except where the schedule needs equal ones.
+int64_t length_class(const ScheduleKey& key, const Schedule& layout, int rank, int block,
+                     bool equal_parts) {
   const int64_t n = key.ranks;
   if (block >= layout.blocks) block = (block - layout.blocks) % layout.blocks;
   if (key.collective != Collective::all_to_all) return block;
+  if (equal_parts) return 0;
   return block < n ? rank * n + block : (block - n) * n + rank;  // (from, to)
 }
 
@@ -164,6 +167,7 @@ class Replay {
         schedules_(schedules),
         in_list_order_(credits == kInListOrder),
         credits_(in_list_order_ ? promise.list_order_credits : static_cast<uint32_t>(credits)),
+        equal_parts_(promise.needs_equal_parts),
         report_(report),
         findings_{schedules, report},
         graph_(graph_of(schedules)),
@@ -216,8 +220,10 @@ class Replay {
         const Step& receive = step_of(other);
         if ((step.op == StepOp::send_copy) != (receive.op == StepOp::recv_copy))
           find(Flaw::op_mismatch, node, "meets " + where(other));
-        if (length_class(key_, schedules_[0], rank_of(node), step.block) !=
-            length_class(key_, schedules_[0], rank_of(other), receive.block))
+        const auto length_of = [&](uint32_t of, int block) {
+          return length_class(key_, schedules_[0], rank_of(of), block, equal_parts_);
+        };
+        if (length_of(node, step.block) != length_of(other, receive.block))
           find(Flaw::length_mismatch, node, "meets a block of another length: " + where(other));
       }
     }
@@ -399,6 +405,7 @@ class Replay {
   const std::vector<Schedule>& schedules_;
   const bool in_list_order_;
   const uint32_t credits_;
+  const bool equal_parts_;
   VerifyReport& report_;
   Findings findings_;
   const StepGraph graph_;
@@ -457,8 +464,9 @@ VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedul
 }
 
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits) {
+  const AlgorithmDescriptor& descriptor = descriptor_of(key.algorithm);
   return verify(key, schedules, credits,
-                {bound_of(key), descriptor_of(key.algorithm).list_order_credits});
+                {bound_of(key), descriptor.list_order_credits, descriptor.needs_equal_parts});
 }
 
 VerifyReport verify(const ScheduleKey& key, int credits) {

@@ -65,6 +65,7 @@ VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedul
 struct Promise {
   Bound bound;
   uint32_t list_order_credits = 1;  // as an AlgorithmDescriptor says
+  bool needs_equal_parts = false;   // the same
 };
 /// The same for schedules that were not built for `key.algorithm`, which is not looked at.
 VerifyReport verify(const ScheduleKey& key, const std::vector<Schedule>& schedules, int credits,

@@ -34,7 +34,7 @@ TEST(Verify, KeysCoverAlgorithmsRootsAndShapes) {
     roots.insert(key.root);
     shapes.insert(key.hosts);
   }
-  EXPECT_EQ(pairs.size(), 33u);
+  EXPECT_EQ(pairs.size(), 36u);
   EXPECT_EQ(roots, (std::set<int>{0, 1, 8}));
   EXPECT_EQ(shapes.size(), 7u);  // six, and none for the algorithms that do not ask
 }

@@ -120,8 +120,10 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
 
 std::vector<SimulatedTime> JobNetwork::simulated(const PlanRequest& request) {
   if (is_uniform_ || !is_made_unasked_ || request.bytes < kSimulatedBytesMin ||
-      request.forced != Algorithm::automatic || algorithms_for(request.collective).size() < 2)
+      request.forced != Algorithm::automatic)
     return {};
+  const auto competes = [&](Algorithm one) { return passed_over(request, one).empty(); };
+  if (std::ranges::count_if(algorithms_for(request.collective), competes) < 2) return {};
   const std::lock_guard lock(mutex_);
   const size_t compared = compared_bytes(request.bytes);
   std::vector<SimulatedTime> all = algorithms_on(request.collective, request.root, compared);

@@ -72,6 +72,16 @@ TEST_F(JobNetworks, ChooseWhatWasMadeWhereHostsDiffer) {
   }
 }
 
+// Of which direct alone competes: others are for more ranks.
+TEST_F(JobNetworks, SimulateNothingThatIsNotToBeCompared) {
+  const Network network = with_slow_host();
+  JobNetwork known(network, 0);
+  for (const Collective collective : {Collective::all_to_all, Collective::gather}) {
+    EXPECT_TRUE(known.simulated(request_on(network, collective, 0, 8 * kMiB)).empty());
+  }
+  EXPECT_FALSE(known.simulated(request_on(network, Collective::all_reduce, 0, 8 * kMiB)).empty());
+}
+
 TEST_F(JobNetworks, LetSimulationChooseAmongAlgorithmsWhereHostsDiffer) {
   for (const Network& network :
        {network_at_200mbit("racks:2x4:uplink=4"), with_slow_host(), unequal_hosts()}) {

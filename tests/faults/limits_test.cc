@@ -272,6 +272,41 @@ TEST(ManyRanksLimits, WhatARankHoldsForOthersGrowsWithItsPartners) {
   }
 }
 
+// Calls in which everybody has something for everybody linked each rank with all others.
+TEST(ManyRanksLimits, PartsThatAreHandedOnNeedFewLinks) {
+  static constexpr int kRanks = 60, kBruckPartners = 2 * 2 * 7;  // two digits of radix 8
+  const auto body = [](Communicator& comm) {
+    const int joined = open_descriptors();
+    const auto value = [](int from, int to) { return 1000 * from + to; };
+    std::vector<int32_t> to_all(kRanks), from_all(kRanks), gathered(kRanks), own(1);
+    for (int peer = 0; peer < kRanks; ++peer) to_all[peer] = value(comm.rank(), peer);
+    Call call = Call::all_to_all(to_all, from_all, kRanks);
+    call.algorithm = Algorithm::bruck;
+    for (int times = 0; times < 3; ++times) {
+      std::ranges::fill(from_all, -1);
+      comm.run(call);
+      for (int peer = 0; peer < kRanks; ++peer) EXPECT_EQ(from_all[peer], value(peer, comm.rank()));
+    }
+    Call scatter = Call::scatter(to_all, own, 0), gather = Call::gather(own, gathered, 0);
+    scatter.algorithm = gather.algorithm = Algorithm::binomial;
+    comm.run(scatter);
+    EXPECT_EQ(own[0], value(0, comm.rank()));
+    comm.run(gather);
+    if (comm.rank() == 0) {
+      EXPECT_EQ(gathered, to_all);
+    }
+    EXPECT_LE(open_descriptors() - joined, kBruckPartners + 15);
+    if (::testing::Test::HasFailure())
+      throw Error(ErrorCode::system, "test", "an expectation above did not hold");
+  };
+  ForkedJob job(kRanks, options_over("tcp", kRanks), body);
+  job.mark();
+  for (const Verdict& verdict : job.verdicts(-1, 30)) {
+    ASSERT_TRUE(verdict.told) << verdict.text;
+    EXPECT_EQ(verdict.code, 0) << verdict.text;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace

@@ -23,6 +23,7 @@ Case random_case(std::mt19937_64& random, int ranks) {
   c.root = static_cast<int>(pick(static_cast<size_t>(ranks)));
   c.uneven = pick(4) == 0;
   c.in_place = pick(2) == 0 && !(c.uneven && c.collective == Collective::all_to_all);
+  c.uneven &= may_be_uneven(c);
   return c;
 }
 

@@ -1,8 +1,14 @@
 #include "tests/support/cases.h"
 
-#include "schedule/schedule.h"
+#include "schedule/algorithm.h"
 
 namespace ropewalk::testing {
+
+bool may_be_uneven(const Case& c) {
+  return c.collective != Collective::all_to_all ||
+         (!c.in_place && !descriptor_of(c.algorithm).needs_equal_parts);
+}
+
 std::vector<Case> cases_of_every_size(int ranks) {
   std::vector<Case> cases;
   size_t turn = 0;
@@ -19,7 +25,7 @@ std::vector<Case> cases_of_every_size(int ranks) {
                  static_cast<int>(turn % static_cast<size_t>(ranks)),
                  in_place,
                  turn % 3 == 0};
-          if (collective == Collective::all_to_all && in_place) c.uneven = false;
+          c.uneven &= may_be_uneven(c);
           cases.push_back(c);
           ++turn;
         }

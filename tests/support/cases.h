@@ -13,6 +13,9 @@ inline constexpr Collective kMovingCollectives[] = {
     Collective::broadcast,  Collective::reduce,         Collective::gather,
     Collective::scatter,    Collective::all_to_all};
 
+/// Whether the parts of `c` may differ in length.
+bool may_be_uneven(const Case& c);
+
 /// Every collective x algorithm x size (0, 1, odd, large) x placement, with types, roots and uneven
 /// counts taken in turn.
 std::vector<Case> cases_of_every_size(int ranks);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -140,12 +141,15 @@ class JobTuner {
   void tune(Collective collective) {
     BenchOptions options = options_of(collective);
     std::vector<Algorithm> left;
-    for (const Algorithm algorithm : algorithms_for(collective))
-      if (descriptor_of(algorithm)
-              .passed_over(hosts_of(grouping_for(algorithm, comm_.size(), hosts_, racks_, rows_),
-                                    comm_.size()))
-              .empty())
-        left.push_back(algorithm);
+    const bool one_host = std::ranges::adjacent_find(hosts_, std::not_equal_to()) == hosts_.end();
+    for (const Algorithm algorithm : algorithms_for(collective)) {
+      const AlgorithmDescriptor& descriptor = descriptor_of(algorithm);
+      const Hosts groups =
+          hosts_of(grouping_for(algorithm, comm_.size(), hosts_, racks_, rows_), comm_.size());
+      // Those that the planner would not take are not measured.
+      const bool has_few = one_host || descriptor.partners(collective, groups) <= kPartnersMax;
+      if (has_few && descriptor.passed_over(groups).empty()) left.push_back(algorithm);
+    }
     size_t bytes_before = 0;
     for (const size_t size : options_.sizes) {
       options.algorithm = Algorithm::automatic;

@@ -49,7 +49,9 @@ int error_class_of(const Error& error) {
   constexpr int kProcessFailed = MPI_ERR_OTHER;
 #endif
   static const bool is_known = find_variable("MPIX_Comm_revoke") != nullptr;
-  return is_known && error.code() == ErrorCode::peer_lost ? kProcessFailed : MPI_ERR_OTHER;
+  if (is_known && error.code() == ErrorCode::peer_lost) return kProcessFailed;
+  // Nearly always of lengths, and MPI has no class for what else may differ.
+  return error.code() == ErrorCode::mismatch ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
 }
 
 void count_call(Kind kind, Left left) {

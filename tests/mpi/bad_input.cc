@@ -195,6 +195,24 @@ void test_collective(const Collective& collective, MPI_Comm comm, int size) {
   require(sum == size, "the communicator does not go on");
 }
 
+/// Not to be found out by a rank alone. The communicator is done for.
+void test_lengths_that_differ(int size) {
+  if (size == 1) return;
+  std::vector<int> in(64), out(64);
+  const int count = world_rank == 0 ? 8 : 4;
+  for (const bool is_broadcast : {false, true}) {
+    MPI_Comm comm = make_communicator();
+    const int got = class_of(
+        is_broadcast ? MPI_Bcast(in.data(), count, MPI_INT, 0, comm)
+                     : MPI_Allreduce(in.data(), out.data(), count, MPI_INT, MPI_SUM, comm));
+    // Who broadcasts may have sent all before others find out.
+    const bool may_succeed = is_broadcast && world_rank == 0;
+    require(got == MPI_ERR_TRUNCATE || (may_succeed && got == MPI_SUCCESS),
+            "lengths that differ: class " + std::to_string(got));
+    MPI_Comm_free(&comm);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -205,6 +223,7 @@ int main(int argc, char** argv) {
   MPI_Comm comm = make_communicator();
   for (const Collective& collective : kCollectives) test_collective(collective, comm, size);
   MPI_Comm_free(&comm);
+  test_lengths_that_differ(size);
   MPI_Finalize();
   if (world_rank == 0) std::printf("%d wrong calls were refused\n", errors_handled);
 }

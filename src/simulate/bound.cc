@@ -83,7 +83,7 @@ double pass_s(const std::vector<RankGroup>& groups, Collective collective, doubl
         passes = group.has_root ? 1 - own : own;
         break;
       case Collective::all_to_all:
-        passes = own * (1 - own);
+        passes = group.ranks * (1 - own);  // the vector is one rank's
         break;
       default:
         break;

@@ -47,6 +47,14 @@ TEST(SimulateCall, LongRingsReachTheBound) {
             1.1 * least_seconds(network, Collective::all_reduce, 0, bytes));
 }
 
+// The bound was that of a vector of which each rank had a part.
+TEST(SimulateCall, LongAllToAllsReachTheBound) {
+  const Network network = network_of_template("flat:hosts=8", 0);
+  const size_t bytes = 256 << 20;
+  EXPECT_LT(simulated(network, Collective::all_to_all, Algorithm::direct, bytes).seconds(),
+            1.1 * least_seconds(network, Collective::all_to_all, 0, bytes));
+}
+
 TEST(SimulateCall, SlicesPipelineAChain) {
   const Network network = network_of_template("flat:hosts=6", 0);
   const size_t bytes = 16 << 20;

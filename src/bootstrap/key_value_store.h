@@ -5,6 +5,8 @@
 
 namespace ropewalk::bootstrap {
 
+class EndedRanks;
+
 /// Calls throw Error(timeout) where the launcher does not answer in time, and Error(unavailable)
 /// where it answers what makes no sense. One thread at a time.
 class KeyValueStore {
@@ -18,6 +20,8 @@ class KeyValueStore {
   virtual std::string get(const std::string& key) = 0;
   /// Until all ranks have come here.
   virtual void barrier() = 0;
+  /// Of which the launcher tells from now on; null: of none. Lives as long as the process.
+  virtual EndedRanks* ended_ranks() { return nullptr; }
 };
 
 }  // namespace ropewalk::bootstrap

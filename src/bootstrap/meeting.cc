@@ -108,6 +108,7 @@ Meeting meet(JobIdentity& identity, Config& config) {
   if (identity.rank == 0) meeting.rendezvous.emplace(common);
   std::string unique_id = identity.rank == 0 ? meeting.rendezvous->unique_id() : "";
   if (store != nullptr) {
+    meeting.ended_ranks = store->ended_ranks();
     const std::string key = fmt::format("ropewalk-{}", number);
     if (identity.rank == 0) store->put(key, swap_chars(unique_id, ' ', '/'));
     store->barrier();

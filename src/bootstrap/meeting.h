@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bootstrap/config.h"
+#include "bootstrap/ended_ranks.h"
 #include "bootstrap/munge.h"
 #include "bootstrap/world.h"
 #include "ropewalk/rendezvous.h"
@@ -15,6 +16,7 @@ namespace ropewalk::bootstrap {
 struct Meeting {
   std::optional<Rendezvous> rendezvous;
   std::unique_ptr<CredentialServer> credentials;
+  EndedRanks* ended_ranks = nullptr;  // of the process, where the launcher tells of them
 };
 
 /// Has all ranks of `identity` learn from rank 0, as identity.meeting tells, where it listens, and

@@ -2,161 +2,39 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <condition_variable>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <mutex>
 #include <optional>
-#include <vector>
+#include <utility>
 
-#include "base/shared_library.h"
+#include "base/log.h"
+#include "bootstrap/ended_ranks.h"
+#include "bootstrap/pmix_events.h"
+#include "bootstrap/pmix_library.h"
 
 namespace ropewalk::bootstrap {
-namespace pmix {
+namespace {
 
-// What the standard says of types and numbers, as its version 4 fixes them for every library that
-// is called libpmix.so.2.
-using Status = int;
-constexpr Status kSuccess = 0, kOperationSucceeded = -157;
-constexpr uint32_t kRankWildcard = UINT32_MAX - 1;
-constexpr uint8_t kScopeGlobal = 3;
-constexpr uint16_t kTypeBool = 1, kTypeString = 3, kTypeInt = 6, kTypeUint32 = 14;
-constexpr const char *kJobSize = "pmix.job.size", *kCollectData = "pmix.collect",
-                     *kTimeout = "pmix.timeout";
+/// A fence that ranks have left ends before the launcher says which.
+constexpr std::chrono::seconds kTellMax(1);
 
-struct Proc {
-  char name_space[256] = {};
-  uint32_t rank = 0;
-};
-
-struct Value {
-  explicit Value(uint16_t of_type) : type(of_type) {}
-  uint16_t type;
-  union {
-    bool flag;
-    int integer;
-    uint32_t uint32;
-    char* string;
-    void* longest[3] = {};
-  };
-};
-
-struct Info {
-  Info(const char* name, Value what) : value(what) { std::strncpy(key, name, sizeof key - 1); }
-  char key[512] = {};
-  uint32_t flags = 0;
-  Value value;
-};
-static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
-
-using OnEnd = void (*)(Status, void*);
-
-[[noreturn]] void fail(ErrorCode code, std::string reason) {
-  throw Error(code, "pmix", std::move(reason),
-              "set ROPEWALK_COORDINATOR=host:port on every rank, or start the ranks with "
-              "`ropewalk run`");
-}
-
-Value flag() {
-  Value value(kTypeBool);
-  value.flag = true;
-  return value;
-}
-
-/// The launcher's, of just its version, where this process may look at what the launcher has
-/// mapped; or else the system's. MPI may have loaded one, which is taken before any other.
-std::vector<std::string> library_names() {
-  const std::string name = "libpmix.so.2";
-  std::ifstream maps(fmt::format("/proc/{}/maps", ::getppid()));
-  for (std::string line; std::getline(maps, line);) {
-    const size_t path = line.find('/');
-    if (path != std::string::npos && line.find('/' + name) != std::string::npos)
-      return {line.substr(path), name};
-  }
-  return {name};
-}
-
-/// A call that the library ends on a thread of its own, perhaps after nobody waits any more.
-struct PendingCall {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::optional<Status> status;
-
-  static void on_end(Status status, void* pending) {
-    const std::unique_ptr<std::shared_ptr<PendingCall>> owner(
-        static_cast<std::shared_ptr<PendingCall>*>(pending));
-    const std::lock_guard lock((*owner)->mutex);
-    (*owner)->status = status;
-    (*owner)->changed.notify_all();
-  }
-};
-
-struct Library {
-  Library();
-
-  void check(const char* call, Status status) const {
-    if (status != kSuccess)
-      fail(ErrorCode::unavailable, fmt::format("the launcher's PMIx answers {} with {} ({})", call,
-                                               error_string(status), status));
-  }
-  Proc everyone() const {
-    Proc proc = own;
-    proc.rank = kRankWildcard;
-    return proc;
-  }
-  /// The caller has to free it, and what it points to.
-  Value* get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const;
-
-  Proc own;
-  Status (*init)(Proc*, const Info*, size_t) = nullptr;
-  Status (*finalize)(const Info*, size_t) = nullptr;
-  Status (*put)(uint8_t scope, const char* key, Value*) = nullptr;
-  Status (*commit)() = nullptr;
-  Status (*fence)(const Proc*, size_t, const Info*, size_t, OnEnd, void*) = nullptr;
-  Status (*get_value)(const Proc*, const char* key, const Info*, size_t, Value**) = nullptr;
-  const char* (*error_string)(Status) = nullptr;
-};
-
-Library::Library() {
-  SharedLibrary library(library_names());
-  library.find("PMIx_Init", init);
-  library.find("PMIx_Finalize", finalize);
-  library.find("PMIx_Put", put);
-  library.find("PMIx_Commit", commit);
-  library.find("PMIx_Fence_nb", fence);
-  library.find("PMIx_Get", get_value);
-  library.find("PMIx_Error_string", error_string);
-  if (!library.missing().empty())
-    throw Error(ErrorCode::unavailable, "pmix",
-                fmt::format("the launcher speaks PMIx (PMIX_NAMESPACE, PMIX_RANK), and its library "
-                            "cannot be loaded: {}",
-                            library.missing()),
-                "install libpmix2, or have LD_LIBRARY_PATH name its folder, or set "
-                "ROPEWALK_COORDINATOR=host:port on every rank");
-}
-
-Value* Library::get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const {
-  Value limit(kTypeInt);
-  limit.integer = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(timeout).count());
-  const Info info(kTimeout, limit);
-  Value* value = nullptr;
-  check(fmt::format("PMIx_Get of {}", key).c_str(), get_value(&of, key, &info, 1, &value));
-  return value;
-}
-
-}  // namespace pmix
+}  // namespace
 
 Pmix::Pmix(std::chrono::nanoseconds timeout)
     : timeout_(timeout), library_(std::make_unique<pmix::Library>()) {
   library_->check("PMIx_Init (PMIX_NAMESPACE, PMIX_RANK, PMIX_SERVER_*)",
                   library_->init(&library_->own, nullptr, 0));
+  events_ = std::make_unique<pmix::EndEvents>(*library_);
 }
 
 Pmix::~Pmix() {
-  if (!process_.is_forked()) library_->finalize(nullptr, 0);
+  if (process_.is_forked()) return;
+  events_->close();
+  library_->finalize(nullptr, 0);
+}
+
+EndedRanks* Pmix::ended_ranks() {
+  return &events_->ended_ranks();
 }
 
 std::string Pmix::library_path() {
@@ -171,7 +49,7 @@ int Pmix::rank() const {
 }
 
 int Pmix::size() {
-  pmix::Value* value = library_->get(library_->everyone(), pmix::kJobSize, timeout_);
+  pmix::Value* value = library_->get(library_->everyone(), "pmix.job.size", timeout_);
   const bool is_number = value->type == pmix::kTypeUint32;
   const uint32_t size = value->uint32;
   std::free(value);
@@ -200,23 +78,38 @@ std::string Pmix::get(const std::string& key) {
   return text;
 }
 
+/// As the ranks meet that are left, also where the fence tells that others have ended, but not
+/// which: rank 0 names who does not join.
 void Pmix::barrier() {
-  const auto pending = std::make_shared<pmix::PendingCall>();
-  auto* const owner = new std::shared_ptr<pmix::PendingCall>(pending);
-  const pmix::Info collect(pmix::kCollectData, pmix::flag());
-  const pmix::Status begun =
-      library_->fence(nullptr, 0, &collect, 1, pmix::PendingCall::on_end, owner);
-  if (begun != pmix::kSuccess) delete owner;  // it is not called
+  const auto fence = std::make_shared<pmix::PendingCall>();
+  const pmix::Info collect("pmix.collect", pmix::flag());
+  const pmix::Status begun = pmix::PendingCall::begin(fence, [&](void* owner) {
+    return library_->fence(nullptr, 0, &collect, 1, pmix::PendingCall::on_end, owner);
+  });
   if (begun == pmix::kOperationSucceeded) return;
   library_->check("PMIx_Fence_nb", begun);
-  std::unique_lock lock(pending->mutex);
-  if (!pending->changed.wait_for(lock, timeout_, [&] { return pending->status.has_value(); }))
+  std::optional<EndedRank> ended;  // guarded by fence->mutex
+  const EndedRanks::Listening listening(events_->ended_ranks(), [&](const EndedRank& told) {
+    const std::lock_guard lock(fence->mutex);
+    ended = told;
+    fence->changed.notify_all();
+  });
+  std::unique_lock lock(fence->mutex);
+  fence->changed.wait_for(lock, timeout_, [&] { return fence->status || ended; });
+  const bool is_partial = fence->status == pmix::kPartialSuccess;
+  if (is_partial) fence->changed.wait_for(lock, kTellMax, [&] { return ended.has_value(); });
+  if (ended) throw Error(ended_before_joining(*ended, rank()));
+  if (!fence->status)
     pmix::fail(
         ErrorCode::timeout,
         fmt::format("the launcher's PMIx_Fence has not ended within {:.3g} s: have all ranks "
                     "started?",
                     std::chrono::duration<double>(timeout_).count()));
-  library_->check("PMIx_Fence", *pending->status);
+  if (is_partial)
+    log(LogLevel::warn, rank(), "ranks have ended before all had joined; PMIx does not say which");
+  else
+    library_->check("PMIx_Fence", *fence->status);
+  events_->note_met();
 }
 
 }  // namespace ropewalk::bootstrap

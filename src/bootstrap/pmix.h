@@ -14,8 +14,9 @@
 namespace ropewalk::bootstrap {
 
 namespace pmix {
+class EndEvents;
 struct Library;
-}
+}  // namespace pmix
 
 /// One client of the launcher's server, until its end. MPI in the same process may be another: PMIx
 /// counts them.
@@ -37,12 +38,15 @@ class Pmix final : public KeyValueStore {
   int size();
   void put(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key) override;
+  /// Throws Error(peer_lost) as soon as the launcher says that a rank has ended.
   void barrier() override;
+  EndedRanks* ended_ranks() override;
 
  private:
   const std::chrono::nanoseconds timeout_;
   const ForkGuard process_;
   const std::unique_ptr<pmix::Library> library_;
+  std::unique_ptr<pmix::EndEvents> events_;
 };
 
 }  // namespace ropewalk::bootstrap

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/control.h"
+#include "bootstrap/ended_ranks.h"
 #include "bootstrap/job_monitor.h"
 #include "bootstrap/net.h"
 #include "bootstrap/socket_broker.h"
@@ -172,7 +173,8 @@ World::~World() = default;
 
 std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& config,
                                    TransportInfos transport_infos,
-                                   std::shared_ptr<Predecessor> predecessor) {
+                                   std::shared_ptr<Predecessor> predecessor,
+                                   EndedRanks* ended_ranks) {
   start_cryptography();
   std::unique_ptr<World> world(new World(identity.rank, identity.size, config));
   if (identity.size == 1) {
@@ -204,6 +206,13 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   setup.record = std::move(record);
   world->control_ = std::make_unique<Control>(std::move(setup), *world->monitor_, *world->parts_,
                                               *world->socket_broker_);
+  std::optional<EndedRanks::Listening> listening;
+  if (ended_ranks != nullptr)
+    listening.emplace(*ended_ranks,
+                      [&monitor = *world->monitor_, &identity](const EndedRank& ended) {
+                        if (ended.rank < identity.size)
+                          monitor.report(ended_before_joining(ended, identity.rank));
+                      });
   try {
     world->control_->wait_joined();
   } catch (const Error&) {

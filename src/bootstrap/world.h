@@ -78,6 +78,7 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
 
 namespace bootstrap {
 class Control;
+class EndedRanks;
 class JobMonitor;
 class Part;
 class Parts;
@@ -103,10 +104,12 @@ class World {
   /// has reached rank 0: mismatch (sizes, ranks), timeout (names the ranks that never came),
   /// refused (key, version), peer_lost. Looking up the coordinator's name may take longer, as long
   /// as the resolver does.
-  /// A next epoch fails soon where a member of `predecessor` ends meanwhile.
+  /// A next epoch fails soon where a member of `predecessor` ends meanwhile; any join where one of
+  /// `ended_ranks` does.
   static std::unique_ptr<World> join(const JobIdentity& identity, const Config& config,
                                      TransportInfos transport_infos,
-                                     std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr);
+                                     std::shared_ptr<bootstrap::Predecessor> predecessor = nullptr,
+                                     bootstrap::EndedRanks* ended_ranks = nullptr);
   ~World();
 
   int rank() const { return rank_; }

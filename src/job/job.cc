@@ -71,7 +71,8 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
   coordinator_ = !identity.coordinator.empty()
                      ? identity.coordinator
                      : options.coordinator.value_or(config_.coordinator.value_or(std::string()));
-  world_ = World::join(identity, config_, std::move(infos), std::move(predecessor));
+  world_ = World::join(identity, config_, std::move(infos), std::move(predecessor),
+                       until_all_have_joined.ended_ranks);
   set_up([this] {
     meet_others();
     make_transports(world_->records());

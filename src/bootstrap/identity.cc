@@ -103,6 +103,8 @@ struct Launcher {
   const char* rank;                            // the variables that it sets
   const char* size = nullptr;                  // null: it does not tell
   bool (*runs_here)(const Lookup&) = nullptr;  // null: wherever `rank` is set
+  const char* mark = nullptr;                  // one that it sets wherever it sets `rank`
+  const char* elsewhere = nullptr;             // said where it does not run here; null: nothing
 };
 
 /// A true torchrun is the innermost launcher where there are several (srun torchrun; torchrun in a
@@ -112,14 +114,17 @@ struct Launcher {
 /// only one process runs; the step's node list tells the two apart.
 constexpr Launcher kLaunchers[] = {
     {"torchrun", Level::process, "RANK", "WORLD_SIZE", is_in_torchrun},
-    {"Open MPI", Level::job, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"Open MPI", Level::job, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr,
+     "OMPI_COMM_WORLD_SIZE"},
     {"PMIx", Level::job, "PMIX_RANK", "SLURM_NTASKS", has_slurms_pmix},
-    {"PMIx", Level::job, "PMIX_RANK", nullptr, has_pmix},
-    {"PMI", Level::job, "PMI_RANK", "PMI_SIZE"},
-    {"Slurm", Level::host, "SLURM_PROCID", "SLURM_NTASKS", is_in_slurm_step},
+    {"PMIx", Level::job, "PMIX_RANK", nullptr, has_pmix, "PMIX_NAMESPACE",
+     "PMIX_NAMESPACE is not set"},
+    {"PMI", Level::job, "PMI_RANK", "PMI_SIZE", nullptr, "PMI_SIZE"},
+    {"Slurm", Level::host, "SLURM_PROCID", "SLURM_NTASKS", is_in_slurm_step, "SLURM_STEP_NODELIST",
+     "this is no process of a step of srun's"},
     {"PALS", Level::host, "PALS_RANKID"},
     {"Kubernetes", Level::host, "JOB_COMPLETION_INDEX"},
-    {"torchrun", Level::script, "RANK", "WORLD_SIZE"},
+    {"torchrun", Level::script, "RANK", "WORLD_SIZE", nullptr, "WORLD_SIZE"},
 };
 
 /// What one launcher says; what it does not say stays empty.
@@ -140,11 +145,21 @@ struct Found {
   }
 };
 
-/// All that name a rank, the one that counts first.
-std::vector<Found> find_launchers(const Lookup& get) {
+/// "Slurm's SLURM_PROCID=1 (this is no process of a step of srun's)".
+std::string passed_over(const Launcher& launcher, const Lookup& get, std::string_view why) {
+  return fmt::format("{}'s {}={} ({})", launcher.name, launcher.rank,
+                     variable(get, launcher.rank).value_or(""), why);
+}
+
+/// All that name a rank, the one that counts first; `others`: those whose rank is none here.
+std::vector<Found> find_launchers(const Lookup& get, std::vector<std::string>& others) {
   std::vector<Found> all;
   for (const Launcher& launcher : kLaunchers) {
-    if (launcher.runs_here != nullptr && !launcher.runs_here(get)) continue;
+    if (launcher.runs_here != nullptr && !launcher.runs_here(get)) {
+      if (launcher.elsewhere != nullptr && variable(get, launcher.rank))
+        others.push_back(passed_over(launcher, get, launcher.elsewhere));
+      continue;
+    }
     Found found{&launcher, rank_in(get, launcher.rank), {}};
     if (launcher.size != nullptr) found.size = size_in(get, launcher.size);
     // A true torchrun sets both; its variables may have been handed on to another launcher's ranks.
@@ -153,25 +168,55 @@ std::vector<Found> find_launchers(const Lookup& get) {
       return std::string_view(other.launcher->rank) == launcher.rank;
     });
     const bool is_doubtful = launcher.level == Level::script && !found.size && !all.empty();
-    if (found.rank && !is_half && !is_said && !is_doubtful) all.push_back(found);
+    if (found.rank && is_doubtful && !is_said)
+      others.push_back(passed_over(launcher, get, fmt::format("{} is not set", launcher.size)));
+    else if (found.rank && !is_half && !is_said)
+      all.push_back(found);
   }
   // One that has started a single process has started another launcher, where there is one.
   std::stable_partition(all.begin(), all.end(), [](const Found& found) { return found.size != 1; });
   return all;
 }
 
+/// Why `taken` counts and `other` does not; empty: they contradict each other.
+std::string reason_against(const Found& other, const Found& taken) {
+  if (other.rank == taken.rank && (!other.size || !taken.size || other.size == taken.size))
+    return fmt::format("{} says the same", taken.launcher->name);
+  if (other.size == 1 && taken.size.value_or(1) != 1)
+    return fmt::format("it has started one process, and {} the ranks", taken.launcher->name);
+  if (other.launcher->level < taken.launcher->level)
+    return fmt::format("{} runs within it", taken.launcher->name);
+  return {};
+}
+
 /// Of two launchers that could not have run one within the other, one has left its variables here.
 void check_agreement(const std::vector<Found>& all) {
   for (const Found& other : all) {
     const Found& taken = all[0];
-    const bool agree =
-        other.rank == taken.rank && (!other.size || !taken.size || other.size == taken.size);
-    const bool is_outer = other.launcher->level < taken.launcher->level ||
-                          (other.size == 1 && taken.size.value_or(1) != 1);
-    if (!agree && !is_outer)
+    if (reason_against(other, taken).empty())
       fail(fmt::format("two launchers disagree: {}, and {}", taken.text(), other.text()),
            "unset those of the launcher that does not run these ranks, or set ROPEWALK_RANK and "
            "ROPEWALK_SIZE");
+  }
+}
+
+/// Where nothing names a rank: what a launcher has set on each, and only a part of which is here,
+/// would make each a job of one. Not so the variables of Slurm outside its steps: an allocation's
+/// shell has them, and a batch script.
+void refuse_half(const Lookup& get) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.mark == nullptr) continue;
+    const bool has_rank = variable(get, launcher.rank).has_value();
+    const auto mark = variable(get, launcher.mark);
+    const bool is_of_one = mark == "1" && launcher.mark == launcher.size;
+    const bool is_outside = launcher.level == Level::host && !launcher.runs_here(get);
+    if (has_rank == mark.has_value() || is_of_one || is_outside) continue;
+    const char* const present = has_rank ? launcher.rank : launcher.mark;
+    fail(fmt::format("{}={} is set, and {} is not, although {} sets both", present,
+                     *variable(get, present), has_rank ? launcher.mark : launcher.rank,
+                     launcher.name),
+         "hand on all variables of the launcher, or unset what another has left; for a process on "
+         "its own set ROPEWALK_RANK=0 and ROPEWALK_SIZE=1");
   }
 }
 
@@ -189,14 +234,35 @@ struct Job {
   }
 };
 
-void check(const Job& job) {
+/// Those of ROPEWALK_RANK and ROPEWALK_SIZE that complete `job`.
+std::string names_of(const Config& config, const Job& job) {
+  const bool has_rank = config.rank && !job.rank, has_size = config.size && !job.size;
+  return fmt::format("{}{}{}", has_rank ? "ROPEWALK_RANK" : "", has_rank && has_size ? ", " : "",
+                     has_size ? "ROPEWALK_SIZE" : "");
+}
+
+/// Launchers that have left variables here, whatever they say: `source` comes first.
+std::vector<std::string> all_passed_over(const Lookup& get, std::string_view source) {
+  std::vector<std::string> all;
+  for (const Launcher& launcher : kLaunchers) {
+    std::string text = passed_over(launcher, get, fmt::format("{} comes first", source));
+    if (variable(get, launcher.rank) && std::ranges::count(all, text) == 0)
+      all.push_back(std::move(text));
+  }
+  return all;
+}
+
+void check(const Job& job, const Found& launcher) {
   if (job.size && !job.rank)
     fail(fmt::format("the job's size is {} ({}), but this process's rank is not known", *job.size,
                      job.source),
          "set ROPEWALK_RANK, or start the ranks with `ropewalk run` or another launcher");
   if (!job.size)
-    fail(fmt::format("this process's rank is {} ({}), but the job's size is not known", *job.rank,
-                     job.source),
+    fail(fmt::format("this process's rank is {} ({}), but the job's size is not known{}", *job.rank,
+                     job.source,
+                     launcher.launcher != nullptr && launcher.launcher->size != nullptr
+                         ? fmt::format(": {} is not set", launcher.launcher->size)
+                         : ""),
          "set ROPEWALK_SIZE (1 for a process on its own, with ROPEWALK_RANK=0)");
   if (*job.rank < 0 || *job.size < 0 || (*job.size > 0 && *job.rank >= *job.size))
     fail(fmt::format("rank {} is out of range for a job of {} ({})", *job.rank, *job.size,
@@ -283,17 +349,23 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
     fail(fmt::format("the job's size is {} (options)", *options.size), "a job has 1 rank or more");
   Job job;
   job.complete(options.rank, options.size, "options");
-  job.complete(config.rank, config.size, "ROPEWALK_*");
+  job.complete(config.rank, config.size, names_of(config, job));
   Found launcher;
   JobIdentity identity;
-  if (!job.rank || !job.size) {
-    const std::vector<Found> all = find_launchers(get);
+  if (job.rank && job.size) {
+    identity.passed_over = all_passed_over(get, job.source);
+  } else {
+    const std::vector<Found> all = find_launchers(get, identity.passed_over);
+    if (all.empty() && !job.rank && !job.size) refuse_half(get);
     if (!all.empty()) {
       if (!job.rank) check_agreement(all);
       launcher = all[0];
       job.complete(launcher.rank, launcher.size, launcher.names());
-      for (const Found& other : std::span(all).subspan(1))
-        identity.passed_over.push_back(other.text());
+      for (const Found& other : std::span(all).subspan(1)) {
+        const std::string why = reason_against(other, launcher);
+        identity.passed_over.push_back(
+            fmt::format("{} ({})", other.text(), why.empty() ? job.source + " comes first" : why));
+      }
     }
     const bool is_told = options.coordinator || options.coordinator_fd || config.coordinator ||
                          config.coordinator_fd;
@@ -307,7 +379,7 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
     identity.source = job.size ? job.source : "nothing set: a job of one";
     return identity;
   }
-  check(job);
+  check(job, launcher);
   identity.rank = *job.rank;
   identity.size = *job.size;
   identity.source = job.source;

@@ -212,7 +212,99 @@ TEST(JobIdentity, AJobOfMpirunWithinASlurmStepIsMpiruns) {
                 {"PMIX_NAMESPACE", "prterun-1"}});
   EXPECT_EQ(find(table).rank, 1);
   EXPECT_EQ(find(table).size, 2);
-  EXPECT_EQ(find(table).passed_over.back(), "Slurm's SLURM_PROCID=2, SLURM_NTASKS=4");
+  EXPECT_EQ(find(table).passed_over.back(),
+            "Slurm's SLURM_PROCID=2, SLURM_NTASKS=4 (Open MPI runs within it)");
+}
+
+TEST(JobIdentity, LaunchersThatAreNotTakenAreToldWithTheReason) {
+  const Table open_mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                          {"PMIX_RANK", "1"},
+                          {"PMIX_NAMESPACE", "prterun-1"}};
+  EXPECT_EQ(describe(find(open_mpi)),
+            "Open MPI's OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: rank 1 of 2, coordinator told "
+            "by the launcher's PMIx server (PMIX_NAMESPACE); not taken: PMIx's PMIX_RANK=1 (Open "
+            "MPI says the same)");
+  const auto expect_reason = [&](Table other, const std::string& reason) {
+    other.insert(open_mpi.begin(), open_mpi.end());
+    expect_mention(describe(find(other)), ("; not taken: " + reason).c_str());
+  };
+  expect_reason({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
+                "Slurm's SLURM_PROCID=0 (this is no process of a step of srun's)");
+  expect_reason({{"RANK", "0"}}, "torchrun's RANK=0 (WORLD_SIZE is not set)");
+  Table outer = slurm_table();
+  outer["SLURM_PROCID"] = "0";
+  outer["SLURM_NTASKS"] = "1";
+  expect_reason(outer,
+                "Slurm's SLURM_PROCID=0, SLURM_NTASKS=1 (it has started one process, and Open MPI "
+                "the ranks)");
+  Table without_pmix = open_mpi;
+  without_pmix.erase("PMIX_NAMESPACE");
+  Config config;
+  config.coordinator = "a:1";
+  expect_mention(describe(find(without_pmix, {}, config)), "PMIX_RANK=1 (PMIX_NAMESPACE is not");
+  config.rank = 0;
+  config.size = 4;
+  expect_mention(
+      describe(find(open_mpi, {}, config)),
+      "ROPEWALK_RANK, ROPEWALK_SIZE: rank 0 of 4, coordinator a:1; not taken: Open MPI's "
+      "OMPI_COMM_WORLD_RANK=1 (ROPEWALK_RANK, ROPEWALK_SIZE comes first)");
+}
+
+// A size without a rank made each rank a job of one.
+TEST(JobIdentity, APartOfALaunchersVariablesIsAnError) {
+  struct Half {
+    const char *present, *value, *missing;
+  };
+  for (const Half& half : {Half{"OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_RANK"},
+                           Half{"PMI_SIZE", "4", "PMI_RANK"}, Half{"WORLD_SIZE", "4", "RANK"},
+                           Half{"PMIX_NAMESPACE", "prterun-1", "PMIX_RANK"},
+                           Half{"PMIX_RANK", "1", "PMIX_NAMESPACE"}}) {
+    const std::string text =
+        fmt::format("{}={} is set, and {} is not", half.present, half.value, half.missing);
+    expect_mention(complaint({{half.present, half.value}}), text.c_str());
+    Table slurm = slurm_table();
+    slurm[half.present] = half.value;
+    EXPECT_EQ(find(slurm).rank, 2) << half.present;
+  }
+  Table step = slurm_table();
+  step.erase("SLURM_PROCID");
+  expect_mention(complaint(step),
+                 "SLURM_STEP_NODELIST=node[03-04] is set, and SLURM_PROCID is not");
+  expect_mention(complaint({{"OMPI_COMM_WORLD_RANK", "1"}}), "OMPI_COMM_WORLD_SIZE is not set");
+}
+
+TEST(JobIdentity, WhatIsNoPartOfAJobIsAJobOfOne) {
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"})
+    EXPECT_EQ(find({{size, "1"}}).size, 1) << size;
+  Table shell = slurm_table();  // salloc's
+  shell.erase("SLURM_PROCID");
+  shell.erase("SLURM_STEP_ID");
+  shell.erase("SLURM_STEP_NODELIST");
+  EXPECT_EQ(find(shell).size, 1);
+  shell = slurm_table();  // the same, in a step of its own
+  shell.erase("SLURM_PROCID");
+  shell["SLURM_STEP_ID"] = "4294967290";
+  EXPECT_EQ(find(shell).size, 1);
+  Config config;
+  config.rank = 0;
+  config.size = 1;
+  EXPECT_EQ(find({{"PMI_SIZE", "4"}}, {}, config).size, 1);
+}
+
+TEST(JobIdentity, AnOddRankOfRopewalksVariablesNamesThem) {
+  Config config;
+  config.size = 4;
+  const auto expect_reason = [&](const Table& table, const char* reason) {
+    expect_mention(complaint(table, {}, config), reason);
+  };
+  expect_reason({}, "the job's size is 4 (ROPEWALK_SIZE), but this process's rank is not known");
+  expect_reason({{"RANK", "4"}},
+                "rank 4 is out of range for a job of 4 (ROPEWALK_SIZE; torchrun's");
+  config.rank = 4;
+  expect_reason({}, "rank 4 is out of range for a job of 4 (ROPEWALK_RANK, ROPEWALK_SIZE)");
+  config.size.reset();
+  expect_reason({}, "this process's rank is 4 (ROPEWALK_RANK), but the job's size is not known");
 }
 
 TEST(JobIdentity, SlurmBatchScriptIsAJobOfOne) {

@@ -53,7 +53,8 @@ enum class MeetingPlace : uint8_t {
   munge,        // at `coordinator` rank 0 tells it to ranks of the same user; and the job's key
 };
 
-/// Rank, size and coordinator as found, and where they came from ("ROPEWALK_*", "torchrun", ...).
+/// Rank, size and coordinator as found, and where they came from ("ROPEWALK_RANK, ROPEWALK_SIZE",
+/// "Slurm's SLURM_PROCID, SLURM_NTASKS").
 struct JobIdentity {
   int rank = 0;
   int size = 1;             // 0: PMIx tells
@@ -62,8 +63,9 @@ struct JobIdentity {
   std::string source;
   MeetingPlace meeting = MeetingPlace::coordinator;
   int pmi_fd = -1;
-  std::string launcher_job = {};              // PMI_JOBID; Slurm's job and step
-  std::vector<std::string> passed_over = {};  // other launchers that have left variables here
+  std::string launcher_job = {};  // PMI_JOBID; Slurm's job and step
+  /// Other launchers' variables, and why they do not count.
+  std::vector<std::string> passed_over = {};
 };
 
 /// In words, as `ropewalk env` and `doctor` print it.
@@ -72,8 +74,8 @@ std::string describe(const JobIdentity& identity);
 /// Explicit options, then ROPEWALK_*, torchrun (where TORCHELASTIC_RUN_ID shows that it runs: it is
 /// the innermost launcher), Open MPI, PMIx, PMI, Slurm, PALS, Kubernetes, RANK and WORLD_SIZE
 /// alone; then a job of one. Throws Error(invalid_argument) that names variables and values when
-/// they contradict each other or the rank is out of range, or when a size is known but no
-/// coordinator.
+/// they contradict each other, are a part of what a launcher sets, or the rank is out of range, or
+/// when a size is known but no coordinator.
 JobIdentity find_identity(const Options& options, const Config& config, const Lookup& get);
 
 namespace bootstrap {

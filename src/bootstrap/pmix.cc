@@ -15,8 +15,34 @@
 namespace ropewalk::bootstrap {
 namespace {
 
-/// A fence that ranks have left ends before the launcher says which.
+/// A call may fail because a rank has ended, before the launcher says so.
 constexpr std::chrono::seconds kTellMax(1);
+
+/// Waits for the end of a call, or the launcher's word that a rank has ended.
+class Wait {
+ public:
+  Wait(std::shared_ptr<pmix::PendingCall> call, EndedRanks& ranks)
+      : call_(std::move(call)), listening_(ranks, [this](const EndedRank& told) {
+          const std::lock_guard lock(call_->mutex);
+          ended_ = told;
+          call_->changed.notify_all();
+        }) {}
+
+  /// The status of the call; nothing: it has none yet. Throws Error(peer_lost) that names the rank.
+  std::optional<pmix::Status> end(std::chrono::nanoseconds timeout, int own_rank) {
+    std::unique_lock lock(call_->mutex);
+    call_->changed.wait_for(lock, timeout, [this] { return call_->status || ended_; });
+    if (call_->status.value_or(pmix::kSuccess) != pmix::kSuccess)
+      call_->changed.wait_for(lock, kTellMax, [this] { return ended_.has_value(); });
+    if (ended_) throw Error(ended_before_joining(*ended_, own_rank));
+    return call_->status;
+  }
+
+ private:
+  const std::shared_ptr<pmix::PendingCall> call_;
+  std::optional<EndedRank> ended_;  // guarded by call_->mutex
+  const EndedRanks::Listening listening_;
+};
 
 }  // namespace
 
@@ -68,14 +94,21 @@ void Pmix::put(const std::string& key, const std::string& value) {
 std::string Pmix::get(const std::string& key) {
   pmix::Proc rank_zero = library_->own;
   rank_zero.rank = 0;
-  pmix::Value* value = library_->get(rank_zero, key.c_str(), timeout_);
-  const bool is_text = value->type == pmix::kTypeString && value->string != nullptr;
-  const std::string text = is_text ? value->string : "";
-  if (is_text) std::free(value->string);
-  std::free(value);
-  if (!is_text)
+  const pmix::Info limit = pmix::time_limit(timeout_);
+  const auto call = std::make_shared<pmix::PendingCall>();
+  const pmix::Status begun = pmix::PendingCall::begin(call, [&](void* owner) {
+    return library_->get_nb(&rank_zero, key.c_str(), &limit, 1, pmix::PendingCall::on_value, owner);
+  });
+  library_->check("PMIx_Get_nb", begun);
+  const auto status = Wait(call, events_->ended_ranks()).end(timeout_, rank());
+  if (status != pmix::kSuccess)
+    throw Error({ErrorCode::timeout, "pmix",
+                 fmt::format("rank 0 has not said where it listens (PMIx_Get of {}: {})", key,
+                             status ? library_->error_string(*status) : "no answer"),
+                 "look at rank 0's own output", rank(), 0});
+  if (!call->text)
     pmix::fail(ErrorCode::unavailable, fmt::format("rank 0's {} is no text in PMIx", key));
-  return text;
+  return *call->text;
 }
 
 /// As the ranks meet that are left, also where the fence tells that others have ended, but not
@@ -86,29 +119,21 @@ void Pmix::barrier() {
   const pmix::Status begun = pmix::PendingCall::begin(fence, [&](void* owner) {
     return library_->fence(nullptr, 0, &collect, 1, pmix::PendingCall::on_end, owner);
   });
-  if (begun == pmix::kOperationSucceeded) return;
-  library_->check("PMIx_Fence_nb", begun);
-  std::optional<EndedRank> ended;  // guarded by fence->mutex
-  const EndedRanks::Listening listening(events_->ended_ranks(), [&](const EndedRank& told) {
-    const std::lock_guard lock(fence->mutex);
-    ended = told;
-    fence->changed.notify_all();
-  });
-  std::unique_lock lock(fence->mutex);
-  fence->changed.wait_for(lock, timeout_, [&] { return fence->status || ended; });
-  const bool is_partial = fence->status == pmix::kPartialSuccess;
-  if (is_partial) fence->changed.wait_for(lock, kTellMax, [&] { return ended.has_value(); });
-  if (ended) throw Error(ended_before_joining(*ended, rank()));
-  if (!fence->status)
+  std::optional<pmix::Status> status(pmix::kSuccess);
+  if (begun != pmix::kOperationSucceeded) {
+    library_->check("PMIx_Fence_nb", begun);
+    status = Wait(fence, events_->ended_ranks()).end(timeout_, rank());
+  }
+  if (!status)
     pmix::fail(
         ErrorCode::timeout,
         fmt::format("the launcher's PMIx_Fence has not ended within {:.3g} s: have all ranks "
                     "started?",
                     std::chrono::duration<double>(timeout_).count()));
-  if (is_partial)
+  if (*status == pmix::kPartialSuccess)
     log(LogLevel::warn, rank(), "ranks have ended before all had joined; PMIx does not say which");
   else
-    library_->check("PMIx_Fence", *fence->status);
+    library_->check("PMIx_Fence", *status);
   events_->note_met();
 }
 

@@ -56,6 +56,12 @@ Info::Info(const char* name, Value what) : value(what) {
   std::strncpy(key, name, sizeof key - 1);
 }
 
+Info time_limit(std::chrono::nanoseconds timeout) {
+  Value limit(kTypeInt);
+  limit.integer = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(timeout).count());
+  return {"pmix.timeout", limit};
+}
+
 Library::Library() {
   SharedLibrary library(library_names());
   library.find("PMIx_Init", init);
@@ -64,6 +70,7 @@ Library::Library() {
   library.find("PMIx_Commit", commit);
   library.find("PMIx_Fence_nb", fence);
   library.find("PMIx_Get", get_value);
+  library.find("PMIx_Get_nb", get_nb);
   library.find("PMIx_Register_event_handler", register_handler);
   library.find("PMIx_Deregister_event_handler", deregister_handler);
   library.find("PMIx_Notify_event", notify);
@@ -78,11 +85,9 @@ Library::Library() {
 }
 
 Value* Library::get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const {
-  Value limit(kTypeInt);
-  limit.integer = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(timeout).count());
-  const Info info("pmix.timeout", limit);
+  const Info limit = time_limit(timeout);
   Value* value = nullptr;
-  check(fmt::format("PMIx_Get of {}", key).c_str(), get_value(&of, key, &info, 1, &value));
+  check(fmt::format("PMIx_Get of {}", key).c_str(), get_value(&of, key, &limit, 1, &value));
   return value;
 }
 
@@ -98,14 +103,35 @@ Proc Library::everyone() const {
   return proc;
 }
 
-void PendingCall::on_registered(Status status, size_t handler, void* owner) {
+namespace {
+
+/// `fill` stores what it has brought.
+template <class Fill>
+void end(Status status, void* owner, Fill&& fill) {
   const std::unique_ptr<std::shared_ptr<PendingCall>> pending(
       static_cast<std::shared_ptr<PendingCall>*>(owner));
   PendingCall& call = **pending;
   const std::lock_guard lock(call.mutex);
+  fill(call);
   call.status = status;
-  call.handler = handler;
   call.changed.notify_all();
+}
+
+}  // namespace
+
+void PendingCall::on_end(Status status, void* owner) {
+  end(status, owner, [](PendingCall&) {});
+}
+
+void PendingCall::on_value(Status status, const Value* value, void* owner) {
+  end(status, owner, [&](PendingCall& call) {
+    const bool is_text = status == kSuccess && value != nullptr && value->type == kTypeString;
+    if (is_text && value->string != nullptr) call.text = value->string;
+  });
+}
+
+void PendingCall::on_registered(Status status, size_t handler, void* owner) {
+  end(status, owner, [&](PendingCall& call) { call.handler = handler; });
 }
 
 bool PendingCall::wait(std::chrono::nanoseconds timeout) {

@@ -48,7 +48,11 @@ struct Info {
 };
 static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
 
+/// Of a call, in whole seconds.
+Info time_limit(std::chrono::nanoseconds timeout);
+
 using OnEnd = void (*)(Status, void*);
+using OnValue = void (*)(Status, const Value*, void*);
 using OnRegistered = void (*)(Status, size_t handler, void*);
 using OnHandled = void (*)(Status, Info* results, size_t, OnEnd, void*, void* event);
 using EventHandler = void (*)(size_t handler, Status, const Proc* source, Info*, size_t,
@@ -73,6 +77,7 @@ struct Library {
   Status (*commit)() = nullptr;
   Status (*fence)(const Proc*, size_t, const Info*, size_t, OnEnd, void*) = nullptr;
   Status (*get_value)(const Proc*, const char* key, const Info*, size_t, Value**) = nullptr;
+  Status (*get_nb)(const Proc*, const char* key, const Info*, size_t, OnValue, void*) = nullptr;
   Status (*register_handler)(const Status*, size_t, const Info*, size_t, EventHandler, OnRegistered,
                              void*) = nullptr;
   Status (*deregister_handler)(size_t, OnEnd, void*) = nullptr;
@@ -83,8 +88,8 @@ struct Library {
 
 /// A call that the library ends on a thread of its own, perhaps after nobody waits any more.
 struct PendingCall {
-  /// What `call(owner)` answers. Where that is success, the library owes `on_end`, or
-  /// `on_registered`, with this owner.
+  /// What `call(owner)` answers. Where that is success, the library owes one of the functions below
+  /// with this owner.
   template <class Call>
   static Status begin(const std::shared_ptr<PendingCall>& pending, Call&& call) {
     auto owner = std::make_unique<std::shared_ptr<PendingCall>>(pending);
@@ -92,7 +97,8 @@ struct PendingCall {
     if (begun == kSuccess) std::ignore = owner.release();
     return begun;
   }
-  static void on_end(Status status, void* owner) { on_registered(status, 0, owner); }
+  static void on_end(Status status, void* owner);
+  static void on_value(Status status, const Value* value, void* owner);
   static void on_registered(Status status, size_t handler, void* owner);
 
   /// Whether it has ended in time.
@@ -100,8 +106,9 @@ struct PendingCall {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Status> status;  // guarded by mutex
-  size_t handler = 0;            // guarded by mutex: of a registration
+  std::optional<Status> status;     // guarded by mutex
+  size_t handler = 0;               // of a registration; constant once there is a status
+  std::optional<std::string> text;  // of a value that is text; likewise
 };
 
 }  // namespace ropewalk::bootstrap::pmix

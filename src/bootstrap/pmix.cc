@@ -19,9 +19,9 @@ namespace {
 constexpr std::chrono::seconds kTellMax(1);
 
 /// Waits for the end of a call, or the launcher's word that a rank has ended.
-class Wait {
+class WaitForCall {
  public:
-  Wait(std::shared_ptr<pmix::PendingCall> call, EndedRanks& ranks)
+  WaitForCall(std::shared_ptr<pmix::PendingCall> call, EndedRanks& ranks)
       : call_(std::move(call)), listening_(ranks, [this](const EndedRank& told) {
           const std::lock_guard lock(call_->mutex);
           ended_ = told;
@@ -100,7 +100,7 @@ std::string Pmix::get(const std::string& key) {
     return library_->get_nb(&rank_zero, key.c_str(), &limit, 1, pmix::PendingCall::on_value, owner);
   });
   library_->check("PMIx_Get_nb", begun);
-  const auto status = Wait(call, events_->ended_ranks()).end(timeout_, rank());
+  const auto status = WaitForCall(call, events_->ended_ranks()).end(timeout_, rank());
   if (status != pmix::kSuccess)
     throw Error({ErrorCode::timeout, "pmix",
                  fmt::format("rank 0 has not said where it listens (PMIx_Get of {}: {})", key,
@@ -122,7 +122,7 @@ void Pmix::barrier() {
   std::optional<pmix::Status> status(pmix::kSuccess);
   if (begun != pmix::kOperationSucceeded) {
     library_->check("PMIx_Fence_nb", begun);
-    status = Wait(fence, events_->ended_ranks()).end(timeout_, rank());
+    status = WaitForCall(fence, events_->ended_ranks()).end(timeout_, rank());
   }
   if (!status)
     pmix::fail(

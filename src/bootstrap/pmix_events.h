@@ -1,5 +1,7 @@
 // What PMIx tells of ranks that end. Launchers send these events where they are asked to
-// (`prterun --rtos recoverable,notifyerrors`); others end the whole job, or say nothing.
+// (`prterun --rtos recoverable,notifyerrors`); others end the whole job, or say nothing. PRRTE at
+// times loses that of a process that ends while others are still being started: then the time to
+// join tells.
 #pragma once
 
 #include <cstddef>

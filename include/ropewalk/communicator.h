@@ -133,7 +133,9 @@ class Plan : public internal::Handle {
 
 class Communicator {
  public:
-  /// Joins the job; returns when all ranks have. Throws Error within the timeout.
+  /// Joins the job; returns when all ranks have. Throws Error within the timeout. Called again it
+  /// joins another one of the same ranks, with connections and memory of its own: `split` and
+  /// `create_group` make communicators that share those.
   static std::unique_ptr<Communicator> create(const Options& options = {});
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -379,7 +379,19 @@ Descriptors count_descriptors(Communicator& comm) {
   return open;
 }
 
-TEST_P(AsyncEaOver, CostsNoDescriptorButForMemory) {
+/// Those whose descriptors and memory are the library's own.
+std::vector<std::string> own_transports_under_test() {
+  std::vector<std::string> transports = transports_under_test();
+  std::erase_if(transports, [](const std::string& one) { return one != "shm" && one != "tcp"; });
+  return transports;
+}
+
+class AsyncEaDescriptors : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AsyncEaDescriptors);
+INSTANTIATE_TEST_SUITE_P(Transports, AsyncEaDescriptors,
+                         ::testing::ValuesIn(own_transports_under_test()));
+
+TEST_P(AsyncEaDescriptors, AreThoseOfMemoryAlone) {
   run_ranks(3, GetParam(), [](Communicator& comm) {
     std::vector<std::unique_ptr<AsyncEa<float>>> made;
     const auto make = [&](bool works) {

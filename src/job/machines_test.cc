@@ -27,8 +27,9 @@ class Described {
  public:
   explicit Described(const std::string& path) {
     setenv("HWLOC_XMLFILE", path.c_str(), 1);
-    hwloc_topology_init(&topology_);
-    hwloc_topology_load(topology_);
+    EXPECT_EQ(hwloc_topology_init(&topology_), 0);
+    EXPECT_EQ(hwloc_topology_load(topology_), 0);
+    EXPECT_FALSE(hwloc_topology_is_thissystem(topology_)) << path;
   }
   ~Described() {
     hwloc_topology_destroy(topology_);

@@ -95,14 +95,14 @@ class StoreExchange {
     std::string all = own + '\n';
     for (const std::string& text : get(keys, 1, whole)) all += text + '\n';
     store_->set(prefix + "all", bytes_of(all));
-    clear_away();  // while the others go on
+    remove(keys);  // while the others go on
+    clear_away();
     last_ = prefix + "all";
-    for (const std::string& key : keys) store_->deleteKey(key);
     return lines_of(all);
   }
   /// Once all have read what was exchanged last.
   void clear_away() {
-    if (!last_.empty()) store_->deleteKey(std::exchange(last_, {}));
+    if (!last_.empty()) remove({std::exchange(last_, {})});
   }
 
  private:
@@ -122,25 +122,36 @@ class StoreExchange {
     for (;;) {
       const auto begin = Clock::now();
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - begin);
-      if (left.count() <= 0) throw_late(first_missing(keys, first));
+      if (left.count() <= 0) {
+        if (const size_t missing = first_missing(keys); missing < keys.size())
+          throw_late(first + missing);
+        return texts_of(keys);
+      }
       try {
         store_->wait(keys, std::min(left, kSlice));
-        std::vector<std::string> texts;
-        for (const auto& bytes : store_->multiGet(keys))
-          texts.emplace_back(bytes.begin(), bytes.end());
-        return texts;
+        return texts_of(keys);
       } catch (const std::exception&) {
         if (Clock::now() - begin < std::min(left, kSlice) / 2) throw;  // it did not wait
       }
       if (const auto failure = whole ? whole->failure() : std::nullopt) throw Error(*failure);
     }
   }
-  size_t first_missing(const std::vector<std::string>& keys, size_t first) {
-    for (const std::string& key : keys) {
-      if (!store_->check({key})) break;
-      ++first;
+  std::vector<std::string> texts_of(const std::vector<std::string>& keys) {
+    std::vector<std::string> texts;
+    for (const auto& bytes : store_->multiGet(keys)) texts.emplace_back(bytes.begin(), bytes.end());
+    return texts;
+  }
+  /// The index of the first that is not there; of none: keys.size().
+  size_t first_missing(const std::vector<std::string>& keys) {
+    const auto is_missing = [this](const std::string& key) { return !store_->check({key}); };
+    return static_cast<size_t>(std::ranges::find_if(keys, is_missing) - keys.begin());
+  }
+  /// What is left of them takes room, no more: the exchange has succeeded.
+  void remove(const std::vector<std::string>& keys) {
+    try {
+      for (const std::string& key : keys) store_->deleteKey(key);
+    } catch (const std::exception&) {
     }
-    return std::min(first, global_ranks_.size() - 1);  // the last may have come meanwhile
   }
   [[noreturn]] void throw_late(size_t rank) const {
     throw Error(Failure{ErrorCode::timeout, "process group",

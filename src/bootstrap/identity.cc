@@ -208,7 +208,8 @@ void refuse_half(const Lookup& get) {
     if (launcher.mark == nullptr) continue;
     const bool has_rank = variable(get, launcher.rank).has_value();
     const auto mark = variable(get, launcher.mark);
-    const bool is_of_one = mark == "1" && launcher.mark == launcher.size;
+    const bool is_size = std::string_view(launcher.mark) == (launcher.size ? launcher.size : "");
+    const bool is_of_one = mark == "1" && is_size;
     const bool is_outside = launcher.level == Level::host && !launcher.runs_here(get);
     if (has_rank == mark.has_value() || is_of_one || is_outside) continue;
     const char* const present = has_rank ? launcher.rank : launcher.mark;
@@ -245,7 +246,7 @@ std::string names_of(const Config& config, const Job& job) {
 std::vector<std::string> all_passed_over(const Lookup& get, std::string_view source) {
   std::vector<std::string> all;
   for (const Launcher& launcher : kLaunchers) {
-    std::string text = passed_over(launcher, get, fmt::format("{} comes first", source));
+    std::string text = passed_over(launcher, get, fmt::format("overridden by {}", source));
     if (variable(get, launcher.rank) && std::ranges::count(all, text) == 0)
       all.push_back(std::move(text));
   }
@@ -363,8 +364,8 @@ JobIdentity find_identity(const Options& options, const Config& config, const Lo
       job.complete(launcher.rank, launcher.size, launcher.names());
       for (const Found& other : std::span(all).subspan(1)) {
         const std::string why = reason_against(other, launcher);
-        identity.passed_over.push_back(
-            fmt::format("{} ({})", other.text(), why.empty() ? job.source + " comes first" : why));
+        identity.passed_over.push_back(fmt::format(
+            "{} ({})", other.text(), why.empty() ? "overridden by " + job.source : why));
       }
     }
     const bool is_told = options.coordinator || options.coordinator_fd || config.coordinator ||

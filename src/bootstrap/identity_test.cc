@@ -248,7 +248,7 @@ TEST(JobIdentity, LaunchersThatAreNotTakenAreToldWithTheReason) {
   expect_mention(
       describe(find(open_mpi, {}, config)),
       "ROPEWALK_RANK, ROPEWALK_SIZE: rank 0 of 4, coordinator a:1; not taken: Open MPI's "
-      "OMPI_COMM_WORLD_RANK=1 (ROPEWALK_RANK, ROPEWALK_SIZE comes first)");
+      "OMPI_COMM_WORLD_RANK=1 (overridden by ROPEWALK_RANK, ROPEWALK_SIZE)");
 }
 
 // A size without a rank made each rank a job of one.

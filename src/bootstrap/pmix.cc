@@ -92,12 +92,14 @@ void Pmix::put(const std::string& key, const std::string& value) {
 }
 
 std::string Pmix::get(const std::string& key) {
-  pmix::Proc rank_zero = library_->own;
-  rank_zero.rank = 0;
-  const pmix::Info limit = pmix::time_limit(timeout_);
   const auto call = std::make_shared<pmix::PendingCall>();
+  call->of = library_->own;
+  call->of.rank = 0;
+  call->key = key;
+  call->limit = pmix::time_limit(timeout_);
   const pmix::Status begun = pmix::PendingCall::begin(call, [&](void* owner) {
-    return library_->get_nb(&rank_zero, key.c_str(), &limit, 1, pmix::PendingCall::on_value, owner);
+    return library_->get_nb(&call->of, call->key.c_str(), &*call->limit, 1,
+                            pmix::PendingCall::on_value, owner);
   });
   library_->check("PMIx_Get_nb", begun);
   const auto status = WaitForCall(call, events_->ended_ranks()).end(timeout_, rank());

@@ -27,7 +27,7 @@ class Pmix final : public KeyValueStore {
   explicit Pmix(std::chrono::nanoseconds timeout);
   Pmix(const Pmix&) = delete;
   Pmix& operator=(const Pmix&) = delete;
-  /// Says goodbye, except in a forked child.
+  /// Finalizes, except in a forked child.
   ~Pmix() override;
 
   /// Which libpmix it would be. Throws Error(unavailable) where there is none.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 
 #include "bootstrap/ended_ranks.h"
 #include "bootstrap/pmix_library.h"
@@ -22,18 +22,20 @@ namespace ropewalk::bootstrap::pmix {
 /// epoch from the next.
 class EndEvents {
  public:
-  /// `library` has been initialized. Logs where the launcher takes no handler.
+  /// `library` has been initialized. Does not wait until the handler is registered. Logs where the
+  /// library is too old.
   explicit EndEvents(const Library& library);
   /// Not in a forked child. Returns once no handler runs any more; after a second at most.
   void close();
 
   EndedRanks& ended_ranks();
-  /// All ranks have come to a fence. Until then ranks pass on what they hear to others of their
-  /// host: the server tells those that register after an end of it, but of several only the first.
+  /// All ranks have come to a fence. Logs where the launcher has refused the handler. Until then
+  /// ranks pass on to others of their host what they hear as they register: the server tells those
+  /// that register after an end of it, but of several only the first.
   void note_met();
 
  private:
-  std::optional<size_t> handler_;
+  std::shared_ptr<PendingCall> registration_;  // null: there is none
 };
 
 }  // namespace ropewalk::bootstrap::pmix

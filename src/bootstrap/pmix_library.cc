@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,7 @@ Library::Library() {
   library.find("PMIx_Deregister_event_handler", deregister_handler);
   library.find("PMIx_Notify_event", notify);
   library.find("PMIx_Error_string", error_string);
+  library.find("PMIx_Get_version", version);
   if (!library.missing().empty())
     throw Error(ErrorCode::unavailable, "pmix",
                 fmt::format("the launcher speaks PMIx (PMIX_NAMESPACE, PMIX_RANK), and its library "
@@ -95,6 +98,13 @@ void Library::check(const char* call, Status status) const {
   if (status != kSuccess)
     fail(ErrorCode::unavailable, fmt::format("the launcher's PMIx answers {} with {} ({})", call,
                                              error_string(status), status));
+}
+
+/// Of "OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...)", or "PMIx 3.1.5rc4".
+int Library::major_version() const {
+  const std::string_view text = version();
+  const size_t digit = text.find_first_of("0123456789");
+  return digit == std::string_view::npos ? 0 : std::atoi(text.data() + digit);
 }
 
 Proc Library::everyone() const {

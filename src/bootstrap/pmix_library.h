@@ -1,5 +1,6 @@
-// What the PMIx standard says of types, numbers and functions, as its version 4 fixes them for
-// every library that is called libpmix.so.2. Source: www.pmix.org.
+// What the PMIx standard says of types, numbers and functions, in its version 4. Libraries of the
+// same name but of versions 2 and 3 differ in what concerns events: see `has_events`. Source:
+// www.pmix.org.
 #pragma once
 
 #include <chrono>
@@ -66,9 +67,12 @@ struct Library {
   Library();
 
   void check(const char* call, Status status) const;
+  /// Older ones have smaller infos (2), and functions of events without a result (2, 3).
+  bool has_events() const { return major_version() >= 4; }
   /// The caller has to free it, and what it points to.
   Value* get(const Proc& of, const char* key, std::chrono::nanoseconds timeout) const;
   Proc everyone() const;
+  int major_version() const;
 
   Proc own;
   Status (*init)(Proc*, const Info*, size_t) = nullptr;
@@ -84,6 +88,7 @@ struct Library {
   Status (*notify)(Status, const Proc* source, uint8_t range, const Info*, size_t, OnEnd,
                    void*) = nullptr;
   const char* (*error_string)(Status) = nullptr;
+  const char* (*version)() = nullptr;
 };
 
 /// A call that the library ends on a thread of its own, perhaps after nobody waits any more.
@@ -103,6 +108,11 @@ struct PendingCall {
 
   /// Whether it has ended in time.
   bool wait(std::chrono::nanoseconds timeout);
+
+  // Of a PMIx_Get_nb: the library keeps the pointers until it ends the call.
+  Proc of;
+  std::string key;
+  std::optional<Info> limit;
 
   std::mutex mutex;
   std::condition_variable changed;

@@ -216,6 +216,7 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
   try {
     world->control_->wait_joined();
   } catch (const Error&) {
+    listening.reset();
     world->control_->close();
     if (predecessor) predecessor->leave_behind(std::move(world));  // the others agree meanwhile
     throw;

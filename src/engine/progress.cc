@@ -281,9 +281,11 @@ void Progress::run_progress_thread() {
       continue;  // meanwhile anything may have happened
     }
     if (unsettled_ > 0) settle_all();
+    // The control thread reports failures without the lock, and wakes who rests, not who sleeps
+    // here: one that comes after this look is found after the next turn.
+    const bool has_failed = worker_.has_failed();
     if (give_up_failed()) continue;
-    const bool busy = (worker_.has_work() || unsettled_ > 0) && !progress_drives_ &&
-                      !worker_.has_failed() &&
+    const bool busy = (worker_.has_work() || unsettled_ > 0) && !progress_drives_ && !has_failed &&
                       (options_.progress_thread || !callbacks_.empty() || unsettled_ > 0);
     // A caller that drives wakes this thread when it leaves others' operations unfinished.
     if (!busy || waiters_.load(std::memory_order_relaxed) > 0) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -314,6 +315,52 @@ TEST_F(DriverTest, SendsInTheBackgroundWhatIsLeftAfterAStart) {
   driver.wait(groups[0], driver.timeout_ns());
   EXPECT_EQ(operations[0]->state, Operation::State::done);
   expect_sent_in_the_end();
+}
+
+/// Its failure becomes known between two looks, as the control thread reports one.
+class FailsAfterLooks final : public Monitor {
+ public:
+  /// The next so many looks still find nothing.
+  void fail_after(int looks) { looks_left_ = looks; }
+  const Failure* failure() const noexcept override {
+    if (looks_left_ < 0) return nullptr;
+    if (looks_left_ > 0 && looks_left_-- > 0) return nullptr;
+    return &failure_;
+  }
+  void report(const Failure& failure) override { ADD_FAILURE() << failure.text(); }
+  bool has_left(int) const noexcept override { return false; }
+  int event_fd() const noexcept override { return -1; }
+
+ private:
+  const Failure failure_{ErrorCode::aborted, "test", "enough", {}, 0, 1, {}};
+  mutable std::atomic<int> looks_left_{-1};
+};
+
+// The progress thread went to sleep where a failure came just then: nobody was told.
+TEST(CallbacksOfAFailure, RunWhereverTheProgressThreadIsAsItComes) {
+  for (int looks = 0; looks < 40; ++looks) {
+    MonotonicClock clock;
+    FailsAfterLooks monitor;
+    NothingFails nothing_fails;
+    InstantFabric fabric{2};
+    MemoryRegistry memories;
+    LoneEngine engine0{0, 2, {&fabric.transport(0)}, {0, 0}, memories, monitor, clock};
+    LoneEngine engine1{1, 2, {&fabric.transport(1)}, {0, 0}, memories, nothing_fails, clock};
+    LoneDriver driver{engine0, clock, {.progress_thread = true, .progress_cpu = {}}};
+    std::array<float, 2> data{};
+    Group group;
+    group.add(prepare_broadcast(engine0, data, 1));
+    std::promise<ErrorCode> told;
+    driver.start(group, true);
+    driver.on_done(
+        group,
+        [&](const Failure* failure) { told.set_value(failure ? failure->code : ErrorCode::ok); },
+        driver.timeout_ns());
+    monitor.fail_after(looks);
+    auto code = told.get_future();
+    ASSERT_EQ(code.wait_for(std::chrono::seconds(20)), std::future_status::ready) << looks;
+    EXPECT_EQ(code.get(), ErrorCode::aborted);
+  }
 }
 
 /// Until it ends no thread of the process can be started: none has so much memory for its stack.

@@ -1,7 +1,7 @@
 // Binomial tree: gather and scatter with few partners (Thakur, Rabenseifner and Gropp,
 // "Optimization of collective communication operations in MPICH", 2005). Places count from the
-// root. The parent of a place is the place without its lowest set bit, 2^k, and the subtree of that
-// place are the next 2^k places, itself the first. A rank hands on the parts of its subtree.
+// root. The parent of a place is the place without its lowest set bit, 2^k; the subtree of a place
+// is that place and the 2^k - 1 after it. A rank hands on the parts of its subtree.
 #include <algorithm>
 
 #include "schedule/builders.h"

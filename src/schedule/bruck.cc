@@ -35,8 +35,8 @@ Digits digits_for(int ranks, int partners_max = kPartnersMax) {
 struct Parts {
   int n, rank;
 
-  /// Where a part lies that has come so far, the last time by digit `round - 1` or a lower one:
-  /// still with its source, with its target, or between.
+  /// Where this rank has a part of `distance` that has come `travelled` of it, the last time in
+  /// `last_round`: as its source, as its target, or on the way.
   int block(int distance, int travelled, int last_round) const {
     if (travelled == 0) return wrap(rank + distance, n);
     if (travelled == distance) return n + wrap(rank - distance, n);

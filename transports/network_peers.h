@@ -125,7 +125,7 @@ class NetworkPeers {
   /// Queues the peer for `collect` where it has something; true where it has.
   bool publish(Peer& peer) {
     if (peer.in_ready) return true;
-    if (!has_news(peer)) return false;
+    if (!has_arrivals(peer)) return false;
     peer.in_ready = true;
     size_t at = ready_first_ + ready_count_++;  // no remainder: a division costs more than the rest
     if (at >= ready_.size()) at -= ready_.size();
@@ -187,7 +187,7 @@ class NetworkPeers {
     size_t kept = 0;
     for (size_t i = 0; i < failing_.size(); ++i) {
       Peer& peer = *failing_[i];
-      if (i >= peers_max || (peer.open() && has_news(peer))) {
+      if (i >= peers_max || (peer.open() && has_arrivals(peer))) {
         publish(peer);
         failing_[kept++] = &peer;
         continue;
@@ -208,7 +208,7 @@ class NetworkPeers {
   }
 
  private:
-  static bool has_news(const Peer& peer) {
+  static bool has_arrivals(const Peer& peer) {
     return peer.lost_to_tell || (peer.gives() && (peer.notice_ready() || peer.put_done()));
   }
   void list(Peer& peer) {

@@ -13,14 +13,14 @@
 // always there, so a change takes milliseconds, however long a step is. An exchange that comes
 // meanwhile waits for its end; steps between exchanges wait for nothing.
 //
-// Threads: one thread per object, but for what says otherwise. While the object lives its
+// Threads: one thread per object, except for what says otherwise. While the object lives its
 // communicator is for nothing else.
 // Errors: no call throws because another member has died or left. What ends the policy on this
 // rank is thrown by the call under way and by all later ones: Error(no_quorum) where too few are
 // left, Error(timeout) where a change has taken longer than the time for it, Error(unavailable)
 // where a part of the center is lost, Error(mismatch) where lists or alpha differ, and what this
 // rank lacks. The others then go on as after a death. Error(invalid_argument) of this rank's own
-// list ends nothing. Parameters are as they were where a call throws, but for `finish`.
+// list ends nothing. Parameters are as they were where a call throws, except for `finish`.
 #pragma once
 
 #include <chrono>

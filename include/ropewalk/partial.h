@@ -62,7 +62,7 @@ class PartialReducer {
 }  // namespace internal
 
 /// T: any element type. Neither copied nor moved.
-/// Threads: one at a time, but for `abort`; each rank has a thread of the library besides.
+/// Threads: one at a time, except for `abort`; each rank has a thread of the library besides.
 /// Memory: three times `count` elements. Peers may read the data of a call until it returns: in
 /// place what `comm` has allocated.
 /// Errors: as those of any call, on every rank; then it is broken, and the data of calls that throw

@@ -6,7 +6,7 @@
 // double, float16 or bfloat16; halves are computed in float.
 //
 // Policies are neither copied nor moved.
-// Threads: one thread per policy object; they are not thread-safe, but for AsyncEa::abort. One
+// Threads: one thread per policy object; they are not thread-safe, except for AsyncEa::abort. One
 // AllReduceSgd or AllReduceEa at a time may be between synchronizations on one communicator; an
 // AsyncEa is a communicator of its own, which shares the connections.
 // Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
@@ -69,7 +69,7 @@ class AllReduceEa {
   void average_parameters(TensorList<T> parameters);
   /// Takes part in the others' averaging until every rank has called it, as torch-distlearn does:
   /// delta = alpha (parameters - center) and parameters -= delta before each sum, center += sum
-  /// after it, but for the last sum, which no rank's step is in any more. Then the center is
+  /// after it, except for the last sum, which no rank's step is in any more. Then the center is
   /// broadcast from rank 0, which removes rounding drift, and steps are counted from 0 again. A
   /// rank without a step of its own sends zeros in its first sum. With no step since the last
   /// synchronization on any rank: only the broadcast.

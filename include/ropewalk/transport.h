@@ -29,8 +29,8 @@ struct Capabilities {
   /// Puts that are longer than this and not urgent may be spread over several adapters; urgent ones
   /// take one. Equal at both ends. SIZE_MAX: no put as short as an urgent one is.
   size_t spread_bytes_min = SIZE_MAX;
-  bool naps = false;  // now and then a timer wakes who sleeps on event_fd, and not what arrives
-  bool polls_kernel = false;  // `poll` makes system calls, beside which a yield costs little
+  bool uses_poll_timer = false;  // event_fd may become readable by a timer alone, after an arrival
+  bool polls_kernel = false;     // `poll` makes system calls, beside which a yield costs little
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
   int64_t silence_max_ns = 0;
   bool restarts = false;  // `restart` may follow `stop`

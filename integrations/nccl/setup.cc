@@ -11,7 +11,7 @@
 namespace ropewalk::nccl {
 namespace {
 
-using bootstrap::Verdict;
+using bootstrap::HandshakeResult;
 
 /// Sockets of transports are numbered from 0; tcp has at most 16 of a peer.
 constexpr uint32_t kStreamsMax = 16;
@@ -56,18 +56,20 @@ std::unique_ptr<ReceiveLink> Listener::accept() {
   return std::move(link_);
 }
 
-Verdict Listener::judge(const bootstrap::Hello& hello) const {
+HandshakeResult Listener::judge(const bootstrap::Hello& hello) const {
   if (hello.purpose != bootstrap::Purpose::socket || hello.from != kSenderRank ||
       hello.to != kReceiverRank)
-    return Verdict::wrong_rank;
-  if (hello.version != bootstrap::kProtocolVersion) return Verdict::wrong_version;
-  if (hello.stream == kControlStream) return agreement_ ? Verdict::already : Verdict::accepted;
-  return agreement_ && hello.stream < kStreamsMax ? Verdict::accepted : Verdict::wrong_rank;
+    return HandshakeResult::wrong_rank;
+  if (hello.version != bootstrap::kProtocolVersion) return HandshakeResult::wrong_version;
+  if (hello.stream == kControlStream)
+    return agreement_ ? HandshakeResult::already : HandshakeResult::accepted;
+  return agreement_ && hello.stream < kStreamsMax ? HandshakeResult::accepted
+                                                  : HandshakeResult::wrong_rank;
 }
 
 void Listener::take(bootstrap::AuthenticatedSocket incoming) {
-  const Verdict verdict = judge(incoming.hello);
-  if (!send_verdict(incoming, verdict) || verdict != Verdict::accepted) return;
+  const HandshakeResult result = judge(incoming.hello);
+  if (!send_result(incoming, result) || result != HandshakeResult::accepted) return;
   bootstrap::tune_data_stream(incoming.fd.get());
   const auto stream = static_cast<int>(incoming.hello.stream);
   const std::string peer = bootstrap::peer_address(incoming.fd.get()).text();

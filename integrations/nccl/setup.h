@@ -25,7 +25,7 @@ class Listener {
 
  private:
   void take(bootstrap::AuthenticatedSocket incoming);
-  bootstrap::Verdict judge(const bootstrap::Hello& hello) const;
+  bootstrap::HandshakeResult judge(const bootstrap::Hello& hello) const;
 
   const Device& device_;
   const MonotonicClock clock_;

@@ -54,7 +54,7 @@ class AsyncTask final : public Task {
  private:
   const DataType type_;
   const AnyAsyncEa policy_;  // never null
-  std::mutex mutex_;         // one call of the policy at a time, but for abort; guards closed_
+  std::mutex mutex_;         // one call of the policy at a time, except for abort; guards closed_
   bool closed_ = false;
 };
 

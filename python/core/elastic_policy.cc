@@ -55,7 +55,7 @@ class ElasticTask final : public Task {
  private:
   const DataType type_;
   const AnyElasticEa policy_;  // never null
-  std::mutex mutex_;           // one call at a time, but for those of any thread
+  std::mutex mutex_;           // one call at a time, except for those of any thread
 };
 
 /// The session's communicator lives as long as the session.

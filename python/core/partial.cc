@@ -42,7 +42,7 @@ class PartialTask final : public Task {
 
  private:
   ropewalk::internal::PartialReducer reducer_;
-  std::mutex mutex_;  // one call at a time, but for abort
+  std::mutex mutex_;  // one call at a time, except for abort
 };
 
 class Partial {

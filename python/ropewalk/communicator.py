@@ -368,7 +368,7 @@ class Communicator:
 
     def gather(self, x: Any, root: int = 0, out: Any = None, *, counts: Counts = None,
                algorithm: AlgorithmLike = None, async_op: bool = False) -> Any:
-        """As all_gather, but for rank `root` alone; the others get None."""
+        """As all_gather, except for rank `root` alone; the others get None."""
         counts = self._check_counts("gather", "counts", counts)
         at_root = self.rank == root
         if at_root and out is None:

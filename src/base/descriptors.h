@@ -9,7 +9,7 @@ namespace ropewalk {
 
 /// Of open files: the limit that holds (soft), and the highest that the process may set (hard).
 rlimit descriptor_limits();
-/// Sets the limit as high as the process may, but for what no job needs: programs that close all
+/// Sets the limit as high as the process may, except for what no job needs: programs that close all
 /// descriptors one by one take their time. Leaves it where that fails.
 void raise_descriptor_limit();
 /// Makes the kernel's table of this process's descriptors large enough for so many, at least one,

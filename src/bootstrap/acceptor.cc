@@ -25,8 +25,8 @@ bool send_whole(int fd, ByteSpan bytes) {
 
 }  // namespace
 
-bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict) {
-  return send_whole(incoming.fd.get(), encode(incoming.secrets.answer(verdict)));
+bool send_result(const AuthenticatedSocket& incoming, HandshakeResult result) {
+  return send_whole(incoming.fd.get(), encode(incoming.secrets.answer(result)));
 }
 
 Acceptor::Acceptor(std::vector<UniqueFd> own, std::vector<UniqueFd> coordinator, int rank,
@@ -75,7 +75,7 @@ std::vector<AuthenticatedSocket> Acceptor::advance(const PollSet& set, int64_t n
       AuthenticatedSocket socket{std::move(connection->fd), *connection->hello,
                                  *connection->secrets, connection->source};
       if (connection->is_on_spare) {
-        send_verdict(socket, Verdict::busy);
+        send_result(socket, HandshakeResult::busy);
         if (exhausted_since_ns_ == 0) exhausted_since_ns_ = now_ns;
       } else {
         exhausted_since_ns_ = 0;
@@ -187,7 +187,7 @@ Acceptor::Progress Acceptor::check_proof(const HalfOpen& connection) {
   Mac proof;
   std::ranges::copy(connection.received, proof.begin());
   if (connection.secrets->matches(proof)) return Progress::complete;
-  send_whole(connection.fd.get(), encode(Answer{Verdict::bad_key, {}}));
+  send_whole(connection.fd.get(), encode(Answer{HandshakeResult::bad_key, {}}));
   return refuse(connection, "wrong job key", true);
 }
 

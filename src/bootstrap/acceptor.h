@@ -26,8 +26,8 @@ struct AuthenticatedSocket {
   ConnectedSocket connected() { return {std::move(fd), secrets.acceptors_keys()}; }
 };
 
-/// Sends the verdict; false where the connection is gone.
-bool send_verdict(const AuthenticatedSocket& incoming, Verdict verdict);
+/// Sends the result; false where the connection is gone.
+bool send_result(const AuthenticatedSocket& incoming, HandshakeResult result);
 
 /// Accepts and authenticates. One thread; never blocks: each connection is a small state machine
 /// with a deadline, so that a stranger who says nothing, too little, too much or nonsense costs

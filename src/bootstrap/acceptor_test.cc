@@ -53,7 +53,7 @@ class Crowd : public testing::Test {
       set.wait(now_ns);
       now_ns += kMillisecond_ns;
       for (AuthenticatedSocket& incoming : acceptor_->advance(set, now_ns)) {
-        EXPECT_TRUE(send_verdict(incoming, Verdict::accepted));
+        EXPECT_TRUE(send_result(incoming, HandshakeResult::accepted));
         accepted_.push_back(std::move(incoming));
       }
       for (auto& dialer : dialers_) dialer->advance(set, now_ns);

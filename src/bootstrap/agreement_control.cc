@@ -15,18 +15,18 @@ void AgreementControl::begin(Agreement::Setup setup, int64_t deadline_ns) {
   for (const int rank : ended_) agreement_->note_ended(rank);
   neighbours_ = tree_.neighbours();
   for (const int peer : neighbours_) agreement_->note_linked(peer);
-  for (const Link& link : links_)
+  for (const AgreementConnection& link : connections_)
     if (link.stream) agreement_->note_linked(link.peer);
   for (const auto& [peer, message] : std::exchange(early_, {}))
     agreement_->hear(peer, message, now_ns);
 }
 
 void AgreementControl::hear(int peer, ConnectedSocket socket) {
-  links_.push_back({peer, nullptr, std::nullopt});
-  add_link(links_.back(), std::move(socket));
+  connections_.push_back({peer, nullptr, std::nullopt});
+  add_connection(connections_.back(), std::move(socket));
 }
 
-void AgreementControl::add_link(Link& link, ConnectedSocket socket) {
+void AgreementControl::add_connection(AgreementConnection& link, ConnectedSocket socket) {
   tune_control_stream(socket.fd.get(), link_timeout_);
   link.stream.emplace(std::move(socket));
   if (agreement_) agreement_->note_linked(link.peer);
@@ -41,7 +41,7 @@ void AgreementControl::tell_last(FrameStream& stream) {
 }
 
 void AgreementControl::prepare(PollSet& set) {
-  for (Link& link : links_)
+  for (AgreementConnection& link : connections_)
     if (link.stream)
       link.stream->prepare(set);
     else
@@ -53,13 +53,13 @@ void AgreementControl::prepare(PollSet& set) {
 
 void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
   if (!is_over_) look_at_tree();
-  for (auto link = links_.begin(); link != links_.end();) {
+  for (auto link = connections_.begin(); link != connections_.end();) {
     const auto it = link++;
     if (!is_over(*it, set, now_ns)) continue;
     const int peer = it->peer;
     const bool is_lost = it->stream && !ended_.contains(peer);
-    links_.erase(it);
-    if (agreement_ && !has_link(peer, true)) agreement_->note_unlinked(peer);
+    connections_.erase(it);
+    if (agreement_ && !has_connection(peer, true)) agreement_->note_unlinked(peer);
     if (is_lost) dial(peer);
   }
   if (agreement_ && !is_over_) {
@@ -72,12 +72,12 @@ void AgreementControl::advance(const PollSet& set, int64_t now_ns) {
 
 /// A connection that its other end closed tells that this rank's world there is over: it keeps
 /// them. Where it was lost otherwise another is made, or its host tells that nothing listens.
-bool AgreementControl::is_over(Link& link, const PollSet& set, int64_t now_ns) {
+bool AgreementControl::is_over(AgreementConnection& link, const PollSet& set, int64_t now_ns) {
   if (ended_.contains(link.peer)) return true;
   if (!link.stream) {
     link.dialer->advance(set, now_ns);
     if (link.dialer->state() == Dialer::State::connected) {
-      add_link(link, link.dialer->take());
+      add_connection(link, link.dialer->take());
     } else if (link.dialer->is_gone()) {
       note_ended(link.peer);
       return true;
@@ -97,7 +97,7 @@ void AgreementControl::look_at_tree() {
     const int lost = *peer++;
     if (in_touch.contains(lost)) continue;
     neighbours_.erase(lost);
-    if (has_link(lost, true)) continue;
+    if (has_connection(lost, true)) continue;
     agreement_->note_unlinked(lost);
     if (!ended_.contains(lost)) dial(lost);
   }
@@ -121,7 +121,7 @@ void AgreementControl::take(int peer, const Frame& frame, int64_t now_ns) {
 }
 
 void AgreementControl::acknowledge(int peer) const {
-  for (const Link& link : links_)
+  for (const AgreementConnection& link : connections_)
     if (link.peer == peer && link.stream) link.stream->acknowledge();
   tree_.acknowledge(peer);
 }
@@ -144,24 +144,25 @@ void AgreementControl::note_ended(int peer) {
   if (agreement_) agreement_->note_ended(peer);
 }
 
-bool AgreementControl::has_link(int peer, bool open) const {
-  return neighbours_.contains(peer) || std::ranges::any_of(links_, [&](const Link& link) {
+bool AgreementControl::has_connection(int peer, bool open) const {
+  return neighbours_.contains(peer) ||
+         std::ranges::any_of(connections_, [&](const AgreementConnection& link) {
            return link.peer == peer && (!open || link.stream);
          });
 }
 
 void AgreementControl::dial(int peer) {
-  if (has_link(peer, false)) return;
-  if (auto dialer = dial_(peer)) links_.push_back({peer, std::move(dialer), std::nullopt});
+  if (has_connection(peer, false)) return;
+  if (auto dialer = dial_(peer)) connections_.push_back({peer, std::move(dialer), std::nullopt});
 }
 
 /// Over the last: both may have dialed, and one that was cut may not have ended yet. Over the tree
 /// where there is none.
 void AgreementControl::send(int peer, const AgreementMessage& message) {
-  const auto link = std::find_if(links_.rbegin(), links_.rend(), [peer](const Link& link) {
-    return link.peer == peer && link.stream;
-  });
-  if (link != links_.rend())
+  const auto link = std::find_if(
+      connections_.rbegin(), connections_.rend(),
+      [peer](const AgreementConnection& link) { return link.peer == peer && link.stream; });
+  if (link != connections_.rend())
     link->stream->send(frame(message));
   else
     tree_.send(peer, frame(message));
@@ -170,7 +171,7 @@ void AgreementControl::send(int peer, const AgreementMessage& message) {
 void AgreementControl::send_messages() {
   if (agreement_)
     for (const auto& [peer, message] : agreement_->take_messages()) send(peer, message);
-  for (Link& link : links_)
+  for (AgreementConnection& link : connections_)
     if (link.stream) link.stream->flush();
 }
 
@@ -190,8 +191,9 @@ void AgreementControl::check_end(int64_t now_ns) {
 }
 
 bool AgreementControl::flushed() const {
-  return std::ranges::all_of(
-      links_, [](const Link& link) { return !link.stream || link.stream->flushed(); });
+  return std::ranges::all_of(connections_, [](const AgreementConnection& link) {
+    return !link.stream || link.stream->flushed();
+  });
 }
 
 }  // namespace ropewalk::bootstrap

@@ -47,18 +47,18 @@ class AgreementControl {
   bool flushed() const;
 
  private:
-  struct Link {
+  struct AgreementConnection {
     int peer;
     std::unique_ptr<Dialer> dialer;  // until there is a stream
     std::optional<FrameStream> stream;
   };
-  void add_link(Link& link, ConnectedSocket socket);
+  void add_connection(AgreementConnection& link, ConnectedSocket socket);
   void tell_last(FrameStream& stream);
-  bool is_over(Link& link, const PollSet& set, int64_t now_ns);
+  bool is_over(AgreementConnection& link, const PollSet& set, int64_t now_ns);
   void look_at_tree();
   void acknowledge(int peer) const;
   void answer_alone(int peer, const AgreementMessage& message);
-  bool has_link(int peer, bool open) const;
+  bool has_connection(int peer, bool open) const;
   void dial(int peer);
   void send(int peer, const AgreementMessage& message);
   void send_messages();
@@ -68,7 +68,7 @@ class AgreementControl {
   const std::chrono::nanoseconds link_timeout_;
   Tree& tree_;
   std::set<int> neighbours_;  // in the tree, when the last agreement was begun, and still
-  std::list<Link> links_;
+  std::list<AgreementConnection> connections_;
   std::set<int> ended_;
   uint32_t begun_ = 0;  // agreements
   std::optional<Agreement> agreement_;

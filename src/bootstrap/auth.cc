@@ -241,8 +241,8 @@ bool HandshakeSecrets::matches(const Mac& proof) const {
   return equal(proof, proof_);
 }
 
-Answer HandshakeSecrets::answer(Verdict verdict) const {
-  Answer answer{verdict, {}};
+Answer HandshakeSecrets::answer(HandshakeResult result) const {
+  Answer answer{result, {}};
   answer.mac = mac_of(answer_key_, answer);
   return answer;
 }

@@ -5,7 +5,7 @@
 //     Hello (public key d)   ->
 //                            <-  Reply (public key a)
 //     proof                  ->
-//                            <-  Answer (verdict, MAC)
+//                            <-  Answer (result, MAC)
 //
 // Proof, MAC and the keys for what follows are derived from the job's key, from X25519 of both
 // public keys, which are drawn for this connection alone, and from Hello and Reply as a whole: the
@@ -89,7 +89,7 @@ class HandshakeSecrets {
   const Mac& proof() const { return proof_; }
   bool matches(const Mac& proof) const;  // in constant time
   /// What the acceptor sends.
-  Answer answer(Verdict verdict) const;
+  Answer answer(HandshakeResult result) const;
   bool is_authentic(const Answer& answer) const;
   /// Of what follows an accepting Answer.
   ConnectionKeys dialers_keys() const { return {from_dialer_, from_acceptor_}; }

@@ -35,7 +35,7 @@ class Auth : public testing::Test {
 TEST_F(Auth, BothSidesWithTheKeyAgree) {
   const HandshakeSecrets dialer = of_dialer(), acceptor = of_acceptor(key_, hello_, reply_);
   EXPECT_TRUE(acceptor.matches(dialer.proof()));
-  EXPECT_TRUE(dialer.is_authentic(acceptor.answer(Verdict::yield)));
+  EXPECT_TRUE(dialer.is_authentic(acceptor.answer(HandshakeResult::yield)));
   EXPECT_EQ(dialer.dialers_keys().send, acceptor.acceptors_keys().receive);
   EXPECT_EQ(dialer.dialers_keys().receive, acceptor.acceptors_keys().send);
   EXPECT_NE(dialer.dialers_keys().send, dialer.dialers_keys().receive);
@@ -44,16 +44,16 @@ TEST_F(Auth, BothSidesWithTheKeyAgree) {
 TEST_F(Auth, AnotherKeyFailsOnEitherSide) {
   const HandshakeSecrets other = of_acceptor(job_key("secret2"), hello_, reply_);
   EXPECT_FALSE(other.matches(of_dialer().proof()));
-  EXPECT_FALSE(of_dialer().is_authentic(other.answer(Verdict::accepted)));
+  EXPECT_FALSE(of_dialer().is_authentic(other.answer(HandshakeResult::accepted)));
   EXPECT_NE(other.acceptors_keys().send, of_dialer().dialers_keys().receive);
 }
 
 TEST_F(Auth, NothingCanBeReflectedOrChanged) {
   const HandshakeSecrets dialer = of_dialer();
-  Answer reflected{Verdict::accepted, dialer.proof()};
+  Answer reflected{HandshakeResult::accepted, dialer.proof()};
   EXPECT_FALSE(dialer.is_authentic(reflected));
-  Answer changed = of_acceptor(key_, hello_, reply_).answer(Verdict::yield);
-  changed.verdict = Verdict::accepted;
+  Answer changed = of_acceptor(key_, hello_, reply_).answer(HandshakeResult::yield);
+  changed.result = HandshakeResult::accepted;
   EXPECT_FALSE(dialer.is_authentic(changed));
 }
 

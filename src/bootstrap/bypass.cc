@@ -27,7 +27,7 @@ Bypass::Bypass(int rank, int size, std::chrono::nanoseconds limit, Dial dial,
       monitor_(monitor),
       done_{rank} {}
 
-void Bypass::go_around(int neighbour, int64_t now_ns) {
+void Bypass::relay_around(int neighbour, int64_t now_ns) {
   assert(monitor_.failure() != nullptr);
   if (!done_.insert(neighbour).second) return;
   const std::vector<int> others = neighbours_of(neighbour);
@@ -37,7 +37,7 @@ void Bypass::go_around(int neighbour, int64_t now_ns) {
     for (const int other : others) tell(other, now_ns);
   } else {
     tell(others.front(), now_ns);
-    if (!is_first_epoch()) tell_circle(others, now_ns);
+    if (!is_first_epoch()) notify_ring(others, now_ns);
   }
 }
 
@@ -48,7 +48,7 @@ void Bypass::hear(int peer, ConnectedSocket socket, int64_t now_ns) {
 void Bypass::renew() {
   done_ = {rank_};
   told_.clear();
-  circles_.clear();
+  rings_.clear();
 }
 
 /// In ascending order: the parent first. Those who have left are passed over, as where their
@@ -74,17 +74,16 @@ void Bypass::tell(int peer, int64_t now_ns) {
 }
 
 /// Those at the places 1, 2, 4, ... behind this rank's, which may not be in it.
-void Bypass::tell_circle(const std::vector<int>& circle, int64_t now_ns) {
-  const auto behind = static_cast<size_t>(std::ranges::upper_bound(circle, rank_) - circle.begin());
-  for (size_t step = 1; step <= circle.size(); step *= 2)
-    tell_next(circle, behind + step - 1, now_ns);
-  circles_.push_back(circle);
+void Bypass::notify_ring(const std::vector<int>& ring, int64_t now_ns) {
+  const auto behind = static_cast<size_t>(std::ranges::upper_bound(ring, rank_) - ring.begin());
+  for (size_t step = 1; step <= ring.size(); step *= 2) tell_next(ring, behind + step - 1, now_ns);
+  rings_.push_back(ring);
 }
 
 /// The first from `place` on that is no culprit.
-void Bypass::tell_next(const std::vector<int>& circle, size_t place, int64_t now_ns) {
-  for (size_t i = 0; i < circle.size(); ++i)
-    if (const int other = circle[(place + i) % circle.size()]; !is_culprit(other))
+void Bypass::tell_next(const std::vector<int>& ring, size_t place, int64_t now_ns) {
+  for (size_t i = 0; i < ring.size(); ++i)
+    if (const int other = ring[(place + i) % ring.size()]; !is_culprit(other))
       return tell(other, now_ns);
 }
 
@@ -112,7 +111,7 @@ void Bypass::advance(const PollSet& set, int64_t now_ns) {
     return is_over;
   });
   std::erase_if(heard_, [&](Heard& heard) { return is_over(heard, set, now_ns); });
-  for (const int rank : silent) go_around_silent(rank, now_ns);
+  for (const int rank : silent) relay_around_silent(rank, now_ns);
 }
 
 bool Bypass::is_over(Told& told, const PollSet& set, int64_t now_ns) const {
@@ -133,21 +132,21 @@ bool Bypass::is_over(Told& told, const PollSet& set, int64_t now_ns) const {
 bool Bypass::is_over(Heard& heard, const PollSet& set, int64_t now_ns) {
   for (const Frame& frame : heard.stream.advance(set))
     if (frame.type == FrameType::failure)
-      statements_.take_failure(frame.payload, heard.peer, Statements::Link::tree);
+      statements_.take_failure(frame.payload, heard.peer, Statements::Origin::tree);
   return !heard.stream.is_open() || now_ns - heard.since_ns >= kHandshakeTimeoutNs;
 }
 
-void Bypass::go_around_silent(int rank, int64_t now_ns) {
+void Bypass::relay_around_silent(int rank, int64_t now_ns) {
   const std::vector<int> others = neighbours_of(rank);
   if (is_first_epoch()) {
     for (const int other : others) tell(other, now_ns);
     return;
   }
-  for (const std::vector<int>& circle : circles_)
-    if (const auto at = std::ranges::find(circle, rank); at != circle.end())
-      tell_next(circle, static_cast<size_t>(at - circle.begin()) + 1, now_ns);
+  for (const std::vector<int>& ring : rings_)
+    if (const auto at = std::ranges::find(ring, rank); at != ring.end())
+      tell_next(ring, static_cast<size_t>(at - ring.begin()) + 1, now_ns);
   if (!others.empty()) tell(others.front(), now_ns);
-  tell_circle(others, now_ns);
+  notify_ring(others, now_ns);
 }
 
 }  // namespace ropewalk::bootstrap

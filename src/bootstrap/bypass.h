@@ -21,7 +21,7 @@ namespace ropewalk::bootstrap {
 ///
 /// In a later epoch a neighbour may not be linked yet with who has become its parent, so that the
 /// first may not see that it passes nothing on. Its neighbours, in the order of their ranks, are a
-/// circle then: each tells also those 1, 2, 4, ... places behind it, and the next behind one that
+/// ring then: each tells also those 1, 2, 4, ... places behind it, and the next behind one that
 /// does not answer; so does the first where they are many. So all of them hear of it that can, over
 /// connections of which a rank makes but few.
 class Bypass {
@@ -33,7 +33,7 @@ class Bypass {
          const JobMonitor& monitor);
 
   /// `neighbour` may not pass the failure on, which the monitor has.
-  void go_around(int neighbour, int64_t now_ns);
+  void relay_around(int neighbour, int64_t now_ns);
   /// `peer` tells this rank of one.
   void hear(int peer, ConnectedSocket socket, int64_t now_ns);
 
@@ -64,19 +64,19 @@ class Bypass {
   bool is_culprit(int rank) const;
   bool is_first_epoch() const { return monitor_.epoch() == 0; }
   void tell(int peer, int64_t now_ns);
-  void tell_circle(const std::vector<int>& circle, int64_t now_ns);
-  void tell_next(const std::vector<int>& circle, size_t place, int64_t now_ns);
+  void notify_ring(const std::vector<int>& ring, int64_t now_ns);
+  void tell_next(const std::vector<int>& ring, size_t place, int64_t now_ns);
   bool is_over(Told& told, const PollSet& set, int64_t now_ns) const;
   bool is_over(Heard& heard, const PollSet& set, int64_t now_ns);
-  void go_around_silent(int rank, int64_t now_ns);
+  void relay_around_silent(int rank, int64_t now_ns);
 
   const int rank_, size_;
   const int64_t limit_ns_;
   const Dial dial_;
   Statements& statements_;
   const JobMonitor& monitor_;
-  std::set<int> done_;                     // told, or gone around
-  std::vector<std::vector<int>> circles_;  // of a later epoch: neighbours of who is gone around
+  std::set<int> done_;                   // told, or gone around
+  std::vector<std::vector<int>> rings_;  // of a later epoch: neighbours of who is gone around
   std::list<Told> told_;
   std::list<Heard> heard_;
 };

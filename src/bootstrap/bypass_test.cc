@@ -102,7 +102,7 @@ class SpreadingJob {
       if (lives(other))
         news_.push_back(other);
       else if (other != orphan_ || parent(other) != rank)
-        one.bypass.go_around(other, now_ns_);
+        one.bypass.relay_around(other, now_ns_);
     }
   }
 

@@ -18,7 +18,7 @@ constexpr int64_t kClosingPollNs = 1'000'000;
 constexpr int64_t kTellLateNs = 1'000'000'000;
 constexpr int64_t kExhaustedMaxNs = 1'000'000'000;
 /// So long after a death its neighbours may take to say what they know of it.
-constexpr int64_t kNewsTravelNs = 5'000'000;
+constexpr int64_t kPropagationMax_ns = 5'000'000;
 
 }  // namespace
 
@@ -116,7 +116,7 @@ void Control::prepare(int64_t now_ns) {
     set_.add(event->fd(), POLLIN);
   set_.add(setup_.death_watch->event_fd(), POLLIN);
   if (!deaths_.empty()) set_.wake_at(now_ns);
-  for (const auto& [rank, since_ns] : distant_deaths_) set_.wake_at(since_ns + kNewsTravelNs);
+  for (const auto& [rank, since_ns] : distant_deaths_) set_.wake_at(since_ns + kPropagationMax_ns);
   acceptor_.prepare(set_, now_ns);
   tree_.prepare(set_);
   bypass_.prepare(set_);
@@ -292,7 +292,7 @@ void Control::begin_epoch(const std::vector<int>& members, int64_t now_ns) {
     newcomers_told_.erase(static_cast<uint32_t>(rank));
     distant_deaths_.erase(rank);
   }
-  for (const int peer : statements_.renew()) tree_.note_knows(peer);
+  for (const int peer : statements_.renew()) tree_.note_informed(peer);
   for (const int rank : ended)  // since that was agreed
     if (!monitor_.has_left(rank)) tree_.report_death(rank);
   over_ = told_ = false;
@@ -407,7 +407,7 @@ void Control::note_deaths(int64_t now_ns) {
     if (!tree_.note_died(rank)) distant_deaths_.emplace(rank, now_ns);
   std::erase_if(distant_deaths_, [&](const auto& death) {
     const auto [rank, since_ns] = death;
-    if (now_ns < since_ns + kNewsTravelNs) return false;
+    if (now_ns < since_ns + kPropagationMax_ns) return false;
     if (!monitor_.has_left(rank)) tree_.report_death(rank);
     return true;
   });

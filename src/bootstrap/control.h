@@ -123,8 +123,8 @@ class Control {
 
   // control_sockets.cc: the acceptor's incoming and the socket_broker's dials.
   void admit(AuthenticatedSocket& incoming, int64_t now_ns);
-  Verdict judge_join(const AuthenticatedSocket& incoming);
-  Verdict judge_tree(const AuthenticatedSocket& incoming) const;
+  HandshakeResult judge_join(const AuthenticatedSocket& incoming);
+  HandshakeResult judge_tree(const AuthenticatedSocket& incoming) const;
   void advance_new_parent(int64_t now_ns);
   void advance_host_probe(int64_t now_ns);
   void advance_bypass(int64_t now_ns);

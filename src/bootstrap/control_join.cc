@@ -232,8 +232,8 @@ void Control::advance_registration(int64_t now_ns) {
     if (frame.type == FrameType::place) {
       take_place(frame);
     } else if (frame.type != FrameType::failure ||
-               statements_.take_failure(frame.payload, 0, Statements::Link::join) ==
-                   Statements::Taken::nonsense) {
+               statements_.take_failure(frame.payload, 0, Statements::Origin::join) ==
+                   Statements::AcceptResult::nonsense) {
       fail_protocol(registrar_text_ + " sent a message that makes no sense", registrar_rank());
     }
   }

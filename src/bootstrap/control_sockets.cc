@@ -10,23 +10,24 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   const Hello& hello = incoming.hello;
   const int from = static_cast<int>(hello.from);
   const SocketBroker::SocketId link{from, static_cast<int>(hello.stream)};
-  Verdict verdict = Verdict::wrong_rank;
+  HandshakeResult result = HandshakeResult::wrong_rank;
   const bool is_for_rank_0 = local_registrar_ && hello.purpose == Purpose::join && hello.to == 0;
   if (static_cast<int>(hello.to) == setup_.rank || is_for_rank_0) {
     if (hello.purpose == Purpose::join) {
-      verdict = judge_join(incoming);
+      result = judge_join(incoming);
       const bool is_first = came_.insert(hello.from).second;
       if (is_first && closing_since_ns_ != 0) closing_since_ns_ = now_ns;
     }
-    if (hello.purpose == Purpose::tree) verdict = judge_tree(incoming);
-    if (hello.purpose == Purpose::join_running) verdict = Verdict::busy;  // it does not run yet
+    if (hello.purpose == Purpose::tree) result = judge_tree(incoming);
+    if (hello.purpose == Purpose::join_running)
+      result = HandshakeResult::busy;  // it does not run yet
     const bool is_other = from < setup_.size && from != setup_.rank;
-    if (hello.purpose == Purpose::socket && is_other) verdict = socket_broker_.claim(link);
+    if (hello.purpose == Purpose::socket && is_other) result = socket_broker_.claim(link);
     if ((hello.purpose == Purpose::failure || hello.purpose == Purpose::agreement) && is_other)
-      verdict = Verdict::accepted;
+      result = HandshakeResult::accepted;
   }
-  const bool sent = send_verdict(incoming, verdict);
-  if (verdict != Verdict::accepted) return;
+  const bool sent = send_result(incoming, result);
+  if (result != HandshakeResult::accepted) return;
   if (hello.purpose == Purpose::socket) {
     if (!sent) return socket_broker_.lost(link);
     tune_data_stream(incoming.fd.get());
@@ -44,30 +45,32 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   }
 }
 
-Verdict Control::judge_join(const AuthenticatedSocket& incoming) {
-  if (setup_.rank != 0 && !local_registrar_) return Verdict::wrong_rank;
+HandshakeResult Control::judge_join(const AuthenticatedSocket& incoming) {
+  if (setup_.rank != 0 && !local_registrar_) return HandshakeResult::wrong_rank;
   const bool takes_joins = registrar_ || local_registrar_;
   // With a failure the registrar still takes the late: they are to learn of it.
-  if (!takes_joins || (session_key_ && monitor_.failure() == nullptr)) return Verdict::busy;
+  if (!takes_joins || (session_key_ && monitor_.failure() == nullptr)) return HandshakeResult::busy;
   const uint16_t version = incoming.hello.version;
-  if (version == kProtocolVersion) return Verdict::accepted;
+  if (version == kProtocolVersion) return HandshakeResult::accepted;
   fail(ErrorCode::refused,
        fmt::format("rank {} at {} speaks protocol version {}, rank {} version {}",
                    incoming.hello.from, incoming.source, version, setup_.rank, kProtocolVersion),
        "install the same Ropewalk on every rank", static_cast<int>(incoming.hello.from));
-  return Verdict::wrong_version;
+  return HandshakeResult::wrong_version;
 }
 
-Verdict Control::judge_tree(const AuthenticatedSocket& incoming) const {
+HandshakeResult Control::judge_tree(const AuthenticatedSocket& incoming) const {
   const int from = static_cast<int>(incoming.hello.from);
-  if (from >= setup_.size || from <= setup_.rank) return Verdict::wrong_rank;
-  if (tree_.has(from)) return Verdict::already;
+  if (from >= setup_.size || from <= setup_.rank) return HandshakeResult::wrong_rank;
+  if (tree_.has(from)) return HandshakeResult::already;
   if (!is_joined_)
-    return tree_parent(from, setup_.size) == setup_.rank ? Verdict::accepted : Verdict::wrong_rank;
+    return tree_parent(from, setup_.size) == setup_.rank ? HandshakeResult::accepted
+                                                         : HandshakeResult::wrong_rank;
   // Only to ranks whose own parent has left, of which this rank may have to hear first, or who have
   // lost the link with this one.
   const int parent = tree_parent(from, setup_.size);
-  return parent == setup_.rank || monitor_.has_left(parent) ? Verdict::accepted : Verdict::busy;
+  return parent == setup_.rank || monitor_.has_left(parent) ? HandshakeResult::accepted
+                                                            : HandshakeResult::busy;
 }
 
 /// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.
@@ -120,8 +123,8 @@ void Control::advance_host_probe(int64_t now_ns) {
 
 void Control::advance_bypass(int64_t now_ns) {
   if (monitor_.failure() != nullptr)
-    for (const int peer : tree_.take_unaware(now_ns))
-      if (is_joined_) bypass_.go_around(peer, now_ns);  // else rank 0 tells all
+    for (const int peer : tree_.take_uninformed(now_ns))
+      if (is_joined_) bypass_.relay_around(peer, now_ns);  // else rank 0 tells all
   bypass_.advance(set_, now_ns);
 }
 

@@ -222,10 +222,10 @@ void DeathWatch::watch() {
   }
 }
 
-/// The next in the circle that lives; -1: none. Of those who have died before it, whom nobody else
+/// The next in the ring that lives; -1: none. Of those who have died before it, whom nobody else
 /// watches, the others hear.
 int DeathWatch::find_charge() {
-  bool is_news = false;
+  bool is_new = false;
   int charge = -1;
   for (const int other : others_) {
     const uint32_t value = state(other);
@@ -234,9 +234,9 @@ int DeathWatch::find_charge() {
       break;
     }
     if (!is_of_dead(value) || passed_[static_cast<size_t>(other)]) continue;
-    passed_[static_cast<size_t>(other)] = has_passed_ = is_news = true;
+    passed_[static_cast<size_t>(other)] = has_passed_ = is_new = true;
   }
-  if (is_news) wake_all();
+  if (is_new) wake_all();
   return charge;
 }
 

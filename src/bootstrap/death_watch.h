@@ -25,7 +25,7 @@ namespace ropewalk::bootstrap {
 /// sockets. So the control thread of each rank holds a robust mutex, as long as the rank has not
 /// left, in a memory file that all ranks of the host map: that of the lowest of them.
 ///
-/// A watch thread sleeps on the mutex of the next rank of the host, in a circle, that lives: the
+/// A watch thread sleeps on the mutex of the next rank of the host, in a ring, that lives: the
 /// kernel wakes one sleeper. That one wakes the watch threads of all others. Nothing polls.
 ///
 /// Whoever hears of a failure may end at once, before it can tell. So a rank's slot there says
@@ -34,7 +34,7 @@ namespace ropewalk::bootstrap {
 /// A rank that is stopped holds its mutex; a forked child holds none. Where no memory can be
 /// shared, or the watch threads do not get to run, sockets tell, later.
 ///
-/// Threads: one, the control thread, but for the watch thread inside and `note_failure`.
+/// Threads: one, the control thread, except for the watch thread inside and `note_failure`.
 class DeathWatch {
  public:
   /// `size` of the job.
@@ -89,7 +89,7 @@ class DeathWatch {
   SharedMapping mapping_;
   int rank_ = -1;                    // -1: has not entered, or has left
   std::atomic<Slot*> own_{nullptr};  // from `enter` on
-  std::vector<int> others_;          // of this host, in the order of the circle from this rank on
+  std::vector<int> others_;          // of this host, in the order of the ring from this rank on
   std::optional<HostAgreements> agreements_;
   Event event_;
   std::mutex mutex_;

@@ -127,28 +127,28 @@ void Dialer::take_answer(int64_t now_ns) {
   if (!answer) return next_address(now_ns, "what listens there is not Ropewalk");
   if (!secrets_->is_authentic(*answer)) return reject_address(now_ns);
   found_job_ = answered_ = true;
-  obey(answer->verdict, now_ns);
+  obey(answer->result, now_ns);
 }
 
-void Dialer::obey(Verdict verdict, int64_t now_ns) {
-  switch (verdict) {
-    case Verdict::accepted:
+void Dialer::obey(HandshakeResult result, int64_t now_ns) {
+  switch (result) {
+    case HandshakeResult::accepted:
       state_ = State::connected;
       return;
-    case Verdict::yield:
+    case HandshakeResult::yield:
       fd_.reset();
       state_ = State::yielded;
       return;
-    case Verdict::bad_key:
+    case HandshakeResult::bad_key:
       return reject_address(now_ns);
-    case Verdict::wrong_version:
+    case HandshakeResult::wrong_version:
       return refuse(
           fmt::format("protocol version {}, this rank has {}", peer_version_, kProtocolVersion));
-    case Verdict::wrong_rank:
+    case HandshakeResult::wrong_rank:
       return next_address(now_ns, "another rank listens there");
-    case Verdict::busy:
+    case HandshakeResult::busy:
       return next_address(now_ns, "the job there has all its ranks already");
-    case Verdict::already:
+    case HandshakeResult::already:
       return next_address(now_ns, "it has this connection already");
   }
 }

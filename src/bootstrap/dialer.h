@@ -71,7 +71,7 @@ class Dialer {
   void receive(int64_t now_ns);
   void prove(int64_t now_ns);
   void take_answer(int64_t now_ns);
-  void obey(Verdict verdict, int64_t now_ns);
+  void obey(HandshakeResult result, int64_t now_ns);
   void reject_address(int64_t now_ns);
   void next_address(int64_t now_ns, std::string why);
   void refuse(std::string why);

@@ -54,7 +54,7 @@ class HandmadeRank {
     run([&](PollSet& set) { acceptor.prepare(set, MonotonicClock().now_ns()); },
         [&](const PollSet& set, int64_t now_ns) {
           for (AuthenticatedSocket& incoming : acceptor.advance(set, now_ns)) {
-            send_verdict(incoming, Verdict::accepted);
+            send_result(incoming, HandshakeResult::accepted);
             other.emplace(incoming.connected());
           }
           return other.has_value();
@@ -157,7 +157,7 @@ class HandmadeRank {
     run([&](PollSet& set) { acceptor_->prepare(set, MonotonicClock().now_ns()); },
         [&](const PollSet& set, int64_t now_ns) {
           for (AuthenticatedSocket& incoming : acceptor_->advance(set, now_ns)) {
-            send_verdict(incoming, Verdict::accepted);
+            send_result(incoming, HandshakeResult::accepted);
             children_.emplace_back(incoming.connected());
           }
           return children_.size() == wanted;

@@ -20,7 +20,7 @@
 
 namespace ropewalk::bootstrap {
 
-/// Threads: one at a time, but for `wake` and `close`.
+/// Threads: one at a time, except for `wake` and `close`.
 class HostAgreements {
  public:
   static constexpr int kRanksMax = 64;

@@ -284,20 +284,20 @@ void take_meeting(JobIdentity& identity, const Found& launcher, const Config& co
   const bool has_slurm = is_slurm(identity, get);
   const bool has_pmi = launcher.is("PMI") && variable(get, "PMI_FD");
   if (runs_job && !has_pmi && has_pmix(get) && rank_in(get, "PMIX_RANK") == identity.rank) {
-    identity.meeting = MeetingPlace::pmix;
+    identity.discovery = DiscoveryMethod::pmix;
     if (launcher.is("PMIx") && has_slurms_pmix(get)) {
       identity.coordinator = slurm_coordinator(get).value_or("");
       identity.launcher_job = slurm_step(get);
     }
   } else if (has_pmi) {
-    identity.meeting = MeetingPlace::pmi;
+    identity.discovery = DiscoveryMethod::pmi;
     identity.pmi_fd = *integer_variable(get, "PMI_FD", 0, std::numeric_limits<int>::max());
     identity.launcher_job = variable(get, "PMI_JOBID").value_or("");
     if (has_slurm) identity.coordinator = slurm_coordinator(get).value_or("");
   } else if (launcher.is("Slurm") || (runs_job && has_slurm)) {
     identity.coordinator = slurm_coordinator(get).value_or("");
     identity.launcher_job = slurm_step(get);
-    if (config.job_key.empty() && !config.open) identity.meeting = MeetingPlace::munge;
+    if (config.job_key.empty() && !config.open) identity.discovery = DiscoveryMethod::munge;
   } else if (launcher.is("Kubernetes") && !torch_coordinator(get)) {
     identity.coordinator = bootstrap::kubernetes_coordinator(*launcher.rank, get);
   }
@@ -311,7 +311,7 @@ void take_coordinator(JobIdentity& identity, const Found& launcher, const Option
   identity.coordinator = told.value_or("");
   if (!told && identity.coordinator_fd < 0) take_meeting(identity, launcher, config, get);
   const bool is_found =
-      identity.coordinator_fd >= 0 || identity.meeting != MeetingPlace::coordinator;
+      identity.coordinator_fd >= 0 || identity.discovery != DiscoveryMethod::coordinator;
   if (identity.coordinator.empty() && !is_found && launcher.launcher != nullptr)
     identity.coordinator = torch_coordinator(get).value_or("");
   if (identity.coordinator.empty() && !is_found)
@@ -331,11 +331,11 @@ void take_coordinator(JobIdentity& identity, const Found& launcher, const Option
 
 std::string describe(const JobIdentity& identity) {
   std::string where = identity.coordinator;
-  if (identity.meeting == MeetingPlace::pmi)
+  if (identity.discovery == DiscoveryMethod::pmi)
     where = fmt::format("told by the launcher (PMI_FD={})", identity.pmi_fd);
-  if (identity.meeting == MeetingPlace::pmix)
+  if (identity.discovery == DiscoveryMethod::pmix)
     where = "told by the launcher's PMIx server (PMIX_NAMESPACE)";
-  if (identity.meeting == MeetingPlace::munge) where += ", key and port told over munge";
+  if (identity.discovery == DiscoveryMethod::munge) where += ", key and port told over munge";
   std::string text = fmt::format(
       "{}: rank {} of {}{}", identity.source.empty() ? "none" : identity.source, identity.rank,
       identity.size == 0 ? "as many as PMIx tells" : std::to_string(identity.size),

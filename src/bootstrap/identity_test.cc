@@ -112,24 +112,24 @@ TEST(JobIdentity, SlurmStep) {
 
 TEST(JobIdentity, SlurmNeedsNoMungeWhereThereIsAKey) {
   Config config;
-  EXPECT_EQ(find(slurm_table(), {}, config).meeting, MeetingPlace::munge);
+  EXPECT_EQ(find(slurm_table(), {}, config).discovery, DiscoveryMethod::munge);
   EXPECT_EQ(find(slurm_table(), {}, config).launcher_job, "12345.0");
   config.job_key = "0123456789abcdef0123456789abcdef";
-  EXPECT_EQ(find(slurm_table(), {}, config).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(slurm_table(), {}, config).discovery, DiscoveryMethod::coordinator);
   EXPECT_EQ(find(slurm_table(), {}, config).coordinator, "node03:22345");
 }
 
 TEST(JobIdentity, SlurmWithPmi2SpeaksIt) {
   Table table = slurm_table();
   table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}, {"PMI_JOBID", "12345.0"}});
-  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmi);
   EXPECT_EQ(find(table).launcher_job, "12345.0");
 }
 
 TEST(JobIdentity, PmixTellsTheSize) {
   Table table = slurm_table();
   table.insert({{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
-  EXPECT_EQ(find(table).meeting, MeetingPlace::pmix);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmix);
   EXPECT_EQ(find(table).rank, 2);
   EXPECT_EQ(find(table).size, 4) << "Slurm tells it, where PMIx is its own";
   EXPECT_EQ(find(table).coordinator, "node03:22345") << "where there is no libpmix";
@@ -138,7 +138,7 @@ TEST(JobIdentity, PmixTellsTheSize) {
   EXPECT_EQ(find(table).coordinator, "");
   Config config;
   config.coordinator = "a:1";
-  EXPECT_EQ(find(table, {}, config).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(table, {}, config).discovery, DiscoveryMethod::coordinator);
   EXPECT_EQ(find(table, {}, config).size, 4);
 }
 
@@ -148,7 +148,7 @@ TEST(JobIdentity, OneProcessOfSlurmsIsAJobOfOneWithoutPmix) {
   table["SLURM_NTASKS"] = "1";
   table.insert({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}});
   EXPECT_EQ(find(table).size, 1);
-  EXPECT_EQ(find(table).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::coordinator);
 }
 
 TEST(JobIdentity, SallocsShellIsNoRank) {
@@ -158,7 +158,7 @@ TEST(JobIdentity, SallocsShellIsNoRank) {
   EXPECT_EQ(find(table).size, 1);
   table.insert({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}});
   EXPECT_EQ(find(table).size, 4);
-  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmi);
   EXPECT_EQ(find(table).coordinator, "");
 }
 
@@ -171,7 +171,7 @@ TEST(JobIdentity, ALauncherOfOneProcessIsTheOuterOne) {
   for (const char* rank : {"0", "2"}) {
     table["PMI_RANK"] = rank;
     EXPECT_EQ(find(table).size, 4);
-    EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+    EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmi);
   }
   Table script = slurm_table();  // srun -n1 of what starts ranks by itself
   script["SLURM_PROCID"] = "0";
@@ -186,7 +186,7 @@ TEST(JobIdentity, OpenMpiWithPmixNeedsNoCoordinator) {
                        {"OMPI_COMM_WORLD_SIZE", "2"},
                        {"PMIX_RANK", "1"},
                        {"PMIX_NAMESPACE", "prterun-1"}};
-  EXPECT_EQ(find(table).meeting, MeetingPlace::pmix);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmix);
   EXPECT_EQ(find(table).size, 2);
 }
 
@@ -338,10 +338,10 @@ TEST(JobIdentity, OverPmiTheLauncherTellsTheCoordinator) {
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
   table["PMI_FD"] = "7";
   EXPECT_EQ(find(table).pmi_fd, 7);
-  EXPECT_EQ(find(table).meeting, MeetingPlace::pmi);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::pmi);
   Config config;
   config.coordinator = "a:1";
-  EXPECT_EQ(find(table, {}, config).meeting, MeetingPlace::coordinator);
+  EXPECT_EQ(find(table, {}, config).discovery, DiscoveryMethod::coordinator);
   table["PMI_FD"] = "seven";
   expect_mention(complaint(table), "PMI_FD=\"seven\"");
 }
@@ -350,7 +350,7 @@ TEST(JobIdentity, PmiUnderSlurmTakesSlurmsCoordinator) {
   Table table = slurm_table();
   table.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}});
   EXPECT_EQ(find(table).coordinator, "node03:22345");
-  EXPECT_EQ(find(table).meeting, MeetingPlace::munge);
+  EXPECT_EQ(find(table).discovery, DiscoveryMethod::munge);
   table["PMI_RANK"] = "1";  // mpirun's own numbering
   expect_mention(complaint(table), "ROPEWALK_COORDINATOR");
 }

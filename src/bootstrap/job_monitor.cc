@@ -80,7 +80,7 @@ void JobMonitor::tell_control_thread() {
   events_.news.set();
 }
 
-std::set<uint32_t> JobMonitor::take_news_of_parts() {
+std::set<uint32_t> JobMonitor::take_changed_parts() {
   const std::lock_guard lock(mutex_);
   return std::exchange(news_of_parts_, {});
 }

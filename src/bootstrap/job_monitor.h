@@ -52,7 +52,8 @@ class JobMonitor final : public Monitor {
   /// As `report`; false where there was a failure before.
   bool keep(const Failure& failure) { return keep_in({}, failure); }
 
-  // Of a whole: epochs that follow each other over its connections. Thread-safe, but for `renew`.
+  // Of a whole: epochs that follow each other over its connections. Thread-safe, except for
+  // `renew`.
   /// How many have been followed by another.
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
   /// The monitor of the one that lives.
@@ -70,9 +71,9 @@ class JobMonitor final : public Monitor {
   /// Notes an orderly leave; false where it was known already. Reports a mismatch where another
   /// rank has left after other calls.
   bool mark_left(int rank, CallsMade calls) {
-    const bool is_news = note_left(rank, std::move(calls));
-    if (is_news) wake();
-    return is_news;
+    const bool is_new = note_left(rank, std::move(calls));
+    if (is_new) wake();
+    return is_new;
   }
   /// The same where others follow at once: wakes nobody.
   bool note_left(int rank, CallsMade calls);
@@ -90,7 +91,7 @@ class JobMonitor final : public Monitor {
   /// spread it.
   Event& news() { return events_.news; }
   /// Of a whole: the parts of which there was news since the last call.
-  std::set<uint32_t> take_news_of_parts();
+  std::set<uint32_t> take_changed_parts();
 
  private:
   struct Events {

@@ -121,10 +121,11 @@ void NewcomerListener::listen_where_missing(int64_t now_ns) {
 
 void NewcomerListener::take(AuthenticatedSocket& incoming) {
   const bool is_newcomer = incoming.hello.purpose == Purpose::join_running;
-  const Verdict verdict = !is_newcomer || waiting_.size() >= kNewcomersMax ? Verdict::busy
-                          : incoming.hello.version != kProtocolVersion     ? Verdict::wrong_version
-                                                                           : Verdict::accepted;
-  if (!send_verdict(incoming, verdict) || verdict != Verdict::accepted) return;
+  const HandshakeResult result =
+      !is_newcomer || waiting_.size() >= kNewcomersMax ? HandshakeResult::busy
+      : incoming.hello.version != kProtocolVersion     ? HandshakeResult::wrong_version
+                                                       : HandshakeResult::accepted;
+  if (!send_result(incoming, result) || result != HandshakeResult::accepted) return;
   tune_control_stream(incoming.fd.get(), link_timeout_);
   waiting_.push_back({++last_number_, FrameStream(incoming.connected())});
   beat_at_ns_ = 0;

@@ -99,8 +99,8 @@ void PartControl::greet(int new_neighbour) {
 
 void PartControl::advance(int64_t now_ns) {
   const Failure* const of_job = monitor_.failure();
-  const bool is_news = of_job != nullptr && !std::exchange(told_of_job_, true);
-  for (const auto& part : is_news ? parts_.all() : parts_.find(monitor_.take_news_of_parts())) {
+  const bool is_new = of_job != nullptr && !std::exchange(told_of_job_, true);
+  for (const auto& part : is_new ? parts_.all() : parts_.find(monitor_.take_changed_parts())) {
     JobMonitor& monitor = part->monitor();
     const bool has_ended = part->has_ended_;  // what is said below was to be said before
     if (has_ended) parts_.remove(*part);

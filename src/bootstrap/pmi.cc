@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kPmiAdvice = "set ROPEWALK_COORDINATOR=host:port on every rank";
 constexpr size_t kAnswerBytesMax = 16 << 10;
-constexpr std::chrono::nanoseconds kGoodbyeMax = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds kFinalizeTimeout = std::chrono::seconds(1);
 
 [[noreturn]] void fail_pmi(ErrorCode code, std::string reason) {
   throw Error(code, "pmi", std::move(reason), kPmiAdvice);
@@ -59,7 +59,7 @@ void Pmi::begin_pmi2(int rank) {
 
 Pmi::~Pmi() {
   if (process_.is_forked()) return;
-  timeout_ = std::min(timeout_, kGoodbyeMax);
+  timeout_ = std::min(timeout_, kFinalizeTimeout);
   try {
     speaks_pmi2() ? ask("finalize", {}) : ask("finalize", {}, "finalize_ack");
   } catch (const Error& error) {

@@ -97,8 +97,8 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
     if (join) return enroll(entry, std::make_shared<const Join>(std::move(*join)), now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
-    if (statements_.take_failure(frame.payload, from, Statements::Link::join) !=
-        Statements::Taken::nonsense)
+    if (statements_.take_failure(frame.payload, from, Statements::Origin::join) !=
+        Statements::AcceptResult::nonsense)
       return;
   }
   fail(ErrorCode::protocol,

@@ -57,7 +57,7 @@ std::vector<SocketBroker::SocketId> SocketBroker::to_dial() {
   return std::exchange(to_dial_, {});
 }
 
-Verdict SocketBroker::claim(SocketId link) {
+HandshakeResult SocketBroker::claim(SocketId link) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[link];
   switch (entry.state) {
@@ -65,15 +65,15 @@ Verdict SocketBroker::claim(SocketId link) {
     case State::waiting:
       break;
     case State::dialing:
-      if (rank_ < link.peer) return Verdict::yield;
+      if (rank_ < link.peer) return HandshakeResult::yield;
       break;
     case State::arriving:
     case State::ready:
     case State::taken:
-      return Verdict::already;
+      return HandshakeResult::already;
   }
   entry.state = State::arriving;
-  return Verdict::accepted;
+  return HandshakeResult::accepted;
 }
 
 void SocketBroker::deliver(SocketId link, ConnectedSocket socket) {

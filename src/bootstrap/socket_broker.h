@@ -19,9 +19,10 @@ namespace ropewalk::bootstrap {
 /// The SocketSource of a World: the table and its rule; the control thread does the dialing.
 ///
 /// The rule for simultaneous dials, decided under one mutex per process: a lower rank that has
-/// begun to dial refuses the higher's dial (Verdict::yield), and the higher waits; a lower rank
-/// that has not takes the higher's dial, and then never dials itself. A higher rank always takes
-/// the lower's dial. So the lower rank alone decides, and decides once: exactly one connection.
+/// begun to dial refuses the higher's dial (HandshakeResult::yield), and the higher waits; a lower
+/// rank that has not takes the higher's dial, and then never dials itself. A higher rank always
+/// takes the lower's dial. So the lower rank alone decides, and decides once: exactly one
+/// connection.
 class SocketBroker final : public SocketSource {
  public:
   struct SocketId {
@@ -50,7 +51,7 @@ class SocketBroker final : public SocketSource {
   std::vector<SocketId> to_dial();
   /// Decides about an incoming dial. After `accepted` the caller must call `deliver`, or `lost`
   /// where the socket is of no use.
-  Verdict claim(SocketId link);
+  HandshakeResult claim(SocketId link);
   void deliver(SocketId link, ConnectedSocket socket);
   void lost(SocketId link);
   /// The peer refused our dial because it dials itself.

@@ -23,35 +23,35 @@ TEST(SocketBroker, LowerThatDialsRefusesTheHigher) {
   SocketBroker lower(0, 2, kTimeoutNs);
   lower.request(1, 0);
   ASSERT_EQ(lower.to_dial().size(), 1u);
-  EXPECT_EQ(lower.claim({1, 0}), Verdict::yield);
+  EXPECT_EQ(lower.claim({1, 0}), HandshakeResult::yield);
   EXPECT_TRUE(lower.is_dialing({1, 0}));
 }
 
 TEST(SocketBroker, LowerThatDoesNotDialTakesTheHigherAndNeverDials) {
   SocketBroker lower(0, 2, kTimeoutNs);
-  ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
+  ASSERT_EQ(lower.claim({1, 0}), HandshakeResult::accepted);
   lower.request(1, 0);
   EXPECT_TRUE(lower.to_dial().empty());
   lower.deliver({1, 0}, some_socket());
-  EXPECT_EQ(lower.claim({1, 0}), Verdict::already);
+  EXPECT_EQ(lower.claim({1, 0}), HandshakeResult::already);
 }
 
 TEST(SocketBroker, HigherAlwaysTakesTheLower) {
   SocketBroker higher(1, 2, kTimeoutNs);
   higher.request(0, 0);
-  EXPECT_EQ(higher.claim({0, 0}), Verdict::accepted);
+  EXPECT_EQ(higher.claim({0, 0}), HandshakeResult::accepted);
   EXPECT_FALSE(higher.is_dialing({0, 0}));
   higher.request(0, 1);
   higher.yielded({0, 1});
   EXPECT_FALSE(higher.is_dialing({0, 1}));
-  EXPECT_EQ(higher.claim({0, 1}), Verdict::accepted);
+  EXPECT_EQ(higher.claim({0, 1}), HandshakeResult::accepted);
 }
 
 TEST(SocketBroker, ALostArrivalCanBeDialedAgain) {
   SocketBroker lower(0, 2, kTimeoutNs);
-  ASSERT_EQ(lower.claim({1, 0}), Verdict::accepted);
+  ASSERT_EQ(lower.claim({1, 0}), HandshakeResult::accepted);
   lower.lost({1, 0});
-  EXPECT_EQ(lower.claim({1, 0}), Verdict::accepted);
+  EXPECT_EQ(lower.claim({1, 0}), HandshakeResult::accepted);
 }
 
 TEST(SocketBroker, TakeHandsOutOnceAndClearsTheEvent) {

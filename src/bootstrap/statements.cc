@@ -84,42 +84,43 @@ bool Statements::is_signed_by(int rank, FrameType type, const Bytes& message,
   return is_signed(table_[static_cast<size_t>(rank)].verify_key, world_, type, message, signature);
 }
 
-Statements::Taken Statements::take_failure(ByteSpan payload, int peer, Link link) {
+Statements::AcceptResult Statements::take_failure(ByteSpan payload, int peer, Origin origin) {
   auto said = decode<Signed<JobFailure>>(payload);
-  if (!said || static_cast<size_t>(said->message.rank) >= table_.size()) return Taken::nonsense;
+  if (!said || static_cast<size_t>(said->message.rank) >= table_.size())
+    return AcceptResult::nonsense;
   JobFailure& failure = said->message;
-  if (failure.epoch < monitor_.epoch()) return Taken::former;
+  if (failure.epoch < monitor_.epoch()) return AcceptResult::former;
   const bool is_early = failure.epoch > monitor_.epoch();
-  if (monitor_.failure() != nullptr && !is_early) return Taken::current;
+  if (monitor_.failure() != nullptr && !is_early) return AcceptResult::current;
   const bool is_genuine =
       is_signed_by(failure.rank, FrameType::failure, encode(failure), said->signature);
   if (is_early && is_genuine) {
     std::erase_if(early_, [peer](const auto& early) { return early.first == peer; });
     early_.emplace_back(peer, Bytes(payload.begin(), payload.end()));
-    return Taken::early;
+    return AcceptResult::early;
   }
   if (is_genuine) {
     if (monitor_.keep(failure)) failure_ = frame(*said);
-    return Taken::current;
+    return AcceptResult::current;
   }
   // A rank that does not know the world yet signs what nobody can verify. It has no links but this.
-  if (is_table_trusted_ && link == Link::tree) {
+  if (is_table_trusted_ && origin == Origin::tree) {
     report_forged(FrameType::failure, failure.rank, peer);
-    return Taken::current;
+    return AcceptResult::current;
   }
   if (failure.rank != peer) {
     failure.reason = said_by(failure.rank, failure.reason);
     failure.rank = peer;
   }
   monitor_.report(failure);
-  return Taken::current;
+  return AcceptResult::current;
 }
 
 std::vector<int> Statements::renew() {
   failure_.clear();
   std::vector<int> heard;
   for (const auto& [peer, payload] : std::exchange(early_, {}))
-    if (take_failure(payload, peer, Link::tree) == Taken::current) heard.push_back(peer);
+    if (take_failure(payload, peer, Origin::tree) == AcceptResult::current) heard.push_back(peer);
   return heard;
 }
 

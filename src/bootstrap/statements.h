@@ -62,8 +62,8 @@ class Statements {
   LeaveToken leave_token() const { return leave_token_; }
 
   /// How a frame came: over a connection for joining, or over the tree.
-  enum class Link : uint8_t { join, tree };
-  enum class Taken : uint8_t {
+  enum class Origin : uint8_t { join, tree };
+  enum class AcceptResult : uint8_t {
     nonsense,
     current,  // of this epoch
     former,   // of one before, which is over: nothing is done
@@ -71,7 +71,7 @@ class Statements {
   };
   /// Takes a failure that `peer` says or passes on. What cannot be judged, as keys are not known
   /// yet, `peer` has said. What is forged fails the job by itself.
-  Taken take_failure(ByteSpan payload, int peer, Link link);
+  AcceptResult take_failure(ByteSpan payload, int peer, Origin origin);
   /// The monitor's next epoch has begun: takes what has come of it already. Returns from whom.
   std::vector<int> renew();
   /// The job's failure for the others: as it came, or in this rank's own name.

@@ -40,12 +40,12 @@ struct Member {
     statements->trust_table();
   }
   /// What `peer` hands over.
-  Statements::Taken take(const Bytes& frame, int peer,
-                         Statements::Link link = Statements::Link::tree) {
+  Statements::AcceptResult take(const Bytes& frame, int peer,
+                                Statements::Origin link = Statements::Origin::tree) {
     return statements->take_failure(ByteSpan(frame).subspan(kFrameHeaderBytes), peer, link);
   }
-  bool takes(const Bytes& frame, int peer, Statements::Link link = Statements::Link::tree) {
-    return take(frame, peer, link) != Statements::Taken::nonsense;
+  bool takes(const Bytes& frame, int peer, Statements::Origin link = Statements::Origin::tree) {
+    return take(frame, peer, link) != Statements::AcceptResult::nonsense;
   }
   /// All but `gone` go on.
   void renew(int gone) {
@@ -132,8 +132,8 @@ TEST(Statements, WithoutKeysItIsWhoHandsItOverThatSaysSo) {
   JobMonitor monitor(1, kRanks);
   Statements young(1, keys_of(1), monitor, table);
   EXPECT_EQ(
-      young.take_failure(ByteSpan(said).subspan(kFrameHeaderBytes), 0, Statements::Link::tree),
-      Statements::Taken::current);
+      young.take_failure(ByteSpan(said).subspan(kFrameHeaderBytes), 0, Statements::Origin::tree),
+      Statements::AcceptResult::current);
   EXPECT_EQ(monitor.failure()->rank, 0);
   EXPECT_EQ(monitor.failure()->reason, "rank 3 says: it died");
   // It passes that on in its own name.
@@ -148,13 +148,13 @@ TEST(Statements, AFailureIsOfItsEpoch) {
   const Member first(1);
   Member second(0);
   const Bytes of_the_first = frame(first.statements->sign(lost(1, 3)));
-  ASSERT_EQ(second.take(of_the_first, 1), Statements::Taken::current);
+  ASSERT_EQ(second.take(of_the_first, 1), Statements::AcceptResult::current);
   second.renew(3);
   EXPECT_EQ(second.monitor.failure(), nullptr);
-  EXPECT_EQ(second.take(of_the_first, 1), Statements::Taken::former);
+  EXPECT_EQ(second.take(of_the_first, 1), Statements::AcceptResult::former);
   EXPECT_EQ(second.monitor.failure(), nullptr);
   EXPECT_EQ(second.take(frame(first.statements->sign(lost(1, 2, 1))), 1),
-            Statements::Taken::current);
+            Statements::AcceptResult::current);
   second.expect_failure(1, 2, "it died");
 }
 
@@ -163,7 +163,8 @@ TEST(Statements, AFailureOfTheNextEpochWaitsForThat) {
   Member second(0);
   ASSERT_TRUE(second.takes(frame(first.statements->sign(lost(1, 3))), 1));
   const auto before = second.monitor.of_epoch();
-  EXPECT_EQ(second.take(frame(first.statements->sign(lost(1, 2, 1))), 1), Statements::Taken::early);
+  EXPECT_EQ(second.take(frame(first.statements->sign(lost(1, 2, 1))), 1),
+            Statements::AcceptResult::early);
   EXPECT_EQ(second.monitor.failure()->peer, 3);
   second.renew(3);
   second.expect_failure(1, 2, "it died");
@@ -178,9 +179,9 @@ TEST(Statements, BeforeThePlaceTheConnectionSaysWhoSpeaks) {
   const Statements young(3, keys_of(3), monitor, table);
   const Bytes said = frame(young.sign(lost(3, 3)));
   Member root(0), other(0);
-  EXPECT_TRUE(root.takes(said, 3, Statements::Link::join));
+  EXPECT_TRUE(root.takes(said, 3, Statements::Origin::join));
   root.expect_failure(3, 3, "it died");
-  EXPECT_TRUE(other.takes(said, 3, Statements::Link::tree));
+  EXPECT_TRUE(other.takes(said, 3, Statements::Origin::tree));
   other.expect_failure(0, 3, "has not signed it");
 }
 

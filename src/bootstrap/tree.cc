@@ -147,7 +147,7 @@ void Tree::prepare(PollSet& set) {
     link.stream.prepare(set);
     if (!failure_spread_ && !link.given_up) set.wake_at(link.heard_ns + link.silence_max_ns);
     if (!link.held_leaves.empty()) set.wake_at(link.held_since_ns + hold_leaves_ns_);
-    if (failure_spread_ && !link.knows && !link.is_unaware)
+    if (failure_spread_ && !link.knows && !link.is_uninformed)
       set.wake_at(spread_ns_ + kFailureReturns_ns);
   }
   if (!links_.empty() && !failure_spread_) set.wake_at(next_beat_ns_);
@@ -215,10 +215,11 @@ void Tree::handle(Edge& link, Frame& frame, std::vector<Inbound>& others) {
 }
 
 void Tree::handle_failure(Edge& link, const Frame& frame) {
-  using Taken = Statements::Taken;
-  const Taken taken = statements_.take_failure(frame.payload, link.peer, Statements::Link::tree);
-  if (taken == Taken::nonsense) protocol_fault(link.peer);
-  if (taken == Taken::nonsense || taken == Taken::current) link.knows = true;
+  using AcceptResult = Statements::AcceptResult;
+  const AcceptResult result =
+      statements_.take_failure(frame.payload, link.peer, Statements::Origin::tree);
+  if (result == AcceptResult::nonsense) protocol_fault(link.peer);
+  if (result == AcceptResult::nonsense || result == AcceptResult::current) link.knows = true;
   link.stream.acknowledge();  // who goes waits for that
 }
 
@@ -300,12 +301,12 @@ int64_t Tree::find_beat_ns() const {
   return std::clamp(wanted_ns, beat_min_ns_, silence_max_ns_ / kBeatsMissedMax);
 }
 
-std::vector<int> Tree::take_unaware(int64_t now_ns) {
-  std::vector<int> unaware = std::exchange(unaware_, {});
+std::vector<int> Tree::take_uninformed(int64_t now_ns) {
+  std::vector<int> unaware = std::exchange(uninformed_, {});
   if (!failure_spread_) return unaware;
   for (Edge& link : links_) {
-    if (link.is_unaware || link.knows || now_ns - spread_ns_ < kFailureReturns_ns) continue;
-    link.is_unaware = true;
+    if (link.is_uninformed || link.knows || now_ns - spread_ns_ < kFailureReturns_ns) continue;
+    link.is_uninformed = true;
     unaware.push_back(link.peer);
   }
   return unaware;
@@ -326,8 +327,8 @@ void Tree::check_silence(Edge& link, int64_t now_ns) {
 
 void Tree::close(Edge& link, std::string reason) {
   link.open = false;
-  if (!link.knows && !link.is_unaware && !monitor_.has_left(link.peer))
-    unaware_.push_back(link.peer);
+  if (!link.knows && !link.is_uninformed && !monitor_.has_left(link.peer))
+    uninformed_.push_back(link.peer);
   if (monitor_.failure() != nullptr) return void(lost_.insert(link.peer));
   if (monitor_.has_left(link.peer)) return note_gone(link.peer);
   reason = describe(link.peer) + " " + reason;
@@ -364,18 +365,18 @@ std::set<int> Tree::renew(const std::vector<int>& departed, int64_t now_ns) {
   }
   links_.remove_if([&](const Edge& link) { return has_departed(link.peer); });
   for (Edge& link : links_) {
-    link.knows = link.is_unaware = link.given_up = false;
+    link.knows = link.is_uninformed = link.given_up = false;
     link.heard_ns = now_ns;
   }
   if (parent_ >= 0 && !has(parent_)) parent_ = -1;
-  unaware_.clear();
+  uninformed_.clear();
   failure_spread_ = false;
   gone_ns_ = now_ns;  // who has lost its parent comes
   next_beat_ns_ = now_ns + beat_min_ns_;
   return std::exchange(lost_, {});
 }
 
-void Tree::note_knows(int peer) {
+void Tree::note_informed(int peer) {
   for (Edge& link : links_) link.knows |= link.peer == peer;
 }
 
@@ -422,7 +423,7 @@ void Tree::announce_leave(const CallsMade& calls) {
 bool Tree::flushed() const {
   return std::ranges::all_of(links_, [&](const Edge& link) {
     return link.held_leaves.empty() && link.stream.flushed() &&
-           (!failure_spread_ || link.knows || link.is_unaware);
+           (!failure_spread_ || link.knows || link.is_uninformed);
   });
 }
 

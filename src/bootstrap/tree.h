@@ -60,7 +60,7 @@ int parent_among(int rank, int size, const IsThere& is_there) {
 ///
 /// A rank that has left relays for the others as long as it waits for them, which is not for ever.
 /// When it goes, its children look for another parent: the nearest ancestor that is there, or else
-/// the lowest rank. Parents have lower numbers than their children, so there is no circle.
+/// the lowest rank. Parents have lower numbers than their children, so there is no ring.
 class Tree {
  public:
   struct Inbound {
@@ -87,7 +87,7 @@ class Tree {
   /// have closed since the failure, as those of the dead do.
   std::set<int> renew(const std::vector<int>& departed, int64_t now_ns);
   /// `peer` has said the failure of this epoch, before this rank was in it.
-  void note_knows(int peer);
+  void note_informed(int peer);
   bool has(int peer) const;
   /// Those in touch.
   std::set<int> neighbours() const;
@@ -114,7 +114,7 @@ class Tree {
   bool failure_is_spread() const { return failure_spread_; }
   /// Neighbours that have ended without having sent the failure, or have not sent it back in time,
   /// since the last call: they may not have passed it on.
-  std::vector<int> take_unaware(int64_t now_ns);
+  std::vector<int> take_uninformed(int64_t now_ns);
   /// Asks where the monitor wants to know who waits for whom.
   void spread_question();
   /// Announces that this rank leaves, once.
@@ -141,7 +141,7 @@ class Tree {
     bool open = true;
     bool given_up = false;              // it has been silent for too long
     bool knows = false;                 // has sent the job's failure
-    bool is_unaware = false;            // as take_unaware has told
+    bool is_uninformed = false;         // as take_uninformed has told
     std::vector<int> held_leaves = {};  // of ranks; still to be sent
     int64_t held_since_ns = 0;          // the first of them
   };
@@ -180,7 +180,7 @@ class Tree {
   std::list<Edge> links_;
   std::vector<bool> gone_;          // has left, and its link is closed
   std::set<int> lost_;              // has not left, and its link has closed since the failure
-  std::vector<int> unaware_;        // for take_unaware
+  std::vector<int> uninformed_;     // for take_uninformed
   const int64_t hold_leaves_ns_;    // before one is passed on, at most
   std::vector<Bytes> leaves_;       // frames of those that have left
   bool heard_leaves_ = false;       // in this round

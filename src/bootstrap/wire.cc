@@ -48,7 +48,7 @@ void fields(auto& c, Is<Reply> auto& reply) {
 }
 
 void fields(auto& c, Is<Answer> auto& answer) {
-  c.code(answer.verdict, Verdict::accepted, Verdict::already);
+  c.code(answer.result, HandshakeResult::accepted, HandshakeResult::already);
   c.zeros(7);
   c.raw(answer.mac);
 }

@@ -85,7 +85,7 @@ inline constexpr size_t kReplyBytes = 48;
 inline constexpr size_t kProofBytes = 32;  // the dialer's Mac
 
 /// How the acceptor decides about an authenticated (or, for bad_key, not authenticated) dialer.
-enum class Verdict : uint8_t {
+enum class HandshakeResult : uint8_t {
   accepted = 0,
   bad_key = 1,
   wrong_version = 2,
@@ -97,7 +97,7 @@ enum class Verdict : uint8_t {
 
 /// The acceptor's last message.
 struct Answer {
-  Verdict verdict = Verdict::bad_key;
+  HandshakeResult result = HandshakeResult::bad_key;
   Mac mac = {};  // zeros with bad_key
 };
 inline constexpr size_t kAnswerBytes = 40;

@@ -486,7 +486,7 @@ TEST(Wire, HandshakeRoundTrip) {
   EXPECT_EQ(encode(Answer{}).size(), kAnswerBytes);
   expect_exact(bytes, decode<Hello>);
   expect_exact(encode(Reply{}), decode<Reply>);
-  expect_exact(encode(Answer{Verdict::yield, {}}), decode<Answer>);
+  expect_exact(encode(Answer{HandshakeResult::yield, {}}), decode<Answer>);
   auto bad = bytes;
   bad[0] = std::byte{'R'};
   EXPECT_FALSE(decode<Hello>(bad));

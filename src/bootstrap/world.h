@@ -45,8 +45,8 @@ struct PeerRecord {
 
 class PeerTable;  // bootstrap/peer_table.h
 
-/// Through what the ranks learn where rank 0 listens (bootstrap/meeting.h).
-enum class MeetingPlace : uint8_t {
+/// Through what the ranks learn where rank 0 listens (bootstrap/discovery.h).
+enum class DiscoveryMethod : uint8_t {
   coordinator,  // they have been told
   pmi,          // PMI_FD, PMI-1's or PMI-2's
   pmix,         // the launcher's PMIx server
@@ -61,7 +61,7 @@ struct JobIdentity {
   std::string coordinator;  // host:port; empty for size 1, beside a descriptor, where PMI tells
   int coordinator_fd = -1;  // rank 0: a listening socket; stays the caller's, `join` duplicates it
   std::string source;
-  MeetingPlace meeting = MeetingPlace::coordinator;
+  DiscoveryMethod discovery = DiscoveryMethod::coordinator;
   int pmi_fd = -1;
   std::string launcher_job = {};  // PMI_JOBID; Slurm's job and step
   /// Other launchers' variables, and why they do not count.

@@ -136,7 +136,7 @@ TEST(World, AProofWithoutTheKeyIsToldSo) {
       std::array<std::byte, kAnswerBytes> bytes_of_answer;
       EXPECT_TRUE(read_exactly(bytes_of_answer));
       const auto answer = decode<Answer>(bytes_of_answer);
-      EXPECT_TRUE(answer && answer->verdict == Verdict::bad_key);
+      EXPECT_TRUE(answer && answer->result == HandshakeResult::bad_key);
       EXPECT_TRUE(answer && answer->mac == Mac()) << "nothing to guess the key by";
     }
     job.join(rank)->leave();

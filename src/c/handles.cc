@@ -16,7 +16,7 @@ namespace {
 
 constexpr uintptr_t kFirst = uintptr_t{1} << 63;  // no address of a program is as high
 
-struct Kept {
+struct HandleEntry {
   std::shared_ptr<void> object;
   std::string_view kind;
   ForkGuard process;
@@ -35,12 +35,12 @@ struct Table {
   }
 
   std::mutex mutex;  // guards what follows
-  std::unordered_map<uintptr_t, Kept> kept;
+  std::unordered_map<uintptr_t, HandleEntry> kept;
   uintptr_t next = kFirst;
 };
 
 /// With the lock.
-Kept& find_kept(Table& table, uintptr_t key, std::string_view kind) {
+HandleEntry& find_entry(Table& table, uintptr_t key, std::string_view kind) {
   if (key == 0) reject(fmt::format("the {} is NULL", kind));
   const auto found = table.kept.find(key);
   if (found == table.kept.end())
@@ -58,7 +58,7 @@ uintptr_t keep(uintptr_t key, std::shared_ptr<void> object, const char* kind) {
   Table& table = Table::table();
   const std::lock_guard lock(table.mutex);
   if (key == 0) key = table.next;
-  table.kept.insert_or_assign(key, Kept{std::move(object), kind, {}});
+  table.kept.insert_or_assign(key, HandleEntry{std::move(object), kind, {}});
   if (key == table.next) ++table.next;
   return key;
 }
@@ -66,7 +66,7 @@ uintptr_t keep(uintptr_t key, std::shared_ptr<void> object, const char* kind) {
 std::shared_ptr<void> look_up(uintptr_t key, const char* kind) {
   Table& table = Table::table();
   const std::lock_guard lock(table.mutex);
-  const Kept& kept = find_kept(table, key, kind);
+  const HandleEntry& kept = find_entry(table, key, kind);
   if (kept.process.is_forked())
     reject(fmt::format("process {} was forked from the one that made the {}", getpid(), kind),
            "make calls in that one; children compute, or join a job of their own");
@@ -76,7 +76,7 @@ std::shared_ptr<void> look_up(uintptr_t key, const char* kind) {
 std::shared_ptr<void> take_out(uintptr_t key, const char* kind) {
   Table& table = Table::table();
   const std::lock_guard lock(table.mutex);
-  Kept& kept = find_kept(table, key, kind);
+  HandleEntry& kept = find_entry(table, key, kind);
   std::shared_ptr<void> object = std::move(kept.object);
   if (kept.process.is_forked()) abandon(std::move(object));
   table.kept.erase(key);

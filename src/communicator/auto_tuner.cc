@@ -75,8 +75,8 @@ void AutoTuner::before_start(Operation& operation) {
   if (operation.algorithm != run.choice.algorithm ||
       operation.signature.slice_bytes != run.choice.slice_bytes) {
     const int64_t begin_ns = parts_.clock->now_ns();
-    parts_.equip(operation, run.choice.algorithm, run.choice.slice_bytes);
-    kind->equipping_s += 1e-9 * static_cast<double>(parts_.clock->now_ns() - begin_ns);
+    parts_.rebind(operation, run.choice.algorithm, run.choice.slice_bytes);
+    kind->rebinding_s += 1e-9 * static_cast<double>(parts_.clock->now_ns() - begin_ns);
   }
   if (run.is_timed) operation.timed = kind->timed.emplace_back(std::make_shared<RunTime>());
   kind->agrees = run.agrees;
@@ -97,9 +97,9 @@ std::shared_ptr<Group> AutoTuner::after_start(Operation& operation) {
     return run->ended_ns == 0 ? kUnknown_s
                               : 1e-9 * static_cast<double>(run->ended_ns - run->begun_ns);
   });
-  kind->times.back() = -kind->equipping_s;  // the most, of minima
+  kind->times.back() = -kind->rebinding_s;  // the most, of minima
   kind->timed.clear();
-  kind->equipping_s = 0;
+  kind->rebinding_s = 0;
   return kind->agreement;
 }
 

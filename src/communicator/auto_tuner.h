@@ -36,7 +36,7 @@ class AutoTuner : public RunTuner {
     int rank = 0, ranks = 1;
     const Clock* clock = nullptr;  // the engine's
     std::function<PlanDecision(const Call&)> plan;
-    std::function<void(Operation&, Algorithm, size_t slice_bytes)> equip;
+    std::function<void(Operation&, Algorithm, size_t slice_bytes)> rebind;
     std::function<std::shared_ptr<Operation>(const Call&, Algorithm, size_t slice_bytes)> prepare;
   };
   explicit AutoTuner(Parts parts) : parts_(std::move(parts)) {}
@@ -69,8 +69,8 @@ class AutoTuner : public RunTuner {
     Trials trials;
     bool agrees = false;                                 // behind the run that is being started
     std::vector<std::shared_ptr<RunTime>> timed;         // since the last agreement
-    double equipping_s = 0;                              // the same
-    std::array<double, Trials::kTimedRuns + 1> times{};  // those, and -equipping_s
+    double rebinding_s = 0;                              // the same
+    std::array<double, Trials::kTimedRuns + 1> times{};  // those, and -rebinding_s
     std::shared_ptr<Group> agreement;                    // an all_reduce of `times`
   };
 

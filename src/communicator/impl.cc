@@ -241,7 +241,7 @@ std::shared_ptr<Group> Communicator::Impl::start(std::span<const Call> calls, bo
 
 void Communicator::Impl::run_beside(const Call& call, const std::function<void()>& meanwhile) {
   driver->throw_if_forked();
-  std::unique_ptr<Kept> kept(kept_.exchange(nullptr));
+  std::unique_ptr<CachedGroup> kept(kept_.exchange(nullptr));
   if (!kept || kept->call != call || !kept->group->is_valid()) {
     kept.reset();
     const std::span calls(&call, 1);
@@ -250,7 +250,8 @@ void Communicator::Impl::run_beside(const Call& call, const std::function<void()
       check(calls);
       return driver->run_beside(*find_or_fail(calls), meanwhile);
     }
-    kept = std::make_unique<Kept>(Kept{call, std::move(group)});  // it has come twice in a row
+    kept = std::make_unique<CachedGroup>(
+        CachedGroup{call, std::move(group)});  // it has come twice in a row
   }
   driver->run_beside(*kept->group, meanwhile);
   keep(std::move(kept));
@@ -395,10 +396,10 @@ AutoTuner::Parts Communicator::Impl::parts_for_tuner() {
           .ranks = size(),
           .clock = &session->clock,
           .plan = [this](const Call& call) { return decide(call); },
-          .equip =
+          .rebind =
               [this](Operation& operation, Algorithm algorithm, size_t slice_bytes) {
-                engine.equip(operation, schedule_of(operation.call, algorithm), algorithm,
-                             slice_bytes);
+                engine.rebind(operation, schedule_of(operation.call, algorithm), algorithm,
+                              slice_bytes);
               },
           .prepare =
               [this](const Call& call, Algorithm algorithm, size_t slice_bytes) {

@@ -121,18 +121,18 @@ class Communicator::Impl {
 
   /// A group that run_beside keeps for the next such call, which takes no lock then. Its entry in
   /// the cache is not idle, so nobody else runs it.
-  struct Kept {
+  struct CachedGroup {
     Call call;
     std::shared_ptr<Group> group;
   };
-  void keep(std::unique_ptr<Kept> kept) { delete kept_.exchange(kept.release()); }
+  void keep(std::unique_ptr<CachedGroup> kept) { delete kept_.exchange(kept.release()); }
 
   const int exceptions_ = std::uncaught_exceptions();  // when this was made
   bool left_ = false;
-  std::optional<AutoTuner> tuner_;    // where plans learn; goes after the groups
-  std::mutex cache_mutex_;            // guards cache_; taken before the engine's
-  std::list<Cached> cache_;           // most recently used first
-  std::atomic<Kept*> kept_{nullptr};  // owned; null while a call runs it
+  std::optional<AutoTuner> tuner_;           // where plans learn; goes after the groups
+  std::mutex cache_mutex_;                   // guards cache_; taken before the engine's
+  std::list<Cached> cache_;                  // most recently used first
+  std::atomic<CachedGroup*> kept_{nullptr};  // owned; null while a call runs it
 };
 
 /// What those of `whole` say of its ranks `ranks`, which are `members` of `job`.

@@ -19,13 +19,13 @@ bool any_with(bool Capabilities::*capability, const Job& job) {
   });
 }
 
-bool any_naps(const Job& job) {
-  return any_with(&Capabilities::naps, job);
+bool any_polls_by_timer(const Job& job) {
+  return any_with(&Capabilities::uses_poll_timer, job);
 }
 
-/// Between hosts waits are long. A transport that naps makes them longer.
+/// Between hosts waits are long. A transport that polls by a timer makes them longer.
 bool can_sleep_early(const Job& job) {
-  return job.choice().between != nullptr && !any_naps(job);
+  return job.choice().between != nullptr && !any_polls_by_timer(job);
 }
 
 /// Each look at what other hosts have sent asks the kernel, which may let others compute then.
@@ -33,9 +33,9 @@ bool polls_kernel(const Job& job) {
   return job.choice().between != nullptr && any_with(&Capabilities::polls_kernel, job);
 }
 
-/// For how long to sleep. Who naps is not always woken, and must look around.
+/// For how long to sleep. A transport that polls by a timer is not always woken, and must poll.
 double crowding(const Job& job) {
-  return any_naps(job) ? 1 : job.ranks_per_cpu();
+  return any_polls_by_timer(job) ? 1 : job.ranks_per_cpu();
 }
 
 void find_neighbours(Members& members) {

@@ -11,14 +11,14 @@ namespace {
 /// Parts of a long buffer begin at multiples of it.
 constexpr size_t kPartAlignment = 4096;
 
-bool is_alike(const StateCard& a, const StateCard& b) {
+bool is_alike(const StateRecord& a, const StateRecord& b) {
   return a.revision == b.revision && a.state == b.state;
 }
 
 /// Another rank whose state is as new, and which `counts` as much.
 template <class Count>
-std::optional<int> rival_of(int chosen, std::span<const StateCard> cards, const Count& count) {
-  const StateCard& best = cards[static_cast<size_t>(chosen)];
+std::optional<int> rival_of(int chosen, std::span<const StateRecord> cards, const Count& count) {
+  const StateRecord& best = cards[static_cast<size_t>(chosen)];
   for (size_t rank = 0; rank < cards.size(); ++rank)
     if (cards[rank].revision == best.revision && !(cards[rank].state == best.state) &&
         count(cards[rank]) == count(best))
@@ -54,18 +54,19 @@ StateHash hash_of(std::span<const std::byte> bytes) {
   return {hash.high64, hash.low64};
 }
 
-StateChoice choose_state(std::span<const StateCard> cards) {
+StateChoice choose_state(std::span<const StateRecord> cards) {
   const StateSource::Kind kind = cards.front().kind;
   if (kind == StateSource::Kind::rank) return {cards.front().of_rank, {}};
-  const auto count = [&](const StateCard& card) {
+  const auto count = [&](const StateRecord& card) {
     return kind == StateSource::Kind::newest
                ? 1
                : std::ranges::count_if(cards,
-                                       [&](const StateCard& one) { return is_alike(card, one); });
+                                       [&](const StateRecord& one) { return is_alike(card, one); });
   };
-  const auto best = std::ranges::max_element(cards, [&](const StateCard& a, const StateCard& b) {
-    return std::pair(count(a), a.revision) < std::pair(count(b), b.revision);
-  });
+  const auto best =
+      std::ranges::max_element(cards, [&](const StateRecord& a, const StateRecord& b) {
+        return std::pair(count(a), a.revision) < std::pair(count(b), b.revision);
+      });
   const int rank = static_cast<int>(best - cards.begin());
   return {rank, rival_of(rank, cards, count)};
 }

@@ -23,7 +23,7 @@ struct StateHash {
 StateHash hash_of(std::span<const std::byte> bytes);
 
 /// What a rank tells of its state. Trivially copyable, without padding. docs/protocol.md, "State".
-struct StateCard {
+struct StateRecord {
   uint64_t revision = 0;
   StateHash state;            // of the hashes of its buffers
   StateHash layout;           // of their names and sizes
@@ -33,14 +33,14 @@ struct StateCard {
   uint16_t unused = 0;
   int32_t of_rank = -1;
 };
-static_assert(sizeof(StateCard) == 56);
+static_assert(sizeof(StateRecord) == 56);
 
 struct StateChoice {
   int rank = 0;              // whose state all are to have
   std::optional<int> rival;  // as good, and has another
 };
 /// `cards`, by rank, name the same source.
-StateChoice choose_state(std::span<const StateCard> cards);
+StateChoice choose_state(std::span<const StateRecord> cards);
 
 /// Consecutive bytes of a buffer, and where they lie among all that their source sends.
 struct StatePiece {

@@ -12,10 +12,11 @@ namespace {
 
 using Kind = StateSource::Kind;
 
-std::vector<StateCard> cards(Kind kind, const std::vector<std::pair<uint64_t, uint64_t>>& states) {
-  std::vector<StateCard> all;
+std::vector<StateRecord> cards(Kind kind,
+                               const std::vector<std::pair<uint64_t, uint64_t>>& states) {
+  std::vector<StateRecord> all;
   for (const auto& [revision, state] : states) {
-    StateCard card;
+    StateRecord card;
     card.revision = revision;
     card.state.low = state;
     card.kind = kind;
@@ -47,7 +48,7 @@ TEST(StatePlan, TheMajorityIsOfRevisionAndHashAndThenTheNewest) {
 
 TEST(StatePlan, ARankIsTakenAsItIs) {
   auto all = cards(Kind::rank, {{9, 1}, {5, 2}, {5, 3}});
-  for (StateCard& card : all) card.of_rank = 2;
+  for (StateRecord& card : all) card.of_rank = 2;
   EXPECT_EQ(choose_state(all).rank, 2);
   EXPECT_FALSE(choose_state(all).rival);
 }

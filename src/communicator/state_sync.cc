@@ -92,11 +92,11 @@ std::vector<std::string> describe(std::string_view layout) {
 }
 
 /// Throws the same on all ranks.
-[[noreturn]] void throw_difference(Communicator& comm, std::span<const StateCard> cards,
+[[noreturn]] void throw_difference(Communicator& comm, std::span<const StateRecord> cards,
                                    const std::string& own) {
   std::vector<size_t> counts;
   size_t total = 0, other = 0;  // the first rank that differs from rank 0
-  for (const StateCard& card : cards) {
+  for (const StateRecord& card : cards) {
     counts.push_back(card.layout_bytes);
     total += card.layout_bytes;
     if (other == 0 && !(card.layout == cards[0].layout))
@@ -123,16 +123,16 @@ std::vector<std::string> describe(std::string_view layout) {
 
 // ---- Whose state ----
 
-std::string text_of(const StateCard& card) {
+std::string text_of(const StateRecord& card) {
   if (card.kind == StateSource::Kind::rank) return fmt::format("from rank {}", card.of_rank);
   return card.kind == StateSource::Kind::newest ? "newest" : "majority";
 }
 
 /// The same on every rank.
 struct States {
-  std::vector<StateCard> cards;   // by rank
-  std::vector<StateHash> hashes;  // rank by rank, of each buffer; none where all states are equal
-  int chosen = 0;                 // the rank
+  std::vector<StateRecord> cards;  // by rank
+  std::vector<StateHash> hashes;   // rank by rank, of each buffer; none where all states are equal
+  int chosen = 0;                  // the rank
   size_t buffers = 0;
 
   bool has_chosen(int rank) const {
@@ -149,7 +149,8 @@ struct States {
   }
 };
 
-void check_cards(Communicator& comm, std::span<const StateCard> cards, const std::string& layout) {
+void check_cards(Communicator& comm, std::span<const StateRecord> cards,
+                 const std::string& layout) {
   for (size_t rank = 1; rank < cards.size(); ++rank)
     if (text_of(cards[rank]) != text_of(cards[0]))
       throw mismatch(comm,
@@ -160,7 +161,7 @@ void check_cards(Communicator& comm, std::span<const StateCard> cards, const std
     throw_difference(comm, cards, layout);
 }
 
-States find_states(Communicator& comm, std::span<const NamedBuffer> buffers, StateCard own) {
+States find_states(Communicator& comm, std::span<const NamedBuffer> buffers, StateRecord own) {
   const std::string layout = layout_of(buffers);
   std::vector<StateHash> hashes;
   for (const NamedBuffer& buffer : buffers) hashes.push_back(hash_of(buffer.bytes));
@@ -168,7 +169,7 @@ States find_states(Communicator& comm, std::span<const NamedBuffer> buffers, Sta
   own.layout = hash_of(std::as_bytes(std::span(layout)));
   own.layout_bytes = layout.size();
 
-  States states{.cards = gather(comm, std::span<const StateCard>(&own, 1)),
+  States states{.cards = gather(comm, std::span<const StateRecord>(&own, 1)),
                 .hashes = {},
                 .chosen = 0,
                 .buffers = buffers.size()};
@@ -197,7 +198,7 @@ class StateSync::Impl {
  public:
   Impl(std::span<const NamedBuffer> buffers, const States& states, int rank)
       : buffers_(buffers.begin(), buffers.end()), lacks_(states.lacks(rank)) {
-    const StateCard& chosen = states.cards[static_cast<size_t>(states.chosen)];
+    const StateRecord& chosen = states.cards[static_cast<size_t>(states.chosen)];
     report_.revision = chosen.revision;
     report_.hash = chosen.state.text();
     for (int other = 0; other < static_cast<int>(states.cards.size()); ++other)
@@ -343,7 +344,7 @@ StateSync Communicator::start_state(std::span<const NamedBuffer> buffers, uint64
                 fmt::format("the state is to be from rank {}", source.of_rank),
                 fmt::format("give a rank from 0 to {}", size() - 1));
   auto& part = impl_->state_part;
-  StateCard card;
+  StateRecord card;
   card.revision = revision;
   card.kind = source.kind;
   card.of_rank = source.of_rank;
@@ -351,7 +352,7 @@ StateSync Communicator::start_state(std::span<const NamedBuffer> buffers, uint64
   const States states = find_states(*this, buffers, card);
   auto sync = std::make_unique<StateSync::Impl>(buffers, states, rank());
   if (states.hashes.empty()) return StateSync(std::move(sync));
-  if (!std::ranges::all_of(states.cards, &StateCard::has_part)) {
+  if (!std::ranges::all_of(states.cards, &StateRecord::has_part)) {
     impl_->forget_state_part();
     part = split(0, rank());
   }

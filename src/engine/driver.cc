@@ -164,7 +164,7 @@ void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {
   group.start(engine_);
   for (uint32_t turn = 0; turn < turns && !group.is_finished(); ++turn)
     if (!progress_->turn() && turn + 1 < turns) relax();
-  progress_->wake_waiters();  // these turns may have taken what a sleeper waits for
+  progress_->wake_waiters();  // these turns may have taken what a blocked thread waits for
   // Where it has ended already, bytes that a transport could not take yet must not wait for the
   // next call.
   if ((in_background || group.is_finished()) && progress_->worker_.has_work())
@@ -212,7 +212,7 @@ bool Driver::drive_until(const Done& done, WaitState& wait) {
       // What was under way when this was stopped does not end any more, and may be gone.
       if (!stopping_) moved = progress.turn();
       progress.notify_waiters(moved);
-      wait.moves_seen = progress.moves_;
+      wait.wakes_seen = progress.wakes_;
       wait.connects = progress.worker_.connections().are_connecting();
       const bool is_done = done();
       progress.hand_over_callbacks(lock);

@@ -36,12 +36,12 @@ std::shared_ptr<Operation> Engine::prepare(const Call& call, const Schedule& sch
   worker_.unmap_deregistered();
   auto op = std::make_shared<Operation>();
   op->call = call;
-  equip(*op, schedule, algorithm, slice_bytes);
+  rebind(*op, schedule, algorithm, slice_bytes);
   return op;
 }
 
-void Engine::equip(Operation& op, const Schedule& schedule, Algorithm algorithm,
-                   size_t slice_bytes) {
+void Engine::rebind(Operation& op, const Schedule& schedule, Algorithm algorithm,
+                    size_t slice_bytes) {
   assert(op.state != Operation::State::running);
   const Call& call = op.call;
   op.executor.reset();  // before the memory that it knows
@@ -181,10 +181,10 @@ bool Engine::quiesce(bool trusts_leaves) {
     worker_.flush();
   }
   const auto is_quiet = [](const Operation* op) { return op->executor->is_quiet(); };
-  return unquiet_peer(trusts_leaves) < 0 && std::ranges::all_of(queues_.active(), is_quiet);
+  return pending_peer(trusts_leaves) < 0 && std::ranges::all_of(queues_.active(), is_quiet);
 }
 
-int Engine::unquiet_peer(bool trusts_leaves) const {
+int Engine::pending_peer(bool trusts_leaves) const {
   for (Link* link : links_.open())
     if (link->ready() && !link->has_ended() && !(trusts_leaves && failures_.has_left(link->peer())))
       return link->peer();

@@ -40,8 +40,8 @@ class Engine {
                                      Algorithm algorithm, size_t slice_bytes);
 
   /// Between runs: from the next one on `operation` runs so. Throws what `prepare` throws.
-  void equip(Operation& operation, const Schedule& schedule, Algorithm algorithm,
-             size_t slice_bytes);
+  void rebind(Operation& operation, const Schedule& schedule, Algorithm algorithm,
+              size_t slice_bytes);
 
   /// Begins a run. The operation must be idle or done, and stay alive until done. Throws Error, and
   /// the job fails, where its memory must be registered again and cannot be.
@@ -66,7 +66,7 @@ class Engine {
   /// `trusts_leaves`: of a peer that has left, what it sent has arrived by now.
   bool quiesce(bool trusts_leaves);
   /// A peer for which quiesce still waits; -1: none.
-  int unquiet_peer(bool trusts_leaves) const;
+  int pending_peer(bool trusts_leaves) const;
 
   /// As Communicator::next_sender, without waiting: fails the job where nobody can send any more.
   /// Goes round the peers, so that all get their turn.

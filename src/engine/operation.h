@@ -107,7 +107,7 @@ struct Operation {
 class RunTuner {
  public:
   virtual ~RunTuner() = default;
-  /// `operation` is about to start: it may be equipped otherwise (Engine::equip), and be timed.
+  /// `operation` is about to start: it may be bound anew (Engine::rebind), and be timed.
   /// Throws Error, which ends the job.
   virtual void before_start(Operation& operation) = 0;
   /// It has been started: what is to be started right behind it; null: nothing. Throws the same.

@@ -8,10 +8,11 @@
 namespace ropewalk {
 namespace {
 
-class Maker {
+class OwnerProgramBuilder {
  public:
-  Maker(const Call& call, const Schedule& schedule, const std::vector<BlockMemory>& blocks,
-        size_t slice_bytes, const std::byte* saved)
+  OwnerProgramBuilder(const Call& call, const Schedule& schedule,
+                      const std::vector<BlockMemory>& blocks, size_t slice_bytes,
+                      const std::byte* saved)
       : call_(call), schedule_(schedule), blocks_(blocks), slice_bytes_(slice_bytes) {
     program_.type = call.type;
     program_.op = call.op;
@@ -126,7 +127,7 @@ bool can_run_owner(const Call& call, const Schedule& schedule,
 OwnerProgram make_owner_program(const Call& call, const Schedule& schedule,
                                 const std::vector<BlockMemory>& blocks, size_t slice_bytes,
                                 const std::byte* saved) {
-  return Maker(call, schedule, blocks, slice_bytes, saved).run();
+  return OwnerProgramBuilder(call, schedule, blocks, slice_bytes, saved).run();
 }
 
 }  // namespace ropewalk

@@ -36,9 +36,9 @@ Progress::Progress(Worker& worker, const Clock& clock, int wake_fd, ProgressOpti
       options_(options),
       look_ns_(look_ns_of(options.ranks_per_cpu)),
       check_ns_(look_ns_ > look_ns_of(1) ? look_ns_ : kCheckInterval_ns),
-      kick_fd_(::eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC)) {
+      waiters_fd_(::eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC)) {
   message_waiters_.reserve(2 * kChannels);
-  if (kick_fd_.get() < 0)
+  if (waiters_fd_.get() < 0)
     throw Error(ErrorCode::exhausted, "communicator", "cannot make an event descriptor",
                 advice_for_descriptors(errno));
 }
@@ -140,7 +140,7 @@ int64_t Progress::settle_limit_ns(const Driver& driver) const {
 
 void Progress::fail_unsettled(const Engine& engine, int64_t waited_ns) {
   const int own = worker_.connections().rank();
-  const int peer = engine.links().in_job(engine.unquiet_peer(true));
+  const int peer = engine.links().in_job(engine.pending_peer(true));
   const int number = worker_.rank_in_epoch(peer);
   const std::string who = peer < 0 ? "a transport" : fmt::format("rank {}", number);
   worker_.fail({ErrorCode::timeout, engine.is_whole() ? "leave" : "part",
@@ -214,15 +214,15 @@ void Progress::forget(const Driver& driver) {
 // ---- Waking ----
 
 void Progress::wake_waiters() {
-  ++moves_;
-  if (sleepers_ == 0) return;
+  ++wakes_;
+  if (blocked_ == 0) return;
   message_waiters_.clear();  // they will look for themselves
-  const uint64_t count = std::exchange(sleepers_, 0);
-  [[maybe_unused]] const ssize_t written = ::write(kick_fd_.get(), &count, sizeof(count));
+  const uint64_t count = std::exchange(blocked_, 0);
+  [[maybe_unused]] const ssize_t written = ::write(waiters_fd_.get(), &count, sizeof(count));
 }
 
 /// A message that no operation takes moves nothing, and whoever has polled may have taken the news
-/// of it from the sleeper that waits for it.
+/// of it from the blocked thread that waits for it.
 void Progress::notify_waiters(bool moved) {
   moved = moved || worker_.has_failed() ||
           std::ranges::any_of(message_waiters_, [](const auto& waiter) {
@@ -298,7 +298,7 @@ void Progress::run_progress_thread() {
     progress_drives_ = true;
     const bool moved = turn();
     notify_waiters(moved);
-    wait.moves_seen = moves_;
+    wait.wakes_seen = wakes_;
     if (ready_.empty()) {
       lock.unlock();
       rest(wait, moved);

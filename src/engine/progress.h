@@ -22,19 +22,19 @@
 // a second: else hundreds that wait would take the CPUs from those whom they wait for. With more
 // than 64 it blocks at once. What arrives still wakes it at once.
 //
-// The progress thread, and whoever is in `Work::wait_for`, drive in the background, beside threads
-// that compute. They yield at once, for a quarter of a millisecond, and block as soon as a yield
+// The progress thread, and threads in `Work::wait_for`, drive in the background, while other
+// threads compute. They yield at once, for a quarter of a millisecond, and block as soon as a yield
 // takes long: then somebody else computed meanwhile. Spinning would take the CPU from the rank's
-// own training; a sleeper is woken by the peer.
+// own training; a blocked thread is woken by the peer.
 //
 // A progress thread runs the callbacks of operations that have ended (on_done), without the lock.
 // Meanwhile another one drives, or runs the next callback: it is started where there is none.
 //
 // A transport is armed before blocking; what arrives afterwards makes its descriptor readable. Over
 // shared memory that is a flag `asleep` and a pipe as doorbell: a sender, of a notice or of a
-// stored slot, rings only when the flag is up. Whoever polls may take what a sleeper of the same
-// process waits for, so it wakes them when anything moved, and when there is a message for a
-// sleeper in `next_sender`, which moves nothing by itself.
+// stored slot, rings only when the flag is up. A polling thread may take what a blocked thread
+// of the same process waits for, so it wakes them when anything moved, and when there is a message
+// for one of them in `next_sender`, which moves nothing by itself.
 #pragma once
 
 #include <algorithm>
@@ -94,7 +94,7 @@ struct WaitState {
   uint32_t turns = 0, spins = 0;
   bool blocked = false;                              // the last idle() slept
   int long_waits = 0;                                // above 0: block at once
-  uint64_t moves_seen = 0;                           // moves_ after one's own last turn
+  uint64_t wakes_seen = 0;                           // wakes_ after one's own last turn
   const std::function<void()>* meanwhile = nullptr;  // called now and then, without the lock
   int64_t meanwhile_ns = 0;                          // when it was
 
@@ -204,7 +204,7 @@ class Progress : public std::enable_shared_from_this<Progress> {
   void forget(const Driver& driver);
   /// After turns in which something may have moved.
   void wake_waiters();
-  /// After a turn: kicks them where there is a reason.
+  /// After a turn: wakes threads in block() where there is a reason.
   void notify_waiters(bool moved);
   /// Throws Error(exhausted).
   void have_progress_thread();
@@ -221,14 +221,14 @@ class Progress : public std::enable_shared_from_this<Progress> {
   std::condition_variable work_, callbacks_run_;
   std::atomic<bool> crowded_{false};  // others compute on the CPU of who waits, says the last yield
   std::atomic<int> waiters_{0};       // callers that drive
-  const UniqueFd kick_fd_;            // a semaphore: wakes threads in block()
+  const UniqueFd waiters_fd_;         // a semaphore: wakes threads in block()
   // Under mutex_:
   std::vector<Driver*> drivers_;  // that have not been stopped
   bool stopping_ = false;
-  int unsettled_ = 0;      // drivers that are being settled
-  uint64_t sleepers_ = 0;  // threads in block(), not yet kicked by one who polls in their stead
-  uint64_t moves_ = 0;     // kicks, ever: for those who are about to sleep
-  std::vector<std::pair<const Engine*, int>> message_waiters_;  // and channel: of sleepers
+  int unsettled_ = 0;     // drivers that are being settled
+  uint64_t blocked_ = 0;  // threads in block() that no polling thread has woken yet
+  uint64_t wakes_ = 0;    // so far: a thread that is about to block compares
+  std::vector<std::pair<const Engine*, int>> message_waiters_;  // and channel: of blocked threads
   int64_t looked_ns_ = 0, checked_ns_ = 0;
   int progressing_ = 0;           // progress threads that are not in a callback
   bool progress_drives_ = false;  // one of them is at it; the others rest

@@ -108,11 +108,11 @@ void Progress::idle(WaitState& wait) {
 bool Progress::block(WaitState& wait, int64_t now_ns) {
   std::array<pollfd, 8> fds;
   size_t count = 0;
-  fds[count++] = {kick_fd_.get(), POLLIN, 0};
+  fds[count++] = {waiters_fd_.get(), POLLIN, 0};
   fds[count++] = {wake_fd_, POLLIN, 0};  // ppoll passes over -1
   {
     std::lock_guard lock(mutex_);
-    if (moves_ != wait.moves_seen) return false;
+    if (wakes_ != wait.wakes_seen) return false;
     for (Transport* transport : worker_.connections().transports()) {
       if (!transport->arm()) return false;
       if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
@@ -125,7 +125,7 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
       if (std::ranges::find(message_waiters_, waiter) == message_waiters_.end())
         message_waiters_.push_back(waiter);
     }
-    ++sleepers_;
+    ++blocked_;
   }
   // After its limit a wait looks whether others have answered.
   const int64_t left_ns = std::abs(wait.left_ns(now_ns));
@@ -135,14 +135,14 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
   const timespec limit{0, std::clamp<int64_t>(left_ns, kMillisecond_ns, most_ns)};
   ::ppoll(fds.data(), count, &limit, nullptr);
   std::lock_guard lock(mutex_);
-  // Read what woke us, so that it does not wake every later wait; both are non-blocking. Of kicks
-  // there is one for each who slept, and none for others.
+  // Read what woke us, so that it does not wake every later wait; both are non-blocking.
+  // waiters_fd_ holds one count for each thread that was blocked, and none for others.
   uint64_t news;
   [[maybe_unused]] ssize_t got;
-  if (moves_ == wait.moves_seen)
-    --sleepers_;
+  if (wakes_ == wait.wakes_seen)
+    --blocked_;
   else
-    got = ::read(kick_fd_.get(), &news, sizeof(news));
+    got = ::read(waiters_fd_.get(), &news, sizeof(news));
   if (fds[1].revents != 0) got = ::read(wake_fd_, &news, sizeof(news));
   return true;
 }

@@ -31,14 +31,18 @@ class Staging {
 
  private:
   friend class StagingPool;
-  struct Shelves;
+  struct SizeClasses;
   Staging(std::shared_ptr<RegisteredMemory> memory, size_t offset, size_t bytes,
-          std::shared_ptr<Shelves> shelves)
-      : memory_(std::move(memory)), offset_(offset), bytes_(bytes), shelves_(std::move(shelves)) {}
+          std::shared_ptr<SizeClasses> size_classes)
+      : memory_(std::move(memory)),
+        offset_(offset),
+        bytes_(bytes),
+        size_classes_(std::move(size_classes)) {}
 
   std::shared_ptr<RegisteredMemory> memory_;
   size_t offset_, bytes_;
-  std::shared_ptr<Shelves> shelves_;  // where it goes back to; null: it is alone in its memory
+  std::shared_ptr<SizeClasses>
+      size_classes_;  // where it goes back to; null: it is alone in its memory
 };
 
 /// Owned by the worker and used under its lock.
@@ -54,7 +58,7 @@ class StagingPool {
   std::shared_ptr<RegisteredMemory> allocate(size_t bytes) const;
 
   const std::vector<Transport*> transports_;
-  const std::shared_ptr<Staging::Shelves> shelves_;
+  const std::shared_ptr<Staging::SizeClasses> size_classes_;
   std::shared_ptr<RegisteredMemory> piece_;  // of which new ones are cut
   size_t cut_ = 0;                           // bytes of it
 };

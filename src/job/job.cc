@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "base/start_thread.h"
-#include "bootstrap/meeting.h"
+#include "bootstrap/discovery.h"
 #include "job/tuning.h"
 #include "topology/cgroup.h"
 #include "topology/cpu_share.h"
@@ -54,7 +54,7 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
     log(LogLevel::warn, -1, "{} is no variable that Ropewalk knows; see `ropewalk env`", name);
   JobIdentity identity =
       find_identity(options, config_, [](const char* name) { return std::getenv(name); });
-  const bootstrap::Meeting until_all_have_joined = bootstrap::meet(identity, config_);
+  const bootstrap::Discovery until_all_have_joined = bootstrap::discover(identity, config_);
   TransportInfos infos;
   if (identity.size > 1) offers_ = find_transports(config_, identity.rank, identity.size);
   for (const TransportOffer& offer : offers_) {
@@ -74,7 +74,7 @@ Job::Job(const Options& options, std::shared_ptr<bootstrap::Predecessor> predece
   world_ = World::join(identity, config_, std::move(infos), std::move(predecessor),
                        until_all_have_joined.ended_ranks);
   set_up([this] {
-    meet_others();
+    join_world();
     make_transports(world_->records());
   });
 }
@@ -118,11 +118,11 @@ std::unique_ptr<Transport> Job::make(const TransportProvider& provider, const Pe
 /// A peer whose memory is gone has failed already: then it, or its neighbour, says why.
 std::unique_ptr<Transport> Job::map_neighbours(const TransportProvider& provider,
                                                const PeerTable& ranks) {
-  constexpr auto kNewsTravel = std::chrono::seconds(1);
+  constexpr auto kPropagationMax = std::chrono::seconds(1);
   try {
     return make(provider, ranks);
   } catch (const Error&) {
-    const auto deadline = std::chrono::steady_clock::now() + kNewsTravel;
+    const auto deadline = std::chrono::steady_clock::now() + kPropagationMax;
     while (monitor().failure() == nullptr && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (const Failure* failure = monitor().failure()) throw Error(*failure);
@@ -165,7 +165,7 @@ bool Job::rank_zero_says(std::string_view word) const {
 }
 
 /// Finds out who is where.
-void Job::meet_others() {
+void Job::join_world() {
   std::map<std::string_view, int> host_numbers;
   struct OnHost {
     int ranks = 0;

@@ -36,8 +36,8 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
 /// The environment's, where the options do not say otherwise. Throws Error.
 Config merged_config(const Options& options);
 
-/// Threads: one at a time, but for `monitor()`. What registers memory or uses a transport must end
-/// before the job.
+/// Threads: one at a time, except for `monitor()`. What registers memory or uses a transport must
+/// end before the job.
 class Job {
  public:
   /// Joins the job that `options` and the environment name, and chooses transports. Throws Error.
@@ -109,7 +109,7 @@ class Job {
                                     kNetwork = "network";
   bool rank_zero_says(std::string_view word) const;
 
-  void meet_others();
+  void join_world();
   void make_transports(const PeerTable& ranks);
   std::unique_ptr<Transport> make(const TransportProvider& provider, const PeerTable& ranks);
   std::unique_ptr<Transport> map_neighbours(const TransportProvider& provider,

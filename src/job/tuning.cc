@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kBytesMax = size_t{1} << 44;  // of a vector
-constexpr double kLeast = 1e-6, kMost = 1e15;  // of any number, but for nothing at all
+constexpr double kLeast = 1e-6, kMost = 1e15;  // of any number except 0
 /// Of the saved profiles no more are read as a job starts.
 constexpr size_t kSavedMax = 64;
 

@@ -12,7 +12,7 @@ namespace ropewalk {
 namespace {
 
 /// Where the parser is. It reads one character beyond a number: blanks do not count.
-struct Place {
+struct TextPosition {
   int line = 1;           // of the next character
   int line_of_token = 1;  // of the last that was no blank
 };
@@ -26,7 +26,7 @@ class PlacedCharacters {
   using pointer = const char*;
   using reference = const char&;
 
-  PlacedCharacters(const char* at, Place* place) : at_(at), place_(place) {}
+  PlacedCharacters(const char* at, TextPosition* place) : at_(at), place_(place) {}
   reference operator*() const { return *at_; }
   PlacedCharacters& operator++() {
     if (*at_ == '\n')
@@ -46,13 +46,13 @@ class PlacedCharacters {
 
  private:
   const char* at_;
-  Place* place_;
+  TextPosition* place_;
 };
 
 /// What the library's parser calls; it builds the tree.
 class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit TreeBuilder(const Place& place) : place_(place) {}
+  explicit TreeBuilder(const TextPosition& place) : place_(place) {}
 
   bool null() override { return add({}); }
   bool boolean(bool value) override { return add(value); }
@@ -104,7 +104,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const Place& place_;
+  const TextPosition& place_;
   std::vector<LocatedJson> open_;
 };
 
@@ -117,7 +117,7 @@ std::string without_number(const std::string& what) {
 }  // namespace
 
 LocatedJson parse_located_json(std::string_view text, const std::string& operation) {
-  Place place;
+  TextPosition place;
   TreeBuilder builder(place);
   const PlacedCharacters begin(text.data(), &place), end(text.data() + text.size(), &place);
   if (!nlohmann::json::sax_parse(begin, end, &builder))

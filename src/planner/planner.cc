@@ -63,7 +63,7 @@ LinkCost slowest_link(const PlanRequest& request, bool several_hosts) {
 }
 
 /// An algorithm for a collective of the request's job.
-struct Choice {
+struct Option {
   Collective collective;
   Algorithm algorithm;
   Bound bound;
@@ -98,59 +98,59 @@ class Predictor {
     }
   }
 
-  Choice choice(Collective collective, Algorithm algorithm) const {
+  Option option(Collective collective, Algorithm algorithm) const {
     return {collective, algorithm,
             bound_of({collective, algorithm, request_.ranks, request_.root,
                       grouping_of(request_, algorithm)})};
   }
 
-  int partners(const Choice& choice) const {
-    return descriptor_of(choice.algorithm)
-        .partners(choice.collective, groups_for(choice.algorithm));
+  int partners(const Option& option) const {
+    return descriptor_of(option.algorithm)
+        .partners(option.collective, groups_for(option.algorithm));
   }
 
-  double seconds(const Choice& choice, size_t bytes) const {
-    if (request_.times.empty()) return modelled_s(choice, bytes);
-    const MeasuredTime* longest = longest_of(choice);
+  double seconds(const Option& option, size_t bytes) const {
+    if (request_.times.empty()) return modelled_s(option, bytes);
+    const MeasuredTime* longest = longest_of(option);
     if (longest == nullptr) {
-      const MeasuredTime* similar = similar_time(choice);
-      return similar == nullptr ? guessed_s(choice, bytes) : by_similar_s(choice, *similar, bytes);
+      const MeasuredTime* similar = similar_time(option);
+      return similar == nullptr ? guessed_s(option, bytes) : by_similar_s(option, *similar, bytes);
     }
-    if (bytes <= longest->bytes) return measured_s(choice, bytes);
-    if (!request_.slow_ones_left_out) return lengthened_s(choice, *longest, bytes);
-    const size_t known = std::clamp(bytes, longest->bytes, longest_of(choice.collective));
-    const double least_s = longest->seconds * fastest_s(choice.collective, known) /
-                           fastest_s(choice.collective, longest->bytes);
-    return std::max(longest->seconds + growth_s(choice, longest->bytes, known), least_s) +
-           growth_s(choice, known, bytes);
+    if (bytes <= longest->bytes) return measured_s(option, bytes);
+    if (!request_.slow_ones_left_out) return lengthened_s(option, *longest, bytes);
+    const size_t known = std::clamp(bytes, longest->bytes, longest_of(option.collective));
+    const double least_s = longest->seconds * fastest_s(option.collective, known) /
+                           fastest_s(option.collective, longest->bytes);
+    return std::max(longest->seconds + growth_s(option, longest->bytes, known), least_s) +
+           growth_s(option, known, bytes);
   }
 
   /// Of the request's call. What limiters of links had saved up when calls were measured does not
   /// last. Of longer calls than those the simulation knows what links take, and the shortest
   /// measured ones what is not in its model: how long ranks wait for CPUs.
-  double call_s(const Choice& choice) const {
+  double call_s(const Option& option) const {
     const auto simulated =
-        std::ranges::find(request_.simulated, choice.algorithm, &SimulatedTime::algorithm);
-    if (simulated == request_.simulated.end()) return seconds(choice, request_.bytes);
-    if (request_.bytes <= longest_of(choice.collective))
-      return std::max(simulated->busiest_s, seconds(choice, request_.bytes));
+        std::ranges::find(request_.simulated, option.algorithm, &SimulatedTime::algorithm);
+    if (simulated == request_.simulated.end()) return seconds(option, request_.bytes);
+    if (request_.bytes <= longest_of(option.collective))
+      return std::max(simulated->busiest_s, seconds(option, request_.bytes));
     if (request_.times.empty()) return simulated->seconds;
     const size_t shortest = request_.times.front().bytes;
-    const double waiting_s = seconds(choice, shortest) - modelled_s(choice, shortest);
+    const double waiting_s = seconds(option, shortest) - modelled_s(option, shortest);
     return simulated->seconds + std::max(waiting_s, 0.0);
   }
 
-  double link_s(const Choice& choice, size_t bytes) const {
+  double link_s(const Option& option, size_t bytes) const {
     if (hosts_.size_max() > 1) return 0;
-    return choice.bound.sent * static_cast<double>(bytes) * request_.cost.inter.s_per_byte;
+    return option.bound.sent * static_cast<double>(bytes) * request_.cost.inter.s_per_byte;
   }
 
-  size_t slice_bytes(const Choice& choice, size_t bytes) const {
+  size_t slice_bytes(const Option& option, size_t bytes) const {
     const size_t block =
         bytes /
-        descriptor_of(choice.algorithm).blocks(choice.collective, groups_for(choice.algorithm));
+        descriptor_of(option.algorithm).blocks(option.collective, groups_for(option.algorithm));
     const size_t wanted =
-        request_.mapped ? mapped_slice_bytes() : sent_slice_bytes(choice, bytes, block);
+        request_.mapped ? mapped_slice_bytes() : sent_slice_bytes(option, bytes, block);
     // Staging slots are as long as a slice: no longer than what they hold.
     const size_t slice = std::min(wanted, (block / kSliceAlign + 1) * kSliceAlign);
     const size_t most = std::max<size_t>(request_.slice_bytes_max, 1);
@@ -159,8 +159,8 @@ class Predictor {
   }
 
  private:
-  static bool is_of(const MeasuredTime& time, const Choice& choice) {
-    return time.collective == choice.collective && time.algorithm == choice.algorithm;
+  static bool is_of(const MeasuredTime& time, const Option& option) {
+    return time.collective == option.collective && time.algorithm == option.algorithm;
   }
 
   /// Many ranks of a host that take turns: what a CPU does for one it does for all of them, and a
@@ -176,10 +176,10 @@ class Predictor {
   }
 
   /// Of one algorithm; null: it was not measured.
-  const MeasuredTime* longest_of(const Choice& choice) const {
+  const MeasuredTime* longest_of(const Option& option) const {
     const MeasuredTime* longest = nullptr;
     for (const MeasuredTime& time : request_.times)
-      if (is_of(time, choice)) longest = &time;
+      if (is_of(time, option)) longest = &time;
     return longest;
   }
   size_t longest_of(Collective collective) const {
@@ -190,15 +190,15 @@ class Predictor {
   }
 
   /// Of an algorithm that was measured with `bytes` or more.
-  double measured_s(const Choice& choice, size_t bytes) const {
+  double measured_s(const Option& option, size_t bytes) const {
     const MeasuredTime* below = nullptr;
     for (const MeasuredTime& time : request_.times) {
-      if (!is_of(time, choice)) continue;
+      if (!is_of(time, option)) continue;
       if (time.bytes < bytes) {
         below = &time;
         continue;
       }
-      if (below == nullptr) return shortened_s(choice, time, bytes);
+      if (below == nullptr) return shortened_s(option, time, bytes);
       const double part = static_cast<double>(bytes - below->bytes) /
                           static_cast<double>(time.bytes - below->bytes);
       return below->seconds + part * (time.seconds - below->seconds);
@@ -211,7 +211,7 @@ class Predictor {
     double fastest = std::numeric_limits<double>::infinity();
     for (const MeasuredTime& time : request_.times) {
       if (time.collective == collective && time.bytes >= bytes)
-        fastest = std::min(fastest, measured_s(choice(collective, time.algorithm), bytes));
+        fastest = std::min(fastest, measured_s(option(collective, time.algorithm), bytes));
     }
     return fastest;
   }
@@ -219,60 +219,60 @@ class Predictor {
   /// Of a collective that was not measured: the shortest call of the same algorithm that was, in
   /// the collective that sends the same messages the other way, else in an all_reduce, which does
   /// both. Null: there is none.
-  const MeasuredTime* similar_time(const Choice& choice) const {
+  const MeasuredTime* similar_time(const Option& option) const {
     using enum Collective;
-    const Collective collective = choice.collective;
+    const Collective collective = option.collective;
     if (collective != reduce_scatter && collective != all_gather) return nullptr;
     if (longest_of(collective) > 0) return nullptr;
     for (const Collective like : {reduce_scatter, all_gather, all_reduce})
       for (const MeasuredTime& time : request_.times)
-        if (is_of(time, {like, choice.algorithm, {}})) return &time;
+        if (is_of(time, {like, option.algorithm, {}})) return &time;
     return nullptr;
   }
-  double by_similar_s(const Choice& choice, const MeasuredTime& like, size_t bytes) const {
+  double by_similar_s(const Option& option, const MeasuredTime& like, size_t bytes) const {
     const double like_modelled_s =
-        modelled_s(this->choice(like.collective, like.algorithm), like.bytes);
+        modelled_s(this->option(like.collective, like.algorithm), like.bytes);
     const double slowdown = like_modelled_s > 0 ? like.seconds / like_modelled_s : slowdown_;
-    const MeasuredTime time{choice.collective, choice.algorithm, like.bytes,
-                            slowdown * modelled_s(choice, like.bytes)};
-    if (bytes <= time.bytes) return shortened_s(choice, time, bytes);
-    return lengthened_s(choice, time, bytes);
+    const MeasuredTime time{option.collective, option.algorithm, like.bytes,
+                            slowdown * modelled_s(option, like.bytes)};
+    if (bytes <= time.bytes) return shortened_s(option, time, bytes);
+    return lengthened_s(option, time, bytes);
   }
 
   /// Of an algorithm that was not measured, beside others that were.
-  double guessed_s(const Choice& choice, size_t bytes) const {
+  double guessed_s(const Option& option, size_t bytes) const {
     assert(!request_.times.empty());
     const size_t shortest = request_.times.front().bytes;
-    const double guess = bytes <= longest_of(choice.collective) ? kGuess : 1;
-    return guess * slowdown_ * modelled_s(choice, shortest) + growth_s(choice, shortest, bytes);
+    const double guess = bytes <= longest_of(option.collective) ? kGuess : 1;
+    return guess * slowdown_ * modelled_s(option, shortest) + growth_s(option, shortest, bytes);
   }
   /// Of fewer bytes than were measured: the part of the time that they take, as modelled. Where
   /// others were measured with fewer, the model may have been wrong about the bytes: then it is a
   /// guess.
-  double shortened_s(const Choice& choice, const MeasuredTime& time, size_t bytes) const {
-    const double whole = modelled_s(choice, time.bytes);
-    const double part = whole > 0 ? std::min(modelled_s(choice, bytes) / whole, 1.0) : 1;
+  double shortened_s(const Option& option, const MeasuredTime& time, size_t bytes) const {
+    const double whole = modelled_s(option, time.bytes);
+    const double part = whole > 0 ? std::min(modelled_s(option, bytes) / whole, 1.0) : 1;
     if (time.bytes == request_.times.front().bytes) return time.seconds * part;
-    return std::min(time.seconds, std::max(time.seconds * part, guessed_s(choice, bytes)));
+    return std::min(time.seconds, std::max(time.seconds * part, guessed_s(option, bytes)));
   }
   /// Of more bytes than were measured. Where all messages go at once links hide what CPUs do for
   /// them, once they are busy for longer; not what the shortest calls take, which is waiting.
-  double lengthened_s(const Choice& choice, const MeasuredTime& time, size_t bytes) const {
-    const double added_s = time.seconds + growth_s(choice, time.bytes, bytes);
+  double lengthened_s(const Option& option, const MeasuredTime& time, size_t bytes) const {
+    const double added_s = time.seconds + growth_s(option, time.bytes, bytes);
     const bool is_shortest = time.bytes == request_.times.front().bytes;
-    if (!several_ || choice.bound.rounds > kRoundsAtOnce || is_shortest) return added_s;
-    return std::min(added_s, std::max(time.seconds, modelled_s(choice, bytes)));
+    if (!several_ || option.bound.rounds > kRoundsAtOnce || is_shortest) return added_s;
+    return std::min(added_s, std::max(time.seconds, modelled_s(option, bytes)));
   }
   /// What more bytes add, as modelled: what they take on the link at least.
-  double growth_s(const Choice& choice, size_t from, size_t bytes) const {
-    return std::max(modelled_s(choice, bytes) - modelled_s(choice, from),
-                    link_s(choice, bytes) - link_s(choice, from));
+  double growth_s(const Option& option, size_t from, size_t bytes) const {
+    return std::max(modelled_s(option, bytes) - modelled_s(option, from),
+                    link_s(option, bytes) - link_s(option, from));
   }
 
   /// As the cost model says, in slices of so many bytes.
-  double modelled_s(const Choice& choice, size_t bytes, size_t slice_bytes) const {
+  double modelled_s(const Option& option, size_t bytes, size_t slice_bytes) const {
     CostTerms t{};
-    t.bound = choice.bound;
+    t.bound = option.bound;
     t.n = request_.ranks;
     t.bytes = static_cast<double>(bytes);
     t.slice = static_cast<double>(std::max<size_t>(slice_bytes, 1));
@@ -295,12 +295,12 @@ class Predictor {
     t.whole_max = static_cast<double>(eager_bytes_max(request_.mapped, request_.spreads));
     t.window = kWindowSlots;
     share_cpus(t);
-    const double more = request_.described ? 0 : partners(choice) - kPartnersFew;
-    return descriptor_of(choice.algorithm).predict_s(t, choice.collective) +
+    const double more = request_.described ? 0 : partners(option) - kPartnersFew;
+    return descriptor_of(option.algorithm).predict_s(t, option.collective) +
            std::max(more, 0.0) * kPartner_s * crowding_;
   }
-  double modelled_s(const Choice& choice, size_t bytes) const {
-    return modelled_s(choice, bytes, slice_bytes(choice, bytes));
+  double modelled_s(const Option& option, size_t bytes) const {
+    return modelled_s(option, bytes, slice_bytes(option, bytes));
   }
 
   /// How many times as long as modelled the shortest measured calls took: the median, or of an even
@@ -309,7 +309,7 @@ class Predictor {
     std::vector<double> slowdowns;
     for (const MeasuredTime& time : request_.times) {
       if (time.bytes != request_.times.front().bytes) break;
-      const double modelled = modelled_s(choice(time.collective, time.algorithm), time.bytes);
+      const double modelled = modelled_s(option(time.collective, time.algorithm), time.bytes);
       if (modelled > 0) slowdowns.push_back(time.seconds / modelled);
     }
     if (slowdowns.empty()) return 1;
@@ -323,12 +323,12 @@ class Predictor {
     return std::clamp(std::bit_floor(most), kMappedSliceMin, kMappedSliceMax);
   }
 
-  size_t sent_slice_bytes(const Choice& choice, size_t bytes, size_t block) const {
+  size_t sent_slice_bytes(const Option& option, size_t bytes, size_t block) const {
     const size_t least = sent_slice_min(link_);
     size_t slice = std::max(std::bit_floor(block / kSlicesWanted), least);
     // A rank of a chain or a tree hands on what it has whole: shorter ones, as far as that gains.
     while (slice / 2 >= least &&
-           modelled_s(choice, bytes, slice / 2) <= kWorthHalving * modelled_s(choice, bytes, slice))
+           modelled_s(option, bytes, slice / 2) <= kWorthHalving * modelled_s(option, bytes, slice))
       slice /= 2;
     return slice;
   }
@@ -343,18 +343,18 @@ class Predictor {
 };
 
 Candidate consider(const PlanRequest& request, const Predictor& predictor, Algorithm algorithm) {
-  const Choice choice = predictor.choice(request.collective, algorithm);
+  const Option option = predictor.option(request.collective, algorithm);
   Candidate candidate;
   candidate.algorithm = algorithm;
-  if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.call_s(choice);
+  if (request.ranks > 1) candidate.predicted_us = 1e6 * predictor.call_s(option);
   std::string why;
   if (request.forced == Algorithm::automatic)
     why = descriptor_of(algorithm).passed_over(predictor.groups_for(algorithm));
   else if (request.forced != algorithm)
     why = "another one is forced";
-  const Bound& bound = choice.bound;
-  candidate.link_us = 1e6 * predictor.link_s(choice, request.bytes);
-  candidate.partners = predictor.partners(choice);
+  const Bound& bound = option.bound;
+  candidate.link_us = 1e6 * predictor.link_s(option, request.bytes);
+  candidate.partners = predictor.partners(option);
   const double held = descriptor_of(algorithm).held * static_cast<double>(request.bytes);
   if (why.empty() && request.forced == Algorithm::automatic && held > kHeldBytesMax)
     why = fmt::format("a rank holds up to {:.0f} MiB of others' parts", held / (1 << 20));
@@ -371,10 +371,10 @@ Candidate consider(const PlanRequest& request, const MadeSchedule& made) {
   std::string why = made.why_not;
   if (why.empty() && !is_forced && request.forced != Algorithm::automatic)
     why = "another one is forced";
-  if (why.empty() && !is_forced && made.predicted_s * kWorthMaking >= made.otherwise_s)
-    why = made.otherwise_s > 0
-              ? fmt::format("gains less than {:.0f} %; {}", 100 * (kWorthMaking - 1), made.told)
-              : made.told;
+  if (why.empty() && !is_forced && made.predicted_s * kSynthesisGainMin >= made.otherwise_s)
+    why = made.otherwise_s > 0 ? fmt::format("gains less than {:.0f} %; {}",
+                                             100 * (kSynthesisGainMin - 1), made.told)
+                               : made.told;
   return {.algorithm = Algorithm::synthesized,
           .predicted_us = 1e6 * made.predicted_s,
           .partners = made.partners,
@@ -469,7 +469,7 @@ PlanDecision choose(const PlanRequest& request) {
   decision.slice_bytes =
       decision.algorithm == Algorithm::synthesized
           ? std::min(request.made->slice_bytes, request.slice_bytes_max)
-          : predictor.slice_bytes(predictor.choice(request.collective, decision.algorithm),
+          : predictor.slice_bytes(predictor.option(request.collective, decision.algorithm),
                                   request.bytes);
   return decision;
 }

@@ -44,7 +44,7 @@ struct SimulatedTime {
 };
 /// It has to gain so much to be chosen by itself: what is predicted of a network is that it was
 /// described well.
-inline constexpr double kWorthMaking = 1.05;
+inline constexpr double kSynthesisGainMin = 1.05;
 
 /// Must be equal on all ranks, bit for bit: take `l2_bytes` and measured costs from one rank.
 struct PlanRequest {

@@ -32,7 +32,7 @@ namespace ropewalk {
 
 constexpr int kRequests = 0, kAnswers = 1;  // channels
 
-/// Thread-safe, but for the constructor's and destructor's thread: it starts and ends the other.
+/// Thread-safe, except for the constructor's and destructor's thread: it starts and ends the other.
 template <class T>
 class CenterShard {
  public:

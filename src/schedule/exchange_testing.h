@@ -14,7 +14,7 @@
 
 namespace ropewalk {
 
-using Place = std::tuple<int, int, int, int>;  // rank, peer, lane, sequence number
+using StepId = std::tuple<int, int, int, int>;  // rank, peer, lane, sequence number
 
 struct Matching {
   explicit Matching(const std::vector<Schedule>& all) : schedules(all) {
@@ -31,20 +31,21 @@ struct Matching {
     }
   }
   const std::vector<Schedule>& schedules;  // of all ranks
-  std::map<Place, size_t> send_at, recv_at;
+  std::map<StepId, size_t> send_at, recv_at;
 };
 
 /// Empty, or what is wrong with a block that `rank` gets back from a peer.
 inline std::string check_rank(const Matching& all, int rank) {
   const auto& steps = all.schedules[static_cast<size_t>(rank)].steps;
   std::map<std::pair<int, int>, int> sends, recvs;
-  std::map<int, std::vector<std::pair<int, Place>>> open_sends;  // by block: peer, matching receive
+  std::map<int, std::vector<std::pair<int, StepId>>>
+      open_sends;  // by block: peer, matching receive
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
     const std::pair link{step.peer, static_cast<int>(step.lane)};
     if (is_send(step.op)) {
       open_sends[step.block].push_back(
-          {step.peer, Place{step.peer, rank, step.lane, sends[link]++}});
+          {step.peer, StepId{step.peer, rank, step.lane, sends[link]++}});
       continue;
     }
     if (is_recv(step.op)) {

@@ -331,7 +331,7 @@ class Replay {
     report_.rounds = std::max(report_.rounds, round_[node]);
     for (uint32_t next : graph_.waiting_on(node)) follow(node, next);
     if (graph_.fifo_next[node] != StepGraph::kNone) follow(node, graph_.fifo_next[node]);
-    if (in_list_order_ && has_successor(node)) release(node + 1);  // waits, but for no message
+    if (in_list_order_ && has_successor(node)) release(node + 1);  // waits for no message
   }
   /// Whether the rank has a step after this one.
   bool has_successor(uint32_t node) const {

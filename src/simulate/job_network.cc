@@ -69,7 +69,7 @@ JobNetwork::JobNetwork(Network network, int rank, Keep keep)
     : network_(std::move(network)),
       rank_(rank),
       is_uniform_(are_hosts_alike(network_)),
-      is_made_unasked_(ropewalk::is_made_unasked(network_)),
+      is_made_unasked_(ropewalk::synthesizes_by_default(network_)),
       keeps_all_(keep == Keep::all_schedules || is_made_unasked_),
       routes_(network_) {}
 

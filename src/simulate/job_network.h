@@ -23,7 +23,7 @@
 
 namespace ropewalk {
 
-/// Thread-safe. Equal on all ranks, but for `rank`.
+/// Thread-safe. Equal on all ranks, except for `rank`.
 class JobNetwork {
  public:
   enum class Keep { own_schedule, all_schedules };
@@ -50,7 +50,7 @@ class JobNetwork {
   /// collective, and root. Valid as long as this.
   const Schedule& schedule(Collective collective, int root, size_t bytes);
   /// All ranks', and what they take: made and simulated now where they were not before. Requires
-  /// that all are kept, or that the network is small (is_made_unasked).
+  /// that all are kept, or that the network is small (synthesizes_by_default).
   SimulatedSynthesis simulate(Collective collective, int root, size_t bytes);
 
  private:

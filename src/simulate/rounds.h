@@ -1,5 +1,5 @@
 // Rounds of a schedule that do the same as the ones before, as those of a ring do. Most of them
-// need not be run: once all that is under way is as it was some rounds ago, but for the time, it
+// need not be run: once all that is under way is as it was some rounds ago, except for the time, it
 // will be so again (repetition.h). So a schedule is run with fewer rounds, and the others are added
 // up.
 #pragma once

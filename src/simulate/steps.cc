@@ -114,7 +114,7 @@ class StepsBuilder {
     const ScheduleKey& key = call_.key;
     if (call_.schedules != nullptr) {
       symmetry_.unit = key.ranks;
-      alike_ = no_likeness(routes_.network());
+      alike_ = no_symmetry(routes_.network());
       return;
     }
     const AlgorithmDescriptor& descriptor = descriptor_of(key.algorithm);
@@ -129,7 +129,7 @@ class StepsBuilder {
       steps += first_.back().steps.size();
       if (steps > wanted_.steps_max) refuse_steps(key);
     }
-    alike_ = find_likeness(routes_, key, symmetry_, first_, call_.messages_max);
+    alike_ = find_symmetry(routes_, key, symmetry_, first_, call_.messages_max);
   }
 
   /// Only where all ranks do the same, so that they leave out the same.
@@ -239,7 +239,7 @@ class StepsBuilder {
       int at = stream.peer, peer = static_cast<int>(stream.rank);
       if (!call_.event_by_event) {
         at = alike_.first_like(stream.peer);
-        peer = alike_.renamed(stream.peer, static_cast<int>(stream.rank));
+        peer = alike_.map_rank(stream.peer, static_cast<int>(stream.rank));
       }
       const auto& keys = stream_of_[static_cast<size_t>(at)];
       const auto found = keys.find(StreamKey(peer, stream.lane, !stream.sending));
@@ -280,7 +280,7 @@ class StepsBuilder {
   const CallToSimulate& call_;
   const StepsWanted wanted_;
   Symmetry symmetry_;
-  Likeness alike_;
+  RankSymmetry alike_;
   std::vector<Schedule> first_;
   std::optional<ShortSchedule> short_;
   std::vector<std::map<StreamKey, uint32_t>> stream_of_;  // by rank that is run

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "simulate/likeness.h"
+#include "simulate/rank_symmetry.h"
 #include "simulate/rounds.h"
 #include "simulate/simulate_call.h"
 

@@ -10,7 +10,7 @@ namespace ropewalk {
 
 /// Unasked schedules are made for so many hosts and ranks, which takes a second or less.
 inline constexpr int kUnaskedHostsMax = 32, kUnaskedRanksMax = 128;
-inline bool is_made_unasked(const Network& network) {
+inline bool synthesizes_by_default(const Network& network) {
   return network.host_count() <= kUnaskedHostsMax && network.ranks() <= kUnaskedRanksMax;
 }
 

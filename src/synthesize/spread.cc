@@ -39,7 +39,7 @@ class Spreader {
     std::vector<std::vector<int>> reached(fabric_.groups.size());
     const auto root_group = static_cast<size_t>(tree.root);
     int host =
-        root.rank < 0 ? idlest(fabric_.groups[root_group].hosts) : routes_.host_of(root.rank);
+        root.rank < 0 ? least_loaded(fabric_.groups[root_group].hosts) : routes_.host_of(root.rank);
     const int rank = root.rank < 0 ? next_entry(host, 0, 1) : root.rank;
     round_ = rooted_[static_cast<size_t>(host)]++;
     depth_[static_cast<size_t>(rank)] = 0;
@@ -74,7 +74,7 @@ class Spreader {
   int depth_of(int host) const {
     return depth_[static_cast<size_t>(entry_[static_cast<size_t>(host)])];
   }
-  int idlest(const std::vector<int>& hosts) const {
+  int least_loaded(const std::vector<int>& hosts) const {
     return *std::ranges::min_element(hosts, {}, [this](int host) { return sends(host); });
   }
   /// Which host of a group is reached first: the one whose way is the least busy, and whose own

@@ -45,7 +45,7 @@ Forest make_forest(Routes& routes, Collective collective, int root);
 Synthesized write_schedules(const Forest& forest, int chunks, int chunks_ahead);
 /// Where latencies are short beside a chunk.
 inline constexpr int kChunksAhead = 4;
-/// 1 but for an all_reduce.
+/// 1 except for an all_reduce.
 int chunks_max(const Forest& forest);
 inline constexpr int kChunksMax = 512;
 /// Both, with as many chunks as there may be.

@@ -1,9 +1,9 @@
 // Tells of every exchange of an AsyncEa how often it is in the center, whoever exchanges meanwhile.
 //
-// alpha is so small that delta = alpha (parameters - center) is, but for far less than a half, what
-// the worker chose: 4^worker in the elements of a lane of its own for each of its exchanges, else
-// 0. So an element of the center, rounded, is a number in base 4 whose digits count exchanges: one
-// that is in it twice shows, and so does one that is not.
+// alpha is so small that delta = alpha (parameters - center) is, except for far less than a half,
+// what the worker chose: 4^worker in the elements of a lane of its own for each of its exchanges,
+// else 0. So an element of the center, rounded, is a number in base 4 whose digits count exchanges:
+// one that is in it twice shows, and so does one that is not.
 #pragma once
 
 #include <array>

@@ -103,7 +103,7 @@ TEST(LinkLimits, ARankWithoutADescriptorForALinkFailsAllWithItsReason) {
   constexpr int kRanks = 4, kPoor = 3;
   const auto body = [&](Communicator& comm) {
     std::array<float, 4> first{}, second{};
-    // A link with one takes what links with others need, too, but for their sockets.
+    // A link with one takes what links with others need, too, except for their sockets.
     const auto exchange = [&](int peer) {
       Work works[] = {comm.start(Call::send(first, peer)), comm.start(Call::recv(second, peer))};
       for (Work& work : works) work.wait();

@@ -1,5 +1,5 @@
 // Feeds the reader of handshakes between UCX transports with bytes of a hostile peer. What it
-// accepts, it must write again as it was read, but for the bytes that are unused.
+// accepts, it must write again as it was read, except for the bytes that are unused.
 #include <cstdint>
 #include <cstdlib>
 

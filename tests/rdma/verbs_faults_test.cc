@@ -247,7 +247,7 @@ TEST(VerbsFaults, CreditsEndASleep) {
     while (group.at(0).put({.peer = 1, .notice = 7}) == Posted::done) {
     }
     for (size_t taken = 0; taken < 100;) taken += group.at(1).poll(into);
-    std::this_thread::sleep_for(50ms);  // the credits are there, but for a very slow machine
+    std::this_thread::sleep_for(50ms);  // the credits are there, except for a very slow machine
     while (group.at(0).put({.peer = 1, .notice = 7}) == Posted::full) {
       EXPECT_EQ(group.at(0).poll(into), 0U);
       pollfd event{group.at(0).event_fd(), POLLIN, 0};

@@ -78,9 +78,9 @@ class TunedRank {
             .ranks = kRanks,
             .clock = &clock,
             .plan = plan,
-            .equip =
+            .rebind =
                 [this](Operation& op, Algorithm algorithm, size_t slice) {
-                  engine_.equip(op, schedule_of(op.call, algorithm), algorithm, slice);
+                  engine_.rebind(op, schedule_of(op.call, algorithm), algorithm, slice);
                 },
             .prepare = [this](const Call& call, Algorithm algorithm,
                               size_t slice) { return prepare(call, algorithm, slice); }};

@@ -16,7 +16,7 @@ inline int open_descriptors() {
   return static_cast<int>(std::distance(begin(all), end(all)));
 }
 
-/// No more descriptors for this process, but for those that are closed.
+/// No more descriptors for this process, except for those that are closed.
 inline void use_up_descriptors() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);

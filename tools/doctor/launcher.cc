@@ -17,9 +17,9 @@ Diagnosis failed(const char* name, const Error& error) {
 }
 
 /// Whose word the ranks take for where rank 0 is, tried as far as one rank can.
-Diagnosis check_meeting(MeetingPlace meeting) {
+Diagnosis check_discovery(DiscoveryMethod discovery) {
   try {
-    if (meeting == MeetingPlace::pmix)
+    if (discovery == DiscoveryMethod::pmix)
       return {Severity::ok, "PMIx", bootstrap::Pmix::library_path(), ""};
     const bootstrap::Munge munge;
     std::string why;
@@ -27,14 +27,14 @@ Diagnosis check_meeting(MeetingPlace meeting) {
       return {Severity::ok, "munge", "makes credentials, and opens them", ""};
     return {Severity::fail, "munge", why, "systemctl status munge"};
   } catch (const Error& error) {
-    return failed(meeting == MeetingPlace::pmix ? "PMIx" : "munge", error);
+    return failed(discovery == DiscoveryMethod::pmix ? "PMIx" : "munge", error);
   }
 }
 
 Diagnosis check_key(const JobIdentity& identity, const Config& config) {
   if (!config.job_key.empty())
     return {Severity::ok, "job key", "set (ROPEWALK_JOB_KEY or ROPEWALK_JOB_KEY_FILE)", ""};
-  if (identity.meeting != MeetingPlace::coordinator)
+  if (identity.discovery != DiscoveryMethod::coordinator)
     return {Severity::ok, "job key", "drawn by rank 0, and told with its address", ""};
   return {config.open ? Severity::ok : Severity::warn, "job key",
           config.open ? "none, and ROPEWALK_OPEN=1: who reaches rank 0 can join"
@@ -52,8 +52,8 @@ std::vector<Diagnosis> check_launcher() {
     found.push_back({Severity::ok, "launcher", describe(identity), ""});
     if (identity.size == 1) return found;
     found.push_back(check_key(identity, config));
-    if (identity.meeting == MeetingPlace::pmix || identity.meeting == MeetingPlace::munge)
-      found.push_back(check_meeting(identity.meeting));
+    if (identity.discovery == DiscoveryMethod::pmix || identity.discovery == DiscoveryMethod::munge)
+      found.push_back(check_discovery(identity.discovery));
   } catch (const Error& error) {
     found.push_back(failed("launcher", error));
   }

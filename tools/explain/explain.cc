@@ -129,7 +129,7 @@ std::string why_algorithm(const ExplainOptions& options, const Explanation& expl
                     [](const Candidate& c) { return c.eligible; });
   if (chosen.algorithm == Algorithm::synthesized)
     return fmt::format("gains more than {:.0f} % on the network that is described; {}",
-                       100 * (kWorthMaking - 1), chosen.reason);
+                       100 * (kSynthesisGainMin - 1), chosen.reason);
   return eligible == 1 ? fmt::format("the only one; {}", chosen.reason)
                        : fmt::format("the fastest of {}; {}", eligible, chosen.reason);
 }

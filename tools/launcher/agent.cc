@@ -177,8 +177,9 @@ void Agent::show_life() {
 // A network that is cut ends no connection: without the launcher nobody would end the ranks here.
 void Agent::look_for_launcher() {
   const auto now = std::chrono::steady_clock::now();
-  const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
-  if (was_deaf) heard_ = now;
+  const bool was_suspended =
+      now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
+  if (was_suspended) heard_ = now;
   const milliseconds timeout(part_.launcher_timeout_ms);
   if (timeout.count() > 0 && now - heard_ > timeout) launcher_gone_ = true;
 }

@@ -93,9 +93,10 @@ int Agents::close(Host& host) {
 
 std::vector<Agents::Silence> Agents::silences(Host::Time now) {
   std::vector<Silence> found;
-  const bool was_deaf = now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
+  const bool was_suspended =
+      now - std::exchange(looked_, now) > 4 * kAliveInterval;  // stopped itself
   for (Host& host : hosts_) {
-    if (was_deaf) host.heard = now;
+    if (was_suspended) host.heard = now;
     const auto silence = host.silence(now);
     const std::string told = fmt::format("nothing has come from its agent for {:.0f} s",
                                          std::chrono::duration<double>(silence).count());

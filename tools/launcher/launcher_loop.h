@@ -42,7 +42,7 @@ class Launcher {
   void lose_ranks(const std::vector<int>& lost, int status, const std::string& text,
                   bool had_left = false);
   void start_waiting();
-  void start_again(const Restarts::Place& place);
+  void start_again(const Restarts::RankSlot& place);
   void dial(Host& host);
   void on_dial_failed(Host& host, const std::string& why);
   void on_ready(Host& host, const std::string& listener_text);

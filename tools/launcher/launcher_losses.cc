@@ -66,13 +66,13 @@ void Launcher::lose_ranks(const std::vector<int>& lost, int status, const std::s
                           bool had_left) {
   const bool goes_on = job_.elastic && phase_ != Phase::starting && phase_ != Phase::finishing;
   if (!goes_on || failure_ || stop_signal_ != 0) return fail(status, text);
-  const Ranks::Ruling ruling = ranks_.rule(lost, restarts_.room(), had_left);
-  const std::string told = ruling.why.empty() ? text : fmt::format("{}; {}", text, ruling.why);
-  if (ruling.meaning == Ranks::Ruling::ends_job) return fail(status, told);
+  const Ranks::LossDecision decision = ranks_.decide_loss(lost, restarts_.room(), had_left);
+  const std::string told = decision.why.empty() ? text : fmt::format("{}; {}", text, decision.why);
+  if (decision.meaning == Ranks::LossDecision::ends_job) return fail(status, told);
   say(told);
   lost_.insert(lost_.end(), lost.begin(), lost.end());
-  if (ruling.restarts > 0)
-    restarts_.want({lost.begin(), lost.begin() + ruling.restarts}, Clock::now());
+  if (decision.restarts > 0)
+    restarts_.want({lost.begin(), lost.begin() + decision.restarts}, Clock::now());
 }
 
 bool Launcher::may_start_again() const {
@@ -89,7 +89,7 @@ void Launcher::start_waiting() {
   }
 }
 
-void Launcher::start_again(const Restarts::Place& place) {
+void Launcher::start_again(const Restarts::RankSlot& place) {
   const int number = ranks_.add_in_place_of(place.lost, place.host, place.slot);
   const RankState& rank = ranks_[number];
   Host& host = hosts_[static_cast<size_t>(rank.host)];

@@ -57,7 +57,7 @@ std::string addresses_for_newcomers(const JobSpec& job, const std::vector<Host>&
 std::string describe_end(const Host& host, int wait_status);
 /// With so many descriptors.
 int ranks_per_agent(rlim_t descriptors);
-/// What the agent of one of them is told, but for the job's key; `has_begun`: it has no ranks of
+/// What the agent of one of them is told, except for the job's key; `has_begun`: it has no ranks of
 /// the job's start.
 JobPart part_of(const JobSpec& job, const std::vector<Host>& hosts, const Host& host,
                 bool has_begun = false);

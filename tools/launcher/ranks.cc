@@ -86,21 +86,22 @@ std::string Ranks::too_few_with(int more) const {
                      elastic_->ranks_min);
 }
 
-Ranks::Ruling Ranks::rule(const std::vector<int>& lost, const Room& room, bool had_left) const {
+Ranks::LossDecision Ranks::decide_loss(const std::vector<int>& lost, const Room& room,
+                                       bool had_left) const {
   assert(elastic_);
   if (has_success_) {
-    if (had_left) return {Ruling::does_not_count, "the job has ended without them"};
+    if (had_left) return {LossDecision::does_not_count, "the job has ended without them"};
     const auto is_member = [this](int number) { return (*this)[number].is_member; };
-    if (std::ranges::any_of(lost, is_member)) return {Ruling::ends_job};
-    return {Ruling::does_not_count, "the job is at its end, and had not taken it in"};
+    if (std::ranges::any_of(lost, is_member)) return {LossDecision::ends_job};
+    return {LossDecision::does_not_count, "the job is at its end, and had not taken it in"};
   }
   const int restarts =
       room.is_any ? std::min(static_cast<int>(lost.size()), restarts_left_ - room.waiting) : 0;
   if (members() == 0)
-    return {Ruling::ends_job, "no rank is left that those started again could join"};
+    return {LossDecision::ends_job, "no rank is left that those started again could join"};
   if (std::string why = too_few_with(std::min(room.waiting + restarts, room.slots)); !why.empty())
-    return {Ruling::ends_job, std::move(why)};
-  return {Ruling::goes_on, fmt::format("{} go on", running().size()), restarts};
+    return {LossDecision::ends_job, std::move(why)};
+  return {LossDecision::goes_on, fmt::format("{} go on", running().size()), restarts};
 }
 
 }  // namespace ropewalk::tools

@@ -55,7 +55,7 @@ class Ranks {
   /// The job has ended; what still runs was started again and has not joined before.
   bool has_only_latecomers() const;
 
-  struct Ruling {
+  struct LossDecision {
     enum Meaning { ends_job, goes_on, does_not_count };
     Meaning meaning;
     std::string why = {};
@@ -69,7 +69,7 @@ class Ranks {
   };
   /// What it means for an elastic job that these ranks, which ran until now, have ended otherwise
   /// than with status 0. `had_left`: the job had ended without them before.
-  Ruling rule(const std::vector<int>& lost, const Room& room, bool had_left) const;
+  LossDecision decide_loss(const std::vector<int>& lost, const Room& room, bool had_left) const;
   /// Why the job cannot go on with those that run and so many more; empty: it can.
   std::string too_few_with(int more) const;
 

@@ -57,13 +57,13 @@ void Restarts::want(const std::vector<int>& lost, Host::Time now) {
   }
 }
 
-std::optional<Restarts::Place> Restarts::next() {
+std::optional<Restarts::RankSlot> Restarts::next() {
   if (waiting_.empty()) return {};
   const Slots free = free_slots();
   const auto take = [this](size_t at, int host, int slot) {
     const int lost = waiting_[at];
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
-    return Place{lost, host, slot};
+    return RankSlot{lost, host, slot};
   };
   for (size_t at = 0; at < waiting_.size(); ++at) {
     const auto [host, slot] = std::pair(ranks_[waiting_[at]].host, ranks_[waiting_[at]].slot);

@@ -19,7 +19,7 @@ inline constexpr std::chrono::seconds kDialPauseMin{1}, kDialPauseMax{60};
 /// Plain bookkeeping over hosts and ranks of a launcher, which does what it says.
 class Restarts {
  public:
-  struct Place {
+  struct RankSlot {
     int lost;  // the number of the rank that is started again
     int host;
     int slot;
@@ -32,7 +32,7 @@ class Restarts {
   /// These are to be started again. Hosts that were given up are tried again.
   void want(const std::vector<int>& lost, Host::Time now);
   /// The next that can be started, in its order; it does not wait any more.
-  std::optional<Place> next();
+  std::optional<RankSlot> next();
   const std::vector<int>& waiting() const { return waiting_; }
   void forget() { waiting_.clear(); }
 

@@ -16,7 +16,7 @@ std::optional<SimulatedSynthesis> synthesized_for(Routes& routes, const PlanRequ
                                                   const SimulateOptions& options) {
   const TreeUse use = tree_use(request.collective);
   const Network& network = routes.network();
-  const bool is_quick = network.host_count() > 1 && is_made_unasked(network) &&
+  const bool is_quick = network.host_count() > 1 && synthesizes_by_default(network) &&
                         (use.inwards || use.outwards) && can_synthesize();
   const bool is_wanted = options.algorithm == Algorithm::automatic && is_quick;
   if (options.algorithm != Algorithm::synthesized && !is_wanted) return {};

@@ -26,7 +26,7 @@ struct FakeOptions {
   int64_t detection_min_ns = 10'000;       // from a cut until either side is told `lost`
   int64_t detection_max_ns = 1'000'000;
   bool load_store = false;
-  bool needs_registration = false;  // as the ability says
+  bool needs_registration = false;  // as the capability says
   // As the capability says; then plain memory is registered in whole pages, as for an adapter.
   bool registered_sources = false;
   size_t inline_bytes_max = 64;

@@ -276,7 +276,7 @@ bool ShmTransport::hello_is_here(int rank) const {
   return mailbox_.hello_from(rank).ready.load(std::memory_order_seq_cst) != 0;
 }
 
-bool ShmTransport::has_news() const {
+bool ShmTransport::has_arrivals() const {
   const auto notice_is_here = [this](int rank) { return peers_[rank].in.ready(); };
   return std::ranges::any_of(connecting_, [this](int rank) { return hello_is_here(rank); }) ||
          std::ranges::any_of(linked_, notice_is_here);
@@ -287,7 +287,7 @@ bool ShmTransport::arm() {
   mailbox_.header().asleep.store(1, std::memory_order_seq_cst);
   // Pairs with the fence of a peer's `wake`: the caller looks afterwards for what was stored.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!has_news()) return true;
+  if (!has_arrivals()) return true;
   // Nobody rang: no byte to clear, so poll need not try. Else it must.
   if (mailbox_.header().asleep.exchange(0, std::memory_order_seq_cst) != 0) armed_ = false;
   return false;

@@ -94,7 +94,7 @@ class ShmTransport final : public Transport, public MappedMemory {
   void finish_links();
   /// The rank has connected with this one.
   bool hello_is_here(int rank) const;
-  bool has_news() const;
+  bool has_arrivals() const;
   void wake_up();
   Posted refuse(Peer& peer, const std::string& reason, const std::string& advice = {});
 

@@ -17,14 +17,14 @@ namespace ropewalk {
 namespace {
 
 // Tags of epoll events; a peer's is its rank.
-constexpr uint64_t kWorkerTag = uint64_t{1} << 32, kNapTag = kWorkerTag + 1;
+constexpr uint64_t kWorkerTag = uint64_t{1} << 32, kPollTimerTag = kWorkerTag + 1;
 
 // After so many refusals of UCX to sleep, one after the other, that brought nothing.
 constexpr uint32_t kBusyArmsMax = 64;
 constexpr int kRanksMax = 1 << 16;  // that links can name
-// The first naps; each kNapsAlike of them the next are twice as long, three times.
-constexpr long kNapNs = 2'000'000;
-constexpr uint32_t kNapsAlike = 64, kNapDoublings = 3;
+// Of the timer, at first; after each kPollTimerRepeats it doubles, three times.
+constexpr long kPollTimer_ns = 2'000'000;
+constexpr uint32_t kPollTimerRepeats = 64, kPollTimerDoublings = 3;
 
 int checked_size(int size) {
   if (size > kRanksMax)
@@ -43,14 +43,15 @@ uint32_t name_link(int peer) {
 
 UcxTransport::UcxTransport(int rank, int size, SocketSource& sockets)
     : GreetedTransport("ucx", rank, checked_size(size), sockets),
-      nap_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      poll_timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       worker_(size),
       address_(worker_.address()) {
-  if (!nap_fd_) fail_system("ucx", "timerfd_create");
+  if (!poll_timer_fd_) fail_system("ucx", "timerfd_create");
   set_handler(ucx::kPutMessage, on_put);
   set_handler(ucx::kCompactPutMessage, on_compact_put);
   set_handler(ucx::kCreditMessage, on_credit);
-  if (!watch_worker(true) || !watch(nap_fd_.get(), kNapTag)) fail_system("ucx", "epoll_ctl");
+  if (!watch_worker(true) || !watch(poll_timer_fd_.get(), kPollTimerTag))
+    fail_system("ucx", "epoll_ctl");
 }
 
 UcxTransport::~UcxTransport() {
@@ -125,7 +126,7 @@ void UcxTransport::finish_link(Peer& peer) {
   if (!peer.met || peer.telling) return;
   set_linked(peer);
   peer.stood = true;
-  can_do_more();
+  note_progress();
   publish(peer);  // it may have been the first to be ready, and have put something
 }
 
@@ -134,8 +135,8 @@ void UcxTransport::finish_link(Peer& peer) {
 void UcxTransport::poll_control() {
   look_at_sockets([this](uint64_t tag) {
     uint64_t expirations = 0;
-    if (tag == kNapTag) [[maybe_unused]]
-      const ssize_t got = ::read(nap_fd_.get(), &expirations, sizeof expirations);
+    if (tag == kPollTimerTag) [[maybe_unused]]
+      const ssize_t got = ::read(poll_timer_fd_.get(), &expirations, sizeof expirations);
   });
 }
 
@@ -167,9 +168,10 @@ bool UcxTransport::watch_worker(bool on) {
 // there is some. A peer that is long away must not cost a processor.
 void UcxTransport::nap() {
   itimerspec after{};
-  const uint32_t naps = busy_arms_ - kBusyArmsMax;
-  after.it_value.tv_nsec = kNapNs << std::min(naps / kNapsAlike, kNapDoublings);
-  timerfd_settime(nap_fd_.get(), 0, &after, nullptr);
+  const uint32_t times = busy_arms_ - kBusyArmsMax;
+  after.it_value.tv_nsec = kPollTimer_ns
+                           << std::min(times / kPollTimerRepeats, kPollTimerDoublings);
+  timerfd_settime(poll_timer_fd_.get(), 0, &after, nullptr);
 }
 
 }  // namespace ropewalk

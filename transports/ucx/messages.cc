@@ -120,7 +120,7 @@ ucs_status_t UcxTransport::on_credit(void* self, const void*, size_t header_byte
   if (peer == nullptr) return UCS_OK;
   if (!transport.take_credits(*peer, credit.taken))
     transport.peers_.lose_later(*peer, "it gave back more than it was sent");
-  if (!std::exchange(peer->met, true)) transport.can_do_more();
+  if (!std::exchange(peer->met, true)) transport.note_progress();
   return UCS_OK;
 }
 
@@ -150,20 +150,20 @@ void UcxTransport::on_sent(void* request, ucs_status_t status, void* put) {
   Peer& peer = *sent.peer;
   if (!has_ended(peer, request, status, ucx::kNotSent)) return;
   sent.sent = true;
-  peer.owner.can_do_more();
+  peer.owner.note_progress();
   peer.owner.publish(peer);
 }
 
 void UcxTransport::on_flushed(void* request, ucs_status_t status, void* about) {
   Peer& peer = *static_cast<Peer*>(about);
   peer.flushing = false;
-  if (has_ended(peer, request, status, ucx::kNotReached)) peer.owner.can_do_more();
+  if (has_ended(peer, request, status, ucx::kNotReached)) peer.owner.note_progress();
 }
 
 void UcxTransport::on_credit_sent(void* request, ucs_status_t status, void* about) {
   Peer& peer = *static_cast<Peer*>(about);
   peer.telling = false;
-  if (!peer.stood) peer.owner.can_do_more();
+  if (!peer.stood) peer.owner.note_progress();
   if (has_ended(peer, request, status, ucx::kNotSent) && peer.endpoint != nullptr)
     peer.owner.give_credits(peer);
 }

@@ -161,7 +161,7 @@ bool UcxTransport::take_credits(Peer& peer, uint16_t low) {
   if (ahead <= 0) return true;
   const uint32_t taken = peer.credited + static_cast<uint32_t>(ahead);
   if (taken - peer.credited > peer.sent - peer.credited) return false;
-  can_do_more();
+  note_progress();
   peer.credited = taken;
   return true;
 }

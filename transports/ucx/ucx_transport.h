@@ -32,7 +32,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
-  Capabilities capabilities() const override { return {.name = "ucx", .naps = true}; }
+  Capabilities capabilities() const override { return {.name = "ucx", .uses_poll_timer = true}; }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
@@ -66,7 +66,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   static ucs_status_ptr_t send(const Peer& peer, Put& put, const ucx::PutHeader& header,
                                const std::byte* source, size_t bytes);
   void drain();
-  void can_do_more() {
+  void note_progress() {
     progress_made_ = true;
     busy_arms_ = 0;
   }
@@ -105,7 +105,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   bool settle();
   void flush_on_close();
 
-  UniqueFd nap_fd_;  // a timer, in the epoll set
+  UniqueFd poll_timer_fd_;  // a timer, in the epoll set
   Regions regions_;
   std::span<Completion> to_fill_;  // of `poll`, while UCX progresses in it
   bool watching_worker_ = false;

@@ -30,7 +30,7 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
       store_(store),
       options_(c10::make_intrusive<Options>("ropewalk", timeout)),
       is_default_(global_ranks && global_ranks->empty()),
-      meeting_point_(std::make_shared<MeetingPoint>(rank)) {
+      rendezvous_(std::make_shared<ReconfigureRendezvous>(rank)) {
   try {
     if (!awaits_reconfigure) enter(join_group(store, rank, size, timeout, global_ranks));
   } catch (const Error& error) {
@@ -45,7 +45,7 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, Joined joined,
       store_(store),
       options_(c10::make_intrusive<Options>("ropewalk", timeout)),
       is_default_(is_default),
-      meeting_point_(std::make_shared<MeetingPoint>(joined.comm->rank())) {
+      rendezvous_(std::make_shared<ReconfigureRendezvous>(joined.comm->rank())) {
   enter(std::move(joined));
   init();
 }

@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "group.h"
-#include "meeting_point.h"
+#include "reconfigure_rendezvous.h"
 #include "tensor.h"
 #include "work.h"
 
@@ -159,7 +159,7 @@ class Backend final : public c10d::Backend {
   const c10::intrusive_ptr<Options> options_;
   const bool is_default_;
   const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
-  const std::shared_ptr<MeetingPoint> meeting_point_;
+  const std::shared_ptr<ReconfigureRendezvous> rendezvous_;
   std::string job_;                      // Joined::job
   int shrinks_ = 0;                      // of its members
   mutable std::mutex membership_mutex_;  // guards membership_

@@ -67,7 +67,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
 c10d::ReconfigureHandle Backend::get_reconfigure_handle() const {
   process_.require(getRank(), "get_reconfigure_handle");
   try {
-    return meeting_point_->handle();
+    return rendezvous_->handle();
   } catch (const Error& error) {
     std::rethrow_exception(as_backend_error(error, getRank(), "ropewalk:get_reconfigure_handle"));
   }
@@ -77,8 +77,8 @@ WorkPtr Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   process_.require(getRank(), "reconfigure");
   TORCH_CHECK(!collected_, "reconfigure: calls are being coalesced");
   try {
-    enter(meeting_point_->meet(options.uuid, in_order(options),
-                               options.timeout.value_or(options_->timeout), options_->timeout));
+    enter(rendezvous_->meet(options.uuid, in_order(options),
+                            options.timeout.value_or(options_->timeout), options_->timeout));
   } catch (const Error& error) {
     std::rethrow_exception(as_backend_error(error, getRank(), "ropewalk:reconfigure"));
   }

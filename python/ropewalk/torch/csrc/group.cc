@@ -18,7 +18,7 @@ constexpr auto kRetireMax = std::chrono::seconds(5);
 // For threads whose calls have just failed. Python ends a thread that comes back to it too late,
 // and where C++ is on its stack the process with it ("terminate called without an active
 // exception").
-constexpr auto kLastWords = std::chrono::milliseconds(200);
+constexpr auto kShutdownGrace = std::chrono::milliseconds(200);
 
 /// What this process has joined, and leaves. Never destroyed: backends may outlive static objects.
 struct Process {
@@ -188,7 +188,7 @@ bool leave_all(std::chrono::milliseconds limit) {
   const bool all_left = all.changed.wait_for(lock, limit, [&] { return all.departing == 0; });
   lock.unlock();
   const bool waited_for_calls = std::chrono::steady_clock::now() - begin >= kLeaveMax;
-  if (waited_for_calls) std::this_thread::sleep_for(kLastWords);
+  if (waited_for_calls) std::this_thread::sleep_for(kShutdownGrace);
   return all_left;
 }
 

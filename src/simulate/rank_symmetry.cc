@@ -1,4 +1,4 @@
-#include "simulate/likeness.h"
+#include "simulate/rank_symmetry.h"
 
 #include <algorithm>
 #include <numeric>
@@ -28,10 +28,10 @@ std::vector<std::vector<int>> receivers_of(const std::vector<Schedule>& first) {
 /// Tries one period.
 class LinkClasses {
  public:
-  LinkClasses(Routes& routes, Likeness& likeness)
+  LinkClasses(Routes& routes, RankSymmetry& symmetric)
       : routes_(routes),
         links_(routes.network().links),
-        likeness_(likeness),
+        symmetry_(symmetric),
         up_(2 * links_.size()),
         stamp_(2 * links_.size()) {
     std::iota(up_.begin(), up_.end(), 0);
@@ -42,10 +42,10 @@ class LinkClasses {
     routes_.find(base, peer, first_);
     const size_t hops = first_.size();
     stamps_ += hops;
-    for (int rank = base; rank < likeness_.ranks; rank += likeness_.period) {
+    for (int rank = base; rank < symmetry_.ranks; rank += symmetry_.period) {
       const int by = rank - base;
-      const int to = likeness_.kind == Symmetry::Kind::exclusive_or ? peer ^ by
-                                                                    : (peer + by) % likeness_.ranks;
+      const int to = symmetry_.kind == Symmetry::Kind::exclusive_or ? peer ^ by
+                                                                    : (peer + by) % symmetry_.ranks;
       routes_.find(rank, to, path_);
       if (path_.size() != hops) return false;
       for (size_t hop = 0; hop < hops; ++hop)
@@ -57,10 +57,10 @@ class LinkClasses {
   bool finish() {
     std::vector<int> size(up_.size());
     for (size_t i = 0; i < up_.size(); ++i) ++size[root(i)];
-    likeness_.link_class.resize(up_.size());
+    symmetry_.link_class.resize(up_.size());
     for (size_t i = 0; i < up_.size(); ++i) {
-      if (stamp_[i] != 0 && size[root(i)] != likeness_.ranks / likeness_.period) return false;
-      likeness_.link_class[i] = static_cast<int32_t>(root(i));
+      if (stamp_[i] != 0 && size[root(i)] != symmetry_.ranks / symmetry_.period) return false;
+      symmetry_.link_class[i] = static_cast<int32_t>(root(i));
     }
     return true;
   }
@@ -85,7 +85,7 @@ class LinkClasses {
 
   Routes& routes_;
   const std::vector<NetworkLink>& links_;
-  Likeness& likeness_;
+  RankSymmetry& symmetry_;
   std::vector<int32_t> up_;      // by LinkWay
   std::vector<uint64_t> stamp_;  // by LinkWay: the last
   uint64_t stamps_ = 0;
@@ -105,22 +105,22 @@ bool is_uniform(const Network& network) {
 }
 
 /// There every host is as every other.
-void class_by_host(const Network& network, Likeness& likeness) {
-  const int period = std::max(likeness.period / network.hosts[0].ranks, 1);
+void class_by_host(const Network& network, RankSymmetry& symmetric) {
+  const int period = std::max(symmetric.period / network.hosts[0].ranks, 1);
   for (int host = 0; host < network.host_count(); ++host)
-    for (const int side : {0, 1}) likeness.link_class.push_back(2 * (host % period) + side);
+    for (const int side : {0, 1}) symmetric.link_class.push_back(2 * (host % period) + side);
 }
 
 bool try_period(Routes& routes, const std::vector<std::vector<int>>& receivers,
-                Likeness& likeness) {
-  LinkClasses classes(routes, likeness);
+                RankSymmetry& symmetric) {
+  LinkClasses classes(routes, symmetric);
   const auto unit = static_cast<int>(receivers.size());
-  for (int base = 0; base < likeness.period; ++base)
+  for (int base = 0; base < symmetric.period; ++base)
     for (const int of_first : receivers[static_cast<size_t>(base % unit)]) {
       const int by = base - base % unit;
-      const int peer = likeness.kind == Symmetry::Kind::exclusive_or
+      const int peer = symmetric.kind == Symmetry::Kind::exclusive_or
                            ? of_first ^ by
-                           : (of_first + by) % likeness.ranks;
+                           : (of_first + by) % symmetric.ranks;
       if (!classes.join(base, peer)) return false;
     }
   return classes.finish();
@@ -128,42 +128,42 @@ bool try_period(Routes& routes, const std::vector<std::vector<int>>& receivers,
 
 }  // namespace
 
-Likeness no_likeness(const Network& network) {
-  Likeness likeness;
-  likeness.ranks = likeness.period = network.ranks();
+RankSymmetry no_symmetry(const Network& network) {
+  RankSymmetry symmetric;
+  symmetric.ranks = symmetric.period = network.ranks();
   for (size_t way = 0; way < 2 * network.links.size(); ++way)
-    likeness.link_class.push_back(static_cast<int32_t>(way));
-  return likeness;
+    symmetric.link_class.push_back(static_cast<int32_t>(way));
+  return symmetric;
 }
 
-Likeness find_likeness(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
-                       const std::vector<Schedule>& first, uint64_t ways_max) {
+RankSymmetry find_symmetry(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
+                           const std::vector<Schedule>& first, uint64_t ways_max) {
   const Network& network = routes.network();
-  if (symmetry.kind == Symmetry::Kind::none) return no_likeness(network);
-  Likeness likeness;
-  likeness.kind = symmetry.kind;
-  likeness.ranks = key.ranks;
+  if (symmetry.kind == Symmetry::Kind::none) return no_symmetry(network);
+  RankSymmetry symmetric;
+  symmetric.kind = symmetry.kind;
+  symmetric.ranks = key.ranks;
   const int per_host = network.hosts[0].ranks;
   if (is_uniform(network)) {
-    likeness.period = std::lcm(symmetry.unit, per_host);
-    const bool is_power = (likeness.period & (likeness.period - 1)) == 0;
-    if (key.ranks % likeness.period == 0 && (is_power || symmetry.kind == Symmetry::Kind::shift)) {
-      class_by_host(network, likeness);
-      return likeness;
+    symmetric.period = std::lcm(symmetry.unit, per_host);
+    const bool is_power = (symmetric.period & (symmetric.period - 1)) == 0;
+    if (key.ranks % symmetric.period == 0 && (is_power || symmetry.kind == Symmetry::Kind::shift)) {
+      class_by_host(network, symmetric);
+      return symmetric;
     }
   }
   const std::vector<std::vector<int>> receivers = receivers_of(first);
   uint64_t ways = 0;
   for (const std::vector<int>& own : receivers) ways += own.size();
   if (ways * static_cast<uint64_t>(key.ranks / symmetry.unit) > std::min(kWaysMax, ways_max))
-    return no_likeness(network);
+    return no_symmetry(network);
   for (int period = symmetry.unit; period < key.ranks; period += symmetry.unit) {
     if (key.ranks % period != 0) continue;
     if (symmetry.kind == Symmetry::Kind::exclusive_or && (period & (period - 1)) != 0) continue;
-    likeness.period = period;
-    if (try_period(routes, receivers, likeness)) return likeness;
+    symmetric.period = period;
+    if (try_period(routes, receivers, symmetric)) return symmetric;
   }
-  return no_likeness(network);
+  return no_symmetry(network);
 }
 
 }  // namespace ropewalk

@@ -13,15 +13,15 @@
 namespace ropewalk::bootstrap {
 
 /// What rank 0 must keep until all have joined.
-struct Meeting {
+struct Discovery {
   std::optional<Rendezvous> rendezvous;
   std::unique_ptr<CredentialServer> credentials;
   EndedRanks* ended_ranks = nullptr;  // of the process, where the launcher tells of them
 };
 
-/// Has all ranks of `identity` learn from rank 0, as identity.meeting tells, where it listens, and
-/// a key where they have none: completes both. Every rank must call it as often. Throws Error.
+/// Has all ranks of `identity` learn from rank 0, as identity.discovery tells, where it listens,
+/// and a key where they have none: completes both. Every rank must call it as often. Throws Error.
 /// Thread-safe.
-Meeting meet(JobIdentity& identity, Config& config);
+Discovery discover(JobIdentity& identity, Config& config);
 
 }  // namespace ropewalk::bootstrap

@@ -12,8 +12,8 @@
 namespace ropewalk::bootstrap {
 
 /// What a seed draws for a job.
-struct Fate {
-  explicit Fate(uint64_t seed) : random(seed) {}
+struct AgreementScenario {
+  explicit AgreementScenario(uint64_t seed) : random(seed) {}
   std::mt19937_64 random;
   uint64_t pick(uint64_t n) { return random() % n; }  // 0 to n - 1
   bool chance(uint64_t percent) { return pick(100) < percent; }
@@ -36,31 +36,32 @@ struct Fate {
   bool ends_when_done = false;  // a process ends that has nothing more to agree upon
 };
 
-inline Fate draw(uint64_t seed) {
-  Fate fate(seed);
-  fate.ranks = 1 + static_cast<int>(fate.pick(9));
-  fate.instances = 2 + static_cast<uint32_t>(fate.pick(2));
+inline AgreementScenario draw(uint64_t seed) {
+  AgreementScenario scenario(seed);
+  scenario.ranks = 1 + static_cast<int>(scenario.pick(9));
+  scenario.instances = 2 + static_cast<uint32_t>(scenario.pick(2));
   constexpr int64_t kPatience_ms[] = {100, 400, 2000};
-  fate.patience_ns = kPatience_ms[fate.pick(3)] * kMillisecond_ns;
-  const int64_t windows_ns[] = {20 * kMillisecond_ns, fate.patience_ns, 3 * fate.patience_ns};
-  fate.faults_ns = windows_ns[fate.pick(3)];
+  scenario.patience_ns = kPatience_ms[scenario.pick(3)] * kMillisecond_ns;
+  const int64_t windows_ns[] = {20 * kMillisecond_ns, scenario.patience_ns,
+                                3 * scenario.patience_ns};
+  scenario.faults_ns = windows_ns[scenario.pick(3)];
   // As Communicator::shrink does; or so late that nobody gives up who need not.
-  fate.deadline_ns =
-      fate.chance(50) ? 2 * fate.patience_ns : fate.faults_ns + 14 * fate.patience_ns;
-  fate.delay_max_ns = fate.chance(50) ? kMillisecond_ns / 5 : 2 * kMillisecond_ns;
+  scenario.deadline_ns = scenario.chance(50) ? 2 * scenario.patience_ns
+                                             : scenario.faults_ns + 14 * scenario.patience_ns;
+  scenario.delay_max_ns = scenario.chance(50) ? kMillisecond_ns / 5 : 2 * kMillisecond_ns;
   constexpr uint64_t kSlow[] = {0, 0, 10, 40}, kWrong[] = {0, 5, 40};
-  fate.slow_percent = kSlow[fate.pick(4)];
-  fate.wrong_percent = kWrong[fate.pick(3)];
-  fate.has_duplicates = fate.chance(30);
-  fate.calls_differ = fate.chance(20);
-  fate.ends_when_done = fate.chance(20);
-  if (fate.chance(40)) fate.learners = fate.pick(static_cast<uint64_t>(fate.ranks));
-  const bool breaks_ties = fate.chance(40), rules_differ = fate.chance(10);
-  const int least = fate.chance(20) ? 1 + static_cast<int>(fate.pick(fate.ranks)) : 1;
-  for (int rank = 0; rank < fate.ranks; ++rank)
-    fate.quorums.push_back({rules_differ ? fate.chance(50) : breaks_ties, least});
-  if (fate.chance(30)) fate.depart_percent = 1 + fate.pick(60);
-  return fate;
+  scenario.slow_percent = kSlow[scenario.pick(4)];
+  scenario.wrong_percent = kWrong[scenario.pick(3)];
+  scenario.has_duplicates = scenario.chance(30);
+  scenario.calls_differ = scenario.chance(20);
+  scenario.ends_when_done = scenario.chance(20);
+  if (scenario.chance(40)) scenario.learners = scenario.pick(static_cast<uint64_t>(scenario.ranks));
+  const bool breaks_ties = scenario.chance(40), rules_differ = scenario.chance(10);
+  const int least = scenario.chance(20) ? 1 + static_cast<int>(scenario.pick(scenario.ranks)) : 1;
+  for (int rank = 0; rank < scenario.ranks; ++rank)
+    scenario.quorums.push_back({rules_differ ? scenario.chance(50) : breaks_ties, least});
+  if (scenario.chance(30)) scenario.depart_percent = 1 + scenario.pick(60);
+  return scenario;
 }
 
 /// One connection, as its two ends know it.

@@ -1,4 +1,4 @@
-#include "bootstrap/meeting.h"
+#include "bootstrap/discovery.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -51,11 +51,11 @@ Pmix& pmix_of_process(JobIdentity& identity, const Config& config) {
 
 /// Nothing where Slurm's own way is to be taken: its PMIx plugin runs where libpmix may be missing.
 KeyValueStore* store_of_launcher(JobIdentity& identity, const Config& config) {
-  if (identity.meeting == MeetingPlace::munge) return nullptr;
+  if (identity.discovery == DiscoveryMethod::munge) return nullptr;
   KeyValueStore* store = nullptr;
   try {
-    if (identity.meeting == MeetingPlace::pmi) store = &pmi_of_process(identity, config);
-    if (identity.meeting == MeetingPlace::pmix) store = &pmix_of_process(identity, config);
+    if (identity.discovery == DiscoveryMethod::pmi) store = &pmi_of_process(identity, config);
+    if (identity.discovery == DiscoveryMethod::pmix) store = &pmix_of_process(identity, config);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unavailable || identity.coordinator.empty()) throw;
     log(LogLevel::info, identity.rank, "Slurm's variables tell where rank 0 is, since {}",
@@ -93,22 +93,22 @@ void join_at(const Options& met, JobIdentity& identity, Config& config) {
 
 }  // namespace
 
-Meeting meet(JobIdentity& identity, Config& config) {
+Discovery discover(JobIdentity& identity, Config& config) {
   static std::mutex mutex;
   static int meetings = 0;
-  Meeting meeting;
-  if (identity.meeting == MeetingPlace::coordinator) return meeting;
+  Discovery found;
+  if (identity.discovery == DiscoveryMethod::coordinator) return found;
   const std::lock_guard lock(mutex);
   KeyValueStore* const store = store_of_launcher(identity, config);
   const bool has_key = !config.job_key.empty() || config.open;
-  if (identity.size == 1 || (store == nullptr && has_key)) return meeting;
+  if (identity.size == 1 || (store == nullptr && has_key)) return found;
   const int number = meetings++;
   Options common;
   if (!config.job_key.empty()) common.key = std::string(config.job_key.text());
-  if (identity.rank == 0) meeting.rendezvous.emplace(common);
-  std::string unique_id = identity.rank == 0 ? meeting.rendezvous->unique_id() : "";
+  if (identity.rank == 0) found.rendezvous.emplace(common);
+  std::string unique_id = identity.rank == 0 ? found.rendezvous->unique_id() : "";
   if (store != nullptr) {
-    meeting.ended_ranks = store->ended_ranks();
+    found.ended_ranks = store->ended_ranks();
     const std::string key = fmt::format("ropewalk-{}", number);
     if (identity.rank == 0) store->put(key, swap_chars(unique_id, ' ', '/'));
     store->barrier();
@@ -117,14 +117,14 @@ Meeting meet(JobIdentity& identity, Config& config) {
     const Endpoint server = *parse_endpoint(identity.coordinator);
     const std::string label = fmt::format("slurm {} {} ", identity.launcher_job, number);
     if (identity.rank == 0)
-      meeting.credentials = serve(server, label + unique_id);
+      found.credentials = serve(server, label + unique_id);
     else
       unique_id = fetch(server, label, config.time_to_join());
   }
-  join_at(meeting.rendezvous ? meeting.rendezvous->options(0, identity.size, common)
-                             : Rendezvous::options(unique_id, identity.rank, identity.size, common),
+  join_at(found.rendezvous ? found.rendezvous->options(0, identity.size, common)
+                           : Rendezvous::options(unique_id, identity.rank, identity.size, common),
           identity, config);
-  return meeting;
+  return found;
 }
 
 }  // namespace ropewalk::bootstrap

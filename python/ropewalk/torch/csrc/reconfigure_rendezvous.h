@@ -17,10 +17,10 @@
 namespace ropewalk::pytorch {
 
 /// This process's. Threads: any, one meeting at a time.
-class MeetingPoint {
+class ReconfigureRendezvous {
  public:
   /// `number`: handles sort by it.
-  explicit MeetingPoint(int number) : number_(number) {}
+  explicit ReconfigureRendezvous(int number) : number_(number) {}
 
   /// One line of printable characters. Good until a meeting has succeeded. Whoever has it can join
   /// (Rendezvous::unique_id).

@@ -12,7 +12,7 @@
 
 namespace ropewalk {
 
-struct Likeness {
+struct RankSymmetry {
   Symmetry::Kind kind = Symmetry::Kind::none;
   int ranks = 1;
   int period = 1;  // rank r behaves as rank `first_like(r)`, which is less than this
@@ -20,7 +20,7 @@ struct Likeness {
 
   int first_like(int rank) const { return rank % period; }
   /// What is to `first_like(from)` as `rank` is to `from`.
-  int renamed(int from, int rank) const {
+  int map_rank(int from, int rank) const {
     const int by = from - first_like(from);
     if (kind == Symmetry::Kind::exclusive_or) return rank ^ by;
     return (rank - by + ranks) % ranks;
@@ -29,9 +29,9 @@ struct Likeness {
 
 /// Of a schedule whose first ranks, as many as are said not to be alike, are `first`. Where more
 /// than `ways_max` ways are to be looked up none are alike.
-Likeness find_likeness(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
-                       const std::vector<Schedule>& first, uint64_t ways_max);
+RankSymmetry find_symmetry(Routes& routes, const ScheduleKey& key, const Symmetry& symmetry,
+                           const std::vector<Schedule>& first, uint64_t ways_max);
 /// All differ.
-Likeness no_likeness(const Network& network);
+RankSymmetry no_symmetry(const Network& network);
 
 }  // namespace ropewalk

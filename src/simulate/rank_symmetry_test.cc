@@ -1,6 +1,6 @@
 // Ranks that behave alike are run once. This holds the result against that of all ranks, each with
 // the schedule that it was built for. TEST_SIMULATED_RANKS=1024 tries more of them.
-#include "simulate/likeness.h"
+#include "simulate/rank_symmetry.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ int expect_equal(const Network& network, const std::string& words, Collective co
   return alike.ranks_run;
 }
 
-TEST(Likeness, OneOfThoseThatBehaveAlikeTellsOfAll) {
+TEST(RankSymmetry, OneOfThoseThatBehaveAlikeTellsOfAll) {
   int saved = 0, tried = 0;
   for (int ranks : {2, 3, 8, 12, 16, 32, 64, 256, 1024}) {
     if (ranks > most_ranks()) break;
@@ -85,7 +85,7 @@ int ranks_run(const std::string& words, int ranks, Collective collective, Algori
       .ranks_run;
 }
 
-TEST(Likeness, IsFoundWhereItIs) {
+TEST(RankSymmetry, IsFoundWhereItIs) {
   using enum Algorithm;
   EXPECT_EQ(ranks_run("flat", 4096, Collective::all_reduce, ring), 1);
   EXPECT_EQ(ranks_run("flat", 4096, Collective::all_reduce, recursive_doubling), 1);

@@ -1,6 +1,6 @@
 // Handle: "ropewalk:NUMBER:UNIQUE_ID". The key of the meeting is that of the first member's unique
 // id, with the uuid and a digest of all handles: so nobody joins who has another list.
-#include "meeting_point.h"
+#include "reconfigure_rendezvous.h"
 
 #include <c10/util/Exception.h>
 
@@ -49,20 +49,21 @@ void check_handles(const std::vector<std::string>& handles) {
 
 }  // namespace
 
-std::string MeetingPoint::handle() {
+std::string ReconfigureRendezvous::handle() {
   const std::lock_guard lock(mutex_);
   return own_handle();
 }
 
-std::string MeetingPoint::own_handle() {
+std::string ReconfigureRendezvous::own_handle() {
   if (!rendezvous_) rendezvous_.emplace();
   std::string number = std::to_string(number_);
   number.insert(0, kNumberDigits - std::min(kNumberDigits, number.size()), '0');
   return std::string(kHandlePrefix) + number + ':' + rendezvous_->unique_id();
 }
 
-Joined MeetingPoint::meet(int64_t uuid, const std::vector<std::string>& handles,
-                          std::chrono::milliseconds limit, std::chrono::milliseconds timeout) {
+Joined ReconfigureRendezvous::meet(int64_t uuid, const std::vector<std::string>& handles,
+                                   std::chrono::milliseconds limit,
+                                   std::chrono::milliseconds timeout) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + limit;
   const std::lock_guard lock(mutex_);
@@ -91,9 +92,10 @@ Joined MeetingPoint::meet(int64_t uuid, const std::vector<std::string>& handles,
     }
 }
 
-Joined MeetingPoint::try_once(const std::string& common, const std::vector<std::string>& handles,
-                              int rank, std::chrono::milliseconds limit,
-                              std::chrono::milliseconds timeout) {
+Joined ReconfigureRendezvous::try_once(const std::string& common,
+                                       const std::vector<std::string>& handles, int rank,
+                                       std::chrono::milliseconds limit,
+                                       std::chrono::milliseconds timeout) {
   const auto size = static_cast<int>(handles.size());
   Options options;
   options.rank = rank;

@@ -49,13 +49,14 @@ class NetworkTransport : public Transport {
     for (const int peer : sockets_.offers())
       if (peers_.find(peer) == nullptr) peers.push_back(peer);
   }
-  int event_fd() const final { return epoll_fd_.get(); }
   LossReason why_lost(int peer) const final {
     const Peer* p = peers_.find(peer);
     return p == nullptr ? LossReason() : p->why;
   }
 
  protected:
+  int event_fd() const { return epoll_fd_.get(); }
+
   /// Comes with an event of the source of sockets. No rank and no address.
   static constexpr uint64_t kSocketsTag = ~uint64_t{0};
 

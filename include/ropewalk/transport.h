@@ -20,6 +20,7 @@
 
 namespace ropewalk {
 
+/// What a transport can do, and how; the same for as long as it lives.
 struct Capabilities {
   std::string_view name;            // "tcp"; valid as long as the transport
   bool needs_registration = false;  // not any memory can be registered: only Ropewalk's own
@@ -33,7 +34,11 @@ struct Capabilities {
   bool polls_kernel = false;     // `poll` makes system calls, beside which a yield costs little
   /// For so long a put is sent again and again to a peer that does not answer; then it is lost.
   int64_t silence_max_ns = 0;
-  bool restarts = false;  // `restart` may follow `stop`
+  bool restarts = false;  // set_stopped(false) may follow set_stopped(true)
+  /// Becomes readable when `poll` may have something new, or a peer called MappedMemory::wake; -1
+  /// where the transport has no such descriptor. See Transport::arm. Valid as long as the
+  /// transport.
+  int event_fd = -1;
 };
 
 /// Names registered memory to a peer; opaque to all but the transport that made it. Travels in
@@ -199,25 +204,21 @@ class Transport {
 
   /// Moves bytes and fills `into`; returns how many entries were filled.
   virtual size_t poll(std::span<Completion> into) = 0;
-  /// A descriptor that becomes readable when `poll` may have something new, or a peer called
-  /// MappedMemory::wake; or -1. Call `arm` first; if it returns false there is something already.
-  /// What peers stored through `map` the caller must look for itself, after `arm`.
-  virtual int event_fd() const = 0;
+  /// Call before waiting for Capabilities::event_fd. False: there is something already. What peers
+  /// stored through `map` the caller must look for itself, after `arm`.
   virtual bool arm() = 0;
 
   /// Gives `peer` up; pending puts are forgotten. No `lost` follows.
   virtual void drop(int peer) = 0;
-  /// After this no byte moves from or to memory here except through MappedMemory: callers free
-  /// theirs when a job has failed, and adapters, this one's and the peers', do not know. Only the
-  /// destructor is called then, and `drop`, `has_unsent`, `arm`, `restart`,
-  /// MappedMemory::unmap_deregistered.
-  /// Peers hear of it no sooner than by an adapter's own timeout. Nothing to do where bytes move in
-  /// calls of `put` and `poll` only.
-  virtual void stop() = 0;
-  /// After `stop`, where capabilities say so: goes on with the peers that were not dropped, which
-  /// all do the same, and none of which puts any more of what was under way. Notices of that may
-  /// still come.
-  virtual void restart() = 0;
+  /// True: from now on no byte moves from or to memory here except through MappedMemory: callers
+  /// free theirs when a job has failed, and adapters, this one's and the peers', do not know. Only
+  /// the destructor is called then, and `drop`, `has_unsent`, `arm`, set_stopped(false),
+  /// MappedMemory::unmap_deregistered. Peers hear of it no sooner than by an adapter's own timeout.
+  /// Nothing to do where bytes move in calls of `put` and `poll` only.
+  /// False, after true and where Capabilities::restarts: goes on with the peers that were not
+  /// dropped, which all do the same, and none of which puts any more of what was under way. Notices
+  /// of that may still come.
+  virtual void set_stopped(bool on) = 0;
   /// Why `poll`, `put` or `map` said that the peer is lost.
   virtual LossReason why_lost(int peer) const = 0;
 };

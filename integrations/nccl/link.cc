@@ -39,7 +39,7 @@ Link::Link(int rank, LinkParts parts)
 
 Link::~Link() {
   if (is_lost_) {
-    parts_.transport->stop();
+    parts_.transport->set_stopped(true);
   } else if (is_linked_) {
     // What has arrived is read, or the end of a socket with unread bytes would take what this end
     // has sent before with it.

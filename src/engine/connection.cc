@@ -273,7 +273,7 @@ void Connections::restart(const std::vector<int>& departed) {
     transport_to(peer).drop(peer);
   }
   for (Connection* connection : open_) connection->restart();
-  for (Transport* transport : transports_) transport->restart();
+  for (Transport* transport : transports_) transport->set_stopped(false);
   puts_under_way_ = 0;
   ready_ = 0;
 }

@@ -99,6 +99,7 @@ class Connection {
                                     .urgent = !is_among_slices(kind, amount)}));
   }
   Posted put(const PutRequest& request) {
+    assert(request.bytes <= capabilities_.op_bytes_max);
     const Posted posted = transport_.put(request);
     accepted(posted);
     return posted;
@@ -350,6 +351,7 @@ inline bool Connection::accepted(Posted posted) {
 
 inline Posted Connection::put_small(const std::byte* at, size_t bytes, uint64_t offset,
                                     uint32_t notice, uint64_t cookie) {
+  assert(bytes <= kUrgentPutBytesMax);
   // The source is a mirror slot. A message's is not reused before the peer has read the put's
   // target, so that nobody needs its put_done (cookie 0).
   return transport_.put({.peer = peer_,

@@ -19,7 +19,7 @@ namespace ropewalk {
 /// two_level, which sends long runs before it receives, may need more: see can_run_sequential.
 class SequentialExecutor final : public Executor {
  public:
-  /// Requires can_run_sequential(program, ...).
+  /// Requires can_run_sequential(program, operation.algorithm).
   SequentialExecutor(const EngineParts& engine, const Operation& operation, Program program);
 
   void bind(MemoryBinder&) override {}  // what fits into a slot is copied

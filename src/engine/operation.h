@@ -164,7 +164,10 @@ class Group {
     return std::ranges::all_of(parts_, [](const auto& part) { return part->memory.is_there(); });
   }
   /// Of the first part, as it was planned. Requires that there is one. Any thread.
-  Algorithm algorithm() const { return planned_.value(); }
+  Algorithm algorithm() const {
+    assert(planned_);
+    return *planned_;
+  }
 
   std::shared_ptr<Driver> driver;  // by which it is started and waited for
   std::atomic<int> waiters{0};     // threads that wait for it, with limits of their own

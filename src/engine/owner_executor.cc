@@ -245,6 +245,7 @@ void OwnerExecutor::reduce_slices(const OwnedBlock& block, uint32_t slices) cons
 }
 
 void OwnerExecutor::find_blockers(std::vector<Blocker>& blockers) const {
+  assert(operation_.begun);
   for (const OwnerPeer& peer : program_.peers) {
     const OwnedBlock* block = peer.is_contributor ? &program_.owned[peer.owned] : nullptr;
     if (block != nullptr && !peer.accepted)

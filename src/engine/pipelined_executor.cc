@@ -136,6 +136,7 @@ bool PipelinedExecutor::slice_ready(uint32_t step, uint32_t slice, uint32_t deps
 }
 
 void PipelinedExecutor::find_blockers(std::vector<Blocker>& blockers) const {
+  assert(operation_.begun);
   for (const StreamState& stream : streams_)
     if (const auto i = blocked_step(stream))
       blockers.push_back({stream.link, stream.program->sending, program_.steps[*i].block,

@@ -115,7 +115,7 @@ bool Progress::block(WaitState& wait, int64_t now_ns) {
     if (wakes_ != wait.wakes_seen) return false;
     for (Transport* transport : worker_.connections().transports()) {
       if (!transport->arm()) return false;
-      if (count < fds.size()) fds[count++] = {transport->event_fd(), POLLIN, 0};
+      if (count < fds.size()) fds[count++] = {transport->capabilities().event_fd, POLLIN, 0};
     }
     // What has come while the worker is stopped may be of an epoch that begins here later.
     if (!worker_.has_failed() && worker_.connections().poll_inboxes()) return false;

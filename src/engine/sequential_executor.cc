@@ -22,6 +22,7 @@ const EagerHeader* await_front(Link& link, int stream) {
 SequentialExecutor::SequentialExecutor(const EngineParts& engine, const Operation& operation,
                                        Program program)
     : Executor(engine, operation), program_(std::move(program)) {
+  assert(can_run_sequential(program_, operation.algorithm));
   for (const ProgramStep& step : program_.steps) {
     assert(step.peer < 0 ? step.slices == 1 : step.eager);
     link_of_.push_back(step.peer < 0 ? nullptr : &require_link(step.peer));
@@ -58,6 +59,7 @@ bool SequentialExecutor::progress() {
 }
 
 void SequentialExecutor::find_blockers(std::vector<Blocker>& blockers) const {
+  assert(operation_.begun);
   if (connected_ && !is_finished()) {
     const ProgramStep& step = program_.steps[next_];
     blockers.push_back({link_of_[next_], step.action == Action::send, step.block});

@@ -80,7 +80,7 @@ class Worker {
   /// more. The first call counts.
   void stop_transports() {
     if (std::exchange(stopped_, true)) return;
-    for (Transport* transport : connections_.transports()) transport->stop();
+    for (Transport* transport : connections_.transports()) transport->set_stopped(true);
   }
   bool is_stopped() const { return stopped_; }
   /// Whether connections can be used after that, by those who are left.

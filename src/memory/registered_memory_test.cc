@@ -175,11 +175,9 @@ class CountingTransport final : public Transport {
   void set_batching(bool) override {}
   bool has_unsent() override { return false; }
   size_t poll(std::span<Completion>) override { return 0; }
-  int event_fd() const override { return -1; }
   bool arm() override { return true; }
   void drop(int) override {}
-  void stop() override {}
-  void restart() override {}
+  void set_stopped(bool) override {}
   LossReason why_lost(int) const override { return {}; }
 
   int live = 0;

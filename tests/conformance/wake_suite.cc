@@ -19,12 +19,12 @@ bool readable(int fd, int timeout_ms) {
 
 TEST_P(TransportSuite, ArmTellsQuietFromNews) {
   start(2);
-  EXPECT_EQ(at(1).event_fd() >= 0, GetParam().one_thread_per_rank);
+  EXPECT_EQ(at(1).capabilities().event_fd >= 0, GetParam().one_thread_per_rank);
   // Quiet: after a few polls at most, it may sleep and is not woken.
   bool may_sleep = false;
   for (int i = 0; i < 10 && !may_sleep; ++i) {
     linger();
-    may_sleep = at(1).arm() && !readable(at(1).event_fd(), 0);
+    may_sleep = at(1).arm() && !readable(at(1).capabilities().event_fd, 0);
   }
   EXPECT_TRUE(may_sleep);
   // News: arm says so, or the descriptor does; before and after the sleep begins.
@@ -32,7 +32,7 @@ TEST_P(TransportSuite, ArmTellsQuietFromNews) {
     ASSERT_NE(put(0, 1, nullptr, 0, 0, {}, 0, round), Posted::lost);
     std::array<Completion, 8> sink;
     const auto deadline = SteadyClock::now() + kTimeout;
-    while (at(1).arm() && !readable(at(1).event_fd(), 0)) {
+    while (at(1).arm() && !readable(at(1).capabilities().event_fd, 0)) {
       ASSERT_LT(SteadyClock::now(), deadline) << "the news is not seen";
       group_->pass_time();
       at(0).poll(sink);
@@ -57,7 +57,8 @@ class Sleeper {
         return true;
       }
       constexpr int kTimeout_ms = std::chrono::milliseconds(kTimeout).count();
-      if (transport_.arm() && !readable(transport_.event_fd(), kTimeout_ms)) return false;
+      if (transport_.arm() && !readable(transport_.capabilities().event_fd, kTimeout_ms))
+        return false;
     }
   }
 
@@ -83,7 +84,7 @@ void pause(uint32_t length) {
 TEST_P(TransportSuite, MissesNoWakeUpInPingPong) {
   start(2);
   if (!GetParam().one_thread_per_rank) {
-    EXPECT_EQ(at(0).event_fd(), -1);
+    EXPECT_EQ(at(0).capabilities().event_fd, -1);
     return;
   }
   constexpr uint32_t kRounds = 5000;
@@ -108,7 +109,7 @@ TEST_P(TransportSuite, MissesNoWakeUpInPingPong) {
 TEST_P(TransportSuite, MissesNoWakeUpInAStream) {
   start(2);
   if (!GetParam().one_thread_per_rank) {
-    EXPECT_EQ(at(0).event_fd(), -1);
+    EXPECT_EQ(at(0).capabilities().event_fd, -1);
     return;
   }
   constexpr uint32_t kNotices = 20'000;

@@ -115,7 +115,6 @@ class FakeTransport final : public Transport, public MappedMemory {
     }
     return filled;
   }
-  int event_fd() const override { return -1; }
   bool arm() override { return completions_.empty(); }
 
   void drop(int peer) override {
@@ -128,8 +127,7 @@ class FakeTransport final : public Transport, public MappedMemory {
     std::erase_if(completions_, [peer](const Completion& c) { return c.peer == peer; });
     fabric_.cut(rank_, peer, "the peer closed the link");
   }
-  void stop() override {}
-  void restart() override { assert(false); }
+  void set_stopped([[maybe_unused]] bool on) override { assert(on); }
   LossReason why_lost(int peer) const override {
     const Side& s = side(peer);
     return {.text = s.why, .silent = s.silent, .advice = {}};

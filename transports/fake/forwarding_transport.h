@@ -25,11 +25,9 @@ class ForwardingTransport : public Transport {
   void set_batching(bool on) override { below_.set_batching(on); }
   bool has_unsent() override { return below_.has_unsent(); }
   size_t poll(std::span<Completion> into) override { return below_.poll(into); }
-  int event_fd() const override { return below_.event_fd(); }
   bool arm() override { return below_.arm(); }
   void drop(int peer) override { below_.drop(peer); }
-  void stop() override { below_.stop(); }
-  void restart() override { below_.restart(); }
+  void set_stopped(bool on) override { below_.set_stopped(on); }
   LossReason why_lost(int peer) const override { return below_.why_lost(peer); }
 
  protected:

@@ -82,7 +82,6 @@ class InstantTransport final : public Transport, public MappedMemory {
     }
     return filled;
   }
-  int event_fd() const override { return -1; }
   bool arm() override { return begin_ == end_ && lost_.empty(); }
 
   void drop(int peer) override {
@@ -95,8 +94,7 @@ class InstantTransport final : public Transport, public MappedMemory {
     other.why = "the peer closed the link";
     theirs.lost_.push_back(rank_);
   }
-  void stop() override {}
-  void restart() override { assert(false); }
+  void set_stopped([[maybe_unused]] bool on) override { assert(on); }
   LossReason why_lost(int peer) const override { return {.text = side(peer).why, .advice = {}}; }
 
  private:

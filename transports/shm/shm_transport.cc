@@ -135,7 +135,8 @@ Capabilities ShmTransport::capabilities() const {
   return {.name = sharing_->name(),
           .needs_registration = true,
           .op_bytes_max = kOpBytesMax,
-          .restarts = true};
+          .restarts = true,
+          .event_fd = doorbell_.get()};
 }
 
 std::unique_ptr<MemoryRegistration> ShmTransport::register_memory(const Region& region) {

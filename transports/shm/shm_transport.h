@@ -63,12 +63,10 @@ class ShmTransport final : public Transport, public MappedMemory {
   void wake(int peer) override;
 
   size_t poll(std::span<Completion> into) override;
-  int event_fd() const override { return doorbell_.get(); }
   bool arm() override;
 
   void drop(int peer) override;
-  void stop() override {}
-  void restart() override {}
+  void set_stopped(bool) override {}
   LossReason why_lost(int peer) const override;
 
  private:

@@ -139,7 +139,7 @@ TEST(ShmTransport, WakesMorePeersThanItKeepsDoorbellsOpenOf) {
     for (int peer = 1; peer < kRanks; ++peer) {
       ASSERT_TRUE(ranks[peer]->arm());
       ASSERT_EQ(center.put({.peer = peer, .notice = notice}), Posted::done);
-      pollfd event = {ranks[peer]->event_fd(), POLLIN, 0};
+      pollfd event = {ranks[peer]->capabilities().event_fd, POLLIN, 0};
       ASSERT_EQ(poll(&event, 1, 0), 1) << peer << " sleeps on";
       std::array<Completion, 2> completions;
       ASSERT_EQ(ranks[peer]->poll(completions), 1u);
@@ -352,7 +352,7 @@ Completion await_notice(ShmTransport& transport) {
   std::array<Completion, 1> one;
   while (transport.poll(one) == 0)
     if (transport.arm()) {
-      pollfd fd{transport.event_fd(), POLLIN, 0};
+      pollfd fd{transport.capabilities().event_fd, POLLIN, 0};
       if (::poll(&fd, 1, 20'000) == 0) throw std::runtime_error("no wake-up within 20 s");
     }
   return one[0];

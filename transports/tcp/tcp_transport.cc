@@ -339,7 +339,9 @@ void TcpTransport::lose_failing() {
 }
 
 // What is read from here on, up to the peer's fence, was for memory that callers have back.
-void TcpTransport::restart() {
+void TcpTransport::set_stopped(bool on) {
+  if (on) return lose_failing();
+  assert(capabilities().restarts);
   for (size_t i = links_.size(); i-- > 0;) {
     PeerStream& link = *links_[i];
     link.peer.outbox.restart();

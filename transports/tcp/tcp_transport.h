@@ -51,7 +51,8 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
             .spread_bytes_min = spread_bytes_min(streams_),
             .polls_kernel = true,
             .silence_max_ns = silence_max_ns_,
-            .restarts = streams_ == 1 && !secure_};
+            .restarts = streams_ == 1 && !secure_,
+            .event_fd = event_fd()};
   }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
@@ -63,8 +64,7 @@ class TcpTransport final : public NetworkTransport<tcp::Peer> {
   size_t poll(std::span<Completion> into) override;
   bool arm() override;
   void drop(int peer) override;
-  void stop() override { lose_failing(); }
-  void restart() override;
+  void set_stopped(bool on) override;
 
  private:
   using Peer = tcp::Peer;

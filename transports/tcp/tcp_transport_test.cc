@@ -353,8 +353,8 @@ TEST(TcpTransport, RestartsAgainBeforeItHasReadOfTheFirstTime) {
   Job job(2, Kind::loopback, {}, 64);
   job.link_all();
   const auto restart = [](TcpTransport& transport) {
-    transport.stop();
-    transport.restart();
+    transport.set_stopped(true);
+    transport.set_stopped(false);
   };
   restart(job[0].transport);
   EXPECT_EQ(job[0].put(1, pattern(16, 1), 0, 1), Posted::done);

@@ -18,12 +18,12 @@ TEST_P(Waiting, EventFdWakes) {
   Node& b = job[1];
   const auto quiet = [](Node& node) {
     for (int i = 0; i < 3; ++i) node.poll();
-    return node.transport.arm() && !readable(node.transport.event_fd(), 0);
+    return node.transport.arm() && !readable(node.transport.capabilities().event_fd, 0);
   };
   ASSERT_TRUE(until([&] { return quiet(b); }));
   // A message.
   ASSERT_EQ(a.put(1, {}, 0, 7), Posted::done);
-  ASSERT_TRUE(readable(b.transport.event_fd(), 2000));
+  ASSERT_TRUE(readable(b.transport.capabilities().event_fd, 2000));
   ASSERT_TRUE(until([&] {
     b.poll();
     return b.notices.size() == 1;
@@ -35,7 +35,7 @@ TEST_P(Waiting, EventFdWakes) {
   ASSERT_TRUE(until([&] {
     b.poll();
     if (a.transport.arm()) {
-      EXPECT_TRUE(readable(a.transport.event_fd(), 2000));
+      EXPECT_TRUE(readable(a.transport.capabilities().event_fd, 2000));
     }
     a.poll();
     return a.finished.size() == 1;
@@ -53,7 +53,7 @@ TEST_P(Waiting, EventFdWakes) {
     return b.notices.size() == 3;
   }));
   if (b.transport.arm()) {
-    EXPECT_TRUE(readable(b.transport.event_fd(), 2000));
+    EXPECT_TRUE(readable(b.transport.capabilities().event_fd, 2000));
   }
   ASSERT_TRUE(until([&] {
     b.poll(1);
@@ -62,7 +62,7 @@ TEST_P(Waiting, EventFdWakes) {
   // The end.
   ASSERT_TRUE(until([&] { return quiet(a); }));
   job.nodes[1].reset();
-  ASSERT_TRUE(readable(a.transport.event_fd(), 2000));
+  ASSERT_TRUE(readable(a.transport.capabilities().event_fd, 2000));
   ASSERT_TRUE(until([&] {
     a.poll();
     return !a.lost.empty();
@@ -76,12 +76,12 @@ TEST(TcpTransport, EventFdWakesForNewSockets) {
   Node a(0, 3, network.source(0), {}, 64), b(1, 3, network.source(1), {}, 64);
   network.source(2).request(0, 0);  // a socket that nobody here asked for
   ASSERT_TRUE(a.transport.arm());
-  EXPECT_FALSE(readable(a.transport.event_fd(), 0));
+  EXPECT_FALSE(readable(a.transport.capabilities().event_fd, 0));
   b.link(0);
   a.link(1);
   ASSERT_TRUE(until([&] {
     if (a.transport.arm()) {
-      EXPECT_TRUE(readable(a.transport.event_fd(), 2000));
+      EXPECT_TRUE(readable(a.transport.capabilities().event_fd, 2000));
     }
     a.poll();
     b.poll();
@@ -89,7 +89,7 @@ TEST(TcpTransport, EventFdWakesForNewSockets) {
   }));
   for (int i = 0; i < 3; ++i) a.poll();
   ASSERT_TRUE(a.transport.arm());
-  EXPECT_FALSE(readable(a.transport.event_fd(), 0));
+  EXPECT_FALSE(readable(a.transport.capabilities().event_fd, 0));
 }
 
 // ---- Threads: each owns a transport ----
@@ -110,7 +110,7 @@ TEST(TcpTransport, RunsInTwoThreads) {
     for (uint32_t round = 0; round < kRounds; ++round) {
       ASSERT_NE(node.put(peer, source, 0, round), Posted::lost);
       ASSERT_TRUE(until([&] {
-        if (node.transport.arm()) readable(node.transport.event_fd(), 1);
+        if (node.transport.arm()) readable(node.transport.capabilities().event_fd, 1);
         node.poll();
         return node.notices.size() > round;
       }));

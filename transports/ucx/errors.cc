@@ -40,7 +40,8 @@ void UcxTransport::close(Peer& peer) {
 
 // Where a link is still being made UCX is only never called again: adapters of peers that were
 // asked for bytes before may still write.
-void UcxTransport::stop() {
+void UcxTransport::set_stopped([[maybe_unused]] bool on) {
+  assert(on);  // see capabilities
   if (!settle()) stopped_ = abandoned_ = true;
   for (Peer& peer : peers_.added()) {
     if (peer.released()) continue;

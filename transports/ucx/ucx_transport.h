@@ -32,7 +32,9 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   /// Waits until what was `done` has left, a second at most.
   ~UcxTransport() override;
 
-  Capabilities capabilities() const override { return {.name = "ucx", .uses_poll_timer = true}; }
+  Capabilities capabilities() const override {
+    return {.name = "ucx", .uses_poll_timer = true, .event_fd = event_fd()};
+  }
   /// The region must not end while a peer may still write it: a put to a region that has gone
   /// costs the peer its link.
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
@@ -43,8 +45,7 @@ class UcxTransport final : public GreetedTransport<ucx::Peer> {
   size_t poll(std::span<Completion> into) override;
   bool arm() override;
   void drop(int peer) override;
-  void stop() override;
-  void restart() override { assert(false); }  // see capabilities
+  void set_stopped(bool on) override;
 
  private:
   using Peer = ucx::Peer;

@@ -177,7 +177,8 @@ void VerbsTransport::drop(int peer) {
 }
 
 // The sockets stay open, as in `close`.
-void VerbsTransport::stop() {
+void VerbsTransport::set_stopped([[maybe_unused]] bool on) {
+  assert(on);  // see capabilities
   for (Peer& peer : peers_.added()) peers_.lose(peer, "this rank has stopped");
   peers_.lose_failing([this](Peer& peer) { close(peer); });
 }

@@ -57,7 +57,8 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
             .registered_sources = true,
             .inline_bytes_max = inline_bytes_max_,
             .op_bytes_max = put_bytes_max_,
-            .silence_max_ns = options_.settings.silence_max_ns()};
+            .silence_max_ns = options_.settings.silence_max_ns(),
+            .event_fd = event_fd()};
   }
   std::unique_ptr<MemoryRegistration> register_memory(const Region& region) override;
   void connect(int peer, std::span<const std::byte> hello) override;
@@ -67,8 +68,7 @@ class VerbsTransport final : public GreetedTransport<verbs::Peer> {
   size_t poll(std::span<Completion> into) override;
   bool arm() override;
   void drop(int peer) override;
-  void stop() override;
-  void restart() override { assert(false); }  // see capabilities
+  void set_stopped(bool on) override;
 
  private:
   using Peer = verbs::Peer;

@@ -12,8 +12,8 @@
 namespace ropewalk::bootstrap {
 
 /// What a seed draws for a job.
-struct AgreementScenario {
-  explicit AgreementScenario(uint64_t seed) : random(seed) {}
+struct Scenario {
+  explicit Scenario(uint64_t seed) : random(seed) {}
   std::mt19937_64 random;
   uint64_t pick(uint64_t n) { return random() % n; }  // 0 to n - 1
   bool chance(uint64_t percent) { return pick(100) < percent; }
@@ -36,8 +36,8 @@ struct AgreementScenario {
   bool ends_when_done = false;  // a process ends that has nothing more to agree upon
 };
 
-inline AgreementScenario draw(uint64_t seed) {
-  AgreementScenario scenario(seed);
+inline Scenario draw(uint64_t seed) {
+  Scenario scenario(seed);
   scenario.ranks = 1 + static_cast<int>(scenario.pick(9));
   scenario.instances = 2 + static_cast<uint32_t>(scenario.pick(2));
   constexpr int64_t kPatience_ms[] = {100, 400, 2000};

@@ -474,7 +474,7 @@ class AgreementSimulation {
     }
   }
 
-  AgreementScenario scenario_;
+  Scenario scenario_;
   std::vector<SimulatedProcess> members_;
   std::vector<int> parts_;  // by rank: of the network
   std::vector<int> all_;    // ranks

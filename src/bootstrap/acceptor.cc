@@ -152,6 +152,11 @@ void Acceptor::accept_all(int listener_fd, Listener listener, int64_t now_ns) {
   }
 }
 
+bool Acceptor::serves(Listener listener, const Hello& hello) const {
+  if (!is_for_joining(hello.purpose)) return listener == kOwn;
+  return listener == kCoordinator || takes_joins_;
+}
+
 Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
   const bool is_keyless = connection.hello && !connection.secrets;
   if (readable && !is_keyless) {
@@ -163,7 +168,7 @@ Acceptor::Progress Acceptor::step(HalfOpen& connection, bool readable) {
     if (!connection.hello) return refuse(connection, "its first bytes are not Ropewalk's", true);
     if (connection.hello->version < kHandshakeVersion)
       return refuse(connection, "it has another version of Ropewalk", true);
-    if (is_for_joining(connection.hello->purpose) != (connection.listener == kCoordinator))
+    if (!serves(connection.listener, *connection.hello))
       return refuse(connection, "it asks for what there is at another port", true);
   }
   if (!connection.hello || connection.secrets || replies_left_ == 0) return Progress::waiting;

@@ -51,8 +51,13 @@ class Acceptor {
     close_on_fork(listener.get());
     listeners_[kCoordinator].push_back(std::move(listener));
   }
+  /// Ranks of other hosts may join at this rank's own sockets, too.
+  void take_joins() { takes_joins_ = true; }
   /// Once all have joined. Others of this process may then accept there, for the next job.
-  void close_coordinator() { listeners_[kCoordinator].clear(); }
+  void close_coordinator() {
+    listeners_[kCoordinator].clear();
+    takes_joins_ = false;
+  }
 
   /// Links inside the world wait until this is known.
   void set_session_key(const Key& key) { session_key_ = key; }
@@ -92,6 +97,7 @@ class Acceptor {
   /// False where nobody can be made to go.
   bool make_room(Listener listener, int64_t now_ns);
   Progress step(HalfOpen& connection, bool readable);
+  bool serves(Listener listener, const Hello& hello) const;
   Progress reply(HalfOpen& connection, const Key& key);
   Progress check_proof(const HalfOpen& connection);
   const Key* key_for(const Hello& hello) const;
@@ -103,6 +109,7 @@ class Acceptor {
   const int rank_;
   const Key join_key_;
   std::optional<Key> session_key_;
+  bool takes_joins_ = false;
   UniqueFd spare_;  // for one more connection
   int64_t exhausted_since_ns_ = 0;
   bool exhaustion_told_ = false;

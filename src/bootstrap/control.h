@@ -65,9 +65,10 @@ struct ControlSetup {
 /// `monitor`, `parts` and `socket_broker` must outlive this object.
 ///
 /// Joining, on a rank other than 0: dial the coordinator, or a rank of this host that passes it on
-/// (see Registrar), and send Join; on Place dial the tree parent; take the records that come down
-/// the tree and pass them on; when all children are linked and ready, say so upwards; on Go the
-/// rank has joined. Rank 0: see Registrar; then the same tree steps from the top.
+/// (see Registrar), and send Join; on Redirect to another rank instead; on Place dial the tree
+/// parent; take the records that come down the tree and pass them on; when all children are linked
+/// and ready, say so upwards; on Go the rank has joined. Rank 0: see Registrar; then the same tree
+/// steps from the top.
 class Control {
  public:
   Control(ControlSetup setup, JobMonitor& monitor, Parts& parts, SocketBroker& socket_broker);
@@ -142,12 +143,16 @@ class Control {
   void advance_registrar(int64_t now_ns);
   void advance_local_registrar(int64_t now_ns);
   int64_t gathered_until_ns() const;
+  /// It has not joined at rank 0 itself.
+  bool is_through_other() const { return is_through_local_ || is_through_leader_; }
   /// Whom this rank has joined with; -1: a local registrar, of which it knows the pid alone.
-  int registrar_rank() const { return is_through_local_ ? -1 : 0; }
+  int registrar_rank() const { return is_through_local_ ? -1 : is_through_leader_ ? leader_ : 0; }
   void advance_coordinator_dial(int64_t now_ns);
   void join_at_registrar(ConnectedSocket socket, int64_t now_ns);
   void advance_registration(int64_t now_ns);
   void take_place(const Frame& frame);
+  void follow_redirect(const Frame& frame, int64_t now_ns);
+  void send_joined(std::vector<Registrar::Joined> joined, int64_t now_ns);
   void advance_parent_dial(int64_t now_ns);
   void link(int peer, ConnectedSocket socket, int64_t now_ns);
   void handle_join_frame(int peer, const Frame& frame);
@@ -188,6 +193,10 @@ class Control {
   bool waiting_told_ = false;
   std::optional<FrameStream> registration_;   // other ranks, once they are taken
   bool is_through_local_ = false;             // by a local registrar
+  int leader_ = -1;                           // a rank to which rank 0 has sent this one
+  int64_t leader_until_ns_ = 0;               // so long that is dialed; 0: it is not
+  bool is_through_leader_ = false;            // by that
+  std::vector<Registrar::Joined> passed_on_;  // by a local registrar; until it has its place
   std::string registrar_text_;                // by whom, for messages
   std::optional<SocketAddress> coordinator_;  // the address that answered
   SocketAddress coordinator_seen_from_;       // this host's, on the way to that

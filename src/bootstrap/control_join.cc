@@ -76,6 +76,7 @@ void Control::find_registrar(int64_t now_ns) {
       return dial_coordinator();
     }
     acceptor_.listen_for_joins(std::move(listener));
+    acceptor_.take_joins();
     local_table_.emplace(table_.size());
     local_table_->set(static_cast<size_t>(setup_.rank), setup_.record);
     local_registrar_.emplace(*local_table_, setup_.rank, setup_.deadline_ns, monitor_, statements_);
@@ -153,13 +154,19 @@ void Control::advance_local_registrar(int64_t now_ns) {
   }
   if (!registration_ || gathered_ == 0 || now_ns < gathered_until_ns()) return;
   gathered_ = 0;
+  send_joined(local_registrar_->take_joined(), now_ns);
+}
+
+/// Keeps what it sends: should this rank be sent to another, that has to hear of it, too.
+void Control::send_joined(std::vector<Registrar::Joined> joined, int64_t now_ns) {
   std::vector<Joiner> joiners;
-  for (auto& [joiner, deadline_ns, entry] : local_registrar_->take_joined()) {
+  for (auto& [joiner, deadline_ns, entry] : joined) {
     prefer(joiner.record.addresses, coordinator_seen_from_);
     joiner.remaining_ms =
         static_cast<uint32_t>(std::max<int64_t>((deadline_ns - now_ns) / kMillisecond_ns, 0));
-    joiners.push_back(std::move(joiner));
+    joiners.push_back(joiner);
   }
+  std::ranges::move(joined, std::back_inserter(passed_on_));
   std::ranges::sort(joiners, {}, [](const Joiner& joiner) { return joiner.record.rank; });
   for (const Bytes& frame : join_frames(static_cast<uint32_t>(setup_.size), joiners))
     registration_->send(frame);
@@ -183,7 +190,15 @@ void Control::advance_coordinator_dial(int64_t now_ns) {
     local_until_ns_ = 0;  // what listens there is none of this job's
     return find_registrar(now_ns);
   }
-  if (!is_dialing_local_) look_up_again(now_ns);
+  const bool is_dialing_leader = leader_until_ns_ != 0;
+  if (is_dialing_leader &&
+      (is_refused || coordinator_dial_->is_pausing() || now_ns >= leader_until_ns_)) {
+    log(LogLevel::info, setup_.rank, "rank {} does not take this rank ({})", leader_,
+        coordinator_dial_->why());
+    leader_until_ns_ = 0;
+    return dial_coordinator();
+  }
+  if (!is_dialing_local_ && !is_dialing_leader) look_up_again(now_ns);
   if (is_refused) {
     const bool key = !coordinator_dial_->found_job();
     return fail(ErrorCode::refused,
@@ -202,33 +217,61 @@ void Control::advance_coordinator_dial(int64_t now_ns) {
   const SocketAddress address = coordinator_dial_->address();
   ConnectedSocket socket = coordinator_dial_->take();
   coordinator_dial_.reset();
-  if (!is_dialing_local_) coordinator_ = address;
+  if (!is_dialing_local_ && !is_dialing_leader) coordinator_ = address;
   join_at_registrar(std::move(socket), now_ns);
 }
 
 void Control::join_at_registrar(ConnectedSocket socket, int64_t now_ns) {
   is_through_local_ = std::exchange(is_dialing_local_, false);
+  is_through_leader_ = std::exchange(leader_until_ns_, 0) != 0;
   PeerRecord record = setup_.record;
   if (!is_through_local_) {
     tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
     coordinator_seen_from_ = local_address(socket.fd.get());
     prefer(record.addresses, coordinator_seen_from_);
   }
-  registrar_text_ = is_through_local_ ? fmt::format("the local registrar (pid {} of this host)",
-                                                    peer_pid(socket.fd.get()))
-                                      : "rank 0";
+  registrar_text_ = is_through_local_    ? fmt::format("the local registrar (pid {} of this host)",
+                                                       peer_pid(socket.fd.get()))
+                    : is_through_leader_ ? fmt::format("rank {}", leader_)
+                                         : "rank 0";
   registration_.emplace(std::move(socket));
   const int64_t remaining_ms =
       std::max<int64_t>((setup_.deadline_ns - now_ns) / kMillisecond_ns, 0);
   registration_->send(frame(Join{static_cast<uint32_t>(setup_.size),
                                  {{static_cast<uint32_t>(remaining_ms), std::move(record)}}}));
-  mark_phase(is_through_local_ ? "found the local registrar" : "found the coordinator");
+  send_joined(std::exchange(passed_on_, {}), now_ns);
+  mark_phase(is_through_local_    ? "found the local registrar"
+             : is_through_leader_ ? "found another rank to join through"
+                                  : "found the coordinator");
+}
+
+/// Rank 0 has connections enough: this rank joins through one that it has taken already. Once:
+/// where that one does not take it rank 0 does.
+void Control::follow_redirect(const Frame& frame, int64_t now_ns) {
+  const auto redirect = decode<Redirect>(frame.payload);
+  const int to = redirect ? redirect->to.rank : -1;
+  if (is_through_other() || session_key_ || leader_ >= 0 || to <= 0 || to >= setup_.size ||
+      to == setup_.rank)
+    return fail_protocol("rank 0 sent this rank to one that makes no sense", 0);
+  leader_ = to;
+  leader_until_ns_ = now_ns + std::min(kLocalMaxNs, setup_.config.time_to_join().count() / 4);
+  registration_.reset();
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : redirect->to.addresses)
+    if (const auto address = numeric_address(text)) addresses.push_back(*address);
+  if (addresses.empty()) {
+    leader_until_ns_ = 0;
+    return dial_coordinator();
+  }
+  coordinator_dial_ =
+      std::make_unique<Dialer>(std::move(addresses), hello_for(Purpose::join, 0, 0), job_key_);
 }
 
 /// Once joined, too: where this rank has joined through another, that closes first, so that it can
 /// tell the end of joining from that of this rank.
 void Control::advance_registration(int64_t now_ns) {
   for (const Frame& frame : registration_->advance(set_)) {
+    if (frame.type == FrameType::redirect) return follow_redirect(frame, now_ns);
     if (frame.type == FrameType::place) {
       take_place(frame);
     } else if (frame.type != FrameType::failure ||
@@ -245,13 +288,15 @@ void Control::advance_registration(int64_t now_ns) {
     fail(ErrorCode::protocol, registrar_text_ + ": " + registration_->why(), kForgedAdvice,
          registrar_rank());
     registration_->send(statements_.failure_frame());  // its other direction may be sound
-  } else if (!is_placed && !is_through_local_) {
+  } else if (!is_placed && !is_through_other()) {
     fail(ErrorCode::peer_lost, "rank 0 died or gave up while joining: " + registration_->why(),
          "look at rank 0's own output", 0);
   }
   registration_.reset();
   // Rank 0 knows why the local registrar has gone, where that had come so far.
-  if (is_through_local_ && !is_placed && !is_forged) find_registrar(now_ns);
+  if (is_placed || is_forged || !is_through_other()) return;
+  if (is_through_leader_) return dial_coordinator();
+  find_registrar(now_ns);
 }
 
 void Control::take_place(const Frame& frame) {
@@ -281,6 +326,7 @@ void Control::take_place(const Frame& frame) {
   statements_.set_world(place->world);
   whole_digest_ = place->table;
   if (is_through_local_) coordinator_ = numeric_address(place->coordinator);
+  passed_on_.clear();
   table_.set(static_cast<size_t>(parent), place->parent);
   parent_dial_ = dial(Purpose::tree, parent, 0);
 }
@@ -368,7 +414,7 @@ void Control::finish_joining(int64_t now_ns) {
   registrar_.reset();
   local_registrar_.reset();
   local_table_.reset();
-  if (!is_through_local_) registration_.reset();
+  if (!is_through_other()) registration_.reset();
   record_frames_ = {};
   acceptor_.close_coordinator();
   log(LogLevel::info, setup_.rank, "joined {} ranks in {:.2f} ms ({})", setup_.size,
@@ -377,7 +423,7 @@ void Control::finish_joining(int64_t now_ns) {
 
 int64_t Control::join_deadline_ns() const {
   if (registrar_) return registrar_->deadline_ns();
-  return setup_.deadline_ns + (is_through_local_ ? kPassedOnNs : 0);
+  return setup_.deadline_ns + (is_through_other() ? kPassedOnNs : 0);
 }
 
 void Control::check_join_deadline(int64_t now_ns) {
@@ -415,8 +461,8 @@ void Control::check_join_deadline(int64_t now_ns) {
   if (registration_ && !session_key_)
     return late(
         fmt::format("{} took this rank but did not start the job {}", registrar_text_, limit),
-        is_through_local_ ? "look at its output, and at rank 0's" : "look at rank 0's own output",
-        is_through_local_ ? std::vector<int>() : std::vector{0});
+        is_through_other() ? "look at its output, and at rank 0's" : "look at rank 0's own output",
+        is_through_other() ? std::vector<int>() : std::vector{0});
   if (parent_dial_)
     return late(
         fmt::format("cannot reach {} ({})", tree_.describe(own_parent()), parent_dial_->why()),

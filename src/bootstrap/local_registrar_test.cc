@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <list>
 
 #include "base/descriptors.h"
 #include "bootstrap/acceptor.h"
 #include "bootstrap/auth.h"
+#include "bootstrap/counting_proxy_testing.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/registrar.h"
@@ -24,59 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kThreeGroups = 3 * kJoinGroupMin;
-
-/// Between the ranks and the coordinator: passes on what comes, and counts connections.
-class CountingProxy {
- public:
-  explicit CountingProxy(std::string to) : to_(std::move(to)) {
-    auto any = *numeric_address("127.0.0.1:1");
-    any.set_port(0);
-    listener_ = listen_at(any);
-    thread_ = std::thread([this] { run(); });
-  }
-  ~CountingProxy() {
-    over_ = true;
-    thread_.join();
-  }
-  std::string address() const { return local_address(listener_.get()).text(); }
-  int connections() const { return connections_; }
-
- private:
-  struct Pair {
-    UniqueFd ends[2];
-  };
-
-  void run() {
-    while (!over_) {
-      std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
-      for (const Pair& pair : pairs_)
-        for (const UniqueFd& end : pair.ends) fds.push_back({end.get(), POLLIN, 0});
-      poll(fds.data(), fds.size(), 10);
-      for (Pair& pair : pairs_)
-        for (const int from : {0, 1}) pass_on(pair, from);
-      std::erase_if(pairs_, [](const Pair& pair) { return !pair.ends[0]; });
-      UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!fd) continue;
-      ++connections_;
-      pairs_.push_back({{std::move(fd), connect_to(to_)}});
-    }
-  }
-  static void pass_on(Pair& pair, int from) {
-    std::array<char, 65536> chunk;
-    const ssize_t n = ::recv(pair.ends[from].get(), chunk.data(), chunk.size(), 0);
-    if (n > 0)
-      ::send(pair.ends[1 - from].get(), chunk.data(), static_cast<size_t>(n), MSG_NOSIGNAL);
-    else if (n == 0)
-      pair = {};
-  }
-
-  const std::string to_;
-  UniqueFd listener_;
-  std::list<Pair> pairs_;
-  std::atomic<bool> over_{false};
-  std::atomic<int> connections_{0};
-  std::thread thread_;
-};
 
 void expect_all_join(const TestJob& job, const std::string& coordinator = {}) {
   expect_no_errors(run_world_ranks(job.size, [&](int rank) {

@@ -29,7 +29,8 @@ Registrar::Registrar(PeerTable& table, int own, int64_t deadline_ns, JobMonitor&
       deadline_ns_(deadline_ns),
       monitor_(monitor),
       statements_(statements),
-      come_(table.size()) {
+      come_(table.size()),
+      redirected_(table.size()) {
   assert(own >= 0 && static_cast<size_t>(own) < table.size());
   assert(table[static_cast<size_t>(own)].rank == own);
 }
@@ -69,7 +70,7 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
            fmt::format("{} died or gave up while joining: {}",
                        describe(table_[static_cast<size_t>(rank)]), entry.stream.why()),
            "look at that rank's own output", rank);
-    } else {
+    } else if (!entry.is_redirected) {
       log(LogLevel::info, own_, "rank {} at {} went away before it joined: {}", entry.from,
           entry.source, entry.stream.why());
     }
@@ -87,6 +88,7 @@ void Registrar::tell_missing(int64_t now_ns) {
 }
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
+  if (entry.is_redirected) return;
   if (frame.type == FrameType::join) {
     auto join = decode<Join>(frame.payload);
     if (!join) note_came(entry.from);
@@ -94,6 +96,12 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
       for (const Joiner& joiner : join->joiners)
         note_came(static_cast<uint32_t>(joiner.record.rank));
     if (monitor_.failure() != nullptr) return;  // it has been told
+    if (const Entry* leader = join ? leader_for(entry, *join) : nullptr) {
+      log(LogLevel::debug, own_, "rank {} at {} is to join through rank {}", entry.from,
+          entry.source, leader->from);
+      redirected_[entry.from] = entry.is_redirected = true;
+      return entry.stream.send(bootstrap::frame(Redirect{table_[leader->from]}));
+    }
     if (join) return enroll(entry, std::make_shared<const Join>(std::move(*join)), now_ns);
   } else if (frame.type == FrameType::failure) {
     const auto from = static_cast<int>(entry.from);
@@ -108,6 +116,23 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
 
 void Registrar::note_came(uint32_t rank) {
   if (rank < table_.size()) come_[rank] = true;
+}
+
+const Registrar::Entry* Registrar::leader_for(const Entry& entry, const Join& join) const {
+  const bool is_sound = join.size == table_.size() && join.joiners.size() == 1 &&
+                        entry.from < table_.size() &&
+                        join.joiners[0].record.rank == static_cast<int>(entry.from);
+  // Where that one did not take it, or is gone, it comes again.
+  const bool is_first = entry.ranks.empty() && is_sound && !redirected_[entry.from];
+  if (is_local() || complete() || !is_first || entries_.size() <= kDirectJoinsMax) return nullptr;
+  const auto group_of = [this](uint32_t rank) {
+    return join_group(static_cast<int>(rank), size());
+  };
+  const auto leader = std::ranges::find_if(entries_, [&](const Entry& other) {
+    return other.has(static_cast<int>(other.from)) && other.stream.is_open() &&
+           group_of(other.from) == group_of(entry.from);
+  });
+  return leader == entries_.end() || leader->from == entry.from ? nullptr : &*leader;
 }
 
 void Registrar::enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns) {
@@ -163,8 +188,7 @@ void Registrar::enroll(Entry& entry, uint32_t size, const Joiner& joiner,
 
 bool Registrar::may_come_through(const Entry& entry, int rank) const {
   const auto from = static_cast<int>(entry.from);
-  return rank == from ||
-         (!is_local() && join_group(rank, size()) == join_group(from, size()) && entry.has(from));
+  return rank == from || (join_group(rank, size()) == join_group(from, size()) && entry.has(from));
 }
 
 void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int peer) {
@@ -172,14 +196,18 @@ void Registrar::fail(ErrorCode code, std::string reason, std::string advice, int
 }
 
 bool Registrar::withdraw(const Entry& entry) {
-  const auto joined = std::ranges::find(joined_here_, entry.number, &Joined::entry);
-  if (joined == joined_here_.end()) return false;
-  if (table_[entry.from].verify_key == joined->joiner.record.verify_key) {
-    table_.set(entry.from, {});
+  const auto is_of_it = [&](const Joined& joined) { return joined.entry == entry.number; };
+  std::set<int> withdrawn;
+  for (const Joined& joined : joined_here_) {
+    if (!is_of_it(joined)) continue;
+    const int rank = joined.joiner.record.rank;
+    withdrawn.insert(rank);
+    if (table_[static_cast<size_t>(rank)].verify_key != joined.joiner.record.verify_key) continue;
+    table_.set(static_cast<size_t>(rank), {});
     --joined_;
   }
-  joined_here_.erase(joined);
-  return true;
+  std::erase_if(joined_here_, is_of_it);
+  return withdrawn.size() == entry.ranks.size();
 }
 
 std::vector<int> Registrar::missing() const {

@@ -1,5 +1,6 @@
 // The other side of joining: one small message from every rank, one back. Rank 0's, and that of
-// local registrars, which take those of ranks of their host and pass them on to rank 0.
+// local registrars, which take those of ranks of their host, and of ranks of other hosts that rank
+// 0 sends to them, and pass them on to rank 0.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,10 @@ constexpr int join_group_ranks(int size) {
 constexpr int join_group(int rank, int size) {
   return rank / join_group_ranks(size);
 }
+
+/// Where rank 0 has so many connections, ranks of a group that has one already are sent to that: so
+/// it needs descriptors for groups, not for hosts.
+inline constexpr size_t kDirectJoinsMax = 64;
 
 /// The control thread only. What is wrong goes to the monitor; the owner tells everybody with
 /// `broadcast`.
@@ -80,6 +85,7 @@ class Registrar {
     uint32_t number;               // none is used twice
     int64_t watched_until_ns = 0;  // what it passes on may follow its own
     std::vector<int> ranks = {};   // whose records have come: its own first
+    bool is_redirected = false;    // to another rank: what comes here before it goes does not count
 
     bool has(int rank) const { return std::ranges::count(ranks, rank) != 0; }
   };
@@ -96,6 +102,9 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void note_came(uint32_t rank);
+  /// Rank 0's: the rank through which the one that sends this, its first, is to join; null where it
+  /// joins here.
+  const Entry* leader_for(const Entry& entry, const Join& join) const;
   void enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns);
   void enroll(Entry& entry, uint32_t size, const Joiner& joiner,
               std::shared_ptr<const PeerRecord> shared, int64_t now_ns);
@@ -122,6 +131,7 @@ class Registrar {
   std::list<Entry> entries_;
   std::vector<Joined> joined_here_;  // a local registrar's
   std::vector<bool> come_;           // ranks whose Join has come
+  std::vector<bool> redirected_;     // ranks that were sent to another, once
 };
 
 }  // namespace ropewalk::bootstrap

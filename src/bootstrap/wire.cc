@@ -55,7 +55,7 @@ void fields(auto& c, Is<Answer> auto& answer) {
 
 void fields(auto& c, Is<FrameHeader> auto& header) {
   c.integer(header.payload_bytes, 0u, static_cast<uint32_t>(kFramePayloadMax));
-  c.code(header.type, FrameType::join, FrameType::admission);
+  c.code(header.type, FrameType::join, FrameType::redirect);
 }
 
 /// What `like`, the record before it in the frame, has as well goes without saying.
@@ -97,6 +97,10 @@ void fields(auto& c, Is<Place> auto& place) {
   c.raw(place.table);
   fields(c, place.parent);
   c.text(place.coordinator, kAddressBytesMax);
+}
+
+void fields(auto& c, Is<Redirect> auto& redirect) {
+  fields(c, redirect.to);
 }
 
 void fields(auto& c, Is<Failure> auto& failure) {
@@ -324,6 +328,7 @@ template std::optional<Answer> decode(ByteSpan);
 template std::optional<FrameHeader> decode(ByteSpan);
 template std::optional<Join> decode(ByteSpan);
 template std::optional<Place> decode(ByteSpan);
+template std::optional<Redirect> decode(ByteSpan);
 template std::optional<Records> decode(ByteSpan);
 template std::optional<Heartbeat> decode(ByteSpan);
 template std::optional<Signed<JobFailure>> decode(ByteSpan);
@@ -364,6 +369,9 @@ std::vector<Bytes> join_frames(uint32_t size, std::span<const Joiner> joiners) {
 }
 Bytes frame(const Place& place) {
   return frame(FrameType::place, encode(place));
+}
+Bytes frame(const Redirect& redirect) {
+  return frame(FrameType::redirect, encode(redirect));
 }
 Bytes frame(const Records& records) {
   return frame(FrameType::records, encode(records));

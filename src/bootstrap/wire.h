@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 /// Also of the calls that the library makes by itself, as src/communicator/cost_probe.h does.
-inline constexpr uint16_t kProtocolVersion = 14;
+inline constexpr uint16_t kProtocolVersion = 15;
 
 // Limits. A record or failure that keeps them fits into kFramePayloadMax.
 inline constexpr size_t kFrameHeaderBytes = 5;
@@ -131,6 +131,7 @@ enum class FrameType : uint8_t {
   agreement = 15,       // also over connections of its own: AgreementMessage
   newcomers = 16,       // both ways: Signed<Newcomers>
   admission = 17,       // member -> newcomer: Admission
+  redirect = 18,        // 0 -> rank: Redirect
 };
 
 struct FrameHeader {
@@ -153,6 +154,10 @@ struct Place {
   Digest table = {};  // statements.h
   PeerRecord parent;
   std::string coordinator;  // where a local registrar has found rank 0; from rank 0 itself: empty
+};
+/// To a rank that is to join through another of its group, on another host.
+struct Redirect {
+  PeerRecord to;
 };
 /// Of some ranks; one at least.
 struct Records {
@@ -252,6 +257,7 @@ Bytes frame(const Join& join);
 /// As few as hold all of them.
 std::vector<Bytes> join_frames(uint32_t size, std::span<const Joiner> joiners);
 Bytes frame(const Place& place);
+Bytes frame(const Redirect& redirect);
 Bytes frame(const Records& records);
 Bytes frame(const Heartbeat& heartbeat);
 Bytes frame(const PartQuestion& question);

@@ -185,6 +185,14 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
   expect_exact(payload_of(frame(Records{{place.parent}})), decode<Records>);
 }
 
+TEST(Wire, RedirectRoundTrip) {
+  const Redirect redirect{full_record()};
+  const auto decoded = decode<Redirect>(payload_of(frame(redirect)));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->to.addresses, redirect.to.addresses);
+  expect_exact(payload_of(frame(redirect)), decode<Redirect>);
+}
+
 TEST(Wire, RecordsAreOneOrMore) {
   Records all;
   EXPECT_FALSE(decode<Records>({}));
@@ -289,7 +297,7 @@ TEST(Wire, OutOfRangeIsRefused) {
   EXPECT_FALSE(within_limits(record));
   Bytes header = {std::byte{1}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{7}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "a payload of 16385 bytes";
-  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{18}};
+  header = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{19}};
   EXPECT_FALSE(decode<FrameHeader>(header)) << "an unknown type";
 }
 
@@ -465,7 +473,7 @@ TEST(Wire, TheHelloOfTheProtocol) {
   hello.public_key.fill(std::byte{0xaa});
   const auto encoded = encode(hello);
   EXPECT_EQ(Bytes(encoded.begin(), encoded.begin() + 32),
-            bytes("ropewalk\x0e\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
+            bytes("ropewalk\x0f\0\x01\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv));
 }
 
 TEST(Wire, HandshakeRoundTrip) {

@@ -31,6 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (header->payload_bytes > kFramePayloadMax) std::abort();
   if (const auto join = decode<Join>(bytes)) same_payload(bytes, frame(*join));
   if (const auto place = decode<Place>(bytes)) same_payload(bytes, frame(*place));
+  if (const auto redirect = decode<Redirect>(bytes)) same_payload(bytes, frame(*redirect));
   if (const auto records = decode<Records>(bytes)) same_payload(bytes, frame(*records));
   if (const auto failure = decode<Signed<JobFailure>>(bytes)) same_payload(bytes, frame(*failure));
   if (const auto heartbeat = decode<Heartbeat>(bytes)) same_payload(bytes, frame(*heartbeat));

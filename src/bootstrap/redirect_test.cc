@@ -1,0 +1,129 @@
+// Ranks of many hosts, which rank 0 sends to others of their group to join there.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "bootstrap/auth.h"
+#include "bootstrap/counting_proxy_testing.h"
+#include "bootstrap/dialer.h"
+#include "bootstrap/frame_stream.h"
+#include "bootstrap/registrar.h"
+#include "bootstrap/world_testing.h"
+
+namespace ropewalk::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kManyRanks = 128, kManyGroups = kManyRanks / kJoinGroupMin;
+static_assert(join_group_ranks(kManyRanks) == kJoinGroupMin);
+/// Of each group on each host: one or two ranks, of which one joins for the other.
+constexpr int kManyHosts = 12;
+static_assert(kManyGroups * kManyHosts > kDirectJoinsMax + kManyGroups);
+
+/// Ranks that know the coordinator by another address have another local registrar, as if they
+/// were on another host.
+class Hosts {
+ public:
+  explicit Hosts(const TestJob& job) : job_(job) {
+    for (int host = 0; host < kManyHosts; ++host) proxies_.emplace_back(job.coordinator());
+  }
+  JobIdentity identity(int rank) const {
+    JobIdentity identity = job_.identity(rank);
+    if (rank > 0) identity.coordinator = proxies_[static_cast<size_t>(rank % kManyHosts)].address();
+    return identity;
+  }
+  int connections() const { return count(&CountingProxy::connections); }
+  int open() const { return count(&CountingProxy::open); }
+
+ private:
+  int count(int (CountingProxy::*what)() const) const {
+    int sum = 0;
+    for (const CountingProxy& proxy : proxies_) sum += (proxy.*what)();
+    return sum;
+  }
+  const TestJob& job_;
+  std::deque<CountingProxy> proxies_;
+};
+
+bool wait_until(const std::function<bool()>& is_so) {
+  const auto limit = std::chrono::steady_clock::now() + 60s;
+  while (!is_so())
+    if (std::this_thread::sleep_for(2ms); std::chrono::steady_clock::now() > limit) return false;
+  return true;
+}
+
+TEST(Redirect, RankZeroHasConnectionsForGroupsNotForHosts) {
+  TestJob job(kManyRanks);
+  job.config.timeout = 120s;  // on a few CPUs, and under sanitizers
+  const Hosts hosts(job);
+  std::atomic<bool> others_have_come{false};
+  std::thread watch([&] {
+    const int direct = static_cast<int>(kDirectJoinsMax) + kManyGroups;
+    EXPECT_TRUE(wait_until([&] {
+      return hosts.connections() >= kManyGroups * kManyHosts - 1 && hosts.open() <= direct;
+    })) << hosts.connections()
+        << " connections, " << hosts.open() << " of them open";
+    others_have_come = true;
+  });
+  expect_no_errors(run_world_ranks(kManyRanks, [&](int rank) {
+    while (rank == kManyRanks - 1 && !others_have_come) std::this_thread::sleep_for(1ms);
+    const auto world = World::join(hosts.identity(rank), job.config, {});
+    for (int r = 0; r < kManyRanks; ++r) EXPECT_EQ(world->record(r).rank, r);
+    world->leave();
+  }));
+  watch.join();
+}
+
+// Nothing listens where it says that it does: others of its group join at rank 0, after all.
+TEST(Redirect, ARankThatCannotBeReachedIsDoneWithout) {
+  constexpr int kUnreachable = kManyRanks - kJoinGroupMin + 1;  // of the last group
+  constexpr int kOthers = (kManyGroups - 1) * kManyHosts;       // connections of the other groups
+  TestJob job(kManyRanks);
+  job.config.timeout = 120s;
+  const Hosts hosts(job);
+  std::atomic<bool> has_joined{false};
+  std::thread unreachable([&] {
+    start_cryptography();
+    Hello hello;
+    hello.from = kUnreachable;
+    Dialer dialer({*numeric_address(job.coordinator())}, hello, job_key(job.config.job_key.text()));
+    const MonotonicClock clock;
+    PollSet set;
+    while (dialer.state() == Dialer::State::working) {
+      set.clear();
+      dialer.prepare(set);
+      set.wait(clock.now_ns());
+      dialer.advance(set, clock.now_ns());
+    }
+    ASSERT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
+    FrameStream stream(dialer.take());
+    PeerRecord record;
+    record.rank = kUnreachable;
+    record.host_name = record.host_id = "unreachable";
+    record.addresses = {"127.0.0.1:1"};
+    stream.send(frame(Join{kManyRanks, {{120'000, record}}}));
+    stream.flush();
+    has_joined = true;
+    EXPECT_TRUE(wait_until([&] { return hosts.connections() > kOthers + kManyHosts; }))
+        << "no rank has come again";
+  });
+  const auto errors = run_world_ranks(kManyRanks, [&](int rank) {
+    if (rank == kUnreachable) return;
+    const bool is_of_last = join_group(rank, kManyRanks) == kManyGroups - 1;
+    while (rank != 0 && (!has_joined || (is_of_last && hosts.connections() < kOthers)))
+      std::this_thread::sleep_for(1ms);
+    World::join(hosts.identity(rank), job.config, {})->leave();
+  });
+  unreachable.join();
+  for (int rank = 0; rank < kManyRanks; ++rank) {
+    if (rank == kUnreachable) continue;
+    ASSERT_TRUE(errors[static_cast<size_t>(rank)]) << rank;
+    EXPECT_EQ(errors[static_cast<size_t>(rank)]->peer(), kUnreachable) << rank;
+  }
+}
+
+}  // namespace
+}  // namespace ropewalk::bootstrap

@@ -39,13 +39,13 @@ struct SimulatedProcess {
 class AgreementSimulation {
  public:
   explicit AgreementSimulation(uint64_t seed)
-      : scenario_(draw(seed)),
-        members_(static_cast<size_t>(scenario_.ranks)),
+      : draw_(draw(seed)),
+        members_(static_cast<size_t>(draw_.ranks)),
         parts_(members_.size(), 0),
         all_(members_.size()) {
     std::iota(all_.begin(), all_.end(), 0);
     draw_starts();
-    if (scenario_.chance(85)) draw_faults();
+    if (draw_.chance(85)) draw_faults();
   }
 
   /// Returns what is wrong.
@@ -59,7 +59,7 @@ class AgreementSimulation {
       event();
     }
     if (wrong_.empty()) check_all_ended();
-    for (uint32_t instance = 1; instance <= scenario_.instances && wrong_.empty(); ++instance)
+    for (uint32_t instance = 1; instance <= draw_.instances && wrong_.empty(); ++instance)
       check_termination(instance);
     return wrong_;
   }
@@ -75,7 +75,7 @@ class AgreementSimulation {
   };
 
   SimulatedProcess& member(int rank) { return members_[static_cast<size_t>(rank)]; }
-  int any_rank() { return static_cast<int>(scenario_.pick(members_.size())); }
+  int any_rank() { return static_cast<int>(draw_.pick(members_.size())); }
   void after(int64_t delay_ns, std::function<void()> run) {
     events_.push({now_ns_ + delay_ns, events_made_++, std::move(run)});
   }
@@ -88,40 +88,39 @@ class AgreementSimulation {
   // ---- Faults ----
 
   void draw_starts() {
-    for (int rank = 0; rank < scenario_.ranks; ++rank) {
-      if (scenario_.chance(3)) continue;  // never
-      const bool is_late = scenario_.chance(8);
-      after(scenario_.time(is_late ? 3 * scenario_.patience_ns : 20 * kMillisecond_ns),
+    for (int rank = 0; rank < draw_.ranks; ++rank) {
+      if (draw_.chance(3)) continue;  // never
+      const bool is_late = draw_.chance(8);
+      after(draw_.time(is_late ? 3 * draw_.patience_ns : 20 * kMillisecond_ns),
             [this, rank] { post(rank, [this, rank] { begin(rank, all_); }); });
     }
   }
 
   void draw_faults() {
-    const uint64_t deaths = scenario_.chance(60) ? scenario_.pick(members_.size()) : 0;
+    const uint64_t deaths = draw_.chance(60) ? draw_.pick(members_.size()) : 0;
     for (uint64_t i = 0; i < deaths; ++i) {
       const int victim = any_rank();
-      after(scenario_.time(scenario_.faults_ns), [this, victim] { begin_to_die(victim); });
+      after(draw_.time(draw_.faults_ns), [this, victim] { begin_to_die(victim); });
     }
-    const uint64_t stops = scenario_.chance(40) ? scenario_.pick(4) : 0;
+    const uint64_t stops = draw_.chance(40) ? draw_.pick(4) : 0;
     for (uint64_t i = 0; i < stops; ++i) {
       const int victim = any_rank();
-      after(scenario_.time(scenario_.faults_ns), [this, victim] { stop(victim); });
+      after(draw_.time(draw_.faults_ns), [this, victim] { stop(victim); });
     }
-    const uint64_t cuts = scenario_.chance(40) ? 1 + scenario_.pick(2) : 0;
-    for (uint64_t i = 0; i < cuts; ++i)
-      after(scenario_.time(scenario_.faults_ns), [this] { cut(); });
-    const uint64_t breaks = scenario_.chance(40) ? scenario_.pick(10) : 0;
+    const uint64_t cuts = draw_.chance(40) ? 1 + draw_.pick(2) : 0;
+    for (uint64_t i = 0; i < cuts; ++i) after(draw_.time(draw_.faults_ns), [this] { cut(); });
+    const uint64_t breaks = draw_.chance(40) ? draw_.pick(10) : 0;
     for (uint64_t i = 0; i < breaks; ++i)
-      after(scenario_.time(scenario_.faults_ns), [this] {
-        if (!links_.empty()) break_link(links_[scenario_.pick(links_.size())]);
+      after(draw_.time(draw_.faults_ns), [this] {
+        if (!links_.empty()) break_link(links_[draw_.pick(links_.size())]);
       });
   }
 
   /// Now, or after a few more messages.
   void begin_to_die(int rank) {
-    if (scenario_.chance(30)) return die(rank);
-    member(rank).sends_left = 1 + static_cast<int>(scenario_.pick(members_.size()));
-    const int64_t most_ns = 1 + scenario_.time(scenario_.patience_ns);
+    if (draw_.chance(30)) return die(rank);
+    member(rank).sends_left = 1 + static_cast<int>(draw_.pick(members_.size()));
+    const int64_t most_ns = 1 + draw_.time(draw_.patience_ns);
     note_fault(now_ns_ + most_ns);
     after(most_ns, [this, rank] { die(rank); });
   }
@@ -129,15 +128,14 @@ class AgreementSimulation {
   void die(int rank) {
     SimulatedProcess& dead = member(rank);
     if (!std::exchange(dead.is_alive, false)) return;
-    dead.answers_when_dead = scenario_.chance(70);
+    dead.answers_when_dead = draw_.chance(70);
     note_fault(now_ns_);
     for (SimulatedLink& link : links_)
       if (link.ends[0] == rank || link.ends[1] == rank) end_link_of_dead(link, rank);
     // Otherwise nobody is ever sure.
-    if (!dead.answers_when_dead && scenario_.chance(50)) return;
-    for (int other = 0; other < scenario_.ranks; ++other)
-      if (other != rank)
-        confirm_later(other, rank, now_ns_ + scenario_.time(100 * kMillisecond_ns));
+    if (!dead.answers_when_dead && draw_.chance(50)) return;
+    for (int other = 0; other < draw_.ranks; ++other)
+      if (other != rank) confirm_later(other, rank, now_ns_ + draw_.time(100 * kMillisecond_ns));
   }
 
   /// The kernel closes its connections, behind what was sent; a host that dies says nothing.
@@ -154,8 +152,8 @@ class AgreementSimulation {
 
   void stop(int rank) {
     member(rank).is_stopped = true;
-    const int64_t most_ns = scenario_.chance(50) ? 20 * kMillisecond_ns : 2 * scenario_.patience_ns;
-    const int64_t length_ns = 1 + scenario_.time(most_ns);
+    const int64_t most_ns = draw_.chance(50) ? 20 * kMillisecond_ns : 2 * draw_.patience_ns;
+    const int64_t length_ns = 1 + draw_.time(most_ns);
     note_fault(now_ns_ + length_ns);
     after(length_ns, [this, rank] {
       member(rank).is_stopped = false;
@@ -166,13 +164,13 @@ class AgreementSimulation {
   }
 
   void cut() {
-    const uint64_t parts = 2 + scenario_.pick(2);
-    for (int& part : parts_) part = static_cast<int>(scenario_.pick(parts));
+    const uint64_t parts = 2 + draw_.pick(2);
+    for (int& part : parts_) part = static_cast<int>(draw_.pick(parts));
     note_fault(now_ns_);
     for (SimulatedLink& link : links_)
       if (!can_reach(link.ends[0], link.ends[1])) break_link(link);
-    if (scenario_.chance(30)) return;
-    const int64_t length_ns = 1 + scenario_.time(2 * scenario_.patience_ns);
+    if (draw_.chance(30)) return;
+    const int64_t length_ns = 1 + draw_.time(2 * draw_.patience_ns);
     note_fault(now_ns_ + length_ns);
     after(length_ns, [this] { std::ranges::fill(parts_, 0); });
   }
@@ -185,7 +183,7 @@ class AgreementSimulation {
   void break_link(SimulatedLink& link) {
     if (std::exchange(link.is_broken, true)) return;
     for (const size_t end : {0u, 1u}) {
-      const int64_t delay_ns = 1 + scenario_.time(200 * kMillisecond_ns);
+      const int64_t delay_ns = 1 + draw_.time(200 * kMillisecond_ns);
       note_fault(now_ns_ + delay_ns);
       const int rank = link.ends[end], peer = link.ends[1 - end];
       after(delay_ns, [=, this, &link] {
@@ -209,7 +207,7 @@ class AgreementSimulation {
     SimulatedProcess& self = member(rank);
     for (const int peer : self.agreements.links_wanted())
       if (open_link(rank, peer) == nullptr && self.dialing.insert(peer).second)
-        after(1 + scenario_.time(5 * kMillisecond_ns), [=, this] { dial(rank, peer); });
+        after(1 + draw_.time(5 * kMillisecond_ns), [=, this] { dial(rank, peer); });
   }
 
   void dial(int rank, int peer) {
@@ -217,7 +215,7 @@ class AgreementSimulation {
     if (!self.is_alive) return;
     if (!can_reach(rank, peer) || member(peer).is_stopped || self.is_stopped) {
       if (!is_busy(rank)) return;
-      return after(scenario_.patience_ns / 16, [=, this] { dial(rank, peer); });
+      return after(draw_.patience_ns / 16, [=, this] { dial(rank, peer); });
     }
     self.dialing.erase(peer);
     if (!member(peer).is_alive) {
@@ -227,7 +225,7 @@ class AgreementSimulation {
     SimulatedLink& link = links_.emplace_back();
     link.ends = {rank, peer};
     open(link, 1);
-    after(scenario_.time(scenario_.delay_max_ns), [this, &link] { open(link, 0); });
+    after(draw_.time(draw_.delay_max_ns), [this, &link] { open(link, 0); });
   }
 
   /// Ends what else would go on for ever.
@@ -252,18 +250,16 @@ class AgreementSimulation {
     if (link == nullptr || !sender.is_alive) return;
     if (sender.sends_left > 0 && --sender.sends_left == 0) die(from);
     if (link->is_broken) return;
-    const int64_t spike_ns =
-        scenario_.chance(scenario_.slow_percent) ? scenario_.patience_ns / 3 : 0;
-    const int64_t delay_ns =
-        1 + scenario_.time(scenario_.delay_max_ns) + scenario_.time(spike_ns + 1);
+    const int64_t spike_ns = draw_.chance(draw_.slow_percent) ? draw_.patience_ns / 3 : 0;
+    const int64_t delay_ns = 1 + draw_.time(draw_.delay_max_ns) + draw_.time(spike_ns + 1);
     int64_t& arrival_ns = link->last_arrival_at(to);
     arrival_ns = std::max(arrival_ns, now_ns_ + delay_ns);
     after(arrival_ns - now_ns_, [=, this] {
       if (!link->is_broken)
         post(to, [=, this] { member(to).agreements.take(from, message, now_ns_); });
     });
-    if (scenario_.has_duplicates && scenario_.chance(10))
-      after(delay_ns + scenario_.time(scenario_.patience_ns), [=, this] {
+    if (draw_.has_duplicates && draw_.chance(10))
+      after(delay_ns + draw_.time(draw_.patience_ns), [=, this] {
         post(to, [=, this] { member(to).agreements.take(from, message, now_ns_); });
       });
   }
@@ -282,25 +278,25 @@ class AgreementSimulation {
     SimulatedProcess& self = member(rank);
     const uint32_t instance = self.agreements.begun() + 1;
     Contribution& brought = self.brought[instance];
-    brought = {scenario_.random(), 1, fmt::format("rank {} in {}", rank, instance)};
-    if (scenario_.calls_differ) brought.call += static_cast<uint8_t>(scenario_.chance(10));
-    if (scenario_.chance(scenario_.depart_percent)) brought.call = kDepartCall;
+    brought = {draw_.random(), 1, fmt::format("rank {} in {}", rank, instance)};
+    if (draw_.calls_differ) brought.call += static_cast<uint8_t>(draw_.chance(10));
+    if (draw_.chance(draw_.depart_percent)) brought.call = kDepartCall;
     Agreement::Setup setup{.rank = rank,
                            .members = std::move(members),
                            .learners = learners_in(instance),
-                           .quorum = scenario_.quorums[static_cast<size_t>(rank)],
+                           .quorum = draw_.quorums[static_cast<size_t>(rank)],
                            .contribution = brought,
                            .suspects = {},
                            .begun_ns = now_ns_,
-                           .patient_until_ns = now_ns_ + scenario_.patience_ns};
-    for (int peer = 0; peer < scenario_.ranks; ++peer)  // of those dead most, of the others a few
-      if (scenario_.chance(member(peer).is_alive ? scenario_.wrong_percent : 70))
+                           .patient_until_ns = now_ns_ + draw_.patience_ns};
+    for (int peer = 0; peer < draw_.ranks; ++peer)  // of those dead most, of the others a few
+      if (draw_.chance(member(peer).is_alive ? draw_.wrong_percent : 70))
         setup.suspects.push_back(peer);
     self.begun_ns[instance] = now_ns_;
     std::set<int> linked;
-    for (int peer = 0; peer < scenario_.ranks; ++peer)
+    for (int peer = 0; peer < draw_.ranks; ++peer)
       if (open_link(rank, peer) != nullptr) linked.insert(peer);
-    self.agreements.begin(std::move(setup), now_ns_ + scenario_.deadline_ns, linked);
+    self.agreements.begin(std::move(setup), now_ns_ + draw_.deadline_ns, linked);
   }
 
   void note_ended(int rank, int peer) {
@@ -347,12 +343,11 @@ class AgreementSimulation {
   void go_on(int rank) {
     SimulatedProcess& self = member(rank);
     const std::vector<int> members = self.agreements.decision()->members;
-    if (self.agreements.begun() < scenario_.instances &&
-        std::ranges::binary_search(members, rank)) {
-      const int64_t pause_ns = scenario_.time(50 * kMillisecond_ns);
+    if (self.agreements.begun() < draw_.instances && std::ranges::binary_search(members, rank)) {
+      const int64_t pause_ns = draw_.time(50 * kMillisecond_ns);
       after(pause_ns, [=, this] { post(rank, [=, this] { begin(rank, members); }); });
-    } else if (scenario_.ends_when_done) {
-      after(1 + scenario_.time(50 * kMillisecond_ns), [this, rank] { die(rank); });
+    } else if (draw_.ends_when_done) {
+      after(1 + draw_.time(50 * kMillisecond_ns), [this, rank] { die(rank); });
     }
   }
 
@@ -395,7 +390,7 @@ class AgreementSimulation {
              fmt::format("rank {} has not ended", peer));
   }
 
-  size_t learners_in(uint32_t instance) const { return instance == 1 ? scenario_.learners : 0; }
+  size_t learners_in(uint32_t instance) const { return instance == 1 ? draw_.learners : 0; }
   const std::vector<int>& members_in(uint32_t instance) {
     return instance == 1 ? all_ : decided_[instance - 1].members;
   }
@@ -410,7 +405,7 @@ class AgreementSimulation {
     const bool is_half =
         twice == static_cast<int>(voters) && std::ranges::count(ranks, members[0]) > 0;
     const auto is_enough = [&](int rank) {
-      const Quorum& rule = scenario_.quorums[static_cast<size_t>(rank)];
+      const Quorum& rule = draw_.quorums[static_cast<size_t>(rank)];
       return (twice > static_cast<int>(voters) || (is_half && rule.tie_breaker)) &&
              count >= rule.least;
     };
@@ -434,7 +429,7 @@ class AgreementSimulation {
   }
 
   void check_all_ended() {
-    for (int rank = 0; rank < scenario_.ranks; ++rank)
+    for (int rank = 0; rank < draw_.ranks; ++rank)
       expect(!member(rank).is_alive || member(rank).agreements.is_over(),
              fmt::format("rank {} waits for ever in {}", rank, member(rank).agreements.begun()));
   }
@@ -444,10 +439,9 @@ class AgreementSimulation {
   void check_termination(uint32_t instance) {
     const std::vector<int>& before = members_in(instance);
     // Patience, and silence of all before the one that leads in the end.
-    const int64_t most_ns =
-        scenario_.slow_percent > 0
-            ? 12 * scenario_.patience_ns
-            : scenario_.patience_ns + scenario_.patience_ns / 4 * (scenario_.ranks + 4);
+    const int64_t most_ns = draw_.slow_percent > 0
+                                ? 12 * draw_.patience_ns
+                                : draw_.patience_ns + draw_.patience_ns / 4 * (draw_.ranks + 4);
     for (const int part : std::set<int>(parts_.begin(), parts_.end())) {
       int64_t from_ns = quiet_ns_;
       std::multimap<int64_t, int> there;  // by when they gave up
@@ -474,7 +468,7 @@ class AgreementSimulation {
     }
   }
 
-  Scenario scenario_;
+  Scenario draw_;
   std::vector<SimulatedProcess> members_;
   std::vector<int> parts_;  // by rank: of the network
   std::vector<int> all_;    // ranks

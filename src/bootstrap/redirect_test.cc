@@ -48,6 +48,19 @@ class Hosts {
   std::deque<CountingProxy> proxies_;
 };
 
+TEST(Redirect, RoundTrips) {
+  PeerRecord record;
+  record.rank = 3;
+  record.host_name = "b";
+  record.addresses = {"10.0.0.2:5", "127.0.0.1:5"};
+  const Bytes whole = frame(Redirect{record});
+  const auto decoded = decode<Redirect>(ByteSpan(whole).subspan(kFrameHeaderBytes));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->to.rank, record.rank);
+  EXPECT_EQ(decoded->to.addresses, record.addresses);
+  EXPECT_FALSE(decode<Redirect>(ByteSpan(whole).subspan(kFrameHeaderBytes + 1)));
+}
+
 bool wait_until(const std::function<bool()>& is_so) {
   const auto limit = std::chrono::steady_clock::now() + 60s;
   while (!is_so())

@@ -185,14 +185,6 @@ TEST(Wire, PlaceAndRecordRoundTrip) {
   expect_exact(payload_of(frame(Records{{place.parent}})), decode<Records>);
 }
 
-TEST(Wire, RedirectRoundTrip) {
-  const Redirect redirect{full_record()};
-  const auto decoded = decode<Redirect>(payload_of(frame(redirect)));
-  ASSERT_TRUE(decoded);
-  EXPECT_EQ(decoded->to.addresses, redirect.to.addresses);
-  expect_exact(payload_of(frame(redirect)), decode<Redirect>);
-}
-
 TEST(Wire, RecordsAreOneOrMore) {
   Records all;
   EXPECT_FALSE(decode<Records>({}));

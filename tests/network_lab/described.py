@@ -99,6 +99,16 @@ class Described(unittest.TestCase):
         self.assertIn("nothing is known of the network", outcome.err)
         self.assertIn("ROPEWALK_NETWORK", outcome.err)
 
+    def test_is_measured_by_tune_beside_the_algorithms(self):
+        path = self.folder / "tuned.json"
+        outcome = Outcome(*SLOW, *RUN, "--", str(ROPEWALK), "tune", "--jobs", "4", "--collectives", "all_reduce",
+                          "--sizes", "2M", "--output", str(path))
+        self.assertEqual(outcome.status, 0, outcome)
+        self.assertRegex(outcome.out, r"\[1 of 1\] all_reduce of 2M, 4 ranks: .*, synthesized [\d.e+]+ us")
+        profile = json.loads(path.read_text())
+        self.assertNotIn("synthesized", profile["jobs"][0]["calls"][0]["us"])
+        self.assertEqual([host["name"] for host in profile["network"]["hosts"]], ["h0", "h1", "h2", "h3"])
+
     def test_explain_tells_of_it(self):
         shape = self.folder / "slow.json"
         made = subprocess.run([NETLAB, *SLOW, "--print-shape"], text=True, stdout=subprocess.PIPE, check=True)

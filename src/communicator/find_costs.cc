@@ -25,8 +25,10 @@ namespace {
 
 constexpr size_t kDescriptionBytesMax = size_t{16} << 20;
 constexpr const char* kDescribeAdvice =
-    "ROPEWALK_NETWORK names a file on rank 0's host that describes the hosts of the job in the "
-    "order of their ranks, or by their names (docs/network.md)";
+    "ROPEWALK_NETWORK names a file on rank 0's host that describes all hosts of the job by their "
+    "names, or just these in the order of their ranks (docs/network.md)";
+constexpr const char* kProfileAdvice =
+    "it is of the tuning profile: run `ropewalk tune` again with ROPEWALK_NETWORK";
 
 /// Rank 0's `text`, which is at most so long. Collective.
 std::string share_text(Communicator& communicator, std::string text, size_t bytes_max) {
@@ -97,15 +99,13 @@ std::shared_ptr<JobNetwork> known_network(Communicator& communicator, const Job&
   try {
     if (const auto described = find_description(communicator, job, costs))
       return std::make_shared<JobNetwork>(
-          with_measured(network_of_job(*described, job.hosts(), job.host_names()), costs),
-          job.rank());
+          network_for(*described, job.hosts(), job.host_names(), costs), job.rank());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_argument) throw;
     why_not = error.failure().reason;
-    // A profile may be of more hosts.
     if (job.rank() == 0)
-      log(job.may_know_network() ? LogLevel::warn : LogLevel::info, 0,
-          "the description of the network is not used: {}; {}", why_not, kDescribeAdvice);
+      log(LogLevel::warn, 0, "the description of the network is not used: {}; {}", why_not,
+          job.may_know_network() ? kDescribeAdvice : kProfileAdvice);
   }
   if (job.config().algorithm == Algorithm::synthesized && job.size() > 1)
     throw Error(ErrorCode::unavailable, "communicator",
@@ -154,6 +154,11 @@ Costs find_costs(Communicator& communicator, const Job& job) {
   apply_description(costs);
   find_call_times(communicator, job, costs);
   return costs;
+}
+
+Network network_for(const Network& described, const std::vector<int>& hosts,
+                    const std::vector<std::string>& names, const Costs& costs) {
+  return with_measured(network_of_job(described, hosts, names), costs);
 }
 
 void apply_description(Costs& costs) {

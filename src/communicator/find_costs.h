@@ -3,9 +3,13 @@
 // others have to take part in.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "job/costs.h"
 #include "job/job.h"
 #include "job/tuning.h"
+#include "network/network.h"
 #include "ropewalk/communicator.h"
 
 namespace ropewalk {
@@ -16,6 +20,11 @@ Costs find_costs(Communicator& communicator, const Job& job);
 /// `part` is known.
 Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,
                     const std::vector<int>& ranks, const TunedJob& part);
+/// What is described, as a job numbers its ranks: of hosts `hosts`, by rank, with these names
+/// (network/job_hosts.h). Where it says nothing of messages, they cost what `costs` has measured.
+/// Throws Error(invalid_argument) where it does not serve. Pure.
+Network network_for(const Network& described, const std::vector<int>& hosts,
+                    const std::vector<std::string>& names, const Costs& costs);
 /// What `costs.network`, if there is one, says of links between hosts: racks; the rest where
 /// nothing was measured.
 void apply_description(Costs& costs);

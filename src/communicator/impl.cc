@@ -350,11 +350,11 @@ std::shared_ptr<Operation> Communicator::Impl::prepare_one(const Call& call, boo
   PlanDecision decision{Algorithm::automatic, slice_bytes_max(config()), 0, {}};
   const bool is_collective = !traits_of(call.collective).is_point_to_point();
   if (is_collective) decision = decide(call);
-  return driver->locked([&] {
-    if (alone && is_collective && tuner_) decision = tuner_->best_for(call, decision);
-    return engine.prepare(call, schedule_of(call, decision.algorithm), decision.algorithm,
-                          decision.slice_bytes);
-  });
+  if (alone && is_collective && tuner_)
+    decision = driver->locked([&] { return tuner_->best_for(call, decision); });
+  const Schedule schedule = schedule_of(call, decision.algorithm);  // which may take long
+  return driver->locked(
+      [&] { return engine.prepare(call, schedule, decision.algorithm, decision.slice_bytes); });
 }
 
 Schedule Communicator::Impl::schedule_of(const Call& call, Algorithm algorithm) const {
@@ -395,6 +395,7 @@ AutoTuner::Parts Communicator::Impl::parts_for_tuner() {
   return {.rank = rank(),
           .ranks = size(),
           .clock = &session->clock,
+          .locked = [this](const std::function<void()>& body) { driver->locked(body); },
           .plan = [this](const Call& call) { return decide(call); },
           .rebind =
               [this](Operation& operation, Algorithm algorithm, size_t slice_bytes) {

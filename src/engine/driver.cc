@@ -153,9 +153,12 @@ uint32_t Driver::turns_under_lock() const {
 void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {
   throw_if_forked();
   throw_if_failed();
-  if (group.is_finished() && group.is_tuned())
-    if (const auto awaited = locked([&] { return group.awaited(); })) wait(*awaited, timeout_ns_);
   std::unique_lock lock(progress_->mutex_);
+  while (const auto awaited = group.is_finished() ? group.awaited() : nullptr) {
+    lock.unlock();
+    wait(*awaited, timeout_ns_);
+    lock.lock();
+  }
   if (in_background) progress_->have_progress_thread();
   throw_if_stopped();
   if (!group.is_finished())

@@ -24,6 +24,7 @@ class Driver;
 class Engine;
 class Group;
 class RunTuner;
+struct TunedKind;
 struct Operation;
 
 /// Operations that run one after the other, in order of start: only the first of them may run.
@@ -87,6 +88,7 @@ struct Operation {
   std::vector<Fragment> fragments;  // what memory.packed holds
   Group* group = nullptr;           // of which it is a part; null in tests
   RunTuner* tuner = nullptr;        // may be null; it outlives this
+  std::shared_ptr<TunedKind> kind;  // the tuner's: of which it is a run
 
   // Of the run; under the engine's lock, except `state`.
   std::atomic<State> state{State::idle};
@@ -129,10 +131,6 @@ class Group {
   }
 
   const std::vector<std::shared_ptr<Operation>>& parts() const { return parts_; }
-  /// Whether some part has a tuner. By whoever starts it.
-  bool is_tuned() const {
-    return std::ranges::any_of(parts_, [](const auto& part) { return part->tuner != nullptr; });
-  }
   /// What must end before this may start; null: nothing. Under the engine's lock.
   std::shared_ptr<Group> awaited() const {
     for (const auto& part : parts_)

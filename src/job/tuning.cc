@@ -4,18 +4,14 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
-#include <sstream>
 
 #include "base/log.h"
+#include "base/text_file.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk {
@@ -25,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kBytesMax = size_t{1} << 44;  // of a vector
 constexpr double kLeast = 1e-6, kMost = 1e15;  // of any number except 0
+constexpr int kDepthMax = 16;
 /// Of the saved profiles no more are read as a job starts.
 constexpr size_t kSavedMax = 64;
 
@@ -58,17 +55,19 @@ int count_of(const Json& json, const char* name) {
   return static_cast<int>(value);
 }
 
-/// Of a call that is in `times` already nothing may be said.
-void parse_call(const Json& json, std::vector<MeasuredTime>& times) {
+/// Collectives with their bytes.
+using CallsSeen = std::set<std::pair<Collective, size_t>>;
+
+/// Of a call that is in `seen` already nothing may be said.
+void parse_call(const Json& json, CallsSeen& seen, std::vector<MeasuredTime>& times) {
   const auto word = json.at("collective").get<std::string>();
   const std::optional<Collective> collective = collective_named(word);
   if (!collective) refuse(fmt::format("there is no collective \"{}\"", word));
   const Json& bytes = json.at("bytes");
   if (!bytes.is_number_unsigned() || bytes > kBytesMax)
     refuse(fmt::format("bytes is {}", bytes.dump()));
-  for (const MeasuredTime& time : times)
-    if (time.collective == *collective && time.bytes == bytes)
-      refuse(fmt::format("a job has {} of {} bytes twice", word, bytes.dump()));
+  if (!seen.emplace(*collective, bytes.get<size_t>()).second)
+    refuse(fmt::format("a job has {} of {} bytes twice", word, bytes.dump()));
   for (const auto& [name, us] : json.at("us").items()) {
     const std::optional<Algorithm> algorithm = algorithm_named(name);
     if (!algorithm || std::ranges::count(algorithms_for(*collective), *algorithm) == 0)
@@ -94,15 +93,15 @@ TuningProfile parse(const Json& json) {
     profile.racks_s_per_byte = 1 / rate_of(*racks);
   if (const auto network = json.find("network"); network != json.end())
     profile.network = parse_network(network->dump());
+  std::set<std::pair<int, std::string>> jobs_seen;
   for (const Json& job : json.at("jobs")) {
     TuningProfile::Calls& calls = profile.jobs.emplace_back();
     calls.ranks = count_of(job, "ranks");
     calls.transport = job.at("transport").get<std::string>();
-    for (const TuningProfile::Calls& other : std::span(profile.jobs).first(profile.jobs.size() - 1))
-      if (other.ranks == calls.ranks && other.transport == calls.transport)
-        refuse(
-            fmt::format("a job of {} ranks over {} is there twice", calls.ranks, calls.transport));
-    for (const Json& call : job.at("calls")) parse_call(call, calls.times);
+    if (!jobs_seen.emplace(calls.ranks, calls.transport).second)
+      refuse(fmt::format("a job of {} ranks over {} is there twice", calls.ranks, calls.transport));
+    CallsSeen calls_seen;
+    for (const Json& call : job.at("calls")) parse_call(call, calls_seen, calls.times);
     std::ranges::stable_sort(calls.times, {}, &MeasuredTime::bytes);
   }
   return profile;
@@ -207,25 +206,20 @@ std::string network_of(const std::string& transport) {
 }
 
 std::string read_tuning(const std::string& path) {
-  const auto fail = [](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, "tuning profile", "cannot read it: " + why,
-                "ROPEWALK_TUNING names a file on rank 0's host");
-  };
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);  // an error where it is no file
-  if (error) fail(error.message());
-  if (bytes > kTuningBytesMax) fail(fmt::format("it is longer than {} bytes", kTuningBytesMax));
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) fail(std::strerror(errno));
-  return text.str();
+  return read_text_file(path, kTuningBytesMax, "tuning profile",
+                        "ROPEWALK_TUNING names a file on rank 0's host");
 }
 
 TuningProfile parse_tuning(std::string_view text) {
   if (text.size() > kTuningBytesMax)
     refuse(fmt::format("it is longer than {} bytes", kTuningBytesMax));
+  // The library's dump() calls itself at each level.
+  const auto limit_depth = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDepthMax) refuse("values are nested too deeply");
+    return true;
+  };
   try {
-    return parse(Json::parse(text));
+    return parse(Json::parse(text, limit_depth));
   } catch (const Json::exception& error) {
     refuse(error.what());
   }

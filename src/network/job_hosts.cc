@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void refuse_job(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "network", why,
-              "describe the hosts of this job, and as many ranks of each as it has");
+              "describe all hosts of this job by their names, or just them and their ranks");
 }
 
 /// Numbers that follow each other, and how often; nothing where one comes again later.
@@ -53,20 +53,24 @@ Network network_of_job(const Network& described, const std::vector<int>& hosts,
                        const std::vector<std::string>& names) {
   auto parts = parts_of(hosts);
   if (!parts) refuse_job("the ranks of a host do not follow each other");
-  if (std::ssize(*parts) != described.host_count())
-    refuse_job(fmt::format("{} hosts are described, and the job has {}", described.host_count(),
-                           parts->size()));
   std::vector<std::string> name_of_host;
   size_t first = 0;
   for (const HostPart& part : *parts) {
     if (!names.empty()) name_of_host.push_back(names[first]);
     first += static_cast<size_t>(part.ranks);
   }
-  const auto named = names.empty() ? std::nullopt : hosts_named(described, name_of_host);
+  if (!names.empty())
+    if (const auto named = hosts_named(described, name_of_host)) {
+      for (size_t i = 0; i < parts->size(); ++i) (*parts)[i].host = (*named)[i];
+      return network_of_hosts(described, *parts);
+    }
+  if (std::ssize(*parts) != described.host_count())
+    refuse_job(fmt::format("{} hosts are described, and the job has {}", described.host_count(),
+                           parts->size()));
   for (size_t i = 0; i < parts->size(); ++i) {
     HostPart& part = (*parts)[i];
-    part.host = named ? (*named)[i] : static_cast<int>(i);
-    const NetworkHost& host = described.hosts[static_cast<size_t>(part.host)];
+    part.host = static_cast<int>(i);
+    const NetworkHost& host = described.hosts[i];
     if (host.ranks != part.ranks)
       refuse_job(fmt::format("{} is described with {} rank{}, and has {} in the job", host.name,
                              host.ranks, host.ranks == 1 ? "" : "s", part.ranks));

@@ -53,8 +53,27 @@ TEST(JobHosts, AreFoundByTheirNames) {
   check_network(found);
 }
 
+// A description of the whole cluster was of no use to a job on some of its hosts.
+TEST(JobHosts, MayBeSomeOfThoseThatAreDescribedWithOtherRanks) {
+  const Network found = network_of_job(unequal_network(), {0, 0, 0, 1}, {"h2", "h2", "h2", "h0"});
+  ASSERT_EQ(found.host_count(), 2);
+  EXPECT_EQ(found.hosts[0], (NetworkHost{"h2", 3}));
+  EXPECT_EQ(found.hosts[1], (NetworkHost{"h0", 1}));
+  const Network fuller = network_of_job(unequal_network(), {0, 0, 1, 1}, {"h0", "h0", "h3", "h3"});
+  EXPECT_EQ(fuller.hosts[0], (NetworkHost{"h0", 2}));
+  EXPECT_EQ(fuller.hosts[1], (NetworkHost{"h3", 2}));
+  ASSERT_EQ(fuller.links.size(), 2u);
+  EXPECT_DOUBLE_EQ(fuller.links[0].s_per_byte, 8e-6);
+  EXPECT_DOUBLE_EQ(fuller.links[1].s_per_byte, 8e-6 / 4);
+  check_network(fuller);
+}
+
 TEST(JobHosts, DiffersFromWhatIsDescribed) {
-  EXPECT_THAT(refusal({0, 1, 1}), HasSubstr("4 hosts are described, and the job has 2"));
+  EXPECT_THAT(refusal({0, 1, 1}),
+              AllOf(HasSubstr("4 hosts are described"), HasSubstr("the job has 2")));
+  EXPECT_THAT(refusal({0, 1, 1}, {"h0", "elsewhere", "elsewhere"}), HasSubstr("the job has 2"));
+  // Two hosts of one name are not told apart.
+  EXPECT_THAT(refusal({0, 1, 1}, {"h0", "h0", "h0"}), HasSubstr("the job has 2"));
   EXPECT_THAT(refusal({0, 0, 1, 1, 2, 2, 2, 3, 3, 3}),
               HasSubstr("h0 is described with 1 rank, and has 2 in the job"));
   EXPECT_THAT(refusal({0, 1, 2, 3, 1, 2, 3, 2, 3, 3}), HasSubstr("do not follow each other"));

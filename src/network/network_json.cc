@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/text_file.h"
 #include "network/imported.h"
 #include "network/located_json.h"
 #include "network/network.h"
@@ -128,15 +127,6 @@ double rounded(double value) {
   return std::stod(fmt::format("{:.9g}", value));
 }
 
-std::string read_network_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw Error(ErrorCode::invalid_argument, "network", fmt::format("cannot read {}", path),
-                "name a file, or a template: flat, racks:32x16:uplink=4");
-  return text.str();
-}
-
 LocatedJson parse_description(std::string_view text) {
   if (text.size() > kNetworkTextMax)
     throw Error(ErrorCode::invalid_argument, "network", "the description is longer than 64 MiB");
@@ -188,7 +178,9 @@ Network find_network(const std::string& words, int ranks) {
   const bool is_yaml = words.ends_with(".yml") || words.ends_with(".yaml");
   const bool is_file = words.find('/') != words.npos || words.ends_with(".json") || is_yaml;
   if (!is_file) return network_of_template(words, ranks);
-  Network network = read_network(read_network_file(words), is_yaml, ranks);
+  const std::string text = read_text_file(words, kNetworkTextMax, kOperation,
+                                          "name a file, or a template: flat, racks:32x16:uplink=4");
+  Network network = read_network(text, is_yaml, ranks);
   if (ranks != 0 && network.ranks() != ranks)
     throw Error(ErrorCode::invalid_argument, "network",
                 fmt::format("{} has {} ranks, not {}", words, network.ranks(), ranks),

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "ropewalk/status.h"
 
 namespace ropewalk {
@@ -97,6 +100,22 @@ TEST(Network, RefusesTextsThatAreNoDescription) {
   EXPECT_NE(network_refusal("{\n\"hosts\": ]}").find("line 2, column 10"), std::string::npos);
   EXPECT_NE(network_refusal("").find("line 1"), std::string::npos);
   EXPECT_NE(network_refusal(std::string(100, '[')).find("nested too deeply"), std::string::npos);
+}
+
+TEST(Network, IsReadFromRegularFilesAlone) {
+  const auto refusal = [](const std::string& path) -> std::string {
+    try {
+      find_network(path, 0);
+      return "";
+    } catch (const Error& error) {
+      return error.failure().reason;
+    }
+  };
+  const std::string empty = std::string(::testing::TempDir()) + "/network_test_empty.json";
+  std::ofstream(empty).close();
+  EXPECT_EQ(refusal(empty), "cannot read " + empty + ": it is empty");
+  std::filesystem::remove(empty);
+  EXPECT_EQ(refusal("/dev/zero"), "cannot read /dev/zero: it is no regular file");
 }
 
 TEST(Network, TellsHowManyNetworksAllHostsShare) {

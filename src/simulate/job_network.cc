@@ -92,7 +92,7 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
     if (request.bytes < kMadeBytesMin)
       return without(fmt::format("less than {}", bytes_text(kMadeBytesMin)));
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(making_mutex_);
   Packing& packing = find_or_pack(request.collective, request.root);
   if (!packing.why_not.empty()) return without(packing.why_not);
   Made& made = find_or_write(packing, request.bytes);
@@ -124,7 +124,7 @@ std::vector<SimulatedTime> JobNetwork::simulated(const PlanRequest& request) {
     return {};
   const auto competes = [&](Algorithm one) { return passed_over(request, one).empty(); };
   if (std::ranges::count_if(algorithms_for(request.collective), competes) < 2) return {};
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(making_mutex_);
   const size_t compared = compared_bytes(request.bytes);
   std::vector<SimulatedTime> all = algorithms_on(request.collective, request.root, compared);
   const double longer = static_cast<double>(request.bytes) / static_cast<double>(compared);
@@ -134,13 +134,14 @@ std::vector<SimulatedTime> JobNetwork::simulated(const PlanRequest& request) {
 }
 
 const Schedule& JobNetwork::schedule(Collective collective, int root, size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  return find_or_write(packings_.at({collective, root_of(collective, root)}), bytes).own;
+  const std::lock_guard lock(finished_mutex_);
+  const Finished& finished = finished_.at({collective, root_of(collective, root)});
+  return *finished.own.at(chunks_of(*finished.packing, bytes));
 }
 
 SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t bytes) {
   assert(keeps_all_);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(making_mutex_);
   Packing& packing = find_or_pack(collective, root);
   SimulatedSynthesis simulated{
       .made = {}, .made_s = 0, .slice_bytes = 0, .call = {}, .why_not = packing.why_not};
@@ -196,9 +197,14 @@ JobNetwork::Packing JobNetwork::pack(Collective collective, int root) {
 JobNetwork::Made& JobNetwork::find_or_write(Packing& packing, size_t bytes) {
   const int chunks = chunks_of(packing, bytes);
   const auto found = packing.chunks.find(chunks);
-  return found != packing.chunks.end()
-             ? found->second
-             : packing.chunks.emplace(chunks, write(packing, chunks)).first->second;
+  if (found != packing.chunks.end()) return found->second;
+  Made& made = packing.chunks.emplace(chunks, write(packing, chunks)).first->second;
+  const ScheduleKey& key = packing.forest.key;
+  const std::lock_guard lock(finished_mutex_);
+  Finished& finished = finished_[{key.collective, key.root}];
+  finished.packing = &packing;
+  finished.own.emplace(chunks, &made.own);
+  return made;
 }
 
 JobNetwork::Made JobNetwork::write(const Packing& packing, int chunks) const {

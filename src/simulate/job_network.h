@@ -23,7 +23,8 @@
 
 namespace ropewalk {
 
-/// Thread-safe. Equal on all ranks, except for `rank`.
+/// Thread-safe: who makes something holds up others who want something made, but nobody who looks
+/// up what was made. Equal on all ranks, except for `rank`.
 class JobNetwork {
  public:
   enum class Keep { own_schedule, all_schedules };
@@ -46,8 +47,8 @@ class JobNetwork {
   /// where hosts are alike or many, where one is forced, and of calls so short that it is not links
   /// that they wait for.
   std::vector<SimulatedTime> simulated(const PlanRequest& request);
-  /// This rank's, for calls of so many bytes in all. Requires that `find` has told of such a
-  /// collective, and root. Valid as long as this.
+  /// This rank's, for calls of so many bytes in all. Requires that `find` has told of such a call,
+  /// root and length. Valid as long as this.
   const Schedule& schedule(Collective collective, int root, size_t bytes);
   /// All ranks', and what they take: made and simulated now where they were not before. Requires
   /// that all are kept, or that the network is small (synthesizes_by_default).
@@ -69,6 +70,12 @@ class JobNetwork {
     std::map<int, Made> chunks;  // by their number
   };
 
+  /// Of a packing, what is not changed any more.
+  struct Finished {
+    const Packing* packing = nullptr;
+    std::map<int, const Schedule*> own;  // by number of chunks
+  };
+
   Packing& find_or_pack(Collective collective, int root);
   Packing pack(Collective collective, int root);
   int chunks_of(const Packing& packing, size_t bytes) const;
@@ -84,11 +91,13 @@ class JobNetwork {
   const Network network_;
   const int rank_;
   const bool is_uniform_, is_made_unasked_, keeps_all_;
-  mutable std::mutex mutex_;  // guards the rest
+  std::mutex making_mutex_;  // while something is made or simulated; guards what follows
   Routes routes_;
   std::map<std::pair<Collective, int>, Packing> packings_;  // by collective and root
   std::map<std::tuple<Collective, int, size_t>, std::vector<SimulatedTime>>
-      algorithms_;  // and bytes
+      algorithms_;             // and bytes
+  std::mutex finished_mutex_;  // taken after that, for a few lines
+  std::map<std::pair<Collective, int>, Finished> finished_;
 };
 
 }  // namespace ropewalk

@@ -1,10 +1,18 @@
 #include "simulate/job_network.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "simulate/plan.h"
 
 namespace ropewalk {
@@ -45,6 +53,46 @@ PlanDecision decision_on(JobNetwork& known, Collective collective, size_t bytes,
   return choose(request);
 }
 
+/// In place of standard error, a pipe that holds up whoever writes to it, until `end`.
+class FullPipe {
+ public:
+  FullPipe() : error_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe2(ends_, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(ends_[1], "x", 1) == 1) {
+    }
+    EXPECT_EQ(fcntl(ends_[1], F_SETFL, 0), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    set_log_level(LogLevel::info);
+  }
+  template <class Future>
+  void end(const Future& writer) {
+    using namespace std::chrono_literals;
+    set_log_level(LogLevel::warn);
+    char text[4096];
+    do {
+      while (read(ends_[0], text, sizeof text) > 0) {
+      }
+    } while (writer.wait_for(1ms) != std::future_status::ready);
+    dup2(error_, STDERR_FILENO);
+    for (const int fd : {error_, ends_[0], ends_[1]}) close(fd);
+  }
+
+ private:
+  const int error_;
+  int ends_[2] = {};
+};
+
+/// That it has slept for some milliseconds.
+bool sleeps(pid_t thread) {
+  for (int look = 0; look < 10; ++look) {
+    std::string id, name, state;
+    std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat") >> id >> name >> state;
+    if (state != "S") return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 class JobNetworks : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,6 +118,28 @@ TEST_F(JobNetworks, ChooseWhatWasMadeWhereHostsDiffer) {
     EXPECT_NE(decision_on(known, all_reduce, 4096).algorithm, Algorithm::synthesized);
     EXPECT_NE(decision_on(known, all_to_all, 8 * kMiB).algorithm, Algorithm::synthesized);
   }
+}
+
+// The progress of the whole job waited, since a start looks up under the engine's lock.
+TEST_F(JobNetworks, TellWhatWasMadeWhileOthersAreMade) {
+  using namespace std::chrono_literals;
+  JobNetwork known(with_slow_host(), 0);
+  ASSERT_TRUE(known.find(asked(known.network(), Collective::all_reduce, 8 * kMiB)));
+  FullPipe pipe;
+  std::atomic<pid_t> maker{0};
+  const auto made = std::async(std::launch::async, [&] {
+    maker = gettid();
+    known.find(asked(known.network(), Collective::reduce_scatter, 8 * kMiB));  // tells of it
+  });
+  while (maker == 0 || !sleeps(maker)) std::this_thread::sleep_for(1ms);
+  const auto found = std::async(std::launch::async, [&] {
+    return known.schedule(Collective::all_reduce, 0, 8 * kMiB).steps.size();
+  });
+  const bool is_found = found.wait_for(30s) == std::future_status::ready;
+  const bool is_made = made.wait_for(0s) == std::future_status::ready;
+  pipe.end(made);
+  EXPECT_TRUE(is_found);
+  EXPECT_FALSE(is_made);
 }
 
 // Of which direct alone competes: others are for more ranks.

@@ -33,7 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto filter = verbs::PortFilter::parse(text)) filter->allows("mlx5_0", 1);
   for (const TransportProvider* provider : transport_providers()) choose(*provider, text);
   try {
-    tcp::shared_networks({std::string(text), "10.77.0.1/24@10000 10.78.0.1/24@10000"});
+    const std::vector<std::string> infos = {std::string(text),
+                                            "10.77.0.1/24@10000 10.78.0.1/24@10000"};
+    tcp::shared_networks(infos);
+    tcp::unused_networks(infos);
   } catch (const Error&) {
   }
   try {

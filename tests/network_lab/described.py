@@ -81,12 +81,33 @@ class Described(unittest.TestCase):
         self.assertNotEqual(forced.status, 0, forced)
         self.assertIn("3 hosts are described", forced.err)
 
+    def test_a_description_of_the_whole_cluster_serves_a_job_on_some_hosts(self):
+        """Each of which has other ranks than are described."""
+        whole = self.folder / "whole.json"
+        made = subprocess.run([NETLAB, "--hosts", "8", "--ranks-per-host", "2", "--rate", RATE, "--host",
+                               "3:rate=100mbit", "--print-shape"], text=True, stdout=subprocess.PIPE, check=True)
+        whole.write_text(made.stdout)
+        outcome = self.bench(SLOW, "all_reduce", "--sizes", "2M", ROPEWALK_NETWORK=str(whole))
+        self.assertEqual(self.rows(outcome)[2 << 20], "synthesized", outcome)
+        self.assertNotIn("is not used", outcome.err)
+        self.assertIn("made a schedule of all_reduce for 4 ranks", outcome.err)
+
     def test_without_a_description_it_cannot_be_forced(self):
         outcome = self.bench(SLOW, "all_reduce", "--sizes", "2M", ROPEWALK_NETWORK="",
                              ROPEWALK_ALGORITHM="synthesized")
         self.assertNotEqual(outcome.status, 0, outcome)
         self.assertIn("nothing is known of the network", outcome.err)
         self.assertIn("ROPEWALK_NETWORK", outcome.err)
+
+    def test_is_measured_by_tune_beside_the_algorithms(self):
+        path = self.folder / "tuned.json"
+        outcome = Outcome(*SLOW, *RUN, "--", str(ROPEWALK), "tune", "--jobs", "4", "--collectives", "all_reduce",
+                          "--sizes", "2M", "--output", str(path))
+        self.assertEqual(outcome.status, 0, outcome)
+        self.assertRegex(outcome.out, r"\[1 of 1\] all_reduce of 2M, 4 ranks: .*, synthesized [\d.e+]+ us")
+        profile = json.loads(path.read_text())
+        self.assertNotIn("synthesized", profile["jobs"][0]["calls"][0]["us"])
+        self.assertEqual([host["name"] for host in profile["network"]["hosts"]], ["h0", "h1", "h2", "h3"])
 
     def test_explain_tells_of_it(self):
         shape = self.folder / "slow.json"

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "schedule/algorithm.h"
 #include "tests/simulation/simulated_job.h"
@@ -28,6 +30,7 @@ class TunedRank {
       groups_.back()->add(prepare(call, Algorithm::direct, kTunedSliceBytes));
       tuner_.attach(*groups_.back());
     }
+    may_plan_ = false;
   }
 
   void step() {
@@ -51,7 +54,8 @@ class TunedRank {
   /// By run.
   const std::vector<Algorithm>& algorithms() const { return algorithms_; }
   bool learns() const {
-    return std::ranges::any_of(groups_, [](const auto& group) { return group->is_tuned(); });
+    return std::ranges::any_of(
+        groups_, [](const auto& group) { return !group->parts().front()->kind->trials.is_over(); });
   }
 
  private:
@@ -62,8 +66,9 @@ class TunedRank {
     return engine_.prepare(call, schedule_of(call, algorithm), algorithm, slice_bytes);
   }
 
-  /// A planner that promises too much.
-  static PlanDecision plan(const Call& call) {
+  /// A planner that promises too much. It may take long, and is not asked under the engine's lock.
+  PlanDecision plan(const Call& call) const {
+    EXPECT_TRUE(may_plan_);
     PlanDecision decision{Algorithm::direct, kTunedSliceBytes, 5, {}};
     for (const Algorithm algorithm : algorithms_for(call.collective))
       if (descriptor_of(algorithm).passed_over(hosts_of({}, kRanks)).empty())
@@ -77,7 +82,13 @@ class TunedRank {
     return {.rank = rank,
             .ranks = kRanks,
             .clock = &clock,
-            .plan = plan,
+            .locked =
+                [this](const std::function<void()>& body) {
+                  const bool may_plan = std::exchange(may_plan_, false);
+                  body();
+                  may_plan_ = may_plan;
+                },
+            .plan = [this](const Call& call) { return plan(call); },
             .rebind =
                 [this](Operation& op, Algorithm algorithm, size_t slice) {
                   engine_.rebind(op, schedule_of(op.call, algorithm), algorithm, slice);
@@ -93,6 +104,7 @@ class TunedRank {
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Algorithm> algorithms_;
   size_t started_ = 0, wanted_ = 0;
+  bool may_plan_ = true;  // nothing has been started
 };
 
 class AutoTunerTest : public ::testing::TestWithParam<uint64_t> {

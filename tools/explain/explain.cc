@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/log.h"
 #include "communicator/find_costs.h"
 #include "engine/layout.h"
 #include "engine/wire.h"
@@ -44,7 +45,7 @@ void check(const ExplainOptions& options) {
 /// Of ranks that may run on all CPUs that this process may.
 Placement place(const ExplainOptions& options) {
   Placement placement;
-  if (options.network) placement.hosts = options.network->network().host_of_rank();
+  if (options.described) placement.hosts = options.described->host_of_rank();
   for (int rank = static_cast<int>(placement.hosts.size()); rank < options.ranks; ++rank)
     placement.hosts.push_back(static_cast<int>(int64_t{rank} * options.hosts / options.ranks));
   if (is_one_host_with_rows(placement.hosts))
@@ -104,6 +105,45 @@ TransportChoice choose_transports(const ExplainOptions& options, const std::vect
                                      options.config.secure, options.config.tcp_streams);
 }
 
+/// By rank: on which hosts of the profile the job is taken to be. On those that are described,
+/// where it has all of these, else on its first; empty where it has too few.
+std::vector<std::string> host_names_in(const TuningProfile& profile, const ExplainOptions& options,
+                                       const std::vector<int>& hosts) {
+  std::vector<std::string> known, described, names;
+  for (const TuningProfile::Host& host : profile.hosts) known.push_back(host.name);
+  if (options.described)
+    for (const NetworkHost& host : options.described->hosts) described.push_back(host.name);
+  const bool has_described = !described.empty() && std::ranges::all_of(described, [&](auto& name) {
+    return std::ranges::find(known, name) != known.end();
+  });
+  const std::vector<std::string>& of_hosts = has_described ? described : known;
+  if (hosts.back() >= std::ssize(of_hosts)) return {};
+  for (const int host : hosts) names.push_back(of_hosts[static_cast<size_t>(host)]);
+  return names;
+}
+
+/// As it is described, else as the profile says, of hosts of these names; null where neither
+/// serves.
+std::shared_ptr<JobNetwork> known_network(const ExplainOptions& options,
+                                          const std::vector<int>& hosts,
+                                          const std::vector<std::string>& names,
+                                          const Costs& costs) {
+  std::optional<Network> described = options.described;
+  if (!described && costs.profile) described = costs.profile->network;
+  if (!described) return nullptr;
+  try {
+    return std::make_shared<JobNetwork>(
+        network_for(*described, hosts, options.described ? std::vector<std::string>() : names,
+                    costs),
+        options.rank, JobNetwork::Keep::all_schedules);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    log(LogLevel::warn, -1, "the network that the tuning profile describes is not used: {}",
+        error.failure().reason);
+    return nullptr;
+  }
+}
+
 /// With those of the profile that ROPEWALK_TUNING names, whatever hosts it is of, or of a saved one
 /// that this host has a part in.
 Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
@@ -112,8 +152,13 @@ Costs costs_of(const ExplainOptions& options, const TransportChoice& transports,
   TunedJob job{.host_names = {}, .hosts = hosts, .transport = names_of(transports)};
   if (options.config.tuning.empty()) job.host_names = {host_name()};
   const std::string text = find_tuning(options.config.tuning, job);
-  if (!text.empty()) apply_tuning(parse_tuning(text), job, costs);
-  costs.network = options.network;
+  if (!text.empty()) {
+    costs.profile = std::make_shared<const TuningProfile>(parse_tuning(text));
+    job.host_names = host_names_in(*costs.profile, options, hosts);
+    apply_tuning(*costs.profile, job, costs);
+  }
+  costs.network =
+      options.network ? options.network : known_network(options, hosts, job.host_names, costs);
   apply_description(costs);
   return costs;
 }
@@ -149,10 +194,10 @@ std::string why_slices(const Explanation& explanation, const PlanRequest& reques
 }
 
 /// Where there is one.
-std::optional<SimulatedSynthesis> synthesis_for(const ExplainOptions& options,
-                                                const PlanRequest& request) {
+std::optional<SimulatedSynthesis> synthesis_for(const Explanation& explanation) {
+  const PlanRequest& request = explanation.request;
   if (!request.made || !request.made->why_not.empty()) return {};
-  return options.network->simulate(request.collective, request.root, request.bytes);
+  return explanation.costs.network->simulate(request.collective, request.root, request.bytes);
 }
 
 std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
@@ -161,7 +206,8 @@ std::vector<Traffic> traffic(const Call& call, const ExplainOptions& options,
   const PlanDecision& decision = explanation.decision;
   const Schedule schedule =
       decision.algorithm == Algorithm::synthesized
-          ? options.network->schedule(call.collective, call.root, total_bytes(call, options.ranks))
+          ? explanation.costs.network->schedule(call.collective, call.root,
+                                                total_bytes(call, options.ranks))
           : build_schedule({call.collective, decision.algorithm, options.ranks, call.root,
                             grouping_for(decision.algorithm, options.ranks, placement.hosts,
                                          explanation.costs.racks, placement.rows)},
@@ -213,7 +259,7 @@ Explanation explain(const ExplainOptions& options) {
       [&options](const std::byte* at, size_t) { return options.registered || at >= kScratch; }};
   if (options.ranks > 1)
     explanation.traffic = traffic(call, options, placement, explanation, setting);
-  if (options.ranks > 1) explanation.synthesized = synthesis_for(options, request);
+  if (options.ranks > 1) explanation.synthesized = synthesis_for(explanation);
   explanation.why = why_algorithm(options, explanation);
   explanation.why_slices = why_slices(explanation, request);
   return explanation;

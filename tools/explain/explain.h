@@ -35,8 +35,9 @@ struct ExplainOptions {
   std::vector<TransportOffer> offers;  // what every rank is taken to have
   bool assume = false;                 // that there is what the transport asked for needs
   std::vector<size_t> sizes = {};      // that are drawn, ascending; `bytes` is one of them
-  /// As it is described, where it is: then `ranks` and `hosts` are those of it. Its rank is `rank`.
-  /// It keeps all schedules.
+  /// As ROPEWALK_NETWORK or --network describes it: then `ranks` and `hosts` are those of it.
+  std::optional<Network> described = {};
+  /// That of an explanation for the same job, with what was made for it; null: none yet.
   std::shared_ptr<JobNetwork> network = nullptr;
 };
 
@@ -44,7 +45,7 @@ struct Explanation {
   size_t bytes = 0;       // cut to whole elements and equal parts
   std::string transport;  // "shm within hosts, tcp between them: ..."
   TransportChoice transports;
-  Costs costs;
+  Costs costs;          // its network keeps all schedules
   std::string assumed;  // what is not there, though it is planned for; empty: nothing
   bool forced_by_environment = false;
   PlanRequest request;  // what the planner was asked

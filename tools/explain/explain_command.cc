@@ -25,6 +25,7 @@ constexpr const char* kExplainExamples =
     "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 4 --transport verbs --assume\n"
     "  ropewalk explain all_reduce --bytes 1M -n 8 --hosts 8 --transport tcp --plot explained.svg\n"
     "It asks what a communicator asks, and heeds the same ROPEWALK_* variables; nothing is run.\n"
+    "With a tuning profile the hosts are those that --network describes, else its first.\n"
     "Every host is taken to have what this one has: RDMA ports, UCX.\n"
     "Receives and sends are those of one rank (--rank).\n"
     "Exit status: 0; 1 where the transport is not there; 2 for wrong input.";
@@ -58,11 +59,9 @@ size_t bytes_of(const ExplainOptions& options, const std::string& text) {
 void find_ranks(const ExplainFlags& flags, ExplainOptions& options) {
   const std::string& words = flags.network.empty() ? options.config.network : flags.network;
   if (!words.empty()) {
-    options.network = std::make_shared<JobNetwork>(find_network(words, flags.ranks), flags.rank,
-                                                   JobNetwork::Keep::all_schedules);
-    const Network& network = options.network->network();
-    options.ranks = network.ranks();
-    options.hosts = network.host_count();
+    options.described = find_network(words, flags.ranks);
+    options.ranks = options.described->ranks();
+    options.hosts = options.described->host_count();
     if (flags.hosts == 0 || flags.hosts == options.hosts) return;
     throw Error(ErrorCode::invalid_argument, "explain",
                 fmt::format("{} has {} hosts, not {}", words, options.hosts, flags.hosts),

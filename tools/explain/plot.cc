@@ -16,11 +16,13 @@ constexpr const char* kOneHost =
     "What follows is told by the simulator (docs/simulation.md). It knows nothing of the owner "
     "executor, by which ranks of one host may be faster.";
 
-TimesOverSize planned_times(const ExplainOptions& options, const Network& network) {
+TimesOverSize planned_times(const ExplainOptions& options, const Explanation& first,
+                            const Network& network) {
   TimesOverSize times;
   for (const size_t bytes : options.sizes) {
     ExplainOptions of_size = options;
     of_size.bytes = bytes;
+    of_size.network = first.costs.network;
     const Explanation explanation = explain(of_size);
     const auto x = static_cast<double>(explanation.bytes);
     times.bound.push_back({x, 1e6 * least_seconds(network, options.kind.collective, options.root,
@@ -89,10 +91,10 @@ void plot_explanation(const ExplainOptions& options, const Explanation& explanat
                   bytes_text(explanation.bytes), options.ranks, options.hosts,
                   options.hosts == 1 ? "" : "s", name_of(explanation.decision.algorithm));
   if (options.ranks == 1) return file.write(title, {lone_rank_panel()});
-  const Network network =
-      options.network ? options.network->network() : explained_network(explanation);
+  const Network network = explanation.costs.network ? explanation.costs.network->network()
+                                                    : explained_network(explanation);
   std::vector<Panel> panels = {
-      times_panel("Time as the planner predicts it", planned_times(options, network))};
+      times_panel("Time as the planner predicts it", planned_times(options, explanation, network))};
   panels.push_back(
       NotePanel{"Simulated with the same costs", options.hosts == 1 ? kOneHost : kHosts});
   add_simulated(panels, explanation, network);

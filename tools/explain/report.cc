@@ -78,7 +78,8 @@ std::string explanation_text(const ExplainOptions& options, const Explanation& e
       text += traffic_text(traffic, explanation.transports);
   }
   if (explanation.synthesized)
-    text += synthesis_text(options.network->network(), *explanation.synthesized, explanation.bytes);
+    text += synthesis_text(explanation.costs.network->network(), *explanation.synthesized,
+                           explanation.bytes);
   if (decision.candidates.size() < 2) return text;
   text += "passed over\n";
   for (size_t i = 1; i < decision.candidates.size(); ++i) {
@@ -127,8 +128,8 @@ std::string explanation_json(const ExplainOptions& options, const Explanation& e
     json["channel"].push_back(entry);
   }
   if (explanation.synthesized)
-    json[name_of(Algorithm::synthesized)] = nlohmann::ordered_json::parse(
-        synthesis_json(options.network->network(), *explanation.synthesized, explanation.bytes));
+    json[name_of(Algorithm::synthesized)] = nlohmann::ordered_json::parse(synthesis_json(
+        explanation.costs.network->network(), *explanation.synthesized, explanation.bytes));
   json["passed_over"] = nlohmann::json::array();
   for (size_t i = 1; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];

@@ -31,8 +31,7 @@ def be_host(name):
     namespaces.make_mounts_private()
     namespaces.mount("proc", "/proc", "proc")
     namespaces.mount("tmpfs", "/dev/shm", "tmpfs")
-    with open("/proc/sys/kernel/hostname", "w", encoding="ascii") as file:
-        file.write(name)
+    namespaces.set_host_name(name)
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(3):
@@ -72,8 +71,7 @@ def name_hosts(folder, pids, addresses):
     namespaces.mount(str(file), "/etc/hosts", "", namespaces.MS_BIND)
     for pid in pids.values():
         network.call("nsenter", "--target", pid, "--mount", "--", "mount", "--bind", file, "/etc/hosts")
-    with open("/proc/sys/kernel/hostname", "w", encoding="ascii") as hostname:
-        hostname.write("head")
+    namespaces.set_host_name("head")
 
 
 def command_of(options, hosts):

@@ -27,6 +27,12 @@ def mount(source, target, kind, flags=0):
         raise Failure(f"{target} cannot be mounted: {os.strerror(ctypes.get_errno())}")
 
 
+def set_host_name(name):
+    """/proc/sys/kernel/hostname may be written by the machine's root alone."""
+    if libc.sethostname(name.encode(), len(name)) != 0:
+        raise Failure(f"the host cannot be called {name}: {os.strerror(ctypes.get_errno())}")
+
+
 def make_mounts_private():
     mount("none", "/", "", MS_REC | MS_PRIVATE)
 
@@ -65,8 +71,8 @@ def start_init(flags, main):
                 os.write(write, str(init).encode())
                 os.close(write)
                 os.waitpid(init, 0)
-        except Failure as failure:
-            os.write(2, f"netlab: {failure}\n".encode())
+        except Exception as error:  # nobody else would tell
+            os.write(2, f"netlab: {error}\n".encode())
         finally:
             os._exit(0)
     os.close(write)

@@ -101,10 +101,10 @@ def parser():
                                      allow_abbrev=False, formatter_class=Format)
     add = result.add_argument
     add("--hosts", type=between(1, shape.HOSTS_MAX), metavar="N", help="how many hosts (default 4)")
-    add("--ranks-per-host", type=between(1, 1024), default=1, metavar="N", help="default 1")
-    add("--nics", type=between(1, 8), default=1, metavar="N",
+    add("--ranks-per-host", type=between(1, 1024), metavar="N", help="default 1")
+    add("--nics", type=between(1, 8), metavar="N",
         help="adapters of each host, each on a network of its own (default 1)")
-    add("--racks", type=between(1, 64), default=1, metavar="N",
+    add("--racks", type=between(1, 64), metavar="N",
         help="the hosts stand in so many racks (default 1), each with an uplink to a core switch")
     add("--uplink", type=rate, metavar="RATE", help="rate of the racks' uplinks (default: no limit)")
     for name, _, read, text in LINK_OPTIONS:
@@ -131,13 +131,15 @@ def read_name(read):
 
 def shape_of(given, complain):
     if given.shape:
-        if given.hosts or given.host or any(getattr(given, name) is not None for name, *_ in LINK_OPTIONS):
-            complain("--shape says all of the network; leave --hosts, --rate and the like out")
+        names = ("hosts", "ranks_per_host", "nics", "racks", "uplink", "host", *(name for name, *_ in LINK_OPTIONS))
+        beside = ["--" + name.replace("_", "-") for name in names if getattr(given, name) not in (None, [])]
+        if beside:
+            complain(f"--shape says all of the network; leave {', '.join(beside)} out")
         return shape.read(given.shape)
-    hosts = given.hosts or 4
-    if given.racks > hosts:
-        complain(f"--racks {given.racks}: there are only {hosts} hosts")
-    if given.uplink is not None and given.racks == 1:
+    hosts, racks = given.hosts or 4, given.racks or 1
+    if racks > hosts:
+        complain(f"--racks {racks}: there are only {hosts} hosts")
+    if given.uplink is not None and racks == 1:
         complain("--uplink needs --racks")
     if given.reorder and not given.delay:
         complain("--reorder needs --delay: a packet overtakes those that are delayed")
@@ -150,7 +152,7 @@ def shape_of(given, complain):
               if getattr(given, name) is not None}
     link = shape.Link(between=(), **fields)
     uplink = dataclasses.replace(link, rate_mbps=given.uplink)
-    return shape.regular(hosts, given.ranks_per_host, given.racks, given.nics, link, uplink, changes)
+    return shape.regular(hosts, given.ranks_per_host or 1, racks, given.nics or 1, link, uplink, changes)
 
 
 def parse(words):

@@ -1,24 +1,24 @@
 #include "tools/bench/rank.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "base/log.h"
 #include "bootstrap/config.h"
 #include "communicator/cost_probe.h"
 #include "job/tuning.h"
+#include "network/job_hosts.h"
 #include "schedule/algorithm.h"
 #include "tools/bench/job.h"
 #include "tools/bench/time_summary.h"
+#include "tools/tune/profile_file.h"
 #include "tools/tune/tune.h"
 #include "topology/topology.h"
 
@@ -81,19 +81,38 @@ std::vector<int> numbers_of(const std::vector<TuningProfile::Host>& hosts) {
   return numbers;
 }
 
+/// Of all calls that are measured: tells of each as it is.
+class Counter {
+ public:
+  /// `prints`: on one rank.
+  Counter(size_t total, bool prints) : total_(total), prints_(prints) {}
+  bool prints() const { return prints_; }
+  void tell(const std::string& text) {
+    ++done_;
+    if (prints_) print(fmt::format("[{} of {}] {}\n", done_, total_, text));
+  }
+  /// What need not be measured.
+  void skip() { ++done_; }
+
+ private:
+  const size_t total_;
+  const bool prints_;
+  size_t done_ = 0;
+};
+
 /// What one job takes: every collective, size and algorithm.
 class JobTuner {
  public:
-  /// `hosts`, `racks`: number of each rank's. `prints`: on one rank.
+  /// `hosts`, `racks`: number of each rank's. `counter` prints, on one rank; it outlives this.
   JobTuner(Communicator& comm, const TuneOptions& options, const std::vector<int>& hosts,
-           const std::vector<int>& racks, bool prints)
+           const std::vector<int>& racks, Counter& counter)
       : comm_(comm),
         options_(options),
         hosts_(hosts),
         racks_(racks),
         rows_(is_one_host_with_rows(hosts) ? rows_of(std::vector<Locality>(hosts.size()))
                                            : std::vector<int>()),
-        prints_(prints),
+        counter_(counter),
         barrier_(plan_barrier(comm)) {}
 
   std::vector<MeasuredTime> run() {
@@ -107,8 +126,9 @@ class JobTuner {
     return times_;
   }
   /// After `run`, where it prints: what calls take without these times, where others are faster.
+  /// Of a schedule that was made for the network no time is saved: it was measured to compare.
   void tell_changes() const {
-    bool any = false;
+    std::string changes, made_slower;
     for (const auto& [call, chosen] : chosen_) {
       const auto& [collective, bytes] = call;
       const MeasuredTime* best = nullptr;
@@ -118,15 +138,20 @@ class JobTuner {
         if (best == nullptr || time.seconds < best->seconds) best = &time;
         if (time.algorithm == chosen) now = &time;
       }
+      if (const auto made = made_.find(call); made != made_.end()) now = &made->second;
       if (now == nullptr || best->seconds > (1 - kWorthTelling) * now->seconds) continue;
-      if (!any) print("\nWhat the profile changes:\n");
-      any = true;
-      print(fmt::format(
+      (chosen == Algorithm::synthesized ? made_slower : changes) += fmt::format(
           "  {} of {}: {} instead of {}, {:.4g} us instead of {:.4g}: {:.0f} % less\n",
           name_of(collective), size_text(bytes), name_of(best->algorithm), name_of(chosen),
-          best->seconds * 1e6, now->seconds * 1e6, 100 * (1 - best->seconds / now->seconds)));
+          best->seconds * 1e6, now->seconds * 1e6, 100 * (1 - best->seconds / now->seconds));
     }
-    if (!any) print("\nThe defaults are the fastest, within 5 %.\n");
+    if (!changes.empty()) print("\nWhat the profile changes:\n" + changes);
+    if (!made_slower.empty())
+      print(
+          "\nWhat would be faster than the schedules that are made for the network as it is "
+          "described (ROPEWALK_NETWORK):\n" +
+          made_slower);
+    if ((changes + made_slower).empty()) print("\nThe defaults are the fastest, within 5 %.\n");
   }
 
  private:
@@ -155,7 +180,10 @@ class JobTuner {
       options.algorithm = Algorithm::automatic;
       options.iterations = 1;
       const BenchResult first = measure_size(comm_, options, barrier_, size);
-      if (first.bytes == bytes_before) continue;  // at least an element a rank
+      if (first.bytes == bytes_before) {  // at least an element a rank
+        counter_.skip();
+        continue;
+      }
       bytes_before = first.bytes;
       chosen_[{collective, first.bytes}] = first.algorithm;
       options.iterations = 0;
@@ -171,33 +199,49 @@ class JobTuner {
     double best_us = 1e300;
     std::string line;
     for (const Algorithm algorithm : left) {
-      options.algorithm = algorithm;
-      const BenchResult result = measure_size(comm_, options, barrier_, size);
-      if (result.wrong > 0)
-        throw Error(ErrorCode::protocol, "tune",
-                    fmt::format("{} by {} gave {} wrong elements", name_of(options.kind.collective),
-                                name_of(algorithm), result.wrong),
-                    "report this, with the output of `ropewalk doctor`");
+      const BenchResult result = measure(options, size, algorithm);
       us[algorithm] = result.median_us;
       best_us = std::min(best_us, result.median_us);
       times_.push_back({options.kind.collective, algorithm, result.bytes, result.median_us * 1e-6});
       line += fmt::format("{} {} {:.4g}", line.empty() ? "" : ",", name_of(algorithm),
                           result.median_us);
     }
-    if (prints_)
-      print(fmt::format("{} of {}, {} ranks:{} us\n", name_of(options.kind.collective),
-                        size_text(size), comm_.size(), line));
+    line += measure_made(options, size);
+    counter_.tell(fmt::format("{} of {}, {} ranks:{} us", name_of(options.kind.collective),
+                              size_text(size), comm_.size(), line));
     std::erase_if(left,
                   [&](Algorithm one) { return us[one] > std::max(kLongUs, kTooSlow * best_us); });
+  }
+
+  /// Where the default is a schedule that was made for the network, whatever its length.
+  std::string measure_made(BenchOptions& options, size_t size) {
+    const std::pair call(options.kind.collective, times_.back().bytes);
+    if (chosen_.at(call) != Algorithm::synthesized) return "";
+    const BenchResult result = measure(options, size, Algorithm::automatic);
+    made_.insert_or_assign(
+        call, MeasuredTime{call.first, result.algorithm, result.bytes, result.median_us * 1e-6});
+    return fmt::format(", {} {:.4g}", name_of(result.algorithm), result.median_us);
+  }
+
+  BenchResult measure(BenchOptions& options, size_t size, Algorithm algorithm) {
+    options.algorithm = algorithm;
+    const BenchResult result = measure_size(comm_, options, barrier_, size);
+    if (result.wrong > 0)
+      throw Error(ErrorCode::protocol, "tune",
+                  fmt::format("{} by {} gave {} wrong elements", name_of(options.kind.collective),
+                              name_of(result.algorithm), result.wrong),
+                  "report this, with the output of `ropewalk doctor`");
+    return result;
   }
 
   Communicator& comm_;
   const TuneOptions& options_;
   const std::vector<int> hosts_, racks_, rows_;
-  const bool prints_;
+  Counter& counter_;
   Plan barrier_;
   std::vector<MeasuredTime> times_;
-  std::map<std::pair<Collective, size_t>, Algorithm> chosen_;  // by the planner
+  std::map<std::pair<Collective, size_t>, Algorithm> chosen_;   // by the planner
+  std::map<std::pair<Collective, size_t>, MeasuredTime> made_;  // where that is synthesized
 };
 
 /// The least of what several probes find; racks only where all find them.
@@ -236,48 +280,32 @@ std::vector<int> jobs_of(const TuneOptions& options, int ranks) {
   return jobs;
 }
 
-/// The profile's file, which takes the place of another only when it is whole.
-class ProfileFile {
- public:
-  /// Throws Error at once where it could not be written.
-  explicit ProfileFile(const std::string& path) : path_(path) {
-    if (path.empty())
-      throw Error(ErrorCode::invalid_argument, "tune", "there is no home to save the profile in",
-                  "name a file with --output");
-    std::error_code ignored;
-    const auto folder = std::filesystem::path(path).parent_path();
-    if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-    file_.open(written_, std::ios::binary);
-    if (!file_) fail();
+/// Which is found by the names of these hosts, in whatever order another job has them. Nothing
+/// where there is none, or it is of other hosts, of which a warning tells.
+std::optional<Network> network_by_names(const std::vector<TuningProfile::Host>& hosts) {
+  const auto described =
+      variable([](const char* name) { return std::getenv(name); }, "ROPEWALK_NETWORK");
+  if (!described || described->empty()) return {};
+  std::vector<std::string> names;  // by rank
+  for (const TuningProfile::Host& host : hosts)
+    names.insert(names.end(), static_cast<size_t>(host.ranks), host.name);
+  try {
+    Network network = network_of_job(find_network(*described, 0), numbers_of(hosts), names);
+    std::set<std::string> distinct(names.begin(), names.end());
+    if (distinct.size() == hosts.size())
+      for (size_t i = 0; i < hosts.size(); ++i) network.hosts[i].name = hosts[i].name;
+    return parse_network(text_of(network));  // as whoever reads the profile will
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    log(LogLevel::warn, 0, "the profile is without the description of the network: {}",
+        error.failure().reason);
+    return {};
   }
-  ~ProfileFile() {
-    std::error_code ignored;
-    if (!done_) std::filesystem::remove(written_, ignored);
-  }
-
-  void write(const TuningProfile& profile) {
-    file_ << text_of(profile);
-    file_.close();
-    std::error_code error;
-    if (file_) std::filesystem::rename(written_, path_, error);
-    if (!file_ || error) fail();
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw Error(ErrorCode::system, "tune", fmt::format("cannot write {}", path_),
-                "name another file with --output");
-  }
-
-  const std::string path_, written_ = fmt::format("{}.{}", path_, getpid());
-  std::ofstream file_;
-  bool done_ = false;
-};
+}
 
 void tell_links(const Costs& found, const Communicator& comm, TuningProfile& profile, bool prints) {
   const LinkCost& link = found.model.inter;
-  if (link.s_per_byte == 0) return;  // over far links nothing is moved, and no rate is known
+  if (link.s_per_byte == 0) return;  // what each transfer costs hides it
   profile.between_hosts = {network_of(comm.transport()), link};
   if (prints) print(fmt::format("between hosts: {}\n", text_of(link)));
   if (found.racks.empty()) return;
@@ -306,9 +334,7 @@ int run_tune_rank(const TuneOptions& options) {
   std::optional<ProfileFile> file;
   if (prints) file.emplace(path);
   const std::vector<int> hosts = numbers_of(profile.hosts);
-  const auto described =
-      variable([](const char* name) { return std::getenv(name); }, "ROPEWALK_NETWORK");
-  if (prints && described) profile.network = find_network(*described, 0);
+  if (prints) profile.network = network_by_names(profile.hosts);
   if (prints)
     print(fmt::format("{} ranks on {} hosts, {}\n", comm->size(), profile.hosts.size(),
                       comm->transport()));
@@ -319,6 +345,7 @@ int run_tune_rank(const TuneOptions& options) {
   }
   Plan together = plan_barrier(*comm);
   std::optional<JobTuner> whole;
+  Counter counter(jobs.size() * options.collectives.size() * options.sizes.size(), prints);
   for (const int ranks : jobs) {
     const bool all = ranks == comm->size();
     const auto part = all ? nullptr : comm->split(comm->rank() < ranks ? 0 : -1);
@@ -327,8 +354,9 @@ int run_tune_rank(const TuneOptions& options) {
       Communicator& job = all ? *comm : *part;
       std::vector<int> racks(found.racks.begin(),
                              found.racks.empty() ? found.racks.end() : found.racks.begin() + ranks);
-      JobTuner tuner(job, options, placed, racks, prints);
+      JobTuner tuner(job, options, placed, racks, counter);
       profile.jobs.push_back({ranks, job.transport(), tuner.run()});
+      if (prints) file->save_part(profile);
       if (all) whole.emplace(std::move(tuner));
     }
     together.start();
@@ -336,7 +364,7 @@ int run_tune_rank(const TuneOptions& options) {
   }
   if (!prints) return 0;
   if (whole) whole->tell_changes();
-  file->write(profile);
+  file->save(profile);
   print(fmt::format(
       "\nSaved as {}; jobs on these hosts {}.\n", path,
       options.output.empty() ? "use it by themselves" : "use it with ROPEWALK_TUNING=" + path));

@@ -27,6 +27,8 @@ struct Adapter {
   int speed_mbps = 0;
 };
 
+using Host = std::vector<Adapter>;
+
 /// False where the driver knows none, or does not answer.
 bool ask_driver(const std::string& interface, void* question) {
   ifreq request{};
@@ -73,8 +75,8 @@ std::optional<Adapter> parse_adapter(std::string_view text) {
   return adapter;
 }
 
-std::vector<Adapter> parse_adapters(const std::string& info) {
-  std::vector<Adapter> adapters;
+Host parse_adapters(const std::string& info) {
+  Host adapters;
   std::istringstream words(info);
   for (std::string word; words >> word;) {
     const auto adapter = parse_adapter(word);
@@ -86,64 +88,118 @@ std::vector<Adapter> parse_adapters(const std::string& info) {
   return adapters;
 }
 
+/// The greatest speed that every host has an adapter of. In another network there may be faster
+/// ones: they are left to whoever routes between them.
+int fastest_of_all(const std::vector<Host>& hosts) {
+  int fastest = std::numeric_limits<int>::max();
+  for (const Host& host : hosts) {
+    int of_host = 0;
+    for (const Adapter& adapter : host) of_host = std::max(of_host, adapter.speed_mbps);
+    fastest = std::min(fastest, of_host);
+  }
+  return fastest;
+}
+
+/// Why `network` carries no data beside others; empty: it may.
+std::string why_unused(const std::vector<Host>& hosts, const std::string& network, int fastest) {
+  size_t without = 0;
+  int slowest = std::numeric_limits<int>::max();
+  std::set<std::string> ips;
+  for (const Host& host : hosts) {
+    const auto count = std::ranges::count(host, network, &Adapter::network);
+    if (count > 1) return "a host has several adapters to it";
+    if (count == 0) {
+      ++without;
+      continue;
+    }
+    const Adapter& adapter = *std::ranges::find(host, network, &Adapter::network);
+    ips.insert(adapter.ip);
+    slowest = std::min(slowest, adapter.speed_mbps);
+  }
+  if (without > 0)
+    return fmt::format("{} of {} hosts ha{} no adapter to it", without, hosts.size(),
+                       without == 1 ? "s" : "ve");
+  if (ips.size() < hosts.size())
+    return "hosts have the same address there, as those of bridges for containers are";
+  if (slowest == fastest) return {};
+  return slowest == 0
+             ? "a host's adapter to it tells no speed"
+             : fmt::format("a host's adapter to it moves {} Mbit/s, others {}", slowest, fastest);
+}
+
 struct SharedNetworks {
   std::vector<std::string> names;
   int speed_mbps = 0;
 };
 
-SharedNetworks find_shared(const std::vector<std::vector<Adapter>>& hosts) {
-  int fastest = 0;
-  for (const auto& host : hosts)
-    for (const Adapter& adapter : host) fastest = std::max(fastest, adapter.speed_mbps);
-  SharedNetworks shared{.names = {}, .speed_mbps = fastest};
-  for (const Adapter& adapter : hosts.front()) {
-    std::set<std::string> ips;
-    for (const auto& host : hosts)
-      for (const Adapter& other : host)
-        if (other.network == adapter.network && other.speed_mbps == fastest) ips.insert(other.ip);
-    const bool is_shared = std::ranges::all_of(hosts, [&](const std::vector<Adapter>& host) {
-      return std::ranges::count(host, adapter.network, &Adapter::network) == 1;
-    });
-    if (is_shared && ips.size() == hosts.size()) shared.names.push_back(adapter.network);
-  }
+SharedNetworks find_shared(const std::vector<Host>& hosts) {
+  SharedNetworks shared{.names = {}, .speed_mbps = fastest_of_all(hosts)};
+  for (const Adapter& adapter : hosts.front())
+    if (why_unused(hosts, adapter.network, shared.speed_mbps).empty())
+      shared.names.push_back(adapter.network);
   if (shared.names.size() < 2) shared.names.clear();
   return shared;
 }
 
 /// Ranks of one host, which as a rule follow each other, tell the same, and count once.
-std::vector<std::vector<Adapter>> parse_hosts(const std::vector<std::string>& infos) {
+std::vector<Host> parse_hosts(const std::vector<std::string>& infos) {
   std::set<std::string> of_hosts;
   for (size_t rank = 0; rank < infos.size(); ++rank)
     if (rank == 0 || infos[rank] != infos[rank - 1]) of_hosts.insert(infos[rank]);
-  std::vector<std::vector<Adapter>> hosts;
+  std::vector<Host> hosts;
   for (const std::string& info : of_hosts) hosts.push_back(parse_adapters(info));
   return hosts;
 }
 
 }  // namespace
 
-std::string adapters_text(const std::string& interface_prefix) {
-  std::string text;
+LocalAdapters find_adapters(const std::string& interface_prefix) {
+  LocalAdapters found;
   std::set<std::string> seen;
   const bool by_name = !interface_prefix.empty();
   for (const auto& local : bootstrap::local_addresses(interface_prefix)) {
     const std::string ip = local.address.ip();
     // 169.254/16 leads to a service processor, or to nothing.
-    if (!local.is_up || local.address.is_loopback() || ip.starts_with("169.254.") ||
-        seen.size() == kStreamsMax)
-      continue;
-    const int speed = speed_mbps(local.interface);
-    if (!by_name && (speed == 0 || is_virtual(local.interface))) continue;
+    if (!local.is_up || local.address.is_loopback() || ip.starts_with("169.254.")) continue;
     if (!seen.insert(local.interface).second) continue;
-    if (!text.empty()) text += ' ';
-    text += fmt::format("{}/{}@{}", ip, local.prefix_bits, speed);
+    const int speed = speed_mbps(local.interface);
+    if (!by_name && is_virtual(local.interface)) {
+      found.passed_over.push_back(
+          fmt::format("{} uses another adapter, or leads to no network", local.interface));
+    } else if (!by_name && speed == 0) {
+      found.speedless.push_back(fmt::format("{} tells no speed", local.interface));
+    } else if (found.counted.size() == kStreamsMax) {
+      found.passed_over.push_back(
+          fmt::format("{} is one more than {}", local.interface, kStreamsMax));
+    } else {
+      found.counted.push_back(
+          fmt::format("{} ({})", local.interface,
+                      speed == 0 ? "of unknown speed" : fmt::format("{} Mbit/s", speed)));
+      if (!found.text.empty()) found.text += ' ';
+      found.text += fmt::format("{}/{}@{}", ip, local.prefix_bits, speed);
+    }
   }
-  return text;
+  return found;
 }
 
 std::vector<std::string> shared_networks(const std::vector<std::string>& infos) {
   const auto hosts = parse_hosts(infos);
   return hosts.size() < 2 ? std::vector<std::string>() : find_shared(hosts).names;
+}
+
+std::vector<std::string> unused_networks(const std::vector<std::string>& infos) {
+  const auto hosts = parse_hosts(infos);
+  const auto has_one = [](const Host& host) { return host.size() < 2; };
+  if (hosts.size() < 2 || std::ranges::all_of(hosts, has_one)) return {};
+  std::set<std::string> networks;
+  for (const Host& host : hosts)
+    for (const Adapter& adapter : host) networks.insert(adapter.network);
+  std::vector<std::string> told;
+  const int fastest = fastest_of_all(hosts);
+  for (const std::string& network : networks)
+    if (const std::string why = why_unused(hosts, network, fastest); !why.empty())
+      told.push_back(fmt::format("{}: {}", network, why));
+  return told;
 }
 
 double host_bytes_per_s(const std::vector<std::string>& infos) {

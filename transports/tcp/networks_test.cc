@@ -49,6 +49,40 @@ TEST(SharedNetworks, AreNoneWhereAnotherAdapterIsFaster) {
             Texts());
 }
 
+// One host's card kept all from two networks of theirs.
+TEST(SharedNetworks, HeedNoFasterAdapterThatSomeHostLacks) {
+  const Texts infos = {"10.1.0.1/16@25000 10.2.0.1/16@25000 10.3.0.1/31@100000",
+                       "10.1.0.2/16@25000 10.2.0.2/16@25000",
+                       "10.1.0.3/16@25000 10.2.0.3/16@25000"};
+  EXPECT_EQ(shared_networks(infos), (Texts{"10.1.0.0/16", "10.2.0.0/16"}));
+  EXPECT_EQ(unused_networks(infos), (Texts{"10.3.0.0/31: 2 of 3 hosts have no adapter to it"}));
+  EXPECT_EQ(host_bytes_per_s(infos), 6250e6);
+  // Nor that it has a faster one to the same network.
+  EXPECT_EQ(shared_networks(
+                {"10.1.0.1/16@100000 10.2.0.1/16@25000", "10.1.0.2/16@25000 10.2.0.2/16@25000"}),
+            (Texts{"10.1.0.0/16", "10.2.0.0/16"}));
+}
+
+TEST(UnusedNetworks, AreToldWithTheReason) {
+  EXPECT_EQ(unused_networks({"10.9.0.1/16@1000 10.1.0.1/16@25000",
+                             "10.9.0.2/16@1000 "
+                             "10.1.0.2/16@25000"}),
+            (Texts{"10.9.0.0/16: a host's adapter to it moves 1000 Mbit/s, others 25000"}));
+  EXPECT_EQ(unused_networks({"10.1.0.1/16@100 10.2.0.1/16@100", "10.1.0.2/16@100"}),
+            (Texts{"10.2.0.0/16: 1 of 2 hosts has no adapter to it"}));
+  EXPECT_EQ(
+      unused_networks({"10.1.0.1/16@100 172.17.0.1/16@100", "10.1.0.2/16@100 172.17.0.1/16@100"}),
+      (Texts{"172.17.0.0/16: hosts have the same address there, as those of bridges for "
+             "containers are"}));
+  EXPECT_EQ(unused_networks({"10.1.0.1/16@100 10.1.0.3/16@100", "10.1.0.2/16@100"}),
+            (Texts{"10.1.0.0/16: a host has several adapters to it"}));
+  EXPECT_EQ(unused_networks({"10.1.0.1/16@0 10.2.0.1/16@100", "10.1.0.2/16@0 10.2.0.2/16@100"}),
+            (Texts{"10.1.0.0/16: a host's adapter to it tells no speed"}));
+  EXPECT_EQ(unused_networks({"10.1.0.1/16@100 10.2.0.1/16@100", "10.1.0.2/16@100 10.2.0.2/16@100"}),
+            Texts());
+  EXPECT_EQ(unused_networks({"10.1.0.1/16@100", "10.2.0.2/16@100"}), Texts());
+}
+
 TEST(SharedNetworks, LeaveBridgesOut) {
   EXPECT_EQ(shared_networks(
                 {"10.1.0.1/16@10000 172.17.0.1/16@10000", "10.1.0.2/16@10000 172.17.0.1/16@10000"}),
@@ -83,10 +117,10 @@ TEST(HostRate, IsThatOfTheSlowestHost) {
   EXPECT_EQ(host_bytes_per_s({"10.1.0.1/16@1000", ""}), 0);
 }
 
-TEST(AdaptersText, IsReadAgain) {
-  const std::string text = adapters_text("");
+TEST(LocalAdapters, AreReadAgain) {
+  const std::string text = find_adapters("").text;
   EXPECT_NO_THROW(shared_networks({text, ""})) << text;
-  EXPECT_THROW(adapters_text("no-such-interface"), Error);
+  EXPECT_THROW(find_adapters("no-such-interface"), Error);
 }
 
 // A put of which the socket took a part went on as a shorter piece than its header said where the

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "bootstrap/config.h"
 #include "transports/tcp/networks.h"
 #include "transports/tcp/tcp_transport.h"
 
@@ -20,19 +22,40 @@ int streams_of(int asked, size_t networks, int size) {
   return asked > 0 ? asked : std::clamp(static_cast<int>(networks), 1, most);
 }
 
+constexpr std::string_view kNameAdvice =
+    "ROPEWALK_SOCKET_IFNAME names adapters that are to carry data side by side, whatever they tell";
+/// Of what is told of networks.
+constexpr size_t kLinesMax = 16;
+
+/// For rank 0: which networks carry data side by side, and why others do not.
+void log_networks(const std::vector<std::string>& networks, const std::vector<std::string>& infos,
+                  const tcp::LocalAdapters& adapters) {
+  if (!networks.empty())
+    log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
+        fmt::join(networks, ", "));
+  const std::vector<std::string> unused = tcp::unused_networks(infos);
+  for (size_t i = 0; i < std::min(unused.size(), kLinesMax); ++i)
+    log(LogLevel::info, 0, "tcp: no data goes beside others through {}", unused[i]);
+  if (unused.size() > kLinesMax)
+    log(LogLevel::info, 0, "tcp: nor through {} more", unused.size() - kLinesMax);
+  if (adapters.counted.size() + adapters.speedless.size() < 2) return;
+  for (const std::string& one : adapters.speedless)
+    log(LogLevel::info, 0, "tcp: no data goes beside others through {}; {}", one, kNameAdvice);
+}
+
 TransportOffer find(const Config& config, int rank, int size) {
   TransportOffer offer;
+  tcp::LocalAdapters adapters;
   try {
-    offer.info = tcp::adapters_text(config.socket_ifname);
+    adapters = tcp::find_adapters(config.socket_ifname);
+    offer.info = adapters.text;
   } catch (const Error&) {  // to join says so
   }
   offer.make = [rank, size, streams = config.tcp_streams, silence_max = config.link_timeout,
-                secure = config.secure](const std::vector<std::string>& infos,
-                                        SocketSource& sockets) {
+                secure = config.secure, adapters = std::move(adapters)](
+                   const std::vector<std::string>& infos, SocketSource& sockets) {
     const std::vector<std::string> networks = tcp::shared_networks(infos);
-    if (rank == 0 && !networks.empty())
-      log(LogLevel::info, 0, "tcp: hosts share {} networks: {}", networks.size(),
-          fmt::join(networks, ", "));
+    if (rank == 0) log_networks(networks, infos, adapters);
     sockets.use_networks(networks);
     return std::make_unique<TcpTransport>(
         rank, size, sockets,
@@ -60,6 +83,30 @@ size_t find_spread_bytes_min(const PeerTable& ranks, int tcp_streams) {
       streams_of(tcp_streams, networks, static_cast<int>(ranks.size())));
 }
 
+/// Of a machine with several adapters.
+std::vector<Diagnosis> diagnose() {
+  tcp::LocalAdapters adapters;
+  try {
+    adapters = tcp::find_adapters(config_from_environment().socket_ifname);
+  } catch (const Error&) {
+    return {};  // of interfaces others tell
+  }
+  const size_t count = adapters.counted.size();
+  if (count + adapters.speedless.size() < 2) return {};
+  const std::string counted =
+      count == 0 ? "none may carry data beside others"
+                 : fmt::format("{} {}", fmt::join(adapters.counted, ", "),
+                               count == 1 ? "carries all"
+                                          : "carry data side by side to hosts that share their "
+                                            "networks, where they are the fastest there");
+  std::vector<std::string> others = adapters.speedless;
+  others.insert(others.end(), adapters.passed_over.begin(), adapters.passed_over.end());
+  return {
+      {adapters.speedless.empty() ? Severity::ok : Severity::warn, "adapters of tcp",
+       fmt::format("{}{}{}", counted, others.empty() ? "" : "; not so: ", fmt::join(others, ", ")),
+       adapters.speedless.empty() ? std::string() : std::string(kNameAdvice)}};
+}
+
 }  // namespace
 
 const TransportProvider& tcp_provider() {
@@ -68,7 +115,8 @@ const TransportProvider& tcp_provider() {
                                              .seals = true,
                                              .find = find,
                                              .find_rate = find_rate,
-                                             .find_spread_bytes_min = find_spread_bytes_min};
+                                             .find_spread_bytes_min = find_spread_bytes_min,
+                                             .diagnose = diagnose};
   return provider;
 }
 

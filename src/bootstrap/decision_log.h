@@ -36,7 +36,7 @@ class DecisionLog {
   }
 
  private:
-  std::map<int, uint32_t> last_with_;  // by member: the last decision that it is in; 0: none
+  std::map<int, uint32_t> last_with_;       // by member: the last decision that it is in; 0: none
   std::map<uint32_t, Decision> decisions_;  // by instance
 };
 

@@ -300,8 +300,7 @@ class NextEpoch {
   Impl& old_;
   const char* const operation_;
   const bool admits_;
-  /// With newcomers it is tried once: where one of them does not come the others wait again.
-  bool asks_newcomers_;
+  bool asks_newcomers_;  // once: where one of them does not come the others wait again
   const int64_t begun_ns_, deadline_ns_;
   std::shared_ptr<World> world_;
   std::vector<int> members_;  // agreed upon last

@@ -139,6 +139,7 @@ typedef struct rw_comm_handle* rw_comm;
 typedef struct rw_work_handle* rw_work;
 typedef struct rw_plan_handle* rw_plan;
 typedef struct rw_rendezvous_handle* rw_rendezvous;
+typedef struct rw_stop_handle* rw_stop;
 
 typedef enum rw_switch RW_AS_INT { RW_DEFAULT, RW_ON, RW_OFF } rw_switch;
 
@@ -159,6 +160,8 @@ typedef struct rw_options {
   int progress_cpu;
   rw_switch elastic, join_running, tie_breaker;
   int quorum_min;
+  int64_t admission_timeout_ns;
+  rw_stop stop;  // ends joining; may be freed meanwhile
 } rw_options;
 
 // `options` may be NULL.
@@ -167,6 +170,11 @@ rw_status rw_comm_create(const rw_options* options, rw_comm* comm);
 // was made of it may be freed later.
 rw_status rw_comm_free(rw_comm comm);
 rw_status rw_comm_leave(rw_comm comm);
+
+// What ends rw_comm_create and rw_join in another thread, whatever they wait for, with RW_ABORTED.
+rw_status rw_stop_create(rw_stop* stop);
+rw_status rw_stop_request(rw_stop stop);
+rw_status rw_stop_free(rw_stop stop);
 
 rw_status rw_comm_rank(rw_comm comm, int* rank);
 rw_status rw_comm_size(rw_comm comm, int* size);

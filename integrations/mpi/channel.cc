@@ -63,6 +63,7 @@ void complain(const char* what, const std::exception& error) {
 
 std::unique_ptr<Communicator> join(int rank, int size) {
   Options common;
+  common.elastic = false;  // an MPI's ranks are there from the start
   if (getenv("ROPEWALK_TIMEOUT") == nullptr) common.timeout = kForever;
   if (getenv("ROPEWALK_JOIN_TIMEOUT") == nullptr) common.join_timeout = kJoinTimeout;
   std::optional<Rendezvous> rendezvous;

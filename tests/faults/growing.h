@@ -43,16 +43,23 @@ class Growing : public ::testing::TestWithParam<std::string> {
     });
   }
 
+  Options newcomers_options() const {
+    Options options;
+    options.coordinator = address_;
+    options.transport = GetParam();
+    options.key = "growing";
+    options.join_running = true;
+    options.timeout = std::chrono::seconds(20);
+    return options;
+  }
+
   /// `body` in a thread, once it has been admitted.
   std::future<void> start_newcomer(const std::function<void(Communicator&)>& body,
                                    const std::string& key = "growing",
                                    const std::string& coordinator = {}) {
-    Options options;
-    options.coordinator = coordinator.empty() ? address_ : coordinator;
-    options.transport = GetParam();
+    Options options = newcomers_options();
+    if (!coordinator.empty()) options.coordinator = coordinator;
     options.key = key;
-    options.join_running = true;
-    options.timeout = std::chrono::seconds(20);
     return std::async(std::launch::async, [body, options] {
       const auto comm = Communicator::create(options);
       body(*comm);

@@ -338,6 +338,7 @@ rw_status rw_sgd_sum_and_normalize_gradients(rw_sgd sgd, const rw_tensor* gradie
                                              int* contributors);
 rw_status rw_sgd_synchronize_parameters(rw_sgd sgd, const rw_tensor* parameters, size_t count);
 rw_status rw_sgd_resume(rw_sgd sgd, rw_comm next, const rw_tensor* parameters, size_t count);
+rw_status rw_sgd_declare_state(rw_sgd sgd);
 rw_status rw_sgd_free(rw_sgd sgd);
 
 rw_status rw_ea_create(rw_comm comm, rw_type type, int tau, double alpha, rw_ea* ea);
@@ -345,6 +346,7 @@ rw_status rw_ea_average_parameters(rw_ea ea, const rw_tensor* parameters, size_t
 rw_status rw_ea_synchronize_center(rw_ea ea, const rw_tensor* parameters, size_t count);
 rw_status rw_ea_synchronize_parameters(rw_ea ea, const rw_tensor* parameters, size_t count);
 rw_status rw_ea_resume(rw_ea ea, rw_comm next, const rw_tensor* parameters, size_t count);
+rw_status rw_ea_declare_state(rw_ea ea);
 rw_status rw_ea_free(rw_ea ea);
 
 typedef struct rw_async_ea_options {
@@ -366,6 +368,7 @@ rw_status rw_async_ea_center(rw_async_ea ea, const rw_tensor* center, size_t cou
 rw_status rw_async_ea_serve(rw_async_ea ea);
 rw_status rw_async_ea_resume(rw_async_ea ea, rw_comm next, const rw_tensor* parameters,
                              size_t count, size_t* unsure);
+rw_status rw_async_ea_declare_state(rw_async_ea ea);
 rw_status rw_async_ea_leave(rw_async_ea ea);
 rw_status rw_async_ea_abort(rw_async_ea ea, const char* reason);
 rw_status rw_async_ea_free(rw_async_ea ea);  // as rw_async_ea_leave
@@ -375,10 +378,10 @@ typedef struct rw_membership {
   int epoch, rank, ranks;
 } rw_membership;
 
-// `timeout_ns` of 0: 30 s.
+// `timeout_ns` of 0: 30 s. `has_state`: of a newcomer whose parameters are of a checkpoint.
 rw_status rw_elastic_ea_create(rw_comm comm, rw_type type, int tau, double alpha,
                                const rw_tensor* parameters, size_t count, int64_t timeout_ns,
-                               rw_elastic_ea* ea);
+                               bool has_state, rw_elastic_ea* ea);
 rw_status rw_elastic_ea_average_parameters(rw_elastic_ea ea, const rw_tensor* parameters,
                                            size_t count, bool* exchanged);
 rw_status rw_elastic_ea_steps(rw_elastic_ea ea, uint64_t* steps);

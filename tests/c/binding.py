@@ -50,7 +50,7 @@ class Job:
             self.made("rw_rendezvous_create", None, True), self.made("rw_stop_create"),
             self.made("rw_state_sync_start", comm, self.buffer, 1, 0, 0, 0), self.made("rw_sgd_create", comm, float32),
             self.made("rw_ea_create", comm, float32, 1, 0.5), self.made("rw_async_ea_create", comm, float32, 1, .5, None),
-            self.made("rw_elastic_ea_create", own, float32, 1, 0.5, self.tensor, 1, 0),
+            self.made("rw_elastic_ea_create", own, float32, 1, 0.5, self.tensor, 1, 0, False),
             self.made("rw_partial_create", comm, 1, float32)]))
 
     def argument(self, name, clang_type, handles):

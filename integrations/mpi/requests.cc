@@ -18,6 +18,7 @@ namespace {
 
 /// Between two looks at what the MPI has to move, while a thread waits for one of these.
 constexpr std::chrono::microseconds kPause{100};
+constexpr int kLooks = 20;  // before the first pause
 
 /// A nonblocking one is owned by the MPI's request from its start on: `free_operation`. A
 /// persistent one until the program frees it.
@@ -119,7 +120,8 @@ bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
     if (!(pause.count() > 0 ? work.wait_for(pause) : work.test())) return false;
     operation->prepared->finish();
     operation->status = MPI_SUCCESS;
-  } catch (const Error& error) {
+  } catch (const Error& caught) {
+    const Error& error = operation->prepared->told_of(caught);
     print_failure(operation->ranks, error.what());
     operation->status = error_class_of(error);
   }
@@ -128,7 +130,10 @@ bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
   return true;
 }
 
+/// A short call ends while it is looked at; a pause gives the CPU away.
 void wait_for(MPI_Request request) {
+  for (int look = 0; look < kLooks; ++look)
+    if (has_ended(request, {})) return;
   while (!has_ended(request, kPause)) progress_mpi();
 }
 

@@ -127,6 +127,7 @@ void Control::prepare(int64_t now_ns) {
     if (*registrar) (*registrar)->prepare(set_, now_ns);
   if (monitor_.failure() == nullptr) {
     if (coordinator_dial_ && is_dialing_local_) set_.wake_at(local_until_ns_);
+    if (coordinator_dial_ && leader_until_ns_ != 0) set_.wake_at(leader_until_ns_);
     if (local_registrar_ && registration_ && gathered_ > 0) set_.wake_at(gathered_until_ns());
     if (coordinator_dial_) coordinator_dial_->prepare(set_);
     if (registration_) registration_->prepare(set_);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -192,7 +193,7 @@ void Control::advance_coordinator_dial(int64_t now_ns) {
   }
   const bool is_dialing_leader = leader_until_ns_ != 0;
   if (is_dialing_leader &&
-      (is_refused || coordinator_dial_->is_pausing() || now_ns >= leader_until_ns_)) {
+      (is_refused || coordinator_dial_->rounds() > 0 || now_ns >= leader_until_ns_)) {
     log(LogLevel::info, setup_.rank, "rank {} does not take this rank ({})", leader_,
         coordinator_dial_->why());
     leader_until_ns_ = 0;
@@ -227,7 +228,7 @@ void Control::join_at_registrar(ConnectedSocket socket, int64_t now_ns) {
   PeerRecord record = setup_.record;
   if (!is_through_local_) {
     tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
-    coordinator_seen_from_ = local_address(socket.fd.get());
+    if (!is_through_leader_) coordinator_seen_from_ = local_address(socket.fd.get());
     prefer(record.addresses, coordinator_seen_from_);
   }
   registrar_text_ = is_through_local_    ? fmt::format("the local registrar (pid {} of this host)",
@@ -385,8 +386,8 @@ void Control::take_records(const Frame& frame) {
   if (is_complete && !is_same_record(table_[static_cast<size_t>(setup_.rank)], setup_.record))
     return fail(
         ErrorCode::protocol,
-        "this rank's record was changed on the way to rank 0, by rank 0 or the rank of this "
-        "host through which it has joined",
+        fmt::format("this rank's record was changed on the way to rank 0, by rank 0{}",
+                    is_through_other() ? " or " + registrar_text_ : ""),
         kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
   if (came.frame) tree_.flood(*came.frame, own_parent());
@@ -437,6 +438,11 @@ void Control::check_join_deadline(int64_t now_ns) {
   if (coordinator_dial_) {
     const std::string& at = setup_.coordinator_text;
     const std::string& other_job = coordinator_dial_->other_job();
+    if (leader_ >= 0)
+      return late(fmt::format("rank 0 at {} sent this rank to rank {}, and neither took it {} ({})",
+                              at, leader_, limit, coordinator_dial_->why()),
+                  fmt::format("look at the output of rank {}, and at rank 0's", leader_),
+                  {0, leader_});
     if (coordinator_dial_->found_job())
       return late(fmt::format("rank 0 at {} did not take this rank {} ({})", at, limit,
                               coordinator_dial_->why()),
@@ -449,14 +455,22 @@ void Control::check_join_deadline(int64_t now_ns) {
         {0});
   }
   if (registrar_ && !registrar_->complete()) {
-    const std::vector<int> missing = registrar_->missing();
+    std::vector<int> missing = registrar_->missing();
+    const std::string ranks = fmt::format("{}", fmt::join(missing, ", "));
     std::string advice = "look at those ranks' own output: were they started, can they reach ";
     advice += setup_.coordinator_text + "?";
     if (acceptor_.refused() > 0)
       advice += fmt::format(" {} connections were refused, the last from {}", acceptor_.refused(),
                             acceptor_.last_refused());
-    return late(fmt::format("rank {} never came {}", fmt::join(missing, ", "), limit), advice,
-                missing);
+    std::set<int> leaders;
+    for (const int rank : missing)
+      if (const int leader = registrar_->leader_of(rank); leader >= 0) leaders.insert(leader);
+    if (!leaders.empty()) {
+      advice += fmt::format(" Some of them were to join through rank {}, which may be stuck",
+                            fmt::join(leaders, ", "));
+      missing.insert(missing.end(), leaders.begin(), leaders.end());
+    }
+    return late(fmt::format("rank {} never came {}", ranks, limit), advice, missing);
   }
   if (registration_ && !session_key_)
     return late(

@@ -15,7 +15,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   if (static_cast<int>(hello.to) == setup_.rank || is_for_rank_0) {
     if (hello.purpose == Purpose::join) {
       result = judge_join(incoming);
-      const bool is_first = came_.insert(hello.from).second;
+      const bool was_redirected = registrar_ && from < setup_.size && registrar_->leader_of(from) >= 0;
+      const bool is_first = came_.insert(hello.from).second || was_redirected;
       if (is_first && closing_since_ns_ != 0) closing_since_ns_ = now_ns;
     }
     if (hello.purpose == Purpose::tree) result = judge_tree(incoming);

@@ -90,6 +90,56 @@ TEST(Redirect, RankZeroHasConnectionsForGroupsNotForHosts) {
   watch.join();
 }
 
+/// Joins at rank 0 itself, as a rank that nobody can reach; `behind` is sent at once with that.
+FrameStream join_unreachable(const TestJob& job, int rank, const Bytes& behind = {}) {
+  start_cryptography();
+  Hello hello;
+  hello.from = static_cast<uint32_t>(rank);
+  Dialer dialer({*numeric_address(job.coordinator())}, hello, job_key(job.config.job_key.text()));
+  const MonotonicClock clock;
+  PollSet set;
+  while (dialer.state() == Dialer::State::working) {
+    set.clear();
+    dialer.prepare(set);
+    set.wait(clock.now_ns());
+    dialer.advance(set, clock.now_ns());
+  }
+  EXPECT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
+  FrameStream stream(dialer.take());
+  PeerRecord record;
+  record.rank = rank;
+  record.host_name = record.host_id = "unreachable";
+  record.addresses = {"127.0.0.1:1"};
+  stream.send(frame(Join{kManyRanks, {{120'000, record}}}));
+  if (!behind.empty()) stream.send(behind);
+  stream.flush();
+  return stream;
+}
+
+// Rank 0 passed over all that came after the join.
+TEST(Redirect, AFailureBehindARedirectedJoinIsHeard) {
+  constexpr int kFailing = kManyRanks - 1;
+  TestJob job(kManyRanks);
+  job.config.timeout = 120s;
+  const Hosts hosts(job);
+  std::thread failing([&] {
+    EXPECT_TRUE(wait_until([&] { return hosts.connections() >= kManyGroups * kManyHosts - 1; }));
+    std::this_thread::sleep_for(200ms);  // its group has joined
+    JobFailure failure{{ErrorCode::exhausted, "test", "it has no memory", "", kFailing}, 0};
+    const FrameStream stream =
+        join_unreachable(job, kFailing, frame(Signed<JobFailure>{failure, {}}));
+    std::this_thread::sleep_for(500ms);
+  });
+  const auto errors = run_world_ranks(kManyRanks, [&](int rank) {
+    if (rank != kFailing) World::join(hosts.identity(rank), job.config, {})->leave();
+  });
+  failing.join();
+  for (int rank = 0; rank < kFailing; ++rank) {
+    ASSERT_TRUE(errors[static_cast<size_t>(rank)]) << rank;
+    EXPECT_EQ(errors[static_cast<size_t>(rank)]->code(), ErrorCode::exhausted) << rank;
+  }
+}
+
 // Nothing listens where it says that it does: others of its group join at rank 0, after all.
 TEST(Redirect, ARankThatCannotBeReachedIsDoneWithout) {
   constexpr int kUnreachable = kManyRanks - kJoinGroupMin + 1;  // of the last group
@@ -99,26 +149,7 @@ TEST(Redirect, ARankThatCannotBeReachedIsDoneWithout) {
   const Hosts hosts(job);
   std::atomic<bool> has_joined{false};
   std::thread unreachable([&] {
-    start_cryptography();
-    Hello hello;
-    hello.from = kUnreachable;
-    Dialer dialer({*numeric_address(job.coordinator())}, hello, job_key(job.config.job_key.text()));
-    const MonotonicClock clock;
-    PollSet set;
-    while (dialer.state() == Dialer::State::working) {
-      set.clear();
-      dialer.prepare(set);
-      set.wait(clock.now_ns());
-      dialer.advance(set, clock.now_ns());
-    }
-    ASSERT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
-    FrameStream stream(dialer.take());
-    PeerRecord record;
-    record.rank = kUnreachable;
-    record.host_name = record.host_id = "unreachable";
-    record.addresses = {"127.0.0.1:1"};
-    stream.send(frame(Join{kManyRanks, {{120'000, record}}}));
-    stream.flush();
+    const FrameStream stream = join_unreachable(job, kUnreachable);
     has_joined = true;
     EXPECT_TRUE(wait_until([&] { return hosts.connections() > kOthers + kManyHosts; }))
         << "no rank has come again";

@@ -30,7 +30,7 @@ Registrar::Registrar(PeerTable& table, int own, int64_t deadline_ns, JobMonitor&
       monitor_(monitor),
       statements_(statements),
       come_(table.size()),
-      redirected_(table.size()) {
+      leaders_(table.size(), -1) {
   assert(own >= 0 && static_cast<size_t>(own) < table.size());
   assert(table[static_cast<size_t>(own)].rank == own);
 }
@@ -59,6 +59,9 @@ void Registrar::advance(const PollSet& set, int64_t now_ns) {
     if (!is_watched(entry, now_ns)) continue;
     for (const Frame& frame : entry.stream.advance(set)) handle(entry, frame, now_ns);
     if (entry.stream.is_open()) continue;
+    // Those that came through it come again, to hear why.
+    for (const int rank : entry.ranks)
+      if (rank != static_cast<int>(entry.from)) come_[static_cast<size_t>(rank)] = false;
     if (entry.stream.forged()) {
       fail(ErrorCode::protocol,
            fmt::format("rank {} at {}: {}", entry.from, entry.source, entry.stream.why()),
@@ -88,7 +91,7 @@ void Registrar::tell_missing(int64_t now_ns) {
 }
 
 void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
-  if (entry.is_redirected) return;
+  if (entry.is_redirected && frame.type == FrameType::join) return;
   if (frame.type == FrameType::join) {
     auto join = decode<Join>(frame.payload);
     if (!join) note_came(entry.from);
@@ -96,10 +99,15 @@ void Registrar::handle(Entry& entry, const Frame& frame, int64_t now_ns) {
       for (const Joiner& joiner : join->joiners)
         note_came(static_cast<uint32_t>(joiner.record.rank));
     if (monitor_.failure() != nullptr) return;  // it has been told
+    // Where its leader did not take it, or is gone, it comes again.
+    if (join && entry.ranks.empty() && entry.from < table_.size() && leaders_[entry.from] >= 0)
+      unfit_leaders_.insert(leaders_[entry.from]);
     if (const Entry* leader = join ? leader_for(entry, *join) : nullptr) {
       log(LogLevel::debug, own_, "rank {} at {} is to join through rank {}", entry.from,
           entry.source, leader->from);
-      redirected_[entry.from] = entry.is_redirected = true;
+      entry.is_redirected = true;
+      leaders_[entry.from] = static_cast<int>(leader->from);
+      come_[entry.from] = false;  // it comes there
       return entry.stream.send(bootstrap::frame(Redirect{table_[leader->from]}));
     }
     if (join) return enroll(entry, std::make_shared<const Join>(std::move(*join)), now_ns);
@@ -122,14 +130,14 @@ const Registrar::Entry* Registrar::leader_for(const Entry& entry, const Join& jo
   const bool is_sound = join.size == table_.size() && join.joiners.size() == 1 &&
                         entry.from < table_.size() &&
                         join.joiners[0].record.rank == static_cast<int>(entry.from);
-  // Where that one did not take it, or is gone, it comes again.
-  const bool is_first = entry.ranks.empty() && is_sound && !redirected_[entry.from];
+  const bool is_first = entry.ranks.empty() && is_sound && leaders_[entry.from] < 0;
   if (is_local() || complete() || !is_first || entries_.size() <= kDirectJoinsMax) return nullptr;
   const auto group_of = [this](uint32_t rank) {
     return join_group(static_cast<int>(rank), size());
   };
   const auto leader = std::ranges::find_if(entries_, [&](const Entry& other) {
     return other.has(static_cast<int>(other.from)) && other.stream.is_open() &&
+           !unfit_leaders_.contains(static_cast<int>(other.from)) &&
            group_of(other.from) == group_of(entry.from);
   });
   return leader == entries_.end() || leader->from == entry.from ? nullptr : &*leader;

@@ -51,6 +51,8 @@ class Registrar {
   bool complete() const { return joined_ == table_.size(); }
   /// Whether the Join of every rank but those has come, at whatever time.
   bool all_have_come_but(const std::set<int>& ended) const;
+  /// Rank 0's: whom it has sent that rank to; -1: to nobody.
+  int leader_of(int rank) const { return leaders_[static_cast<size_t>(rank)]; }
   std::vector<int> missing() const;
   /// The earliest deadline of any rank that has joined, less a little, so that rank 0's answer
   /// reaches it in time.
@@ -102,7 +104,7 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void note_came(uint32_t rank);
-  /// Rank 0's: the rank through which the one that sends this, its first, is to join; null where it
+  /// Rank 0's: the connection of the rank through which the one that sends this, its first, is to join; null where it
   /// joins here.
   const Entry* leader_for(const Entry& entry, const Join& join) const;
   void enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns);
@@ -131,7 +133,8 @@ class Registrar {
   std::list<Entry> entries_;
   std::vector<Joined> joined_here_;  // a local registrar's
   std::vector<bool> come_;           // ranks whose Join has come
-  std::vector<bool> redirected_;     // ranks that were sent to another, once
+  std::vector<int> leaders_;         // by rank: whom it was sent to, once; else -1
+  std::set<int> unfit_leaders_;      // from whom a rank has come back
 };
 
 }  // namespace ropewalk::bootstrap

@@ -64,17 +64,13 @@ PeerRecord make_record(const JobIdentity& identity, const Config& config,
   return record;
 }
 
-/// Rank 0 holds a descriptor for each rank that joins there: one of each group at least. Where more
-/// are on hosts of their own it finds out later.
+/// Rank 0 holds a descriptor for each rank that joins there: one of each group at least, and of
+/// those that come first kDirectJoinsMax.
 void check_descriptor_limit(const JobIdentity& identity) {
   constexpr rlim_t kOthers = 64;  // half of them for the program
   const auto needed = static_cast<rlim_t>(join_group(identity.size, identity.size)) + kOthers;
   raise_descriptor_limit();
   const rlimit limit = descriptor_limits();
-  const rlim_t most = static_cast<rlim_t>(identity.size) + kOthers;
-  if (identity.rank == 0 && needed <= limit.rlim_cur && limit.rlim_cur < most)
-    log(LogLevel::info, 0, "{} files may be open; if each rank is on a host of its own, {} will be",
-        limit.rlim_cur, most);
   if (identity.rank != 0 || limit.rlim_cur >= needed) return;
   fail(ErrorCode::exhausted, 0,
        fmt::format("{} ranks need {} open files at rank 0; the limit is {}", identity.size, needed,

@@ -126,6 +126,7 @@ class Control {
   void admit(AuthenticatedSocket& incoming, int64_t now_ns);
   HandshakeResult judge_join(const AuthenticatedSocket& incoming);
   HandshakeResult judge_tree(const AuthenticatedSocket& incoming) const;
+  void link(int peer, ConnectedSocket socket, int64_t now_ns);
   void advance_new_parent(int64_t now_ns);
   void advance_host_probe(int64_t now_ns);
   void advance_bypass(int64_t now_ns);
@@ -154,7 +155,6 @@ class Control {
   void follow_redirect(const Frame& frame, int64_t now_ns);
   void send_joined(std::vector<Registrar::Joined> joined, int64_t now_ns);
   void advance_parent_dial(int64_t now_ns);
-  void link(int peer, ConnectedSocket socket, int64_t now_ns);
   void handle_join_frame(int peer, const Frame& frame);
   void take_records(const Frame& frame);
   void pass_on_readiness(int64_t now_ns);

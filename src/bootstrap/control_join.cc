@@ -339,18 +339,6 @@ void Control::advance_parent_dial(int64_t now_ns) {
   parent_dial_.reset();
 }
 
-/// With a neighbour in the tree. A child gets the records that have come so far; from the parent
-/// none has come yet.
-void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
-  tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
-  tree_.add(peer, std::move(socket), now_ns);
-  if (is_joined_) {
-    for (const auto& [rank, told] : newcomers_told_) tree_.send(peer, told);
-    return part_control_.greet(peer);
-  }
-  for (const auto& sent : record_frames_) tree_.send(peer, *sent);
-}
-
 void Control::handle_join_frame(int peer, const Frame& frame) {
   const bool from_parent = peer == own_parent();
   const FrameType type = frame.type;
@@ -384,11 +372,10 @@ void Control::take_records(const Frame& frame) {
                 fmt::format("{} has changed records of other ranks", tree_.describe(own_parent())),
                 kForgerAdvice, own_parent());
   if (is_complete && !is_same_record(table_[static_cast<size_t>(setup_.rank)], setup_.record))
-    return fail(
-        ErrorCode::protocol,
-        fmt::format("this rank's record was changed on the way to rank 0, by rank 0{}",
-                    is_through_other() ? " or " + registrar_text_ : ""),
-        kForgerAdvice, registrar_rank());
+    return fail(ErrorCode::protocol,
+                fmt::format("this rank's record was changed on the way to rank 0, by rank 0{}",
+                            is_through_other() ? " or " + registrar_text_ : ""),
+                kForgerAdvice, registrar_rank());
   if (is_complete) statements_.trust_table();
   if (came.frame) tree_.flood(*came.frame, own_parent());
   if (!children_not_ready_.empty()) record_frames_.push_back(came.frame);

@@ -15,7 +15,8 @@ void Control::admit(AuthenticatedSocket& incoming, int64_t now_ns) {
   if (static_cast<int>(hello.to) == setup_.rank || is_for_rank_0) {
     if (hello.purpose == Purpose::join) {
       result = judge_join(incoming);
-      const bool was_redirected = registrar_ && from < setup_.size && registrar_->leader_of(from) >= 0;
+      const bool was_redirected =
+          registrar_ && from < setup_.size && registrar_->leader_of(from) >= 0;
       const bool is_first = came_.insert(hello.from).second || was_redirected;
       if (is_first && closing_since_ns_ != 0) closing_since_ns_ = now_ns;
     }
@@ -72,6 +73,18 @@ HandshakeResult Control::judge_tree(const AuthenticatedSocket& incoming) const {
   const int parent = tree_parent(from, setup_.size);
   return parent == setup_.rank || monitor_.has_left(parent) ? HandshakeResult::accepted
                                                             : HandshakeResult::busy;
+}
+
+/// With a neighbour in the tree. A child gets the records that have come so far; from the parent
+/// none has come yet.
+void Control::link(int peer, ConnectedSocket socket, int64_t now_ns) {
+  tune_control_stream(socket.fd.get(), setup_.config.link_timeout);
+  tree_.add(peer, std::move(socket), now_ns);
+  if (is_joined_) {
+    for (const auto& [rank, told] : newcomers_told_) tree_.send(peer, told);
+    return part_control_.greet(peer);
+  }
+  for (const auto& sent : record_frames_) tree_.send(peer, *sent);
 }
 
 /// The parent has left and is gone: this rank needs another, to hear of what happens to the rest.

@@ -104,8 +104,8 @@ class Registrar {
   bool may_come_through(const Entry& entry, int rank) const;
   void handle(Entry& entry, const Frame& frame, int64_t now_ns);
   void note_came(uint32_t rank);
-  /// Rank 0's: the connection of the rank through which the one that sends this, its first, is to join; null where it
-  /// joins here.
+  /// Rank 0's: the connection of the rank through which the one that sends this, its first, is to
+  /// join; null where it joins here.
   const Entry* leader_for(const Entry& entry, const Join& join) const;
   void enroll(Entry& entry, const std::shared_ptr<const Join>& join, int64_t now_ns);
   void enroll(Entry& entry, uint32_t size, const Joiner& joiner,

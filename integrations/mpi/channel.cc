@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -16,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "requests.h"
+#include "operations.h"
 #include "ropewalk/rendezvous.h"
 #include "types.h"
 
@@ -31,6 +33,12 @@ constexpr size_t kIdBytesMax = 4096;
 constexpr std::chrono::hours kForever{24};  // as long as Ropewalk waits: an MPI sets no deadline
 constexpr std::chrono::minutes kJoinTimeout{2};
 
+/// A channel that a thread frees: other ranks may still be in a call.
+struct Leaving {
+  std::thread thread;
+  std::atomic<bool> is_over{false};
+};
+
 /// What this process has, between MPI_Init and MPI_Finalize. Lives for ever: a program may exit
 /// without the latter.
 struct State {
@@ -40,7 +48,7 @@ struct State {
   Channel* world = nullptr;  // of MPI_COMM_WORLD
   std::mutex mutex;          // guards what follows
   std::set<Channel*> channels;
-  std::vector<std::thread> leaving;  // freed ones: other ranks may still be in a call
+  std::list<Leaving> leaving;
 };
 State& state = *new State;
 
@@ -226,6 +234,7 @@ bool Channel::release_persistent(size_t index) {
 }
 
 bool Channel::retire() {
+  if (errors_.use_count() > 1) errors_->keep();
   std::lock_guard lock(mutex_);
   is_retired_ = true;
   return is_unused();
@@ -259,6 +268,7 @@ void open_session() {
   pmpi.Comm_size(comm_world, &size);
   if (size == 1) return;
   find_types();
+  agree_on_report();
   std::unique_ptr<Communicator> communicator;
   try {
     communicator = join(rank, size);
@@ -285,7 +295,7 @@ void close_session() {
     forget_channel(*channel);
     free_channel(channel);
   }
-  for (std::thread& thread : state.leaving) thread.join();
+  for (Leaving& one : state.leaving) one.thread.join();
   state.leaving.clear();
   state.communicator.reset();
   pmpi.Comm_free(&state.self);
@@ -294,7 +304,17 @@ void close_session() {
 void free_channel(Channel* channel) {
   std::lock_guard lock(state.mutex);
   state.channels.erase(channel);
-  state.leaving.emplace_back([channel] { delete channel; });
+  // A thread keeps its stack until it is joined.
+  state.leaving.remove_if([](Leaving& one) {
+    if (!one.is_over) return false;
+    one.thread.join();
+    return true;
+  });
+  Leaving& own = state.leaving.emplace_back();
+  own.thread = std::thread([channel, &own] {
+    delete channel;
+    own.is_over = true;
+  });
 }
 
 MPI_Comm own_self() {
@@ -324,6 +344,7 @@ Channel* find_or_make_channel(MPI_Comm comm) {
   if (Channel* const channel = find_channel(comm)) return channel;
   auto channel = make_channel(comm);
   if (!channel) return nullptr;
+  channel->be_of(comm);
   {
     std::lock_guard lock(state.mutex);
     state.channels.insert(channel.get());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "error_handler.h"
 #include "prepared.h"
 #include "report.h"
 #include "ropewalk/communicator.h"
@@ -40,9 +41,12 @@ class Channel {
   size_t acquire_persistent();
   /// Threads: any. Whether that was the last that was used, of a channel that is retired.
   bool release_persistent(size_t index);
-  /// The program has freed the MPI communicator. Whether no persistent call is left.
+  /// The program frees the MPI communicator. Whether no persistent call is left.
   bool retire();
   const Communicator& communicator() const { return *communicator_; }
+  void be_of(MPI_Comm comm) { errors_ = std::make_shared<ErrorHandler>(comm); }
+  /// Of what ends later, perhaps after this.
+  const std::shared_ptr<ErrorHandler>& errors() const { return errors_; }
 
  private:
   struct Persistent {
@@ -58,6 +62,7 @@ class Channel {
   std::unique_ptr<Communicator> owned_;
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Communicator> started_;  // for nonblocking calls
+  std::shared_ptr<ErrorHandler> errors_;
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
   std::mutex mutex_;  // guards what follows

@@ -1,9 +1,8 @@
 // What was taken from the MPI, what was left to it, and why.
 #pragma once
 
-#include <string>
-
 #include "functions.h"
+#include "ropewalk/communicator.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::mpi {
@@ -43,9 +42,11 @@ int error_class_of(const Error& error);
 void count_call(Kind kind, Left left);
 /// Puts what counts in place of the MPI's collectives that are never taken.
 void count_left(Table& table);
-/// Whether ROPEWALK_MPI_REPORT asks for it.
+/// Collective over MPI_COMM_WORLD: whether ROPEWALK_MPI_REPORT asks for it, on any rank.
+void agree_on_report();
 bool wants_report();
-/// Collective over MPI_COMM_WORLD, where all ranks want it: rank 0 prints what all have counted.
-void print_report(const std::string& transport);
+/// Collective over the job, where one is wanted: rank 0 prints what all have counted. After a
+/// failure nobody does.
+void print_report(Communicator& job);
 
 }  // namespace ropewalk::mpi

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -67,6 +68,21 @@ std::vector<std::string> interpreter_of(const fs::path& program) {
   return words;
 }
 
+constexpr size_t kOpenMpi5 = 3;  // in mpi_kinds
+
+/// By what its library exports: 4 and 5 have one name.
+bool is_open_mpi_5(const std::string& libraries) {
+  using namespace std::string_view_literals;
+  std::istringstream words(libraries);
+  for (std::string word; words >> word;) {
+    if (!word.starts_with('/') || word.find("libmpi.so.40") == word.npos) continue;
+    std::ostringstream bytes;
+    bytes << std::ifstream(word, std::ios::binary).rdbuf();
+    return bytes.view().find("\0MPI_Allreduce_init\0"sv) != std::string_view::npos;
+  }
+  return false;
+}
+
 std::optional<MpiKind> mpi_of_program(const fs::path& program) {
   std::vector<std::string> python = interpreter_of(program);
   if (python.empty()) python = {program.string()};
@@ -80,7 +96,8 @@ std::optional<MpiKind> mpi_of_program(const fs::path& program) {
 std::optional<MpiKind> mpi_of_launcher(const fs::path& launcher) {
   const std::string version = output_of({launcher.string(), "--version"});
   const auto names = [&](const char* name) { return version.find(name) != version.npos; };
-  if (names("Open MPI") || names("OpenRTE") || names("PRRTE")) return mpi_kinds()[0];
+  if (names("(Open MPI) 5") || names("PRRTE")) return mpi_kinds()[kOpenMpi5];
+  if (names("Open MPI") || names("OpenRTE")) return mpi_kinds()[0];
   if (names("HYDRA") || names("Intel(R) MPI") || names("MPICH")) return mpi_kinds()[1];
   return {};
 }
@@ -88,15 +105,17 @@ std::optional<MpiKind> mpi_of_launcher(const fs::path& launcher) {
 }  // namespace
 
 const std::vector<MpiKind>& mpi_kinds() {
-  static const std::vector<MpiKind> kinds{
-      {"openmpi", "Open MPI"}, {"mpich", "MPICH's ABI"}, {"mpi_abi", "the standard ABI of MPI 5"}};
+  static const std::vector<MpiKind> kinds{{"openmpi", "Open MPI"},
+                                          {"mpich", "MPICH's ABI"},
+                                          {"mpi_abi", "the standard ABI of MPI 5"},
+                                          {"openmpi5", "Open MPI 5"}};
   return kinds;
 }
 
 std::optional<MpiKind> mpi_among(const std::string& libraries) {
   const auto holds = [&](const char* name) { return libraries.find(name) != libraries.npos; };
   if (holds("libmpi_abi.so.1")) return mpi_kinds()[2];
-  if (holds("libmpi.so.40")) return mpi_kinds()[0];
+  if (holds("libmpi.so.40")) return mpi_kinds()[is_open_mpi_5(libraries) ? kOpenMpi5 : 0];
   if (holds("libmpi.so.12") || holds("libmpich.so.12")) return mpi_kinds()[1];
   return {};
 }

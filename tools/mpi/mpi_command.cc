@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "ropewalk/status.h"
 #include "tools/command/command.h"
@@ -53,7 +54,7 @@ MpiKind kind_of(const MpiFlags& flags, const std::vector<std::string>& words) {
               fmt::format("neither \"{}\" nor another word of the command loads an MPI that "
                           "Ropewalk knows",
                           words.front()),
-              "name it: --mpi openmpi, --mpi mpich, or --mpi mpi_abi");
+              "name it: --mpi openmpi, openmpi5, mpich, or mpi_abi");
 }
 
 /// `value` behind what the variable has already.
@@ -61,6 +62,15 @@ void add_to_variable(const char* name, const std::string& value, char separator)
   const char* const old = getenv(name);
   const std::string all = old == nullptr || *old == '\0' ? value : value + separator + old;
   setenv(name, all.c_str(), 1);
+}
+
+/// ";NAME" of each that is set.
+std::string own_variables() {
+  std::string names;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (const std::string_view text = *variable; text.starts_with("ROPEWALK_"))
+      names.append(";").append(text.substr(0, text.find('=')));
+  return names;
 }
 
 int run_program(const MpiFlags& flags, std::vector<std::string> words) {
@@ -71,11 +81,10 @@ int run_program(const MpiFlags& flags, std::vector<std::string> words) {
   const fs::path front = front_of(kind);
   if (flags.print) return fmt::print("{}\n", front.string()), 0;
   add_to_variable("LD_PRELOAD", front.string(), ':');
-  // Open MPI's launcher passes on to other hosts what is named here.
-  if (kind.name == "openmpi") {
-    add_to_variable("OMPI_MCA_mca_base_env_list", "LD_PRELOAD", ';');
-  }
   if (flags.report) setenv("ROPEWALK_MPI_REPORT", "1", 1);
+  // Open MPI's launcher passes on to other hosts what is named here.
+  if (kind.name.starts_with("openmpi"))
+    add_to_variable("OMPI_MCA_mca_base_env_list", "LD_PRELOAD" + own_variables(), ';');
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -135,6 +135,16 @@ std::vector<std::string> exchange(const std::string& own, MPI_Comm comm, int siz
   return texts;
 }
 
+/// Whether the job has lost processes, and none of `comm`.
+bool is_of_others(const Failure& failure, MPI_Comm comm) {
+  if (failure.code != ErrorCode::peer_lost || failure.peer < 0) return false;
+  int size = 0;
+  pmpi.Comm_size(comm, &size);
+  const std::vector<int> members = world_ranks(comm, size);
+  const auto is_member = [&](int rank) { return std::ranges::count(members, rank) > 0; };
+  return !is_member(failure.peer) && std::ranges::none_of(failure.peers, is_member);
+}
+
 /// `communicator`: a reference, or its owner.
 template <class AnyCommunicator>
 std::unique_ptr<Channel> open_channel(AnyCommunicator&& communicator, MPI_Comm comm) {
@@ -185,6 +195,12 @@ Channel::Channel(std::unique_ptr<Communicator> communicator) : Channel(*communic
 }
 
 void Channel::run(Call&& call) {
+  ++begun_;
+  run_call(call);
+  ++ended_;
+}
+
+void Channel::run_call(Call& call) {
   static const std::function<void()> meanwhile = progress_mpi;
   const Extent extent = extent_of(call, rank(), size());
   const size_t in_bytes = extent.in * size_of(call.type),
@@ -210,6 +226,7 @@ Communicator* Channel::persistent_at(size_t index) {
 
 // All ranks have made the same communicators, but may not yet have given the same ones back.
 size_t Channel::acquire_persistent() {
+  starts_later_calls_ = true;
   std::vector<uint8_t> are_free;
   {
     std::lock_guard lock(mutex_);
@@ -224,6 +241,22 @@ size_t Channel::acquire_persistent() {
   if (made) persistent_.push_back({std::move(made)});
   persistent_[index].is_free = false;
   return index;
+}
+
+void Channel::hand_over(MPI_Comm comm) {
+  if (is_lost_) return;
+  const bool can = begun_ == ended_ && !starts_later_calls_;
+  std::array<long, 3> own{can ? 1 : 0, ended_, -ended_}, least{};
+  MPI_Errhandler handler;  // what the MPI finds wrong it says to the program's own call
+  pmpi.Comm_get_errhandler(comm, &handler);
+  pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  const int error = pmpi.Allreduce(own.data(), least.data(), 3, MPI_LONG, MPI_MIN, comm);
+  pmpi.Comm_set_errhandler(comm, handler);
+  pmpi.Errhandler_free(&handler);
+  is_lost_ = error == MPI_SUCCESS && (least[0] == 0 || least[1] != -least[2]);
+  if (is_lost_) return;
+  left_ = Left::unavailable;
+  print_failure(size(), "the MPI goes on without Ropewalk, as the job has lost another rank");
 }
 
 bool Channel::release_persistent(size_t index) {
@@ -341,7 +374,13 @@ Channel* find_channel(MPI_Comm comm) {
 }
 
 Channel* find_or_make_channel(MPI_Comm comm) {
-  if (Channel* const channel = find_channel(comm)) return channel;
+  if (Channel* const channel = find_channel(comm)) {
+    if (channel != state.world && channel->left() == Left::none)
+      if (const auto failure = state.communicator->failure();
+          failure && is_of_others(*failure, comm))
+        channel->hand_over(comm);
+    return channel;
+  }
   auto channel = make_channel(comm);
   if (!channel) return nullptr;
   channel->be_of(comm);

@@ -31,12 +31,19 @@ class Channel {
   void run(Call&& call);
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
-  Work start(const Prepared& prepared) { return prepared.start(*started_); }
+  Work start(const Prepared& prepared) {
+    starts_later_calls_ = true;
+    return prepared.start(*started_);
+  }
   /// The same of a persistent call. Each has a communicator of its own, by number, as ranks may
   /// start them in any order.
   Work start(const Prepared& prepared, size_t index) {
     return prepared.start(*persistent_at(index));
   }
+  /// Collective, once the job has lost processes that are none of these ranks: no call is taken any
+  /// more. Where all ranks have ended as many calls, and have begun no others, the MPI serves those
+  /// that follow; else they go on to fail.
+  void hand_over(MPI_Comm comm);
   /// Collective: the number of one that no rank uses. Throws Error.
   size_t acquire_persistent();
   /// Threads: any. Whether that was the last that was used, of a channel that is retired.
@@ -54,11 +61,15 @@ class Channel {
     bool is_free = false;
   };
 
+  void run_call(Call& call);
   void run_staged(Call& call, size_t in_bytes, size_t out_bytes);
   Communicator* persistent_at(size_t index);
   bool is_unused() const;  // with mutex_
 
-  const Left left_;
+  Left left_;
+  long begun_ = 0, ended_ = 0;       // calls of `run`
+  bool starts_later_calls_ = false;  // nonblocking or persistent ones
+  bool is_lost_ = false;             // all ranks know that they could not hand over
   std::unique_ptr<Communicator> owned_;
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Communicator> started_;  // for nonblocking calls

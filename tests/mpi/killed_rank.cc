@@ -1,6 +1,7 @@
 // Rank 1 is killed while the others sum: each of them must get an error, and its name, by the error
 // handler of the communicator. A word says how they sum: "nonblocking", "together" (among other
-// requests), "persistent"; with "shrink" they go on without it, where the MPI can.
+// requests), "persistent"; with "shrink" they go on without it, where the MPI can, and with
+// "beside" those of a communicator that it is none of.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -28,6 +29,25 @@ void go_on(int rank) {
   if (error == MPI_SUCCESS) error = MPI_Allreduce(&in, &sum, 1, MPI_INT, MPI_SUM, left);
   std::printf("rank %d: %d ranks go on\n", rank, error == MPI_SUCCESS ? sum : 0);
   MPI_Comm_free(&left);
+  MPI_Finalize();
+}
+
+/// Ranks 0 and 2 have a communicator without rank 1, which dies.
+void go_on_beside(int rank) {
+  MPI_Comm part;
+  int in = 1, sum = 0;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &part);
+  MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN);
+  for (int step = 0; step < 10; ++step) MPI_Allreduce(&in, &sum, 1, MPI_INT, MPI_SUM, part);
+  MPI_Barrier(MPI_COMM_WORLD);
+  sleep(rank == 1 ? 1 : 3);
+  if (rank == 1) raise(SIGKILL);
+  int error = MPI_SUCCESS;
+  for (int step = 0; step < 10 && error == MPI_SUCCESS; ++step)
+    error = MPI_Allreduce(&in, &sum, 1, MPI_INT, MPI_SUM, part);
+  std::printf("rank %d: %d ranks go on beside it\n", rank, error == MPI_SUCCESS ? sum : 0);
+  std::fflush(stdout);
+  MPI_Comm_free(&part);
   MPI_Finalize();
 }
 
@@ -115,10 +135,12 @@ int main(int argc, char** argv) {
               SIG_IGN);  // the launcher ends all soon; this is about what they learn before
   std::signal(SIGUSR1, SIG_IGN);  // so MPICH's tells of a death
   const std::string_view word = argc > 1 ? argv[1] : "";
-  if (word == "shrink") MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  Sums sums{word == "shrink" ? MPI_COMM_WORLD : make_communicator(), word};
+  const bool goes_on = word == "shrink" || word == "beside";
+  if (goes_on) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  Sums sums{goes_on ? MPI_COMM_WORLD : make_communicator(), word};
   int rank = 0, error = MPI_SUCCESS;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (word == "beside") return go_on_beside(rank), 0;
   for (int step = 0; error == MPI_SUCCESS; ++step) {
     if (rank == 1 && step == 100) raise(SIGKILL);
     error = sums.run();

@@ -17,6 +17,7 @@
 #include <atomic>
 
 #include "calls.h"
+#include "reasons.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -118,14 +119,13 @@ const Table& table_for(const void* caller) {
   }
 
 #if MPI_VERSION >= 4 || defined(ROPEWALK_MPI_HAS_PERSISTENT)
-#define ROPEWALK_FRONT_COLLECTIVES(CALL) \
-  ROPEWALK_MPI_COLLECTIVES(CALL)         \
-  ROPEWALK_MPI_LEFT(CALL)
+#define ROPEWALK_FRONT_TAKEN(CALL) ROPEWALK_MPI_COLLECTIVES(CALL)
+#define ROPEWALK_FRONT_LEFT(CALL) ROPEWALK_MPI_LEFT(CALL)
 #else
-#define ROPEWALK_FRONT_COLLECTIVES(CALL) \
-  ROPEWALK_MPI_BLOCKING(CALL)            \
-  ROPEWALK_MPI_NONBLOCKING(CALL)         \
-  ROPEWALK_MPI_AT_ONCE_LEFT(CALL)
+#define ROPEWALK_FRONT_TAKEN(CALL) \
+  ROPEWALK_MPI_BLOCKING(CALL)      \
+  ROPEWALK_MPI_NONBLOCKING(CALL)
+#define ROPEWALK_FRONT_LEFT(CALL) ROPEWALK_MPI_AT_ONCE_LEFT(CALL)
 #endif
 
 #define ROPEWALK_FRONT(name, parameters, arguments, ...) \
@@ -134,7 +134,8 @@ ROPEWALK_MPI_ENDS(ROPEWALK_FRONT)
 ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
 ROPEWALK_MPI_REQUESTS(ROPEWALK_FRONT)
 ROPEWALK_MPI_5_REQUESTS(ROPEWALK_FRONT)
-ROPEWALK_FRONT_COLLECTIVES(ROPEWALK_FRONT)
+ROPEWALK_FRONT_TAKEN(ROPEWALK_FRONT)
+ROPEWALK_FRONT_LEFT(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT
 
 #define ROPEWALK_FRONT(name, parameters, arguments, ...) \
@@ -148,5 +149,16 @@ ROPEWALK_MPI_5_REQUESTS(ROPEWALK_FRONT)
   ROPEWALK_EXPORT(PMPI_##name, parameters,               \
                   ropewalk::mpi::table_for(__builtin_return_address(0)).name arguments)
 ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
-ROPEWALK_FRONT_COLLECTIVES(ROPEWALK_FRONT)
+ROPEWALK_FRONT_TAKEN(ROPEWALK_FRONT)
+ROPEWALK_FRONT_LEFT(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT
+
+extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_explain(
+    void (*tell)(void* context, const char* name, bool is_taken), void* context) {
+#define ROPEWALK_TELL(name, parameters, arguments, ...) tell(context, "MPI_" #name, true);
+  ROPEWALK_FRONT_TAKEN(ROPEWALK_TELL)
+#undef ROPEWALK_TELL
+#define ROPEWALK_TELL(name, parameters, arguments, ...) tell(context, "MPI_" #name, false);
+  ROPEWALK_FRONT_LEFT(ROPEWALK_TELL)
+#undef ROPEWALK_TELL
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "functions.h"
+#include "reasons.h"
 #include "ropewalk/communicator.h"
 #include "ropewalk/status.h"
 
@@ -15,18 +16,6 @@ enum class Kind : uint8_t {
 };
 
 /// Why a call is left to the MPI. All ranks of a call find the same.
-#define ROPEWALK_MPI_REASONS(REASON)                                            \
-  REASON(none, "taken")                                                         \
-  REASON(one_rank, "of one rank")                                               \
-  REASON(user_op, "an operation of the program's own, or on pairs")             \
-  REASON(type, "a type on which Ropewalk has no such operation")                \
-  REASON(inter, "an intercommunicator")                                         \
-  REASON(outside, "with processes that were started later, or before MPI_Init") \
-  REASON(arguments, "arguments that are not allowed")                           \
-  REASON(not_linked, "before the first blocking one of the communicator")       \
-  REASON(never, "a collective that Ropewalk does not take")                     \
-  REASON(unavailable, "Ropewalk could not link the ranks")
-
 enum class Left : uint8_t {
 #define ROPEWALK_MPI_ENUMERATOR(name, text) name,
   ROPEWALK_MPI_REASONS(ROPEWALK_MPI_ENUMERATOR)

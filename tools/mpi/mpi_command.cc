@@ -14,6 +14,7 @@
 #include "ropewalk/status.h"
 #include "tools/command/command.h"
 #include "tools/launcher/processes.h"
+#include "tools/mpi/explain_mpi.h"
 #include "tools/mpi/find_mpi.h"
 
 namespace ropewalk::tools {
@@ -23,13 +24,14 @@ namespace fs = std::filesystem;
 
 struct MpiFlags {
   std::optional<std::string> kind;
-  bool report = false, print = false;
+  bool report = false, print = false, explain = false;
 };
 
 constexpr const char* kMpiExamples =
     "Examples:\n"
     "  ropewalk mpi -- mpirun -n 4 ./app\n"
     "  ropewalk mpi --report -- mpiexec -n 4 python3 train.py      # with mpi4py\n"
+    "  ropewalk mpi --explain -- ./app                             # what would be taken\n"
     "  LD_PRELOAD=$(ropewalk mpi --print -- ./app) srun ./app      # by hand\n"
     "The program's collectives go over Ropewalk, all else over its MPI: docs/swap_in.md.\n"
     "Exit status: that of the command; 127: it was not found; 2: wrong command line; 1: there is "
@@ -46,10 +48,10 @@ fs::path front_of(const MpiKind& kind) {
               fmt::format("build it where the headers of {} are installed", kind.text));
 }
 
-MpiKind kind_of(const MpiFlags& flags, const std::vector<std::string>& words) {
+FoundMpi mpi_of(const MpiFlags& flags, const std::vector<std::string>& words) {
   const auto& kinds = mpi_kinds();
-  if (flags.kind) return *std::ranges::find(kinds, *flags.kind, &MpiKind::name);
-  if (const auto found = find_mpi(words)) return found->kind;
+  if (flags.kind) return {*std::ranges::find(kinds, *flags.kind, &MpiKind::name), {}, {}};
+  if (auto found = find_mpi(words)) return *found;
   throw Error(ErrorCode::invalid_argument, "mpi",
               fmt::format("neither \"{}\" nor another word of the command loads an MPI that "
                           "Ropewalk knows",
@@ -74,11 +76,13 @@ std::string own_variables() {
 }
 
 int run_program(const MpiFlags& flags, std::vector<std::string> words) {
-  if (words.empty())
+  if (words.empty() && !(flags.explain && flags.kind))
     throw Error(ErrorCode::invalid_argument, "mpi", "no command was given",
                 "write: ropewalk mpi -- mpirun -n 4 ./app");
-  const MpiKind kind = kind_of(flags, words);
+  const FoundMpi found = mpi_of(flags, words);
+  const MpiKind& kind = found.kind;
   const fs::path front = front_of(kind);
+  if (flags.explain) return fmt::print("{}", explain_mpi(found, front)), 0;
   if (flags.print) return fmt::print("{}\n", front.string()), 0;
   add_to_variable("LD_PRELOAD", front.string(), ':');
   if (flags.report) setenv("ROPEWALK_MPI_REPORT", "1", 1);
@@ -106,6 +110,8 @@ void add_mpi_command(Command app, Request& request) {
   mpi.add_option("--mpi", flags->kind, "which MPI the program loads; default: looked up")
       .one_of(names);
   mpi.add_flag("--report", flags->report, "tell at the end what was taken (ROPEWALK_MPI_REPORT=1)");
+  mpi.add_flag("--explain", flags->explain,
+               "print which collectives are taken of the MPI that the program loads, and run nothing");
   mpi.add_flag("--print", flags->print, "print what LD_PRELOAD must be, and run nothing");
   mpi.set_action(request, [flags, &request] { return run_program(*flags, request.program); });
 }

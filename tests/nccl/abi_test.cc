@@ -1,9 +1,9 @@
 // The layout that NCCL 2.27, 2.28 and 2.30 compile with, from their headers (plugin/net/net_v10.h,
 // net_v11.h, net_v12.h) on a machine of 64 bits: numbers, as the plugin and these tests share their
 // declarations.
-#include <gtest/gtest.h>
-
 #include "integrations/nccl/abi.h"
+
+#include <gtest/gtest.h>
 
 namespace ropewalk::nccl {
 namespace {

@@ -40,9 +40,9 @@ void tell(void* context, const char* name, bool is_taken) {
 
 std::string explain_mpi(const FoundMpi& mpi, const std::string& front) {
   void* const library = dlopen(front.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  const auto explain = library == nullptr ? nullptr
-                                          : reinterpret_cast<mpi::Explain>(
-                                                dlsym(library, ROPEWALK_MPI_EXPLAIN));
+  const auto explain = library == nullptr
+                           ? nullptr
+                           : reinterpret_cast<mpi::Explain>(dlsym(library, ROPEWALK_MPI_EXPLAIN));
   if (explain == nullptr)
     throw Error(ErrorCode::unavailable, "mpi", dlerror(), "install Ropewalk anew");
   Explanation told{mpi.library.empty() ? "" : read_library(mpi.library), mpi.kind.text};

@@ -110,8 +110,9 @@ void add_mpi_command(Command app, Request& request) {
   mpi.add_option("--mpi", flags->kind, "which MPI the program loads; default: looked up")
       .one_of(names);
   mpi.add_flag("--report", flags->report, "tell at the end what was taken (ROPEWALK_MPI_REPORT=1)");
-  mpi.add_flag("--explain", flags->explain,
-               "print which collectives are taken of the MPI that the program loads, and run nothing");
+  mpi.add_flag(
+      "--explain", flags->explain,
+      "print which collectives are taken of the MPI that the program loads, and run nothing");
   mpi.add_flag("--print", flags->print, "print what LD_PRELOAD must be, and run nothing");
   mpi.set_action(request, [flags, &request] { return run_program(*flags, request.program); });
 }

@@ -16,8 +16,8 @@ ptrdiff_t mappings() {
   return lines;
 }
 
-size_t descriptors() {
-  size_t count = 0;
+ptrdiff_t descriptors() {
+  ptrdiff_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
     count += entry.path().empty() ? 0 : 1;
   return count;
@@ -41,16 +41,17 @@ void test_freed_communicators() {
   require(more < 900, std::to_string(more) + " mappings more after 900 communicators");
 }
 
-/// Gives how many descriptors so many allocations take.
-size_t test_allocations(int count, MPI_Aint bytes) {
-  const size_t before = descriptors();
+/// Gives how many descriptors more there are with so many allocations: fewer where communicators
+/// that were freed before are giving theirs back.
+ptrdiff_t test_allocations(int count, MPI_Aint bytes) {
+  const ptrdiff_t before = descriptors();
   std::vector<void*> all(static_cast<size_t>(count));
   for (void*& memory : all) {
     require(MPI_Alloc_mem(bytes, MPI_INFO_NULL, &memory) == MPI_SUCCESS, "MPI_Alloc_mem");
     std::memset(memory, 1, static_cast<size_t>(bytes));
   }
   require(std::ifstream("/proc/self/status").is_open(), "a file of the program's own");
-  const size_t taken = descriptors() - before;
+  const ptrdiff_t taken = descriptors() - before;
   for (void* memory : all) MPI_Free_mem(memory);
   return taken;
 }
@@ -64,7 +65,7 @@ int main(int argc, char** argv) {
   const rlimit limit{1024, 1024};
   setrlimit(RLIMIT_NOFILE, &limit);
   require(test_allocations(1100, 8) < 10, "short memory takes descriptors");
-  const size_t taken = test_allocations(1100, 64 << 10);
+  const ptrdiff_t taken = test_allocations(1100, 64 << 10);
   require(taken >= 100 && taken <= 300, std::to_string(taken) + " descriptors for long memory");
   MPI_Finalize();
   if (world_rank == 0) std::puts("nothing adds up");

@@ -119,12 +119,10 @@ class Trainer {
 
   /// With the others of the epoch.
   void resume() {
-    if (sgd_) {
+    if (sgd_)
       sgd_->resume(*comm_, parameter_list_);
-    } else {
+    else
       ea_->resume(*comm_, parameter_list_);
-      ea_->synchronize_parameters(parameter_list_);  // newcomers have none of their own
-    }
     take_over_last_step();
     has_resumed_ = true;
   }
@@ -174,7 +172,12 @@ class Trainer {
 
   /// True, on all ranks, where all have come here with equal parameters.
   bool finish() {
-    if (ea_) ea_->synchronize_parameters(parameter_list_);
+    if (ea_) {
+      ea_->synchronize_center(parameter_list_);  // waits for all, with equal numbers of steps
+      std::vector<float> mean = parameters_;     // ranks differ by some steps of their own
+      comm_->all_reduce(std::span(mean), ropewalk::kAvg);
+      std::ranges::copy(mean, parameters_.begin());
+    }
     return comm_->agree(1).ranks.size() == static_cast<size_t>(comm_->size());
   }
 

@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,12 @@ struct Options {
   /// `tie_breaker` also half of them, the lowest among them; in any case `quorum_min` at least.
   std::optional<bool> tie_breaker;  // default false
   std::optional<int> quorum_min;    // default 1
+  /// With `join_running`: how long to wait for the members to call `grow`; default: no limit.
+  std::optional<std::chrono::nanoseconds> admission_timeout;
+  /// Once it is asked to stop, `create` ends with Error(aborted), which the other ranks hear as
+  /// well where they were joining too. It waits no longer then, except for what the resolver or
+  /// launcher takes. Counts until `create` returns.
+  std::optional<std::stop_token> stop;
 };
 
 class Group;  // src/engine/operation.h

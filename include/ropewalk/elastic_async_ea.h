@@ -18,9 +18,9 @@
 // Errors: no call throws because another member has died or left. What ends the policy on this
 // rank is thrown by the call under way and by all later ones: Error(no_quorum) where too few are
 // left, Error(timeout) where a change has taken longer than the time for it, Error(unavailable)
-// where a part of the center is lost, Error(mismatch) where lists or alpha differ, and what this
-// rank lacks. The others then go on as after a death. Error(invalid_argument) of this rank's own
-// list ends nothing. Parameters are as they were where a call throws, except for `finish`.
+// where the center or a part of it is lost, Error(mismatch) where lists or alpha differ, and what
+// this rank lacks. The others then go on as after a death. Error(invalid_argument) of this rank's
+// own list ends nothing. Parameters are as they were where a call throws, except for `finish`.
 #pragma once
 
 #include <chrono>
@@ -47,10 +47,13 @@ class ElasticAsyncEa {
   /// member dies meanwhile the others go on. `comm`: of a whole job, not split; members wait for a
   /// newcomer from its admission until it is here, so make the two at once. `tau` and `alpha` as
   /// for AsyncEa. `timeout`: of a change of the members, all tries together; who does not answer
-  /// is waited for half of it.
+  /// is waited for half of it. `has_state`: a newcomer's parameters are no initial ones, but of a
+  /// checkpoint. Where all who had the center have died before newcomers got it, those of the first
+  /// newcomer that has state become the center; where none has, this throws Error(unavailable).
   ElasticAsyncEa(std::shared_ptr<Communicator> comm, int tau, double alpha,
                  TensorList<T> parameters,
-                 std::chrono::nanoseconds timeout = std::chrono::seconds(30));
+                 std::chrono::nanoseconds timeout = std::chrono::seconds(30),
+                 bool has_state = false);
   /// As `leave`; while an exception is being thrown as `abort`.
   ~ElasticAsyncEa();
 

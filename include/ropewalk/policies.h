@@ -6,12 +6,22 @@
 // double, float16 or bfloat16; halves are computed in float.
 //
 // Policies are neither copied nor moved.
+//
+// State: a policy *has state* where its caller's parameters are the job's: that of a rank that was
+// there as the job began (epoch 0), and any after a `resume` or a synchronization that has ended.
+// One that is made in a later epoch, as a newcomer's, has none before, and is asked for nothing:
+// `resume` takes the parameters or the center of those that have. Where nobody has any more, since
+// all who had it have died before newcomers got it, `resume` throws the same Error(unavailable) on
+// every rank. To go on, load a checkpoint, call `declare_state` on the ranks that have, and
+// `resume` again.
+//
 // Threads: one thread per policy object; they are not thread-safe, except for AsyncEa::abort. One
 // AllReduceSgd or AllReduceEa at a time may be between synchronizations on one communicator; an
 // AsyncEa is a communicator of its own, which shares the connections.
 // Errors: Error(invalid_argument) when a list's total length differs from earlier calls on this
 // rank, Error(mismatch) when it differs between ranks, and whatever the communicator throws. After
-// a failed step the gradients or parameters of that call are as they were.
+// a failed call its gradients or parameters are as they were; of a synchronize_* of AllReduceEa
+// they have moved in the others' rounds that had ended, which are in the center.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +54,16 @@ class AllReduceSgd {
   /// bit for bit, once every rank has called it; until then this rank adds zeros to the others'
   /// steps. With no step since the last synchronization on any rank: those of rank 0.
   void synchronize_parameters(TensorList<T> parameters);
-  /// Collective on `next`, which `Communicator::shrink` gave, and with which the policy goes on: as
-  /// synchronize_parameters. So all have equal parameters, whichever of them had finished the step
-  /// in which a rank was lost.
+  /// Collective on `next`, which `Communicator::shrink` or `grow` gave, and with which the policy
+  /// goes on. All have the parameters of the rank with most steps then (of those that have state,
+  /// the lowest such rank), bit for bit, whichever of them had finished the step in which a rank
+  /// was lost, and go on with its count of steps. Where it throws, call it on what `shrink` gives
+  /// next.
   void resume(Communicator& next, TensorList<T> parameters);
+  /// This rank's parameters are the job's from now on: they have been loaded from a checkpoint, or
+  /// `sync_state` has given them. Steps count on. Of several ranks that declare other states
+  /// `resume` takes one.
+  void declare_state();
 
  private:
   class Impl;
@@ -68,17 +84,24 @@ class AllReduceEa {
   /// parameters -= delta; center += sum of deltas. The first call sets center = parameters.
   void average_parameters(TensorList<T> parameters);
   /// Takes part in the others' averaging until every rank has called it, as torch-distlearn does:
-  /// delta = alpha (parameters - center) and parameters -= delta before each sum, center += sum
-  /// after it, except for the last sum, which no rank's step is in any more. Then the center is
-  /// broadcast from rank 0, which removes rounding drift, and steps are counted from 0 again. A
+  /// delta = alpha (parameters - center) is what it sends, and parameters -= delta, center += sum
+  /// after each sum, except for the last one, which no rank's step is in any more. Then the center
+  /// is broadcast from rank 0, which removes rounding drift, and steps are counted from 0 again. A
   /// rank without a step of its own sends zeros in its first sum. With no step since the last
   /// synchronization on any rank: only the broadcast.
   void synchronize_center(TensorList<T> parameters);
   /// The same wait; then the parameters are broadcast from rank 0 and become the center.
   void synchronize_parameters(TensorList<T> parameters);
-  /// Collective on `next`, which `Communicator::shrink` gave, and with which the policy goes on: as
-  /// synchronize_center. So all have the center of the lowest rank that is left.
+  /// Collective on `next`, which `Communicator::shrink` or `grow` gave, and with which the policy
+  /// goes on. All have the center of the rank that has ended most rounds then, bit for bit, and
+  /// count steps from 0. A policy that had no center, as a newcomer's, takes it as its
+  /// `parameters`; where nobody has one it is those of the lowest rank that has state. The others'
+  /// stay as they are. So a round that has ended on any rank that is left is in the center. Where
+  /// it has thrown on this rank all the same, the parameters have not moved by it, and the next one
+  /// counts the difference anew. Where this throws, call it on what `shrink` gives next.
   void resume(Communicator& next, TensorList<T> parameters);
+  /// As AllReduceSgd's; the parameters become the center where nobody has one.
+  void declare_state();
 
  private:
   class Impl;
@@ -141,7 +164,8 @@ class AsyncEa {
   /// after any call has thrown an Error that is survivable. The center has every exchange that has
   /// ended on a rank that is left, once. Ranks that are new here, because they have just made their
   /// policy of `next`, or because there was no center yet, get the center as their `parameters`;
-  /// where nobody has one it is those of the first worker. The others' parameters stay as they are.
+  /// where nobody has one it is those of the first worker that has state. The others' parameters
+  /// stay as they are.
   /// Servers go on as servers and give no parameters; with none left every worker owns a part.
   /// Workers that had a center before may give none, too: then only the center is restored.
   ///
@@ -155,6 +179,8 @@ class AsyncEa {
   /// AsyncEaOptions::replicated. Then, as at first, a synchronization makes a new center. After
   /// another death, call it on what `shrink` gives next.
   size_t resume(Communicator& next, TensorList<T> parameters);
+  /// As AllReduceEa's; of workers.
+  void declare_state();
   /// Waits until every rank has come here, and answers the others until then. While an exception is
   /// being thrown, or after a failure, it does not wait: the others' calls then throw
   /// Error(aborted) that names this rank. Afterwards calls throw Error(invalid_argument). The

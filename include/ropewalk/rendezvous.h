@@ -36,7 +36,8 @@ class Rendezvous {
   /// How rank `rank`, which is 0 here, joins. `common` has what the ranks agree on otherwise.
   Options options(int rank, int size, Options common = {}) const;
   /// How the other ranks do. Throws Error(invalid_argument) where `unique_id` is none, or was made
-  /// with a key and this rank has none, or the other way round.
+  /// with a key and this rank has none, or the other way round; or where the job is elastic
+  /// (Options::elastic): nobody who comes later knows the id.
   static Options options(std::string_view unique_id, int rank, int size, Options common = {});
 
  private:

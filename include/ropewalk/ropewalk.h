@@ -139,6 +139,7 @@ typedef struct rw_comm_handle* rw_comm;
 typedef struct rw_work_handle* rw_work;
 typedef struct rw_plan_handle* rw_plan;
 typedef struct rw_rendezvous_handle* rw_rendezvous;
+typedef struct rw_stop_handle* rw_stop;
 
 typedef enum rw_switch RW_AS_INT { RW_DEFAULT, RW_ON, RW_OFF } rw_switch;
 
@@ -159,6 +160,8 @@ typedef struct rw_options {
   int progress_cpu;
   rw_switch elastic, join_running, tie_breaker;
   int quorum_min;
+  int64_t admission_timeout_ns;
+  rw_stop stop;  // ends joining; may be freed meanwhile
 } rw_options;
 
 // `options` may be NULL.
@@ -167,6 +170,11 @@ rw_status rw_comm_create(const rw_options* options, rw_comm* comm);
 // was made of it may be freed later.
 rw_status rw_comm_free(rw_comm comm);
 rw_status rw_comm_leave(rw_comm comm);
+
+// What ends rw_comm_create and rw_join in another thread, whatever they wait for, with RW_ABORTED.
+rw_status rw_stop_create(rw_stop* stop);
+rw_status rw_stop_request(rw_stop stop);
+rw_status rw_stop_free(rw_stop stop);
 
 rw_status rw_comm_rank(rw_comm comm, int* rank);
 rw_status rw_comm_size(rw_comm comm, int* size);
@@ -334,6 +342,7 @@ rw_status rw_sgd_sum_and_normalize_gradients(rw_sgd sgd, const rw_tensor* gradie
                                              int* contributors);
 rw_status rw_sgd_synchronize_parameters(rw_sgd sgd, const rw_tensor* parameters, size_t count);
 rw_status rw_sgd_resume(rw_sgd sgd, rw_comm next, const rw_tensor* parameters, size_t count);
+rw_status rw_sgd_declare_state(rw_sgd sgd);
 rw_status rw_sgd_free(rw_sgd sgd);
 
 rw_status rw_ea_create(rw_comm comm, rw_type type, int tau, double alpha, rw_ea* ea);
@@ -341,6 +350,7 @@ rw_status rw_ea_average_parameters(rw_ea ea, const rw_tensor* parameters, size_t
 rw_status rw_ea_synchronize_center(rw_ea ea, const rw_tensor* parameters, size_t count);
 rw_status rw_ea_synchronize_parameters(rw_ea ea, const rw_tensor* parameters, size_t count);
 rw_status rw_ea_resume(rw_ea ea, rw_comm next, const rw_tensor* parameters, size_t count);
+rw_status rw_ea_declare_state(rw_ea ea);
 rw_status rw_ea_free(rw_ea ea);
 
 typedef struct rw_async_ea_options {
@@ -362,6 +372,7 @@ rw_status rw_async_ea_center(rw_async_ea ea, const rw_tensor* center, size_t cou
 rw_status rw_async_ea_serve(rw_async_ea ea);
 rw_status rw_async_ea_resume(rw_async_ea ea, rw_comm next, const rw_tensor* parameters,
                              size_t count, size_t* unsure);
+rw_status rw_async_ea_declare_state(rw_async_ea ea);
 rw_status rw_async_ea_leave(rw_async_ea ea);
 rw_status rw_async_ea_abort(rw_async_ea ea, const char* reason);
 rw_status rw_async_ea_free(rw_async_ea ea);  // as rw_async_ea_leave
@@ -371,10 +382,10 @@ typedef struct rw_membership {
   int epoch, rank, ranks;
 } rw_membership;
 
-// `timeout_ns` of 0: 30 s.
+// `timeout_ns` of 0: 30 s. `has_state`: of a newcomer whose parameters are of a checkpoint.
 rw_status rw_elastic_ea_create(rw_comm comm, rw_type type, int tau, double alpha,
                                const rw_tensor* parameters, size_t count, int64_t timeout_ns,
-                               rw_elastic_ea* ea);
+                               bool has_state, rw_elastic_ea* ea);
 rw_status rw_elastic_ea_average_parameters(rw_elastic_ea ea, const rw_tensor* parameters,
                                            size_t count, bool* exchanged);
 rw_status rw_elastic_ea_steps(rw_elastic_ea ea, uint64_t* steps);

@@ -1,5 +1,6 @@
-// What is wrong with the arguments of a rank is refused before anything has been sent: MPIs crash
-// at some of it, and a rank that went to its MPI alone would leave the others here.
+// What MPIs look for in the arguments of a rank is refused as they do it: before anything has been
+// sent, on that rank alone. MPIs crash at some of it, and a rank that went to its MPI alone would
+// leave the others here. Of what is found later than that the others learn: Prepared::refuse.
 #pragma once
 
 #include <algorithm>

@@ -117,6 +117,7 @@ extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_attach(
 #define ROPEWALK_FIND(name) \
   pmpi.name = reinterpret_cast<decltype(pmpi.name)>(dlsym(mpi_library, "PMPI_" #name));
   ROPEWALK_MPI_USED(ROPEWALK_FIND)
+  ROPEWALK_MPI_USED_OF_4(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
   take_collectives(table);
   take_requests(table);

@@ -6,12 +6,15 @@
 #include <memory>
 #include <vector>
 
-#include "types.h"
+#include "layout.h"
+#include "packing_memory.h"
 
 namespace ropewalk::mpi {
 
 /// Of a type that has been checked.
-size_t bytes_of(MPI_Datatype type);
+inline size_t bytes_of(MPI_Datatype type) {
+  return layout_of(type).bytes;
+}
 
 /// A buffer of the caller's: where it lies in one piece it is used itself, else the MPI packs it.
 class Bytes {
@@ -27,6 +30,10 @@ class Bytes {
   }
 
   size_t size() const { return size_; }
+  /// Whether it is `bytes` long or longer, and that is a number of elements.
+  bool has_room_for(size_t bytes) const;
+  /// The first of them alone, of one part; before anything is written.
+  void shorten(size_t bytes);
   /// The bytes, packed where they must be.
   const std::byte* read();
   /// Where they are to be written; then `finish`.
@@ -56,14 +63,14 @@ class Bytes {
   std::byte* const buffer_;
   MPI_Datatype type_;
   std::shared_ptr<void> kept_type_;  // frees it
-  const bool is_predefined_;
-  const size_t element_bytes_;
-  ptrdiff_t extent_;
+  const Layout layout_;
   bool in_one_piece_;
   bool is_packed_ = false;  // to be read
   size_t size_ = 0;
-  std::vector<Part> parts_;
-  std::unique_ptr<std::byte[]> memory_;
+  size_t part_count_ = 0;
+  Part first_{};
+  std::vector<Part> more_;  // short calls need none
+  PackingMemory memory_;
 };
 
 }  // namespace ropewalk::mpi

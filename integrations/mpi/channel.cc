@@ -71,6 +71,7 @@ void complain(const char* what, const std::exception& error) {
 
 std::unique_ptr<Communicator> join(int rank, int size) {
   Options common;
+  common.elastic = false;  // an MPI's ranks are there from the start
   if (getenv("ROPEWALK_TIMEOUT") == nullptr) common.timeout = kForever;
   if (getenv("ROPEWALK_JOIN_TIMEOUT") == nullptr) common.join_timeout = kJoinTimeout;
   std::optional<Rendezvous> rendezvous;
@@ -120,20 +121,40 @@ std::vector<int> world_ranks(MPI_Comm comm, int size) {
   return in_world;
 }
 
-std::vector<std::string> exchange(const std::string& own, MPI_Comm comm, int size) {
-  const auto ranks = static_cast<size_t>(size);
-  std::vector<int> lengths(ranks), at(ranks);
-  int length = static_cast<int>(own.size());
-  pmpi.Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm);
-  std::exclusive_scan(lengths.begin(), lengths.end(), at.begin(), 0);
-  std::string all(static_cast<size_t>(at.back() + lengths.back()), '\0');
-  pmpi.Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR,
-                  comm);
-  std::vector<std::string> texts;
-  for (size_t r = 0; r < ranks; ++r)
-    texts.push_back(all.substr(static_cast<size_t>(at[r]), static_cast<size_t>(lengths[r])));
-  return texts;
-}
+/// Who cannot go on while others exchange texts tells them so: each step has an agreement before
+/// it, and what may fail comes before that.
+class Agreement {
+ public:
+  explicit Agreement(MPI_Comm comm) : comm_(comm) {}
+
+  /// Each rank's text. Throws Error(aborted), std::bad_alloc.
+  std::vector<std::string> exchange(const std::string& own, int size) {
+    const auto ranks = static_cast<size_t>(size);
+    std::vector<int> lengths(ranks), at(ranks);
+    agree();
+    int length = static_cast<int>(own.size());
+    pmpi.Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_);
+    std::exclusive_scan(lengths.begin(), lengths.end(), at.begin(), 0);
+    std::string all(static_cast<size_t>(at.back() + lengths.back()), '\0');
+    agree();
+    pmpi.Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(), at.data(), MPI_CHAR,
+                    comm_);
+    std::vector<std::string> texts;
+    for (size_t r = 0; r < ranks; ++r)
+      texts.push_back(all.substr(static_cast<size_t>(at[r]), static_cast<size_t>(lengths[r])));
+    return texts;
+  }
+  /// Whether all can. Once some rank cannot, none asks again.
+  bool reach(bool own) { return is_reached_ = is_reached_ && all_agree(own, comm_); }
+
+ private:
+  void agree() {
+    if (!reach(true)) throw Error(ErrorCode::aborted, "link", "another rank cannot go on");
+  }
+
+  const MPI_Comm comm_;
+  bool is_reached_ = true;
+};
 
 /// Whether the job has lost processes, and none of `comm`.
 bool is_of_others(const Failure& failure, MPI_Comm comm) {
@@ -145,30 +166,39 @@ bool is_of_others(const Failure& failure, MPI_Comm comm) {
   return !is_member(failure.peer) && std::ranges::none_of(failure.peers, is_member);
 }
 
-/// `communicator`: a reference, or its owner.
-template <class AnyCommunicator>
-std::unique_ptr<Channel> open_channel(AnyCommunicator&& communicator, MPI_Comm comm) {
+constexpr const char* kNotLinked = "a communicator's ranks could not be linked";
+
+std::unique_ptr<Channel> open_channel(Communicator& communicator, MPI_Comm comm) {
   std::unique_ptr<Channel> channel;
   try {
-    channel = std::make_unique<Channel>(std::forward<AnyCommunicator>(communicator));
-  } catch (const Error& error) {
-    complain("a communicator's ranks could not be linked", error);
+    channel = std::make_unique<Channel>(communicator);
+  } catch (const std::exception& error) {  // also std::bad_alloc: the others must not wait
+    communicator.abort(error.what());
+    complain(kNotLinked, error);
   }
   if (!all_agree(channel != nullptr, comm)) return std::make_unique<Channel>(Left::unavailable);
   return channel;
 }
 
-std::unique_ptr<Channel> link_ranks(MPI_Comm comm, const std::vector<int>& ranks) {
+std::unique_ptr<Channel> link_ranks(MPI_Comm comm, int size) {
   std::unique_ptr<Communicator> group;
+  bool is_outside = false;
+  Agreement agreement(comm);
   try {
-    group = state.communicator->create_group(ranks, [&](const std::string& own) {
-      return exchange(own, comm, static_cast<int>(ranks.size()));
-    });
-  } catch (const Error& error) {
-    complain("a communicator's ranks could not be linked", error);
+    const std::vector<int> ranks = world_ranks(comm, size);
+    is_outside = std::ranges::count(ranks, MPI_UNDEFINED) > 0;
+    if (!is_outside)
+      group = state.communicator->create_group(
+          ranks, [&](const std::string& own) { return agreement.exchange(own, size); });
+  } catch (const std::exception& error) {
+    complain(kNotLinked, error);
   }
-  if (!all_agree(group != nullptr, comm)) return std::make_unique<Channel>(Left::unavailable);
-  return open_channel(std::move(group), comm);
+  if (!agreement.reach(is_outside || group != nullptr))
+    return std::make_unique<Channel>(Left::unavailable);
+  if (is_outside) return std::make_unique<Channel>(Left::outside);
+  auto channel = open_channel(*group, comm);
+  if (channel->left() == Left::none) channel->own(std::move(group));
+  return channel;
 }
 
 std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
@@ -177,10 +207,7 @@ std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
   if (inter != 0) return std::make_unique<Channel>(Left::inter);
   pmpi.Comm_size(comm, &size);
   if (size == 1) return std::make_unique<Channel>(Left::one_rank);
-  if (comm == comm_world) return open_channel(*state.communicator, comm);
-  const std::vector<int> ranks = world_ranks(comm, size);
-  if (std::ranges::count(ranks, MPI_UNDEFINED) > 0) return std::make_unique<Channel>(Left::outside);
-  return link_ranks(comm, ranks);
+  return comm == comm_world ? open_channel(*state.communicator, comm) : link_ranks(comm, size);
 }
 
 }  // namespace
@@ -188,10 +215,6 @@ std::unique_ptr<Channel> make_channel(MPI_Comm comm) {
 Channel::Channel(Communicator& communicator)
     : left_(Left::none), communicator_(&communicator), started_(communicator.split(0)) {
   stage_ = communicator.allocate<uint8_t>(2 * kStageBytes);
-}
-
-Channel::Channel(std::unique_ptr<Communicator> communicator) : Channel(*communicator) {
-  owned_ = std::move(communicator);
 }
 
 void Channel::run(Call&& call) {
@@ -216,6 +239,14 @@ void Channel::run_call(Call& call) {
       (bytes <= kStageBytesMax && (is_plain(in_bytes, call.in) || is_plain(out_bytes, call.out)));
   if (stages && !missing) return run_staged(call, in_bytes, out_bytes);
   communicator_->run_beside(call, meanwhile);
+}
+
+void Channel::abort(const char* why) noexcept {
+  for (Communicator* const one : {communicator_, started_.get()}) try {
+      one->abort(why);
+    } catch (const std::exception& error) {
+      print_failure(size(), error.what());
+    }
 }
 
 Communicator* Channel::persistent_at(size_t index) {

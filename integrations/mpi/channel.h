@@ -20,7 +20,8 @@ class Channel {
   explicit Channel(Left left) : left_(left) {}
   /// `communicator` outlives this. Collective of its ranks. Throws Error.
   explicit Channel(Communicator& communicator);
-  explicit Channel(std::unique_ptr<Communicator> communicator);
+  /// That communicator, which goes with this.
+  void own(std::unique_ptr<Communicator> communicator) { owned_ = std::move(communicator); }
 
   /// `none`: its calls can be taken. The same on all ranks.
   Left left() const { return left_; }
@@ -29,17 +30,17 @@ class Channel {
   /// Meanwhile the MPI goes on, too: others may wait for what it has still to send. Changes `call`.
   /// Throws Error.
   void run(Call&& call);
+  /// Ends the calls of all ranks, as this one cannot take part. Throws nothing.
+  void abort(const char* why) noexcept;
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
-  Work start(const Prepared& prepared) {
+  Work start(Prepared& prepared) {
     starts_later_calls_ = true;
     return prepared.start(*started_);
   }
   /// The same of a persistent call. Each has a communicator of its own, by number, as ranks may
   /// start them in any order.
-  Work start(const Prepared& prepared, size_t index) {
-    return prepared.start(*persistent_at(index));
-  }
+  Work start(Prepared& prepared, size_t index) { return prepared.start(*persistent_at(index)); }
   /// Collective, once the job has lost processes that are none of these ranks: no call is taken any
   /// more. Where all ranks have ended as many calls, and have begun no others, the MPI serves those
   /// that follow; else they go on to fail.

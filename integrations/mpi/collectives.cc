@@ -2,11 +2,12 @@
 // Call. All forms of the collective use it: blocking and not, with counts of both types.
 // Whether a call is taken depends only on what MPI wants to be the same on all ranks; the layout of
 // types, and whether a buffer is in place, are each rank's own. What is wrong with the arguments of
-// a rank is refused before anything is sent (arguments.h).
+// a rank is refused before anything is sent (arguments.h), or by all ranks (prepared.h).
 #include "collectives.h"
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "channel.h"
 #include "prepared.h"
 #include "requests.h"
+#include "varying.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -149,21 +151,52 @@ Left prepare_Bcast(Channel& channel, Prepared& prepared, void* data, Count count
   return Left::none;
 }
 
+/// What this rank sends to itself does not have the length of where that goes.
+Left refuse_length(Prepared& prepared) {
+  prepared.refuse(Error(ErrorCode::mismatch, "arguments",
+                        "what a rank sends to itself has another length than what it receives"));
+  return Left::none;
+}
+
+/// `to` may be longer.
+void copy_own(Prepared& prepared, Bytes from, Bytes to) {
+  if (!to.has_room_for(from.size())) return void(refuse_length(prepared));
+  to.shorten(from.size());
+  prepared.copy(std::move(from), std::move(to));
+}
+
+/// Where `bytes` from each of `ranks` are received, `part` elements apart: in MPIs less may come
+/// than there is room for. False: more comes.
+bool receive_parts(Prepared& prepared, size_t bytes, size_t ranks, void* out, MPI_Datatype type,
+                   size_t part) {
+  const Bytes room(out, type, part);
+  if (!room.has_room_for(bytes)) return false;
+  if (room.size() == bytes) {
+    prepared.to.emplace(out, type, ranks * part);
+    return true;
+  }
+  const std::vector<size_t> counts(ranks, bytes / bytes_of(type));
+  std::vector<size_t> at(ranks);
+  for (size_t r = 0; r < ranks; ++r) at[r] = r * part;
+  prepared.to.emplace(out, type, counts.data(), at.data(), static_cast<int>(ranks));
+  return true;
+}
+
 template <class Count>
 Left prepare_Allgather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
                        ROPEWALK_OUT(Count), MPI_Comm) {
   const auto ranks = static_cast<size_t>(channel.size());
   require_data(out, out_count, out_type);
   if (!is_in_place(in)) require_data(in, in_count, in_type);
-  refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in,
-               place_of(out, out_type, channel.rank() * out_count));
   const auto part = static_cast<size_t>(out_count);
-  Bytes& to = prepared.to.emplace(out, out_type, ranks * part);
-  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part,
-                                                        part * static_cast<size_t>(channel.rank()))
+  const size_t own_at = part * static_cast<size_t>(channel.rank());
+  refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in,
+               place_of(out, out_type, own_at));
+  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part, own_at)
                                 : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
-  if (from.size() * ranks != to.size()) return Left::arguments;
-  prepared.call = moving(Collective::all_gather, from.read(), to.write(), from.size());
+  if (!receive_parts(prepared, from.size(), ranks, out, out_type, part))
+    return refuse_length(prepared);
+  prepared.call = moving(Collective::all_gather, from.read(), prepared.to->write(), from.size());
   return Left::none;
 }
 
@@ -186,7 +219,7 @@ Left prepare_Allgatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count)
           ? prepared.from.emplace(part_of(channel.rank(), out, out_counts, out_at, out_type))
           : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
   std::vector<size_t> bytes = scaled(out_counts, channel.size(), bytes_of(out_type));
-  if (from.size() != bytes[static_cast<size_t>(channel.rank())]) return Left::arguments;
+  if (from.size() != bytes[static_cast<size_t>(channel.rank())]) return refuse_length(prepared);
   prepared.call = moving_parts(Collective::all_gather, from.read(), to.write(), std::move(bytes));
   return Left::none;
 }
@@ -198,44 +231,30 @@ Left prepare_Gather(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), RO
   const bool is_root = channel.rank() == root;
   if (is_root) require_data(out, out_count, out_type);
   if (!is_root || !is_in_place(in)) require_data(in, in_count, in_type);
+  const auto part = is_root ? static_cast<size_t>(out_count) : 0;
+  const size_t own_at = part * static_cast<size_t>(root);
   if (is_root)
     refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in,
-                 place_of(out, out_type, root * out_count));
-  const auto part = is_root ? static_cast<size_t>(out_count) : 0;
-  const auto own = static_cast<size_t>(channel.rank());
-  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part, part * own)
+                 place_of(out, out_type, own_at));
+  Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, part, own_at)
                                 : prepared.from.emplace(in, in_type, static_cast<size_t>(in_count));
-  void* at = nullptr;
-  if (is_root)
-    at = prepared.to.emplace(out, out_type, part * static_cast<size_t>(channel.size())).write();
-  prepared.call = moving(Collective::gather, from.read(), at, from.size(), root);
+  const auto ranks = static_cast<size_t>(channel.size());
+  if (is_root && !receive_parts(prepared, from.size(), ranks, out, out_type, part))
+    return refuse_length(prepared);
+  prepared.call = moving(Collective::gather, from.read(), is_root ? prepared.to->write() : nullptr,
+                         from.size(), root);
   return Left::none;
 }
 
-/// The bytes of each rank's part, of which only the root knows: `counts` matter there alone.
-template <class Count>
-std::vector<size_t> parts_of_root(Channel& channel, const Count* counts, MPI_Datatype type,
-                                  int root) {
-  std::vector<size_t> bytes(static_cast<size_t>(channel.size()));
-  if (channel.rank() == root) bytes = scaled(counts, channel.size(), bytes_of(type));
-  channel.run(moving(Collective::broadcast, bytes.data(), bytes.data(),
-                     bytes.size() * sizeof(size_t), root));
-  return bytes;
-}
-
-/// Without that: each rank knows the length of its own part.
-template <class Count, class At>
-void gather_by_messages(const Channel& channel, Prepared& prepared, Bytes own,
-                        ROPEWALK_OUTS(Count, At), int root) {
+/// Without waiting for others: each rank knows the length of its own part, which the root's must
+/// equal.
+void gather_by_messages(const Channel& channel, Prepared& prepared, std::optional<Bytes> own,
+                        const PartOf& part_of, int root) {
   prepared.be_messages();
-  if (channel.rank() != root) return prepared.send(root, std::move(own));
-  for (int r = 0; r < channel.size(); ++r) {
-    Bytes part = part_of(r, out, out_counts, out_at, out_type);
-    if (r == root)
-      prepared.copy(std::move(own), std::move(part));
-    else
-      prepared.receive(r, std::move(part));
-  }
+  if (channel.rank() != root) return prepared.send(root, std::move(*own));
+  for (int r = 0; r < channel.size(); ++r)
+    if (r != root) prepared.receive(r, part_of(r));
+  if (own) copy_own(prepared, std::move(*own), part_of(root));
 }
 
 template <class Count, class At>
@@ -248,29 +267,15 @@ Left prepare_Gatherv(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count),
   if (is_root)
     refuse_alias(in_type == out_type && in_count > 0 && out_counts[root] > 0, in,
                  place_of(out, out_type, out_at[root]));
-  Bytes own = is_in_place(in) ? part_of(channel.rank(), out, out_counts, out_at, out_type)
-                              : Bytes(in, in_type, static_cast<size_t>(in_count));
-  if (!prepared.waits()) {
-    gather_by_messages(channel, prepared, std::move(own), out, out_counts, out_at, out_type, root);
-    return Left::none;
-  }
-  Bytes& from = prepared.from.emplace(std::move(own));
-  std::vector<size_t> bytes = parts_of_root(channel, out_counts, out_type, root);
-  void* at = nullptr;
-  if (is_root) at = prepared.to.emplace(out, out_type, out_counts, out_at, channel.size()).write();
-  prepared.call = moving_parts(Collective::gather, from.read(), at, std::move(bytes), root);
-  return Left::none;
-}
-
-/// Where this rank's part is received. The root's stays where it is, in place: `own_at` in what is
-/// sent.
-template <class Count>
-void receive_part(Prepared& prepared, size_t own_at, ROPEWALK_OUT(Count)) {
-  if (is_in_place(out))
-    prepared.call.out =
-        const_cast<std::byte*>(static_cast<const std::byte*>(prepared.call.in)) + own_at;
+  std::optional<Bytes> own;
+  if (!is_in_place(in)) own.emplace(in, in_type, static_cast<size_t>(in_count));
+  const auto part = [&](int r) { return part_of(r, out, out_counts, out_at, out_type); };
+  if (prepared.waits())
+    gather_varying(channel, std::move(own), std::cref(part), root);
   else
-    prepared.call.out = prepared.to.emplace(out, out_type, static_cast<size_t>(out_count)).write();
+    gather_by_messages(channel, prepared, std::move(own), part, root);
+  prepared.has_ended = prepared.waits();
+  return Left::none;
 }
 
 template <class Count>
@@ -280,37 +285,36 @@ Left prepare_Scatter(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), R
   const bool is_root = channel.rank() == root;
   if (is_root) require_data(in, in_count, in_type);
   if (!is_root || !is_in_place(out)) require_data(out, out_count, out_type);
+  const auto part = is_root ? static_cast<size_t>(in_count) : 0;
   if (is_root)
     refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, out,
-                 place_of(in, in_type, root * in_count));
-  const auto ranks = static_cast<size_t>(channel.size());
-  size_t bytes = 0;
-  const std::byte* data = nullptr;
-  if (is_root) {
-    Bytes& from = prepared.from.emplace(in, in_type, static_cast<size_t>(in_count) * ranks);
-    bytes = from.size() / ranks;
-    data = from.read();
-  } else {
-    bytes = static_cast<size_t>(out_count) * bytes_of(out_type);
+                 place_of(in, in_type, part * static_cast<size_t>(root)));
+  if (!is_in_place(out)) prepared.to.emplace(out, out_type, static_cast<size_t>(out_count));
+  if (!is_root) {
+    void* const to = prepared.to->write();
+    prepared.call = moving(Collective::scatter, nullptr, to, prepared.to->size(), root);
+    return Left::none;
   }
-  prepared.call = moving(Collective::scatter, data, nullptr, bytes, root);
-  receive_part(prepared, bytes * static_cast<size_t>(root), out, out_count, out_type);
+  const auto ranks = static_cast<size_t>(channel.size());
+  Bytes& from = prepared.from.emplace(in, in_type, part * ranks);
+  const size_t bytes = from.size() / ranks;
+  if (prepared.to && !prepared.to->has_room_for(bytes)) return refuse_length(prepared);
+  if (prepared.to) prepared.to->shorten(bytes);
+  const std::byte* const data = from.read();
+  // In place it stays where it is in what is sent.
+  void* const to = prepared.to ? prepared.to->write()
+                               : const_cast<std::byte*>(data) + bytes * static_cast<size_t>(root);
+  prepared.call = moving(Collective::scatter, data, to, bytes, root);
   return Left::none;
 }
 
-template <class Count, class At>
-void scatter_by_messages(const Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, At),
-                         ROPEWALK_OUT(Count), int root) {
+void scatter_by_messages(const Channel& channel, Prepared& prepared, const PartOf& part_of,
+                         std::optional<Bytes> own, int root) {
   prepared.be_messages();
-  const auto own = [&] { return Bytes(out, out_type, static_cast<size_t>(out_count)); };
-  if (channel.rank() != root) return prepared.receive(root, own());
-  for (int r = 0; r < channel.size(); ++r) {
-    Bytes part = part_of(r, in, in_counts, in_at, in_type);
-    if (r != root)
-      prepared.send(r, std::move(part));
-    else if (!is_in_place(out))
-      prepared.copy(std::move(part), own());
-  }
+  if (channel.rank() != root) return prepared.receive(root, std::move(*own));
+  for (int r = 0; r < channel.size(); ++r)
+    if (r != root) prepared.send(r, part_of(r));
+  if (own) copy_own(prepared, part_of(root), std::move(*own));
 }
 
 template <class Count, class At>
@@ -323,17 +327,14 @@ Left prepare_Scatterv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count, 
   if (is_root)
     refuse_alias(in_type == out_type && out_count > 0 && in_counts[root] > 0, out,
                  place_of(in, in_type, in_at[root]));
-  if (!prepared.waits()) {
-    scatter_by_messages(channel, prepared, in, in_counts, in_at, in_type, out, out_count, out_type,
-                        root);
-    return Left::none;
-  }
-  std::vector<size_t> bytes = parts_of_root(channel, in_counts, in_type, root);
-  const size_t own_at = sum(bytes, static_cast<size_t>(channel.rank()));
-  const std::byte* data = nullptr;
-  if (is_root) data = prepared.from.emplace(in, in_type, in_counts, in_at, channel.size()).read();
-  prepared.call = moving_parts(Collective::scatter, data, nullptr, std::move(bytes), root);
-  receive_part(prepared, own_at, out, out_count, out_type);
+  std::optional<Bytes> own;
+  if (!is_in_place(out)) own.emplace(out, out_type, static_cast<size_t>(out_count));
+  const auto part = [&](int r) { return part_of(r, in, in_counts, in_at, in_type); };
+  if (prepared.waits())
+    scatter_varying(channel, std::cref(part), std::move(own), root);
+  else
+    scatter_by_messages(channel, prepared, part, std::move(own), root);
+  prepared.has_ended = prepared.waits();
   return Left::none;
 }
 
@@ -345,12 +346,13 @@ Left prepare_Alltoall(Channel& channel, Prepared& prepared, ROPEWALK_IN(Count), 
   if (!is_in_place(in)) require_data(in, in_count, in_type);
   refuse_alias(in_type == out_type && in_count == out_count && in_count > 0, in, out);
   const auto part = static_cast<size_t>(is_in_place(in) ? out_count : in_count);
-  Bytes& to = prepared.to.emplace(out, out_type, ranks * static_cast<size_t>(out_count));
   Bytes& from = is_in_place(in) ? prepared.from.emplace(out, out_type, ranks * part)
                                 : prepared.from.emplace(in, in_type, ranks * part);
-  if (from.size() != to.size()) return Left::arguments;
+  const size_t bytes = from.size() / ranks;
+  if (!receive_parts(prepared, bytes, ranks, out, out_type, static_cast<size_t>(out_count)))
+    return refuse_length(prepared);
   const std::byte* const data = is_in_place(in) ? from.read_copy() : from.read();
-  prepared.call = moving(Collective::all_to_all, data, to.write(), from.size() / ranks);
+  prepared.call = moving(Collective::all_to_all, data, prepared.to->write(), bytes);
   return Left::none;
 }
 
@@ -365,10 +367,12 @@ Left prepare_Alltoallv(Channel& channel, Prepared& prepared, ROPEWALK_INS(Count,
   Bytes& to = prepared.to.emplace(out, out_type, out_counts, out_at, ranks);
   Bytes& from = in_place ? prepared.from.emplace(out, out_type, out_counts, out_at, ranks)
                          : prepared.from.emplace(in, in_type, in_counts, in_at, ranks);
-  const std::byte* const data = in_place ? from.read_copy() : from.read();
   std::vector<size_t> received = scaled(out_counts, ranks, bytes_of(out_type));
-  prepared.call = moving_parts(Collective::all_to_all, data, to.write(),
-                               in_place ? received : scaled(in_counts, ranks, bytes_of(in_type)));
+  std::vector<size_t> sent = in_place ? received : scaled(in_counts, ranks, bytes_of(in_type));
+  const auto own = static_cast<size_t>(channel.rank());
+  if (sent[own] != received[own]) return refuse_length(prepared);
+  const std::byte* const data = in_place ? from.read_copy() : from.read();
+  prepared.call = moving_parts(Collective::all_to_all, data, to.write(), std::move(sent));
   prepared.call.recv_counts = std::move(received);
   return Left::none;
 }
@@ -382,8 +386,10 @@ Left prepare_Barrier(Channel&, Prepared& prepared, MPI_Comm) {
 
 // ---- Each form of each ----
 
-int fail(MPI_Comm comm, const Channel& channel, const char* what, int error_class) {
-  print_failure(channel.size(), what);
+int fail(MPI_Comm comm, const char* what, int error_class) {
+  int ranks = 0;
+  pmpi.Comm_size(comm, &ranks);
+  print_failure(ranks, what);
   pmpi.Comm_call_errhandler(comm, error_class);
   return error_class;
 }
@@ -403,23 +409,37 @@ Server server_of(MPI_Comm comm, bool blocks) {
 }
 
 /// Has `ours` serve the call where it can be taken, else `theirs`, the MPI's own. `ours` gives why
-/// it has done nothing, or `none`.
+/// it has done nothing, the same on all ranks, or `none`.
 template <class Ours, class Theirs>
 int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs& theirs) {
-  auto [channel, left] = server_of(comm, blocks);
-  if (left == Left::none) try {
-      left = ours(*channel);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::invalid_argument)
-        return fail(comm, *channel, error.what(), error_class_of(error));
-      left = Left::arguments;  // nothing has been sent
-    } catch (const Refusal& refusal) {
-      return fail(comm, *channel, refusal.what, refusal.error_class);
-    } catch (const std::bad_alloc&) {
-      return fail(comm, *channel, "there is no memory left", MPI_ERR_OTHER);
-    }
-  count_call(kind, left);
-  return left == Left::none ? MPI_SUCCESS : theirs();
+  Server server;
+  try {
+    server = server_of(comm, blocks);
+    if (server.left == Left::none) server.left = ours(*server.channel);
+  } catch (const Error& error) {
+    return fail(comm, error.what(), error_class_of(error));
+  } catch (const Refusal& refusal) {
+    return fail(comm, refusal.what, refusal.error_class);
+  } catch (const std::exception& error) {  // such as std::bad_alloc
+    if (server.channel != nullptr) server.channel->abort(error.what());
+    return fail(comm, error.what(), MPI_ERR_OTHER);
+  }
+  count_call(kind, server.left);
+  return server.left == Left::none ? MPI_SUCCESS : theirs();
+}
+
+/// What Ropewalk itself refuses the others learn, too.
+void run(Channel& channel, Prepared& prepared) try {
+  try {
+    channel.run(std::move(prepared.call));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    prepared.refuse(error);
+    channel.run(std::move(prepared.call));
+  }
+  prepared.finish();
+} catch (const Error& error) {
+  throw Error(prepared.told_of(error));
 }
 
 #define ROPEWALK_AFTER_PREPARED(...) (channel, prepared, __VA_ARGS__)
@@ -429,9 +449,7 @@ int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs&
     const auto ours = [&](Channel& channel) {                                        \
       Prepared prepared(true);                                                       \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;  \
-      if (left != Left::none) return left;                                           \
-      channel.run(std::move(prepared.call));                                         \
-      prepared.finish();                                                             \
+      if (left == Left::none && !prepared.has_ended) run(channel, prepared);         \
       return left;                                                                   \
     };                                                                               \
     return serve(Kind::name, comm, true, ours, [&] { return pmpi.name arguments; }); \
@@ -440,14 +458,12 @@ ROPEWALK_MPI_BLOCKING(ROPEWALK_TAKE)
 ROPEWALK_MPI_4_BLOCKING(ROPEWALK_TAKE)
 #undef ROPEWALK_TAKE
 
-constexpr Left kWrong = Left::arguments;
-
 /// `hand_over` makes it a request's.
 #define ROPEWALK_TAKE_AS_REQUEST(hand_over, blocks, name, parameters, arguments, collective, \
                                  its_arguments)                                              \
   int take_##name parameters {                                                               \
     const auto ours = [&](Channel& channel) {                                                \
-      if (request == nullptr) return kWrong;                                                 \
+      require(request != nullptr, "no place for the request", MPI_ERR_ARG);                  \
       auto owned = std::make_unique<Prepared>(false);                                        \
       Prepared& prepared = *owned;                                                           \
       const Left left = prepare_##collective ROPEWALK_AFTER_PREPARED its_arguments;          \

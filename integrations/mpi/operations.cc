@@ -12,6 +12,8 @@
 namespace ropewalk::mpi {
 namespace {
 
+constexpr int kLooks = 20;  // before the first pause
+
 using Phase = Operation::Phase;
 
 struct Operations {
@@ -44,7 +46,8 @@ bool look(Operation& operation, std::chrono::nanoseconds pause, int& failed) {
     Work& work = operation.work;
     if (!(pause.count() > 0 ? work.wait_for(pause) : work.test())) return false;
     operation.prepared->finish();
-  } catch (const Error& error) {
+  } catch (const Error& caught) {
+    const Error& error = operation.prepared->told_of(caught);
     print_failure(operation.ranks, error.what());
     failed = error_class_of(error);
   }
@@ -146,6 +149,9 @@ bool has_ended(MPI_Request request, std::chrono::nanoseconds pause) {
 }
 
 void wait_for(MPI_Request request) {
+  // A short call ends while it is looked at; a pause gives the CPU away.
+  for (int look = 0; look < kLooks; ++look)
+    if (has_ended(request, {})) return;
   while (!has_ended(request, kPause)) progress_mpi();
 }
 

@@ -53,6 +53,7 @@ int error_class_of(const Error& error) {
 #endif
   static const bool is_known = find_variable("MPIX_Comm_revoke") != nullptr;
   if (is_known && error.code() == ErrorCode::peer_lost) return kProcessFailed;
+  if (error.code() == ErrorCode::invalid_argument) return MPI_ERR_BUFFER;  // they overlap
   // Nearly always of lengths, and MPI has no class for what else may differ.
   return error.code() == ErrorCode::mismatch ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
 }

@@ -140,6 +140,11 @@ class AsyncPolicy {
     session_.swap(next);
     return elements;
   }
+  void declare_state() {
+    session_->require_own_process();
+    nb::gil_scoped_release unlocked;
+    task_->apply({}, [](auto& policy, auto) { policy.declare_state(); });
+  }
   void close() { settle_task(*session_, *task_); }
   void abandon() { abandon_task(*session_, *task_, "AsyncEA"); }
 
@@ -161,6 +166,7 @@ void bind_async_policy(nb::module_& module) {
       .def("center", &AsyncPolicy::center, "center"_a)
       .def("serve", &AsyncPolicy::serve)
       .def("resume", &AsyncPolicy::resume, "session"_a, "parameters"_a)
+      .def("declare_state", &AsyncPolicy::declare_state)
       .def("close", &AsyncPolicy::close)
       .def("abandon", &AsyncPolicy::abandon);
 }

@@ -60,12 +60,13 @@ class ElasticTask final : public Task {
 
 /// The session's communicator lives as long as the session.
 AnyElasticEa make(const std::shared_ptr<Session>& session, const std::vector<Array>& arrays,
-                  int tau, double alpha, std::chrono::nanoseconds timeout) {
+                  int tau, double alpha, std::chrono::nanoseconds timeout, bool has_state) {
   const std::shared_ptr<Communicator> comm(session, &session->open());
   return visit_type(arrays[0].type, [&]<class T>(std::type_identity<T>) -> AnyElasticEa {
     if constexpr (!std::is_integral_v<T>) {
       const auto tensors = spans_of<T>(arrays);
-      return std::make_unique<ElasticAsyncEa<T>>(comm, tau, alpha, TensorList<T>(tensors), timeout);
+      return std::make_unique<ElasticAsyncEa<T>>(comm, tau, alpha, TensorList<T>(tensors), timeout,
+                                                 has_state);
     }
     reject(kElasticPolicyName, "the arrays hold integers", floating_types_advice());
   });
@@ -90,13 +91,13 @@ class ElasticPolicy {
 
  public:
   ElasticPolicy(std::shared_ptr<Session> session, const nb::sequence& list, int tau, double alpha,
-                double timeout)
+                double timeout, bool has_state)
       : session_(std::move(session)) {
     const std::vector<Array> arrays = view(list);
     const auto limit = nanoseconds_of(timeout);
     nb::gil_scoped_release unlocked;
-    task_ =
-        std::make_shared<ElasticTask>(make(session_, arrays, tau, alpha, *limit), arrays[0].type);
+    task_ = std::make_shared<ElasticTask>(make(session_, arrays, tau, alpha, *limit, has_state),
+                                          arrays[0].type);
     session_->settle_at_close(task_);
   }
   ElasticPolicy(const ElasticPolicy&) = delete;
@@ -129,8 +130,8 @@ class ElasticPolicy {
 void bind_elastic_policy(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<ElasticPolicy>(module, "ElasticAsyncEa")
-      .def(nb::init<std::shared_ptr<Session>, const nb::sequence&, int, double, double>(),
-           "session"_a, "parameters"_a, "tau"_a, "alpha"_a, "timeout"_a)
+      .def(nb::init<std::shared_ptr<Session>, const nb::sequence&, int, double, double, bool>(),
+           "session"_a, "parameters"_a, "tau"_a, "alpha"_a, "timeout"_a, "has_state"_a)
       .def("average_parameters", &ElasticPolicy::average_parameters, "parameters"_a)
       .def("finish", &ElasticPolicy::finish, "parameters"_a)
       .def_prop_ro("steps", &ElasticPolicy::steps)

@@ -13,6 +13,7 @@
 #include "call.h"
 #include "errors.h"
 #include "invalid.h"
+#include "joining.h"
 #include "lightgbm.h"
 #include "policies.h"
 #include "seconds.h"
@@ -34,24 +35,26 @@ SessionPointer join(std::optional<int> rank, std::optional<int> size,
                     std::optional<bool> progress_thread, std::optional<int> progress_cpu,
                     std::optional<double> join_timeout, std::optional<bool> elastic,
                     std::optional<bool> join_running, std::optional<bool> tie_breaker,
-                    std::optional<int> quorum_min) {
-  const Options options{rank,
-                        size,
-                        std::move(coordinator),
-                        coordinator_fd,
-                        std::move(key),
-                        std::move(transport),
-                        secure,
-                        nanoseconds_of(timeout),
-                        progress_thread,
-                        progress_cpu,
-                        nanoseconds_of(join_timeout),
-                        elastic,
-                        join_running,
-                        tie_breaker,
-                        quorum_min};
-  nb::gil_scoped_release unlocked;
-  return std::make_shared<Session>(options);
+                    std::optional<int> quorum_min, std::optional<double> admission_timeout,
+                    const nb::object& stop) {
+  Options options{rank,
+                  size,
+                  std::move(coordinator),
+                  coordinator_fd,
+                  std::move(key),
+                  std::move(transport),
+                  secure,
+                  nanoseconds_of(timeout),
+                  progress_thread,
+                  progress_cpu,
+                  nanoseconds_of(join_timeout),
+                  elastic,
+                  join_running,
+                  tie_breaker,
+                  quorum_min,
+                  nanoseconds_of(admission_timeout),
+                  {}};
+  return join_job(std::move(options), stop);
 }
 
 PreparedCall prepare(Session& session, std::string collective, nb::object x, nb::object out,
@@ -80,6 +83,12 @@ SessionPointer shrink(Session& session, std::optional<double> timeout) {
   const auto limit = nanoseconds_of(timeout);
   nb::gil_scoped_release unlocked;
   return session.shrink(limit);
+}
+
+void depart(Session& session, std::optional<double> timeout) {
+  const auto limit = nanoseconds_of(timeout);
+  nb::gil_scoped_release unlocked;
+  session.depart(limit);
 }
 
 SessionPointer grow(Session& session, std::optional<double> timeout) {
@@ -175,7 +184,8 @@ std::string library_path() {
 void bind_session(nb::module_& module) {
   module.def("join", &join, "rank"_a, "size"_a, "coordinator"_a, "coordinator_fd"_a, "key"_a,
              "transport"_a, "secure"_a, "timeout"_a, "progress_thread"_a, "progress_cpu"_a,
-             "join_timeout"_a, "elastic"_a, "join_running"_a, "tie_breaker"_a, "quorum_min"_a);
+             "join_timeout"_a, "elastic"_a, "join_running"_a, "tie_breaker"_a, "quorum_min"_a,
+             "admission_timeout"_a, "stop"_a.none());
   nb::class_<Session>(module, "Session")
       .def_ro("rank", &Session::rank)
       .def_ro("size", &Session::size)
@@ -200,6 +210,7 @@ void bind_session(nb::module_& module) {
       .def("revoke", &Session::revoke, "reason"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("shrink", &shrink, "timeout"_a = nb::none())
       .def("grow", &grow, "timeout"_a = nb::none())
+      .def("depart", &depart, "timeout"_a = nb::none())
       .def("pending", &Session::pending)
       .def("agree", &agree, "bits"_a, "timeout"_a = nb::none())
       .def_prop_ro("epoch", [](const Session& session) { return session.epoch(); })

@@ -25,7 +25,10 @@ template <template <class> class Policy, class... Arguments>
 class LazyPolicy {
  public:
   LazyPolicy(std::shared_ptr<Session> session, const char* name, Arguments... arguments)
-      : session_(std::move(session)), name_(name), arguments_(arguments...) {
+      : session_(std::move(session)),
+        name_(name),
+        arguments_(arguments...),
+        has_state_(session_->open().epoch().number == 0) {
     make<float>();  // refuses wrong arguments now
     policy_ = {};
   }
@@ -52,6 +55,17 @@ class LazyPolicy {
           [this](auto& policy, auto tensors) { policy.resume(session_->open(), tensors); });
   }
 
+  void declare_state() {
+    nb::gil_scoped_release unlocked;
+    std::lock_guard lock(mutex_);
+    has_state_ = true;
+    std::visit(
+        [](auto& policy) {
+          if constexpr (requires { policy->declare_state(); }) policy->declare_state();
+        },
+        policy_);
+  }
+
   /// Calls `action(policy, tensors)` without the GIL.
   template <class Action>
   auto apply(const nb::sequence& list, const char* argument, Action action) {
@@ -70,12 +84,14 @@ class LazyPolicy {
  private:
   template <class T>
   Policy<T>& make() {
-    return *std::apply(
+    Policy<T>& made = *std::apply(
         [this](Arguments... arguments) -> std::unique_ptr<Policy<T>>& {
           return policy_.template emplace<std::unique_ptr<Policy<T>>>(
               std::make_unique<Policy<T>>(session_->open(), arguments...));
         },
         arguments_);
+    if (has_state_) made.declare_state();
+    return made;
   }
 
   template <class T>
@@ -97,7 +113,8 @@ class LazyPolicy {
   std::shared_ptr<Session> session_;  // first: goes last
   const char* name_;
   std::tuple<Arguments...> arguments_;
-  std::mutex mutex_;  // guards policy_
+  std::mutex mutex_;  // guards what follows
+  bool has_state_;    // of a policy that is not made yet, perhaps in a later epoch
   AnyPolicy<Policy> policy_;
 };
 
@@ -172,13 +189,15 @@ void bind_policies(nb::module_& module) {
       .def("sum_gradients", &Sgd::sum_gradients, "gradients"_a)
       .def("sum_and_normalize_gradients", &Sgd::sum_and_normalize_gradients, "gradients"_a)
       .def("synchronize_parameters", &Sgd::synchronize_parameters, "parameters"_a)
-      .def("resume", &Sgd::resume, "session"_a, "parameters"_a);
+      .def("resume", &Sgd::resume, "session"_a, "parameters"_a)
+      .def("declare_state", &Sgd::declare_state);
   nb::class_<Ea>(module, "Ea")
       .def(nb::init<std::shared_ptr<Session>, int, double>(), "session"_a, "tau"_a, "alpha"_a)
       .def("average_parameters", &Ea::average_parameters, "parameters"_a)
       .def("synchronize_center", &Ea::synchronize_center, "parameters"_a)
       .def("synchronize_parameters", &Ea::synchronize_parameters, "parameters"_a)
-      .def("resume", &Ea::resume, "session"_a, "parameters"_a);
+      .def("resume", &Ea::resume, "session"_a, "parameters"_a)
+      .def("declare_state", &Ea::declare_state);
   bind_async_policy(module);
   bind_elastic_policy(module);
   bind_partial(module);

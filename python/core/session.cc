@@ -5,8 +5,6 @@
 
 namespace ropewalk::python {
 
-Session::Session(const Options& options) : Session(Communicator::create(options)) {}
-
 Session::Session(std::unique_ptr<Communicator> communicator)
     : rank(communicator->rank()),
       size(communicator->size()),
@@ -57,17 +55,17 @@ void Session::abort(const std::string& reason) {
 
 std::shared_ptr<Session> Session::split(int color, int key) {
   auto part = open().split(color, key);
-  return part ? std::shared_ptr<Session>(new Session(std::move(part))) : nullptr;
+  return part ? std::make_shared<Session>(std::move(part)) : nullptr;
 }
 
 std::shared_ptr<Session> Session::create_group(const std::vector<int>& ranks,
                                                const Communicator::Exchange& exchange,
                                                std::optional<std::chrono::nanoseconds> timeout) {
-  return std::shared_ptr<Session>(new Session(open().create_group(ranks, exchange, timeout)));
+  return std::make_shared<Session>(open().create_group(ranks, exchange, timeout));
 }
 
 std::shared_ptr<Session> Session::shrink(std::optional<std::chrono::nanoseconds> timeout) {
-  std::shared_ptr<Session> next(new Session(open().shrink(timeout)));
+  auto next = std::make_shared<Session>(open().shrink(timeout));
   end(true);
   return next;
 }
@@ -75,9 +73,14 @@ std::shared_ptr<Session> Session::shrink(std::optional<std::chrono::nanoseconds>
 std::shared_ptr<Session> Session::grow(std::optional<std::chrono::nanoseconds> timeout) {
   auto grown = open().grow(timeout);
   if (!grown) return nullptr;
-  std::shared_ptr<Session> next(new Session(std::move(grown)));
+  auto next = std::make_shared<Session>(std::move(grown));
   end(true);
   return next;
+}
+
+void Session::depart(std::optional<std::chrono::nanoseconds> timeout) {
+  open().depart(timeout);
+  end(true);
 }
 
 void Session::end(bool is_followed) {

@@ -35,8 +35,7 @@ class Task {
 /// Thread-safe. Destroyed with the GIL held.
 class Session {
  public:
-  /// Joins the job. Call without the GIL, as whatever may wait.
-  explicit Session(const Options& options);
+  explicit Session(std::unique_ptr<Communicator> communicator);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session();
@@ -67,6 +66,8 @@ class Session {
   std::shared_ptr<Session> shrink(std::optional<std::chrono::nanoseconds> timeout);
   /// As Communicator::grow; this session is closed then, unless that gave null.
   std::shared_ptr<Session> grow(std::optional<std::chrono::nanoseconds> timeout);
+  /// As Communicator::depart; this session is closed then.
+  void depart(std::optional<std::chrono::nanoseconds> timeout);
   int pending() { return open().pending(); }
   const Epoch& epoch() const { return communicator_->epoch(); }
   /// Settles what is under way, then leaves the job. The second call, or a forked child's, does
@@ -79,7 +80,6 @@ class Session {
   const std::string transport;
 
  private:
-  explicit Session(std::unique_ptr<Communicator> communicator);
   void end(bool is_followed);
   std::vector<std::shared_ptr<Task>> live_tasks();
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 import weakref
 from types import TracebackType
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
@@ -64,7 +65,9 @@ class Communicator:
                  progress_thread: Optional[bool] = None,
                  progress_cpu: Optional[int] = None, join_timeout: Optional[float] = None,
                  elastic: Optional[bool] = None, join_running: Optional[bool] = None,
-                 tie_breaker: Optional[bool] = None, quorum_min: Optional[int] = None) -> None:
+                 tie_breaker: Optional[bool] = None, quorum_min: Optional[int] = None,
+                 admission_timeout: Optional[float] = None,
+                 stop: Optional[threading.Event] = None) -> None:
         """Joins the job; returns when all ranks have.
 
         What is None comes from ROPEWALK_* variables, then from the launcher (`ropewalk run`,
@@ -84,10 +87,15 @@ class Communicator:
             grow(). Rank and size do not count. TimeoutError after join_timeout without such a job.
         tie_breaker, quorum_min: who may go on after a failure (see shrink()): more than half of
             the ranks, or half with the lowest if tie_breaker; quorum_min at least; defaults False, 1.
+        admission_timeout: seconds, with join_running: until the ranks have called grow(); default:
+            no limit.
+        stop: once another thread has set it this raises AbortedError, within some 0.1 s.
+
+        A signal whose handler raises, as Ctrl-C, ends it, too.
         """
         self._adopt(_core.join(rank, size, coordinator, coordinator_fd, key, transport, secure,
                                timeout, progress_thread, progress_cpu, join_timeout, elastic,
-                               join_running, tie_breaker, quorum_min))
+                               join_running, tie_breaker, quorum_min, admission_timeout, stop))
 
     def _adopt(self, session: _core.Session) -> None:
         self._session = session
@@ -241,6 +249,14 @@ class Communicator:
         following = Communicator.__new__(Communicator)
         following._adopt(session)
         return following
+
+    def depart(self, timeout: Optional[float] = None) -> None:
+        """Leaves the job for good, and lets the others go on: see docs/elastic.md.
+
+        Collective with the others' shrink() or grow(), for which it ends this epoch. They need not be
+        more than half. This communicator is closed then. Raises as shrink().
+        """
+        self._session.depart(timeout)
 
     @property
     def pending(self) -> int:

@@ -5,7 +5,13 @@ A list may also be a generator, and hold arrays of any shapes, the same on every
 float32, float64, float16 or bfloat16 (halves are computed in float32). Arrays are changed in place.
 A step moves the whole list at once. Ranks may take different numbers of steps, also none. One
 AllReduceSGD or AllReduceEA at a time may be between synchronizations on one communicator; an
-AsyncEA is a communicator of its own; an ElasticAsyncEA takes over the one that it is given. After a failed step the arrays of that call are as they were.
+AsyncEA is a communicator of its own; an ElasticAsyncEA takes over the one that it is given. After a failed step the
+arrays of that call are as they were.
+
+A policy has state where its arrays are the job's: that of a rank that was there as the job began, and any after a
+resume() or a synchronization that has ended. One that is made in a later epoch, as a newcomer's, has none before. Where
+nobody has any more, since all who had it have died before newcomers got it, resume() raises the same UnavailableError on
+every rank. To go on, load a checkpoint, call declare_state() on the ranks that have, and resume() again.
 """
 
 from __future__ import annotations
@@ -43,11 +49,19 @@ class AllReduceSGD:
         self._policy.synchronize_parameters(list(parameters))
 
     def resume(self, comm: Communicator, parameters: Iterable[Any]) -> None:
-        """Goes on with `comm`, which shrink() gave, on all of its ranks: as synchronize_parameters().
+        """Goes on with `comm`, which shrink() or grow() gave, on all of its ranks.
 
-        So all have equal parameters, whichever had finished the step in which a rank was lost.
+        All have the parameters of the rank with most steps then, of those that have state, whichever had finished
+        the step in which a rank was lost.
         """
         self._policy.resume(comm._session, list(parameters))
+
+    def declare_state(self) -> None:
+        """This rank's parameters are the job's from now on: of a checkpoint, or of sync_state().
+
+        Of several ranks that declare other states resume() takes one.
+        """
+        self._policy.declare_state()
 
 
 class AllReduceEA:
@@ -80,8 +94,19 @@ class AllReduceEA:
         self._policy.synchronize_parameters(list(parameters))
 
     def resume(self, comm: Communicator, parameters: Iterable[Any]) -> None:
-        """Goes on with `comm`, which shrink() gave, on all of its ranks: as synchronize_center()."""
+        """Goes on with `comm`, which shrink() or grow() gave, on all of its ranks.
+
+        All have the center of the rank that has ended most rounds then. Who had none, as a newcomer, gets it as its
+        `parameters`; where nobody has one it is those of the lowest rank that has state. The others' stay as they are.
+        """
         self._policy.resume(comm._session, list(parameters))
+
+    def declare_state(self) -> None:
+        """This rank's parameters are the job's from now on: of a checkpoint, or of sync_state().
+
+        They become the center where nobody has one.
+        """
+        self._policy.declare_state()
 
 
 class AsyncEA:
@@ -156,7 +181,7 @@ class AsyncEA:
 
         The center has every exchange that has ended on a rank that is left, once. Ranks that are new, or
         had no center yet, get the center as their `parameters` (where nobody has one, those of the first
-        rank that works); the others' stay as they are. Servers go on as servers and give none; with none
+        rank that works and has state); the others' stay as they are. Servers go on as servers and give none; with none
         left every rank owns a part.
 
         An exchange that has raised on this rank may be in the center, whole or in pieces, once. Returns of
@@ -164,6 +189,13 @@ class AsyncEA:
         lost (see `replicated`); then a synchronization makes a new one.
         """
         return self._policy.resume(comm._session, list(parameters))
+
+    def declare_state(self) -> None:
+        """This rank's parameters are the job's from now on: of a checkpoint, or of sync_state().
+
+        They become the center where nobody has one.
+        """
+        self._policy.declare_state()
 
     def close(self) -> None:
         """Waits until every rank calls it; the communicator's close() calls it.
@@ -196,14 +228,15 @@ class ElasticAsyncEA:
     """
 
     def __init__(self, comm: Communicator, parameters: Iterable[Any], tau: int, alpha: float, *,
-                 timeout: float = 30.0) -> None:
+                 timeout: float = 30.0, has_state: bool = False) -> None:
         """Collective: a founder's `parameters` become those of rank 0, a newcomer's the center.
 
         Members wait for a newcomer from its admission until it is here. `tau` and `alpha` as for
         AllReduceEA. `timeout`: seconds, of a change of the members, all tries together; who does not answer
-        is waited for half of it.
+        is waited for half of it. `has_state`: a newcomer's parameters are of a checkpoint, and become the center
+        where all who had it have died before newcomers got it; where none has state that raises UnavailableError.
         """
-        self._policy = _core.ElasticAsyncEa(comm._session, list(parameters), tau, alpha, timeout)
+        self._policy = _core.ElasticAsyncEa(comm._session, list(parameters), tau, alpha, timeout, has_state)
 
     def __enter__(self) -> ElasticAsyncEA:
         return self

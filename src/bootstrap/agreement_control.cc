@@ -8,6 +8,7 @@ namespace ropewalk::bootstrap {
 void AgreementControl::begin(Agreement::Setup setup, int64_t deadline_ns) {
   assert(is_over_ && !end_);
   setup.instance = ++begun_;
+  decisions_.note_members(setup.members);
   deadline_ns_ = deadline_ns;
   is_over_ = false;
   const int64_t now_ns = setup.begun_ns;
@@ -30,12 +31,13 @@ void AgreementControl::add_connection(AgreementConnection& link, ConnectedSocket
   tune_control_stream(socket.fd.get(), link_timeout_);
   link.stream.emplace(std::move(socket));
   if (agreement_) agreement_->note_linked(link.peer);
-  if (!decisions_.empty() && decisions_.rbegin()->first + 1 == begun_) tell_last(*link.stream);
+  if (const Decision* before = decisions_.find(begun_ - 1))
+    tell_decision(*link.stream, begun_ - 1, *before);
 }
 
 /// A member may have missed it, and the others are in the next agreement already.
-void AgreementControl::tell_last(FrameStream& stream) {
-  const auto& [instance, decision] = *decisions_.rbegin();
+void AgreementControl::tell_decision(FrameStream& stream, uint32_t instance,
+                                     const Decision& decision) {
   stream.send(frame(AgreementMessage{
       .kind = AgreementMessage::Kind::decided, .instance = instance, .decision = decision}));
 }
@@ -130,11 +132,11 @@ void AgreementControl::acknowledge(int peer) const {
 void AgreementControl::answer_alone(int peer, const AgreementMessage& message) {
   using Kind = AgreementMessage::Kind;
   if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
-  const auto decided = decisions_.find(message.instance);
+  const Decision* const decided = decisions_.find(message.instance);
   AgreementMessage answer{.kind = Kind::gave_up, .instance = message.instance};
-  if (decided != decisions_.end()) {
+  if (decided != nullptr) {
     answer.kind = Kind::decided;
-    answer.decision = decided->second;
+    answer.decision = *decided;
   }
   send(peer, answer);
 }
@@ -178,7 +180,7 @@ void AgreementControl::send_messages() {
 void AgreementControl::check_end(int64_t now_ns) {
   if (is_over_) return;
   if (agreement_->decision()) {
-    decisions_[begun_] = *agreement_->decision();
+    decisions_.add(begun_, *agreement_->decision());
     end_ = AgreementEnd{agreement_->decision(), {}};
   } else if (agreement_->is_hopeless() || now_ns >= deadline_ns_) {
     end_ = AgreementEnd{{}, agreement_->seen()};

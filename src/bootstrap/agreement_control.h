@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bootstrap/agreement.h"
+#include "bootstrap/decision_log.h"
 #include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/tree.h"
@@ -53,7 +54,7 @@ class AgreementControl {
     std::optional<FrameStream> stream;
   };
   void add_connection(AgreementConnection& link, ConnectedSocket socket);
-  void tell_last(FrameStream& stream);
+  static void tell_decision(FrameStream& stream, uint32_t instance, const Decision& decision);
   bool is_over(AgreementConnection& link, const PollSet& set, int64_t now_ns);
   void look_at_tree();
   void acknowledge(int peer) const;
@@ -76,8 +77,8 @@ class AgreementControl {
   std::optional<AgreementEnd> end_;
   bool is_over_ = true;  // the last that was begun
   bool is_closed_ = false;
-  std::map<uint32_t, Decision> decisions_;  // by instance; others' late questions are answered so
-  std::map<int, AgreementMessage> early_;   // of the next instance: the last from each peer
+  DecisionLog decisions_;                  // others' late questions are answered so
+  std::map<int, AgreementMessage> early_;  // of the next instance: the last from each peer
 };
 
 }  // namespace ropewalk::bootstrap

@@ -101,5 +101,66 @@ TEST(AgreementControl, APeerIsReachedAsLongAsOneOfItsConnectionsIs) {
   EXPECT_TRUE(control.ended().empty());
 }
 
+/// Frames that `send` has given, each once.
+std::vector<AgreementMessage> hear_all(FrameStream& stream) {
+  std::vector<AgreementMessage> messages;
+  for (const Frame& frame : take_turn(stream, [&](PollSet& set) { return stream.advance(set); }))
+    if (auto message = decode<AgreementMessage>(frame.payload)) messages.push_back(*message);
+  return messages;
+}
+
+// It kept all decisions of the epoch.
+TEST(AgreementControl, OfManyAgreementsOfAllTheLastIsKept) {
+  using Kind = AgreementMessage::Kind;
+  constexpr uint32_t kAgreements = 10'000;
+  FirstRank rank;
+  auto [own, peers] = connected_pair();
+  rank.control.hear(1, std::move(own));
+  FrameStream peer(std::move(peers));
+  const auto advance = [&] {
+    take_turn(rank.control, [&](PollSet& set) { rank.control.advance(set, 0); });
+  };
+  for (uint32_t instance = 1; instance <= kAgreements; ++instance) {
+    rank.begin();
+    const Decision decision{
+        .members = {0, 1}, .ended = {}, .bits = instance, .call = 1, .text = ""};
+    peer.send(
+        frame(AgreementMessage{.kind = Kind::decided, .instance = instance, .decision = decision}));
+    peer.flush();
+    advance();
+    ASSERT_EQ(rank.control.take_end()->decision, decision);
+    hear_all(peer);
+  }
+  std::vector<uint32_t> kept;
+  for (uint32_t instance = 1; instance <= kAgreements; ++instance) {
+    peer.send(frame(AgreementMessage{.kind = Kind::ask, .instance = instance}));
+    peer.flush();
+    advance();
+    for (const AgreementMessage& answer : hear_all(peer)) {
+      ASSERT_EQ(answer.instance, instance);
+      if (answer.kind == Kind::decided) kept.push_back(instance);
+      if (answer.kind == Kind::decided) {
+        EXPECT_EQ(answer.decision.bits, instance);
+      }
+    }
+  }
+  EXPECT_EQ(kept, std::vector<uint32_t>{kAgreements});
+}
+
+TEST(DecisionLog, KeepsWhatAMemberMayNotHaveHeard) {
+  DecisionLog log;
+  log.note_members({0, 1, 2, 3});  // 3 takes part in nothing
+  const auto add = [&](uint32_t instance, std::vector<int> members) {
+    log.add(instance,
+            {.members = std::move(members), .ended = {}, .bits = 0, .call = 1, .text = ""});
+  };
+  for (uint32_t instance = 1; instance <= 10'000; ++instance)
+    add(instance, instance <= 20 ? std::vector{0, 1, 2} : std::vector{0, 1});
+  std::vector<uint32_t> kept;
+  for (uint32_t instance = 1; instance <= 10'000; ++instance)
+    if (log.find(instance) != nullptr) kept.push_back(instance);
+  EXPECT_EQ(kept, (std::vector<uint32_t>{1, 20, 21, 10'000}));
+}
+
 }  // namespace
 }  // namespace ropewalk::bootstrap

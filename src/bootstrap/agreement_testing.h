@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bootstrap/agreement.h"
+#include "bootstrap/decision_log.h"
 
 namespace ropewalk::bootstrap {
 
@@ -27,6 +28,7 @@ class TestedAgreements {
  public:
   void begin(Agreement::Setup setup, int64_t deadline_ns, const std::set<int>& linked) {
     setup.instance = ++begun_;
+    decisions_.note_members(setup.members);
     members_ = setup.members;
     deadline_ns_ = deadline_ns;
     is_over_ = false;
@@ -74,7 +76,7 @@ class TestedAgreements {
   bool check_end(int64_t now_ns) {
     if (is_over_) return false;
     if (agreement_->decision()) {
-      decisions_[begun_] = *agreement_->decision();
+      decisions_.add(begun_, *agreement_->decision());
     } else if (agreement_->is_hopeless() || now_ns >= deadline_ns_) {
       agreement_->give_up();
     } else {
@@ -99,11 +101,11 @@ class TestedAgreements {
   void answer_old(int from, const AgreementMessage& message) {
     using Kind = AgreementMessage::Kind;
     if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
-    const auto decided = decisions_.find(message.instance);
+    const Decision* const decided = decisions_.find(message.instance);
     AgreementMessage answer{.kind = Kind::gave_up, .instance = message.instance};
-    if (decided != decisions_.end()) {
+    if (decided != nullptr) {
       answer.kind = Kind::decided;
-      answer.decision = decided->second;
+      answer.decision = *decided;
     }
     answers_.emplace_back(from, answer);
   }
@@ -114,7 +116,7 @@ class TestedAgreements {
   int64_t deadline_ns_ = 0;
   bool is_over_ = true;
   std::set<int> ended_;
-  std::map<uint32_t, Decision> decisions_;
+  DecisionLog decisions_;
   std::map<int, AgreementMessage> early_;
   std::vector<std::pair<int, AgreementMessage>> answers_;
 };

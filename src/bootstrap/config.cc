@@ -244,7 +244,10 @@ std::vector<VariableInfo> general_variable_infos() {
       {"ROPEWALK_QUORUM_MIN", "1", "and so many at least; the same on every rank"},
       {"ROPEWALK_JOIN_RUNNING", "0",
        "1: this process joins a job that runs, with its ROPEWALK_COORDINATOR and key, instead of "
-       "having a rank from the start"},
+       "having a rank from the start; auto: where the job runs already, for processes that are "
+       "started again with the same variables"},
+      {"ROPEWALK_ADMISSION_TIMEOUT", "none",
+       "how long such a process waits to be admitted: seconds, or 200ms, 3s, 2m"},
       {"ROPEWALK_JOINED_FD", "none",
        "from the launcher: an inherited descriptor at which such a process says that it has "
        "joined"},
@@ -306,7 +309,13 @@ Config parse_config(const Lookup& get) {
   read.integer("ROPEWALK_ELASTIC", config.elastic, 0, 1);
   read.integer("ROPEWALK_QUORUM_TIE_BREAKER", config.tie_breaker, 0, 1);
   read.integer("ROPEWALK_QUORUM_MIN", config.quorum_min, 1, kRanksMax);
-  read.integer("ROPEWALK_JOIN_RUNNING", config.join_running, 0, 1);
+  int joins = 0;
+  read.parsed("ROPEWALK_JOIN_RUNNING", joins, "0, 1 or auto", [](const std::string& text) {
+    return text == "auto" ? std::optional(2) : within(parse_number<int>, 0, 1)(text);
+  });
+  config.join_running = joins == 1;
+  config.join_if_running = joins == 2;
+  read.duration("ROPEWALK_ADMISSION_TIMEOUT", config.admission_timeout, 1ms, 8760h);
   read.integer("ROPEWALK_JOINED_FD", config.joined_fd, 0, std::numeric_limits<int>::max());
   read.parsed("ROPEWALK_LOG", config.log, "one of: error, warn, info, debug", log_level_named);
   return config;

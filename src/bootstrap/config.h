@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,13 +49,21 @@ struct Config {
   bool elastic = false;             // ROPEWALK_ELASTIC: 0 or 1
   bool tie_breaker = false;         // ROPEWALK_QUORUM_TIE_BREAKER: 0 or 1
   int quorum_min = 1;               // ROPEWALK_QUORUM_MIN: members that go on, at least
-  bool join_running = false;        // ROPEWALK_JOIN_RUNNING: 0 or 1
-  std::optional<int> joined_fd;     // ROPEWALK_JOINED_FD: hears when it has
-  LogLevel log = LogLevel::warn;    // ROPEWALK_LOG: error, warn, info, debug
+  bool join_running = false;        // ROPEWALK_JOIN_RUNNING: 0, 1
+  bool join_if_running = false;     // or auto
+  std::optional<std::chrono::nanoseconds> admission_timeout;  // ROPEWALK_ADMISSION_TIMEOUT (s)
+  std::stop_token stop;                                       // Options::stop
+  std::optional<int> joined_fd;   // ROPEWALK_JOINED_FD: hears when it has
+  LogLevel log = LogLevel::warn;  // ROPEWALK_LOG: error, warn, info, debug
 
   /// Until all ranks have come.
   std::chrono::nanoseconds time_to_join() const { return join_timeout.value_or(timeout); }
 };
+
+/// Where a job is elastic, and nobody who comes later could find it.
+inline constexpr const char* kElasticAdvice =
+    "set ROPEWALK_COORDINATOR=host:port, with a port below 32768, or several of them with commas "
+    "between, and ROPEWALK_JOB_KEY or ROPEWALK_JOB_KEY_FILE, on every rank and on what joins later";
 
 /// What ROPEWALK_TRANSPORT and Options::transport may be: "auto" and ROPEWALK_TRANSPORTS, by all
 /// their names.

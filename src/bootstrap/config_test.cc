@@ -175,6 +175,18 @@ void find_names(const fs::path& path, Names& names) {
 }
 
 // ROPEWALK_TORCH_CACHE was documented, but warned of as a typing error.
+TEST(Config, JoiningWhatRuns) {
+  const auto parse = [](const std::string& text) {
+    return parse_config([&](const char* name) {
+      return std::string_view(name) == "ROPEWALK_JOIN_RUNNING" ? text.c_str() : nullptr;
+    });
+  };
+  EXPECT_FALSE(parse("0").join_running || parse("0").join_if_running);
+  EXPECT_TRUE(parse("1").join_running && !parse("1").join_if_running);
+  EXPECT_TRUE(parse("auto").join_if_running && !parse("auto").join_running);
+  for (const char* wrong : {"2", "Auto", "-1"}) EXPECT_THROW(parse(wrong), Error) << wrong;
+}
+
 TEST(Config, DocumentedVariablesAreNotTakenForUnknown) {
   const char* root = std::getenv("SOURCE_ROOT");
   ASSERT_NE(root, nullptr) << "meson test sets it";

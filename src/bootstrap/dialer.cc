@@ -168,6 +168,7 @@ void Dialer::next_address(int64_t now_ns, std::string why) {
   phase_ = Phase::pause;
   until_ns_ = now_ns;
   if (++current_ < addresses_.size()) return;
+  ++rounds_;
   const bool is_refusal = std::exchange(was_refused_, false) && !was_silent_ && !answered_;
   refused_rounds_ = is_refusal ? refused_rounds_ + 1 : 0;
   was_silent_ = false;

@@ -50,6 +50,8 @@ class Dialer {
   bool is_pausing() const { return phase_ == Phase::pause && !why_.empty(); }
   /// The other end may have taken this connection already, and this end does not know.
   bool awaits_answer() const { return state_ == State::working && phase_ == Phase::answer; }
+  /// How often all addresses have been tried.
+  int rounds() const { return rounds_; }
   /// How often in a row none of the addresses had the job's key.
   int unanswered_rounds() const { return unanswered_rounds_; }
   /// True when some attempt found the job's key at the other end.
@@ -94,7 +96,7 @@ class Dialer {
   size_t wanted_bytes_ = 0;
   bool found_job_ = false;
   bool answered_ = false;  // in this round
-  int unanswered_rounds_ = 0;
+  int rounds_ = 0, unanswered_rounds_ = 0;
   bool was_refused_ = false, was_silent_ = false;  // in this round: at some address
   int refused_rounds_ = 0;                         // in a row: refused, and nowhere else wrong
   std::string other_job_;

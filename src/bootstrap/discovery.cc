@@ -104,6 +104,7 @@ Discovery discover(JobIdentity& identity, Config& config) {
   if (identity.size == 1 || (store == nullptr && has_key)) return found;
   const int number = meetings++;
   Options common;
+  common.elastic = false;  // who joins later does not come this way
   if (!config.job_key.empty()) common.key = std::string(config.job_key.text());
   if (identity.rank == 0) found.rendezvous.emplace(common);
   std::string unique_id = identity.rank == 0 ? found.rendezvous->unique_id() : "";

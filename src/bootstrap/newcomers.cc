@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -17,6 +18,8 @@ constexpr int64_t kNewcomerBeat_ns = 1000 * kMillisecond_ns;
 constexpr int64_t kSilenceMax_ns = 5 * kNewcomerBeat_ns;
 /// A member looks whether one of the addresses has become this host's.
 constexpr int64_t kLookUpInterval_ns = 60 * kNewcomerBeat_ns;
+/// Between two tries of a newcomer where there is nobody, or no address.
+constexpr int64_t kLookPause_ns = 100 * kMillisecond_ns;
 
 std::vector<UniqueFd> only_if_open(UniqueFd fd) {
   std::vector<UniqueFd> fds;
@@ -184,7 +187,7 @@ void NewcomerListener::tell_world() {
 // ---- Newcomers ----
 
 AdmissionRequest::AdmissionRequest(std::string coordinator, const Config& config)
-    : coordinator_(std::move(coordinator)), config_(config) {
+    : coordinator_(std::move(coordinator)), config_(config), stop_(config.stop) {
   if (parse_endpoints(coordinator_).empty())
     throw Error(ErrorCode::invalid_argument, "join",
                 coordinator_.empty() ? "nothing says where the job is that runs"
@@ -192,16 +195,38 @@ AdmissionRequest::AdmissionRequest(std::string coordinator, const Config& config
                 "set ROPEWALK_COORDINATOR=host:port, as the job's first ranks have it");
 }
 
+bool AdmissionRequest::finds_job(std::chrono::nanoseconds limit) {
+  const int64_t until_ns = clock_.now_ns() + limit.count();
+  std::string why;
+  while (clock_.now_ns() < until_ns) {
+    const auto dialer = dial(why);
+    while (dialer && dialer->state() == Dialer::State::working && dialer->rounds() == 0 &&
+           clock_.now_ns() < until_ns) {
+      PollSet set;
+      dialer->prepare(set);
+      sleep(set, until_ns);
+      dialer->advance(set, clock_.now_ns());
+    }
+    if (dialer && dialer->state() == Dialer::State::connected) {
+      take_stream(*dialer);
+      return is_found_ = true;
+    }
+    // Another key is an error of who joins; who has the key, and does not take newcomers, begins.
+    if (dialer && (dialer->state() == Dialer::State::refused || dialer->found_job())) return false;
+    PollSet set;
+    sleep(set, std::min(until_ns, clock_.now_ns() + kLookPause_ns));
+  }
+  return false;
+}
+
 Admission AdmissionRequest::wait() {
   for (;;) {
-    stream_.reset();
-    connect();
+    if (!std::exchange(is_found_, false)) connect();
     int64_t heard_ns = clock_.now_ns();
     while (stream_->is_open() && clock_.now_ns() < heard_ns + kSilenceMax_ns) {
       PollSet set;
       stream_->prepare(set);
-      set.wake_at(heard_ns + kSilenceMax_ns);
-      set.wait(clock_.now_ns());
+      sleep(set, heard_ns + kSilenceMax_ns);
       for (const Frame& frame : stream_->advance(set)) {
         heard_ns = clock_.now_ns();
         if (frame.type != FrameType::admission) continue;
@@ -229,6 +254,7 @@ std::unique_ptr<Dialer> AdmissionRequest::dial(std::string& why) const {
 }
 
 void AdmissionRequest::connect() {
+  stream_.reset();
   const int64_t deadline_ns = clock_.now_ns() + config_.time_to_join().count();
   std::unique_ptr<Dialer> dialer;
   std::string why;
@@ -239,27 +265,54 @@ void AdmissionRequest::connect() {
     while (dialer && dialer->state() == Dialer::State::working && clock_.now_ns() < until_ns()) {
       PollSet set;
       dialer->prepare(set);
-      set.wake_at(until_ns());
-      set.wait(clock_.now_ns());
+      sleep(set, until_ns());
       dialer->advance(set, clock_.now_ns());
     }
     if (!dialer) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      PollSet set;
+      sleep(set, clock_.now_ns() + kLookPause_ns);
       continue;
     }
     why = dialer->why();
     if (dialer->state() == Dialer::State::refused)
       throw Error(ErrorCode::refused, "join", fmt::format("{} has {}", coordinator_, why),
                   "is ROPEWALK_JOB_KEY, and the version, the same as the job's?");
-    if (dialer->state() != Dialer::State::connected) continue;
-    stream_.emplace(dialer->take());
-    return;
+    if (dialer->state() == Dialer::State::connected) return take_stream(*dialer);
   }
   throw Error(
       ErrorCode::timeout, "join",
       fmt::format("no member of a job listened for newcomers at {} within {:.3g} s ({})",
                   coordinator_, 1e-9 * static_cast<double>(config_.time_to_join().count()), why),
       "does the job still run, with ROPEWALK_ELASTIC=1?");
+}
+
+void AdmissionRequest::take_stream(Dialer& dialer) {
+  listener_ = dialer.address().text();
+  stream_.emplace(dialer.take());
+}
+
+/// Throws once nobody wants to join any more, or the time for it is over.
+void AdmissionRequest::sleep(PollSet& set, int64_t until_ns) const {
+  int64_t deadline_ns = std::numeric_limits<int64_t>::max();
+  if (config_.admission_timeout) deadline_ns = begun_ns_ + config_.admission_timeout->count();
+  set.add(stop_.fd(), POLLIN);
+  set.wake_at(std::min(until_ns, deadline_ns));
+  set.wait(clock_.now_ns());
+  if (stop_.is_set())
+    throw Error(ErrorCode::aborted, "join",
+                fmt::format("stopped by its caller, as it waited {}", what_it_waits_for()));
+  if (clock_.now_ns() >= deadline_ns)
+    throw Error(ErrorCode::timeout, "join",
+                fmt::format("waited {} for {:.3g} s", what_it_waits_for(),
+                            1e-9 * static_cast<double>(config_.admission_timeout->count())),
+                "do the job's ranks call grow? Else a longer ROPEWALK_ADMISSION_TIMEOUT");
+}
+
+std::string AdmissionRequest::what_it_waits_for() const {
+  return stream_ && stream_->is_open()
+             ? fmt::format("for the members of the job at {} to call grow (one, at {}, listens)",
+                           coordinator_, listener_)
+             : fmt::format("for a member of a job to listen at {}", coordinator_);
 }
 
 }  // namespace ropewalk::bootstrap

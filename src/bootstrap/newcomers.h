@@ -87,19 +87,30 @@ class AdmissionRequest {
  public:
   /// Throws Error(invalid_argument) where `coordinator` is no list of addresses.
   AdmissionRequest(std::string coordinator, const Config& config);
+  /// Asks whether a job runs: at each of the coordinator's addresses, until one of them says so,
+  /// all have answered that it does not, or `limit` has passed. Throws Error(aborted).
+  bool finds_job(std::chrono::nanoseconds limit);
   /// Blocks until the members of the job admit this process, for as long as it takes them. Called
   /// again where joining has failed. Throws Error(timeout) once none of them has listened at the
-  /// coordinator's addresses for config.time_to_join(), Error(refused).
+  /// coordinator's addresses for config.time_to_join(), or config.admission_timeout has passed
+  /// since this was made; Error(aborted) once config.stop is asked for; Error(refused).
   Admission wait();
 
  private:
   std::unique_ptr<Dialer> dial(std::string& why) const;
   void connect();
+  void take_stream(Dialer& dialer);
+  void sleep(PollSet& set, int64_t until_ns) const;
+  std::string what_it_waits_for() const;
 
   const std::string coordinator_;
   const Config config_;
   const MonotonicClock clock_;
+  const int64_t begun_ns_ = clock_.now_ns();
+  const StopEvent stop_;
+  std::string listener_;               // the address of `stream_`'s other end
   std::optional<FrameStream> stream_;  // its end tells the member that this process has ended
+  bool is_found_ = false;              // `stream_` was made by `finds_job`
 };
 
 }  // namespace ropewalk::bootstrap

@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <stop_token>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/descriptors.h"
@@ -38,6 +41,20 @@ class Event {
 
  private:
   UniqueFd fd_;
+};
+
+/// Readable once `stop` is asked for.
+class StopEvent {
+ public:
+  explicit StopEvent(std::stop_token stop)
+      : stop_(std::move(stop)), callback_(stop_, [this] { event_.set(); }) {}
+  int fd() const noexcept { return event_.fd(); }
+  bool is_set() const { return stop_.stop_requested(); }
+
+ private:
+  const std::stop_token stop_;
+  Event event_;
+  const std::stop_callback<std::function<void()>> callback_;
 };
 
 /// The descriptors that one round of the control thread waits for. Filled again before each wait.

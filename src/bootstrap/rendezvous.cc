@@ -88,6 +88,12 @@ Options Rendezvous::options(std::string_view unique_id, int rank, int size, Opti
     throw Error(ErrorCode::invalid_argument, "rendezvous",
                 fmt::format("\"{}\" is no unique id", unique_id.substr(0, 16)),
                 "give what Rendezvous::unique_id() said on rank 0, whole");
+  if (common.elastic.value_or(config_from_environment().elastic))
+    throw Error(
+        Failure{ErrorCode::invalid_argument, "elastic",
+                "ROPEWALK_ELASTIC=1, or Options::elastic, and a unique id: what joins while "
+                "the job runs could not know where that is",
+                kElasticAdvice, rank, -1});
   const Secret key = key_of(common);
   if (has_nonce == key.empty())
     throw Error(ErrorCode::invalid_argument, "rendezvous",

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <functional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -31,6 +33,16 @@ constexpr int kDescriptors = 128, kDescriptorsPerRank = 32, kManyRanks = 64;
 
 [[noreturn]] void fail(ErrorCode code, int rank, std::string reason, std::string advice) {
   throw Error(Failure{code, "bootstrap", std::move(reason), std::move(advice), rank, -1});
+}
+
+Failure stopped(const JobIdentity& identity, const std::string& waits_for) {
+  return {ErrorCode::aborted,
+          "bootstrap",
+          fmt::format("rank {} was stopped by its caller, as it waited for {}", identity.rank,
+                      waits_for),
+          {},
+          identity.rank,
+          identity.rank};
 }
 
 PeerRecord make_record(const JobIdentity& identity, const Config& config,
@@ -130,6 +142,8 @@ void resolve_coordinator(const JobIdentity& identity, ControlSetup& setup) {
            fmt::format("the coordinator {} has no address: {}", identity.coordinator, why),
            "is rank 0's host, or pod, up? Else correct ROPEWALK_COORDINATOR, or give an address "
            "instead of a name");
+    if (setup.config.stop.stop_requested())
+      throw Error(stopped(identity, identity.coordinator + " to have an address"));
     if (clock.now_ns() >= begun_ns + kTellAfterNs && !std::exchange(told, true))
       log(LogLevel::warn, identity.rank, "waiting for rank 0: {} has no address yet ({})",
           identity.coordinator, why);
@@ -213,9 +227,14 @@ std::unique_ptr<World> World::join(const JobIdentity& identity, const Config& co
                         if (ended.rank < identity.size)
                           monitor.report(ended_before_joining(ended, identity.rank));
                       });
+  std::optional<std::stop_callback<std::function<void()>>> stopping;
+  stopping.emplace(config.stop, [&monitor = *world->monitor_, &identity] {
+    monitor.report(stopped(identity, "all ranks to come"));
+  });
   try {
     world->control_->wait_joined();
   } catch (const Error&) {
+    stopping.reset();
     listening.reset();
     world->control_->close();
     if (predecessor) predecessor->leave_behind(std::move(world));  // the others agree meanwhile

@@ -108,6 +108,29 @@ TEST_F(CInterface, ResultsAreWrittenAsFarAsTheyGo) {
   EXPECT_EQ(later.added, 0U);
 }
 
+TEST_F(CInterface, JoiningIsStopped) {
+  rw_stop stop = nullptr;
+  ASSERT_EQ(rw_stop_create(&stop), RW_OK);
+  rw_options options{};
+  options.size = sizeof options;
+  options.ranks = 2;
+  options.rank = 1;  // the other never comes
+  options.coordinator = "127.0.0.1:9";
+  options.join_timeout_ns = 100'000'000'000;
+  options.stop = stop;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(rw_stop_request(stop), RW_OK);
+  });
+  rw_comm made = nullptr;
+  EXPECT_EQ(rw_comm_create(&options, &made), RW_ABORTED);
+  EXPECT_NE(std::string(rw_last_error()).find("stopped by its caller"), std::string::npos)
+      << rw_last_error();
+  EXPECT_EQ(made, nullptr);
+  other.join();
+  EXPECT_EQ(rw_stop_free(stop), RW_OK);
+}
+
 TEST_F(CInterface, ThreadsShareHandlesAndHaveTheirOwnErrors) {
   float value = 1;
   const rw_call call = sum_of(&value, 1);

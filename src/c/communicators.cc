@@ -29,6 +29,8 @@ Options options_of(const rw_options* given) {
   made.join_running = switch_of(options.join_running);
   made.tie_breaker = switch_of(options.tie_breaker);
   if (options.quorum_min != 0) made.quorum_min = options.quorum_min;
+  made.admission_timeout = timeout_of(options.admission_timeout_ns);
+  if (options.stop != nullptr) made.stop = look_up(options.stop)->get_token();
   return made;
 }
 
@@ -79,6 +81,16 @@ rw_status rw_comm_free(rw_comm comm) {
 }
 rw_status rw_comm_leave(rw_comm comm) {
   return guarded(__func__, [&] { communicator_of(comm)->leave(); });
+}
+
+rw_status rw_stop_create(rw_stop* stop) {
+  return guarded(__func__, [&] { NewHandle(stop).make(); });
+}
+rw_status rw_stop_request(rw_stop stop) {
+  return guarded(__func__, [&] { look_up(stop)->request_stop(); });
+}
+rw_status rw_stop_free(rw_stop stop) {
+  return release(__func__, stop);
 }
 
 rw_status rw_comm_rank(rw_comm comm, int* rank) {

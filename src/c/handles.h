@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "c/boundary.h"
@@ -32,6 +33,7 @@ ROPEWALK_C_HANDLE(rw_comm, HeldCommunicator)
 ROPEWALK_C_HANDLE(rw_work, Work)
 ROPEWALK_C_HANDLE(rw_plan, Plan)
 ROPEWALK_C_HANDLE(rw_rendezvous, Rendezvous)
+ROPEWALK_C_HANDLE(rw_stop, std::stop_source)
 
 /// Of all threads. `key`: a new number where it is 0. Returns it.
 uintptr_t keep(uintptr_t key, std::shared_ptr<void> object, const char* kind);

@@ -78,12 +78,13 @@ class AnyElasticEa {
  public:
   AnyElasticEa(rw_type type, const std::shared_ptr<Communicator>& comm, int tau, double alpha,
                const rw_tensor* tensors, size_t count,
-               std::optional<std::chrono::nanoseconds> timeout)
+               std::optional<std::chrono::nanoseconds> timeout, bool has_state)
       : type_(type) {
     with_floating(type, [&]<class T>(std::type_identity<T>) {
       const auto spans = tensors_of<T>(tensors, count);
       policy_ = std::make_shared<ElasticAsyncEa<T>>(comm, tau, alpha, TensorList<T>(spans),
-                                                    timeout.value_or(std::chrono::seconds(30)));
+                                                    timeout.value_or(std::chrono::seconds(30)),
+                                                    has_state);
     });
   }
 
@@ -173,6 +174,9 @@ rw_status rw_sgd_synchronize_parameters(rw_sgd sgd, const rw_tensor* parameters,
 rw_status rw_sgd_resume(rw_sgd sgd, rw_comm next, const rw_tensor* parameters, size_t count) {
   return resume(__func__, sgd, next, parameters, count);
 }
+rw_status rw_sgd_declare_state(rw_sgd sgd) {
+  return apply(__func__, sgd, nullptr, 0, [](auto& of, auto) { of.declare_state(); });
+}
 rw_status rw_sgd_free(rw_sgd sgd) {
   return release(__func__, sgd);
 }
@@ -194,6 +198,9 @@ rw_status rw_ea_synchronize_parameters(rw_ea ea, const rw_tensor* parameters, si
 }
 rw_status rw_ea_resume(rw_ea ea, rw_comm next, const rw_tensor* parameters, size_t count) {
   return resume(__func__, ea, next, parameters, count);
+}
+rw_status rw_ea_declare_state(rw_ea ea) {
+  return apply(__func__, ea, nullptr, 0, [](auto& of, auto) { of.declare_state(); });
 }
 rw_status rw_ea_free(rw_ea ea) {
   return release(__func__, ea);
@@ -238,6 +245,9 @@ rw_status rw_async_ea_resume(rw_async_ea ea, rw_comm next, const rw_tensor* para
                         [&](auto& of, auto& comm, auto list) { told = of.resume(comm, list); });
   });
 }
+rw_status rw_async_ea_declare_state(rw_async_ea ea) {
+  return apply(__func__, ea, nullptr, 0, [](auto& of, auto) { of.declare_state(); });
+}
 rw_status rw_async_ea_leave(rw_async_ea ea) {
   return apply(__func__, ea, nullptr, 0, [](auto& of, auto) { of.leave(); });
 }
@@ -251,10 +261,10 @@ rw_status rw_async_ea_free(rw_async_ea ea) {
 
 rw_status rw_elastic_ea_create(rw_comm comm, rw_type type, int tau, double alpha,
                                const rw_tensor* parameters, size_t count, int64_t timeout_ns,
-                               rw_elastic_ea* ea) {
+                               bool has_state, rw_elastic_ea* ea) {
   return guarded(__func__, [&] {
     NewHandle(ea).make(type, communicator_of(comm), tau, alpha, parameters, count,
-                       timeout_of(timeout_ns));
+                       timeout_of(timeout_ns), has_state);
   });
 }
 rw_status rw_elastic_ea_average_parameters(rw_elastic_ea ea, const rw_tensor* parameters,

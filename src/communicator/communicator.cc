@@ -140,16 +140,12 @@ Communicator::~Communicator() {
 }
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
-  if (merged_config(options).join_running) {
-    const auto joined = join_running_job(options);
-    auto communicator = std::make_unique<Communicator>(joined);
-    find_costs_anew(*communicator, *joined);
-    return communicator;
-  }
-  const auto impl = std::make_shared<Impl>(options);
-  listen_for_newcomers(*impl, impl->session->job.coordinator(), options.coordinator_fd);
+  const auto [impl, is_newcomer] = join_job(options);
   auto communicator = std::make_unique<Communicator>(impl);
-  impl->set_costs(find_costs(*communicator, impl->session->job));
+  if (is_newcomer)
+    find_costs_anew(*communicator, *impl);
+  else
+    impl->set_costs(find_costs(*communicator, impl->session->job));
   return communicator;
 }
 

@@ -95,6 +95,7 @@ class NextEpoch {
       : old_(old),
         operation_(admits ? "grow" : "shrink"),
         admits_(admits),
+        asks_newcomers_(admits),
         begun_ns_(old.session->clock.now_ns()),
         deadline_ns_(deadline_ns),
         members_(all_ranks(old.size())) {
@@ -108,8 +109,11 @@ class NextEpoch {
     std::optional<Rendezvous> rendezvous;
     for (bool is_first = true;; is_first = false) {
       const uint64_t own = bits(is_first);
-      // It takes time, and whoever can stay is not likely to need it.
-      if (admits_ || (own & kCanStay) == 0) rendezvous.emplace(open_rendezvous());
+      const std::vector<Newcomer> waiting =
+          asks_newcomers_ ? newcomers_known() : std::vector<Newcomer>();
+      // It takes time, and whoever can go on as it is, or stay, is not likely to need it.
+      if (!waiting.empty() || (own & (kIsIntact | kCanStay)) == 0)
+        rendezvous.emplace(open_rendezvous());
       const Decision decision =
           agree_in(old_,
                    {.call = AgreementCall::next_epoch,
@@ -117,7 +121,7 @@ class NextEpoch {
                     .deadline_ns = deadline_ns_,
                     .is_patient = admits_ && is_first,
                     .operation = operation_},
-                   own, text_with(rendezvous ? rendezvous->unique_id() : "", is_first));
+                   own, text_with(rendezvous ? rendezvous->unique_id() : "", waiting));
       if (joined_ && decision.members == members_ && (decision.bits & kHasJoined) != 0)
         return take_joined();
       discard_joined();
@@ -142,7 +146,7 @@ class NextEpoch {
 
   uint64_t bits(bool is_first) const {
     uint64_t bits = joined_ ? kHasJoined : 0;
-    if (is_first && admits_) bits |= kAdmits;
+    if (asks_newcomers_) bits |= kAdmits;
     if (is_first && admits_ && old_.monitor().failure() == nullptr) bits |= kIsIntact;
     if (is_first && old_.monitor().failure() != nullptr && old_.costs_are_found &&
         old_.session->can_restart())
@@ -150,13 +154,10 @@ class NextEpoch {
     return bits;
   }
 
-  /// What counts is what the first member says. With newcomers it is tried once: where one of them
-  /// does not come the others wait again.
-  std::string text_with(const std::string& unique_id, bool is_first) const {
-    std::string text = unique_id + kListMark;
-    if (is_first && admits_)
-      text += list_of(newcomers_known(), bootstrap::kReasonBytesMax - text.size());
-    return text;
+  /// What counts is what the first member says.
+  static std::string text_with(const std::string& unique_id, const std::vector<Newcomer>& waiting) {
+    const std::string text = unique_id + kListMark;
+    return text + list_of(waiting, bootstrap::kReasonBytesMax - text.size());
   }
 
   std::vector<Newcomer> newcomers_known() const {
@@ -191,10 +192,13 @@ class NextEpoch {
   void join(const Rendezvous* rendezvous, const std::string& unique_id) {
     const auto rank = static_cast<int>(std::ranges::find(members_, old_.rank()) - members_.begin());
     const auto size = static_cast<int>(members_.size() + newcomers_.size());
+    asks_newcomers_ = false;
     Options common = common_options();
     common.join_timeout = std::chrono::nanoseconds(std::max(kMillisecond_ns, remaining_ns() / 2));
-    const Options options = rank == 0 ? rendezvous->options(0, size, common)
-                                      : Rendezvous::options(unique_id, rank, size, common);
+    common.elastic = false;
+    Options options = rank == 0 ? rendezvous->options(0, size, common)
+                                : Rendezvous::options(unique_id, rank, size, common);
+    options.elastic = old_.config().elastic;
     const auto predecessor = std::make_shared<Predecessor>(old_.members.job_ranks(members_));
     world_->set_successor(predecessor);
     admit_newcomers(unique_id, size, predecessor);
@@ -296,6 +300,7 @@ class NextEpoch {
   Impl& old_;
   const char* const operation_;
   const bool admits_;
+  bool asks_newcomers_;  // once: where one of them does not come the others wait again
   const int64_t begun_ns_, deadline_ns_;
   std::shared_ptr<World> world_;
   std::vector<int> members_;  // agreed upon last

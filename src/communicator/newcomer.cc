@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
@@ -24,10 +26,42 @@ Options options_for(const bootstrap::Admission& admission, const Options& own,
   Options common = own;
   common.coordinator_fd.reset();
   common.key = std::string(config.job_key.text());
-  common.elastic = true;
+  common.elastic = false;
   common.join_running.reset();
   common.join_timeout = std::chrono::milliseconds(std::max(1u, admission.remaining_ms));
-  return Rendezvous::options(admission.unique_id, admission.rank, admission.size, common);
+  Options all =
+      Rendezvous::options(admission.unique_id, admission.rank, admission.size, std::move(common));
+  all.elastic = true;
+  return all;
+}
+
+/// Whoever comes later knows what it is told as it starts, and nothing that ranks have told each
+/// other.
+std::string fixed_coordinator(const Options& options, const Config& config) {
+  const JobIdentity identity =
+      find_identity(options, config, [](const char* name) { return std::getenv(name); });
+  std::string coordinator = identity.coordinator;
+  if (coordinator.empty())
+    coordinator = options.coordinator.value_or(config.coordinator.value_or(std::string()));
+  if (identity.discovery == DiscoveryMethod::coordinator && !coordinator.empty())
+    return coordinator;
+  throw Error(Failure{ErrorCode::invalid_argument, "elastic",
+                      fmt::format("ROPEWALK_ELASTIC=1, or Options::elastic, and no "
+                                  "ROPEWALK_COORDINATOR: what joins while the job runs could not "
+                                  "know where that is, or its key ({})",
+                                  describe(identity)),
+                      kElasticAdvice, identity.rank, -1});
+}
+
+/// So long a process looks for a job that runs: where a member was lost another may listen only
+/// once it has noticed.
+constexpr auto kLookForJob = std::chrono::seconds(2);
+
+/// With ROPEWALK_JOIN_RUNNING=auto. Null where a job begins.
+std::unique_ptr<bootstrap::AdmissionRequest> find_running_job(const std::string& coordinator,
+                                                              const Config& config) {
+  auto request = std::make_unique<bootstrap::AdmissionRequest>(coordinator, config);
+  return request->finds_job(kLookForJob) ? std::move(request) : nullptr;
 }
 
 Epoch epoch_of(const bootstrap::Admission& admission, int64_t waited_ns) {
@@ -46,16 +80,10 @@ void tell_launcher(std::optional<int> fd) {
   [[maybe_unused]] const ssize_t sent = ::write(*fd, "+", 1);
 }
 
-}  // namespace
-
-std::shared_ptr<Impl> join_running_job(const Options& options) {
-  const Config config = merged_config(options);
-  set_log_level(config.log);
-  const std::string coordinator =
-      options.coordinator.value_or(config.coordinator.value_or(std::string()));
+std::shared_ptr<Impl> wait_for_admission(bootstrap::AdmissionRequest& request,
+                                         const std::string& coordinator, const Options& options,
+                                         const Config& config) {
   const MonotonicClock clock;
-  bootstrap::start_cryptography();
-  bootstrap::AdmissionRequest request(coordinator, config);
   for (;;) {
     const bootstrap::Admission admission = request.wait();
     const int64_t admitted_ns = clock.now_ns();
@@ -75,6 +103,42 @@ std::shared_ptr<Impl> join_running_job(const Options& options) {
       log(LogLevel::info, -1, "was admitted, and waits again: {}", error.what());
     }
   }
+}
+
+std::shared_ptr<Impl> begin_job(const Options& options, const Config& config) {
+  if (config.elastic) fixed_coordinator(options, config);  // or throws
+  auto impl = std::make_shared<Impl>(options);
+  listen_for_newcomers(*impl, impl->session->job.coordinator(), options.coordinator_fd);
+  return impl;
+}
+
+}  // namespace
+
+JoinedJob join_job(const Options& options) {
+  const Config config = merged_config(options);
+  if (!config.join_running && !config.join_if_running) return {begin_job(options, config), false};
+  if (config.join_if_running && !config.elastic)
+    throw Error(ErrorCode::invalid_argument, "join",
+                "ROPEWALK_JOIN_RUNNING=auto, and the job is not elastic",
+                "set ROPEWALK_ELASTIC=1 on every rank");
+  set_log_level(config.log);
+  bootstrap::start_cryptography();
+  const std::string coordinator =
+      config.join_running ? options.coordinator.value_or(config.coordinator.value_or(std::string()))
+                          : fixed_coordinator(options, config);
+  std::unique_ptr<bootstrap::AdmissionRequest> request;
+  if (config.join_running)
+    request = std::make_unique<bootstrap::AdmissionRequest>(coordinator, config);
+  else
+    request = find_running_job(coordinator, config);
+  try {
+    if (!request) return {begin_job(options, config), false};
+  } catch (const Error& error) {
+    // Its members may have listened nowhere for a while.
+    if (error.code() == ErrorCode::timeout) request = find_running_job(coordinator, config);
+    if (!request) throw;
+  }
+  return {wait_for_admission(*request, coordinator, options, config), true};
 }
 
 void open_epoch(const Impl& joined, size_t newcomers, int64_t deadline_ns) {

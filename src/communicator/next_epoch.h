@@ -53,9 +53,13 @@ void open_epoch(const Communicator::Impl& joined, size_t newcomers, int64_t dead
 /// failed already nothing is measured; the next call tells why.
 void find_costs_anew(Communicator& communicator, Communicator::Impl& impl);
 
-/// Waits until the members of a job that runs take this process into their next epoch. Throws
-/// Error.
-std::shared_ptr<Communicator::Impl> join_running_job(const Options& options);
+struct JoinedJob {
+  std::shared_ptr<Communicator::Impl> impl;
+  bool is_newcomer;
+};
+/// Begins a job with its other ranks, or waits until the members of one that runs take this process
+/// into their next epoch. Throws Error.
+JoinedJob join_job(const Options& options);
 /// In an elastic job, from its first epoch on. `listens`: Options::coordinator_fd.
 void listen_for_newcomers(Communicator::Impl& impl, const std::string& coordinator,
                           std::optional<int> listens = {});

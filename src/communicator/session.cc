@@ -8,8 +8,10 @@
 namespace ropewalk {
 namespace {
 
-Options without_key(Options options) {
+/// What counts for the next epochs, too.
+Options lasting(Options options) {
   options.key.reset();
+  options.stop.reset();
   return options;
 }
 
@@ -72,7 +74,7 @@ Members part_of(const Job& job, const Members& whole, const std::vector<int>& ra
 }
 
 Session::Session(const Options& options_, std::shared_ptr<bootstrap::Predecessor> predecessor)
-    : options(without_key(options_)),
+    : options(lasting(options_)),
       job(options_, std::move(predecessor)),
       worker(job.rank(), job.transports(), job.route(), job.monitor()),
       progress(job.set_up([this] {

@@ -115,7 +115,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<bootstrap::Part> add_part(uint32_t number, const std::vector<int>& members);
 
   const MonotonicClock clock;
-  const Options options;  // as they were given, without the key, which is in job.config()
+  const Options options;  // without the key, which is in job.config(), and stop
   /// Of the job's first epoch: whoever joins later has that.
   Secret first_key;
   /// Where newcomers come: host:port, or several with commas between.

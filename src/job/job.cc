@@ -35,6 +35,7 @@ Config merged_config(const Options& options) {
   visit_settings(options, config, [](const auto& option, auto& setting) {
     if (option) setting = *option;
   });
+  if (options.join_running) config.join_if_running = false;
   const auto transport = transport_named(config.transport);
   if (!transport)
     throw Error(ErrorCode::unavailable, "communicator",

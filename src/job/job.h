@@ -32,6 +32,8 @@ void visit_settings(AnyOptions& options, AnyConfig& config, Visit visit) {
   visit(options.tie_breaker, config.tie_breaker);
   visit(options.quorum_min, config.quorum_min);
   visit(options.join_running, config.join_running);
+  visit(options.admission_timeout, config.admission_timeout);
+  visit(options.stop, config.stop);
 }
 /// The environment's, where the options do not say otherwise. Throws Error.
 Config merged_config(const Options& options);

@@ -8,21 +8,21 @@ namespace {
 
 constexpr uint64_t kIdleMin = 64;
 /// Until timed runs have ended on every rank that waits now and then.
-constexpr uint64_t kRunsUntilEnded = 64;
-constexpr double kShare = 0.01;  // of the time, for telling each other
-constexpr double kSlow = 3;      // times as long as is usual: noise, and other jobs, are less
+constexpr uint64_t kRunsUntilTimed = 64;
+constexpr double kWatchShare = 0.01;  // of the time, for telling each other
+constexpr double kSlow = 3;           // times as long as is usual: noise, and other jobs, are less
 /// Timed runs that took so long together have been slow for a while.
 constexpr double kWhile_s = 2;
 
 uint64_t idle_runs(double run_s, double agreement_s) {
-  const double runs = std::ceil(agreement_s / (kShare * std::max(run_s, 1e-9)));
+  const double runs = std::ceil(agreement_s / (kWatchShare * std::max(run_s, 1e-9)));
   return static_cast<uint64_t>(std::clamp(runs, static_cast<double>(kIdleMin), 1e15));
 }
 
 }  // namespace
 
 RunWatch::RunWatch(double run_s, double agreement_s)
-    : idle_(idle_runs(run_s, agreement_s)), cycle_(idle_ + Trials::kTimedRuns + kRunsUntilEnded) {}
+    : idle_(idle_runs(run_s, agreement_s)), cycle_(idle_ + Trials::kTimedRuns + kRunsUntilTimed) {}
 
 RunWatch::Run RunWatch::next_run() {
   const uint64_t at = run_++ % cycle_;

@@ -4,19 +4,24 @@
 // once in synchronize_parameters, adds zeros; the round's count of contributors is the same number
 // on every rank. All leave synchronize_parameters after the first round without contributors, so
 // no rank can wait for a round that another does not enter, whatever numbers of steps they do.
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include "policies/state_holder.h"
 #include "policies/tensor_list.h"
 #include "reduce/reduce.h"
 
 namespace ropewalk {
+namespace {
+
+constexpr const char* kSgdName = "AllReduceSgd";
+
+}  // namespace
 
 template <class T>
 class AllReduceSgd<T>::Impl {
  public:
-  explicit Impl(Communicator& comm) : comm_(&comm), fused_(comm, "AllReduceSgd") {}
+  explicit Impl(Communicator& comm)
+      : comm_(&comm), fused_(comm, kSgdName), has_state_(comm.epoch().number == 0) {}
 
   int step(TensorList<T> gradients, bool normalize) {
     fused_.bind(gradients);
@@ -32,20 +37,23 @@ class AllReduceSgd<T>::Impl {
     return contributors;
   }
 
+  /// Steps are counted on all ranks as on the one whose parameters they take, also where none has
+  /// made a step since a synchronization: newcomers have counted none.
   void resume(Communicator& next, TensorList<T> parameters) {
     comm_ = &next;
     fused_.move_to(next);
-    synchronize(parameters);
+    fused_.bind(parameters);
+    take_over(find_state(next, kSgdName, has_state_, steps_), parameters);
   }
 
   void synchronize(TensorList<T> parameters) {
     fused_.bind(parameters);
-    const auto [root, steps] = most_steps(wait_for_all());
-    if (comm_->rank() == root) fused_.pack(parameters);
-    fused_.broadcast(root);
-    fused_.unpack(parameters);
-    steps_ = synchronized_steps_ = steps;
+    const bool any_stepped = wait_for_all();
+    take_over(any_stepped ? find_state(*comm_, kSgdName, true, steps_) : StateHolder{0, steps_},
+              parameters);
   }
+
+  void declare_state() { has_state_ = true; }
 
  private:
   /// Adds zeros to the others' steps until all ranks are here. Returns whether any rank has made a
@@ -59,16 +67,12 @@ class AllReduceSgd<T>::Impl {
     return counts.stepped > 0;
   }
 
-  struct Most {
-    int rank = 0;
-    int64_t steps = 0;
-  };
-  Most most_steps(bool any_stepped) {
-    if (!any_stepped) return {0, steps_};
-    std::vector<int64_t> all(static_cast<size_t>(comm_->size()));
-    comm_->all_gather(std::span(&steps_, 1), all);
-    const auto most = std::ranges::max_element(all);
-    return {static_cast<int>(most - all.begin()), *most};  // the lowest of equals
+  void take_over(const StateHolder& from, TensorList<T> parameters) {
+    if (comm_->rank() == from.rank) fused_.pack(parameters);
+    fused_.broadcast(from.rank);
+    fused_.unpack(parameters);
+    steps_ = synchronized_steps_ = from.progress;
+    has_state_ = true;
   }
 
   Communicator* comm_;
@@ -77,6 +81,7 @@ class AllReduceSgd<T>::Impl {
   // others: then the former have as many as the rank that made most, and no less.
   int64_t steps_ = 0;
   int64_t synchronized_steps_ = 0;  // with the last synchronization that ended here
+  bool has_state_;
 };
 
 template <class T>
@@ -103,6 +108,11 @@ void AllReduceSgd<T>::synchronize_parameters(TensorList<T> parameters) {
 template <class T>
 void AllReduceSgd<T>::resume(Communicator& next, TensorList<T> parameters) {
   impl_->resume(next, parameters);
+}
+
+template <class T>
+void AllReduceSgd<T>::declare_state() {
+  impl_->declare_state();
 }
 
 #define ROPEWALK_INSTANTIATE(name, type) template class AllReduceSgd<type>;

@@ -24,6 +24,7 @@
 #include "policies/exchange.h"
 #include "policies/meeting.h"
 #include "policies/past_center.h"
+#include "policies/state_holder.h"
 #include "policies/tensor_list.h"
 #include "ropewalk/fork.h"
 
@@ -43,7 +44,11 @@ template <class T>
 class AsyncEa<T>::Impl {
  public:
   Impl(Communicator& comm, int tau, double alpha, const AsyncEaOptions& options)
-      : tau_(tau), alpha_(alpha), options_(options), servers_(options.servers) {
+      : tau_(tau),
+        alpha_(alpha),
+        options_(options),
+        servers_(options.servers),
+        has_state_(comm.epoch().number == 0) {
     check_elastic(kName, tau, alpha);
     if (servers_ < 0 || servers_ >= comm.size())
       refuse(fmt::format("{} servers of {} ranks", servers_, comm.size()),
@@ -99,7 +104,7 @@ class AsyncEa<T>::Impl {
     require_role(true);
     if (layout_) check_length(parameters);
     const Meeting meeting = meet(operation, elements_of(parameters));
-    if (!layout_) make_center(meeting, parameters);
+    if (!layout_) make_center(meeting, parameters, servers_);
     step_ = 0;
     if (operation == EaOperation::synchronize_parameters) read_center(parameters);
   }
@@ -117,7 +122,7 @@ class AsyncEa<T>::Impl {
       const Meeting meeting = meet(EaOperation::serve, EaCall::kAnyElements);
       workers_left_ = meeting.operation == EaOperation::leave;
       if (workers_left_) break;
-      if (!layout_) make_center(meeting, {});
+      if (!layout_) make_center(meeting, {}, servers_);
       if (meeting.operation != EaOperation::synchronize_center) gather();
     }
     shard_.reset();  // nobody is left to answer
@@ -133,13 +138,20 @@ class AsyncEa<T>::Impl {
     const size_t own = is_server_ ? EaCall::kAnyElements : elements_of(parameters);
     const Meeting meeting = meet(EaOperation::resume, known.value_or(own));
     servers_ = meeting.servers;
-    if (meeting.center.generation < 0)
-      make_center(meeting, parameters);
-    else
+    const bool is_there = meeting.center.generation >= 0;
+    if (!is_there && meeting.state_holder < 0) throw_nobody_has_state(*comm_, kName);
+    if (is_there)
       restore_center(meeting);
+    else
+      make_center(meeting, parameters, meeting.state_holder);
     if (!known && !is_server_) unpack<T>(vector_.data(), parameters);
     if (!parameters.empty()) move_by(std::exchange(moves_, {}), parameters);
     return std::exchange(failed_elements_, 0);
+  }
+
+  void declare_state() {
+    throw_if_forked();
+    has_state_ = true;
   }
 
  private:
@@ -189,7 +201,7 @@ class AsyncEa<T>::Impl {
     is_fresh_ = false;
     const CenterId known = layout_ ? id_ : past_ ? past_->id : CenterId();
     return meet_all(*comm_, {operation, elements, options_.servers, std::bit_cast<uint64_t>(alpha_),
-                             is_server_ ? 1 : 0, known});
+                             is_server_ ? 1 : 0, has_state_ ? 1 : 0, known});
   }
 
   void exchange(TensorList<T> parameters) {
@@ -212,12 +224,12 @@ class AsyncEa<T>::Impl {
     }
   }
 
-  /// The first worker's `parameters`.
-  void make_center(const Meeting& meeting, TensorList<T> parameters) {
+  /// The `parameters` of that worker.
+  void make_center(const Meeting& meeting, TensorList<T> parameters, int worker) {
     run_or_abort([&] {
       vector_ = comm_->allocate<T>(meeting.elements);
       pack(parameters, vector_.data());
-      if (meeting.elements > 0) comm_->broadcast(vector_.span(), servers_);
+      if (meeting.elements > 0) comm_->broadcast(vector_.span(), worker);
       open_center(meeting);
     });
     failed_elements_ = 0;
@@ -292,6 +304,7 @@ class AsyncEa<T>::Impl {
     id_ = {meeting.center.generation + 1, owners, comm_->size()};
     exchanges_ = 0;
     exchange_failed_ = false;
+    has_state_ = true;
     past_.reset();
   }
 
@@ -376,7 +389,8 @@ class AsyncEa<T>::Impl {
   const int tau_;
   const double alpha_;
   const AsyncEaOptions options_;
-  int servers_;  // that are left; with none every rank owns a part
+  int servers_;     // that are left; with none every rank owns a part
+  bool has_state_;  // the parameters that the caller gives
   bool is_server_ = false;
   const int exceptions_ = std::uncaught_exceptions();
   const ForkGuard process_;
@@ -440,6 +454,11 @@ void AsyncEa<T>::serve() {
 template <class T>
 size_t AsyncEa<T>::resume(Communicator& next, TensorList<T> parameters) {
   return impl_->resume(next, parameters);
+}
+
+template <class T>
+void AsyncEa<T>::declare_state() {
+  impl_->declare_state();
 }
 
 template <class T>

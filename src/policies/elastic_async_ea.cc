@@ -41,8 +41,12 @@ template <class T>
 class ElasticAsyncEa<T>::Impl {
  public:
   Impl(std::shared_ptr<Communicator> comm, int tau, double alpha, TensorList<T> parameters,
-       std::chrono::nanoseconds timeout)
-      : tau_(static_cast<uint64_t>(tau)), alpha_(alpha), timeout_(timeout), comm_(std::move(comm)) {
+       std::chrono::nanoseconds timeout, bool has_state)
+      : tau_(static_cast<uint64_t>(tau)),
+        alpha_(alpha),
+        timeout_(timeout),
+        has_state_(has_state || comm->epoch().number == 0),
+        comm_(std::move(comm)) {
     check_elastic(kElasticName, tau, alpha);
     note_membership();
     try {
@@ -231,7 +235,10 @@ class ElasticAsyncEa<T>::Impl {
     for (;; has_ended = true) try {
         if (has_ended) admits = go_to_next_epoch(deadline - Time::now());
         meet((deadline - Time::now()) / 2);
-        if (!ea_) ea_.emplace(*comm_, 1, alpha_, AsyncEaOptions{.completes = true});
+        if (!ea_) {
+          ea_.emplace(*comm_, 1, alpha_, AsyncEaOptions{.completes = true});
+          if (has_state_) ea_->declare_state();  // a founder may come to this in a later epoch
+        }
         applied_elements_ += ea_->resume(*comm_, parameters);
         // Else one that leaves now could be the only one that has restored the center.
         comm_->barrier();
@@ -308,6 +315,7 @@ class ElasticAsyncEa<T>::Impl {
   const uint64_t tau_;
   const double alpha_;
   const std::chrono::nanoseconds timeout_;
+  const bool has_state_;  // as it was made
   const int exceptions_ = std::uncaught_exceptions();
   const ForkGuard process_;
   std::atomic<uint64_t> steps_{0};
@@ -334,8 +342,9 @@ class ElasticAsyncEa<T>::Impl {
 
 template <class T>
 ElasticAsyncEa<T>::ElasticAsyncEa(std::shared_ptr<Communicator> comm, int tau, double alpha,
-                                  TensorList<T> parameters, std::chrono::nanoseconds timeout)
-    : impl_(std::make_unique<Impl>(std::move(comm), tau, alpha, parameters, timeout)) {}
+                                  TensorList<T> parameters, std::chrono::nanoseconds timeout,
+                                  bool has_state)
+    : impl_(std::make_unique<Impl>(std::move(comm), tau, alpha, parameters, timeout, has_state)) {}
 
 template <class T>
 ElasticAsyncEa<T>::~ElasticAsyncEa() {

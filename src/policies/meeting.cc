@@ -74,8 +74,11 @@ Meeting meet_all(Communicator& comm, const EaCall& own) {
   };
   const auto servers =
       std::ranges::count_if(calls, [](const EaCall& call) { return call.is_server != 0; });
+  const auto holder = std::ranges::find_if(
+      calls, [](const EaCall& call) { return call.is_server == 0 && call.has_state != 0; });
   return {worker->operation, worker->elements, static_cast<int>(servers),
-          std::ranges::max_element(calls, later)->center};
+          std::ranges::max_element(calls, later)->center,
+          holder == calls.end() ? -1 : static_cast<int>(holder - calls.begin())};
 }
 
 }  // namespace ropewalk

@@ -34,16 +34,18 @@ struct EaCall {
   int64_t servers;    // AsyncEaOptions::servers
   uint64_t alpha;     // its bits
   int64_t is_server;
-  CenterId center;  // that the rank has
+  int64_t has_state;  // parameters, of a worker, that may become the center
+  CenterId center;    // that the rank has
 };
-static_assert(sizeof(EaCall) == 8 * sizeof(int64_t));
+static_assert(sizeof(EaCall) == 9 * sizeof(int64_t));
 
 /// The same on every rank.
 struct Meeting {
   EaOperation operation;  // of those who work
   size_t elements;
   int servers;
-  CenterId center;  // the latest
+  CenterId center;   // the latest
+  int state_holder;  // the first worker that has state; -1: none
 };
 
 /// Collective. Waits until every rank has come, as long as they live, and returns what they have

@@ -168,6 +168,29 @@ TEST(AllReduceSgd, AResumeThatFailedOnSomeRanksLosesNoStep) {
   });
 }
 
+// It kept its own count where the others had just synchronized, so that its later steps did not
+// count.
+TEST(AllReduceSgd, ANewcomerCountsStepsAsTheOthersDo) {
+  run_ranks(3, "auto", [](Communicator& comm) {
+    const bool is_new = comm.rank() == 2;
+    const auto members = comm.split(is_new ? 1 : 0);
+    AllReduceSgd<float> member(*members), newcomer(comm);
+    Tensors<float> gradients, parameters;
+    const auto fill = [&](int value) { parameters.fill([=](size_t) { return value; }); };
+    for (int step = 0; step < 5; ++step) member.sum_gradients(gradients);
+    member.synchronize_parameters(parameters);
+    AllReduceSgd<float>& sgd = is_new ? newcomer : member;
+    sgd.resume(comm, parameters);
+    // The others were lost in the next step.
+    AllReduceSgd<float> uncounted(comm);
+    (is_new ? sgd : uncounted).sum_gradients(gradients);
+    fill(is_new ? 6 : 5);
+    const auto next = comm.split(0, 0);
+    sgd.resume(*next, parameters);
+    for (const double value : parameters.values()) EXPECT_EQ(value, 6) << "rank " << comm.rank();
+  });
+}
+
 TEST(AllReduceSgd, LengthsThatDifferBetweenRanksAreAMismatchOnEveryRank) {
   run_ranks(3, "auto", [](Communicator& comm) {
     AllReduceSgd<float> sgd(comm);
@@ -379,6 +402,45 @@ TEST(AllReduceEa, AFailedResumeKeepsTheCenter) {
     ea.average_parameters(parameters);
     for (const double value : parameters.values()) EXPECT_EQ(value, 2);
   });
+}
+
+// The center was that of the lowest rank.
+TEST(AllReduceEa, ResumeTakesTheCenterThatHasMostRounds) {
+  run_ranks(3, "auto", [](Communicator& comm) {
+    AllReduceEa<float> ea(comm, 1, 0.5);
+    Tensors<float> parameters;
+    const auto fill = [&](double value) { parameters.fill([=](size_t) { return value; }); };
+    ea.synchronize_parameters(parameters);  // the center: 0
+    fill(1);
+    // Ranks 0 and 1 were lost in the round, which has ended on rank 2: here they add nothing.
+    AllReduceEa<float> uncounted(comm, 1, 0.5);
+    (comm.rank() == 2 ? ea : uncounted).average_parameters(parameters);
+    const auto before = parameters.bytes();
+    const auto next = comm.split(0, 0);
+    ea.resume(*next, parameters);
+    EXPECT_EQ(parameters.bytes(), before) << "rank " << comm.rank();
+    fill(0.5);
+    ea.average_parameters(parameters);  // nothing, where that is the center
+    for (const double value : parameters.values()) EXPECT_EQ(value, 0.5) << "rank " << comm.rank();
+  });
+}
+
+// They had moved toward the center before the sum that failed.
+TEST(AllReduceEa, AFailedSynchronizationLeavesTheParametersAsTheyWere) {
+  using Synchronize = void (AllReduceEa<float>::*)(TensorList<float>);
+  for (const Synchronize synchronize :
+       {&AllReduceEa<float>::synchronize_center, &AllReduceEa<float>::synchronize_parameters})
+    run_ranks(1, "auto", [&](Communicator& comm) {
+      AllReduceEa<float> ea(comm, 2, 0.5);
+      Tensors<float> parameters;
+      ea.average_parameters(parameters);  // local: the center is 0
+      parameters.fill([](size_t) { return 1; });
+      const auto before = parameters.bytes();
+      comm.revoke("a test");
+      EXPECT_EQ(code_of([&] { (ea.*synchronize)(parameters); }), ErrorCode::revoked);
+      EXPECT_EQ(parameters.bytes(), before);
+      comm.shrink();
+    });
 }
 
 TEST(AllReduceEa, AFailedRoundLeavesTheParametersAsTheyWere) {

@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 from header import HEADER, Header  # noqa: E402
 from members import missing  # noqa: E402
 
-HANDLES = ["rw_comm", "rw_work", "rw_plan", "rw_rendezvous", "rw_state_sync", "rw_sgd", "rw_ea", "rw_async_ea",
+HANDLES = ["rw_comm", "rw_work", "rw_plan", "rw_rendezvous", "rw_stop", "rw_state_sync", "rw_sgd", "rw_ea", "rw_async_ea",
            "rw_elastic_ea", "rw_partial"]
 # Arguments that may be NULL. The others that are pointers may not.
 OPTIONAL = {"options", "common", "report", "sum", "context", ("rw_comm_agree", "ranks"), ("rw_comm_agree", "count")}
@@ -48,10 +48,10 @@ class Job:
         own = self.made("rw_comm_create", None)
         return dict(zip(HANDLES, [
             comm, self.made("rw_start", comm, self.call), self.made("rw_plan_create", comm, self.call),
-            self.made("rw_rendezvous_create", None, True),
+            self.made("rw_rendezvous_create", None, True), self.made("rw_stop_create"),
             self.made("rw_state_sync_start", comm, self.buffer, 1, 0, 0, 0), self.made("rw_sgd_create", comm, float32),
             self.made("rw_ea_create", comm, float32, 1, 0.5), self.made("rw_async_ea_create", comm, float32, 1, .5, None),
-            self.made("rw_elastic_ea_create", own, float32, 1, 0.5, self.tensor, 1, 0),
+            self.made("rw_elastic_ea_create", own, float32, 1, 0.5, self.tensor, 1, 0, False),
             self.made("rw_partial_create", comm, 1, float32)]))
 
     def argument(self, name, clang_type, handles):

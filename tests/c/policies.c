@@ -97,7 +97,7 @@ void elastic_policy(void) {
   bool exchanged = false;
   fill(values, COUNT, (float)rank);
   OK(rw_comm_split(comm, 0, 0, &everyone));
-  OK(rw_elastic_ea_create(comm, RW_FLOAT32, 2, 0.25, &list, 1, 0, &ea));
+  OK(rw_elastic_ea_create(comm, RW_FLOAT32, 2, 0.25, &list, 1, 0, false, &ea));
   EXPECT(all_are(values, COUNT, 0));
   OK(rw_elastic_ea_average_parameters(ea, &list, 1, &exchanged));
   OK(rw_elastic_ea_steps(ea, &steps));

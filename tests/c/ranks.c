@@ -314,6 +314,9 @@ static void killed(void) {
   OK(rw_comm_departure(next, 0, &departure));
   EXPECT(departure.rank == victim && departure.pid == pids[victim] && departure.has_ended);
   value = (float)rank + 5;
+  OK(rw_sgd_declare_state(sgd));  // as they have it: it changes nothing
+  OK(rw_ea_declare_state(ea));
+  OK(rw_async_ea_declare_state(async));
   OK(rw_sgd_resume(sgd, next, &list, 1));
   EXPECT(value == 5);
   OK(rw_ea_resume(ea, next, &list, 1));

@@ -12,6 +12,7 @@
 #include <future>
 #include <memory>
 #include <new>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -315,6 +316,35 @@ TEST_P(ElasticEpochs, ExchangesThatTheirEndCutsOffAreInTheCenterOnce) {
       member.exchange(5);
       member.finish();
     });
+  }
+}
+
+// They went on with initial parameters as the center.
+TEST_P(ElasticEpochs, NewcomersThatAreAloneHaveNoCenter) {
+  for (const bool one_has_state : {false, true}) {
+    const auto go_on_alone = [&](Communicator& comm) {
+      comm.agree(0);  // all have joined
+      const bool has_state = one_has_state && comm.rank() == 2;
+      std::vector<float> values(1000, static_cast<float>(comm.rank()));
+      const std::array all = {std::span(values)};
+      std::optional<ElasticAsyncEa<float>> ea;
+      const ErrorCode code = code_of([&] {
+        ea.emplace(std::shared_ptr<Communicator>(&comm, [](auto*) {}), 1, 0.5, all,
+                   std::chrono::seconds(30), has_state);
+      });
+      EXPECT_EQ(code, one_has_state ? ErrorCode::ok : ErrorCode::unavailable);
+      if (!ea) return;
+      EXPECT_EQ(values[0], 2);
+      ea->finish(all);
+      EXPECT_EQ(values[0], 2);
+    };
+    std::vector<std::future<void>> newcomers;
+    for (int i = 0; i < 2; ++i) newcomers.push_back(start_newcomer(go_on_alone));
+    run_but_one(1, [&](Communicator& comm) {
+      grow_by(comm, 2)->agree(0);
+      throw std::runtime_error("it dies");
+    });
+    for (auto& newcomer : newcomers) newcomer.get();
   }
 }
 

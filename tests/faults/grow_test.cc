@@ -12,11 +12,9 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "ropewalk/policies.h"
 #include "tests/faults/growing.h"
 #include "tests/local_world.h"
 #include "tests/support/under_test.h"
@@ -25,18 +23,6 @@ namespace ropewalk::testing {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// On all ranks: grows once `count` wait.
-std::unique_ptr<Communicator> grow_by(Communicator& comm, int count) {
-  const auto end = std::chrono::steady_clock::now() + 60s;
-  for (;;) {
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("nobody comes");
-    int waiting = comm.pending();
-    comm.broadcast(std::span(&waiting, 1), 0);
-    if (waiting >= count) return comm.grow();
-    std::this_thread::sleep_for(1ms);
-  }
-}
 
 void expect_grown(Communicator& comm, int number, int members, int newcomers) {
   EXPECT_EQ(comm.epoch().number, number);
@@ -194,32 +180,6 @@ TEST_P(Growing, WhoCameInGoesOnToTheNextAndTakesInOthers) {
   };
   run_members(2, [&](Communicator& comm) { go_on(comm, 0); });
   for (auto& newcomer : newcomers) newcomer.get();
-}
-
-TEST_P(Growing, PoliciesGiveTheirParametersToNewcomers) {
-  const auto train = [](Communicator& comm, AllReduceSgd<float>& sgd,
-                        std::vector<float>& parameters) {
-    const std::vector<std::span<float>> list{parameters};
-    sgd.resume(comm, list);
-    std::vector<float> all(parameters.size() * static_cast<size_t>(comm.size()));
-    comm.all_gather(parameters, all);
-    for (const float value : all) EXPECT_EQ(value, 7.0f);
-    std::vector<float> gradients(parameters.size(), 2);
-    EXPECT_EQ(sgd.sum_and_normalize_gradients(std::vector<std::span<float>>{gradients}), 3);
-  };
-  auto newcomer = start_newcomer([&](Communicator& comm) {
-    std::vector<float> parameters(100, -1);
-    AllReduceSgd<float> sgd(comm);
-    train(comm, sgd, parameters);
-  });
-  run_members(2, [&](Communicator& comm) {
-    std::vector<float> parameters(100, 7), gradients(100, 1);
-    AllReduceSgd<float> sgd(comm);
-    sgd.sum_and_normalize_gradients(std::vector<std::span<float>>{gradients});
-    const auto next = grow_by(comm, 1);
-    train(*next, sgd, parameters);
-  });
-  newcomer.get();
 }
 
 /// The recipe of docs/elastic.md.

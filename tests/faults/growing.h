@@ -7,7 +7,10 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "bootstrap/net.h"
 #include "tests/local_world.h"
@@ -16,7 +19,7 @@ namespace ropewalk::testing {
 
 /// A job to which newcomers find: its coordinator's socket outlives rank 0.
 class Growing : public ::testing::TestWithParam<std::string> {
- protected:
+ public:
   Growing() {
     // Below the ephemeral ports: of those a connection may take one that nobody listens at for a
     // moment.
@@ -43,24 +46,45 @@ class Growing : public ::testing::TestWithParam<std::string> {
     });
   }
 
+  Options newcomers_options() const {
+    Options options;
+    options.coordinator = address_;
+    options.transport = GetParam();
+    options.key = "growing";
+    options.join_running = true;
+    options.timeout = std::chrono::seconds(20);
+    return options;
+  }
+
   /// `body` in a thread, once it has been admitted.
   std::future<void> start_newcomer(const std::function<void(Communicator&)>& body,
                                    const std::string& key = "growing",
                                    const std::string& coordinator = {}) {
-    Options options;
-    options.coordinator = coordinator.empty() ? address_ : coordinator;
-    options.transport = GetParam();
+    Options options = newcomers_options();
+    if (!coordinator.empty()) options.coordinator = coordinator;
     options.key = key;
-    options.join_running = true;
-    options.timeout = std::chrono::seconds(20);
     return std::async(std::launch::async, [body, options] {
       const auto comm = Communicator::create(options);
       body(*comm);
     });
   }
 
+ protected:
   std::string address_;
   int listener_ = -1;
 };
+
+/// On all ranks: grows once `count` wait.
+inline std::unique_ptr<Communicator> grow_by(Communicator& comm, int count) {
+  using namespace std::chrono_literals;
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  for (;;) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("nobody comes");
+    int waiting = comm.pending();
+    comm.broadcast(std::span(&waiting, 1), 0);
+    if (waiting >= count) return comm.grow();
+    std::this_thread::sleep_for(1ms);
+  }
+}
 
 }  // namespace ropewalk::testing

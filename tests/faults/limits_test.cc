@@ -14,6 +14,7 @@
 #include "bootstrap/net.h"
 #include "ropewalk/policies.h"
 #include "tests/faults/forked_job.h"
+#include "tests/faults/growing.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/under_test.h"
 
@@ -46,6 +47,23 @@ class AllJoined {
  private:
   int ends_[2];
 };
+
+class GrowingLimits : public Growing {};
+
+// Each rank listened for the others in each `grow`, though nobody waited to join.
+TEST_P(GrowingLimits, WhereNobodyWaitsGrowTakesNoDescriptor) {
+  const rlimit before = descriptor_limits();
+  run_members(3, [&](Communicator& comm) {
+    EXPECT_EQ(comm.grow(), nullptr);  // with what an agreement needs from then on
+    comm.barrier();
+    if (comm.rank() == 0) use_up_descriptors();
+    comm.barrier();
+    EXPECT_EQ(comm.grow(), nullptr);
+    comm.barrier();
+    if (comm.rank() == 0) ::setrlimit(RLIMIT_NOFILE, &before);
+    comm.barrier();
+  });
+}
 
 TEST_P(Limits, ARankWithoutWhatACallNeedsFailsAllWithItsReason) {
   constexpr int kRanks = 3, kPoor = 1;
@@ -307,6 +325,8 @@ TEST(ManyRanksLimits, PartsThatAreHandedOnNeedFewLinks) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, GrowingLimits, ::testing::ValuesIn(transports_under_test()),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Transports, Limits, ::testing::ValuesIn(transports_under_test()));
 
 }  // namespace

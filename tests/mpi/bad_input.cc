@@ -1,13 +1,19 @@
 // Wrong arguments of each collective that Ropewalk takes from the MPI, in each of its forms: the
 // program gets the class of error that MPI names, by the communicator's error handler, and goes on.
 // `tests/mpi/run` starts it with Ropewalk in front.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <initializer_list>
 
 #include "testing.h"
 
 namespace {
 
 constexpr int kCount = 2;  // of a part
+constexpr unsigned kTimeLimit_s = 200;
 
 /// What any of the collectives may be given; each takes of it what it has.
 struct Args {
@@ -195,20 +201,146 @@ void test_collective(const Collective& collective, MPI_Comm comm, int size) {
   require(sum == size, "the communicator does not go on");
 }
 
-/// Not to be found out by a rank alone. The communicator is done for.
+// ---- Lengths that differ ----
+
+constexpr int kShort = 5, kLong = 10, kGuards = 40;
+constexpr int kUntouched = -77;
+
+/// What a rank sends, and has room for, of each part.
+struct Lengths {
+  int sent, room;
+};
+
+struct LengthCase {
+  const char* name;
+  Lengths of_root, of_others;
+};
+constexpr LengthCase kTooLong{"all send too much", {kLong, kShort}, {kLong, kShort}};
+constexpr LengthCase kRootLonger{"the root has more", {kLong, kLong}, {kShort, kShort}};
+constexpr LengthCase kOneTooLong{"one rank sends too much", {kLong, kShort}, {kShort, kShort}};
+constexpr LengthCase kTooShort{"all send less", {kShort, kLong}, {kShort, kLong}};
+
+bool is_one_of(const Collective& collective, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string name) { return name == collective.name; });
+}
+
+bool gets_parts_of_all(const Collective& collective) {
+  return is_one_of(collective,
+                   {"Allgather", "Allgatherv", "Gather", "Gatherv", "Alltoall", "Alltoallv"});
+}
+
+/// The class of the error that `call` gives, or that its request ends with.
+int class_with_request(Form form, const Collective& collective, const Args& args) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int status = collective.call(form, args, &request);
+  if (form == Form::blocking || status != MPI_SUCCESS) return class_of(status);
+  if (form == Form::persistent) status = MPI_Start(&request);
+  if (status == MPI_SUCCESS) status = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (form == Form::persistent) MPI_Request_free(&request);
+  return class_of(status);
+}
+
+/// On the root of a gather: each part lies where the root has room for it.
+bool lies_by_room(const std::vector<int>& out, const LengthCase& of, int size) {
+  for (int r = 0; r < size; ++r)
+    for (int i = 0; i < of.of_root.room; ++i) {
+      const int sent = r == 0 ? of.of_root.sent : of.of_others.sent;
+      const int wanted = i < sent ? 100 * r + i : kUntouched;
+      if (out[static_cast<size_t>(r * of.of_root.room + i)] != wanted) return false;
+    }
+  return true;
+}
+
+/// Gives the class of this rank's error. No rank waits for ever, none writes behind its room, and
+/// all that end with an error end with that of lengths.
+int run_with_lengths(const Collective& collective, Form form, const LengthCase& of, int size) {
+  const std::string what = std::string(collective.name) + ", form " +
+                           std::to_string(static_cast<int>(form)) + ", " + of.name;
+  MPI_Comm comm = make_communicator();
+  const auto [sent, room] = world_rank == 0 ? of.of_root : of.of_others;
+  const auto ranks = static_cast<size_t>(size);
+  const std::vector<int> in_counts(ranks, sent), out_counts(ranks, room);
+  std::vector<int> in_at, out_at, in(ranks * kLong), out(ranks * kLong + kGuards, kUntouched);
+  for (int r = 0; r < size; ++r) in_at.push_back(r * sent), out_at.push_back(r * room);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = 100 * world_rank + static_cast<int>(i);
+  const Args args{in.data(),
+                  out.data(),
+                  sent,
+                  room,
+                  in_counts.data(),
+                  in_at.data(),
+                  out_counts.data(),
+                  out_at.data(),
+                  MPI_INT,
+                  MPI_INT,
+                  MPI_SUM,
+                  0,
+                  comm};
+  const int got = class_with_request(form, collective, args);
+  require(got == MPI_SUCCESS || got == MPI_ERR_TRUNCATE, what + ": class " + std::to_string(got));
+  const size_t written = static_cast<size_t>(room) * (gets_parts_of_all(collective) ? ranks : 1);
+  require(std::all_of(out.begin() + static_cast<std::ptrdiff_t>(written), out.end(),
+                      [](int value) { return value == kUntouched; }),
+          what + ": memory behind the buffer was written");
+  const bool by_room = world_rank == 0 && got == MPI_SUCCESS && of.of_root.room == kLong &&
+                       is_one_of(collective, {"Gather", "Gatherv"});
+  require(!by_room || lies_by_room(out, of, size), what + ": parts lie elsewhere");
+  MPI_Comm_free(&comm);
+  return got;
+}
+
+int count_of_ranks(bool holds) {
+  int mine = holds ? 1 : 0, all = 0;
+  PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  return all;
+}
+
+/// Who must learn it: all who receive what is too long, or wait for who does; at least one where
+/// some may have ended before.
+void test_lengths_of(const Collective& collective, Form form, int size) {
+  const auto learn = [&](const LengthCase& of) {
+    const int got = run_with_lengths(collective, form, of, size);
+    return count_of_ranks(got == MPI_ERR_TRUNCATE);
+  };
+  const std::string what =
+      std::string(collective.name) + ", form " + std::to_string(static_cast<int>(form)) + ", ";
+  const bool has_two_lengths = !collective.reduces && collective.sends != Who::nobody;
+  const int receivers = collective.receives == Who::all ? size : 1;
+  // The root of a blocking one learns how long each part is.
+  const bool may_be_shorter = form == Form::blocking && is_one_of(collective, {"Gatherv"});
+  require(may_be_shorter ? learn(kRootLonger) == 0 : learn(kRootLonger) > 0,
+          what + kRootLonger.name);
+  if (!has_two_lengths) return;
+  require(learn(kTooLong) >= receivers, what + kTooLong.name);
+  require(learn(kOneTooLong) >= receivers, what + kOneTooLong.name);
+  if (is_one_of(collective, {"Gather", "Allgather", "Alltoall"}) || may_be_shorter)
+    require(learn(kTooShort) == 0, what + kTooShort.name);
+}
+
+/// The communicators are done for.
 void test_lengths_that_differ(int size) {
   if (size == 1) return;
-  std::vector<int> in(64), out(64);
-  const int count = world_rank == 0 ? 8 : 4;
-  for (const bool is_broadcast : {false, true}) {
+  // Errors of a wait may be those of other communicators than that of the collective.
+  for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  for (const Collective& collective : kCollectives)
+    for (const Form form : kForms) test_lengths_of(collective, form, size);
+}
+
+/// Of one rank alone, which Ropewalk refuses: the others do not wait for it.
+void test_overlap_on_one_rank(int size) {
+  if (size == 1) return;
+  constexpr int kLength = 1 << 18;
+  for (const Form form : kForms) {
     MPI_Comm comm = make_communicator();
-    const int got = class_of(
-        is_broadcast ? MPI_Bcast(in.data(), count, MPI_INT, 0, comm)
-                     : MPI_Allreduce(in.data(), out.data(), count, MPI_INT, MPI_SUM, comm));
-    // Who broadcasts may have sent all before others find out.
-    const bool may_succeed = is_broadcast && world_rank == 0;
-    require(got == MPI_ERR_TRUNCATE || (may_succeed && got == MPI_SUCCESS),
-            "lengths that differ: class " + std::to_string(got));
+    std::vector<int> in(kLength), out(kLength + 1);
+    const void* const from = world_rank == 0 ? out.data() + 1 : in.data();
+    const Args args{from,    out.data(), kLength, kLength, nullptr, nullptr, nullptr,
+                    nullptr, MPI_INT,    MPI_INT, MPI_SUM, 0,       comm};
+    const int got = class_with_request(form, kCollectives[0], args);
+    require(got == (world_rank == 0 ? MPI_ERR_BUFFER : MPI_ERR_TRUNCATE),
+            "buffers that overlap on a rank: class " + std::to_string(got));
     MPI_Comm_free(&comm);
   }
 }
@@ -223,7 +355,9 @@ int main(int argc, char** argv) {
   MPI_Comm comm = make_communicator();
   for (const Collective& collective : kCollectives) test_collective(collective, comm, size);
   MPI_Comm_free(&comm);
+  alarm(kTimeLimit_s);
   test_lengths_that_differ(size);
+  test_overlap_on_one_rank(size);
   MPI_Finalize();
   if (world_rank == 0) std::printf("%d wrong calls were refused\n", errors_handled);
 }

@@ -30,7 +30,7 @@ struct Type {
 };
 
 inline std::vector<Type> make_types() {
-  MPI_Datatype strided, gaps, swapped, contiguous;
+  MPI_Datatype strided, gaps, swapped, contiguous, copy, nested, not_dense;
   MPI_Type_vector(3, 2, 4, MPI_INT, &strided);
   MPI_Type_commit(&strided);
   MPI_Type_create_resized(MPI_DOUBLE, 0, 24, &gaps);
@@ -41,6 +41,12 @@ inline std::vector<Type> make_types() {
   MPI_Type_commit(&swapped);
   MPI_Type_contiguous(5, MPI_SHORT, &contiguous);
   MPI_Type_commit(&contiguous);
+  MPI_Type_dup(contiguous, &copy);
+  MPI_Type_contiguous(2, copy, &nested);
+  MPI_Type_commit(&nested);
+  MPI_Type_free(&copy);
+  MPI_Type_contiguous(2, gaps, &not_dense);
+  MPI_Type_commit(&not_dense);
   return {{"int", MPI_INT, 4, false},
           {"double", MPI_DOUBLE, 8, false},
           {"byte", MPI_BYTE, 1, false},
@@ -48,6 +54,8 @@ inline std::vector<Type> make_types() {
           {"gaps", gaps, 24, true},
           {"swapped", swapped, 8, true},
           {"contiguous", contiguous, 10, true},
+          {"nested", nested, 20, true},
+          {"contiguous with gaps", not_dense, 48, true},
           {"pair", MPI_DOUBLE_INT, 16, true}};
 }
 

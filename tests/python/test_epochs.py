@@ -258,6 +258,71 @@ def test_a_process_joins_in_place_of_a_killed_one(transport, victim):
         assert size == 3 and least == most >= STEPS
 
 
+@pytest.fixture
+def late_options(transport):
+    """Of a job that others join."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        yield dict(coordinator="127.0.0.1:%d" % listener.getsockname()[1], transport=transport,
+                   coordinator_fd=listener.fileno(), timeout=LIMIT_S / 2, key="k", elastic=True)
+
+
+@pytest.mark.parametrize("policy_of", [ropewalk.AllReduceSGD, lambda comm: ropewalk.AllReduceEA(comm, 1, 0.5),
+                                       lambda comm: ropewalk.AsyncEA(comm, 1, 0.5)], ids=["sgd", "ea", "async"])
+def test_newcomers_that_are_alone_have_no_state(late_options, policy_of):
+    """The only member dies before they have its parameters."""
+    def member(_):
+        comm = ropewalk.Communicator(rank=0, size=1, **late_options)
+        while comm.pending < 2:
+            time.sleep(0.01)
+        comm = comm.grow()
+        comm.agree(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def newcomer(_):
+        comm = ropewalk.Communicator(join_running=True, **late_options)
+        comm.agree(0)  # all have joined
+        with pytest.raises(ropewalk.Error) as ended:
+            while True:
+                comm.barrier()
+        comm = go_on_after(comm, ended.value)
+        policy, parameters = policy_of(comm), [np.full(100, -1, np.float32)]
+        with pytest.raises(ropewalk.UnavailableError, match="load a checkpoint"):
+            policy.resume(comm, parameters)
+        assert (parameters[0] == -1).all()
+        if comm.rank == 1:
+            parameters[0][:] = 7
+            policy.declare_state()
+        policy.resume(comm, parameters)
+        comm.close()
+        return float(parameters[0].min()), float(parameters[0].max())
+
+    jobs = processes.Job(1, member, LIMIT_S), processes.Job(2, newcomer, LIMIT_S)
+    outcomes = [outcome for job in jobs for outcome in job.outcomes()]
+    for job in jobs:
+        job.end()
+    assert outcomes[0][0] == "died"
+    assert outcomes[1:] == [("returned", (7.0, 7.0))] * 2
+
+
+def uses_its_policy_first_in_resume(comm):
+    """It was there as the job began, and has state, though the policy is made by the first list."""
+    policy = ropewalk.AllReduceSGD(comm)
+    if comm.rank == 0:
+        comm.revoke("a test")
+    with pytest.raises(ropewalk.RevokedError) as ended:
+        while True:
+            comm.barrier()
+    parameters = [np.full(100, comm.rank, np.float32)]
+    comm = go_on_after(comm, ended.value)
+    policy.resume(comm, parameters)
+    assert (parameters[0] == 0).all()
+    comm.close()
+
+
+def test_a_founder_has_state_before_its_first_step():
+    run_ranks(2, uses_its_policy_first_in_resume)
+
+
 def moves_at_its_own_pace(comm, victim):
     """Without a call that any of them makes for the others' sake."""
     rank, is_founder = comm.rank, comm.epoch.number == 0

@@ -164,24 +164,27 @@ def test_grows_and_shrinks_in_one_step(transport):
     run(4, one_for_another, transport=transport)
 
 
-def survives():
+def survives(victim):
     member = Member()
+    others = [one for one in range(member.count) if one != victim]
     reconfigure(1, member.handles("first"))
-    if member.number == 1:
+    if member.number == victim:
         dist.barrier()  # all have joined
         os.kill(os.getpid(), signal.SIGKILL)
-    with pytest.raises(dist.DistBackendError, match="rank 1"):
+    with pytest.raises(dist.DistBackendError, match=f"rank {victim}"):
         while True:
             dist.barrier()
-    reconfigure(2, member.handles("second", [0, 2]))
-    expect_group(member.number // 2, 2)
+    reconfigure(2, member.handles("second", others))
+    expect_group(others.index(member.number), 2)
     return "went on"
 
 
 @transports
-def test_a_member_is_killed(transport):
-    outcomes = outcomes_of(3, survives, enable_reconfigure=True, transport=transport)
-    assert outcomes == [("returned", "went on"), ("died", -9), ("returned", "went on")]
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_member_is_killed(transport, victim):
+    outcomes = outcomes_of(3, survives, victim, enable_reconfigure=True, transport=transport)
+    assert outcomes.pop(victim) == ("died", -9)
+    assert outcomes == [("returned", "went on")] * 2
 
 
 def after_abort():

@@ -15,8 +15,8 @@ torchft = pytest.importorskip("torchft")
 build.load()  # once, not by every replica
 LIMIT_S = 240
 
-# Replica 1 is killed within its third step with all, the first time. The others go on; all stop after
-# five steps with the new replica 1.
+# The victim is killed within its third step with all, the first time. The others go on; all stop after
+# five steps with the new one.
 REPLICA = """
 import datetime, hashlib, os, signal, sys
 import torch, torch.distributed as dist
@@ -24,11 +24,11 @@ from torchft import DistributedDataParallel, Manager, Optimizer
 from torchft.local_sgd import LocalSGD
 from ropewalk.torch.torchft import ProcessGroupRopewalk
 torch.set_num_threads(1)
-number, lighthouse, is_first = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "first"
+number, lighthouse, is_first, victim = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "first", %(victim)d
 limit = datetime.timedelta(seconds=60)
 store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
 torch.manual_seed(number)  # the others' parameters come from one of them
-model = torch.nn.Linear(20, 3)
+model = torch.nn.Sequential(*[torch.nn.Linear(600, 600, bias=False) for _ in range(4)])  # 1.4 MB each
 adam = torch.optim.AdamW(model.parameters())
 
 def load(state):
@@ -54,7 +54,7 @@ def meet():  # who goes before all have committed their last step may take it fr
     manager.wait_quorum()
 
 def dies():
-    if is_first and number == 1 and before_loss == 2:
+    if is_first and number == victim and before_loss == 2:
         manager.wait_quorum()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -71,7 +71,7 @@ def count(before):
 
 def forward(module):
     torch.manual_seed(100 * manager.current_step() + number)
-    return module(torch.randn(8, 20)).square().mean()
+    return module(torch.randn(8, 600)).square().mean()
 
 %(training)s
 meet()
@@ -81,13 +81,23 @@ manager.shutdown(wait=False)
 os._exit(0)
 """
 DDP = """
-ddp, optimizer = DistributedDataParallel(manager, model), Optimizer(manager, adam)
+ddp = DistributedDataParallel(manager, model, bucket_cap_mb=1)
+optimizer, buckets, allreduce = Optimizer(manager, adam), 0, manager.allreduce
+
+def count_buckets(*args, **kwargs):
+    global buckets
+    buckets += 1
+    return allreduce(*args, **kwargs)
+
+manager.allreduce = count_buckets
 while not is_over():
     before = manager.current_step()
     optimizer.zero_grad()
     loss = forward(ddp)
     dies()
+    buckets = 0
     loss.backward()
+    assert buckets == 4, buckets
     optimizer.step()
     count(before)
 """
@@ -104,8 +114,8 @@ with LocalSGD(manager, model, adam, sync_every=2):
 
 
 class Replicas:
-    def __init__(self, folder, program):
-        self.folder, self.program = folder, program
+    def __init__(self, folder, program, transport):
+        self.folder, self.program, self.transport = folder, program, transport
         self.lighthouse = torchft._torchft.LighthouseServer(
             bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=10_000, heartbeat_timeout_ms=3000)
         self.processes = {}
@@ -115,7 +125,7 @@ class Replicas:
             self.processes[number, which] = subprocess.Popen(
                 [*warm.python(), "-c", self.program, str(number), self.lighthouse.address(), which],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, "ROPEWALK_TRANSPORT": "shm"})
+                env={**os.environ, "ROPEWALK_TRANSPORT": self.transport})
 
     def output(self, number, which):
         return (self.folder / f"{number}-{which}").read_text()
@@ -135,22 +145,25 @@ class Replicas:
         self.lighthouse.shutdown()
 
 
-@pytest.mark.parametrize("training", ["DDP", "LOCAL_SGD"])
-def test_a_replica_is_killed_and_heals(training, tmp_path):
-    program = REPLICA % {"training": globals()[training], "asynchronous": training == "DDP"}
-    replicas = Replicas(tmp_path, program)
+# A death in a step of several buckets ended DDP on the others.
+@pytest.mark.parametrize("training, victim, transport", [
+    ("DDP", 1, "shm"), ("DDP", 0, "tcp"), ("LOCAL_SGD", 0, "shm"), ("LOCAL_SGD", 1, "tcp")])
+def test_a_replica_is_killed_and_heals(training, victim, transport, tmp_path):
+    program = REPLICA % {"training": globals()[training], "asynchronous": training == "DDP", "victim": victim}
+    replicas = Replicas(tmp_path, program, transport)
+    left = [number for number in range(3) if number != victim]
     deadline = time.monotonic() + LIMIT_S
     try:
         for number in range(3):
             replicas.start(number, "first")
-        assert replicas.wait(1, "first", deadline) == -signal.SIGKILL, replicas.output(1, "first")
-        replicas.start(1, "second")
+        assert replicas.wait(victim, "first", deadline) == -signal.SIGKILL, replicas.output(victim, "first")
+        replicas.start(victim, "second")
         ended = []
-        for one in [(0, "first"), (1, "second"), (2, "first")]:
+        for one in [*((number, "first") for number in left), (victim, "second")]:
             code, output = replicas.wait(*one, deadline), replicas.output(*one)
             assert code == 0, output
             ended.append(re.findall(r"ended with (\w+) at step (\d+)", output))
-        assert "healed" in replicas.output(1, "second")
+        assert "healed" in replicas.output(victim, "second")
         assert len(ended[0]) == 1 and ended[0] == ended[1] == ended[2], ended
     finally:
         replicas.end()

@@ -46,6 +46,7 @@ Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
   std::string unique_id;
   options.rank = rank;
   options.size = size;
+  options.elastic = false;  // PyTorch says who joins later
   if (size > 1 && rank == 0) {
     try {
       unique_id = rendezvous.emplace().unique_id();
@@ -54,10 +55,10 @@ Joined join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       store->set(kUniqueIdKey, bytes_of(kNoRendezvous + error.what()));
       throw;
     }
-    options = rendezvous->options(rank, size);
+    options = rendezvous->options(rank, size, options);
   } else if (size > 1) {
     unique_id = unique_id_in(*store, rank, timeout);
-    options = Rendezvous::options(unique_id, rank, size);
+    options = Rendezvous::options(unique_id, rank, size, options);
   }
   options.timeout = timeout;
   auto comm = Communicator::create(options);

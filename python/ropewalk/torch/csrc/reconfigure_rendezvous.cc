@@ -100,10 +100,11 @@ Joined ReconfigureRendezvous::try_once(const std::string& common,
   Options options;
   options.rank = rank;
   options.size = size;
+  options.elastic = false;  // PyTorch says who joins later
   std::string job;
   if (size > 1) {
-    options = rank == 0 ? rendezvous_->options(rank, size)
-                        : Rendezvous::options(unique_id_of(handles[0]), rank, size);
+    options = rank == 0 ? rendezvous_->options(rank, size, options)
+                        : Rendezvous::options(unique_id_of(handles[0]), rank, size, options);
     options.key = options.key.value() + common;
     job = std::to_string(std::hash<std::string>()(*options.key));
   }

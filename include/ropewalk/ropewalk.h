@@ -198,6 +198,9 @@ rw_status rw_mem_free(void* memory);
 
 // Any call, three ways. `call` itself, not the memory, may go when they return.
 rw_status rw_run(rw_comm comm, const rw_call* call, int64_t timeout_ns);
+// Without a deadline: while it waits it calls `meanwhile`, so that other things go on.
+typedef void (*rw_meanwhile)(void* context);
+rw_status rw_run_beside(rw_comm comm, const rw_call* call, rw_meanwhile meanwhile, void* context);
 rw_status rw_start(rw_comm comm, const rw_call* call, rw_work* work);
 rw_status rw_plan_create(rw_comm comm, const rw_call* call, rw_plan* plan);
 rw_status rw_start_group(rw_comm comm, const rw_call* calls, size_t count, rw_work* work);
@@ -265,6 +268,7 @@ typedef struct rw_epoch {
   size_t departures;        // see rw_comm_departure
   const char* reason;
   int64_t change_time_ns;
+  bool keeps_connections;  // the members go on over those of the epoch before
 } rw_epoch;
 
 rw_status rw_comm_abort(rw_comm comm, const char* reason);

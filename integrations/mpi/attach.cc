@@ -1,11 +1,13 @@
 // The core's side of the front: where a program begins and ends its MPI, and memory.
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 #include <map>
 #include <mutex>
 
 #include "channel.h"
 #include "collectives.h"
+#include "operations.h"
 #include "report.h"
 #include "requests.h"
 
@@ -21,6 +23,32 @@ struct Memory {
 Memory& memory =
     *new Memory;  // that MPI_Alloc_mem has given out; lives for ever, as the programs may
 
+/// Calls on less are copied to registered memory anyhow, so the MPI's own serves as well: programs
+/// may allocate any number of such.
+constexpr MPI_Aint kRegisteredBytesMin = 64 << 10;
+/// Of the descriptors that the process may have, registered memory takes one in so many at most:
+/// each piece of it takes one.
+constexpr size_t kDescriptorShare = 4;
+
+size_t buffers_max() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur / kDescriptorShare;
+}
+
+/// Null where there is no room for one more.
+void* allocate_registered(size_t bytes) {
+  {
+    std::lock_guard lock(memory.mutex);
+    if (memory.buffers.size() >= buffers_max()) return nullptr;
+  }
+  auto buffer = session()->allocate<uint8_t>(bytes);
+  void* const data = buffer.data();
+  std::lock_guard lock(memory.mutex);
+  memory.buffers.emplace(data, std::move(buffer));
+  return data;
+}
+
 int take_Init(int* argc, char*** argv) {
   const int status = pmpi.Init(argc, argv);
   if (status == MPI_SUCCESS) open_session();
@@ -35,25 +63,23 @@ int take_Init_thread(int* argc, char*** argv, int required, int* provided) {
 
 int take_Finalize() {
   wait_for_freed_requests();
-  // After the death of a rank there is no collective of all.
-  if (session() != nullptr && wants_report() && !session()->failure())
-    print_report(session()->transport());
+  if (session() != nullptr && wants_report()) print_report(*session());
   close_session();
   return pmpi.Finalize();
 }
 
 int take_Alloc_mem(MPI_Aint bytes, MPI_Info info, void* place) {
-  if (session() == nullptr || bytes <= 0 || place == nullptr)
+  if (session() == nullptr || bytes < kRegisteredBytesMin || place == nullptr)
     return pmpi.Alloc_mem(bytes, info, place);
+  void* data = nullptr;
   try {
-    auto buffer = session()->allocate<uint8_t>(static_cast<size_t>(bytes));
-    std::lock_guard lock(memory.mutex);
-    void* const data = *static_cast<void**>(place) = buffer.data();
-    memory.buffers.emplace(data, std::move(buffer));
-    return MPI_SUCCESS;
+    data = allocate_registered(static_cast<size_t>(bytes));
   } catch (const std::exception&) {
-    return pmpi.Alloc_mem(bytes, info, place);  // memory need not be registered
+    data = nullptr;  // memory need not be registered
   }
+  if (data == nullptr) return pmpi.Alloc_mem(bytes, info, place);
+  *static_cast<void**>(place) = data;
+  return MPI_SUCCESS;
 }
 
 int take_Free_mem(void* data) {

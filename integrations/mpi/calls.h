@@ -114,20 +114,31 @@
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)
 #define ROPEWALK_MPI_4_NONBLOCKING(CALL) \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint)
-#define ROPEWALK_MPI_PERSISTENT(CALL)                    \
-  ROPEWALK_MPI_ROWS(ROPEWALK_PERSISTENT, CALL, int, int) \
-  ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_PERSISTENT, CALL)    \
+#define ROPEWALK_MPI_4_PERSISTENT(CALL) \
   ROPEWALK_MPI_ROWS(ROPEWALK_LARGE_PERSISTENT, CALL, MPI_Count, MPI_Aint)
 #define ROPEWALK_MPI_4_LEFT(CALL)                                               \
   ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_BLOCKING, CALL, MPI_Count, MPI_Aint)    \
   ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_NONBLOCKING, CALL, MPI_Count, MPI_Aint) \
-  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_PERSISTENT, CALL, int, int)                   \
   ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_LARGE_PERSISTENT, CALL, MPI_Count, MPI_Aint)
 #else
 #define ROPEWALK_MPI_4_LEFT(CALL)
 #define ROPEWALK_MPI_4_BLOCKING(CALL)
 #define ROPEWALK_MPI_4_NONBLOCKING(CALL)
+#define ROPEWALK_MPI_4_PERSISTENT(CALL)
+#endif
+
+// Open MPI 5 has persistent ones, though no others of MPI 4. Its front exports them, that of Open
+// MPI 4 does not: programs that look whether there are any find what the MPI has.
+#if MPI_VERSION >= 4 || defined(OPEN_MPI)
+#define ROPEWALK_MPI_PERSISTENT(CALL)                    \
+  ROPEWALK_MPI_ROWS(ROPEWALK_PERSISTENT, CALL, int, int) \
+  ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_PERSISTENT, CALL)    \
+  ROPEWALK_MPI_4_PERSISTENT(CALL)
+#define ROPEWALK_MPI_PERSISTENT_LEFT(CALL) \
+  ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_PERSISTENT, CALL, int, int)
+#else
 #define ROPEWALK_MPI_PERSISTENT(CALL)
+#define ROPEWALK_MPI_PERSISTENT_LEFT(CALL)
 #endif
 
 #define ROPEWALK_MPI_BLOCKING(CALL)                    \
@@ -136,16 +147,21 @@
 #define ROPEWALK_MPI_NONBLOCKING(CALL)                    \
   ROPEWALK_MPI_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \
   ROPEWALK_MPI_BARRIER_ROW(ROPEWALK_NONBLOCKING, CALL)
-#define ROPEWALK_MPI_4(CALL)       \
-  ROPEWALK_MPI_4_BLOCKING(CALL)    \
-  ROPEWALK_MPI_4_NONBLOCKING(CALL) \
-  ROPEWALK_MPI_PERSISTENT(CALL)
+#define ROPEWALK_MPI_4(CALL)    \
+  ROPEWALK_MPI_4_BLOCKING(CALL) \
+  ROPEWALK_MPI_4_NONBLOCKING(CALL)
 #define ROPEWALK_MPI_COLLECTIVES(CALL) \
-  ROPEWALK_MPI_BLOCKING(CALL) ROPEWALK_MPI_NONBLOCKING(CALL) ROPEWALK_MPI_4(CALL)
-#define ROPEWALK_MPI_LEFT(CALL)                                \
+  ROPEWALK_MPI_BLOCKING(CALL)          \
+  ROPEWALK_MPI_NONBLOCKING(CALL)       \
+  ROPEWALK_MPI_4(CALL)                 \
+  ROPEWALK_MPI_PERSISTENT(CALL)
+#define ROPEWALK_MPI_AT_ONCE_LEFT(CALL)                        \
   ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_BLOCKING, CALL, int, int)    \
   ROPEWALK_MPI_LEFT_ROWS(ROPEWALK_NONBLOCKING, CALL, int, int) \
   ROPEWALK_MPI_4_LEFT(CALL)
+#define ROPEWALK_MPI_LEFT(CALL)   \
+  ROPEWALK_MPI_AT_ONCE_LEFT(CALL) \
+  ROPEWALK_MPI_PERSISTENT_LEFT(CALL)
 
 /// By which a program starts requests, and learns that they have ended: CALL(name, parameters,
 /// arguments).
@@ -172,6 +188,18 @@
        (request, ended, status))                                                                \
   CALL(Request_free, (MPI_Request * request), (request))
 
+/// The same, which came with MPI 5.
+#define ROPEWALK_MPI_5_REQUESTS(CALL)                                                            \
+  CALL(Request_get_status_all,                                                                   \
+       (int count, const MPI_Request* requests, int* ended, MPI_Status* statuses),               \
+       (count, requests, ended, statuses))                                                       \
+  CALL(Request_get_status_any,                                                                   \
+       (int count, const MPI_Request* requests, int* index, int* ended, MPI_Status* status),     \
+       (count, requests, index, ended, status))                                                  \
+  CALL(Request_get_status_some,                                                                  \
+       (int count, const MPI_Request* requests, int* ended, int* indices, MPI_Status* statuses), \
+       (count, requests, ended, indices, statuses))
+
 /// Where a program begins and ends its MPI, and gives memory back.
 #define ROPEWALK_MPI_ENDS(CALL)                                             \
   CALL(Init, (int* argc, char*** argv), (argc, argv))                       \
@@ -182,7 +210,7 @@
 #define ROPEWALK_MPI_MEMORY(CALL) \
   CALL(Alloc_mem, (MPI_Aint bytes, MPI_Info info, void* place), (bytes, info, place))
 
-/// All but those of MPI 4, which older MPIs of the same ABI may lack.
+/// All but those of MPI 4 and 5, which older MPIs of the same ABI may lack.
 #define ROPEWALK_MPI_NEEDED(CALL) \
   ROPEWALK_MPI_ENDS(CALL)         \
   ROPEWALK_MPI_MEMORY(CALL)       \
@@ -190,12 +218,19 @@
   ROPEWALK_MPI_NONBLOCKING(CALL)  \
   ROPEWALK_MPI_REQUESTS(CALL)
 /// That such may lack.
-#define ROPEWALK_MPI_RARE(CALL) ROPEWALK_MPI_4(CALL) ROPEWALK_MPI_LEFT(CALL)
-#define ROPEWALK_MPI_CALLS(CALL) ROPEWALK_MPI_NEEDED(CALL) ROPEWALK_MPI_RARE(CALL)
+#define ROPEWALK_MPI_RARE(CALL) \
+  ROPEWALK_MPI_4(CALL)          \
+  ROPEWALK_MPI_PERSISTENT(CALL) \
+  ROPEWALK_MPI_LEFT(CALL)
+#define ROPEWALK_MPI_CALLS(CALL) \
+  ROPEWALK_MPI_NEEDED(CALL)      \
+  ROPEWALK_MPI_RARE(CALL)        \
+  ROPEWALK_MPI_5_REQUESTS(CALL)
 
 namespace ropewalk::mpi {
 
-/// Who serves each call: the MPI at first, then the core where it takes it.
+/// Who serves each call: the MPI at first, then the core where it takes it. As the core gets it,
+/// null are those of MPI 5 that the MPI lacks.
 struct Table {
 #define ROPEWALK_MEMBER(name, parameters, arguments, ...) int(*name) parameters = nullptr;
   ROPEWALK_MPI_CALLS(ROPEWALK_MEMBER)

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -16,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "requests.h"
+#include "operations.h"
 #include "ropewalk/rendezvous.h"
 #include "types.h"
 
@@ -31,6 +33,12 @@ constexpr size_t kIdBytesMax = 4096;
 constexpr std::chrono::hours kForever{24};  // as long as Ropewalk waits: an MPI sets no deadline
 constexpr std::chrono::minutes kJoinTimeout{2};
 
+/// A channel that a thread frees: other ranks may still be in a call.
+struct Leaving {
+  std::thread thread;
+  std::atomic<bool> is_over{false};
+};
+
 /// What this process has, between MPI_Init and MPI_Finalize. Lives for ever: a program may exit
 /// without the latter.
 struct State {
@@ -40,7 +48,7 @@ struct State {
   Channel* world = nullptr;  // of MPI_COMM_WORLD
   std::mutex mutex;          // guards what follows
   std::set<Channel*> channels;
-  std::vector<std::thread> leaving;  // freed ones: other ranks may still be in a call
+  std::list<Leaving> leaving;
 };
 State& state = *new State;
 
@@ -148,6 +156,16 @@ class Agreement {
   bool is_reached_ = true;
 };
 
+/// Whether the job has lost processes, and none of `comm`.
+bool is_of_others(const Failure& failure, MPI_Comm comm) {
+  if (failure.code != ErrorCode::peer_lost || failure.peer < 0) return false;
+  int size = 0;
+  pmpi.Comm_size(comm, &size);
+  const std::vector<int> members = world_ranks(comm, size);
+  const auto is_member = [&](int rank) { return std::ranges::count(members, rank) > 0; };
+  return !is_member(failure.peer) && std::ranges::none_of(failure.peers, is_member);
+}
+
 constexpr const char* kNotLinked = "a communicator's ranks could not be linked";
 
 std::unique_ptr<Channel> open_channel(Communicator& communicator, MPI_Comm comm) {
@@ -200,6 +218,12 @@ Channel::Channel(Communicator& communicator)
 }
 
 void Channel::run(Call&& call) {
+  ++begun_;
+  run_call(call);
+  ++ended_;
+}
+
+void Channel::run_call(Call& call) {
   static const std::function<void()> meanwhile = progress_mpi;
   const Extent extent = extent_of(call, rank(), size());
   const size_t in_bytes = extent.in * size_of(call.type),
@@ -233,6 +257,7 @@ Communicator* Channel::persistent_at(size_t index) {
 
 // All ranks have made the same communicators, but may not yet have given the same ones back.
 size_t Channel::acquire_persistent() {
+  starts_later_calls_ = true;
   std::vector<uint8_t> are_free;
   {
     std::lock_guard lock(mutex_);
@@ -249,6 +274,22 @@ size_t Channel::acquire_persistent() {
   return index;
 }
 
+void Channel::hand_over(MPI_Comm comm) {
+  if (is_lost_) return;
+  const bool can = begun_ == ended_ && !starts_later_calls_;
+  std::array<long, 3> own{can ? 1 : 0, ended_, -ended_}, least{};
+  MPI_Errhandler handler;  // what the MPI finds wrong it says to the program's own call
+  pmpi.Comm_get_errhandler(comm, &handler);
+  pmpi.Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  const int error = pmpi.Allreduce(own.data(), least.data(), 3, MPI_LONG, MPI_MIN, comm);
+  pmpi.Comm_set_errhandler(comm, handler);
+  pmpi.Errhandler_free(&handler);
+  is_lost_ = error == MPI_SUCCESS && (least[0] == 0 || least[1] != -least[2]);
+  if (is_lost_) return;
+  left_ = Left::unavailable;
+  print_failure(size(), "the MPI goes on without Ropewalk, as the job has lost another rank");
+}
+
 bool Channel::release_persistent(size_t index) {
   std::lock_guard lock(mutex_);
   assert(index < persistent_.size() && !persistent_[index].is_free);
@@ -257,6 +298,7 @@ bool Channel::release_persistent(size_t index) {
 }
 
 bool Channel::retire() {
+  if (errors_.use_count() > 1) errors_->keep();
   std::lock_guard lock(mutex_);
   is_retired_ = true;
   return is_unused();
@@ -290,6 +332,7 @@ void open_session() {
   pmpi.Comm_size(comm_world, &size);
   if (size == 1) return;
   find_types();
+  agree_on_report();
   std::unique_ptr<Communicator> communicator;
   try {
     communicator = join(rank, size);
@@ -316,7 +359,7 @@ void close_session() {
     forget_channel(*channel);
     free_channel(channel);
   }
-  for (std::thread& thread : state.leaving) thread.join();
+  for (Leaving& one : state.leaving) one.thread.join();
   state.leaving.clear();
   state.communicator.reset();
   pmpi.Comm_free(&state.self);
@@ -325,7 +368,17 @@ void close_session() {
 void free_channel(Channel* channel) {
   std::lock_guard lock(state.mutex);
   state.channels.erase(channel);
-  state.leaving.emplace_back([channel] { delete channel; });
+  // A thread keeps its stack until it is joined.
+  state.leaving.remove_if([](Leaving& one) {
+    if (!one.is_over) return false;
+    one.thread.join();
+    return true;
+  });
+  Leaving& own = state.leaving.emplace_back();
+  own.thread = std::thread([channel, &own] {
+    delete channel;
+    own.is_over = true;
+  });
 }
 
 MPI_Comm own_self() {
@@ -352,9 +405,16 @@ Channel* find_channel(MPI_Comm comm) {
 }
 
 Channel* find_or_make_channel(MPI_Comm comm) {
-  if (Channel* const channel = find_channel(comm)) return channel;
+  if (Channel* const channel = find_channel(comm)) {
+    if (channel != state.world && channel->left() == Left::none)
+      if (const auto failure = state.communicator->failure();
+          failure && is_of_others(*failure, comm))
+        channel->hand_over(comm);
+    return channel;
+  }
   auto channel = make_channel(comm);
   if (!channel) return nullptr;
+  channel->be_of(comm);
   {
     std::lock_guard lock(state.mutex);
     state.channels.insert(channel.get());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "error_handler.h"
 #include "prepared.h"
 #include "report.h"
 #include "ropewalk/communicator.h"
@@ -33,17 +34,27 @@ class Channel {
   void abort(const char* why) noexcept;
   /// `prepared` must outlive it. As in other MPIs, what is started here does not wait for its turn
   /// among what runs. Throws Error.
-  Work start(Prepared& prepared) { return prepared.start(*started_); }
+  Work start(Prepared& prepared) {
+    starts_later_calls_ = true;
+    return prepared.start(*started_);
+  }
   /// The same of a persistent call. Each has a communicator of its own, by number, as ranks may
   /// start them in any order.
   Work start(Prepared& prepared, size_t index) { return prepared.start(*persistent_at(index)); }
+  /// Collective, once the job has lost processes that are none of these ranks: no call is taken any
+  /// more. Where all ranks have ended as many calls, and have begun no others, the MPI serves those
+  /// that follow; else they go on to fail.
+  void hand_over(MPI_Comm comm);
   /// Collective: the number of one that no rank uses. Throws Error.
   size_t acquire_persistent();
   /// Threads: any. Whether that was the last that was used, of a channel that is retired.
   bool release_persistent(size_t index);
-  /// The program has freed the MPI communicator. Whether no persistent call is left.
+  /// The program frees the MPI communicator. Whether no persistent call is left.
   bool retire();
   const Communicator& communicator() const { return *communicator_; }
+  void be_of(MPI_Comm comm) { errors_ = std::make_shared<ErrorHandler>(comm); }
+  /// Of what ends later, perhaps after this.
+  const std::shared_ptr<ErrorHandler>& errors() const { return errors_; }
 
  private:
   struct Persistent {
@@ -51,14 +62,19 @@ class Channel {
     bool is_free = false;
   };
 
+  void run_call(Call& call);
   void run_staged(Call& call, size_t in_bytes, size_t out_bytes);
   Communicator* persistent_at(size_t index);
   bool is_unused() const;  // with mutex_
 
-  const Left left_;
+  Left left_;
+  long begun_ = 0, ended_ = 0;       // calls of `run`
+  bool starts_later_calls_ = false;  // nonblocking or persistent ones
+  bool is_lost_ = false;             // all ranks know that they could not hand over
   std::unique_ptr<Communicator> owned_;
   Communicator* communicator_ = nullptr;
   std::unique_ptr<Communicator> started_;  // for nonblocking calls
+  std::shared_ptr<ErrorHandler> errors_;
   // Short calls go through it, and plain memory: what is prepared for one serves the next.
   Buffer<uint8_t> stage_;
   std::mutex mutex_;  // guards what follows

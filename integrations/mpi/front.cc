@@ -17,6 +17,7 @@
 #include <atomic>
 
 #include "calls.h"
+#include "reasons.h"
 
 namespace ropewalk::mpi {
 namespace {
@@ -71,6 +72,10 @@ void fill_table() {
   if (table.name == nullptr) table.name = lacks;
   ROPEWALK_MPI_RARE(ROPEWALK_FIND)
 #undef ROPEWALK_FIND
+#define ROPEWALK_FIND(name, parameters, arguments, ...) \
+  table.name = reinterpret_cast<int(*) parameters>(dlsym(library, "PMPI_" #name));
+  ROPEWALK_MPI_5_REQUESTS(ROPEWALK_FIND)
+#undef ROPEWALK_FIND
   of_mpi = table;
   attach_core(library);
   is_filled.store(true, std::memory_order_release);
@@ -113,21 +118,47 @@ const Table& table_for(const void* caller) {
     return call;                                                              \
   }
 
+#if MPI_VERSION >= 4 || defined(ROPEWALK_MPI_HAS_PERSISTENT)
+#define ROPEWALK_FRONT_TAKEN(CALL) ROPEWALK_MPI_COLLECTIVES(CALL)
+#define ROPEWALK_FRONT_LEFT(CALL) ROPEWALK_MPI_LEFT(CALL)
+#else
+#define ROPEWALK_FRONT_TAKEN(CALL) \
+  ROPEWALK_MPI_BLOCKING(CALL)      \
+  ROPEWALK_MPI_NONBLOCKING(CALL)
+#define ROPEWALK_FRONT_LEFT(CALL) ROPEWALK_MPI_AT_ONCE_LEFT(CALL)
+#endif
+
 #define ROPEWALK_FRONT(name, parameters, arguments, ...) \
   ROPEWALK_EXPORT(MPI_##name, parameters, ropewalk::mpi::table.name arguments)
-ROPEWALK_MPI_CALLS(ROPEWALK_FRONT)
+ROPEWALK_MPI_ENDS(ROPEWALK_FRONT)
+ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
+ROPEWALK_MPI_REQUESTS(ROPEWALK_FRONT)
+ROPEWALK_MPI_5_REQUESTS(ROPEWALK_FRONT)
+ROPEWALK_FRONT_TAKEN(ROPEWALK_FRONT)
+ROPEWALK_FRONT_LEFT(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT
 
 #define ROPEWALK_FRONT(name, parameters, arguments, ...) \
   ROPEWALK_EXPORT(PMPI_##name, parameters, ropewalk::mpi::table.name arguments)
 ROPEWALK_MPI_ENDS(ROPEWALK_FRONT)
 ROPEWALK_MPI_REQUESTS(ROPEWALK_FRONT)
+ROPEWALK_MPI_5_REQUESTS(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT
 
 #define ROPEWALK_FRONT(name, parameters, arguments, ...) \
   ROPEWALK_EXPORT(PMPI_##name, parameters,               \
                   ropewalk::mpi::table_for(__builtin_return_address(0)).name arguments)
 ROPEWALK_MPI_MEMORY(ROPEWALK_FRONT)
-ROPEWALK_MPI_COLLECTIVES(ROPEWALK_FRONT)
-ROPEWALK_MPI_LEFT(ROPEWALK_FRONT)
+ROPEWALK_FRONT_TAKEN(ROPEWALK_FRONT)
+ROPEWALK_FRONT_LEFT(ROPEWALK_FRONT)
 #undef ROPEWALK_FRONT
+
+extern "C" __attribute__((visibility("default"))) void ropewalk_mpi_explain(
+    void (*tell)(void* context, const char* name, bool is_taken), void* context) {
+#define ROPEWALK_TELL(name, parameters, arguments, ...) tell(context, "MPI_" #name, true);
+  ROPEWALK_FRONT_TAKEN(ROPEWALK_TELL)
+#undef ROPEWALK_TELL
+#define ROPEWALK_TELL(name, parameters, arguments, ...) tell(context, "MPI_" #name, false);
+  ROPEWALK_FRONT_LEFT(ROPEWALK_TELL)
+#undef ROPEWALK_TELL
+}

@@ -15,7 +15,8 @@ namespace ropewalk::mpi {
   CALL(Comm_set_attr) CALL(Comm_call_errhandler) CALL(Type_size) CALL(Type_get_extent) \
   CALL(Pack) CALL(Unpack) CALL(Iprobe) CALL(Grequest_start) CALL(Grequest_complete) \
   CALL(Status_set_elements) CALL(Status_set_cancelled) CALL(Send_init) CALL(Recv) \
-  CALL(Comm_dup) CALL(Comm_free) CALL(Comm_set_errhandler) CALL(Type_dup) CALL(Type_free) \
+  CALL(Comm_dup) CALL(Comm_free) CALL(Comm_set_errhandler) CALL(Comm_get_errhandler) \
+  CALL(Error_class) CALL(Errhandler_free) CALL(Type_dup) CALL(Type_free) \
   CALL(Type_size_x) CALL(Type_get_envelope) CALL(Type_get_contents) CALL(Type_create_keyval) \
   CALL(Type_get_attr) CALL(Type_set_attr) CALL(Type_contiguous) CALL(Type_create_struct) \
   CALL(Type_commit) CALL(Sendrecv)

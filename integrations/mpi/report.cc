@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "channel.h"
+
 namespace ropewalk::mpi {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr size_t kKinds = static_cast<size_t>(Kind::count);
 constexpr size_t kReasons = static_cast<size_t>(Left::count);
 
 std::array<std::atomic<uint64_t>, kKinds * kReasons> counted{};
+std::atomic<bool> is_wanted{false};
 
 #define ROPEWALK_NAME(name, parameters, arguments, ...) "MPI_" #name,
 constexpr const char* kNames[] = {ROPEWALK_MPI_COLLECTIVES(ROPEWALK_NAME)
@@ -67,25 +70,28 @@ void count_left(Table& table) {
 #undef ROPEWALK_LEAVE
 }
 
-bool wants_report() {
-  static const bool wanted = [] {
-    const char* const wish = getenv("ROPEWALK_MPI_REPORT");
-    return wish != nullptr && std::string_view(wish) == "1";
-  }();
-  return wanted;
+void agree_on_report() {
+  const char* const wish = getenv("ROPEWALK_MPI_REPORT");
+  int wants = wish != nullptr && std::string_view(wish) == "1" ? 1 : 0, any = 0;
+  pmpi.Allreduce(&wants, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  is_wanted = any != 0;
 }
 
-void print_report(const std::string& transport) {
-  std::array<uint64_t, kKinds * kReasons> own{}, all{};
-  for (size_t i = 0; i < own.size(); ++i) own[i] = counted[i];
-  int rank = 0, ranks = 0;
-  pmpi.Comm_rank(MPI_COMM_WORLD, &rank);
-  pmpi.Comm_size(MPI_COMM_WORLD, &ranks);
-  pmpi.Reduce(own.data(), all.data(), static_cast<int>(own.size()), MPI_UINT64_T, MPI_SUM, 0,
-              MPI_COMM_WORLD);
-  if (rank != 0) return;
+bool wants_report() {
+  return is_wanted.load(std::memory_order_relaxed);
+}
+
+void print_report(Communicator& job) {
+  std::array<uint64_t, kKinds * kReasons> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = counted[i];
+  try {
+    job.run_beside(Call::all_reduce(all), progress_mpi);
+  } catch (const Error&) {
+    return;  // said already
+  }
+  if (job.rank() != 0) return;
   std::string text = fmt::format("ropewalk: collectives of {} ranks ({}), calls of all ranks:\n",
-                                 ranks, transport);
+                                 job.size(), job.transport());
   for (size_t kind = 0; kind < kKinds; ++kind)
     for (size_t reason = 0; reason < kReasons; ++reason)
       if (const uint64_t calls = all[kind * kReasons + reason])

@@ -1,9 +1,9 @@
 // What was taken from the MPI, what was left to it, and why.
 #pragma once
 
-#include <string>
-
 #include "functions.h"
+#include "reasons.h"
+#include "ropewalk/communicator.h"
 #include "ropewalk/status.h"
 
 namespace ropewalk::mpi {
@@ -16,18 +16,6 @@ enum class Kind : uint8_t {
 };
 
 /// Why a call is left to the MPI. All ranks of a call find the same.
-#define ROPEWALK_MPI_REASONS(REASON)                                            \
-  REASON(none, "taken")                                                         \
-  REASON(one_rank, "of one rank")                                               \
-  REASON(user_op, "an operation of the program's own, or on pairs")             \
-  REASON(type, "a type on which Ropewalk has no such operation")                \
-  REASON(inter, "an intercommunicator")                                         \
-  REASON(outside, "with processes that were started later, or before MPI_Init") \
-  REASON(arguments, "arguments that are not allowed")                           \
-  REASON(not_linked, "before the first blocking one of the communicator")       \
-  REASON(never, "a collective that Ropewalk does not take")                     \
-  REASON(unavailable, "Ropewalk could not link the ranks")
-
 enum class Left : uint8_t {
 #define ROPEWALK_MPI_ENUMERATOR(name, text) name,
   ROPEWALK_MPI_REASONS(ROPEWALK_MPI_ENUMERATOR)
@@ -43,9 +31,11 @@ int error_class_of(const Error& error);
 void count_call(Kind kind, Left left);
 /// Puts what counts in place of the MPI's collectives that are never taken.
 void count_left(Table& table);
-/// Whether ROPEWALK_MPI_REPORT asks for it.
+/// Collective over MPI_COMM_WORLD: whether ROPEWALK_MPI_REPORT asks for it, on any rank.
+void agree_on_report();
 bool wants_report();
-/// Collective over MPI_COMM_WORLD, where all ranks want it: rank 0 prints what all have counted.
-void print_report(const std::string& transport);
+/// Collective over the job, where one is wanted: rank 0 prints what all have counted. After a
+/// failure nobody does.
+void print_report(Communicator& job);
 
 }  // namespace ropewalk::mpi

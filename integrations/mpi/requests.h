@@ -5,6 +5,7 @@
 // Ropewalk's progress thread moves them. That one has ended the MPI is told by the thread that
 // looks: in MPI_Wait, MPI_Test and their like, which are taken for that and go on to the MPI's own.
 // So no thread calls an MPI that allows only one. Until then the MPI does not see it there.
+// To the MPI all of them end well, as it would call another communicator's error handler.
 #pragma once
 
 #include <memory>
@@ -20,11 +21,7 @@ void start_request(Channel& channel, std::unique_ptr<Prepared> prepared, MPI_Req
 /// Collective of the channel. Throws Error, std::bad_alloc.
 void make_persistent_request(Channel& channel, std::unique_ptr<Prepared> prepared,
                              MPI_Request* request);
-/// In MPI_Finalize: its persistent requests cannot be started any more.
-void forget_channel(const Channel& channel);
 /// Puts what starts requests and waits for them in place of the MPI's own.
 void take_requests(Table& table);
-/// Before MPI_Finalize: waits for those that the program has freed while they were under way.
-void wait_for_freed_requests();
 
 }  // namespace ropewalk::mpi

@@ -1,6 +1,7 @@
 // The three tables that NCCL looks for, and how its calls reach the rest.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -72,6 +73,15 @@ Result init_any(DebugLogger logger) {
                                            : "ROPEWALK_JOB_KEY");
     return Result::success;
   });
+}
+
+/// What NCCL wants of one communicator (ncclConfig_t::trafficClass) is the same for all here.
+void note_config(const CommConfig* config) {
+  static std::atomic<bool> is_told{false};
+  if (config == nullptr || config->traffic_class == kUndefined) return;
+  if (!is_told.exchange(true))
+    warn("a communicator's trafficClass, {}, is not taken; ROPEWALK_IB_TC sets that of all",
+         config->traffic_class);
 }
 
 Result devices(int* count) {
@@ -275,14 +285,17 @@ Result listen_10(int device, void* handle, void** listen_comm) {
   return listen(nullptr, device, handle, listen_comm);
 }
 
-Result connect_10(int device, CommConfig*, void* handle, void** send_comm, void** device_comm) {
+Result connect_10(int device, CommConfig* config, void* handle, void** send_comm,
+                  void** device_comm) {
+  note_config(config);
   return connect(&the_context, device, handle, send_comm, device_comm);
 }
 
 // ---- Versions 11 and 12 ----
 
-Result init_11(void** context, uint64_t, CommConfig*, DebugLogger logger, ProfilerCallback) {
+Result init_11(void** context, uint64_t, CommConfig* config, DebugLogger logger, ProfilerCallback) {
   set_logger(logger);
+  note_config(config);
   if (context == nullptr) return refuse_null("init");
   *context = nullptr;
   if (const Result result = init_any(logger); result != Result::success) return result;

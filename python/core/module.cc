@@ -229,9 +229,11 @@ void bind_epochs(nb::module_& module) {
       .def_ro("former_ranks", &Epoch::former_ranks)
       .def_ro("departures", &Epoch::departures)
       .def_ro("reason", &Epoch::reason)
-      .def_prop_ro("change_time", [](const Epoch& epoch) {
-        return std::chrono::duration<double>(epoch.change_time).count();
-      });
+      .def_prop_ro("change_time",
+                   [](const Epoch& epoch) {
+                     return std::chrono::duration<double>(epoch.change_time).count();
+                   })
+      .def_ro("keeps_connections", &Epoch::keeps_connections);
 }
 
 void bind_tasks(nb::module_& module) {

@@ -203,7 +203,8 @@ class Communicator:
 
         `number`, from 0; `former_ranks`, by rank, in the epoch before, of newcomers -1; `departures`, each with rank,
         pid, host_name, and has_ended: its process has ended, else it did not answer in time;
-        `reason`, why the epoch before ended; `change_time`, of shrink(), in seconds.
+        `reason`, why the epoch before ended; `change_time`, of shrink(), in seconds; `keeps_connections`: the members
+        go on over those of the epoch before.
         """
         return self._session.epoch
 

@@ -124,6 +124,14 @@ rw_status rw_run(rw_comm comm, const rw_call* call, int64_t timeout_ns) {
     communicator->run(call_of(*communicator, required(call, "call")), timeout_of(timeout_ns));
   });
 }
+rw_status rw_run_beside(rw_comm comm, const rw_call* call, rw_meanwhile meanwhile, void* context) {
+  return guarded(__func__, [&] {
+    const auto communicator = communicator_of(comm);
+    required(meanwhile, "meanwhile");
+    communicator->run_beside(call_of(*communicator, required(call, "call")),
+                             [=] { meanwhile(context); });
+  });
+}
 rw_status rw_run_committed(rw_comm comm, const rw_call* call, int64_t timeout_ns) {
   return guarded(__func__, [&] {
     const auto communicator = communicator_of(comm);

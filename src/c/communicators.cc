@@ -209,7 +209,7 @@ rw_status rw_comm_epoch(rw_comm comm, rw_epoch* epoch) {
     const Epoch& known = communicator_of(comm)->epoch();
     filled.fill({sizeof(rw_epoch), known.number, static_cast<int>(known.former_ranks.size()),
                  known.former_ranks.data(), known.departures.size(), known.reason.c_str(),
-                 known.change_time.count()});
+                 known.change_time.count(), known.keeps_connections});
   });
 }
 rw_status rw_comm_departure(rw_comm comm, size_t index, rw_departure* departure) {

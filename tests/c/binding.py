@@ -13,6 +13,7 @@ import threading
 
 sys.dont_write_bytecode = True
 from header import HEADER, Header  # noqa: E402
+from members import missing  # noqa: E402
 
 HANDLES = ["rw_comm", "rw_work", "rw_plan", "rw_rendezvous", "rw_stop", "rw_state_sync", "rw_sgd", "rw_ea", "rw_async_ea",
            "rw_elastic_ea", "rw_partial"]
@@ -231,6 +232,16 @@ def names(header):
         assert header.enumerations[enumeration] == {word: i for i, word in enumerate(told)}, (enumeration, told)
 
 
+def members(header):
+    """All that C++ has."""
+    known = {name: {field for field, _ in made._fields_} for name, made in header.structures.items()}
+    assert missing(header.functions, known) == []
+    # And what is not there is found.
+    del header.functions["rw_run_beside"]
+    known["rw_epoch"].remove("keeps_connections")
+    assert missing(header.functions, known) == ["Communicator::run_beside", "Epoch::keeps_connections"]
+
+
 def ranks(header):
     """Several ranks; a reduction that is Python's."""
     job, rank, size = Job(header), ctypes.c_int(), ctypes.c_int()
@@ -261,7 +272,7 @@ def ranks(header):
     print(f"rank {rank.value} of {size.value} passed")
 
 
-SCENARIOS = [bad_handles, null_pointers, bad_values, structures, threads, forked, names]
+SCENARIOS = [bad_handles, null_pointers, bad_values, structures, threads, forked, names, members]
 
 if __name__ == "__main__":
     ctypes_header = Header(ctypes.CDLL(str(pathlib.Path(sys.argv[1]).resolve())))

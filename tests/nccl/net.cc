@@ -54,7 +54,7 @@ NetProperties ask(const Table& table, int device) {
 
 }  // namespace
 
-Net::Net(int version) : version_(version) {
+Net::Net(int version, int traffic_class) : version_(version), traffic_class_(traffic_class) {
   const char* const file = std::getenv("NCCL_PLUGIN");
   library_ = file == nullptr ? nullptr : ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr)
@@ -78,7 +78,7 @@ Net::Net(int version) : version_(version) {
 template <class Table>
 void Net::use(const Table& table) {
   calls_ = &table.common;
-  CommConfig config{kUndefined};
+  CommConfig config{traffic_class_};
   init_result_ = table.init(&context_, 17, &config, log, nullptr);
 }
 
@@ -115,7 +115,7 @@ Result Net::listen(int device, void* handle, void** comm) const {
 }
 
 Result Net::connect(int device, void* handle, void** comm) const {
-  CommConfig config{kUndefined};
+  CommConfig config{traffic_class_};
   if (version_ == 10) return table_10_->connect(device, &config, handle, comm, nullptr);
   if (version_ == 11) return table_11_->connect(context_, device, handle, comm, nullptr);
   return table_12_->connect(context_, device, handle, comm, nullptr);

@@ -26,8 +26,8 @@ struct NetProperties {
 /// The plugin, with the table of one version, after its init. Throws std::runtime_error.
 class Net {
  public:
-  /// The file is NCCL_PLUGIN's.
-  explicit Net(int version);
+  /// The file is NCCL_PLUGIN's. `traffic_class`: of the communicator's configuration.
+  explicit Net(int version, int traffic_class = nccl::kUndefined);
   ~Net();
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
@@ -58,6 +58,7 @@ class Net {
   void use(const Table& table);
 
   const int version_;
+  const int traffic_class_;
   void* library_ = nullptr;
   void* context_ = nullptr;
   const nccl::Table10* table_10_ = nullptr;

@@ -115,6 +115,21 @@ TEST_P(Versions, NeverBlockWhileTheyConnect) {
 const std::vector<size_t> kSizes = {0, 1, 100, 4096, 65536, 8 << 20, (8 << 20) + 1, 17 << 20};
 constexpr size_t kRoom = 20 << 20;
 
+TEST_P(Versions, SayThatATrafficClassIsNotTaken) {
+  in_child([] {
+    const Net net(GetParam(), 46);
+    Handle handle;
+    void *listen_comm = nullptr, *send_comm = nullptr;
+    ASSERT_EQ(net.listen(0, handle.data(), &listen_comm), Result::success);
+    for (int i = 0; i < 3; ++i)
+      ASSERT_EQ(net.connect(0, handle.data(), &send_comm), Result::success);
+    const std::string warnings = Net::warnings(), wanted = "trafficClass, 46, is not taken";
+    EXPECT_NE(warnings.find(wanted), std::string::npos);
+    EXPECT_EQ(warnings.find(wanted), warnings.rfind(wanted)) << warnings;
+    EXPECT_EQ(net.calls().close_listen(listen_comm), Result::success);
+  });
+}
+
 TEST_P(Versions, MoveMessagesOfAnySize) {
   run_linked(
       GetParam(),

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 
@@ -67,7 +69,31 @@ std::vector<std::string> interpreter_of(const fs::path& program) {
   return words;
 }
 
-std::optional<MpiKind> mpi_of_program(const fs::path& program) {
+constexpr size_t kOpenMpi5 = 3;  // in mpi_kinds
+
+/// The file of this library.
+std::string path_among(const std::string& libraries, const std::string& soname) {
+  std::istringstream words(libraries);
+  for (std::string word; words >> word;)
+    if (word.starts_with('/') && word.find(soname) != word.npos) return word;
+  return {};
+}
+
+/// Of what a program has loaded, as ldd or /proc/self/maps lists it.
+std::optional<FoundMpi> mpi_among(const std::string& libraries) {
+  constexpr std::array<std::pair<const char*, size_t>, 4> kSonames{
+      {{"libmpi_abi.so.1", 2}, {"libmpi.so.40", 0}, {"libmpi.so.12", 1}, {"libmpich.so.12", 1}}};
+  for (const auto& [soname, number] : kSonames) {
+    if (libraries.find(soname) == libraries.npos) continue;
+    const std::string path = path_among(libraries, soname);
+    // 4 and 5 have one name.
+    const bool is_open_mpi_5 = number == 0 && has_call(read_library(path), "Allreduce_init");
+    return FoundMpi{mpi_kinds()[is_open_mpi_5 ? kOpenMpi5 : number], {}, path};
+  }
+  return {};
+}
+
+std::optional<FoundMpi> mpi_of_program(const fs::path& program) {
   std::vector<std::string> python = interpreter_of(program);
   if (python.empty()) python = {program.string()};
   if (fs::path(python.back()).filename().string().starts_with("python")) {
@@ -80,7 +106,8 @@ std::optional<MpiKind> mpi_of_program(const fs::path& program) {
 std::optional<MpiKind> mpi_of_launcher(const fs::path& launcher) {
   const std::string version = output_of({launcher.string(), "--version"});
   const auto names = [&](const char* name) { return version.find(name) != version.npos; };
-  if (names("Open MPI") || names("OpenRTE") || names("PRRTE")) return mpi_kinds()[0];
+  if (names("(Open MPI) 5") || names("PRRTE")) return mpi_kinds()[kOpenMpi5];
+  if (names("Open MPI") || names("OpenRTE")) return mpi_kinds()[0];
   if (names("HYDRA") || names("Intel(R) MPI") || names("MPICH")) return mpi_kinds()[1];
   return {};
 }
@@ -88,25 +115,33 @@ std::optional<MpiKind> mpi_of_launcher(const fs::path& launcher) {
 }  // namespace
 
 const std::vector<MpiKind>& mpi_kinds() {
-  static const std::vector<MpiKind> kinds{
-      {"openmpi", "Open MPI"}, {"mpich", "MPICH's ABI"}, {"mpi_abi", "the standard ABI of MPI 5"}};
+  static const std::vector<MpiKind> kinds{{"openmpi", "Open MPI"},
+                                          {"mpich", "MPICH's ABI"},
+                                          {"mpi_abi", "the standard ABI of MPI 5"},
+                                          {"openmpi5", "Open MPI 5"}};
   return kinds;
 }
 
-std::optional<MpiKind> mpi_among(const std::string& libraries) {
-  const auto holds = [&](const char* name) { return libraries.find(name) != libraries.npos; };
-  if (holds("libmpi_abi.so.1")) return mpi_kinds()[2];
-  if (holds("libmpi.so.40")) return mpi_kinds()[0];
-  if (holds("libmpi.so.12") || holds("libmpich.so.12")) return mpi_kinds()[1];
-  return {};
+std::string read_library(const std::string& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return std::move(bytes).str();
+}
+
+bool has_call(const std::string& bytes, const std::string& name) {
+  const std::string_view none("\0", 1);  // between the names of symbols
+  return bytes.find(fmt::format("{}PMPI_{}{}", none, name, none)) != bytes.npos;
 }
 
 std::optional<FoundMpi> find_mpi(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (const auto program = program_of(word))
-      if (const auto kind = mpi_of_program(*program)) return FoundMpi{*kind, word};
+      if (auto found = mpi_of_program(*program)) {
+        found->because = word;
+        return found;
+      }
   if (const auto launcher = program_of(words.front()))
-    if (const auto kind = mpi_of_launcher(*launcher)) return FoundMpi{*kind, words.front()};
+    if (const auto kind = mpi_of_launcher(*launcher)) return FoundMpi{*kind, words.front(), {}};
   return {};
 }
 

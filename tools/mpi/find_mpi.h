@@ -17,13 +17,16 @@ const std::vector<MpiKind>& mpi_kinds();
 struct FoundMpi {
   MpiKind kind;
   std::string because;  // the word of the command line that tells
+  std::string library;  // its file; empty where the launcher told
 };
 
 /// Looks at each word that names a program: what it links, or what Python's mpi4py loads; at last
 /// at the launcher itself.
 std::optional<FoundMpi> find_mpi(const std::vector<std::string>& words);
 
-/// Of what a program has loaded, as ldd or /proc/self/maps lists it.
-std::optional<MpiKind> mpi_among(const std::string& libraries);
+/// A file's bytes; empty where it cannot be read.
+std::string read_library(const std::string& path);
+/// Whether an MPI's library of these bytes has this call, by the name of the profiling interface.
+bool has_call(const std::string& bytes, const std::string& name);
 
 }  // namespace ropewalk::tools

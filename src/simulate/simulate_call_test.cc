@@ -123,6 +123,44 @@ TEST(SimulateCall, TensOfThousandsOfRanks) {
   EXPECT_GT(ring.seconds(), least_seconds(network, Collective::all_reduce, 0, size_t{1} << 30));
 }
 
+// A hop beyond the 200th was taken for an arrival.
+TEST(SimulateCall, WaysMayHaveHundredsOfLinks) {
+  const Network network = network_of_template("torus:512", 0);
+  const size_t bytes = 64 << 10;
+  const SimulatedCall tree = simulated(network, Collective::broadcast, Algorithm::tree, bytes);
+  EXPECT_EQ(tree.messages, 2u * 511);
+  EXPECT_GE(tree.seconds(), least_seconds(network, Collective::broadcast, 0, bytes));
+  const SimulatedCall direct = simulated(network, Collective::all_gather, Algorithm::direct, bytes);
+  EXPECT_EQ(direct.messages, 512u * 511);
+  EXPECT_GE(direct.seconds(), least_seconds(network, Collective::all_gather, 0, bytes));
+}
+
+// The number of a rank beyond the 262,144th ran over into the kind of its events.
+TEST(SimulateCall, RunsHalfAMillionRanksOneByOne) {
+  const Network network = network_of_template("flat:hosts=131072:ranks=4", 0);
+  const SimulatedCall call = simulated(network, Collective::broadcast, Algorithm::tree, 8);
+  EXPECT_EQ(call.ranks_run, 1 << 19);
+  EXPECT_EQ(call.messages, 2u * ((1 << 19) - 1));
+  EXPECT_GE(call.seconds(), least_seconds(network, Collective::broadcast, 0, 8));
+}
+
+TEST(SimulateCall, RefusesRanksThatWaitForEachOther) {
+  const Network network = network_of_template("flat", 2);
+  std::vector<Schedule> schedules;
+  for (const int rank : {0, 1}) {
+    Schedule& one = schedules.emplace_back();
+    one.ranks = 2;
+    one.rank = rank;
+    one.blocks = 1;
+    one.steps = {{StepOp::recv_copy, 0, 1 - rank, 0}, {StepOp::send_copy, 0, 1 - rank, 0}};
+  }
+  Routes routes(network);
+  const CallToSimulate call{.key = {Collective::all_reduce, Algorithm::synthesized, 2, 0, {}},
+                            .bytes = 8,
+                            .schedules = &schedules};
+  EXPECT_THROW(simulate_call(routes, call), Error);
+}
+
 TEST(SimulateCall, RefusesWhatWouldNotFit) {
   const Network network = network_of_template("racks:64x64", 4096);
   EXPECT_THROW(simulated(network, Collective::broadcast, Algorithm::ring, size_t{1} << 40), Error);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <optional>
 
 #include "engine/program.h"
@@ -17,6 +18,15 @@ namespace ropewalk {
 namespace {
 
 static_assert(kSimulatedStepsMax <= kNumberedStepsMax);
+
+/// Whole picoseconds end at 9.2e18. What is added to a time at once is less than the rest.
+constexpr int64_t kPicosecondsMax = 4'000'000'000'000'000'000;
+constexpr double kMessageSecondsMax = 1e6;
+
+[[noreturn]] void refuse_length() {
+  throw Error(ErrorCode::exhausted, "simulate", "it takes longer than times can be told",
+              "ask for fewer bytes, or faster links");
+}
 
 /// How messages of a call travel, from its sizes.
 struct Slicing {
@@ -45,7 +55,7 @@ class Simulator {
     at_.cpus.resize(steps.ranks());
     at_.links.resize(2 * network_.links.size());
     for (const NetworkLink& link : network_.links) {
-      link_latency_ps_.push_back(picoseconds(link.latency_s));
+      link_latency_ps_.push_back(picoseconds(link.all_latency_s()));
       for (const int last : {0, 1}) link_ps_[last].push_back(ps_of(last, link.s_per_byte));
     }
     for (const int last : {0, 1}) {
@@ -83,8 +93,10 @@ class Simulator {
             "ranks that wait for each other in a circle make no schedule");
   }
   int64_t ps_of(int last, double s_per_byte) const {
-    return picoseconds(static_cast<double>(slicing_.bytes_of(last == 1 ? slicing_.slices - 1 : 0)) *
-                       s_per_byte);
+    const double seconds =
+        static_cast<double>(slicing_.bytes_of(last == 1 ? slicing_.slices - 1 : 0)) * s_per_byte;
+    if (seconds > kMessageSecondsMax) refuse_length();
+    return picoseconds(seconds);
   }
   int is_last(uint32_t slice) const { return slice + 1 == slicing_.slices ? 1 : 0; }
   const SimulatedStream& stream_of(uint32_t step) const {
@@ -98,6 +110,7 @@ class Simulator {
 
   void schedule(int64_t ps, EventKind kind, uint32_t step, uint32_t slice, uint32_t hop = 0,
                 int64_t tail_ps = 0) {
+    if (ps > kPicosecondsMax) refuse_length();
     const uint64_t generation = ps > at_.now_ps ? 0 : std::min(generation_ + 1, kGenerationMax);
     at_.push({ps, event_key(generation, kind, hop, in_.alike(step)), tail_ps, slice, step});
   }
@@ -181,8 +194,8 @@ class Simulator {
     ++at_.messages;
     if (!call_.on_message) return;
     const SimulatedStream& stream = stream_of(step);
-    call_.on_message({static_cast<int>(stream.rank), stream.peer, in_.steps[step].block,
-                      static_cast<double>(slicing_.bytes_of(slice)),
+    call_.on_message({static_cast<int>(stream.rank), stream.peer, stream.lane,
+                      in_.steps[step].block, static_cast<double>(slicing_.bytes_of(slice)),
                       1e-12 * static_cast<double>(posted_ps),
                       1e-12 * static_cast<double>(arrived_ps), adds(in_.steps[step].op)});
   }
@@ -411,9 +424,14 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
   StepsWanted wanted{in_list_order,
                      std::min(kSimulatedStepsMax, call.messages_max / slicing.slices),
                      kRoundsFirst};
-  for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
-    const SimulatedSteps steps = steps_of(routes, call, wanted);
-    if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
+  try {
+    for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
+      const SimulatedSteps steps = steps_of(routes, call, wanted);
+      if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
+    }
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::exhausted, "simulate", "there is not enough memory",
+                "simulate fewer ranks");
   }
 }
 

@@ -219,7 +219,8 @@ class StepsBuilder {
       stream.latency_ps =
           picoseconds(stream.inside ? network.within.latency_s : network.between.latency_s);
       for (const LinkWay way : path)
-        stream.latency_ps += picoseconds(network.links[static_cast<size_t>(way / 2)].latency_s);
+        stream.latency_ps +=
+            picoseconds(network.links[static_cast<size_t>(way / 2)].all_latency_s());
       if (!stream.sending) continue;
       stream.path_first = static_cast<uint32_t>(out_.paths.size());
       stream.path_count = static_cast<uint32_t>(path.size());

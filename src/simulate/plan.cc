@@ -130,8 +130,7 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const S
   return call;
 }
 
-Algorithm choose_on(Routes& routes, const PlanRequest& asked,
-                    std::vector<SimulatedAlgorithm>* simulated) {
+Algorithm choose_on(Routes& routes, const PlanRequest& asked) {
   PlanRequest request = asked;
   request.bytes = std::min(asked.bytes, kPlannedBytesMax);
   const PlanDecision decision = choose(request);
@@ -144,10 +143,7 @@ Algorithm choose_on(Routes& routes, const PlanRequest& asked,
     try {
       CallToSimulate call = call_for(request, candidate.algorithm);
       call.messages_max = kPlannedMessagesMax;
-      SimulatedCall told = simulate_call(routes, call);
-      seconds = told.seconds();
-      if (simulated != nullptr && request.bytes == asked.bytes)
-        simulated->push_back({candidate.algorithm, call.slice_bytes, 0, std::move(told), {}});
+      seconds = simulate_call(routes, call).seconds();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::exhausted) throw;
     }
@@ -161,16 +157,13 @@ Algorithm choose_on(Routes& routes, const PlanRequest& asked,
 
 std::vector<SimulatedAlgorithm> simulate_algorithms(
     Routes& routes, const PlanRequest& request, const SimulationWay& way,
-    const std::vector<SimulatedAlgorithm>& known, const std::function<void(Algorithm)>& on_begin) {
+    const std::function<void(Algorithm)>& on_begin) {
   std::vector<SimulatedAlgorithm> all;
   for (const Candidate& candidate : choose(request).candidates) {
     if (request.forced != Algorithm::automatic && request.forced != candidate.algorithm) continue;
     if (!candidate.eligible) continue;
     SimulatedAlgorithm& one = all.emplace_back();
-    const auto told = std::ranges::find(known, candidate.algorithm, &SimulatedAlgorithm::algorithm);
-    if (told != known.end() && way == SimulationWay{}) one = *told;
     one.planned_s = 1e-6 * candidate.predicted_us;
-    if (one.call.ranks_run > 0) continue;
     const CallToSimulate call = call_for(request, candidate.algorithm, way);
     one.algorithm = candidate.algorithm;
     one.slice_bytes = call.slice_bytes;

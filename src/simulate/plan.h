@@ -31,22 +31,17 @@ struct SimulatedAlgorithm {
 struct SimulationWay {
   bool event_by_event = false;
   bool in_list_order = false;
-
-  bool operator==(const SimulationWay&) const = default;
 };
 
-/// Of all that the planner considers, or the one that `request` forces; fastest first. `known`:
-/// what choose_on has simulated for the same request, which is not simulated again. `on_begin` is
-/// told of each before it is simulated.
+/// Of all that the planner considers, or the one that `request` forces; fastest first. `on_begin`
+/// is told of each before it is simulated.
 std::vector<SimulatedAlgorithm> simulate_algorithms(
     Routes& routes, const PlanRequest& request, const SimulationWay& way = {},
-    const std::vector<SimulatedAlgorithm>& known = {},
     const std::function<void(Algorithm)>& on_begin = {});
 /// What is best of all that the planner considers, as far as that is known at little expense:
 /// those are simulated that have few messages, and of the others the closed form counts. For
-/// callers that ask about a network, rather than run a call. `simulated`: gets those, in any order.
-Algorithm choose_on(Routes& routes, const PlanRequest& asked,
-                    std::vector<SimulatedAlgorithm>* simulated = nullptr);
+/// callers that ask about a network, rather than run a call.
+Algorithm choose_on(Routes& routes, const PlanRequest& asked);
 /// So many steps, times slices, of an algorithm are few: at most some 20 ms.
 inline constexpr uint64_t kPlannedMessagesMax = 100'000;
 /// To build the schedules of more takes longer than that.

@@ -72,7 +72,7 @@ Simulated simulate_all(Routes& routes, const SimulateOptions& options) {
   request.forced = options.algorithm;
   if (options.algorithm != Algorithm::synthesized)
     simulated.algorithms =
-        simulate_algorithms(routes, request, options.way, {},
+        simulate_algorithms(routes, request, options.way,
                             [&options](Algorithm algorithm) { tell(options, algorithm); });
   if (options.algorithm == Algorithm::automatic) simulated.best = best_of(simulated);
   if (simulated.synthesized)

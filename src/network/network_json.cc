@@ -1,6 +1,7 @@
 // The JSON format: docs/network.md, docs/network.schema.json.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>

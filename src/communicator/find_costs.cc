@@ -64,16 +64,14 @@ std::string described_network(const std::string& words) {
   }
 }
 
-bool says_what_messages_cost(const Network& network) {
-  return network.between != Network().between;
-}
-
-/// Where nothing else is said of messages, those cost what was measured between hosts.
+/// What the description does not give of messages between hosts costs what was measured.
 Network with_measured(Network network, const Costs& costs) {
-  if (!is_measured(costs.inter) || says_what_messages_cost(network)) return network;
+  if (!is_measured(costs.inter)) return network;
+  const GivenCosts& given = network.given;
+  if (!given.between_overhead) network.between.overhead_s = costs.model.inter.overhead_s;
+  if (given.between_latency) return network;
   network.between.latency_s = costs.model.inter.latency_s;
-  network.between.overhead_s = costs.model.inter.overhead_s;
-  for (NetworkLink& link : network.links) link.latency_s = 0;  // was measured, too
+  for (NetworkLink& link : network.links) link.latency_s = link.delay_ms = 0;  // measured, too
   return network;
 }
 
@@ -146,6 +144,23 @@ void find_call_times(Communicator& communicator, const Job& job, Costs& costs) {
       });
 }
 
+/// Of what CPUs do, where it was not measured.
+void describe_within(const Network& network, Costs& costs) {
+  const GivenCosts& given = network.given;
+  if (!is_measured(costs.intra)) {
+    LinkCost& intra = costs.model.intra;
+    if (given.within_latency) intra.latency_s = network.within.latency_s;
+    if (given.within_overhead) intra.overhead_s = network.within.overhead_s;
+    if (given.within_rate) intra.s_per_byte = network.within.s_per_byte;
+    if (given.within_latency || given.within_overhead || given.within_rate)
+      costs.intra = CostSource::described;
+  }
+  if (!is_measured(costs.reduce) && given.add) {
+    costs.model.reduce_s_per_byte = network.add_s_per_byte;
+    costs.reduce = CostSource::described;
+  }
+}
+
 }  // namespace
 
 Costs find_costs(Communicator& communicator, const Job& job) {
@@ -163,22 +178,28 @@ Network network_for(const Network& described, const std::vector<int>& hosts,
 
 void apply_description(Costs& costs) {
   if (!costs.network) return;
-  const PlanRequest request = request_on(costs.network->network(), Collective::all_reduce, 0, 0);
+  const Network& network = costs.network->network();
+  const PlanRequest request = request_on(network, Collective::all_reduce, 0, 0);
+  describe_within(network, costs);
   if (request.cost.inter.s_per_byte <= 0) return;  // one host, or links without a rate
   if (is_measured(costs.inter)) {
     // One pair of hosts at a time does not fill what its racks share.
     if (!costs.racks.empty()) return;
-    costs.model.racks_s_per_byte = request.cost.racks_s_per_byte;
-    costs.racks = request.racks;
-    return;
+  } else {
+    const LinkCost& described = request.cost.inter;
+    LinkCost& inter = costs.model.inter;
+    const GivenCosts& given = network.given;
+    if (given.between_latency)
+      inter.latency_s = described.latency_s;
+    else
+      inter.latency_s += network.receive_s;
+    if (given.between_overhead) inter.overhead_s = described.overhead_s;
+    inter.s_per_byte = described.s_per_byte;
+    costs.model.adapters = request.cost.adapters;
+    costs.inter = CostSource::described;
   }
-  if (says_what_messages_cost(costs.network->network()))
-    costs.model.inter = request.cost.inter;
-  else
-    costs.model.inter.s_per_byte = request.cost.inter.s_per_byte;
   costs.model.racks_s_per_byte = request.cost.racks_s_per_byte;
   costs.racks = request.racks;
-  costs.inter = CostSource::described;
 }
 
 Costs costs_of_part(const Costs& costs, const std::vector<int>& hosts,

@@ -62,6 +62,10 @@ PlanRequest plan_request(const Call& call, const Config& config, const Transport
   request.mapped = all_mapped(transports, placement.hosts);
   request.spreads = spreads(transports.spread_bytes_min);
   request.cost = costs.model;
+  if (request.spreads) {  // every message takes all adapters
+    request.cost.inter.s_per_byte /= request.cost.adapters;
+    request.cost.adapters = 1;
+  }
   request.times = costs.times;
   request.slow_ones_left_out = costs.calls == CostSource::profile;
   request.slice_bytes_max = slice_bytes_max(config);

@@ -132,6 +132,7 @@ class AstraSimReader {
   Network run() {
     network_.between = {.latency_s = 0, .overhead_s = 0, .s_per_byte = 0};
     network_.add_s_per_byte = kAddsInNoTime;
+    network_.given = {.between_latency = true, .between_overhead = true, .add = true};
     for (int i = 0; i < hosts_; ++i) network_.hosts.push_back({fmt::format("n{}", i), 1});
     const bool is_star = dimensions_.size() == 1 && dimensions_[0].kind == Kind::star;
     if (is_star) {
@@ -274,6 +275,11 @@ Network network_of_taccl(const LocatedJson& json, int ranks) {
     refuse_import(
         gpus_line, "gpus_per_node",
         fmt::format("is {}; -n must be a multiple of it, as the file describes one node", gpus));
+  network.given = {.between_latency = true,
+                   .between_overhead = true,
+                   .within_latency = true,
+                   .within_overhead = true,
+                   .within_rate = true};
   network.switches.emplace_back("s0");
   const int hosts = ranks / gpus;
   for (int host = 0; host < hosts; ++host)

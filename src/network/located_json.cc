@@ -108,6 +108,13 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<LocatedJson> open_;
 };
 
+/// The page that has the format.
+std::string advice_for(const std::string& operation) {
+  const std::string_view page =
+      operation == "training step" ? "docs/simulation.md" : "docs/network.md";
+  return fmt::format("{} has the format", page);
+}
+
 /// "[json.exception.parse_error.101] parse error at line 1, column 2: ...", without the brackets.
 std::string without_number(const std::string& what) {
   const size_t end = what.find("] ");
@@ -122,7 +129,7 @@ LocatedJson parse_located_json(std::string_view text, const std::string& operati
   const PlacedCharacters begin(text.data(), &place), end(text.data() + text.size(), &place);
   if (!nlohmann::json::sax_parse(begin, end, &builder))
     throw Error(ErrorCode::invalid_argument, operation, printable(without_number(builder.why)),
-                "docs/network.md has the format");
+                advice_for(operation));
   return std::move(builder.root);
 }
 
@@ -130,7 +137,7 @@ void refuse_json(const std::string& operation, int line, const std::string& fiel
                  const std::string& why) {
   throw Error(ErrorCode::invalid_argument, operation,
               fmt::format("line {}: {} {}", line, printable(field), printable(why)),
-              "docs/network.md has the format");
+              advice_for(operation));
 }
 
 const LocatedJson::Array& array_of(const LocatedJson& json, const std::string& field,

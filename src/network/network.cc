@@ -85,6 +85,20 @@ int Network::shared_networks() const {
   }));
 }
 
+std::optional<std::pair<int, int>> hosts_apart(const Network& network) {
+  if (network.hosts.size() == 1) return {};
+  const std::vector<std::set<size_t>> reached = networks_of_hosts(network);
+  std::map<std::set<size_t>, int> kinds;  // and a host of each
+  for (int host = 0; host < network.host_count(); ++host)
+    kinds.try_emplace(reached[static_cast<size_t>(host)], host);
+  for (const auto& [a, host] : kinds)
+    for (const auto& [b, other] : kinds) {
+      const bool meet = std::ranges::any_of(a, [&b = b](size_t one) { return b.contains(one); });
+      if (!meet) return std::pair(host, other == host ? int{host == 0} : other);
+    }
+  return {};
+}
+
 void check_network(const Network& network) {
   if (network.hosts.empty()) refuse_network("there are no hosts", "describe one or more");
   int64_t ranks = 0;
@@ -92,19 +106,10 @@ void check_network(const Network& network) {
   if (ranks > kNetworkRanksMax)
     refuse_network(fmt::format("{} ranks are too many", ranks),
                    fmt::format("describe at most {}", kNetworkRanksMax));
-  if (network.hosts.size() == 1) return;
-  const std::vector<std::set<size_t>> reached = networks_of_hosts(network);
-  std::map<std::set<size_t>, size_t> kinds;  // and a host of each
-  for (size_t host = 0; host < reached.size(); ++host) kinds.try_emplace(reached[host], host);
-  for (const auto& [a, host] : kinds)
-    for (const auto& [b, other] : kinds) {
-      const bool meet = std::ranges::any_of(a, [&b = b](size_t one) { return b.contains(one); });
-      if (!meet)
-        refuse_network(
-            fmt::format("there is no way from host {} to host {}", network.hosts[host].name,
-                        network.hosts[other == host ? (host == 0) : other].name),
-            "add the link that is missing");
-    }
+  if (const auto apart = hosts_apart(network))
+    refuse_network(fmt::format("there is no way from host {} to host {}",
+                               network.name_of(apart->first), network.name_of(apart->second)),
+                   "add the link that is missing");
 }
 
 Network network_of_hosts(const Network& network, const std::vector<HostPart>& parts) {
@@ -128,11 +133,23 @@ Network network_of_hosts(const Network& network, const std::vector<HostPart>& pa
 Network with_faults(const Network& network, uint64_t seed, std::string& told) {
   Network faulty = network;
   std::mt19937_64 draw(seed);
-  const size_t slow = draw() % network.hosts.size();
+  std::vector<bool> is_limited(network.hosts.size());
+  for (const NetworkLink& link : network.links)
+    for (const int end : link.ends)
+      if (end < network.host_count() && link.s_per_byte > 0)
+        is_limited[static_cast<size_t>(end)] = true;
+  std::vector<size_t> limited;
+  for (size_t host = 0; host < is_limited.size(); ++host)
+    if (is_limited[host]) limited.push_back(host);
+  const uint64_t drawn = draw();
+  const size_t slow =
+      limited.empty() ? drawn % network.hosts.size() : limited[drawn % limited.size()];
   for (NetworkLink& link : faulty.links)
     if (link.ends[0] == static_cast<int>(slow) || link.ends[1] == static_cast<int>(slow))
       link.s_per_byte *= 4;
-  told = fmt::format("{}'s links have a quarter of their rate", network.hosts[slow].name);
+  told = limited.empty()
+             ? "no host's links have a limit, so none is slow"
+             : fmt::format("{}'s links have a quarter of their rate", network.hosts[slow].name);
   if (network.hosts.size() < 3) return faulty;
   const size_t dropped = (slow + 1 + draw() % (network.hosts.size() - 1)) % network.hosts.size();
   const int gone = static_cast<int>(dropped);

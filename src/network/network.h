@@ -3,8 +3,10 @@
 // schedules on it: docs/network.md.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schedule/cost.h"
@@ -25,8 +27,23 @@ struct NetworkLink {
   double latency_s = 0;    // beside `Network::between`'s
   double buffer_ms = 50;   // for netlab; the simulator drops nothing
   double bucket_kib = 32;  // likewise; in the simulator nothing passes faster than the link
+  double delay_ms = 0;     // of netlab; comes on top of `latency_s`
+  double jitter_ms = 0, loss_percent = 0, reorder_percent = 0;  // for netlab
 
+  /// What it adds by itself before a first byte is there.
+  double all_latency_s() const { return latency_s + 1e-3 * delay_ms; }
   bool operator==(const NetworkLink&) const = default;
+};
+
+/// Which costs of messages a description gives. The others are ordinary ones, which count for
+/// nothing where something better is known.
+struct GivenCosts {
+  bool between_latency = false, between_overhead = false;
+  bool within_latency = false, within_overhead = false, within_rate = false;
+  bool receive = false, copy = false, add = false;
+
+  static constexpr GivenCosts all() { return {true, true, true, true, true, true, true, true}; }
+  bool operator==(const GivenCosts&) const = default;
 };
 
 struct Network {
@@ -39,6 +56,7 @@ struct Network {
   double receive_s = 0;        // of the receiver's CPU, for each message
   double copy_s_per_byte = 0;  // of the CPUs at both ends, between hosts
   double add_s_per_byte = kReducePerByte;
+  GivenCosts given;
 
   int host_count() const { return static_cast<int>(hosts.size()); }
   int node_count() const { return static_cast<int>(hosts.size() + switches.size()); }
@@ -62,9 +80,9 @@ inline constexpr int kRanksPerHostMax = 1024;
 inline constexpr int kNetworkRanksMax = 1 << 20;
 inline constexpr size_t kNetworkTextMax = size_t{64} << 20;
 
-/// Throws Error(invalid_argument) that names line and field, or the hosts between which there is no
-/// way.
+/// Throws Error(invalid_argument) that names line and field.
 Network parse_network(std::string_view text);
+/// With the costs that are given, and others that are not the ordinary ones.
 std::string text_of(const Network& network);
 
 /// "flat", "racks:32x16:uplink=4", "fat-tree:k=8", "rail:hosts=4:gpus=8", "torus:4x4x4", each with
@@ -83,10 +101,13 @@ struct HostPart {
 Network network_of_hosts(const Network& network, const std::vector<HostPart>& parts);
 
 /// The same with one host dropped and one whose links have a quarter of their rate, as `seed`
-/// draws them; `told` says which. A network of few hosts loses none. Pure.
+/// draws them; `told` says which. A network of few hosts loses none, and no host is slow where
+/// links have no limit. Pure.
 Network with_faults(const Network& network, uint64_t seed, std::string& told);
 
-/// Throws Error(invalid_argument) where two hosts share no network, or there are too many ranks.
+/// Hosts, by number, that share no network.
+std::optional<std::pair<int, int>> hosts_apart(const Network& network);
+/// Throws Error(invalid_argument) where there are such, or no hosts, or too many ranks.
 void check_network(const Network& network);
 
 }  // namespace ropewalk

@@ -1,6 +1,7 @@
 // The JSON format: docs/network.md, docs/network.schema.json.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@ namespace ropewalk {
 namespace {
 
 constexpr double kBitsPerByte = 8;
+constexpr double kRateMax = 1e15;  // of costs, in bytes a second
 const std::string kOperation = "network";
 
 [[noreturn]] void refuse_at(int line, const std::string& field, const std::string& why) {
@@ -31,6 +33,7 @@ class NetworkReader {
       const double ranks = fields.number("ranks", 1, kRanksPerHostMax).value_or(1);
       if (ranks != std::floor(ranks)) refuse_at(line, fields.path("ranks"), "is no whole number");
       network_.hosts.push_back({name, static_cast<int>(ranks)});
+      host_lines_.push_back(line);
     });
     if (network_.hosts.empty()) refuse_at(json.line, "hosts", "is empty");
     if (const LocatedJson* switches = top.take("switches"))
@@ -42,12 +45,12 @@ class NetworkReader {
       read_list(*links, "links", [this](JsonFields& fields, int line) { add_link(fields, line); });
     if (const LocatedJson* costs = top.take("costs")) read_costs(*costs);
     top.end();
-    check_network(network_);
+    check(top.line_of("hosts"));
     return std::move(network_);
   }
 
  private:
-  static constexpr double kTimeMax_us = 1e9, kRateMax = 1e15;
+  static constexpr double kTimeMax_us = 1e9, kNetlabMax_ms = 10'000;
 
   template <class Read>
   static void read_list(const LocatedJson& json, const std::string& name, const Read& read) {
@@ -57,6 +60,18 @@ class NetworkReader {
       read(fields, item.line);
       fields.end();
     }
+  }
+  void check(int line) const {
+    int64_t ranks = 0;
+    for (const NetworkHost& host : network_.hosts) ranks += host.ranks;
+    if (ranks > kNetworkRanksMax)
+      refuse_at(line, "hosts",
+                fmt::format("have {} ranks; at most {} are possible", ranks, kNetworkRanksMax));
+    if (const auto apart = hosts_apart(network_))
+      refuse_at(host_lines_[static_cast<size_t>(apart->first)],
+                fmt::format("hosts[{}]", apart->first),
+                fmt::format("is {}, from where there is no way to host {}: a link is missing",
+                            network_.name_of(apart->first), network_.name_of(apart->second)));
   }
   void add_node(const std::string& name, int line, const std::string& field) {
     if (name.empty() || name.size() > 64) refuse_at(line, field, "must have 1 to 64 characters");
@@ -83,48 +98,88 @@ class NetworkReader {
       refuse_at(line, field, "joins two hosts; put a switch between them");
     if (const auto rate = fields.number("rate_mbps", 1e-3, 1e9))
       link.s_per_byte = kBitsPerByte / (1e6 * *rate);
-    link.latency_s = 1e-6 * fields.number("latency_us", 0, kTimeMax_us).value_or(0) +
-                     1e-3 * fields.number("delay_ms", 0, 10'000).value_or(0);
-    link.buffer_ms = fields.number("buffer_ms", 0.1, 10'000).value_or(50);
+    link.latency_s = 1e-6 * fields.number("latency_us", 0, kTimeMax_us).value_or(0);
+    link.delay_ms = fields.number("delay_ms", 0, kNetlabMax_ms).value_or(0);
+    link.buffer_ms = fields.number("buffer_ms", 0.1, kNetlabMax_ms).value_or(50);
     link.bucket_kib = fields.number("bucket_kib", 2, 1024).value_or(32);
-    // Of netlab: the simulator loses nothing.
-    for (const char* name : {"loss_percent", "reorder_percent"}) fields.number(name, 0, 100);
-    fields.number("jitter_ms", 0, 10'000);
+    link.jitter_ms = fields.number("jitter_ms", 0, kNetlabMax_ms).value_or(0);
+    link.loss_percent = fields.number("loss_percent", 0, 100).value_or(0);
+    link.reorder_percent = fields.number("reorder_percent", 0, 100).value_or(0);
     network_.links.push_back(link);
   }
-  static void read_cost(const LocatedJson& json, const std::string& where, LinkCost& cost) {
-    JsonFields fields(json, where, kOperation);
-    const auto seconds = [&fields](const char* name, double otherwise) {
-      const auto us = fields.number(name, 0, kTimeMax_us);
-      return us ? 1e-6 * *us : otherwise;
-    };
-    cost.latency_s = seconds("latency_us", cost.latency_s);
-    cost.overhead_s = seconds("overhead_us", cost.overhead_s);
-    if (where == "costs.within_hosts")
-      if (const auto rate = fields.number("bytes_per_s", 1, kRateMax)) cost.s_per_byte = 1 / *rate;
-    fields.end();
+  static bool read_seconds(JsonFields& fields, const char* name, double& seconds) {
+    const auto us = fields.number(name, 0, kTimeMax_us);
+    if (us) seconds = 1e-6 * *us;
+    return us.has_value();
+  }
+  static bool read_rate(JsonFields& fields, const char* name, double& s_per_byte) {
+    const auto rate = fields.number(name, 1, kRateMax);
+    if (rate) s_per_byte = 1 / *rate;
+    return rate.has_value();
   }
   void read_costs(const LocatedJson& json) {
     JsonFields costs(json, "costs", kOperation);
-    if (const LocatedJson* cost = costs.take("between_hosts"))
-      read_cost(*cost, "costs.between_hosts", network_.between);
-    if (const LocatedJson* cost = costs.take("within_hosts"))
-      read_cost(*cost, "costs.within_hosts", network_.within);
-    if (const auto us = costs.number("receive_us", 0, kTimeMax_us)) network_.receive_s = 1e-6 * *us;
-    if (const auto rate = costs.number("copy_bytes_per_s", 1, kRateMax))
-      network_.copy_s_per_byte = 1 / *rate;
-    if (const auto rate = costs.number("add_bytes_per_s", 1, kRateMax))
-      network_.add_s_per_byte = 1 / *rate;
+    GivenCosts& given = network_.given;
+    if (const LocatedJson* cost = costs.take("between_hosts")) {
+      JsonFields fields(*cost, "costs.between_hosts", kOperation);
+      given.between_latency = read_seconds(fields, "latency_us", network_.between.latency_s);
+      given.between_overhead = read_seconds(fields, "overhead_us", network_.between.overhead_s);
+      fields.end();
+    }
+    if (const LocatedJson* cost = costs.take("within_hosts")) {
+      JsonFields fields(*cost, "costs.within_hosts", kOperation);
+      given.within_latency = read_seconds(fields, "latency_us", network_.within.latency_s);
+      given.within_overhead = read_seconds(fields, "overhead_us", network_.within.overhead_s);
+      given.within_rate = read_rate(fields, "bytes_per_s", network_.within.s_per_byte);
+      fields.end();
+    }
+    given.receive = read_seconds(costs, "receive_us", network_.receive_s);
+    given.copy = read_rate(costs, "copy_bytes_per_s", network_.copy_s_per_byte);
+    given.add = read_rate(costs, "add_bytes_per_s", network_.add_s_per_byte);
     costs.end();
   }
 
   Network network_;
   std::map<std::string, int> nodes_;
+  std::vector<int> host_lines_;
 };
 
 /// Nine digits: what is read and written again stays the same.
 double rounded(double value) {
   return std::stod(fmt::format("{:.9g}", value));
+}
+
+using Json = nlohmann::ordered_json;
+
+/// Those that are given, or not as usual.
+Json costs_json(const Network& network) {
+  const Network usual;
+  const GivenCosts& given = network.given;
+  Json costs;
+  const auto add_us = [](Json& json, const char* name, bool is_given, double s, double usual_s) {
+    if (is_given || s != usual_s) json[name] = rounded(1e6 * s);
+  };
+  const auto add_rate = [](Json& json, const char* name, bool is_given, double s, double usual_s) {
+    if (is_given || s != usual_s) json[name] = rounded(std::min(1 / s, kRateMax));
+  };
+  Json between, within;
+  add_us(between, "latency_us", given.between_latency, network.between.latency_s,
+         usual.between.latency_s);
+  add_us(between, "overhead_us", given.between_overhead, network.between.overhead_s,
+         usual.between.overhead_s);
+  add_us(within, "latency_us", given.within_latency, network.within.latency_s,
+         usual.within.latency_s);
+  add_us(within, "overhead_us", given.within_overhead, network.within.overhead_s,
+         usual.within.overhead_s);
+  add_rate(within, "bytes_per_s", given.within_rate, network.within.s_per_byte,
+           usual.within.s_per_byte);
+  if (!between.empty()) costs["between_hosts"] = between;
+  if (!within.empty()) costs["within_hosts"] = within;
+  add_us(costs, "receive_us", given.receive, network.receive_s, usual.receive_s);
+  if (network.copy_s_per_byte > 0)
+    add_rate(costs, "copy_bytes_per_s", given.copy, network.copy_s_per_byte, 0);
+  add_rate(costs, "add_bytes_per_s", given.add, network.add_s_per_byte, usual.add_s_per_byte);
+  return costs;
 }
 
 LocatedJson parse_description(std::string_view text) {
@@ -146,8 +201,6 @@ Network parse_network(std::string_view text) {
 }
 
 std::string text_of(const Network& network) {
-  using Json = nlohmann::ordered_json;
-  const auto us = [](double seconds) { return rounded(1e6 * seconds); };
   Json json;
   for (const char* list : {"hosts", "switches", "links"}) json[list] = Json::array();
   for (const NetworkHost& host : network.hosts)
@@ -156,21 +209,16 @@ std::string text_of(const Network& network) {
   for (const NetworkLink& link : network.links) {
     Json entry{{"between", {network.name_of(link.ends[0]), network.name_of(link.ends[1])}}};
     if (link.s_per_byte > 0) entry["rate_mbps"] = rounded(kBitsPerByte / (1e6 * link.s_per_byte));
-    if (link.latency_s > 0) entry["latency_us"] = us(link.latency_s);
+    if (link.latency_s > 0) entry["latency_us"] = rounded(1e6 * link.latency_s);
     if (link.buffer_ms != 50) entry["buffer_ms"] = link.buffer_ms;
     if (link.bucket_kib != 32) entry["bucket_kib"] = link.bucket_kib;
+    if (link.delay_ms > 0) entry["delay_ms"] = link.delay_ms;
+    if (link.jitter_ms > 0) entry["jitter_ms"] = link.jitter_ms;
+    if (link.loss_percent > 0) entry["loss_percent"] = link.loss_percent;
+    if (link.reorder_percent > 0) entry["reorder_percent"] = link.reorder_percent;
     json["links"].push_back(entry);
   }
-  Json& costs = json["costs"];
-  costs["between_hosts"] = {{"latency_us", us(network.between.latency_s)},
-                            {"overhead_us", us(network.between.overhead_s)}};
-  costs["within_hosts"] = {{"latency_us", us(network.within.latency_s)},
-                           {"overhead_us", us(network.within.overhead_s)}};
-  if (network.within.s_per_byte > 0)
-    costs["within_hosts"]["bytes_per_s"] = rounded(1 / network.within.s_per_byte);
-  if (network.receive_s > 0) costs["receive_us"] = us(network.receive_s);
-  if (network.copy_s_per_byte > 0) costs["copy_bytes_per_s"] = rounded(1 / network.copy_s_per_byte);
-  if (network.add_s_per_byte > 0) costs["add_bytes_per_s"] = rounded(1 / network.add_s_per_byte);
+  if (const Json costs = costs_json(network); !costs.empty()) json["costs"] = costs;
   return json.dump(1) + "\n";
 }
 

@@ -55,7 +55,7 @@ TEST(Network, ReadsWhatNetlabReads) {
   EXPECT_DOUBLE_EQ(network.links[0].s_per_byte, 8 / 200e6);
   EXPECT_DOUBLE_EQ(network.links[0].bucket_kib, 8);
   EXPECT_DOUBLE_EQ(parse_network(text_of(network)).links[0].bucket_kib, 8);
-  EXPECT_DOUBLE_EQ(network.links[1].latency_s, 10e-3);
+  EXPECT_DOUBLE_EQ(network.links[1].all_latency_s(), 10e-3);
   EXPECT_DOUBLE_EQ(network.between.latency_s, 30e-6);
   EXPECT_DOUBLE_EQ(network.add_s_per_byte, 1e-9);
 }
@@ -118,6 +118,35 @@ TEST(Network, IsReadFromRegularFilesAlone) {
   EXPECT_EQ(refusal("/dev/zero"), "cannot read /dev/zero: it is no regular file");
 }
 
+TEST(Network, FieldsOfNetlabAreKept) {
+  const Network network = parse_network(with(
+      "\"delay_ms\": 10", R"("delay_ms": 10, "latency_us": 3, "jitter_ms": 2, "loss_percent": 0.5,
+                           "reorder_percent": 1.5)"));
+  const NetworkLink link = parse_network(text_of(network)).links[1];
+  EXPECT_EQ(link, network.links[1]);
+  EXPECT_EQ(link.delay_ms, 10);
+  EXPECT_EQ(link.jitter_ms, 2);
+  EXPECT_EQ(link.loss_percent, 0.5);
+  EXPECT_EQ(link.reorder_percent, 1.5);
+  EXPECT_DOUBLE_EQ(link.all_latency_s(), 10.003e-3);
+}
+
+TEST(Network, CostsThatAreGivenStayGiven) {
+  EXPECT_EQ(parse_network(text_of(network_of_template("flat", 2))).given, GivenCosts());
+  Network usual = network_of_template("flat:latency=2us", 2);
+  EXPECT_EQ(usual.given, GivenCosts{.between_latency = true});
+  EXPECT_EQ(parse_network(text_of(usual)).given, usual.given);
+  // Usual values, too.
+  usual.given = GivenCosts::all();
+  usual.copy_s_per_byte = 1e-9;
+  const Network again = parse_network(text_of(usual));
+  EXPECT_EQ(again.given, GivenCosts::all());
+  EXPECT_DOUBLE_EQ(again.between.latency_s, usual.between.latency_s);
+  EXPECT_DOUBLE_EQ(again.within.s_per_byte, usual.within.s_per_byte);
+  EXPECT_DOUBLE_EQ(again.copy_s_per_byte, 1e-9);
+  EXPECT_DOUBLE_EQ(again.add_s_per_byte, usual.add_s_per_byte);
+}
+
 TEST(Network, TellsHowManyNetworksAllHostsShare) {
   for (const char* words : {"flat:hosts=3", "racks:2x3", "fat-tree:k=4", "torus:3x3"})
     EXPECT_EQ(network_of_template(words, 0).shared_networks(), 1) << words;
@@ -138,11 +167,12 @@ TEST(Network, RefusesHostsThatCannotReachEachOther) {
   const std::string apart =
       R"({"hosts": [{"name": "a"}, {"name": "b"}], "switches": [{"name": "s"}, {"name": "t"}],
           "links": [{"between": ["a", "s"]}, {"between": ["b", "t"]}]})";
-  EXPECT_EQ(network_refusal(apart), "there is no way from host a to host b");
+  EXPECT_EQ(network_refusal(apart),
+            "line 1: hosts[0] is a, from where there is no way to host b: a link is missing");
   EXPECT_NE(network_refusal(with(R"(,
   {"between": ["h1", "s0"], "rate_mbps": 50, "delay_ms": 10})",
                                  ""))
-                .find("host h1"),
+                .find("line 2: hosts[1] is h1"),
             std::string::npos);
 }
 
@@ -166,8 +196,24 @@ TEST(Network, TemplatesThatMakeNoSenseAreRefused) {
   for (const char* words :
        {"", "fat-tree:8", "rail:4:gpus=8", "racks", "racks:4", "racks:0x2", "racks:4x2:rate=0gbit",
         "racks:4x2:rate=fast", "flat:hosts=2:colour=red", "fat-tree:k=3",
-        "torus:", "flat:hosts=2,hosts=3", "flat:hosts=2:ranks=5000", "flat:="})
+        "torus:", "flat:hosts=2,hosts=3", "flat:hosts=2:ranks=5000", "flat:=",
+        // Descriptions allow no more, either.
+        "flat:latency=1001s", "flat:overhead=1e12s", "flat:rate=0.0001kbit",
+        "flat:rate=10000000gbit", "racks:2x2:rate=1kbit:uplink=100"})
     EXPECT_NE(template_refusal(words, 0), "") << words;
+}
+
+TEST(Network, FaultsTellWhereLinksHaveNoLimit) {
+  Network network = network_of_template("flat:hosts=4", 0);
+  for (size_t host = 1; host < 4; ++host) network.links[host].s_per_byte = 0;
+  std::string told;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    with_faults(network, seed, told);
+    EXPECT_TRUE(told.starts_with("h0's links have a quarter")) << told;
+  }
+  network.links[0].s_per_byte = 0;
+  with_faults(network, 1, told);
+  EXPECT_TRUE(told.starts_with("no host's links have a limit")) << told;
 }
 
 TEST(Network, FaultsAreThoseOfTheirSeed) {

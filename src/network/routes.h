@@ -27,17 +27,30 @@ class Routes {
     int node;  // at the other end
     LinkWay way;
   };
+  /// How far switches are from one of them, as far outwards as was asked for.
+  struct Search {
+    int target = -1;
+    std::vector<uint32_t> distance;  // by switch; kFar: not reached yet
+    std::vector<int> reached;        // nodes, nearer ones first
+    size_t next = 0;                 // of those: whose exits were not looked at
+  };
 
-  /// By node: how far from switch `target`; kFar: there is no way.
-  const std::vector<uint16_t>& distances_to(int target);
+  Search& search_from(int target);
+  /// Whether there is a way from switch `source` to `target`; the search then knows all that is
+  /// nearer.
+  bool reaches(int target, int source);
+  uint32_t& distance_of(Search& search, int node) const {
+    return search.distance[static_cast<size_t>(node - network_.host_count())];
+  }
   const Exit& adapter_of(int rank) const;
 
-  static constexpr uint16_t kFar = UINT16_MAX;
+  static constexpr uint32_t kFar = UINT32_MAX;
   const Network& network_;
   const std::vector<int> host_of_;
-  std::vector<int> place_of_;                     // by rank, in its host
-  std::vector<std::vector<Exit>> exits_;          // by node
-  std::vector<std::vector<uint16_t>> distances_;  // by switch; empty until asked for
+  std::vector<int> place_of_;             // by rank, in its host
+  std::vector<std::vector<Exit>> exits_;  // by node
+  /// By switch, as they are asked for; of a network of too many switches the last one alone.
+  std::vector<Search> searches_;
 };
 
 }  // namespace ropewalk

@@ -52,6 +52,19 @@ TEST(Routes, SpreadOverEquallyShortWays) {
   EXPECT_NE(route_of(network, 0, 14)[2], route_of(network, 0, 15)[2]);
 }
 
+// A table of all switches for each that is sent to took gigabytes.
+TEST(Routes, AreFoundOutwardsInLargeNetworks) {
+  const Network network = network_of_template("torus:256x256", 0);
+  Routes routes(network);
+  std::vector<LinkWay> path;
+  for (int from = 0; from < network.host_count(); ++from) {
+    routes.find(from, (from + 1) % network.host_count(), path);
+    ASSERT_EQ(path.size(), from % 256 == 255 ? 4u : 3u) << from;
+  }
+  routes.find(0, 128 * 256 + 128, path);
+  EXPECT_EQ(path.size(), 258u);
+}
+
 TEST(Routes, GoAroundATorus) {
   const Network network = network_of_template("torus:5x5", 0);
   EXPECT_EQ(route_of(network, 0, 4), (Names{"h0", "r0", "r4", "h4"}));

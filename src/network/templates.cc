@@ -15,6 +15,8 @@ namespace ropewalk {
 namespace {
 
 constexpr int kHostsMax = 1 << 17;
+// As in descriptions (network_json.cc).
+constexpr double kSecondsMax = 1000, kMbpsMin = 0.99e-3, kMbpsMax = 1.01e9;
 
 [[noreturn]] void refuse_words(const std::string& words, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "network",
@@ -45,6 +47,7 @@ class TemplateWords {
     }
   }
 
+  bool has(const std::string& key) const { return settings_.contains(key); }
   int count(const std::string& key, int otherwise) {
     const auto text = take(key);
     return text ? count_of(*text) : otherwise;
@@ -55,7 +58,12 @@ class TemplateWords {
   }
   double seconds(const std::string& key, double otherwise) {
     const auto text = take(key);
-    return text ? scaled(*text, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}) : otherwise;
+    if (!text) return otherwise;
+    const double value = scaled(*text, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}});
+    if (value > kSecondsMax)
+      refuse_words(words_,
+                   fmt::format("{} is {}; up to {} s is possible", key, *text, kSecondsMax));
+    return value;
   }
   double s_per_byte(const std::string& key, double otherwise) {
     const auto text = take(key);
@@ -103,6 +111,8 @@ class TemplateBuilder {
   TemplateBuilder(const std::string& words, int ranks)
       : words_(words), told_(words), ranks_(ranks), per_host_(told_.count("ranks", 0)) {
     s_per_byte_ = told_.s_per_byte("rate", 8 / 100e9);
+    network_.given.between_latency = told_.has("latency");
+    network_.given.between_overhead = told_.has("overhead");
     network_.between.latency_s = told_.seconds("latency", network_.between.latency_s);
     network_.between.overhead_s = told_.seconds("overhead", network_.between.overhead_s);
   }
@@ -121,11 +131,19 @@ class TemplateBuilder {
     else
       refuse_words(words_, fmt::format("there is no template \"{}\"", told_.name));
     told_.end();
+    for (const NetworkLink& link : network_.links) check_rate(link);
     check_network(network_);
     return std::move(network_);
   }
 
  private:
+  /// As in descriptions.
+  void check_rate(const NetworkLink& link) const {
+    const double mbps = 8e-6 / link.s_per_byte;
+    if (mbps < kMbpsMin || mbps > kMbpsMax)
+      refuse_words(words_, fmt::format("a link of {:g} Mbit/s; {:g} to {:g} is possible", mbps,
+                                       kMbpsMin, kMbpsMax));
+  }
   void want_no_sides() const {
     if (!told_.sides.empty())
       refuse_words(words_, fmt::format("{} takes no sizes, only settings", told_.name));

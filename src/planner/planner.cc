@@ -288,6 +288,7 @@ class Predictor {
     t.hosts = hosts_.count();
     t.owners = hosts_.size_min();
     t.local = hosts_.size_max();
+    t.adapters = several_ ? std::max(request_.cost.adapters, 1.0) : 1;
     t.all_cross = several_ ? t.local : 1;
     t.ring_cross = ring_cross_;
     t.mapped = request_.mapped;

@@ -17,9 +17,11 @@ struct LinkCost {
   bool operator==(const LinkCost&) const = default;
 };
 
-/// Within a host every rank has a port of its own; between hosts the ranks of a host share one.
+/// Within a host every rank has a port of its own; between hosts the ranks of a host share one, or
+/// as many as it has adapters, evenly.
 struct CostModel {
   LinkCost intra, inter;
+  double adapters = 1;           // of a host, that its ranks use; `inter` is of one
   double reduce_s_per_byte = 0;  // adding one incoming byte to one at hand
   double racks_s_per_byte = 0;   // of links between racks, much slower than `inter`; 0: none
 
@@ -47,6 +49,7 @@ struct CostTerms {
   LinkCost near;    // between hosts of a rack
   double add;       // seconds per byte added
   double hosts, owners, local;
+  double adapters;           // that the ranks of a host share
   double all_cross;          // ranks that share a network port, where everybody talks to everybody
   double ring_cross;         // links of the rank-order ring that leave the same host
   double racks, rack_size;   // how many, and ranks of the largest; 1: no link is slower
@@ -66,6 +69,10 @@ struct CostTerms {
   }
   /// A message in a chain of messages. A mapped receiver answers: "you may reuse your block".
   double round() const { return mapped ? 2 * link.latency_s + link.overhead_s : link.latency_s; }
+  /// How many of so many messages at once pass one adapter.
+  double sharing(double messages) const {
+    return std::max(messages / adapters, std::min(messages, 1.0));
+  }
   /// Many senders of blocks into one network port collide more than one sender does.
   double incast(double block) const { return 1 + kIncast * (n - 2) * collisions(block); }
   /// The same of blocks of any length.
@@ -93,14 +100,14 @@ inline double adding(const CostTerms& t, double bytes) {
 /// messages of `bytes` through the port of a host, and through the uplink of a rack.
 inline double passing(const CostTerms& t, double bytes, double of_host, double of_rack) {
   if (t.hosts == 1) return 0;
-  const double host = of_host * t.near.s_per_byte;
+  const double host = t.sharing(of_host) * t.near.s_per_byte;
   const double rack = t.racks > 1 ? of_rack * t.across_s_per_byte : 0;
   return bytes * (rack > host ? rack : host);
 }
 
 /// Moving `bytes` through a port that `sharing` ranks use.
 inline double moving(const CostTerms& t, double bytes, double sharing) {
-  return bytes * t.link.s_per_byte * sharing;
+  return bytes * t.link.s_per_byte * t.sharing(sharing);
 }
 
 }  // namespace ropewalk

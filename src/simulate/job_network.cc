@@ -68,7 +68,7 @@ MadeSchedule without(std::string why_not) {
 JobNetwork::JobNetwork(Network network, int rank, Keep keep)
     : network_(std::move(network)),
       rank_(rank),
-      is_uniform_(are_hosts_alike(network_)),
+      is_uniform_(is_uniform(network_)),
       is_made_unasked_(ropewalk::synthesizes_by_default(network_)),
       keeps_all_(keep == Keep::all_schedules || is_made_unasked_),
       routes_(network_) {}
@@ -85,7 +85,7 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
     return {};
   if (!is_forced) {
     if (!can_synthesize()) return without("this build is without Boost.Graph");
-    if (is_uniform_) return without("all hosts are alike, and no racks part them");
+    if (is_uniform_) return without("all hosts are alike, at one switch");
     if (!is_made_unasked_)
       return without(fmt::format("of more than {} hosts or {} ranks it is made where it is forced",
                                  kUnaskedHostsMax, kUnaskedRanksMax));
@@ -146,6 +146,8 @@ SimulatedSynthesis JobNetwork::simulate(Collective collective, int root, size_t 
   SimulatedSynthesis simulated{
       .made = {}, .made_s = 0, .slice_bytes = 0, .call = {}, .why_not = packing.why_not};
   if (!packing.why_not.empty()) return simulated;
+  simulated.trees = packing.forest.spread.blocks;
+  simulated.tree_messages = packing.forest.spread.messages;
   const Made& made = find_or_write(packing, bytes);
   simulated.made = made.all;
   simulated.made_s = packing.made_s + made.made_s;

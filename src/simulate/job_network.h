@@ -44,8 +44,8 @@ class JobNetwork {
   /// the algorithms, once for each power of two of bytes.
   std::optional<MadeSchedule> find(const PlanRequest& request);
   /// What algorithms take, fastest first: simulated once for each power of two of bytes. Nothing
-  /// where hosts are alike or many, where one is forced, and of calls so short that it is not links
-  /// that they wait for.
+  /// where the network is uniform or large, where one is forced, and of calls so short that it is
+  /// not links that they wait for.
   std::vector<SimulatedTime> simulated(const PlanRequest& request);
   /// This rank's, for calls of so many bytes in all. Requires that `find` has told of such a call,
   /// root and length. Valid as long as this.

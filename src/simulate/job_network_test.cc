@@ -216,9 +216,19 @@ TEST_F(JobNetworks, LeaveToAlgorithmsWhatTheyDoAsWell) {
   EXPECT_NE(decision_on(known, Collective::all_reduce, 8 * kMiB).algorithm, Algorithm::synthesized);
 }
 
-TEST_F(JobNetworks, ChooseNothingMadeOnUniformNetworks) {
-  for (const char* words : {"flat:hosts=8", "flat:hosts=4:ranks=2", "racks:2x4:uplink=1",
-                            "rail:hosts=2:gpus=4", "torus:2x3"}) {
+// All hosts are alike, and first adapters at one switch: these were taken to be uniform.
+TEST_F(JobNetworks, CompareWhereSeveralSwitchesJoinHosts) {
+  JobNetwork fat_tree(network_of_template("fat-tree:k=4", 0), 0);
+  EXPECT_EQ(decision_on(fat_tree, Collective::all_reduce, 8 * kMiB).algorithm,
+            Algorithm::synthesized);
+  JobNetwork rail(network_of_template("rail:hosts=4:gpus=4:uplink=8", 0), 0);
+  EXPECT_EQ(decision_on(rail, Collective::broadcast, 64 * kMiB).algorithm, Algorithm::synthesized);
+  EXPECT_FALSE(rail.simulated(request_on(rail.network(), Collective::all_reduce, 0, kMiB)).empty());
+}
+
+TEST_F(JobNetworks, ChooseNothingMadeWhereItGainsNothing) {
+  for (const char* words :
+       {"flat:hosts=8", "flat:hosts=4:ranks=2", "racks:2x4:uplink=1", "torus:2x3"}) {
     JobNetwork known(network_at_200mbit(words), 0);
     for (const Collective collective :
          {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,

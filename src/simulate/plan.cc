@@ -9,31 +9,61 @@
 namespace ropewalk {
 namespace {
 
-/// By host: seconds a byte through all its adapters.
-std::vector<double> host_s_per_byte(const Network& network) {
-  std::vector<double> rates(network.hosts.size());
+/// Of one host: the links of the adapters that its ranks use.
+using Adapters = std::vector<const NetworkLink*>;
+
+std::vector<Adapters> adapters_of(const Network& network) {
+  std::vector<Adapters> adapters(network.hosts.size());
   for (const NetworkLink& link : network.links)
-    for (const int end : link.ends)
-      if (end < network.host_count())
-        rates[static_cast<size_t>(end)] += 1 / std::max(link.s_per_byte, 1e-18);
-  for (double& rate : rates) rate = 1 / std::max(rate, 1e-18);
-  return rates;
+    for (const int end : link.ends) {
+      if (end >= network.host_count()) continue;
+      const auto host = static_cast<size_t>(end);
+      if (std::ssize(adapters[host]) < network.hosts[host].ranks) adapters[host].push_back(&link);
+    }
+  return adapters;
 }
 
-/// Where racks are worth knowing.
-void set_racks(const Network& network, const std::vector<double>& hosts, PlanRequest& request) {
+/// Finite, where it has no limit.
+double adapter_rate(const NetworkLink& link) {
+  return 1 / std::max(link.s_per_byte, 1e-18);
+}
+
+/// Of a stream between hosts: at one adapter, where all hosts have as many; else a host is taken to
+/// have one, as fast as all of the slowest host together.
+void set_adapters(const Network& network, CostModel& cost) {
+  const std::vector<Adapters> adapters = adapters_of(network);
+  const size_t count = adapters[0].size();
+  const bool even = std::ranges::all_of(
+      adapters, [count](const Adapters& of_host) { return of_host.size() == count; });
+  double ranks = network.hosts[0].ranks;
+  for (size_t host = 0; host < adapters.size(); ++host) {
+    double rate = 0;
+    for (const NetworkLink* link : adapters[host]) {
+      if (even) cost.inter.s_per_byte = std::max(cost.inter.s_per_byte, 1 / adapter_rate(*link));
+      rate += adapter_rate(*link);
+    }
+    if (!even) cost.inter.s_per_byte = std::max(cost.inter.s_per_byte, 1 / rate);
+    ranks = std::min<double>(ranks, network.hosts[host].ranks);
+  }
+  if (even) cost.adapters = static_cast<double>(count);
+  // Each rank's CPU handles what passes, where adapters do not.
+  cost.inter.s_per_byte =
+      std::max(cost.inter.s_per_byte, network.copy_s_per_byte * cost.adapters / ranks);
+}
+
+/// Hosts at one switch, where they are worth knowing.
+void set_racks(const Network& network, PlanRequest& request) {
   struct Rates {
     double down = 0, up = 0;
   };
   std::map<int, Rates> racks;
   const std::vector<int> rack_of = network.switch_of_host();
-  for (size_t i = 0; i < hosts.size(); ++i) racks[rack_of[i]].down += 1 / hosts[i];
+  for (const int rack : rack_of) racks.try_emplace(rack);
   for (const NetworkLink& link : network.links) {
-    const bool is_uplink = std::min(link.ends[0], link.ends[1]) >= network.host_count();
+    const bool is_uplink = std::ranges::min(link.ends) >= network.host_count();
     for (const int end : link.ends)
-      if (const auto rack = racks.find(end - network.host_count());
-          is_uplink && rack != racks.end())
-        rack->second.up += 1 / std::max(link.s_per_byte, 1e-18);
+      if (const auto rack = racks.find(end - network.host_count()); rack != racks.end())
+        (is_uplink ? rack->second.up : rack->second.down) += adapter_rate(link);
   }
   double slowest = 0;
   bool narrow = false;
@@ -60,25 +90,29 @@ PlanRequest request_on(const Network& network, Collective collective, int root, 
   request.spreads = network.shared_networks() > 1;
   request.cost.intra = network.within;
   request.cost.inter = network.between;
+  request.cost.inter.latency_s += network.receive_s;
   request.cost.reduce_s_per_byte = network.add_s_per_byte;
-  const std::vector<double> hosts = host_s_per_byte(network);
-  if (hosts.size() > 1) {
-    request.cost.inter.s_per_byte = std::ranges::max(hosts);
-    set_racks(network, hosts, request);
+  if (network.hosts.size() > 1) {
+    set_adapters(network, request.cost);
+    set_racks(network, request);
   }
   return request;
 }
 
-bool are_hosts_alike(const Network& network) {
-  std::vector<std::vector<double>> adapters(network.hosts.size());
-  for (const NetworkLink& link : network.links)
-    for (const int end : link.ends)
-      if (end < network.host_count()) adapters[static_cast<size_t>(end)].push_back(link.s_per_byte);
-  for (std::vector<double>& rates : adapters) std::ranges::sort(rates);
-  for (size_t i = 1; i < adapters.size(); ++i)
-    if (adapters[i] != adapters[0] || network.hosts[i].ranks != network.hosts[0].ranks)
+bool is_uniform(const Network& network) {
+  if (network.hosts.size() == 1) return true;
+  const int center = network.switch_of_host()[0] + network.host_count();
+  std::vector<std::vector<std::pair<double, double>>> adapters(network.hosts.size());
+  for (const NetworkLink& link : network.links) {
+    const int host = std::ranges::min(link.ends);
+    if (host >= network.host_count() || std::ranges::max(link.ends) != center) return false;
+    adapters[static_cast<size_t>(host)].push_back({link.s_per_byte, link.all_latency_s()});
+  }
+  for (auto& of_host : adapters) std::ranges::sort(of_host);
+  for (size_t host = 1; host < adapters.size(); ++host)
+    if (adapters[host] != adapters[0] || network.hosts[host].ranks != network.hosts[0].ranks)
       return false;
-  return request_on(network, Collective::all_reduce, 0, 0).racks.empty();
+  return true;
 }
 
 CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const SimulationWay& way) {
@@ -96,8 +130,7 @@ CallToSimulate call_for(const PlanRequest& request, Algorithm algorithm, const S
   return call;
 }
 
-Algorithm choose_on(Routes& routes, const PlanRequest& asked,
-                    std::vector<SimulatedAlgorithm>* simulated) {
+Algorithm choose_on(Routes& routes, const PlanRequest& asked) {
   PlanRequest request = asked;
   request.bytes = std::min(asked.bytes, kPlannedBytesMax);
   const PlanDecision decision = choose(request);
@@ -110,10 +143,7 @@ Algorithm choose_on(Routes& routes, const PlanRequest& asked,
     try {
       CallToSimulate call = call_for(request, candidate.algorithm);
       call.messages_max = kPlannedMessagesMax;
-      SimulatedCall told = simulate_call(routes, call);
-      seconds = told.seconds();
-      if (simulated != nullptr && request.bytes == asked.bytes)
-        simulated->push_back({candidate.algorithm, call.slice_bytes, 0, std::move(told), {}});
+      seconds = simulate_call(routes, call).seconds();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::exhausted) throw;
     }
@@ -125,21 +155,19 @@ Algorithm choose_on(Routes& routes, const PlanRequest& asked,
   return best;
 }
 
-std::vector<SimulatedAlgorithm> simulate_algorithms(Routes& routes, const PlanRequest& request,
-                                                    const SimulationWay& way,
-                                                    const std::vector<SimulatedAlgorithm>& known) {
+std::vector<SimulatedAlgorithm> simulate_algorithms(
+    Routes& routes, const PlanRequest& request, const SimulationWay& way,
+    const std::function<void(Algorithm)>& on_begin) {
   std::vector<SimulatedAlgorithm> all;
   for (const Candidate& candidate : choose(request).candidates) {
     if (request.forced != Algorithm::automatic && request.forced != candidate.algorithm) continue;
     if (!candidate.eligible) continue;
     SimulatedAlgorithm& one = all.emplace_back();
-    const auto told = std::ranges::find(known, candidate.algorithm, &SimulatedAlgorithm::algorithm);
-    if (told != known.end() && way == SimulationWay{}) one = *told;
     one.planned_s = 1e-6 * candidate.predicted_us;
-    if (one.call.ranks_run > 0) continue;
     const CallToSimulate call = call_for(request, candidate.algorithm, way);
     one.algorithm = candidate.algorithm;
     one.slice_bytes = call.slice_bytes;
+    if (on_begin) on_begin(one.algorithm);
     try {
       one.call = simulate_call(routes, call);
     } catch (const Error& error) {

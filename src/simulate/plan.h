@@ -2,6 +2,7 @@
 // it is simulated.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,9 @@ namespace ropewalk {
 /// can send.
 PlanRequest request_on(const Network& network, Collective collective, int root, size_t bytes);
 
-/// Whether hosts are alike, in ranks and adapters, and no racks part them: then algorithms need no
+/// Whether one switch joins hosts that are alike, in ranks and adapters: then algorithms need no
 /// more than they know.
-bool are_hosts_alike(const Network& network);
+bool is_uniform(const Network& network);
 
 struct SimulatedAlgorithm {
   Algorithm algorithm = Algorithm::ring;
@@ -30,20 +31,17 @@ struct SimulatedAlgorithm {
 struct SimulationWay {
   bool event_by_event = false;
   bool in_list_order = false;
-
-  bool operator==(const SimulationWay&) const = default;
 };
 
-/// Of all that the planner considers, or the one that `request` forces; fastest first. `known`:
-/// what choose_on has simulated for the same request, which is not simulated again.
+/// Of all that the planner considers, or the one that `request` forces; fastest first. `on_begin`
+/// is told of each before it is simulated.
 std::vector<SimulatedAlgorithm> simulate_algorithms(
     Routes& routes, const PlanRequest& request, const SimulationWay& way = {},
-    const std::vector<SimulatedAlgorithm>& known = {});
+    const std::function<void(Algorithm)>& on_begin = {});
 /// What is best of all that the planner considers, as far as that is known at little expense:
 /// those are simulated that have few messages, and of the others the closed form counts. For
-/// callers that ask about a network, rather than run a call. `simulated`: gets those, in any order.
-Algorithm choose_on(Routes& routes, const PlanRequest& asked,
-                    std::vector<SimulatedAlgorithm>* simulated = nullptr);
+/// callers that ask about a network, rather than run a call.
+Algorithm choose_on(Routes& routes, const PlanRequest& asked);
 /// So many steps, times slices, of an algorithm are few: at most some 20 ms.
 inline constexpr uint64_t kPlannedMessagesMax = 100'000;
 /// To build the schedules of more takes longer than that.

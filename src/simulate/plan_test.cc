@@ -129,7 +129,9 @@ const std::vector<NetworkOfRanks>& all_networks() {
       {"racks:2x4:uplink=4", {8, 16, 32, 64}},
       {"racks:4x2:uplink=2:rate=10gbit", {8, 16, 32, 64}},
       {"racks:2x3:uplink=4", {6, 12, 24, 48, 96}},
-      {"fat-tree:k=4:uplink=2", {16, 32, 64}}};
+      {"fat-tree:k=4:uplink=2", {16, 32, 64}},
+      {"rail:gpus=4", {8, 16, 32, 64}},
+      {"torus:4x4", {16, 32, 64}}};
   return networks;
 }
 
@@ -183,6 +185,45 @@ TEST(PlannersChoice, TakesLittleTimeOfManyRanks) {
   Routes large_routes(large);
   const PlanRequest asked = request_on(large, Collective::all_reduce, 0, 64 << 20);
   EXPECT_EQ(choose_on(large_routes, asked), choose(asked).algorithm);
+}
+
+/// How many times as long as the fastest of `rivals` what is planned takes, by closed forms.
+double distance_by_forms(const char* words, size_t bytes, const std::vector<Algorithm>& rivals) {
+  const Network network = network_of_template(words, 0);
+  Routes routes(network);
+  const PlanRequest request = request_on(network, Collective::all_reduce, 0, bytes);
+  const auto seconds = [&](Algorithm algorithm) {
+    return simulate_call(routes, call_for(request, algorithm)).seconds();
+  };
+  const Algorithm chosen = choose(request).algorithm;
+  double least = seconds(chosen);
+  const double taken = least;
+  for (const Algorithm algorithm : rivals) least = std::min(least, seconds(algorithm));
+  return taken / least;
+}
+
+// A stream goes through one adapter, not through all of its host.
+TEST(PlannersChoice, PricesAStreamAtOneAdapter) {
+  using enum Algorithm;
+  const PlanRequest rail =
+      request_on(network_of_template("rail:hosts=4:gpus=4", 0), Collective::all_reduce, 0, 1 << 20);
+  EXPECT_EQ(rail.cost.adapters, 4);
+  EXPECT_DOUBLE_EQ(rail.cost.inter.s_per_byte, 80e-12);
+  // Ranks without an adapter of their own share those that there are.
+  const PlanRequest half = request_on(network_of_template("rail:hosts=4:gpus=4:ranks=2", 0),
+                                      Collective::all_reduce, 0, 1 << 20);
+  EXPECT_EQ(half.cost.adapters, 2);
+  for (const size_t bytes : {size_t{8} << 20, size_t{256} << 20}) {
+    EXPECT_LE(distance_by_forms("rail:hosts=8:gpus=8", bytes,
+                                {two_level, ring, tree, halving_doubling, recursive_doubling}),
+              1.1)
+        << bytes;
+    EXPECT_LE(distance_by_forms("rail:hosts=64:gpus=8", bytes, {two_level, recursive_doubling}),
+              1.1)
+        << bytes;
+  }
+  EXPECT_LE(distance_by_forms("rail:hosts=512:gpus=8", 256 << 20, {two_level, recursive_doubling}),
+            1.1);
 }
 
 /// Hosts of `per_host` ranks, the last one of what is left, that cost what memory and TCP do.
@@ -252,27 +293,28 @@ TEST(PlannersChoice, CountsNoCollisionsOnDescribedNetworks) {
   EXPECT_EQ(choose(request).algorithm, Algorithm::halving_doubling);
 }
 
-TEST(SimulateAlgorithms, TakesWhatIsKnown) {
+TEST(Plan, OneSwitchWithHostsThatAreAlikeIsUniform) {
+  for (const char* words : {"flat:hosts=4", "flat:hosts=4:ranks=3", "flat:hosts=1:ranks=4"})
+    EXPECT_TRUE(is_uniform(network_of_template(words, 0))) << words;
+  // All first adapters of a rail network are at one switch.
+  for (const char* words :
+       {"rail:hosts=4:gpus=4:uplink=8", "fat-tree:k=4", "racks:2x4", "torus:3x3"})
+    EXPECT_FALSE(is_uniform(network_of_template(words, 0))) << words;
+  Network slow = network_of_template("flat:hosts=4", 0);
+  slow.links[2].s_per_byte *= 2;
+  EXPECT_FALSE(is_uniform(slow));
+}
+
+TEST(SimulateAlgorithms, TellsOfEachBeforeItBegins) {
   const Network network = network_of_template("flat", 8);
   Routes routes(network);
   const PlanRequest request = request_on(network, Collective::all_reduce, 0, 1 << 20);
-  std::vector<SimulatedAlgorithm> known;
-  const Algorithm best = choose_on(routes, request, &known);
-  const auto anew = simulate_algorithms(routes, request);
-  ASSERT_EQ(known.size(), anew.size());
-  EXPECT_EQ(anew.front().algorithm, best);
-  const auto taken = simulate_algorithms(routes, request, {}, known);
-  for (size_t i = 0; i < anew.size(); ++i) {
-    EXPECT_EQ(taken[i].algorithm, anew[i].algorithm);
-    EXPECT_EQ(taken[i].slice_bytes, anew[i].slice_bytes);
-    EXPECT_EQ(taken[i].planned_s, anew[i].planned_s);
-    EXPECT_EQ(taken[i].call, anew[i].call);
-  }
-  for (SimulatedAlgorithm& one : known) one.call.ps = 1;
-  EXPECT_EQ(simulate_algorithms(routes, request, {}, known).back().call.ps, 1);
-  // Simulated in another way.
-  EXPECT_GT(simulate_algorithms(routes, request, {.event_by_event = true}, known).front().call.ps,
-            1);
+  std::set<Algorithm> begun;
+  const auto all = simulate_algorithms(routes, request, {},
+                                       [&](Algorithm algorithm) { begun.insert(algorithm); });
+  EXPECT_EQ(begun.size(), all.size());
+  EXPECT_EQ(all.front().algorithm, choose_on(routes, request));
+  for (const SimulatedAlgorithm& one : all) EXPECT_TRUE(begun.contains(one.algorithm));
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ class LinkClasses {
   bool join(LinkWay way, LinkWay first, uint64_t stamp) {
     const auto a = static_cast<size_t>(way), b = static_cast<size_t>(first);
     const NetworkLink &one = links_[a / 2], &other = links_[b / 2];
-    if (one.s_per_byte != other.s_per_byte || one.latency_s != other.latency_s) return false;
+    if (one.s_per_byte != other.s_per_byte || one.all_latency_s() != other.all_latency_s())
+      return false;
     if (std::exchange(stamp_[a], stamp) == stamp) return false;
     up_[std::max(root(a), root(b))] = static_cast<int32_t>(std::min(root(a), root(b)));
     return true;
@@ -92,13 +93,13 @@ class LinkClasses {
   std::vector<LinkWay> first_, path_;
 };
 
-/// One switch, and all else alike.
-bool is_uniform(const Network& network) {
+/// One switch, an adapter of each host, numbered as they are, and all else alike.
+bool is_star(const Network& network) {
   if (network.switches.size() != 1 || network.links.size() != network.hosts.size()) return false;
   for (size_t i = 0; i < network.hosts.size(); ++i) {
     const NetworkLink &link = network.links[i], &first = network.links[0];
     if (network.hosts[i].ranks != network.hosts[0].ranks || link.ends[0] != static_cast<int>(i) ||
-        link.s_per_byte != first.s_per_byte || link.latency_s != first.latency_s)
+        link.s_per_byte != first.s_per_byte || link.all_latency_s() != first.all_latency_s())
       return false;
   }
   return true;
@@ -144,7 +145,7 @@ RankSymmetry find_symmetry(Routes& routes, const ScheduleKey& key, const Symmetr
   symmetric.kind = symmetry.kind;
   symmetric.ranks = key.ranks;
   const int per_host = network.hosts[0].ranks;
-  if (is_uniform(network)) {
+  if (is_star(network)) {
     symmetric.period = std::lcm(symmetry.unit, per_host);
     const bool is_power = (symmetric.period & (symmetric.period - 1)) == 0;
     if (key.ranks % symmetric.period == 0 && (is_power || symmetry.kind == Symmetry::Kind::shift)) {

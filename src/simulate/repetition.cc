@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "ropewalk/status.h"
+
 namespace ropewalk {
 namespace {
 
@@ -9,6 +11,8 @@ namespace {
 constexpr uint32_t kAhead = 16;
 /// Rounds from one look to the next.
 constexpr uint32_t kLookRounds = 8;
+/// Picoseconds of a repetition, so that two fit into a time beside all that is run.
+constexpr double kSkippedMax = 2e18;
 
 }  // namespace
 
@@ -44,6 +48,9 @@ void Repetition::look_closer(SimulationState& state) {
 
 void Repetition::skip(SimulationState& state) {
   const auto times = static_cast<int64_t>(rounds_.left_out / ((base_ - seen_.base) / kRoundSteps));
+  if (static_cast<double>(times) * static_cast<double>(state.now_ps - seen_.now_ps) > kSkippedMax)
+    throw Error(ErrorCode::exhausted, "simulate", "it takes longer than times can be told",
+                "ask for fewer bytes, or faster links");
   skipped_ps_ += times * (state.now_ps - seen_.now_ps);
   state.messages += static_cast<uint64_t>(times) * (state.messages - seen_.messages);
   for (size_t i = 0; i < state.cpus.size(); ++i)

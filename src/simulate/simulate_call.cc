@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <optional>
 
 #include "engine/program.h"
@@ -16,9 +17,16 @@
 namespace ropewalk {
 namespace {
 
-// Kinds of events. Up to kHopsMax: a message reaches that link of its way.
-constexpr uint8_t kHopsMax = 200, kArrived = 201, kLeft = 202, kWorked = 203, kGranted = 204,
-                  kAnnounced = 205, kConsumed = 206, kCredited = 207;
+static_assert(kSimulatedStepsMax <= kNumberedStepsMax);
+
+/// Whole picoseconds end at 9.2e18. What is added to a time at once is less than the rest.
+constexpr int64_t kPicosecondsMax = 4'000'000'000'000'000'000;
+constexpr double kMessageSecondsMax = 1e6;
+
+[[noreturn]] void refuse_length() {
+  throw Error(ErrorCode::exhausted, "simulate", "it takes longer than times can be told",
+              "ask for fewer bytes, or faster links");
+}
 
 /// How messages of a call travel, from its sizes.
 struct Slicing {
@@ -47,7 +55,7 @@ class Simulator {
     at_.cpus.resize(steps.ranks());
     at_.links.resize(2 * network_.links.size());
     for (const NetworkLink& link : network_.links) {
-      link_latency_ps_.push_back(picoseconds(link.latency_s));
+      link_latency_ps_.push_back(picoseconds(link.all_latency_s()));
       for (const int last : {0, 1}) link_ps_[last].push_back(ps_of(last, link.s_per_byte));
     }
     for (const int last : {0, 1}) {
@@ -71,14 +79,24 @@ class Simulator {
       repetition_.look(at_);
       if (repetition_.has_failed()) return {};
     }
-    assert(std::ranges::all_of(at_.done, [&](uint32_t done) { return done == slicing_.slices; }));
+    check_all_done();
     return finish();
   }
 
  private:
+  void check_all_done() const {
+    for (uint32_t step = 0; step < at_.done.size(); ++step)
+      if (at_.done[step] != slicing_.slices)
+        throw Error(
+            ErrorCode::mismatch, "simulate",
+            fmt::format("step {} of rank {} never ends", in_.local(step), in_.rank_of[step]),
+            "ranks that wait for each other in a circle make no schedule");
+  }
   int64_t ps_of(int last, double s_per_byte) const {
-    return picoseconds(static_cast<double>(slicing_.bytes_of(last == 1 ? slicing_.slices - 1 : 0)) *
-                       s_per_byte);
+    const double seconds =
+        static_cast<double>(slicing_.bytes_of(last == 1 ? slicing_.slices - 1 : 0)) * s_per_byte;
+    if (seconds > kMessageSecondsMax) refuse_length();
+    return picoseconds(seconds);
   }
   int is_last(uint32_t slice) const { return slice + 1 == slicing_.slices ? 1 : 0; }
   const SimulatedStream& stream_of(uint32_t step) const {
@@ -90,11 +108,11 @@ class Simulator {
     return !slicing_.eager && adds(in_.steps[step].op) && stream_of(step).inside;
   }
 
-  void schedule(int64_t ps, uint8_t kind, uint32_t step, uint32_t slice, int64_t tail_ps = 0) {
+  void schedule(int64_t ps, EventKind kind, uint32_t step, uint32_t slice, uint32_t hop = 0,
+                int64_t tail_ps = 0) {
+    if (ps > kPicosecondsMax) refuse_length();
     const uint64_t generation = ps > at_.now_ps ? 0 : std::min(generation_ + 1, kGenerationMax);
-    const uint64_t key = generation << kGenerationShift | uint64_t{kind} << kKindShift |
-                         uint64_t{in_.class_of[in_.rank_of[step]]} << kClassShift | in_.local(step);
-    at_.push({ps, key, tail_ps, slice, step});
+    at_.push({ps, event_key(generation, kind, hop, in_.alike(step)), tail_ps, slice, step});
   }
   /// When the CPU of the step's rank has done so much more.
   int64_t work(uint32_t step, int64_t ps) {
@@ -105,33 +123,35 @@ class Simulator {
   }
 
   void happen(const SimulatedEvent& event) {
-    const auto kind = static_cast<uint8_t>(event.key >> kKindShift);
+    using enum EventKind;
     const uint32_t number = in_.steps[event.step].stream;
     StreamState& stream = at_.streams[number];
-    if (kind <= kHopsMax) return hop(event, kind);
-    switch (kind) {
-      case kArrived:
+    switch (kind_of(event.key)) {
+      case hop:
+        reach_link(event, hop_of(event.key));
+        return;
+      case arrived:
         ++(slicing_.eager ? stream.unread : stream.arrived);
         break;
-      case kAnnounced:
+      case announced:
         ++stream.unread;
         break;
-      case kGranted:
+      case granted:
         ++stream.grants_open;
         break;
-      case kCredited:
+      case credited:
         stream.unread -= kCreditBatch;
         break;
-      case kConsumed:
+      case consumed:
         if (is_exposed(event.step))
           finish_slice(event.step);
         else
           --stream.window_used;
         break;
-      case kWorked:
-        worked(event.step, event.slice);
+      case worked:
+        end_work(event.step, event.slice);
         return;
-      default:  // kLeft
+      case left:
         finish_slice(event.step);
         return;
     }
@@ -139,14 +159,14 @@ class Simulator {
   }
 
   /// A message is at link `hop` of its way; at hop 0 it has been posted.
-  void hop(const SimulatedEvent& event, uint8_t hop) {
+  void reach_link(const SimulatedEvent& event, uint32_t hop) {
     const uint32_t step = event.step;
     const SimulatedStream& stream = stream_of(step);
     const uint32_t partner = in_.steps[step].partner;
     if (stream.inside) {
       if (!is_exposed(step)) finish_slice(step);
       told(step, event.slice, at_.now_ps, at_.now_ps + stream.latency_ps);
-      return schedule(at_.now_ps + stream.latency_ps, kArrived, partner, event.slice);
+      return schedule(at_.now_ps + stream.latency_ps, EventKind::arrived, partner, event.slice);
     }
     const auto way = static_cast<size_t>(in_.paths[stream.path_first + hop]);
     const int64_t busy_ps = link_ps_[is_last(event.slice)][way / 2];
@@ -161,22 +181,21 @@ class Simulator {
       if (slicing_.eager)
         finish_slice(step);
       else
-        schedule(link.free_ps, kLeft, step, event.slice);
+        schedule(link.free_ps, EventKind::left, step, event.slice);
     }
     const int64_t tail_ps = std::max(link.free_ps, event.tail_ps) + latency_ps;
     if (hop + 1u < stream.path_count)
-      return schedule(begin + latency_ps, static_cast<uint8_t>(hop + 1), step, event.slice,
-                      tail_ps);
+      return schedule(begin + latency_ps, EventKind::hop, step, event.slice, hop + 1, tail_ps);
     told(step, event.slice, at_.now_ps, tail_ps);
-    schedule(tail_ps, kArrived, partner, event.slice);
+    schedule(tail_ps, EventKind::arrived, partner, event.slice);
   }
 
   void told(uint32_t step, uint32_t slice, int64_t posted_ps, int64_t arrived_ps) {
     ++at_.messages;
     if (!call_.on_message) return;
     const SimulatedStream& stream = stream_of(step);
-    call_.on_message({static_cast<int>(stream.rank), stream.peer, in_.steps[step].block,
-                      static_cast<double>(slicing_.bytes_of(slice)),
+    call_.on_message({static_cast<int>(stream.rank), stream.peer, stream.lane,
+                      in_.steps[step].block, static_cast<double>(slicing_.bytes_of(slice)),
                       1e-12 * static_cast<double>(posted_ps),
                       1e-12 * static_cast<double>(arrived_ps), adds(in_.steps[step].op)});
   }
@@ -213,19 +232,19 @@ class Simulator {
     for (uint32_t a = in_.after_first[step]; a < in_.after_first[step + 1]; ++a)
       pending_.push_back(in_.after[a]);
   }
-  void worked(uint32_t step, uint32_t slice) {
+  void end_work(uint32_t step, uint32_t slice) {
     const SimulatedStep& at = in_.steps[step];
     if (at.op == StepOp::recv_reduce && !slicing_.eager)
-      schedule(at_.now_ps + stream_of(step).latency_ps, kConsumed, at.partner, slice);
+      schedule(at_.now_ps + stream_of(step).latency_ps, EventKind::consumed, at.partner, slice);
     finish_slice(step);
   }
-  /// Keeps the CPU, then `worked`.
+  /// Keeps the CPU, then `end_work`.
   void work_on(uint32_t step, uint32_t slice, int64_t ps) {
     const int64_t end = work(step, ps);
     if (end == at_.now_ps)
-      worked(step, slice);
+      end_work(step, slice);
     else
-      schedule(end, kWorked, step, slice);
+      schedule(end, EventKind::worked, step, slice);
   }
 
   void advance_local(uint32_t step) {
@@ -240,10 +259,10 @@ class Simulator {
     int64_t ps = picoseconds(network_.between.overhead_s) + copy_ps_[last];
     if (stream_of(step).inside)
       ps = picoseconds(network_.within.overhead_s) + (is_exposed(step) ? 0 : store_ps_[last]);
-    schedule(work(step, ps), 0, step, slice);
+    schedule(work(step, ps), EventKind::hop, step, slice);
   }
   /// An announcement or a grant.
-  void tell(uint32_t step, uint8_t kind) {
+  void tell(uint32_t step, EventKind kind) {
     const SimulatedStream& stream = stream_of(step);
     const LinkCost& cost = stream.inside ? network_.within : network_.between;
     schedule(work(step, picoseconds(cost.overhead_s)) + stream.latency_ps, kind,
@@ -263,7 +282,7 @@ class Simulator {
           post(step, 0);
           continue;
         }
-        tell(step, kAnnounced);
+        tell(step, EventKind::announced);
         stream.announced = true;
       }
       if (!send_slices(step, stream)) return;
@@ -315,13 +334,14 @@ class Simulator {
       const bool direct = !adds(in_.steps[step].op);
       if (direct && !is_ready(step, slicing_.slices - 1, in_.deps.grants_end[step])) return;
       ++stream.grants_open;
-      tell(step, kGranted);
+      tell(step, EventKind::granted);
     }
   }
   void give_credit(uint32_t step, StreamState& stream) {
     if (++stream.owed < kCreditBatch) return;
     stream.owed = 0;
-    schedule(at_.now_ps + stream_of(step).latency_ps, kCredited, in_.steps[step].partner, 0);
+    schedule(at_.now_ps + stream_of(step).latency_ps, EventKind::credited, in_.steps[step].partner,
+             0);
   }
   bool take_slices(uint32_t step, StreamState& stream) {
     const bool direct = !adds(in_.steps[step].op);
@@ -404,9 +424,14 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
   StepsWanted wanted{in_list_order,
                      std::min(kSimulatedStepsMax, call.messages_max / slicing.slices),
                      kRoundsFirst};
-  for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
-    const SimulatedSteps steps = steps_of(routes, call, wanted);
-    if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
+  try {
+    for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
+      const SimulatedSteps steps = steps_of(routes, call, wanted);
+      if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
+    }
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::exhausted, "simulate", "there is not enough memory",
+                "simulate fewer ranks");
   }
 }
 

@@ -26,7 +26,7 @@ namespace ropewalk {
 /// A slice, or a short message, whose first byte leaves its sender.
 struct SimulatedMessage {
   int from, to;
-  int block;
+  int lane, block;
   double bytes;
   double posted_s, arrived_s;  // arrived: its last byte
   bool added;                  // to what the receiver has; else stored

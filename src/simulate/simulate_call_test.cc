@@ -6,7 +6,6 @@
 
 #include "ropewalk/status.h"
 #include "simulate/plan.h"
-#include "simulate/training_step.h"
 
 namespace ropewalk {
 namespace {
@@ -123,30 +122,56 @@ TEST(SimulateCall, TensOfThousandsOfRanks) {
   EXPECT_GT(ring.seconds(), least_seconds(network, Collective::all_reduce, 0, size_t{1} << 30));
 }
 
+// A hop beyond the 200th was taken for an arrival.
+TEST(SimulateCall, WaysMayHaveHundredsOfLinks) {
+  const Network network = network_of_template("torus:512", 0);
+  const size_t bytes = 64 << 10;
+  const SimulatedCall tree = simulated(network, Collective::broadcast, Algorithm::tree, bytes);
+  EXPECT_EQ(tree.messages, 2u * 511);
+  EXPECT_GE(tree.seconds(), least_seconds(network, Collective::broadcast, 0, bytes));
+  const SimulatedCall gathered = simulated(network, Collective::gather, Algorithm::direct, bytes);
+  EXPECT_EQ(gathered.messages, 511u);
+  EXPECT_GE(gathered.seconds(), least_seconds(network, Collective::gather, 0, bytes));
+}
+
+// The number of a rank beyond the 262,144th ran over into the kind of its events.
+TEST(SimulateCall, RunsHalfAMillionRanksOneByOne) {
+  const Network network = network_of_template("flat:hosts=131072:ranks=4", 0);
+  const SimulatedCall call = simulated(network, Collective::broadcast, Algorithm::tree, 8);
+  EXPECT_EQ(call.ranks_run, 1 << 19);
+  EXPECT_EQ(call.messages, 2u * ((1 << 19) - 1));
+  EXPECT_GE(call.seconds(), least_seconds(network, Collective::broadcast, 0, 8));
+}
+
+TEST(SimulateCall, RefusesRanksThatWaitForEachOther) {
+  const Network network = network_of_template("flat", 2);
+  std::vector<Schedule> schedules;
+  for (const int rank : {0, 1}) {
+    Schedule& one = schedules.emplace_back();
+    one.ranks = 2;
+    one.rank = rank;
+    one.blocks = 1;
+    one.steps = {{StepOp::recv_copy, 0, 1 - rank, 0}, {StepOp::send_copy, 0, 1 - rank, 0}};
+  }
+  Routes routes(network);
+  const CallToSimulate call{.key = {Collective::all_reduce, Algorithm::synthesized, 2, 0, {}},
+                            .bytes = 8,
+                            .schedules = &schedules};
+  EXPECT_THROW(simulate_call(routes, call), Error);
+}
+
+// Times ran over to negative ones.
+TEST(SimulateCall, RefusesWhatTakesTooLong) {
+  const Network slow = network_of_template("flat:rate=1kbit", 4);
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree})
+    EXPECT_THROW(simulated(slow, Collective::all_reduce, algorithm, size_t{1} << 40), Error);
+  const Network ring = network_of_template("flat:latency=1000s", 8192);
+  EXPECT_THROW(simulated(ring, Collective::all_reduce, Algorithm::ring, 8192 * 8), Error);
+}
+
 TEST(SimulateCall, RefusesWhatWouldNotFit) {
   const Network network = network_of_template("racks:64x64", 4096);
   EXPECT_THROW(simulated(network, Collective::broadcast, Algorithm::ring, size_t{1} << 40), Error);
-}
-
-TEST(TrainingStep, WhatFitsBesideTheBackwardPassIsNotExposed) {
-  const Network network = network_of_template("flat", 8);
-  Routes routes(network);
-  const TrainingModel model = parse_training_model(
-      R"({"backward_ms": 100, "buckets": [{"ready_ms": 100, "bytes": 1000000},
-                                          {"ready_ms": 20, "bytes": 25000000}]})");
-  EXPECT_EQ(model.buckets[0].bytes, 25'000'000u);
-  const TrainingStep step = simulate_step(routes, model);
-  EXPECT_GT(step.exposed_s, 0);
-  EXPECT_LT(step.exposed_s, step.communicating_s / 2);
-  EXPECT_DOUBLE_EQ(step.seconds, 0.1 + step.exposed_s);
-}
-
-TEST(TrainingStep, ModelsThatMakeNoSenseAreRefused) {
-  for (const char* text : {"", "{}", R"({"backward_ms": 1})", R"({"backward_ms": 1, "buckets": 2})",
-                           R"({"backward_ms": 1, "buckets": [{"ready_ms": 2, "bytes": 8}]})",
-                           R"({"backward_ms": 1, "buckets": [{"ready_ms": 1}]})",
-                           R"({"backward_ms": 1, "buckets": [], "colour": 3})"})
-    EXPECT_THROW(parse_training_model(text), Error) << text;
 }
 
 }  // namespace

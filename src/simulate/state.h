@@ -14,7 +14,7 @@ namespace ropewalk {
 /// events of it that touch one thing have equal keys.
 struct SimulatedEvent {
   int64_t ps;
-  uint64_t key;     // generation, kind, class of the rank, number of the step in it
+  uint64_t key;     // as event_key makes it
   int64_t tail_ps;  // of a hop: when the last byte is there, at the earliest
   uint32_t slice;
   uint32_t step;
@@ -25,8 +25,35 @@ struct SimulatedEvent {
     return slice != other.slice ? slice > other.slice : step > other.step;
   }
 };
-inline constexpr int kGenerationShift = 52, kKindShift = 44, kClassShift = 26;
-inline constexpr uint64_t kGenerationMax = 0xfff;
+/// In the order in which those of one time and generation run.
+enum class EventKind : uint8_t {
+  hop,  // a message reaches a link of its way
+  arrived,
+  left,
+  worked,
+  granted,
+  announced,
+  consumed,
+  credited,
+};
+
+// Bits of a key, from the highest: 12 of the generation, 3 of the kind, 21 of the hop, 28 of the
+// step, which ranks that are alike number alike.
+inline constexpr int kGenerationShift = 52, kKindShift = 49, kHopShift = 28;
+inline constexpr uint64_t kGenerationMax = 0xfff,
+                          kHopsMax = uint64_t{1} << (kKindShift - kHopShift),
+                          kNumberedStepsMax = uint64_t{1} << kHopShift;
+
+inline uint64_t event_key(uint64_t generation, EventKind kind, uint32_t hop, uint32_t step) {
+  return generation << kGenerationShift | static_cast<uint64_t>(kind) << kKindShift |
+         uint64_t{hop} << kHopShift | step;
+}
+inline EventKind kind_of(uint64_t key) {
+  return static_cast<EventKind>(key >> kKindShift & 7);
+}
+inline uint32_t hop_of(uint64_t key) {
+  return static_cast<uint32_t>(key >> kHopShift & (kHopsMax - 1));
+}
 
 struct StreamState {
   uint32_t head = 0;         // first step not yet issued (sending) or finished (receiving)

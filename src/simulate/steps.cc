@@ -10,6 +10,7 @@
 
 #include "ropewalk/status.h"
 #include "simulate/picoseconds.h"
+#include "simulate/state.h"
 
 namespace ropewalk {
 namespace {
@@ -211,11 +212,15 @@ class StepsBuilder {
       const int from = stream.sending ? rank : stream.peer,
                 to = stream.sending ? stream.peer : rank;
       routes_.find(from, to, path);
+      if (path.size() > kHopsMax)
+        throw Error(ErrorCode::exhausted, "simulate",
+                    fmt::format("a way of {} links is too long", path.size()));
       stream.inside = path.empty();
       stream.latency_ps =
           picoseconds(stream.inside ? network.within.latency_s : network.between.latency_s);
       for (const LinkWay way : path)
-        stream.latency_ps += picoseconds(network.links[static_cast<size_t>(way / 2)].latency_s);
+        stream.latency_ps +=
+            picoseconds(network.links[static_cast<size_t>(way / 2)].all_latency_s());
       if (!stream.sending) continue;
       stream.path_first = static_cast<uint32_t>(out_.paths.size());
       stream.path_count = static_cast<uint32_t>(path.size());

@@ -34,7 +34,7 @@ struct SimulatedStep {
 struct SimulatedSteps {
   uint64_t ranks_each = 1;           // for how many ranks each stands
   std::vector<uint32_t> step_first;  // by rank; and the end
-  std::vector<uint32_t> class_of;    // by rank: equal for those that behave alike
+  std::vector<uint32_t> class_of;    // by rank: the first of those that behave alike
   std::vector<SimulatedStep> steps;
   std::vector<SimulatedStream> streams;
   std::vector<uint32_t> in_streams;  // steps
@@ -47,6 +47,11 @@ struct SimulatedSteps {
 
   uint32_t ranks() const { return static_cast<uint32_t>(class_of.size()); }
   uint32_t local(uint32_t step) const { return step - step_first[rank_of[step]]; }
+  /// The same step of the first rank that behaves alike.
+  uint32_t alike(uint32_t step) const {
+    const uint32_t rank = rank_of[step];
+    return step - step_first[rank] + step_first[class_of[rank]];
+  }
 };
 
 struct StepsWanted {

@@ -76,9 +76,11 @@ SimulatedSynthesis simulate_synthesized(Routes& routes, const PlanRequest& reque
   const MonotonicClock clock;
   const int64_t begin_ns = clock.now_ns();
   try {
-    const Forest forest = make_forest(routes, request.collective, request.root);
+    Forest forest = make_forest(routes, request.collective, request.root);
     simulated.made =
         write_schedules(forest, chunks_for(request, forest), chunks_ahead_for(request, forest));
+    simulated.trees = forest.spread.blocks;
+    simulated.tree_messages = std::move(forest.spread.messages);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::exhausted && error.code() != ErrorCode::unavailable) throw;
     simulated.why_not = error.failure().reason;

@@ -16,7 +16,9 @@ inline bool synthesizes_by_default(const Network& network) {
 
 struct SimulatedSynthesis {
   Synthesized made;
-  double made_s = 0;  // that it took to make them, and to prove them
+  std::vector<TreeMessage> tree_messages = {};  // of its forest, once: as they go outwards
+  int trees = 0;                                // in it, each of an equal part of the vector
+  double made_s = 0;                            // that it took to make them, and to prove them
   size_t slice_bytes = 0;
   SimulatedCall call;
   std::string why_not;  // they were not made, or not simulated; empty: they were

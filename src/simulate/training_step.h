@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
-#include "simulate/plan.h"
+#include "network/network.h"
+#include "schedule/schedule.h"
 
 namespace ropewalk {
 
@@ -21,11 +23,19 @@ struct TrainingModel {
 TrainingModel parse_training_model(std::string_view text);
 
 struct TrainingStep {
+  struct Call {
+    Algorithm algorithm = Algorithm::ring;
+    double seconds = 0;
+    bool is_simulated = false;  // else it is too long for that, and its closed form counts
+  };
   double seconds = 0;    // of the backward pass and what is left to send after it
   double exposed_s = 0;  // what is left
   double communicating_s = 0;
-  std::vector<Algorithm> algorithms;  // of each bucket: the planner's
+  std::vector<Call> calls;  // of each bucket
 };
-TrainingStep simulate_step(Routes& routes, const TrainingModel& model);
+/// Each bucket by what a job there would choose, which may be a schedule that is made for the
+/// network, or by `forced`. Throws Error where that cannot be.
+TrainingStep simulate_step(const Network& network, const TrainingModel& model,
+                           Algorithm forced = Algorithm::automatic);
 
 }  // namespace ropewalk

@@ -73,7 +73,7 @@ Fabric fabric_of(const Network& network, int alone, bool separate) {
       const auto host = static_cast<size_t>(link.ends[side]);
       if (adapters[host]++ >= used[host]) is_used[i] = false;
       kinds[host].push_back(
-          {static_cast<double>(link.ends[1 - side]), link.s_per_byte, link.latency_s});
+          {static_cast<double>(link.ends[1 - side]), link.s_per_byte, link.all_latency_s()});
     }
   Fabric fabric;
   fabric.switches = static_cast<int>(network.switches.size());

@@ -154,7 +154,7 @@ class Spreader {
     double latency_s = network_.between.latency_s;
     for (const LinkWay way : path_) {
       ++out_.busy[static_cast<size_t>(way)];
-      latency_s += network_.links[static_cast<size_t>(way / 2)].latency_s;
+      latency_s += network_.links[static_cast<size_t>(way / 2)].all_latency_s();
     }
     out_.latency_s = std::max(out_.latency_s, latency_s);
   }

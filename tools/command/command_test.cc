@@ -122,53 +122,6 @@ TEST(Command, SizesTakeEveryUsualUnit) {
   EXPECT_THAT(run("explain all_reduce --bytes 1.5MB --json").out, HasSubstr("\"bytes\":1572864,"));
 }
 
-TEST(Command, SimulateTellsOfEveryAlgorithm) {
-  const Outcome outcome =
-      run("simulate all_reduce --network racks:2x4:uplink=4 --bytes 8M --faults 3 --json");
-  EXPECT_EQ(outcome.status, 0);
-  const auto json = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(json["ranks"], 7);
-  double before = json["lower_bound_us"];
-  std::vector<std::string> names;
-  for (const auto& one : json["algorithms"]) {
-    EXPECT_GE(one["predicted_us"], before);
-    before = one["predicted_us"];
-    names.push_back(one["algorithm"]);
-  }
-  EXPECT_THAT(names, testing::IsSupersetOf({"ring", "tree", "racks", "recursive_doubling"}));
-  EXPECT_THAT(names, testing::Contains(json["planned"].get<std::string>()));
-  if (!json.contains("synthesized")) GTEST_SKIP() << "without Boost.Graph";
-  EXPECT_GE(json["synthesized"]["predicted_us"], json["lower_bound_us"]);
-  EXPECT_GE(json["synthesized"]["busiest_link_us"], json["synthesized"]["links_least_us"]);
-}
-
-TEST(Command, SimulateMakesSchedulesWhereAskedTo) {
-  const std::string words = "simulate --algorithm synthesized --bytes 8M --json --network ";
-  const auto json_of = [&words](const std::string& more, int status) {
-    const Outcome outcome = run(words + more);
-    EXPECT_EQ(outcome.status, status) << more;
-    return nlohmann::json::parse(outcome.out);
-  };
-  const auto refused = json_of("flat:hosts=1 -n 4 all_reduce", 1);
-  EXPECT_TRUE(refused["algorithms"].empty());
-  const std::string why = refused["synthesized"]["why_not"];
-  if (why.find("Boost") != why.npos) GTEST_SKIP() << why;
-  const auto made = json_of("racks:2x4:uplink=16 all_reduce", 0);
-  EXPECT_TRUE(made["algorithms"].empty());
-  EXPECT_GT(made["synthesized"]["trees"], 0);
-}
-
-TEST(Command, SimulateReadsTheNetworkThatItPrints) {
-  const std::string file = testing::TempDir() + "network.json";
-  const std::string words = "simulate all_gather --bytes 1M --network ";
-  EXPECT_EQ(run(words + "rail:hosts=2:gpus=4 --print-network > " + file).status, 0);
-  const auto fastest = [](const Outcome& outcome) {
-    return nlohmann::json::parse(outcome.out)["algorithms"][0];
-  };
-  EXPECT_EQ(fastest(run(words + file + " --json")),
-            fastest(run(words + "rail:hosts=2:gpus=4 --json")));
-}
-
 TEST(Command, RdmaIsVerbs) {
   const Outcome outcome = run("explain all_reduce --bytes 1M --transport rdma --assume --json");
   EXPECT_THAT(outcome.out, HasSubstr("verbs between all ranks"));

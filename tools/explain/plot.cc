@@ -75,7 +75,7 @@ Network explained_network(const Explanation& explanation) {
   int number = 0;
   for (const auto& [host, rack] : rack_of_host)
     network.links.push_back({.ends = {number++, network.host_count() + switches[rack]},
-                             .s_per_byte = request.cost.inter.s_per_byte});
+                             .s_per_byte = request.cost.inter.s_per_byte / request.cost.adapters});
   if (switches.size() < 2) return network;
   network.switches.push_back("core");
   for (const auto& [rack, at] : switches)

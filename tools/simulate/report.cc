@@ -20,17 +20,19 @@ double us_of(int64_t ps) {
   return 1e-6 * static_cast<double>(ps);
 }
 
-std::string row_of(const Simulated& simulated, const SimulatedCall& call, const std::string& name,
+std::string row_of(const Simulated& simulated, const SimulatedCall& call, Algorithm algorithm,
                    const std::string& planned) {
-  return fmt::format("{:<20} {:>10} {:>8.2f} {:>10} {:>14} {:>9}\n", name,
-                     time_text(us_of(call.ps)), call.seconds() / simulated.least_s, planned,
-                     call.messages, call.ranks_run);
+  const std::string_view star = simulated.best == algorithm ? " *" : "";
+  const std::string of_bound =
+      simulated.least_s > 0 ? fmt::format("{:.2f}", call.seconds() / simulated.least_s) : "-";
+  return fmt::format("{:<20} {:>10} {:>8} {:>10} {:>14} {:>9}\n",
+                     fmt::format("{}{}", ropewalk::name_of(algorithm), star),
+                     time_text(us_of(call.ps)), of_bound, planned, call.messages, call.ranks_run);
 }
 std::string row_of(const Simulated& simulated, const SimulatedAlgorithm& one) {
-  const bool is_planned = one.algorithm == simulated.planned;
-  std::string name = fmt::format("{}{}", ropewalk::name_of(one.algorithm), is_planned ? " *" : "");
-  if (!one.why_not.empty()) return fmt::format("{:<20} {}\n", name, one.why_not);
-  return row_of(simulated, one.call, name, time_text(1e6 * one.planned_s));
+  if (!one.why_not.empty())
+    return fmt::format("{:<20} {}\n", ropewalk::name_of(one.algorithm), one.why_not);
+  return row_of(simulated, one.call, one.algorithm, time_text(1e6 * one.planned_s));
 }
 
 /// Fastest first.
@@ -41,7 +43,7 @@ std::string rows_of(const Simulated& simulated) {
   bool is_due = simulated.synthesized && text.empty();
   const auto synthesized = [&] {
     is_due = false;
-    return row_of(simulated, simulated.synthesized->call, std::string(kMadeName), "");
+    return row_of(simulated, simulated.synthesized->call, Algorithm::synthesized, "");
   };
   std::string rows;
   for (const SimulatedAlgorithm& one : simulated.algorithms) {
@@ -96,8 +98,7 @@ void fill_json(const Network& network, const SimulatedCall& call, const std::str
   json["events"] = call.events;
   json["ranks_run"] = call.ranks_run;
   json["links"] = Json::array();
-  for (size_t i = 0; i < std::min(kLinksShown, call.links.size()); ++i) {
-    const LinkLoad& load = call.links[i];
+  for (const LinkLoad& load : call.links) {
     json["links"].push_back({{"way", link_text(network, load.way)},
                              {"busy_us", rounded(1e6 * load.busy_s, 1e3)},
                              {"bytes", load.bytes}});
@@ -132,6 +133,29 @@ Json json_of(const Network& network, const SimulatedSynthesis& one, size_t bytes
   return json;
 }
 
+struct MadeTree {
+  int root = 0;
+  std::vector<std::pair<int, int>> edges;
+};
+
+/// By block of the forest.
+std::vector<MadeTree> trees_of(const SimulatedSynthesis& one) {
+  std::vector<MadeTree> trees(static_cast<size_t>(one.trees));
+  for (const TreeMessage& message : one.tree_messages) {
+    MadeTree& tree = trees[static_cast<size_t>(message.block)];
+    if (tree.edges.empty()) tree.root = message.from;
+    tree.edges.emplace_back(message.from, message.to);
+  }
+  return trees;
+}
+
+Json forest_json(const SimulatedSynthesis& one) {
+  Json forest = Json::array();
+  for (const MadeTree& tree : trees_of(one))
+    forest.push_back({{"root", tree.root}, {"share", 1.0 / one.trees}, {"edges", tree.edges}});
+  return forest;
+}
+
 }  // namespace
 
 std::string simulated_text(const Network& network, const SimulateOptions& options,
@@ -143,7 +167,8 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
   text += fmt::format("lower bound {}\n\n", time_text(1e6 * simulated.least_s));
   text += fmt::format("{:<20} {:>10} {:>8} {:>10} {:>14} {:>9}\n", "algorithm", "predicted",
                       "of bound", "planner's", "messages", "ranks run");
-  text += rows_of(simulated) + "* what to choose here\n";
+  text += rows_of(simulated);
+  if (simulated.best) text += "* what to choose here\n";
   const auto& synthesized = simulated.synthesized;
   if (simulated.synthesized_is_fastest()) {
     text += "\n" + detail_of(network, synthesized->call, kMadeName, synthesized->slice_bytes);
@@ -152,7 +177,8 @@ std::string simulated_text(const Network& network, const SimulateOptions& option
     text += "\n" + detail_of(network, fastest.call, ropewalk::name_of(fastest.algorithm),
                              fastest.slice_bytes);
   }
-  return text + (synthesized ? made_text(network, *synthesized) : "");
+  if (synthesized) text += made_text(network, *synthesized);
+  return text + (options.trees && synthesized ? trees_text(*synthesized) : "");
 }
 
 std::string simulated_json(const Network& network, const SimulateOptions& options,
@@ -165,12 +191,14 @@ std::string simulated_json(const Network& network, const SimulateOptions& option
   json["network"] = options.network_words;
   if (!simulated.faults.empty()) json["faults"] = simulated.faults;
   json["lower_bound_us"] = rounded(1e6 * simulated.least_s, 1e3);
-  json["planned"] = ropewalk::name_of(simulated.planned);
+  if (simulated.best) json["planned"] = ropewalk::name_of(*simulated.best);
   json["algorithms"] = Json::array();
   for (const SimulatedAlgorithm& one : simulated.algorithms)
     json["algorithms"].push_back(json_of(network, one));
-  if (simulated.synthesized)
+  if (simulated.synthesized) {
     json[kMadeName] = json_of(network, *simulated.synthesized, options.bytes);
+    if (options.trees) json[kMadeName]["forest"] = forest_json(*simulated.synthesized);
+  }
   return json.dump() + "\n";
 }
 
@@ -185,6 +213,16 @@ std::string synthesis_json(const Network& network, const SimulatedSynthesis& one
   return json_of(network, one, bytes).dump();
 }
 
+std::string trees_text(const SimulatedSynthesis& one) {
+  std::string text;
+  for (const MadeTree& tree : trees_of(one)) {
+    text += fmt::format("  tree    of rank {}, 1/{} of the vector:", tree.root, one.trees);
+    for (const auto& [from, to] : tree.edges) text += fmt::format(" {}>{}", from, to);
+    text += "\n";
+  }
+  return text;
+}
+
 std::string step_text(const TrainingModel& model, const TrainingStep& step) {
   std::string text = fmt::format(
       "backward pass {}, {} buckets\nstep          {}\ncommunication {}, of which {} is exposed\n",
@@ -192,8 +230,10 @@ std::string step_text(const TrainingModel& model, const TrainingStep& step) {
       time_text(1e6 * step.communicating_s), time_text(1e6 * step.exposed_s));
   for (size_t i = 0; i < model.buckets.size(); ++i)
     text += fmt::format(
-        "  bucket {:<4} {:>10} ready after {:>8}, {}\n", i, bytes_text(model.buckets[i].bytes),
-        time_text(1e6 * model.buckets[i].ready_s), ropewalk::name_of(step.algorithms[i]));
+        "  bucket {:<4} {:>10} ready after {:>8}, {}, {}{}\n", i,
+        bytes_text(model.buckets[i].bytes), time_text(1e6 * model.buckets[i].ready_s),
+        ropewalk::name_of(step.calls[i].algorithm), time_text(1e6 * step.calls[i].seconds),
+        step.calls[i].is_simulated ? "" : " by its closed form: it is too long to be simulated");
   return text;
 }
 
@@ -203,8 +243,11 @@ std::string step_json(const TrainingModel& model, const TrainingStep& step) {
             {"communication_us", rounded(1e6 * step.communicating_s, 1e3)},
             {"exposed_us", rounded(1e6 * step.exposed_s, 1e3)}};
   json["algorithms"] = Json::array();
-  for (const Algorithm algorithm : step.algorithms)
-    json["algorithms"].push_back(ropewalk::name_of(algorithm));
+  json["calls_us"] = Json::array();
+  for (const TrainingStep::Call& call : step.calls) {
+    json["algorithms"].push_back(ropewalk::name_of(call.algorithm));
+    json["calls_us"].push_back(rounded(1e6 * call.seconds, 1e3));
+  }
   return json.dump() + "\n";
 }
 

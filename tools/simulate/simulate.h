@@ -1,6 +1,8 @@
 // What `ropewalk simulate` finds out, and how it is told.
 #pragma once
 
+#include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,14 +20,19 @@ struct SimulateOptions {
   int root = 0;
   Algorithm algorithm = Algorithm::automatic;
   SimulationWay way;
-  std::string trace;          // file; empty: none
   std::vector<size_t> sizes;  // that are drawn, ascending; `bytes` is one of them
+  bool trees = false;         // are told of schedules that are made
+  /// Told, before it takes time, of what begins: "ring of 8 MiB".
+  std::function<void(const std::string&)> on_begin = {};
 };
 
 struct Simulated {
   std::string faults;  // empty: none
   double least_s = 0;
-  Algorithm planned = Algorithm::ring;
+  /// What to choose: the fastest that was simulated, one that is made for the network only where it
+  /// gains enough (kSynthesisGainMin). Nothing where one was asked for, or nothing could be
+  /// simulated.
+  std::optional<Algorithm> best;
   std::vector<SimulatedAlgorithm> algorithms;  // fastest first
   std::optional<SimulatedSynthesis> synthesized;
 
@@ -34,8 +41,21 @@ struct Simulated {
 };
 /// Throws Error.
 Simulated simulate_all(Routes& routes, const SimulateOptions& options);
-/// Writes the messages of the fastest algorithm, a line for each: times in us, ranks, bytes.
-void write_trace(Routes& routes, const SimulateOptions& options, const Simulated& simulated);
+/// More than that is not worth simulating, and would not fit the simulator's clock.
+inline constexpr double kSimulatedSecondsMax = 1e6;
+
+/// A file for the messages of the fastest algorithm, a line for each.
+class TraceFile {
+ public:
+  /// Throws Error(invalid_argument) where it cannot be written.
+  explicit TraceFile(std::string path);
+  /// Simulates it again. Nothing where nothing could be simulated. Throws Error.
+  void write(Routes& routes, const SimulateOptions& options, const Simulated& simulated);
+
+ private:
+  const std::string path_;
+  std::ofstream file_;
+};
 /// The fastest, as simulate_all has it: it refers to `simulated`. Requires has_any.
 CallToSimulate fastest_call(Routes& routes, const SimulateOptions& options,
                             const Simulated& simulated);
@@ -52,6 +72,8 @@ std::string simulated_json(const Network& network, const SimulateOptions& option
 /// was.
 std::string synthesis_text(const Network& network, const SimulatedSynthesis& one, size_t bytes);
 std::string synthesis_json(const Network& network, const SimulatedSynthesis& one, size_t bytes);
+/// A line for each tree: its root, its part of the vector, its edges, outwards.
+std::string trees_text(const SimulatedSynthesis& one);
 std::string step_text(const TrainingModel& model, const TrainingStep& step);
 std::string step_json(const TrainingModel& model, const TrainingStep& step);
 

@@ -1,9 +1,12 @@
 // ropewalk simulate: what collectives would take on a network that is described.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -45,7 +48,8 @@ struct SimulateFlags {
   std::string collective, bytes, network = "flat", algorithm = "auto", trace, step, faults;
   PictureFlags picture;
   int ranks = 0, root = 0;
-  bool event_by_event = false, list_order = false, print_network = false, json = false;
+  bool event_by_event = false, list_order = false, print_network = false, trees = false,
+       json = false;
 };
 
 [[noreturn]] void refuse_simulation(const std::string& why, const std::string& advice) {
@@ -64,7 +68,7 @@ SimulateOptions simulate_options_of(const SimulateFlags& flags, int ranks) {
   options.network_words = flags.network;
   options.root = flags.root;
   options.way = {flags.event_by_event, flags.list_order};
-  options.trace = flags.trace;
+  options.trees = flags.trees;
   options.algorithm = *algorithm_named(flags.algorithm);
   check_algorithm("simulate", *bench_kind_named(flags.collective), options.algorithm);
   const auto bytes = parse_size(options.collective == Collective::barrier ? "1" : flags.bytes);
@@ -91,6 +95,67 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
+/// On a terminal: what is under way, in place of what was there.
+void show_progress(const std::string& what) {
+  fmt::print(stderr, "\r\033[K{}", what.empty() ? "" : fmt::format("simulating {} ...", what));
+  std::fflush(stderr);
+}
+
+/// Clears what is shown in the end, whatever happens.
+class ProgressLine {
+ public:
+  ~ProgressLine() {
+    if (is_shown_) show_progress("");
+  }
+  std::function<void(const std::string&)> teller() const {
+    if (!is_shown_) return {};
+    return show_progress;
+  }
+
+ private:
+  const bool is_shown_ = isatty(STDERR_FILENO) == 1;
+};
+
+/// What it does not heed is refused.
+int run_step(const SimulateFlags& flags, const Network& network) {
+  const auto refuse = [](const std::string& why) {
+    refuse_simulation(why, "leave it away, or --step");
+  };
+  if (flags.collective != name_of(Collective::all_reduce))
+    refuse_simulation(fmt::format("--step: buckets are averaged, not by {}", flags.collective),
+                      "write all_reduce");
+  if (!flags.picture.plot.empty()) refuse("--plot draws a call, no training step");
+  if (!flags.trace.empty()) refuse("--trace is of a call, not of a training step");
+  if (!flags.bytes.empty()) refuse("--bytes are of a call; those of a step stand in its file");
+  if (flags.event_by_event || flags.list_order || flags.trees || flags.root != 0)
+    refuse("--event-by-event, --list-order, --trees and --root are of a call");
+  const Algorithm forced = *algorithm_named(flags.algorithm);
+  check_algorithm("simulate", *bench_kind_named(flags.collective), forced);
+  const TrainingModel model = parse_training_model(text_of_file(flags.step));
+  const TrainingStep step = simulate_step(network, model, forced);
+  fmt::print("{}", flags.json ? step_json(model, step) : step_text(model, step));
+  return 0;
+}
+
+int run_call(const SimulateFlags& flags, const Network& network, const std::string& faults) {
+  SimulateOptions options = simulate_options_of(flags, network.ranks());
+  const std::optional<PlotFile> plot = open_plot(flags.picture, "simulate");
+  std::optional<TraceFile> trace;
+  if (!flags.trace.empty()) trace.emplace(flags.trace);
+  Routes routes(network);
+  const ProgressLine line;
+  options.on_begin = line.teller();
+  Simulated simulated = simulate_all(routes, options);
+  simulated.faults = faults;
+  if (options.on_begin) options.on_begin("");
+  fmt::print("{}", flags.json ? simulated_json(network, options, simulated)
+                              : simulated_text(network, options, simulated));
+  std::fflush(stdout);
+  if (trace) trace->write(routes, options, simulated);
+  if (plot) plot_simulation(routes, options, simulated, *plot);
+  return simulated.has_any() ? 0 : 1;
+}
+
 int run_simulation(const SimulateFlags& flags) {
   Network network = find_network(flags.network, flags.ranks);
   std::string faults;
@@ -102,27 +167,11 @@ int run_simulation(const SimulateFlags& flags) {
     network = with_faults(network, *seed, faults);
   }
   if (flags.print_network) {
+    network.given = GivenCosts::all();
     fmt::print("{}", text_of(network));
     return 0;
   }
-  Routes routes(network);
-  if (!flags.step.empty()) {
-    if (!flags.picture.plot.empty())
-      refuse_simulation("--plot draws a call, no training step", "leave --step away");
-    const TrainingModel model = parse_training_model(text_of_file(flags.step));
-    const TrainingStep step = simulate_step(routes, model);
-    fmt::print("{}", flags.json ? step_json(model, step) : step_text(model, step));
-    return 0;
-  }
-  const SimulateOptions options = simulate_options_of(flags, network.ranks());
-  const std::optional<PlotFile> plot = open_plot(flags.picture, "simulate");
-  Simulated simulated = simulate_all(routes, options);
-  simulated.faults = faults;
-  if (!options.trace.empty()) write_trace(routes, options, simulated);
-  if (plot) plot_simulation(routes, options, simulated, *plot);
-  fmt::print("{}", flags.json ? simulated_json(network, options, simulated)
-                              : simulated_text(network, options, simulated));
-  return simulated.has_any() ? 0 : 1;
+  return flags.step.empty() ? run_call(flags, network, faults) : run_step(flags, network);
 }
 
 }  // namespace
@@ -145,6 +194,8 @@ void add_simulate_command(Command app, Request& request) {
       .one_of(names<Algorithm>(kAlgorithms))
       .show_default();
   command.add_option("--root", flags->root, "of broadcast, reduce, gather, scatter");
+  command.add_flag("--trees", flags->trees,
+                   "those of a schedule that is made: root, part of the vector, edges");
   command.add_option("--step", flags->step, "a training step instead: file with its buckets");
   command.add_option("--faults", flags->faults, "a seed: one host slow, another one gone");
   command.add_option("--trace", flags->trace, "file for the messages of the fastest algorithm");

@@ -142,8 +142,8 @@ std::string text_of(const fs::path& path) {
 /// Every file that a person wrote, but tests, which also try names that nobody knows.
 std::vector<fs::path> files_of_tree(const fs::path& root) {
   std::vector<fs::path> files = {root / "README.md", root / "CHANGELOG.md"};
-  for (const char* folder :
-       {"docs", "include", "src", "transports", "tools", "bench", "python", "examples", "tests"})
+  for (const char* folder : {"docs", "include", "src", "transports", "tools", "bench", "python",
+                             "examples", "integrations", "tests"})
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string name = entry.path().filename();
       const bool is_test = name.find("test") != std::string::npos && name.ends_with(".cc");
@@ -174,7 +174,6 @@ void find_names(const fs::path& path, Names& names) {
   }
 }
 
-// ROPEWALK_TORCH_CACHE was documented, but warned of as a typing error.
 TEST(Config, JoiningWhatRuns) {
   const auto parse = [](const std::string& text) {
     return parse_config([&](const char* name) {
@@ -187,6 +186,7 @@ TEST(Config, JoiningWhatRuns) {
   for (const char* wrong : {"2", "Auto", "-1"}) EXPECT_THROW(parse(wrong), Error) << wrong;
 }
 
+// ROPEWALK_TORCH_CACHE was documented, but warned of as a typing error.
 TEST(Config, DocumentedVariablesAreNotTakenForUnknown) {
   const char* root = std::getenv("SOURCE_ROOT");
   ASSERT_NE(root, nullptr) << "meson test sets it";

@@ -50,8 +50,9 @@ class CountingProxy {
       open_ = static_cast<int>(pairs_.size());
       UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd) continue;
-      ++connections_;
       pairs_.push_back({{std::move(fd), connect_to(to_)}});
+      open_ = static_cast<int>(pairs_.size());
+      ++connections_;
     }
   }
   static void pass_on(Pair& pair, int from) {

@@ -1,4 +1,5 @@
-// For tests: what stands between ranks and the coordinator, and counts.
+// For tests of joining: what stands between ranks and the coordinator, and counts; a rank that only
+// says that it joins.
 #pragma once
 
 #include <poll.h>
@@ -11,6 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "bootstrap/auth.h"
+#include "bootstrap/dialer.h"
+#include "bootstrap/wire.h"
 #include "bootstrap/world_testing.h"
 
 namespace ropewalk::bootstrap {
@@ -71,5 +75,32 @@ class CountingProxy {
   std::atomic<int> connections_{0}, open_{0};
   std::thread thread_;
 };
+
+/// A connection with what listens at `address`, over which `rank` may join.
+inline ConnectedSocket dial_to_join(const TestJob& job, const SocketAddress& address, int rank) {
+  start_cryptography();
+  Hello hello;
+  hello.from = static_cast<uint32_t>(rank);
+  Dialer dialer({address}, hello, job_key(job.config.job_key.text()));
+  const MonotonicClock clock;
+  PollSet set;
+  while (dialer.state() == Dialer::State::working) {
+    set.clear();
+    dialer.prepare(set);
+    set.wait(clock.now_ns());
+    dialer.advance(set, clock.now_ns());
+  }
+  EXPECT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
+  return dialer.take();
+}
+
+/// Of a rank that nobody can reach.
+inline Bytes join_of_unreachable(const TestJob& job, int rank) {
+  PeerRecord record;
+  record.rank = rank;
+  record.host_name = record.host_id = "unreachable";
+  record.addresses = {"127.0.0.1:1"};
+  return frame(Join{static_cast<uint32_t>(job.size), {{120'000, record}}});
+}
 
 }  // namespace ropewalk::bootstrap

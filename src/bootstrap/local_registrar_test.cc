@@ -12,7 +12,6 @@
 #include "bootstrap/acceptor.h"
 #include "bootstrap/auth.h"
 #include "bootstrap/counting_proxy_testing.h"
-#include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
@@ -89,26 +88,10 @@ TEST(LocalRegistrar, WhereItGoesAwayAnotherFollows) {
 
 /// Joins at `address` as `rank`, and is gone again; returns when that was noticed there.
 void join_and_go(const TestJob& job, const SocketAddress& address, int rank) {
-  Hello hello;
-  hello.from = static_cast<uint32_t>(rank);
-  Dialer dialer({address}, hello, job_key(job.config.job_key.text()));
-  const MonotonicClock clock;
-  PollSet set;
-  while (dialer.state() == Dialer::State::working) {
-    set.clear();
-    dialer.prepare(set);
-    set.wait(clock.now_ns());
-    dialer.advance(set, clock.now_ns());
-  }
-  ASSERT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
-  ConnectedSocket socket = dialer.take();
+  ConnectedSocket socket = dial_to_join(job, address, rank);
   const UniqueFd end(::dup(socket.fd.get()));
   FrameStream stream(std::move(socket));
-  PeerRecord record;
-  record.rank = rank;
-  record.host_name = record.host_id = "gone";
-  record.addresses = {"127.0.0.1:1"};
-  stream.send(frame(Join{static_cast<uint32_t>(job.size), {{20'000, record}}}));
+  stream.send(join_of_unreachable(job, rank));
   stream.flush();
   std::this_thread::sleep_for(50ms);
   ::shutdown(end.get(), SHUT_WR);

@@ -5,9 +5,7 @@
 #include <deque>
 #include <thread>
 
-#include "bootstrap/auth.h"
 #include "bootstrap/counting_proxy_testing.h"
-#include "bootstrap/dialer.h"
 #include "bootstrap/frame_stream.h"
 #include "bootstrap/registrar.h"
 #include "bootstrap/world_testing.h"
@@ -92,25 +90,8 @@ TEST(Redirect, RankZeroHasConnectionsForGroupsNotForHosts) {
 
 /// Joins at rank 0 itself, as a rank that nobody can reach; `behind` is sent at once with that.
 FrameStream join_unreachable(const TestJob& job, int rank, const Bytes& behind = {}) {
-  start_cryptography();
-  Hello hello;
-  hello.from = static_cast<uint32_t>(rank);
-  Dialer dialer({*numeric_address(job.coordinator())}, hello, job_key(job.config.job_key.text()));
-  const MonotonicClock clock;
-  PollSet set;
-  while (dialer.state() == Dialer::State::working) {
-    set.clear();
-    dialer.prepare(set);
-    set.wait(clock.now_ns());
-    dialer.advance(set, clock.now_ns());
-  }
-  EXPECT_EQ(dialer.state(), Dialer::State::connected) << dialer.why();
-  FrameStream stream(dialer.take());
-  PeerRecord record;
-  record.rank = rank;
-  record.host_name = record.host_id = "unreachable";
-  record.addresses = {"127.0.0.1:1"};
-  stream.send(frame(Join{kManyRanks, {{120'000, record}}}));
+  FrameStream stream(dial_to_join(job, *numeric_address(job.coordinator()), rank));
+  stream.send(join_of_unreachable(job, rank));
   if (!behind.empty()) stream.send(behind);
   stream.flush();
   return stream;

@@ -69,9 +69,10 @@ struct Options {
   std::optional<int> quorum_min;    // default 1
   /// With `join_running`: how long to wait for the members to call `grow`; default: no limit.
   std::optional<std::chrono::nanoseconds> admission_timeout;
-  /// Once it is asked to stop, `create` ends with Error(aborted), which the other ranks hear as
-  /// well where they were joining too. It waits no longer then, except for what the resolver or
-  /// launcher takes. Counts until `create` returns.
+  /// Once it is asked to stop, `create` waits for no other process any more and ends with
+  /// Error(aborted), which ranks that were joining too hear as well. It still waits for the
+  /// resolver and the launcher, and once all have joined for what they measure or agree upon then,
+  /// at most `timeout`: it may succeed.
   std::optional<std::stop_token> stop;
 };
 

@@ -171,7 +171,7 @@ rw_status rw_comm_create(const rw_options* options, rw_comm* comm);
 rw_status rw_comm_free(rw_comm comm);
 rw_status rw_comm_leave(rw_comm comm);
 
-// What ends rw_comm_create and rw_join in another thread, whatever they wait for, with RW_ABORTED.
+// What ends rw_comm_create and rw_join in another thread, as they wait for others, with RW_ABORTED.
 rw_status rw_stop_create(rw_stop* stop);
 rw_status rw_stop_request(rw_stop stop);
 rw_status rw_stop_free(rw_stop stop);

@@ -218,12 +218,6 @@ Channel::Channel(Communicator& communicator)
 }
 
 void Channel::run(Call&& call) {
-  ++begun_;
-  run_call(call);
-  ++ended_;
-}
-
-void Channel::run_call(Call& call) {
   static const std::function<void()> meanwhile = progress_mpi;
   const Extent extent = extent_of(call, rank(), size());
   const size_t in_bytes = extent.in * size_of(call.type),

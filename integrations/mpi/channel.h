@@ -45,6 +45,9 @@ class Channel {
   /// more. Where all ranks have ended as many calls, and have begun no others, the MPI serves those
   /// that follow; else they go on to fail.
   void hand_over(MPI_Comm comm);
+  /// A collective of the program begins, or has ended here, whatever it came to; or it was none.
+  void note_begun() { ++begun_; }
+  void note_ended(Left left = Left::none) { left == Left::none ? ++ended_ : --begun_; }
   /// Collective: the number of one that no rank uses. Throws Error.
   size_t acquire_persistent();
   /// Threads: any. Whether that was the last that was used, of a channel that is retired.
@@ -62,13 +65,12 @@ class Channel {
     bool is_free = false;
   };
 
-  void run_call(Call& call);
   void run_staged(Call& call, size_t in_bytes, size_t out_bytes);
   Communicator* persistent_at(size_t index);
   bool is_unused() const;  // with mutex_
 
   Left left_;
-  long begun_ = 0, ended_ = 0;       // calls of `run`
+  long begun_ = 0, ended_ = 0;       // blocking collectives of the program
   bool starts_later_calls_ = false;  // nonblocking or persistent ones
   bool is_lost_ = false;             // all ranks know that they could not hand over
   std::unique_ptr<Communicator> owned_;

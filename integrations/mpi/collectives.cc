@@ -408,17 +408,23 @@ Server server_of(MPI_Comm comm, bool blocks) {
   return {channel, channel->left()};
 }
 
-/// Has `ours` serve the call where it can be taken, else `theirs`, the MPI's own. `ours` gives why
-/// it has done nothing, the same on all ranks, or `none`.
+/// Has `ours` serve the call where it can be taken, else `theirs`, the MPI's own. See Left.
 template <class Ours, class Theirs>
 int serve(Kind kind, MPI_Comm comm, bool blocks, const Ours& ours, const Theirs& theirs) {
   Server server;
   try {
     server = server_of(comm, blocks);
-    if (server.left == Left::none) server.left = ours(*server.channel);
+    if (server.left == Left::none) {
+      server.channel->note_begun();
+      server.left = ours(*server.channel);
+      server.channel->note_ended(server.left);
+    }
   } catch (const Error& error) {
+    if (server.channel != nullptr && error.code() == ErrorCode::invalid_argument)
+      server.channel->note_ended();  // the communicator goes on
     return fail(comm, error.what(), error_class_of(error));
   } catch (const Refusal& refusal) {
+    if (server.channel != nullptr) server.channel->note_ended();
     return fail(comm, refusal.what, refusal.error_class);
   } catch (const std::exception& error) {  // such as std::bad_alloc
     if (server.channel != nullptr) server.channel->abort(error.what());

@@ -77,13 +77,20 @@ MPI_Datatype inner_type(MPI_Datatype type, const Envelope& of) {
 }
 #endif
 
+/// Whether a type that MPI_Type_get_contents gave is to be freed: those of Fortran's kinds are the
+/// MPI's, as named ones are.
+bool is_owned(const Envelope& made) {
+  return made.combiner != MPI_COMBINER_NAMED && made.combiner != MPI_COMBINER_F90_REAL &&
+         made.combiner != MPI_COMBINER_F90_COMPLEX && made.combiner != MPI_COMBINER_F90_INTEGER;
+}
+
 bool is_dense(MPI_Datatype type) {
   if (find_type(type) != nullptr) return true;
   const Envelope made = envelope_of(type);
   if (made.combiner != MPI_COMBINER_CONTIGUOUS && made.combiner != MPI_COMBINER_DUP) return false;
   MPI_Datatype inner = inner_type(type, made);
   const bool dense = is_dense(inner);
-  if (envelope_of(inner).combiner != MPI_COMBINER_NAMED) pmpi.Type_free(&inner);
+  if (is_owned(envelope_of(inner))) pmpi.Type_free(&inner);
   return dense;
 }
 

@@ -50,6 +50,9 @@ bool look(Operation& operation, std::chrono::nanoseconds pause, int& failed) {
     const Error& error = operation.prepared->told_of(caught);
     print_failure(operation.ranks, error.what());
     failed = error_class_of(error);
+  } catch (const std::exception& error) {
+    print_failure(operation.ranks, error.what());
+    failed = MPI_ERR_OTHER;
   }
   if (!operation.is_persistent) operation.prepared.reset();  // not by the MPI: it frees types
   return true;

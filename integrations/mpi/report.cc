@@ -37,8 +37,9 @@ ROPEWALK_MPI_LEFT(ROPEWALK_LEAVE)
 
 }  // namespace
 
-void print_failure(int ranks, const char* what) {
-  fmt::print(stderr, "ropewalk: MPI communicator of {} ranks: {}\n", ranks, what);
+// Not by fmt, which throws where nothing can be written.
+void print_failure(int ranks, const char* what) noexcept {
+  std::fprintf(stderr, "ropewalk: MPI communicator of %d ranks: %s\n", ranks, what);
 }
 
 // Headers of Open MPI before 5 do not name the class; programs that were built with them run

@@ -24,7 +24,7 @@ enum class Left : uint8_t {
 };
 
 /// On standard error: why a call on a communicator of that many ranks has failed.
-void print_failure(int ranks, const char* what);
+void print_failure(int ranks, const char* what) noexcept;
 /// The class that the program gets: of a process that has failed, where its MPI has one.
 int error_class_of(const Error& error);
 /// For the report, where one is wanted. Threads: any.

@@ -18,6 +18,11 @@ bool is_over(const std::future<std::unique_ptr<Communicator>>& joined,
   return joined.wait_for(limit) == std::future_status::ready;
 }
 
+bool is_main_thread() {
+  const nb::module_ threading = nb::module_::import_("threading");
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
 bool is_set(const nb::object& stop) {
   return !stop.is_none() && nb::cast<bool>(stop.attr("is_set")());
 }
@@ -30,9 +35,16 @@ std::shared_ptr<Session> join_job(Options options, const nb::object& stop) {
   auto joined =
       std::async(std::launch::async, [&options] { return Communicator::create(options); });
   try {
-    while (!is_over(joined, kLookInterval)) {
+    // Another thread hears no signals. It does not come back for the GIL now and then either: where
+    // the interpreter ends meanwhile that would end the process.
+    const bool looks = !stop.is_none() || is_main_thread();
+    while (looks && !is_over(joined, kLookInterval)) {
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       if (is_set(stop)) source.request_stop();
+    }
+    if (!looks) {
+      nb::gil_scoped_release unlocked;
+      joined.wait();
     }
   } catch (...) {
     source.request_stop();

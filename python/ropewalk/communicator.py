@@ -89,7 +89,8 @@ class Communicator:
             the ranks, or half with the lowest if tie_breaker; quorum_min at least; defaults False, 1.
         admission_timeout: seconds, with join_running: until the ranks have called grow(); default:
             no limit.
-        stop: once another thread has set it this raises AbortedError, within some 0.1 s.
+        stop: once another thread has set it this raises AbortedError, within some 0.1 s while it waits for others
+            to come. Once all have joined it may succeed.
 
         A signal whose handler raises, as Ctrl-C, ends it, too.
         """

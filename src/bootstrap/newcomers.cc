@@ -196,15 +196,15 @@ AdmissionRequest::AdmissionRequest(std::string coordinator, const Config& config
 }
 
 bool AdmissionRequest::finds_job(std::chrono::nanoseconds limit) {
-  const int64_t until_ns = clock_.now_ns() + limit.count();
+  int64_t until_ns = clock_.now_ns() + limit.count();
   std::string why;
-  while (clock_.now_ns() < until_ns) {
+  for (bool is_first = true; is_first || clock_.now_ns() < until_ns; is_first = false) {
     const auto dialer = dial(why);
     while (dialer && dialer->state() == Dialer::State::working && dialer->rounds() == 0 &&
-           clock_.now_ns() < until_ns) {
+           (is_first || clock_.now_ns() < until_ns)) {
       PollSet set;
       dialer->prepare(set);
-      sleep(set, until_ns);
+      sleep(set, std::numeric_limits<int64_t>::max());
       dialer->advance(set, clock_.now_ns());
     }
     if (dialer && dialer->state() == Dialer::State::connected) {
@@ -219,7 +219,7 @@ bool AdmissionRequest::finds_job(std::chrono::nanoseconds limit) {
   return false;
 }
 
-Admission AdmissionRequest::wait() {
+std::optional<Admission> AdmissionRequest::wait() {
   for (;;) {
     if (!std::exchange(is_found_, false)) connect();
     int64_t heard_ns = clock_.now_ns();
@@ -230,11 +230,13 @@ Admission AdmissionRequest::wait() {
       for (const Frame& frame : stream_->advance(set)) {
         heard_ns = clock_.now_ns();
         if (frame.type != FrameType::admission) continue;
-        if (auto admission = decode<Admission>(frame.payload)) return std::move(*admission);
+        if (auto admission = decode<Admission>(frame.payload)) return admission;
       }
     }
     log(LogLevel::info, -1, "waits to join elsewhere: {}",
         stream_->is_open() ? "the member has fallen silent" : stream_->why());
+    stream_.reset();
+    if (config_.join_if_running && !finds_job(kLookForJob)) return {};
   }
 }
 

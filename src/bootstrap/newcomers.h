@@ -82,19 +82,25 @@ class NewcomerListener {
   std::thread thread_;  // last: it uses all of the above
 };
 
+/// So long a process with ROPEWALK_JOIN_RUNNING=auto looks for a job that runs: where a member was
+/// lost another may listen only once it has noticed.
+inline constexpr auto kLookForJob = std::chrono::seconds(2);
+
 /// A newcomer's. One thread.
 class AdmissionRequest {
  public:
   /// Throws Error(invalid_argument) where `coordinator` is no list of addresses.
   AdmissionRequest(std::string coordinator, const Config& config);
-  /// Asks whether a job runs: at each of the coordinator's addresses, until one of them says so,
-  /// all have answered that it does not, or `limit` has passed. Throws Error(aborted).
+  /// Asks whether a job runs: at each of the coordinator's addresses once, however long they take,
+  /// then until one says so, or that the job begins, or `limit` has passed. Throws Error(aborted).
   bool finds_job(std::chrono::nanoseconds limit);
   /// Blocks until the members of the job admit this process, for as long as it takes them. Called
   /// again where joining has failed. Throws Error(timeout) once none of them has listened at the
   /// coordinator's addresses for config.time_to_join(), or config.admission_timeout has passed
   /// since this was made; Error(aborted) once config.stop is asked for; Error(refused).
-  Admission wait();
+  /// With config.join_if_running: nothing once the member at which it waits is gone, and no other
+  /// is found: then the job has ended, and may begin anew.
+  std::optional<Admission> wait();
 
  private:
   std::unique_ptr<Dialer> dial(std::string& why) const;

@@ -177,8 +177,10 @@ std::shared_ptr<TunedKind> AutoTuner::find(const Call& call) const {
 
 std::shared_ptr<TunedKind> AutoTuner::make(const Call& call) const {
   std::array<double, Trials::kTimedRuns + 1> times;
-  return std::make_shared<TunedKind>(choices_for(call),
-                                     parts_.plan(Call::all_reduce(std::span(times), kMin)));
+  auto kind = std::make_shared<TunedKind>(choices_for(call),
+                                          parts_.plan(Call::all_reduce(std::span(times), kMin)));
+  for (auto& run : kind->timed) run = std::make_shared<RunTime>();
+  return kind;
 }
 
 std::vector<TrialChoice> AutoTuner::choices_for(const Call& call) const {

@@ -53,15 +53,11 @@ std::string fixed_coordinator(const Options& options, const Config& config) {
                       kElasticAdvice, identity.rank, -1});
 }
 
-/// So long a process looks for a job that runs: where a member was lost another may listen only
-/// once it has noticed.
-constexpr auto kLookForJob = std::chrono::seconds(2);
-
 /// With ROPEWALK_JOIN_RUNNING=auto. Null where a job begins.
 std::unique_ptr<bootstrap::AdmissionRequest> find_running_job(const std::string& coordinator,
                                                               const Config& config) {
   auto request = std::make_unique<bootstrap::AdmissionRequest>(coordinator, config);
-  return request->finds_job(kLookForJob) ? std::move(request) : nullptr;
+  return request->finds_job(bootstrap::kLookForJob) ? std::move(request) : nullptr;
 }
 
 Epoch epoch_of(const bootstrap::Admission& admission, int64_t waited_ns) {
@@ -80,12 +76,15 @@ void tell_launcher(std::optional<int> fd) {
   [[maybe_unused]] const ssize_t sent = ::write(*fd, "+", 1);
 }
 
+/// Null where the job has ended meanwhile (AdmissionRequest::wait).
 std::shared_ptr<Impl> wait_for_admission(bootstrap::AdmissionRequest& request,
                                          const std::string& coordinator, const Options& options,
                                          const Config& config) {
   const MonotonicClock clock;
   for (;;) {
-    const bootstrap::Admission admission = request.wait();
+    const auto awaited = request.wait();
+    if (!awaited) return nullptr;
+    const bootstrap::Admission& admission = *awaited;
     const int64_t admitted_ns = clock.now_ns();
     std::shared_ptr<Impl> joined;
     try {
@@ -131,14 +130,19 @@ JoinedJob join_job(const Options& options) {
     request = std::make_unique<bootstrap::AdmissionRequest>(coordinator, config);
   else
     request = find_running_job(coordinator, config);
-  try {
-    if (!request) return {begin_job(options, config), false};
-  } catch (const Error& error) {
-    // Its members may have listened nowhere for a while.
-    if (error.code() == ErrorCode::timeout) request = find_running_job(coordinator, config);
-    if (!request) throw;
+  for (;;) {
+    if (request)
+      if (auto joined = wait_for_admission(*request, coordinator, options, config))
+        return {std::move(joined), true};
+    try {
+      return {begin_job(options, config), false};
+    } catch (const Error& error) {
+      // Its members may have listened nowhere for a while.
+      request =
+          error.code() == ErrorCode::timeout ? find_running_job(coordinator, config) : nullptr;
+      if (!request) throw;
+    }
   }
-  return {wait_for_admission(*request, coordinator, options, config), true};
 }
 
 void open_epoch(const Impl& joined, size_t newcomers, int64_t deadline_ns) {

@@ -154,13 +154,14 @@ void Driver::start_and_drive(Group& group, bool in_background, uint32_t turns) {
   throw_if_forked();
   throw_if_failed();
   std::unique_lock lock(progress_->mutex_);
+  throw_if_stopped();  // before its tuner is asked, which is gone then
   while (const auto awaited = group.is_finished() ? group.awaited() : nullptr) {
     lock.unlock();
     wait(*awaited, timeout_ns_);
     lock.lock();
+    throw_if_stopped();
   }
   if (in_background) progress_->have_progress_thread();
-  throw_if_stopped();
   if (!group.is_finished())
     throw Error(ErrorCode::invalid_argument, "start", "its last run is still under way",
                 "wait for it, or make a second plan");

@@ -77,7 +77,8 @@ void Routes::find(int from, int to, std::vector<LinkWay>& path) {
       out = &own;
       in = &other;
     }
-  assert(meet());
+  [[maybe_unused]] const bool do_meet = meet();  // which also searches as far as here
+  assert(do_meet);
   Search& search = search_from(in->node);
   path.push_back(out->way);
   for (int node = out->node; node != in->node;) {

@@ -13,16 +13,17 @@
 
 namespace ropewalk {
 
-/// Collective; throws the same on every rank.
+/// Collective; throws the same on every rank, unless one dies meanwhile.
 [[noreturn]] inline void throw_nobody_has_state(Communicator& comm, const char* policy) {
   try {
     comm.barrier();         // all know it before one ends because of it
   } catch (const Error&) {  // this rank knows it
   }
   throw Error(ErrorCode::unavailable, policy,
-              "nobody is left who has the parameters: all who had them have died before newcomers "
-              "got them",
-              "load a checkpoint, call declare_state and resume again; or start the job anew");
+              "no policy here has the parameters: all who had them have died before newcomers got "
+              "them, or every rank has made its policy anew in this epoch",
+              "load a checkpoint, or keep what this rank has, call declare_state and resume again; "
+              "or start the job anew");
 }
 
 struct StateHolder {

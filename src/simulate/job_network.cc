@@ -69,8 +69,8 @@ JobNetwork::JobNetwork(Network network, int rank, Keep keep)
     : network_(std::move(network)),
       rank_(rank),
       is_uniform_(is_uniform(network_)),
-      is_made_unasked_(ropewalk::synthesizes_by_default(network_)),
-      keeps_all_(keep == Keep::all_schedules || is_made_unasked_),
+      synthesizes_by_default_(ropewalk::synthesizes_by_default(network_)),
+      keeps_all_(keep == Keep::all_schedules || synthesizes_by_default_),
       routes_(network_) {}
 
 std::shared_ptr<JobNetwork> JobNetwork::part(const std::vector<int>& ranks, int rank) const {
@@ -86,7 +86,7 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
   if (!is_forced) {
     if (!can_synthesize()) return without("this build is without Boost.Graph");
     if (is_uniform_) return without("all hosts are alike, at one switch");
-    if (!is_made_unasked_)
+    if (!synthesizes_by_default_)
       return without(fmt::format("of more than {} hosts or {} ranks it is made where it is forced",
                                  kUnaskedHostsMax, kUnaskedRanksMax));
     if (request.bytes < kMadeBytesMin)
@@ -119,7 +119,7 @@ std::optional<MadeSchedule> JobNetwork::find(const PlanRequest& request) {
 }
 
 std::vector<SimulatedTime> JobNetwork::simulated(const PlanRequest& request) {
-  if (is_uniform_ || !is_made_unasked_ || request.bytes < kSimulatedBytesMin ||
+  if (is_uniform_ || !synthesizes_by_default_ || request.bytes < kSimulatedBytesMin ||
       request.forced != Algorithm::automatic)
     return {};
   const auto competes = [&](Algorithm one) { return passed_over(request, one).empty(); };
@@ -231,12 +231,11 @@ JobNetwork::Made JobNetwork::write(const Packing& packing, int chunks) const {
 }
 
 const SimulatedCall& JobNetwork::call_of(Made& made, size_t bytes) {
-  const auto [entry, is_new] = made.calls.try_emplace(bytes);
-  SimulatedCall& call = entry->second;
-  if (!is_new) return call;
+  if (const auto known = made.calls.find(bytes); known != made.calls.end()) return known->second;
   const ScheduleKey& key = made.all.key;
   const std::vector<SimulatedTime>& algorithms = algorithms_on(key.collective, key.root, bytes);
-  if (algorithms.empty()) return call;
+  SimulatedCall call;
+  if (algorithms.empty()) return made.calls.emplace(bytes, call).first->second;
   try {
     call = simulate_call(routes_,
                          call_for(request_on(network_, key.collective, key.root, bytes), made.all));
@@ -247,20 +246,20 @@ const SimulatedCall& JobNetwork::call_of(Made& made, size_t bytes) {
     log(LogLevel::info, 0, "{} of {}, simulated: {} takes {}, {} {}", name_of(key.collective),
         bytes_text(bytes), name_of(Algorithm::synthesized), time_text(1e6 * call.seconds()),
         name_of(algorithms.front().algorithm), time_text(1e6 * algorithms.front().seconds));
-  return call;
+  return made.calls.emplace(bytes, std::move(call)).first->second;
 }
 
 const std::vector<SimulatedTime>& JobNetwork::algorithms_on(Collective collective, int root,
                                                             size_t bytes) {
   root = root_of(collective, root);
-  const auto [entry, is_new] = algorithms_.try_emplace({collective, root, bytes});
-  if (!is_new) return entry->second;
+  const std::tuple asked(collective, root, bytes);
+  if (const auto known = algorithms_.find(asked); known != algorithms_.end()) return known->second;
+  std::vector<SimulatedTime> times;
   const PlanRequest request = request_on(network_, collective, root, bytes);
   for (const SimulatedAlgorithm& one : simulate_algorithms(routes_, request))
     if (one.why_not.empty())
-      entry->second.push_back(
-          {one.algorithm, one.call.seconds(), busiest_s_with_headers(request, one)});
-  return entry->second;
+      times.push_back({one.algorithm, one.call.seconds(), busiest_s_with_headers(request, one)});
+  return algorithms_.emplace(asked, std::move(times)).first->second;
 }
 
 }  // namespace ropewalk

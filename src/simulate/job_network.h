@@ -90,7 +90,7 @@ class JobNetwork {
 
   const Network network_;
   const int rank_;
-  const bool is_uniform_, is_made_unasked_, keeps_all_;
+  const bool is_uniform_, synthesizes_by_default_, keeps_all_;
   std::mutex making_mutex_;  // while something is made or simulated; guards what follows
   Routes routes_;
   std::map<std::pair<Collective, int>, Packing> packings_;  // by collective and root

@@ -424,14 +424,9 @@ SimulatedCall simulate_call(Routes& routes, const CallToSimulate& call) {
   StepsWanted wanted{in_list_order,
                      std::min(kSimulatedStepsMax, call.messages_max / slicing.slices),
                      kRoundsFirst};
-  try {
-    for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
-      const SimulatedSteps steps = steps_of(routes, call, wanted);
-      if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
-    }
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::exhausted, "simulate", "there is not enough memory",
-                "simulate fewer ranks");
+  for (;; wanted.rounds = wanted.rounds < kRoundsMost ? 4 * wanted.rounds : 0) {
+    const SimulatedSteps steps = steps_of(routes, call, wanted);
+    if (auto simulated = Simulator(routes, call, slicing, steps).run()) return *simulated;
   }
 }
 

@@ -210,6 +210,31 @@ def test_a_rank_that_is_started_again_rejoins(victim, tmp_path):
         assert [one.wait(LIMIT_S) for one in ranks] == [0, 0, 0]
 
 
+def test_ranks_that_wait_for_a_job_that_ends_begin_it_anew(tmp_path):
+    address, end = free_address(), tmp_path / "end"
+
+    def rank(number):
+        return process(RANK, address, str(end), ROPEWALK_RANK=str(number), ROPEWALK_SIZE="3", ROPEWALK_JOB_KEY=KEY,
+                       ROPEWALK_COORDINATOR=address, ROPEWALK_ELASTIC="1", ROPEWALK_JOIN_RUNNING="auto",
+                       ROPEWALK_JOIN_TIMEOUT="20")
+
+    with contextlib.ExitStack() as stack:
+        ranks = [stack.enter_context(rank(number)) for number in range(3)]
+        for one in ranks:
+            assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
+        for number in [1, 2]:  # more than half: the last one has no quorum, and ends
+            ranks[number].kill()
+        for number in [1, 2]:
+            ranks[number] = stack.enter_context(rank(number))
+        output, _ = ranks[0].communicate(timeout=LIMIT_S)
+        assert ranks[0].returncode == 1 and "NoQuorumError" in output, output
+        ranks[0] = stack.enter_context(rank(0))
+        for one in ranks:
+            assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
+        end.touch()
+        assert [one.wait(LIMIT_S) for one in ranks] == [0, 0, 0]
+
+
 def test_joining_what_may_run_needs_an_elastic_job():
     with process("ropewalk.Communicator()", free_address(), ROPEWALK_RANK="0", ROPEWALK_SIZE="1",
                  ROPEWALK_JOIN_RUNNING="auto") as rank:

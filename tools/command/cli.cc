@@ -100,6 +100,11 @@ int run_parsed(const CLI::App& app, const Request& request) {
   } catch (const Error& error) {
     std::fprintf(stderr, "ropewalk: %s\n", error.what());
     return error.code() == ErrorCode::invalid_argument ? kStatusUsage : 1;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr,
+                 "ropewalk: there is not enough memory for this; ask for less: of "
+                 "`simulate`, fewer ranks\n");
+    return 1;
   } catch (const std::exception& error) {
     // What fmt throws where output cannot be written is told by who flushes it.
     if (std::ferror(stdout) != 0) return 0;

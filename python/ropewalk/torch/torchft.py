@@ -8,6 +8,7 @@ Needs the package torchft (0.2 has been tried), which is not installed with this
 """
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _Work: Any = dist.Work
+_LOG = logging.getLogger(__name__)
 
 
 class ProcessGroupRopewalk(ProcessGroupWrapper):  # type: ignore[misc]
@@ -40,6 +42,7 @@ class ProcessGroupRopewalk(ProcessGroupWrapper):  # type: ignore[misc]
         try:
             super().configure(*args, **kwargs)
         except RuntimeError as error:  # a member has ended since the quorum was made
+            _LOG.warning("this group was not made: %s", error)
             self._failures.append(error)
 
     def errored(self) -> Optional[Exception]:

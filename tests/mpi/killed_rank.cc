@@ -32,13 +32,19 @@ void go_on(int rank) {
   MPI_Finalize();
 }
 
-/// Ranks 0 and 2 have a communicator without rank 1, which dies.
+/// Ranks 0, 2 and 3 have a communicator without rank 1, which dies. What they gather is of lengths
+/// that take them different numbers of messages.
 void go_on_beside(int rank) {
   MPI_Comm part;
   int in = 1, sum = 0;
-  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &part);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? 1 : 0, 0, &part);
   MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN);
   for (int step = 0; step < 10; ++step) MPI_Allreduce(&in, &sum, 1, MPI_INT, MPI_SUM, part);
+  const std::array<int, 3> counts{1, 100, 1}, places{0, 1, 101};
+  std::array<int, 102> parts{}, all{};
+  if (rank != 1)
+    MPI_Gatherv(parts.data(), rank == 2 ? 100 : 1, MPI_INT, all.data(), counts.data(),
+                places.data(), MPI_INT, 0, part);
   MPI_Barrier(MPI_COMM_WORLD);
   sleep(rank == 1 ? 1 : 3);
   if (rank == 1) raise(SIGKILL);

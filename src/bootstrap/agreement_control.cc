@@ -128,17 +128,9 @@ void AgreementControl::acknowledge(int peer) const {
   tree_.acknowledge(peer);
 }
 
-/// Somebody asks about what is over here, or will never begin.
+/// Another rank asks about what is over here, or will never begin.
 void AgreementControl::answer_alone(int peer, const AgreementMessage& message) {
-  using Kind = AgreementMessage::Kind;
-  if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
-  const Decision* const decided = decisions_.find(message.instance);
-  AgreementMessage answer{.kind = Kind::gave_up, .instance = message.instance};
-  if (decided != nullptr) {
-    answer.kind = Kind::decided;
-    answer.decision = *decided;
-  }
-  send(peer, answer);
+  if (const auto answer = decisions_.answer(message)) send(peer, *answer);
 }
 
 void AgreementControl::note_ended(int peer) {

@@ -99,15 +99,7 @@ class TestedAgreements {
 
  private:
   void answer_old(int from, const AgreementMessage& message) {
-    using Kind = AgreementMessage::Kind;
-    if (message.kind == Kind::decided || message.kind == Kind::gave_up) return;
-    const Decision* const decided = decisions_.find(message.instance);
-    AgreementMessage answer{.kind = Kind::gave_up, .instance = message.instance};
-    if (decided != nullptr) {
-      answer.kind = Kind::decided;
-      answer.decision = *decided;
-    }
-    answers_.emplace_back(from, answer);
+    if (const auto answer = decisions_.answer(message)) answers_.emplace_back(from, *answer);
   }
 
   uint32_t begun_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -33,6 +34,17 @@ class DecisionLog {
   const Decision* find(uint32_t instance) const {
     const auto found = decisions_.find(instance);
     return found == decisions_.end() ? nullptr : &found->second;
+  }
+  /// To what another member asks of an agreement that is over here; nothing where it asks nothing.
+  std::optional<AgreementMessage> answer(const AgreementMessage& question) const {
+    using Kind = AgreementMessage::Kind;
+    if (question.kind == Kind::decided || question.kind == Kind::gave_up) return {};
+    AgreementMessage answer{.kind = Kind::gave_up, .instance = question.instance};
+    if (const Decision* const decided = find(question.instance)) {
+      answer.kind = Kind::decided;
+      answer.decision = *decided;
+    }
+    return answer;
   }
 
  private:

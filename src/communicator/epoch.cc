@@ -207,7 +207,7 @@ class NextEpoch {
     } catch (const Error& error) {
       joined_.reset();
       if (auto failed = predecessor->take_left_behind()) world_->keep(std::move(failed));
-      if (!may_try_again(error.code()) || remaining_ns() <= 0) throw;
+      if (!may_try_again(error.code())) throw;  // past the deadline the next agreement tells so
     }
     if (joined_ && newcomers_.empty())
       joined_->set_costs(inherited_costs(old_, joined_->session->job, joined_->members,

@@ -147,11 +147,7 @@ class ShrinksStopped : public ::testing::TestWithParam<std::string> {
     expect_success(verdicts, lost);
     const Verdict& verdict = verdicts[static_cast<size_t>(stop.process)];
     EXPECT_TRUE(verdict.told) << verdict.text;
-    // A newcomer's end, too, may be what it finds where it was about to join the next epoch.
-    const bool may_miss_newcomer = left == kRanks;
-    EXPECT_TRUE(verdict.code == static_cast<int>(ErrorCode::no_quorum) ||
-                (may_miss_newcomer && verdict.code == static_cast<int>(ErrorCode::peer_lost)))
-        << verdict.text;
+    EXPECT_EQ(verdict.code, static_cast<int>(ErrorCode::no_quorum)) << verdict.text;
   }
 };
 

@@ -186,21 +186,28 @@ comm.close()
 """
 
 
+def begin_job(stack, address, end):
+    """What starts a rank by its number, and three of them that have begun a job."""
+    def rank(number):
+        return stack.enter_context(process(
+            RANK, address, str(end), ROPEWALK_RANK=str(number), ROPEWALK_SIZE="3", ROPEWALK_JOB_KEY=KEY,
+            ROPEWALK_COORDINATOR=address, ROPEWALK_ELASTIC="1", ROPEWALK_JOIN_RUNNING="auto",
+            ROPEWALK_JOIN_TIMEOUT="20"))
+
+    ranks = [rank(number) for number in range(3)]
+    for one in ranks:
+        assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
+    return rank, ranks
+
+
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_is_started_again_rejoins(victim, tmp_path):
     address, end = free_address(), tmp_path / "end"
 
-    def rank(number):
-        return process(RANK, address, str(end), ROPEWALK_RANK=str(number), ROPEWALK_SIZE="3", ROPEWALK_JOB_KEY=KEY,
-                       ROPEWALK_COORDINATOR=address, ROPEWALK_ELASTIC="1", ROPEWALK_JOIN_RUNNING="auto",
-                       ROPEWALK_JOIN_TIMEOUT="10")
-
     with contextlib.ExitStack() as stack:
-        ranks = [stack.enter_context(rank(number)) for number in range(3)]
-        for one in ranks:
-            assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
+        rank, ranks = begin_job(stack, address, end)
         ranks[victim].kill()
-        ranks[victim] = stack.enter_context(rank(victim))
+        ranks[victim] = rank(victim)
         for one in ranks:
             line = one.stdout.readline()
             while line == "epoch 1 has 2\n":  # where `grow` has followed the death
@@ -213,22 +220,15 @@ def test_a_rank_that_is_started_again_rejoins(victim, tmp_path):
 def test_ranks_that_wait_for_a_job_that_ends_begin_it_anew(tmp_path):
     address, end = free_address(), tmp_path / "end"
 
-    def rank(number):
-        return process(RANK, address, str(end), ROPEWALK_RANK=str(number), ROPEWALK_SIZE="3", ROPEWALK_JOB_KEY=KEY,
-                       ROPEWALK_COORDINATOR=address, ROPEWALK_ELASTIC="1", ROPEWALK_JOIN_RUNNING="auto",
-                       ROPEWALK_JOIN_TIMEOUT="20")
-
     with contextlib.ExitStack() as stack:
-        ranks = [stack.enter_context(rank(number)) for number in range(3)]
-        for one in ranks:
-            assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
+        rank, ranks = begin_job(stack, address, end)
         for number in [1, 2]:  # more than half: the last one has no quorum, and ends
             ranks[number].kill()
         for number in [1, 2]:
-            ranks[number] = stack.enter_context(rank(number))
+            ranks[number] = rank(number)
         output, _ = ranks[0].communicate(timeout=LIMIT_S)
         assert ranks[0].returncode == 1 and "NoQuorumError" in output, output
-        ranks[0] = stack.enter_context(rank(0))
+        ranks[0] = rank(0)
         for one in ranks:
             assert one.stdout.readline() == "epoch 0 has 3\n", one.stdout.read()
         end.touch()
